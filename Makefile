@@ -1,0 +1,40 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint docs bench clean
+
+# The base install, as a user gets it.
+$(VENV)/base: pyproject.toml requirements/base.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Koala needs Python 3.11 or newer; set PYTHON=python3.x")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements/base.txt --editable .
+	touch $@
+
+# What tests, lint, docs and benchmarks need on top.
+$(VENV)/dev: $(VENV)/base requirements/dev.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements/base.txt --requirement requirements/dev.txt
+	touch $@
+
+demo: $(VENV)/base
+	$(BIN)/koala demo
+
+test: lint
+	$(BIN)/pytest -n auto
+
+lint: $(VENV)/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/mkdocs build --strict --quiet
+
+docs: $(VENV)/dev
+	$(BIN)/mkdocs serve
+
+bench: $(VENV)/dev
+	$(BIN)/python benchmarks/core_under_simulator.py
+
+clean:
+	rm -rf $(VENV) site

@@ -1,0 +1,251 @@
+"""What a user asks for and what a policy answers: requests, components, placements, refusals.
+
+Everything here is a frozen value, valid once built, with no behaviour that needs a world. Text becomes
+these values in ``koala.descriptions`` and nowhere else.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Literal, TypeAlias
+
+import msgspec
+
+JobId: TypeAlias = int
+SiteName: TypeAlias = str
+FileName: TypeAlias = str
+
+# Limits on one request. A description that goes beyond them is refused with the limit's name in the message.
+COMPONENTS_MAX = 1_000
+PROCESSORS_MAX = 10_000_000
+SPLITS_MAX = 1_000
+INPUT_FILES_MAX = 1_000
+TEXT_CHARACTERS_MAX = 65_536
+
+
+class Priority(enum.StrEnum):
+    """Two levels, as in KOALA: a high-priority job is scanned more often and may preempt low-priority ones."""
+
+    HIGH = "high"
+    LOW = "low"
+
+
+class InputMode(enum.StrEnum):
+    """How an input file reaches the components: each gets the whole of it, or each gets its own chunk."""
+
+    WHOLE = "whole"
+    CHUNK = "chunk"
+
+
+class JobType(enum.StrEnum):
+    """Which runner starts the application: a plain program, one MPI world over all components, torchrun."""
+
+    PLAIN = "plain"
+    MPI = "mpi"
+    TORCHRUN = "torchrun"
+
+
+class InvalidRequestError(ValueError):
+    """A request that contradicts itself; ``field`` names the part and the message says what to write."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+        self.message = message
+
+
+class InputFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A logical file that a component reads; the replica catalogue says where copies of it are.
+
+    ``path`` is where the copy appears, relative to the component's directory; by default the logical name.
+    """
+
+    name: FileName
+    mode: InputMode = InputMode.WHOLE
+    path: str | None = None
+
+
+class Application(msgspec.Struct, frozen=True, kw_only=True):
+    """What a component runs: an executable with arguments, or the text of a script; never both."""
+
+    executable: str | None = None
+    arguments: tuple[str, ...] = ()
+    script: str | None = None
+    directory: str | None = None
+    environment: tuple[tuple[str, str], ...] = ()
+    stdin: str | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.executable is not None and self.script is not None:
+            raise InvalidRequestError("application", "give an executable or a script, not both")
+        if self.script is not None and self.arguments:
+            raise InvalidRequestError("arguments", "arguments belong to an executable; a script has none")
+        names = [name for name, _ in self.environment]
+        if len(set(names)) != len(names):
+            raise InvalidRequestError("environment", "the same variable is set twice; set it once")
+
+    @property
+    def name(self) -> str:
+        """A short name for tables and for looking up an execution-time model: the executable's last part."""
+        if self.executable is None:
+            return "script"
+        return self.executable.rsplit("/", 1)[-1]
+
+
+class Component(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a job that runs on one site. With ``site`` the user has chosen it; without, the policy does."""
+
+    processors: int
+    application: Application = Application()
+    input_files: tuple[InputFile, ...] = ()
+    site: SiteName | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.processors <= PROCESSORS_MAX:
+            raise InvalidRequestError(
+                "processors", f"{self.processors} is not a number of processors; write 1 to {PROCESSORS_MAX}"
+            )
+        if len(self.input_files) > INPUT_FILES_MAX:
+            raise InvalidRequestError("input_files", f"more than {INPUT_FILES_MAX} files (INPUT_FILES_MAX)")
+        names = [file.name for file in self.input_files]
+        if len(set(names)) != len(names):
+            raise InvalidRequestError("input_files", "the same file is named twice; name it once")
+
+
+class Flexibility(msgspec.Struct, frozen=True, kw_only=True):
+    """How a flexible request's total may be divided.
+
+    Either bounds (``component_min`` processors in each part, at most ``components_max`` parts, by default as
+    many as there are sites) or ``splits``: the allowed divisions, the best-liked first.
+    """
+
+    component_min: int = 1
+    components_max: int | None = None
+    splits: tuple[tuple[int, ...], ...] = ()
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One rigid parallel job.
+
+    - fixed: every component names its site;
+    - non-fixed: no component does (some may: those are fixed, the rest are placed);
+    - flexible: one component, whose processors are the total, and ``flexible`` says how it may be divided.
+      The parts that the scheduler makes all run that component's application.
+    """
+
+    components: tuple[Component, ...]
+    name: str = "job"
+    flexible: Flexibility | None = None
+    priority: Priority = Priority.LOW
+    policy: str | None = None
+    job_type: JobType = JobType.PLAIN
+    walltime_s: float | None = None
+    placement_tries_max: int | None = None
+    claiming_tries_max: int | None = None
+    restarts_max: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.components:
+            raise InvalidRequestError("components", "a job needs at least one component")
+        if len(self.components) > COMPONENTS_MAX:
+            raise InvalidRequestError("components", f"more than {COMPONENTS_MAX} components (COMPONENTS_MAX)")
+        if self.walltime_s is not None and not 0 < self.walltime_s < float("inf"):
+            raise InvalidRequestError("walltime_s", f"{self.walltime_s} is not a time above zero")
+        for field in ("placement_tries_max", "claiming_tries_max"):
+            tries: int | None = getattr(self, field)
+            if tries is not None and tries < 1:
+                raise InvalidRequestError(field, f"{tries} tries are too few; write 1 or more, or leave it out")
+        if self.restarts_max is not None and self.restarts_max < 0:
+            raise InvalidRequestError("restarts_max", "write 0 or more, or leave it out")
+        if self.flexible is not None:
+            self._check_flexible(self.flexible)
+
+    def _check_flexible(self, flexible: Flexibility) -> None:
+        if len(self.components) != 1:
+            raise InvalidRequestError("flexible", "a flexible job has one component, which the scheduler divides")
+        if self.components[0].site is not None:
+            raise InvalidRequestError("site", "a flexible job names no site; the scheduler chooses them")
+        total = self.components[0].processors
+        if not 1 <= flexible.component_min <= total:
+            raise InvalidRequestError(
+                "component_min", f"{flexible.component_min} is not between 1 and the job's {total} processors"
+            )
+        if flexible.components_max is not None and not 1 <= flexible.components_max <= COMPONENTS_MAX:
+            raise InvalidRequestError("components_max", f"write 1 to {COMPONENTS_MAX}, or leave it out")
+        if len(flexible.splits) > SPLITS_MAX:
+            raise InvalidRequestError("splits", f"more than {SPLITS_MAX} splits (SPLITS_MAX)")
+        for split in flexible.splits:
+            if not split or len(split) > COMPONENTS_MAX or min(split) < 1 or sum(split) != total:
+                parts = "+".join(map(str, split)) or "an empty split"
+                raise InvalidRequestError(
+                    "splits", f"{parts} does not divide {total} processors into parts of 1 or more"
+                )
+
+    @property
+    def processors(self) -> int:
+        """The job's size: all components together."""
+        return sum(component.processors for component in self.components)
+
+    @property
+    def kind(self) -> Literal["fixed", "non-fixed", "flexible"]:
+        """Which of the three request structures this is; a request with some sites named is non-fixed."""
+        if self.flexible is not None:
+            return "flexible"
+        return "fixed" if all(component.site is not None for component in self.components) else "non-fixed"
+
+
+class FileSource(msgspec.Struct, frozen=True, kw_only=True):
+    """Which replica of an input file a placed component reads, and the estimated time to bring it."""
+
+    name: FileName
+    site: SiteName
+    transfer_s: float
+
+
+class PlacedComponent(msgspec.Struct, frozen=True, kw_only=True):
+    """One component with the site it goes to; ``index`` is its place in the request (or among the parts made)."""
+
+    index: int
+    site: SiteName
+    processors: int
+    sources: tuple[FileSource, ...] = ()
+
+
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
+    """Where every component of a job goes. All or nothing: a placement is never partial."""
+
+    policy: str
+    components: tuple[PlacedComponent, ...]
+
+    @property
+    def sites(self) -> tuple[SiteName, ...]:
+        """The sites used, each once, in the order of the components."""
+        return tuple(dict.fromkeys(component.site for component in self.components))
+
+
+class Shortage(msgspec.Struct, frozen=True, kw_only=True):
+    """What one site lacked when a placement was tried, and what would cure it there."""
+
+    site: SiteName
+    wanted: int
+    idle: int
+    missing: int
+    cure: str
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a request could not be placed: a value, made by the try itself and printed as it is.
+
+    ``component`` is the index of the first component that found no place (None where the job as a whole did
+    not fit) and ``cure`` the least that would have to change anywhere for the same try to succeed.
+    ``permanent`` says that no idle processor will ever help: the sites themselves are too small.
+    """
+
+    policy: str
+    reason: str
+    cure: str
+    component: int | None = None
+    shortages: tuple[Shortage, ...] = ()
+    permanent: bool = False
