@@ -1,0 +1,127 @@
+"""The incremental claiming policy (ICP): what one claiming try of a placed job should do.
+
+``plan_claim`` only looks and proposes; the scheduler carries the plan out. A component that can start now is
+started; one that cannot is placed again, close to its files, where the transfer still ends before the job start
+time; and for a high-priority job low-priority ones are preempted when even that fails.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from koala.core.job import Job
+from koala.core.sites import SiteBook, Trust
+from koala.policies.placing import replace_one
+
+
+@dataclass(slots=True)
+class ClaimPlan:
+    """What to do in one claiming try; empty when too few components could start (F < T)."""
+
+    enough: bool = True
+    start: list[int] = field(default_factory=list)
+    replace: list[tuple[int, int]] = field(default_factory=list)  # (component, new site)
+    preempt: list[tuple[int, list[Job]]] = field(default_factory=list)  # (component, victims in order)
+
+
+class _Room:
+    """What the job may take of each site in this try, counted down as the plan takes it."""
+
+    def __init__(self, job: Job, book: SiteBook) -> None:
+        assert job.spots is not None
+        self._job = job
+        self._book = book
+        self._left: dict[int, int] = {}
+        # What was set aside for the job itself is its own to take.
+        self._own: dict[int, int] = {}
+        for part, index in job.earmarks.items():
+            self._own[index] = self._own.get(index, 0) + job.spots.sizes[part]
+        if book.hold_placed:
+            for part, index in enumerate(job.spots.sites):
+                if job.claims[part] is None:
+                    self._own[index] = self._own.get(index, 0) + job.spots.sizes[part]
+
+    def at(self, index: int) -> int:
+        left = self._left.get(index)
+        if left is None:
+            left = self._left[index] = self._book.startable(index, self._job) + self._own.get(index, 0)
+        return left
+
+    def take(self, index: int, processors: int) -> None:
+        self._left[index] = self.at(index) - processors
+
+    def all(self) -> list[int]:
+        return [max(0, self.at(index)) for index in range(len(self._book.sites))]
+
+
+def plan_claim(job: Job, book: SiteBook, *, threshold: float, now: float) -> ClaimPlan:
+    """One claiming try of ICP for the job's unclaimed components."""
+    assert job.spots is not None
+    room = _Room(job, book)
+    plan = ClaimPlan()
+    stuck: list[int] = []
+    for part in _claiming_order(job):
+        index, size = job.spots.sites[part], job.spots.sizes[part]
+        if room.at(index) >= size:
+            plan.start.append(part)
+            room.take(index, size)
+        elif part in job.earmarks:
+            room.take(index, size)  # what is being freed for it is not for the job's other components
+        else:
+            stuck.append(part)
+    claimed = sum(claim is not None for claim in job.claims)
+    if (claimed + len(plan.start)) / len(job.claims) < threshold:
+        return ClaimPlan(enough=False)
+    for part in stuck:
+        if not _replace(job, part, room, plan, book, now) and job.high:
+            _preempt(job, part, room, plan, book)
+    return plan
+
+
+def _claiming_order(job: Job) -> list[int]:
+    """Unclaimed components: those that wait for preempted processors first, then by decreasing size."""
+    assert job.spots is not None
+    sizes = job.spots.sizes
+    unclaimed = [part for part, claim in enumerate(job.claims) if claim is None]
+    return sorted(unclaimed, key=lambda part: (part not in job.earmarks, -sizes[part], part))
+
+
+def _replace(job: Job, part: int, room: _Room, plan: ClaimPlan, book: SiteBook, now: float) -> bool:
+    """Find the component another site whose transfer ends before the job start time."""
+    assert job.spots is not None
+    assert job.demand is not None
+    assert job.start_estimate is not None
+    until_start_s = max(0.0, job.start_estimate - now)
+    index = replace_one(job.demand, job.spots, part, room.all(), until_start_s, book.view)
+    if index < 0:
+        return False
+    room.take(index, job.spots.sizes[part])
+    plan.replace.append((part, index))
+    return True
+
+
+def _preempt(job: Job, part: int, room: _Room, plan: ClaimPlan, book: SiteBook) -> None:
+    """Choose low-priority jobs at the component's site, the latest job start time first, until it fits."""
+    assert job.spots is not None
+    index, size = job.spots.sites[part], job.spots.sizes[part]
+    site = book.sites[index]
+    if site.trust is Trust.UNUSABLE or site.drained:
+        return
+    chosen = {victim.id for _, victims in plan.preempt for victim in victims}
+    held: dict[int, int] = {}
+    jobs: dict[int, Job] = {}
+    for claim in site.claims.values():
+        victim = claim.job
+        if not claim.aborting and not victim.high and victim.id not in chosen:
+            held[victim.id] = held.get(victim.id, 0) + claim.processors
+            jobs[victim.id] = victim
+    if size > room.at(index) + sum(held.values()):
+        return
+    victims: list[Job] = []
+    for victim in sorted(jobs.values(), key=lambda low: (low.start_estimate or 0.0, low.id), reverse=True):
+        if room.at(index) >= size:
+            break
+        room.take(index, -held[victim.id])
+        victims.append(victim)
+    room.take(index, size)
+    plan.preempt.append((part, victims))

@@ -1,0 +1,148 @@
+"""What the core remembers of a job while it lives, and the story of everything it decided about it."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Any
+
+from koala.core.lifecycle import TRANSITIONS, InvalidTransitionError, State
+from koala.messages import Token
+from koala.model import JobId, Priority, Request
+
+if TYPE_CHECKING:
+    from koala.core.timers import Timer
+    from koala.core.transfers import Key, Transfer
+    from koala.policies.placing import Demand, Spots
+
+
+class Phase(enum.IntEnum):
+    """How far a claimed component is known to have come."""
+
+    SENT = 0
+    ACCEPTED = 1
+    READY = 2
+    RUNNING = 3
+
+
+class Claim:
+    """One start of one component: from the command until the site says that it holds nothing any more.
+
+    A claim outlives its job's interest in it: an aborted one counts against its site until its end is
+    confirmed, so no processor is ever believed idle while something may still sit on it.
+    """
+
+    __slots__ = ("abort_tries", "aborting", "job", "part", "phase", "processors", "site", "timer", "token")
+
+    def __init__(self, token: Token, job: Job, part: int, site: int, processors: int) -> None:
+        self.token = token
+        self.job = job
+        self.part = part
+        self.site = site
+        self.processors = processors
+        self.phase = Phase.SENT
+        self.aborting = False
+        self.abort_tries = 0
+        self.timer: Timer | None = None
+
+
+class Job:
+    """A job between its submission and its end."""
+
+    __slots__ = (
+        "application_failures",
+        "claim_at",
+        "claim_fraction",
+        "claim_sequence",
+        "claiming_tries",
+        "claims",
+        "deadline",
+        "demand",
+        "earmarks",
+        "ended_at",
+        "entered_scan",
+        "failures",
+        "first_start_estimate",
+        "high",
+        "id",
+        "needs",
+        "outstanding",
+        "placed_at",
+        "placement_tries",
+        "position",
+        "preemptions",
+        "ready",
+        "refused_idle",
+        "request",
+        "spots",
+        "start_estimate",
+        "started_at",
+        "starts",
+        "state",
+        "story",
+        "submitted_at",
+        "timer",
+        "transfers",
+        "transfers_open",
+        "waiting_since",
+    )
+
+    def __init__(self, job_id: JobId, request: Request, at: float, claim_fraction: float) -> None:
+        self.id = job_id
+        self.request = request
+        self.high = request.priority is Priority.HIGH
+        self.state = State.WAITING
+        self.demand: Demand | None = None
+        self.submitted_at = at
+        self.waiting_since = at
+        self.ended_at: float | None = None
+        self.story: list[tuple[Any, ...]] = []
+        # In the placement queue: its position there, and the idle processors that its last own try saw.
+        self.position = -1
+        self.entered_scan = 0
+        self.placement_tries = 0
+        self.refused_idle: tuple[int, ...] | None = None
+        # Since its last placement.
+        self.spots: Spots | None = None
+        self.placed_at: float | None = None
+        self.started_at: float | None = None
+        self.start_estimate: float | None = None
+        self.first_start_estimate: float | None = None
+        self.claims: list[Claim | None] = []
+        self.earmarks: dict[int, int] = {}
+        self.transfers: dict[Key, Transfer] = {}
+        self.needs: list[tuple[Key, ...]] = []  # what each component needs of them
+        self.transfers_open = 0
+        self.ready = 0
+        self.outstanding = 0
+        self.deadline = 0.0
+        self.timer: Timer | None = None
+        # In the claiming queue.
+        self.claim_at = 0.0
+        self.claim_sequence = 0
+        # Over its whole life.
+        self.claim_fraction = claim_fraction
+        self.claiming_tries = 0
+        self.starts = 0
+        self.failures = 0
+        self.application_failures = 0
+        self.preemptions = 0
+
+    def move(self, target: State) -> None:
+        """Change state by the table, or fail with the job's story."""
+        if target not in TRANSITIONS[self.state]:
+            raise InvalidTransitionError(self.id, self.state, target, [repr(entry) for entry in self.story])
+        self.state = target
+
+    def tell(self, at: float, what: str, *details: Any) -> None:
+        """Add a line to the story: kept as data, turned into words only when somebody asks."""
+        self.story.append((at, what, *details))
+
+    def next_token(self) -> Token:
+        """A name for the next start of a component, never used before or after."""
+        self.starts += 1
+        return f"{self.id}.{self.starts}"
+
+    def stop_timer(self) -> None:
+        if self.timer is not None:
+            self.timer.cancelled = True
+            self.timer = None

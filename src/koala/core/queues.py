@@ -1,0 +1,220 @@
+"""The two placement queues and the claiming queue.
+
+A placement queue is scanned head to tail and every job in it is tried, but jobs that ask for exactly the same
+thing get exactly the same answer while nothing changes. So the queue keeps its jobs in groups by demand, and a
+scan tries each group once for every state of the grid: the same placements as trying every job, at a cost that
+does not grow with the length of the queue.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from koala.core.job import Job
+from koala.policies import PolicyError
+from koala.policies.placing import Demand, Spots, View, try_place
+
+
+class Group:
+    """The waiting jobs of one demand, by position."""
+
+    __slots__ = ("demand", "jobs", "positions", "refused_idle", "refused_in_scan")
+
+    def __init__(self, demand: Demand) -> None:
+        self.demand = demand
+        self.positions: list[int] = []
+        self.jobs: list[Job] = []
+        self.refused_idle: tuple[int, ...] | None = None
+        self.refused_in_scan = -1
+
+
+class PlacementQueue:
+    """Jobs of one priority that have no places yet, in the order of their last return to the queue."""
+
+    def __init__(self) -> None:
+        self._groups: dict[Any, Group] = {}
+        # (least, key order, group): the groups in order of what one site must have for them at least.
+        self._by_least: list[tuple[int, int, Group]] = []
+        self._group_sequence = 0
+        self._next_position = 0
+        self._size = 0
+        # (scan number at which its tries are used up, position, job): entries of jobs that have left are skipped.
+        self._limits: list[tuple[int, int, Job]] = []
+        self.untried = False
+        self.scans = 0
+        self.scan_idle: tuple[int, ...] = ()
+        self.scan_at: float | None = None
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[Job]:
+        """Head to tail."""
+        entries = [
+            entry for group in self._groups.values() for entry in zip(group.positions, group.jobs, strict=True)
+        ]
+        return iter([job for _, job in sorted(entries, key=lambda entry: entry[0])])
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether some job here may run out of tries, so that even a needless scan matters."""
+        return bool(self._limits)
+
+    def push(self, job: Job, *, exhausted_at_scan: int | None, untried: bool) -> None:
+        """Put the job at the tail. ``untried`` says that it has not been tried on what is idle now."""
+        assert job.position < 0
+        assert job.demand is not None
+        demand = job.demand
+        group = self._groups.get(demand.key)
+        if group is None:
+            group = self._groups[demand.key] = Group(demand)
+            self._group_sequence += 1
+            insort(self._by_least, (demand.least, self._group_sequence, group), key=_least_and_sequence)
+        job.position = self._next_position
+        self._next_position += 1
+        group.positions.append(job.position)
+        group.jobs.append(job)
+        self._size += 1
+        self.untried |= untried
+        if exhausted_at_scan is not None:
+            heapq.heappush(self._limits, (exhausted_at_scan, job.position, job))
+
+    def pop_exhausted(self, scan: int) -> list[Job]:
+        """Take out the jobs whose tries are used up after this many scans."""
+        exhausted = []
+        while self._limits and self._limits[0][0] <= scan:
+            _, position, job = heapq.heappop(self._limits)
+            if job.position == position:
+                self.remove(job)
+                exhausted.append(job)
+        return exhausted
+
+    def remove(self, job: Job) -> None:
+        assert job.demand is not None
+        group = self._groups[job.demand.key]
+        self._take(group, bisect_left(group.positions, job.position))
+
+    def _take(self, group: Group, place: int) -> Job:
+        del group.positions[place]
+        job = group.jobs.pop(place)
+        job.position = -1
+        self._size -= 1
+        if not group.jobs:
+            del self._groups[group.demand.key]
+            least = group.demand.least
+            start = bisect_left(self._by_least, least, key=_least)
+            while self._by_least[start][2] is not group:
+                start += 1
+            del self._by_least[start]
+        return job
+
+    def place_in_line(self, job: Job) -> int:
+        """How many jobs stand before it, plus one."""
+        return 1 + sum(bisect_left(group.positions, job.position) for group in self._groups.values())
+
+    def last_refusal_idle(self, job: Job) -> tuple[int, ...] | None:
+        """The idle processors that the job's last try saw; None if it was never tried."""
+        assert job.demand is not None
+        group = self._groups[job.demand.key]
+        if group.refused_in_scan == self.scans and group.refused_idle is not None:
+            return group.refused_idle
+        return self.scan_idle if self.scan_at is not None and self.scan_at >= job.waiting_since else job.refused_idle
+
+    def scan(
+        self,
+        view: View,
+        at: float,
+        place: Callable[[Job, Spots], None],
+        broke: Callable[[Job, PolicyError], None],
+    ) -> None:
+        """Try every job from head to tail; ``place`` takes those that fit and changes the view, ``broke`` those
+        whose policy gave an answer that cannot be right.
+
+        Idle processors only fall during a scan, so a group that cannot fit by its plain numbers is out for
+        good; one that the policy refused is tried again, from the next position on, after each placement.
+        """
+        self.scans += 1
+        self.untried = False
+        self.scan_at = at
+        self.scan_idle = tuple(view.idle)
+        most, total = max(view.idle, default=0), sum(view.idle)
+        hopeful = bisect_right(self._by_least, most, key=_least)
+        candidates = [
+            (group.positions[0], sequence, group)
+            for _, sequence, group in self._by_least[:hopeful]
+            if group.demand.total <= total
+        ]
+        heapq.heapify(candidates)
+        refused: list[tuple[int, Group]] = []
+        while candidates:
+            position, sequence, group = heapq.heappop(candidates)
+            demand = group.demand
+            if demand.least > most or demand.total > total:
+                continue
+            try:
+                spots = try_place(demand, view)
+            except PolicyError as error:
+                broke(self._take(group, bisect_left(group.positions, position)), error)
+                if group.positions:
+                    heapq.heappush(candidates, (group.positions[0], sequence, group))
+                continue
+            if spots is None:
+                group.refused_idle = tuple(view.idle)
+                group.refused_in_scan = self.scans
+                refused.append((sequence, group))
+                continue
+            place(self._take(group, bisect_left(group.positions, position)), spots)
+            most, total = max(view.idle), sum(view.idle)
+            refused.append((sequence, group))
+            for again_sequence, again in refused:
+                following = bisect_right(again.positions, position)
+                if following < len(again.positions):
+                    heapq.heappush(candidates, (again.positions[following], again_sequence, again))
+            refused.clear()
+
+
+def _least(entry: tuple[int, int, Group]) -> int:
+    return entry[0]
+
+
+def _least_and_sequence(entry: tuple[int, int, Group]) -> tuple[int, int]:
+    return entry[0], entry[1]
+
+
+class ClaimingQueue:
+    """Placed jobs with components still to be claimed, ordered by their job claiming time (JCT)."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[float, int, Job]] = []
+        self._sequence = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Job]:
+        return (job for _, _, job in self._entries)
+
+    def push(self, job: Job, claim_at: float) -> None:
+        self._sequence += 1
+        job.claim_at = claim_at
+        job.claim_sequence = self._sequence
+        insort(self._entries, (claim_at, self._sequence, job), key=_claim_order)
+
+    def remove(self, job: Job) -> None:
+        """Take the job out; without effect when it is not in the queue."""
+        place = bisect_left(self._entries, (job.claim_at, job.claim_sequence), key=_claim_order)
+        if place < len(self._entries) and self._entries[place][2] is job:
+            del self._entries[place]
+
+    def next_at(self) -> float:
+        return self._entries[0][0] if self._entries else float("inf")
+
+    def head(self) -> Job:
+        return self._entries[0][2]
+
+
+def _claim_order(entry: tuple[float, int, Job]) -> tuple[float, int]:
+    return entry[0], entry[1]

@@ -1,0 +1,210 @@
+"""What the core believes of each site: processors, who holds them, and whether the site can be trusted.
+
+The book keeps the policies' view of the grid up to date. ``helped`` counts the changes after which a refused
+job could fit; a queue that has been scanned since the last one need not be scanned again.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+
+from koala.core.job import Claim, Job
+from koala.grid import Grid
+from koala.policies.placing import View, quota_processors
+
+
+class Trust(enum.StrEnum):
+    """Whether the site is used: a site with too many consecutive errors is not, then it is probed with one job."""
+
+    USABLE = "usable"
+    UNUSABLE = "unusable"
+    PROBING = "probing"
+
+
+class SiteBelief:
+    """One site."""
+
+    __slots__ = (
+        "claims",
+        "drained",
+        "earmarked",
+        "errors",
+        "limit",
+        "name",
+        "others",
+        "ours",
+        "probe_job",
+        "processors",
+        "promised",
+        "quota",
+        "trust",
+        "waiters",
+    )
+
+    def __init__(self, name: str, processors: int, quota: float) -> None:
+        self.name = name
+        self.processors = processors
+        self.quota = quota
+        self.limit = quota_processors(processors, quota)
+        self.others = 0  # held by other users, as last reported
+        self.ours = 0  # held by our claims, until their end is confirmed
+        self.earmarked = 0  # being freed by preemption, for a job that waits for them
+        self.promised = 0  # placed and not yet claimed
+        self.trust = Trust.USABLE
+        self.drained = False
+        self.errors = 0
+        self.probe_job: int | None = None
+        self.claims: dict[str, Claim] = {}
+        self.waiters: dict[int, Job] = {}  # jobs with an earmark here
+
+    @property
+    def free(self) -> int:
+        """What nobody holds, within the quota; below zero when the site's own users went beyond it."""
+        return self.limit - self.others - self.ours
+
+
+class SiteBook:
+    """All sites, by index, and the view that policies get of them."""
+
+    def __init__(self, grid: Grid) -> None:
+        self.view = View.from_grid(grid)
+        self.sites = [SiteBelief(site.name, site.processors, site.quota) for site in grid.sites]
+        self.hold_placed = grid.scheduler.hold_placed
+        self.error_threshold = grid.scheduler.error_threshold
+        self.helped = 0
+
+    def __iter__(self) -> Iterator[SiteBelief]:
+        return iter(self.sites)
+
+    def refresh(self, index: int) -> None:
+        """Work out again what policies may use of the site."""
+        site = self.sites[index]
+        idle = 0
+        if site.trust is not Trust.UNUSABLE and not site.drained:
+            idle = site.free - site.earmarked - (site.promised if self.hold_placed else 0)
+            if site.trust is Trust.PROBING and (site.probe_job is not None or site.ours > 0):
+                idle = 0
+        idle = max(idle, 0)
+        if idle > self.view.idle[index]:
+            self.helped += 1
+        self.view.idle[index] = idle
+
+    # ------------------------------------------------------------------------------ what the site says
+
+    def report(self, index: int, processors: int, others: int) -> None:
+        site = self.sites[index]
+        site.processors = processors
+        site.others = others
+        site.limit = self.view.limit[index] = quota_processors(processors, site.quota)
+        self.refresh(index)
+
+    def drain(self, index: int) -> None:
+        self.sites[index].drained = True
+        self.refresh(index)
+
+    def resume(self, index: int) -> None:
+        site = self.sites[index]
+        site.drained = False
+        site.errors = 0
+        site.trust = Trust.USABLE
+        site.probe_job = None
+        self.refresh(index)
+
+    # ---------------------------------------------------------------------------------------- trust
+
+    def error(self, index: int) -> bool:
+        """Count an error; True when it makes the site unusable."""
+        site = self.sites[index]
+        site.errors += 1
+        if site.trust is Trust.UNUSABLE or (site.trust is Trust.USABLE and site.errors < self.error_threshold):
+            return False
+        site.trust = Trust.UNUSABLE
+        site.probe_job = None
+        self.refresh(index)
+        return True
+
+    def success(self, index: int) -> bool:
+        """A component ran to its end: errors are forgotten. True when that makes the site usable again."""
+        site = self.sites[index]
+        site.errors = 0
+        if site.trust is Trust.USABLE:
+            return False
+        site.trust = Trust.USABLE
+        site.probe_job = None
+        self.refresh(index)
+        return True
+
+    def probe(self, index: int) -> None:
+        """The cool-down is over: let one job try the site."""
+        site = self.sites[index]
+        site.trust = Trust.PROBING
+        site.probe_job = None
+        self.refresh(index)
+
+    # ------------------------------------------------------------------- places, claims and earmarks
+
+    def promise(self, index: int, processors: int, job: Job) -> None:
+        """A component has been placed here; it is not claimed yet."""
+        site = self.sites[index]
+        site.promised += processors
+        if site.trust is Trust.PROBING:
+            site.probe_job = job.id
+        self.refresh(index)
+
+    def withdraw(self, index: int, processors: int) -> None:
+        """The component goes elsewhere, or is claimed now."""
+        self.sites[index].promised -= processors
+        self.refresh(index)
+
+    def leave(self, index: int, job: Job) -> None:
+        """The job has nothing to do with the site any more: if it was the probe, another job may be."""
+        site = self.sites[index]
+        if site.probe_job == job.id:
+            site.probe_job = None
+            self.refresh(index)
+
+    def claim(self, claim: Claim) -> None:
+        site = self.sites[claim.site]
+        site.claims[claim.token] = claim
+        site.ours += claim.processors
+        if site.trust is Trust.PROBING:
+            site.probe_job = claim.job.id
+        self.refresh(claim.site)
+
+    def release(self, claim: Claim) -> None:
+        site = self.sites[claim.site]
+        del site.claims[claim.token]
+        site.ours -= claim.processors
+        self.refresh(claim.site)
+
+    def earmark(self, index: int, part: int, processors: int, job: Job) -> None:
+        """Keep processors that preemption is freeing for this component."""
+        site = self.sites[index]
+        job.earmarks[part] = index
+        site.waiters[job.id] = job
+        site.earmarked += processors
+        self.refresh(index)
+
+    def unmark(self, part: int, processors: int, job: Job) -> None:
+        index = job.earmarks.pop(part)
+        site = self.sites[index]
+        site.earmarked -= processors
+        if index not in job.earmarks.values():
+            del site.waiters[job.id]
+        self.refresh(index)
+
+    def startable(self, index: int, job: Job) -> int:
+        """How many processors the job could claim here now, apart from what is earmarked or promised to it."""
+        site = self.sites[index]
+        if site.trust is Trust.UNUSABLE or site.drained:
+            return 0
+        if site.trust is Trust.PROBING and site.probe_job not in (None, job.id):
+            return 0
+        return site.free - site.earmarked - (site.promised if self.hold_placed else 0)
+
+    def earmark_is_free(self, index: int, job: Job) -> bool:
+        """Whether what was being freed here for the job is free by now, for one of its components at least."""
+        assert job.spots is not None
+        sizes = [job.spots.sizes[part] for part, site in job.earmarks.items() if site == index]
+        return self.startable(index, job) + sum(sizes) >= min(sizes)

@@ -1,0 +1,115 @@
+"""A job's story in words, and the explanation of where it stands. Reads what the core remembers; decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from koala.core.job import Job
+from koala.core.lifecycle import MEANING, State
+from koala.core.queues import PlacementQueue
+from koala.model import JobId, Refusal, SiteName
+from koala.policies.placing import View, refuse
+
+
+class StoryLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One decision: when, and what was decided and why."""
+
+    at: float
+    text: str
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a job stands and why.
+
+    ``refusal`` is what its last placement try said of every site; ``place_in_line`` counts from 1. Both are
+    None for a job that is not waiting.
+    """
+
+    job: JobId
+    state: State
+    meaning: str
+    since: float
+    waiting_since: float | None
+    placement_tries: int
+    claiming_tries: int
+    place_in_line: int | None
+    refusal: Refusal | None
+    places: tuple[tuple[SiteName, int], ...]
+    story: tuple[StoryLine, ...]
+
+
+def tell(job: Job, names: Sequence[SiteName]) -> tuple[StoryLine, ...]:
+    """The whole story, from the submission on."""
+    size = job.request.processors
+    first = StoryLine(at=job.submitted_at, text=f"submitted: {job.request.kind} request for {size} processors")
+    return (first, *(StoryLine(at=at, text=_WORDS[what](names, *details)) for at, what, *details in job.story))
+
+
+def explain(job: Job, queue: PlacementQueue, view: View, placement_tries: int) -> Explanation:
+    """Where the job stands now."""
+    waiting = job.state is State.WAITING
+    refusal = None
+    if waiting and job.demand is not None:
+        idle = queue.last_refusal_idle(job)
+        if idle is not None:
+            refusal = refuse(job.demand, idle, view)
+    places: tuple[tuple[SiteName, int], ...] = ()
+    if job.spots is not None:
+        places = tuple((view.names[site], size) for site, size in zip(job.spots.sites, job.spots.sizes, strict=True))
+    story = tell(job, view.names)
+    return Explanation(
+        job=job.id,
+        state=job.state,
+        meaning=MEANING[job.state],
+        since=story[-1].at,
+        waiting_since=job.waiting_since if waiting else None,
+        placement_tries=placement_tries,
+        claiming_tries=job.claiming_tries,
+        place_in_line=queue.place_in_line(job) if waiting else None,
+        refusal=refusal,
+        places=places,
+        story=story,
+    )
+
+
+def _refused(names: Sequence[SiteName], idle: tuple[int, ...]) -> str:
+    seen = ", ".join(f"{name} {free}" for name, free in zip(names, idle, strict=True))
+    return f"no place found (idle: {seen}); it waits in its placement queue"
+
+
+def _placed(names: Sequence[SiteName], spots: Any, transfer_s: float) -> str:
+    where = ", ".join(f"{size} on {names[site]}" for site, size in zip(spots.sites, spots.sizes, strict=True))
+    files = f"; its files take about {transfer_s:.0f} s" if transfer_s > 0 else ""
+    return f"placed: {where}{files}"
+
+
+_WORDS: dict[str, Callable[..., str]] = {
+    "refused": _refused,
+    "placed": _placed,
+    "file_arrived": lambda names, file, site: f"file {file} arrived on {names[site]}",
+    "transfer_broke": lambda names, file, source, site, reason: (
+        f"the transfer of {file} from {names[source]} to {names[site]} broke: {reason}"
+    ),
+    "too_few_startable": lambda _: "too few components could start now; it is claimed later",
+    "moved": lambda names, part, before, site: (
+        f"component {part} moved from {names[before]}, where it could not start, to {names[site]}"
+    ),
+    "preempts": lambda names, part, site, victims: f"component {part} preempts {_jobs(victims)} on {names[site]}",
+    "preempted": lambda names, by, site: f"preempted on {names[site]} by high-priority job {by}",
+    "claimed": lambda _: "all components are claimed; it waits at the barrier",
+    "not_taken": lambda names, part, site, reason: f"{names[site]} did not take component {part}: {reason}",
+    "started": lambda _: "the barrier opened: all components started together",
+    "component_failed": lambda names, part, site, reason: f"component {part} failed on {names[site]}: {reason}",
+    "site_back": lambda names, site: f"{names[site]} is trusted again",
+    "returned": lambda _, reason: f"back to its placement queue: {reason}",
+    "ended": lambda _, state, reason: f"{state}: {reason}" if reason else str(state),
+}
+
+
+def _jobs(ids: tuple[int, ...]) -> str:
+    if not ids:
+        return "nobody more"
+    return f"{'job' if len(ids) == 1 else 'jobs'} {', '.join(map(str, ids))}"

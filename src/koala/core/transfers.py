@@ -1,0 +1,166 @@
+"""Files on their way to sites for placed jobs: one transfer for each (file, piece, site), shared by the jobs that
+need it, tried again from another replica when it breaks, and the bandwidth that was seen on the way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from koala.core.job import Job
+from koala.messages import AnyCommand, CancelTransfer, StartTransfer, TransferId
+from koala.policies.placing import Input, View
+
+if TYPE_CHECKING:
+    from koala.core.timers import Timer
+
+# How much a newly observed bandwidth weighs against the estimate so far.
+OBSERVATION_WEIGHT = 0.3
+
+Key = tuple[str, tuple[int, int] | None, int]
+
+
+class Transfer:
+    """One file, or one piece of it, on its way to one site, or there already."""
+
+    __slots__ = (
+        "done",
+        "estimate_s",
+        "failed_sources",
+        "id",
+        "jobs",
+        "key",
+        "size_bytes",
+        "source",
+        "started_at",
+        "timer",
+        "tries",
+    )
+
+    def __init__(self, key: Key, size_bytes: int) -> None:
+        self.key = key
+        self.size_bytes = size_bytes
+        self.id: TransferId = ""
+        self.source = -1
+        self.started_at = 0.0
+        self.estimate_s = 0.0
+        self.jobs: dict[int, Job] = {}
+        self.done = False
+        self.tries = 0
+        self.failed_sources: set[int] = set()
+        self.timer: Timer | None = None
+
+    def remaining_s(self, now: float) -> float:
+        return 0.0 if self.done else max(0.0, self.started_at + self.estimate_s - now)
+
+
+class TransferBook:
+    """All transfers that some job needs."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.by_id: dict[TransferId, Transfer] = {}
+        self.by_key: dict[Key, Transfer] = {}
+        self._sequence = 0
+
+    def want(self, job: Job, needed: Input, site: int, now: float, commands: list[AnyCommand]) -> Transfer:
+        """Make sure that the file gets to the site for this job, by the transfer that runs already if one does."""
+        key = (needed.file, needed.chunk, site)
+        transfer = self.by_key.get(key)
+        if transfer is None:
+            transfer = self.by_key[key] = Transfer(key, needed.size_bytes)
+            self._start(transfer, needed.source, now, commands)
+        if key not in job.transfers:
+            transfer.jobs[job.id] = job
+            job.transfers[key] = transfer
+            if not transfer.done:
+                job.transfers_open += 1
+        return transfer
+
+    def _start(self, transfer: Transfer, source: int, now: float, commands: list[AnyCommand]) -> None:
+        self._sequence += 1
+        file, chunk, target = transfer.key
+        transfer.id = f"t{self._sequence}"
+        transfer.source = source
+        transfer.started_at = now
+        transfer.estimate_s = self.estimate_s(source, target, transfer.size_bytes)
+        transfer.tries += 1
+        self.by_id[transfer.id] = transfer
+        names = self.view.names
+        commands.append(
+            StartTransfer(
+                transfer=transfer.id,
+                file=file,
+                source=names[source],
+                target=names[target],
+                size_bytes=transfer.size_bytes,
+                chunk=chunk,
+            )
+        )
+
+    def estimate_s(self, source: int, target: int, size_bytes: int) -> float:
+        if source == target:
+            return 0.0
+        return self.view.latency_s[source][target] + size_bytes / self.view.bytes_per_s[source][target]
+
+    def arrived(self, transfer: Transfer, now: float) -> list[Job]:
+        """The transfer is there; the jobs that needed it, and the estimate of its link learns from it."""
+        transfer.done = True
+        self._observe(transfer, now)
+        for job in transfer.jobs.values():
+            job.transfers_open -= 1
+        return list(transfer.jobs.values())
+
+    def _observe(self, transfer: Transfer, now: float) -> None:
+        source, target = transfer.source, transfer.key[2]
+        if source == target or transfer.size_bytes == 0:
+            return
+        flowing_s = now - transfer.started_at - self.view.latency_s[source][target]
+        if flowing_s <= 0:
+            return
+        seen = transfer.size_bytes / flowing_s
+        believed = self.view.bytes_per_s[source][target]
+        learned = (1 - OBSERVATION_WEIGHT) * believed + OBSERVATION_WEIGHT * seen
+        self.view.bytes_per_s[source][target] = self.view.bytes_per_s[target][source] = learned
+
+    def again(self, transfer: Transfer, now: float, commands: list[AnyCommand]) -> bool:
+        """The transfer broke: start it again from the best replica that has not failed, or, if all have, from the
+        best of all. False when the file has no replica any more."""
+        del self.by_id[transfer.id]
+        transfer.failed_sources.add(transfer.source)
+        known = self.view.files.get(transfer.key[0])
+        holders = known.holders if known is not None else ()
+        fresh = [holder for holder in holders if holder not in transfer.failed_sources] or list(holders)
+        if not fresh:
+            return False
+        target = transfer.key[2]
+        best = min(fresh, key=lambda holder: (self.estimate_s(holder, target, transfer.size_bytes), holder))
+        self._start(transfer, best, now, commands)
+        return True
+
+    def keep_only_needed(self, job: Job, commands: list[AnyCommand]) -> None:
+        """The job has moved a component: let go of what none of its components needs any more."""
+        needed = {key for keys in job.needs for key in keys}
+        for key in [key for key in job.transfers if key not in needed]:
+            transfer = job.transfers.pop(key)
+            if not transfer.done:
+                job.transfers_open -= 1
+            self._let_go(transfer, job, commands)
+
+    def leave(self, job: Job, commands: list[AnyCommand]) -> None:
+        """The job needs none of its files any more."""
+        for transfer in job.transfers.values():
+            self._let_go(transfer, job, commands)
+        job.transfers = {}
+        job.needs = []
+        job.transfers_open = 0
+
+    def _let_go(self, transfer: Transfer, job: Job, commands: list[AnyCommand]) -> None:
+        """What no other job needs is stopped, or deleted if it is there already."""
+        del transfer.jobs[job.id]
+        if transfer.jobs:
+            return
+        del self.by_key[transfer.key]
+        self.by_id.pop(transfer.id, None)
+        if transfer.timer is not None:
+            transfer.timer.cancel()
+        commands.append(CancelTransfer(transfer=transfer.id))
