@@ -34,13 +34,17 @@ class Group:
 class PlacementQueue:
     """Jobs of one priority that have no places yet, in the order of their last return to the queue."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, high: bool) -> None:
+        self.high = high
+        # When the next scan is due, and the sites' count of helpful changes that the last one has seen.
+        self.scan_due_at = float("inf")
+        self.scanned_helped = 0
         self._groups: dict[Any, Group] = {}
         # (least, key order, group): the groups in order of what one site must have for them at least.
         self._by_least: list[tuple[int, int, Group]] = []
         self._group_sequence = 0
         self._next_position = 0
-        self._size = 0
+        self.size = 0
         # (scan number at which its tries are used up, position, job): entries of jobs that have left are skipped.
         self._limits: list[tuple[int, int, Job]] = []
         self.untried = False
@@ -49,7 +53,7 @@ class PlacementQueue:
         self.scan_at: float | None = None
 
     def __len__(self) -> int:
-        return self._size
+        return self.size
 
     def __iter__(self) -> Iterator[Job]:
         """Head to tail."""
@@ -77,7 +81,7 @@ class PlacementQueue:
         self._next_position += 1
         group.positions.append(job.position)
         group.jobs.append(job)
-        self._size += 1
+        self.size += 1
         self.untried |= untried
         if exhausted_at_scan is not None:
             heapq.heappush(self._limits, (exhausted_at_scan, job.position, job))
@@ -101,7 +105,7 @@ class PlacementQueue:
         del group.positions[place]
         job = group.jobs.pop(place)
         job.position = -1
-        self._size -= 1
+        self.size -= 1
         if not group.jobs:
             del self._groups[group.demand.key]
             least = group.demand.least

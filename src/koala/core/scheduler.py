@@ -53,6 +53,7 @@ from koala.model import JobId, Request
 from koala.policies import Catalogue, PolicyError, UnknownPolicyError, UnknownSiteError
 from koala.policies.placing import Demand, FileAt, Spots, compile_demand, demand_key, inputs, try_place
 
+INFINITY = float("inf")
 # The sequence JCT(n) comes ever closer to the job start time; closer than this counts as reached.
 START_REACHED_S = 1.0
 # An unanswered abort is repeated ever more rarely, at most this many times the answer timeout apart.
@@ -74,8 +75,8 @@ class Scheduler:
         self._last_job: JobId = -1
         self.jobs: dict[JobId, Job] = {}
         self.ended: OrderedDict[JobId, Job] = OrderedDict()
-        self.high = PlacementQueue()
-        self.low = PlacementQueue()
+        self.high = PlacementQueue(high=True)
+        self.low = PlacementQueue(high=False)
         self.claiming = ClaimingQueue()
         self.sites = SiteBook(grid)
         self.transfers = TransferBook(self.sites.view)
@@ -86,9 +87,7 @@ class Scheduler:
         self._timers = Timers()
         self._clock = ScanClock(self.parameters.scan_interval_s, self.parameters.high_scans_per_low_scan)
         self._every_event = self.parameters.scan_interval_s == 0
-        self._scan_at = {True: float("inf"), False: float("inf")}
-        self._scanned = {True: 0, False: 0}  # the sites' `helped` when each queue was last scanned
-        self._wake_at = float("inf")
+        self._wake_at = INFINITY
         self._commands: list[AnyCommand] = []
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             JobSubmitted: self._on_job_submitted,
@@ -116,15 +115,18 @@ class Scheduler:
         if now > self.now:
             self.now = now
         commands = self._commands = []
+        kind = type(event)
         if self._next_due() <= self.now:
-            self._run_due()
-        self._handlers[type(event)](event)
-        if self._every_event:
-            if self.sites.helped != self._scanned[False]:
-                self._scan_after_event()
-        else:
-            self._plan_scans()
-        self._ask_to_be_woken(now)
+            self._run_due(instant_is_over=kind is Tick)
+        self._handlers[kind](event)
+        self._plan_scan(self.high)
+        self._plan_scan(self.low)
+        due = self._next_due()
+        if self._wake_at <= now and (kind is Tick or self._wake_at < now):
+            self._wake_at = INFINITY
+        if due < self._wake_at:
+            self._wake_at = due
+            commands.append(WakeAt(at=due))
         return commands
 
     # ------------------------------------------------------------------------------ what one may ask
@@ -136,7 +138,7 @@ class Scheduler:
             return None
         tries = job.placement_tries
         if job.state is State.WAITING:
-            tries += self._tries_due(job.high) - job.entered_scan
+            tries += self._tries_due(self.queue(job.high)) - job.entered_scan
         return explain(job, self.queue(job.high), self.sites.view, tries)
 
     def queue(self, high: bool) -> PlacementQueue:
@@ -146,75 +148,64 @@ class Scheduler:
     # ------------------------------------------------------------------------------------- time
 
     def _next_due(self) -> float:
-        return min(self._timers.next_at(), self.claiming.next_at(), self._scan_at[True], self._scan_at[False])
+        return min(self._timers.next_at(), self.claiming.next_at(), self.high.scan_due_at, self.low.scan_due_at)
 
-    def _run_due(self) -> None:
-        """Everything that time has brought: claiming tries, then timers, then scans."""
+    def _run_due(self, *, instant_is_over: bool) -> None:
+        """Everything that time has brought: claiming tries, then timers, then scans.
+
+        With an interval of 0 a scan waits for the end of its instant, which a tick announces, so that it
+        sees everything that happened in it.
+        """
         now = self.now
         while self.claiming.next_at() <= now:
             self._claim(self.claiming.head())
         while (timer := self._timers.pop_due(now)) is not None:
             timer.action(timer.argument)
-        for high in (True, False):
-            if self._scan_at[high] <= now:
-                self._scan(high)
-
-    def _ask_to_be_woken(self, now: float) -> None:
-        if self._wake_at <= now:
-            self._wake_at = float("inf")
-        due = self._next_due()
-        if due < self._wake_at:
-            self._wake_at = due
-            self._commands.append(WakeAt(at=due))
+        for queue in (self.high, self.low):
+            if queue.scan_due_at < now or (queue.scan_due_at == now and (instant_is_over or not self._every_event)):
+                self._scan(queue)
 
     def _on_tick(self, event: Tick) -> None:
         """Nothing more: what is due was run before any event is looked at."""
 
     # ------------------------------------------------------------------------- placement and scans
 
-    def _plan_scans(self) -> None:
+    def _plan_scan(self, queue: PlacementQueue) -> None:
         """A scan is due only when something could have changed for a job in the queue."""
-        for high in (True, False):
-            queue = self.queue(high)
-            wanted = len(queue) > 0 and (
-                queue.untried or queue.has_limits or self._scanned[high] != self.sites.helped
-            )
-            if not wanted:
-                self._scan_at[high] = float("inf")
-            elif self._scan_at[high] == float("inf"):
-                self._scan_at[high] = self._clock.next_at(high, self.now)
+        helped = self.sites.helped
+        if not queue.size:
+            queue.scanned_helped = helped
+            queue.scan_due_at = INFINITY
+        elif self._every_event:
+            if queue.untried or queue.scanned_helped != helped:
+                queue.scan_due_at = self.now
+        elif not (queue.untried or queue.scanned_helped != helped or queue.has_limits):
+            queue.scan_due_at = INFINITY
+        elif queue.scan_due_at == INFINITY:
+            queue.scan_due_at = self._clock.next_at(queue.high, self.now)
 
-    def _scan(self, high: bool) -> None:
-        self._scan_at[high] = float("inf")
-        self._scanned[high] = self.sites.helped
-        queue = self.queue(high)
+    def _scan(self, queue: PlacementQueue) -> None:
+        queue.scan_due_at = INFINITY
+        queue.scanned_helped = self.sites.helped
         queue.scan(self.sites.view, self.now, self._place_from_queue, self._policy_broke)
-        for job in queue.pop_exhausted(self._tries_due(high)):
-            self._settle_tries(job)
+        for job in queue.pop_exhausted(self._tries_due(queue)):
+            self._settle_tries(job, queue)
             self._end(job, State.FAILED, f"no place was found in {job.placement_tries} tries")
 
-    def _scan_after_event(self) -> None:
-        """Both queues, the high one first; again as long as a scan itself frees something."""
-        self._scanned[False] = self.sites.helped
-        for high in (True, False):
-            if len(self.queue(high)):
-                self._scan(high)
-
-    def _tries_due(self, high: bool) -> int:
+    def _tries_due(self, queue: PlacementQueue) -> int:
         """How many scans of the queue there have been so far, needless ones that were left out included."""
-        return self.queue(high).scans if self._every_event else self._clock.count(high, self.now)
+        return queue.scans if self._every_event else self._clock.count(queue.high, self.now)
 
-    def _settle_tries(self, job: Job) -> None:
-        job.placement_tries += self._tries_due(job.high) - job.entered_scan
+    def _settle_tries(self, job: Job, queue: PlacementQueue) -> None:
+        job.placement_tries += self._tries_due(queue) - job.entered_scan
 
     def _enqueue(self, job: Job, *, untried: bool) -> None:
+        queue = self.queue(job.high)
         job.waiting_since = self.now
-        job.entered_scan = self._tries_due(job.high)
+        job.entered_scan = self._tries_due(queue)
         limit = _first(job.request.placement_tries_max, self.parameters.placement_tries_max)
         exhausted = None if limit is None else job.entered_scan + max(0, limit - job.placement_tries)
-        self.queue(job.high).push(job, exhausted_at_scan=exhausted, untried=untried)
-        if untried and self._every_event:
-            self.sites.helped += 1  # it is tried before this event is over
+        queue.push(job, exhausted_at_scan=exhausted, untried=untried)
 
     def _on_job_submitted(self, event: JobSubmitted) -> None:
         if event.job <= self._last_job:
@@ -250,11 +241,11 @@ class Scheduler:
         return demand
 
     def _place_from_queue(self, job: Job, spots: Spots) -> None:
-        self._settle_tries(job)
+        self._settle_tries(job, self.queue(job.high))
         self._place(job, spots)
 
     def _policy_broke(self, job: Job, error: PolicyError) -> None:
-        self._settle_tries(job)
+        self._settle_tries(job, self.queue(job.high))
         self._end(job, State.FAILED, str(error))
 
     def _place(self, job: Job, spots: Spots) -> None:
@@ -679,8 +670,9 @@ class Scheduler:
         if job is None:
             return
         if job.state is State.WAITING:
-            self.queue(job.high).remove(job)
-            self._settle_tries(job)
+            queue = self.queue(job.high)
+            queue.remove(job)
+            self._settle_tries(job, queue)
         self._end(job, State.CANCELLED, "cancelled")
 
     def _end(self, job: Job, state: State, reason: str) -> None:
