@@ -1,6 +1,6 @@
-"""The incremental claiming policy (ICP): what one claiming try of a placed job should do.
+"""The incremental claiming policy (ICP): what one claiming try of a placed job does.
 
-``plan_claim`` only looks and proposes; the scheduler carries the plan out. A component that can start now is
+``plan_claim`` only looks and proposes; ``Claiming`` carries the plan out. A component that can start now is
 started; one that cannot is placed again, close to its files, where the transfer still ends before the job start
 time; and for a high-priority job low-priority ones are preempted when even that fails.
 """
@@ -10,8 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from koala.core.job import Job
+from koala.core.leaving import Leaving
+from koala.core.ledger import Ledger, first_given
+from koala.core.lifecycle import State
+from koala.core.running import Running
 from koala.core.sites import SiteBook, Trust
-from koala.policies.placing import replace_one
+from koala.core.staging import Staging
+from koala.policies.placing import Spots, replace_one
 
 
 @dataclass(slots=True)
@@ -125,3 +130,78 @@ def _preempt(job: Job, part: int, room: _Room, plan: ClaimPlan, book: SiteBook) 
         victims.append(victim)
     room.take(index, size)
     plan.preempt.append((part, victims))
+
+
+class Claiming:
+    """Carries out claiming tries."""
+
+    def __init__(self, ledger: Ledger, leaving: Leaving, running: Running, staging: Staging) -> None:
+        self.ledger = ledger
+        self.leaving = leaving
+        self.running = running
+        self.staging = staging
+
+    def claim(self, job: Job) -> None:
+        """One claiming try, at the job's claiming time."""
+        ledger = self.ledger
+        ledger.claiming.remove(job)
+        limit = first_given(job.request.claiming_tries_max, ledger.parameters.claiming_tries_max)
+        if limit is not None and job.claiming_tries >= limit:
+            self.leaving.end(job, State.FAILED, f"not all components could be claimed in {limit} tries")
+            return
+        job.claiming_tries += 1
+        plan = plan_claim(job, ledger.sites, threshold=ledger.parameters.claim_threshold, now=ledger.now)
+        if not plan.enough:
+            job.tell(ledger.now, "too_few_startable")
+        for part, site in plan.replace:
+            self._move(job, part, site)
+        for part, victims in plan.preempt:
+            self._preempt(job, part, victims)
+        for part in (*plan.start, *(part for part, _ in plan.replace)):
+            self._claim_component(job, part)
+        unclaimed = sum(claim is None for claim in job.claims)
+        if unclaimed == 0:
+            self.running.all_claimed(job)
+            return
+        if job.state is State.PLACED and unclaimed < len(job.claims):
+            job.move(State.CLAIMING)
+        self.running.claim_later(job)
+
+    def _move(self, job: Job, part: int, site: int) -> None:
+        """The component goes to another site, and its files with it."""
+        assert job.spots is not None
+        assert job.demand is not None
+        ledger = self.ledger
+        before, size = job.spots.sites[part], job.spots.sizes[part]
+        sites = (*job.spots.sites[:part], site, *job.spots.sites[part + 1 :])
+        job.spots = Spots(sites=sites, sizes=job.spots.sizes)
+        ledger.sites.withdraw(before, size)
+        ledger.sites.promise(site, size, job)
+        if before not in sites:
+            ledger.sites.leave(before, job)
+        job.tell(ledger.now, "moved", part, before, site)
+        if job.demand.has_files:
+            self.staging.redirect(job, part)
+
+    def _preempt(self, job: Job, part: int, victims: list[Job]) -> None:
+        """The victims return to their queue; what they free is kept for the component."""
+        assert job.spots is not None
+        ledger = self.ledger
+        site, size = job.spots.sites[part], job.spots.sizes[part]
+        ledger.sites.earmark(site, part, size, job)
+        job.tell(ledger.now, "preempts", part, site, tuple(victim.id for victim in victims))
+        for victim in victims:
+            victim.preemptions += 1
+            victim.tell(ledger.now, "preempted", job.id, site)
+            reason = f"preempted by high-priority job {job.id} on {ledger.names[site]}"
+            self.leaving.back_to_queue(victim, reason, lower=False)
+
+    def _claim_component(self, job: Job, part: int) -> None:
+        assert job.spots is not None
+        size = job.spots.sizes[part]
+        if part in job.earmarks:
+            self.ledger.sites.unmark(part, size, job)
+        self.ledger.sites.withdraw(job.spots.sites[part], size)
+        self.running.start_component(job, part)
+        if job.timer is None:
+            self.running.look_after_later(job)

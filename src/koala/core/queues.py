@@ -213,6 +213,11 @@ class ClaimingQueue:
         if place < len(self._entries) and self._entries[place][2] is job:
             del self._entries[place]
 
+    def move(self, job: Job, claim_at: float) -> None:
+        """Give a job that is in the queue another claiming time."""
+        self.remove(job)
+        self.push(job, claim_at)
+
     def next_at(self) -> float:
         return self._entries[0][0] if self._entries else float("inf")
 

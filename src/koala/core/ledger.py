@@ -1,0 +1,85 @@
+"""Everything the core knows at one moment, and the commands that the present event has led to so far.
+
+The parts of the core (placement, staging, running, claiming, leaving) share one ledger; it keeps the books and
+decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from koala.core.job import Claim, Job
+from koala.core.queues import ClaimingQueue, PlacementQueue
+from koala.core.scans import ScanClock
+from koala.core.sites import SiteBook, Trust
+from koala.core.timers import Timers
+from koala.core.transfers import TransferBook
+from koala.grid import Grid
+from koala.messages import AnyCommand, Token
+from koala.model import JobId, SiteName
+
+# The stories of this many jobs are kept after their end, for those who ask late.
+ENDED_KEPT = 1_000
+
+
+class Ledger:
+    """The books of one scheduler."""
+
+    def __init__(self, grid: Grid) -> None:
+        self.parameters = grid.scheduler
+        self.now = 0.0
+        self.commands: list[AnyCommand] = []
+        self.jobs: dict[JobId, Job] = {}
+        self.ended: OrderedDict[JobId, Job] = OrderedDict()
+        self.high = PlacementQueue(high=True)
+        self.low = PlacementQueue(high=False)
+        self.claiming = ClaimingQueue()
+        self.claims: dict[Token, Claim] = {}
+        self.sites = SiteBook(grid)
+        self.transfers = TransferBook(self.sites.view)
+        self.timers = Timers()
+        self.clock = ScanClock(self.parameters.scan_interval_s, self.parameters.high_scans_per_low_scan)
+        self.scans_every_event = self.parameters.scan_interval_s == 0
+        self.names = self.sites.view.names
+        self.index = self.sites.view.index
+
+    def queue_of(self, job: Job) -> PlacementQueue:
+        return self.high if job.high else self.low
+
+    def scans_so_far(self, queue: PlacementQueue) -> int:
+        """How many scans of the queue there have been, needless ones that were left out included."""
+        return queue.scans if self.scans_every_event else self.clock.count(queue.high, self.now)
+
+    def tries_in_queue(self, job: Job) -> int:
+        """How often the waiting job has been tried since it entered its queue."""
+        return self.scans_so_far(self.queue_of(job)) - job.entered_scan
+
+    def enqueue(self, job: Job, *, tried: bool) -> None:
+        """Put the job at the tail of its placement queue; ``tried`` says that it has just been tried in vain."""
+        queue = self.queue_of(job)
+        job.waiting_since = self.now
+        job.entered_scan = self.scans_so_far(queue)
+        limit = first_given(job.request.placement_tries_max, self.parameters.placement_tries_max)
+        exhausted = None if limit is None else job.entered_scan + max(1, limit - tried)
+        queue.push(job, exhausted_at_scan=exhausted, untried=not tried)
+
+    def places_of(self, job: Job) -> tuple[tuple[SiteName, int], ...]:
+        """Where the job's components are, by name."""
+        if job.spots is None:
+            return ()
+        names = self.names
+        return tuple([(names[site], size) for site, size in zip(job.spots.sites, job.spots.sizes, strict=True)])
+
+    def site_error(self, index: int) -> None:
+        """Count an error of the site; one too many makes it unusable until it has cooled down."""
+        if self.sites.error(index):
+            self.timers.set(self.now + self.parameters.cooldown_s, self._cooled_down, index)
+
+    def _cooled_down(self, index: int) -> None:
+        if self.sites.sites[index].trust is Trust.UNUSABLE:
+            self.sites.probe(index)
+
+
+def first_given(own: int | None, default: int | None) -> int | None:
+    """The job's own limit, or else the grid's."""
+    return default if own is None else own

@@ -1,0 +1,141 @@
+"""From the submission to the placement: tries at once, then in scans of the placement queues."""
+
+from __future__ import annotations
+
+from koala.core.job import Job
+from koala.core.leaving import Leaving
+from koala.core.ledger import Ledger, first_given
+from koala.core.lifecycle import State
+from koala.core.queues import PlacementQueue
+from koala.core.running import Running
+from koala.core.staging import Staging
+from koala.messages import JobPlaced, JobSubmitted
+from koala.model import JobId, Request
+from koala.policies import Catalogue, PolicyError, UnknownPolicyError, UnknownSiteError
+from koala.policies.placing import Demand, DemandKey, Spots, compile_demand, demand_key, try_place
+
+# Equal requests share one compiled demand; this many different ones are remembered at a time.
+DEMANDS_REMEMBERED = 10_000
+
+INFINITY = float("inf")
+
+
+class PlacementDesk:
+    """Finds places for jobs that have none."""
+
+    def __init__(
+        self, ledger: Ledger, catalogue: Catalogue, leaving: Leaving, running: Running, staging: Staging
+    ) -> None:
+        self.ledger = ledger
+        self.catalogue = catalogue
+        self.leaving = leaving
+        self.running = running
+        self.staging = staging
+        self._demands: dict[DemandKey, Demand] = {}
+        self._last_job: JobId = -1
+        self._default = catalogue.find(ledger.parameters.policy)  # an unknown one is an error now, not later
+
+    def on_submitted(self, event: JobSubmitted) -> None:
+        """Try the new job at once; a failed try puts it at the tail of its queue."""
+        ledger = self.ledger
+        if event.job <= self._last_job:
+            return
+        self._last_job = event.job
+        job = Job(event.job, event.request, event.at, ledger.parameters.claim_fraction)
+        ledger.jobs[job.id] = job
+        view = ledger.sites.view
+        try:
+            job.demand = self._demand(event.request)
+            spots = try_place(job.demand, view)
+        except (UnknownPolicyError, UnknownSiteError, PolicyError) as error:
+            self.leaving.end(job, State.FAILED, error.for_user())
+            return
+        job.placement_tries = 1
+        if spots is not None:
+            self._place(job, spots)
+            return
+        job.refused_idle = tuple(view.idle)
+        job.tell(ledger.now, "refused", job.refused_idle)
+        limit = first_given(job.request.placement_tries_max, ledger.parameters.placement_tries_max)
+        if limit == 1:
+            self._out_of_tries(job)
+        else:
+            ledger.enqueue(job, tried=True)
+
+    def _demand(self, request: Request) -> Demand:
+        """The request in numbers; equal ones are shared by all jobs."""
+        policy = self._default if request.policy is None else self.catalogue.find(request.policy)
+        key = demand_key(request, policy.name)
+        demand = self._demands.get(key)
+        if demand is None:
+            if len(self._demands) >= DEMANDS_REMEMBERED:
+                self._demands.clear()
+            demand = self._demands[key] = compile_demand(request, policy, self.ledger.index)
+        return demand
+
+    # --------------------------------------------------------------------------------------- scans
+
+    def plan_scan(self, queue: PlacementQueue) -> None:
+        """A scan is due only when something could have changed for a job in the queue."""
+        ledger = self.ledger
+        helped = ledger.sites.helped
+        if not queue.size:
+            queue.scanned_helped = helped
+            queue.scan_due_at = INFINITY
+        elif ledger.scans_every_event:
+            if queue.untried or queue.scanned_helped != helped:
+                queue.scan_due_at = ledger.now
+        elif not (queue.untried or queue.scanned_helped != helped or queue.has_limits):
+            queue.scan_due_at = INFINITY
+        elif queue.scan_due_at == INFINITY:
+            queue.scan_due_at = ledger.clock.next_at(queue.high, ledger.now)
+
+    def scan(self, queue: PlacementQueue) -> None:
+        """Try every job of the queue, from head to tail."""
+        ledger = self.ledger
+        queue.scan_due_at = INFINITY
+        queue.scanned_helped = ledger.sites.helped
+        queue.scan(ledger.sites.view, ledger.now, self._place_from_queue, self._policy_broke)
+        for job in queue.pop_exhausted(ledger.scans_so_far(queue)):
+            job.placement_tries += ledger.tries_in_queue(job)
+            self._out_of_tries(job)
+
+    def _place_from_queue(self, job: Job, spots: Spots) -> None:
+        job.placement_tries += self.ledger.tries_in_queue(job)
+        self._place(job, spots)
+
+    def _policy_broke(self, job: Job, error: PolicyError) -> None:
+        job.placement_tries += self.ledger.tries_in_queue(job)
+        self.leaving.end(job, State.FAILED, error.for_user())
+
+    def _out_of_tries(self, job: Job) -> None:
+        tries = "1 try" if job.placement_tries == 1 else f"{job.placement_tries} tries"
+        self.leaving.end(job, State.FAILED, f"no place was found in {tries}")
+
+    # --------------------------------------------------------------------------------- the placement
+
+    def _place(self, job: Job, spots: Spots) -> None:
+        """The policy found places: bring the files, and claim when L of the longest transfer has passed."""
+        assert job.demand is not None
+        ledger = self.ledger
+        now = ledger.now
+        job.spots = spots
+        job.placed_at = now
+        job.claims = [None] * len(spots.sites)
+        transfer_s = self.staging.bring_files(job) if job.demand.has_files else 0.0
+        job.start_estimate = now + transfer_s
+        if job.first_start_estimate is None:
+            job.first_start_estimate = job.start_estimate
+        job.move(State.PLACED)
+        job.tell(now, "placed", spots, transfer_s)
+        ledger.commands.append(JobPlaced(job=job.id, places=ledger.places_of(job)))
+        if transfer_s > 0:
+            for site, size in zip(spots.sites, spots.sizes, strict=True):
+                ledger.sites.promise(site, size, job)
+            ledger.claiming.push(job, now + job.claim_fraction * transfer_s)
+            return
+        # No time passes between placement and claim, so what the policy saw idle is idle.
+        job.claiming_tries += 1
+        for part in range(len(spots.sites)):
+            self.running.start_component(job, part)
+        self.running.all_claimed(job)

@@ -1,0 +1,258 @@
+"""From the claim to the end of the run: components start, meet at the barrier, run, and end.
+
+Whatever a site says of a component comes in here; so does the passing of time without a word from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from koala.core.job import Claim, Job, Phase
+from koala.core.leaving import Leaving
+from koala.core.ledger import Ledger, first_given
+from koala.core.lifecycle import State
+from koala.messages import (
+    AskSite,
+    ComponentAccepted,
+    ComponentEnded,
+    ComponentReady,
+    ComponentRunning,
+    Outcome,
+    ReleaseBarrier,
+    StartComponent,
+    Token,
+)
+
+# The sequence JCT(n) comes ever closer to the job start time; closer than this counts as reached.
+START_REACHED_S = 1.0
+
+_NEVER_STARTED = frozenset({Outcome.REFUSED, Outcome.ABSENT})
+
+
+class Running:
+    """Components that are claimed, and the jobs that they make up."""
+
+    def __init__(self, ledger: Ledger, leaving: Leaving) -> None:
+        self.ledger = ledger
+        self.leaving = leaving
+
+    # -------------------------------------------------------------------------------- to the barrier
+
+    def start_component(self, job: Job, part: int) -> None:
+        """Claim the component's processors: have it started at its site, where it waits at the barrier."""
+        assert job.spots is not None
+        ledger = self.ledger
+        site, size = job.spots.sites[part], job.spots.sizes[part]
+        claim = Claim(job.next_token(), job, part, site, size)
+        job.claims[part] = claim
+        ledger.claims[claim.token] = claim
+        ledger.sites.claim(claim)
+        ledger.commands.append(
+            StartComponent(
+                job=job.id,
+                token=claim.token,
+                site=ledger.names[site],
+                processors=size,
+                component=0 if job.request.flexible is not None else part,
+                part=part,
+                parts=len(job.claims),
+            )
+        )
+
+    def all_claimed(self, job: Job) -> None:
+        """Every component is claimed: the barrier has until the deadline to fill."""
+        assert job.start_estimate is not None
+        ledger = self.ledger
+        job.move(State.STARTING)
+        job.tell(ledger.now, "claimed")
+        job.deadline = max(job.start_estimate, ledger.now) + ledger.parameters.barrier_timeout_s
+        job.stop_timer()
+        self.look_after_later(job)
+        self.open_barrier_if_complete(job)
+
+    def on_accepted(self, event: ComponentAccepted) -> None:
+        claim = self.ledger.claims.get(event.token)
+        if claim is not None and claim.phase is Phase.SENT:
+            claim.phase = Phase.ACCEPTED
+
+    def on_ready(self, event: ComponentReady) -> None:
+        claim = self.ledger.claims.get(event.token)
+        if claim is None or claim.aborting:
+            return
+        job = claim.job
+        if claim.phase < Phase.READY:
+            claim.phase = Phase.READY
+            job.ready += 1
+            if job.state is State.STARTING:
+                self.open_barrier_if_complete(job)
+        elif claim.phase is Phase.RUNNING:
+            # It still waits at the barrier: it has not heard that the others are there.
+            self.ledger.commands.append(ReleaseBarrier(job=job.id, tokens=(claim.token,)))
+
+    def on_running(self, event: ComponentRunning) -> None:
+        """Good to hear, and nothing to do: a component is believed to run once the barrier is open."""
+
+    def open_barrier_if_complete(self, job: Job) -> None:
+        """When all components have reported and all files are there, all start at the same moment."""
+        if job.ready < len(job.claims) or job.transfers_open > 0:
+            return
+        ledger = self.ledger
+        job.stop_timer()
+        job.move(State.RUNNING)
+        job.started_at = ledger.now
+        job.outstanding = len(job.claims)
+        tokens: list[Token] = []
+        for claim in job.claims:
+            assert claim is not None
+            claim.phase = Phase.RUNNING
+            tokens.append(claim.token)
+        job.tell(ledger.now, "started")
+        ledger.commands.append(ReleaseBarrier(job=job.id, tokens=tuple(tokens)))
+        if ledger.parameters.check_interval_s is not None:
+            self.look_after_later(job)
+
+    # ------------------------------------------------------------------------------- when it is quiet
+
+    def look_after_later(self, job: Job) -> None:
+        """Come back to the job when it has been quiet for a while."""
+        ledger = self.ledger
+        if job.state is State.RUNNING:
+            assert ledger.parameters.check_interval_s is not None
+            at = ledger.now + ledger.parameters.check_interval_s
+        else:
+            at = ledger.now + ledger.parameters.answer_timeout_s
+            if job.state is State.STARTING:
+                at = min(at, job.deadline)
+        job.timer = ledger.timers.set(at, self._look_after, job)
+
+    def _look_after(self, job: Job) -> None:
+        """Ask the job's sites, or give the claim up when its deadline has passed."""
+        ledger = self.ledger
+        job.timer = None
+        if job.state is State.RUNNING:
+            self._ask(claim for claim in job.claims if claim is not None)
+            self.look_after_later(job)
+            return
+        quiet = [claim for claim in job.claims if claim is not None and claim.phase < Phase.READY]
+        if not quiet:
+            return
+        if job.state is State.STARTING and ledger.now >= job.deadline:
+            for claim in quiet:
+                if claim.phase is Phase.SENT:
+                    ledger.site_error(claim.site)  # it has not even said that it has the component
+            names = ", ".join(sorted({ledger.names[claim.site] for claim in quiet}))
+            late = f"{len(quiet)} of {len(job.claims)} components"
+            self.leaving.back_to_queue(job, f"{late} did not reach the barrier in time ({names})")
+            return
+        self._ask(quiet)
+        self.look_after_later(job)
+
+    def _ask(self, claims: Iterable[Claim]) -> None:
+        by_site: dict[int, list[Token]] = {}
+        for claim in claims:
+            by_site.setdefault(claim.site, []).append(claim.token)
+        for site, tokens in by_site.items():
+            self.ledger.commands.append(AskSite(site=self.ledger.names[site], tokens=tuple(tokens)))
+
+    # ------------------------------------------------------------------------------- when it has ended
+
+    def on_ended(self, event: ComponentEnded) -> None:
+        ledger = self.ledger
+        claim = ledger.claims.pop(event.token, None)
+        if claim is None:
+            return
+        if claim.timer is not None:
+            claim.timer.cancel()
+        ledger.sites.release(claim)
+        if event.outcome is Outcome.DONE and ledger.sites.success(claim.site):
+            claim.job.tell(ledger.now, "site_back", claim.site)
+        if claim.aborting:
+            self.leaving.let_go(claim)
+        elif event.outcome is Outcome.DONE and claim.job.state is State.RUNNING:
+            self._one_done(claim.job, claim)
+        else:
+            self._broken(claim.job, claim, event)
+        for job in ledger.sites.sites[claim.site].waiters.values():
+            if ledger.sites.earmark_is_free(claim.site, job):
+                ledger.claiming.move(job, ledger.now)
+
+    def _one_done(self, job: Job, claim: Claim) -> None:
+        job.claims[claim.part] = None
+        job.outstanding -= 1
+        if job.outstanding == 0:
+            self.leaving.end(job, State.DONE)
+
+    def _broken(self, job: Job, claim: Claim, event: ComponentEnded) -> None:
+        """A component that we wanted to go on has ended: the job as a whole cannot go on."""
+        ledger = self.ledger
+        site = ledger.names[claim.site]
+        job.claims[claim.part] = None
+        if claim.phase is Phase.READY:
+            job.ready -= 1
+        if event.outcome is Outcome.TIMED_OUT:
+            self._given_back(job, claim)
+            self.leaving.end(job, State.FAILED, f"it ran longer than its walltime on {site}")
+        elif event.outcome is Outcome.FAILED:
+            self._given_back(job, claim)
+            self._application_failed(job, claim, event)
+        elif event.outcome in _NEVER_STARTED and job.state is not State.RUNNING:
+            ledger.site_error(claim.site)
+            self._not_taken(job, claim, event.reason or "it does not have it")
+        else:
+            ledger.site_error(claim.site)
+            self._given_back(job, claim)
+            reason = event.reason or str(event.outcome)
+            job.failures += 1
+            job.tell(ledger.now, "component_failed", claim.part, claim.site, reason)
+            self.leaving.back_to_queue(job, f"component {claim.part} failed on {site}: {reason}")
+
+    def _given_back(self, job: Job, claim: Claim) -> None:
+        """While the job is still in the claiming queue, a component without a claim counts as promised."""
+        if job.state is State.CLAIMING:
+            self.ledger.sites.promise(claim.site, claim.processors, job)
+
+    def _application_failed(self, job: Job, claim: Claim, event: ComponentEnded) -> None:
+        """The user's program failed: started again as a whole, but not for ever."""
+        ledger = self.ledger
+        job.failures += 1
+        job.application_failures += 1
+        code = "" if event.exit_code is None else f" with exit code {event.exit_code}"
+        reason = f"component {claim.part} failed on {ledger.names[claim.site]}{code}"
+        job.tell(ledger.now, "component_failed", claim.part, claim.site, f"the application ended{code}")
+        limit = first_given(job.request.restarts_max, ledger.parameters.restarts_max)
+        if limit is not None and job.application_failures > limit:
+            self.leaving.end(job, State.FAILED, f"{reason}, after {limit} restarts")
+        else:
+            self.leaving.back_to_queue(job, reason)
+
+    def _not_taken(self, job: Job, claim: Claim, reason: str) -> None:
+        """A site did not take a component: claim it again while there is time, else give the claim up."""
+        assert job.start_estimate is not None
+        ledger = self.ledger
+        job.tell(ledger.now, "not_taken", claim.part, claim.site, reason)
+        if ledger.now >= job.start_estimate:
+            self._given_back(job, claim)
+            self.leaving.back_to_queue(job, f"{ledger.names[claim.site]} did not take a component: {reason}")
+            return
+        ledger.sites.promise(claim.site, claim.processors, job)
+        if job.state is State.STARTING:
+            job.move(State.CLAIMING)
+        ledger.claiming.remove(job)
+        self.claim_later(job)
+
+    def claim_later(self, job: Job) -> None:
+        """Set the next claiming time of a job with unclaimed components, or give up at the job start time."""
+        assert job.start_estimate is not None
+        ledger = self.ledger
+        start, now = job.start_estimate, ledger.now
+        if now < start:
+            following = now + job.claim_fraction * (start - now)
+            ledger.claiming.push(job, start if start - following < START_REACHED_S else following)
+            return
+        unclaimed = [part for part, claim in enumerate(job.claims) if claim is None]
+        last = start + ledger.parameters.barrier_timeout_s
+        if now < last and all(part in job.earmarks for part in unclaimed):
+            ledger.claiming.push(job, last)  # earlier, as soon as the preempted processors are free
+            return
+        short = f"{len(unclaimed)} of {len(job.claims)} components"
+        self.leaving.back_to_queue(job, f"{short} unclaimed at the job start time")

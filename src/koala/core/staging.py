@@ -1,0 +1,96 @@
+"""Input files for placed jobs: what must be brought, what arrived, what broke."""
+
+from __future__ import annotations
+
+from koala.core.job import Job
+from koala.core.leaving import Leaving
+from koala.core.ledger import Ledger
+from koala.core.lifecycle import State
+from koala.core.running import Running
+from koala.core.transfers import Transfer
+from koala.messages import CancelTransfer, FileChanged, TransferEnded
+from koala.policies.placing import FileAt, inputs
+
+
+class Staging:
+    """Brings files, tries again from other replicas, and sends a job back when a file cannot be had."""
+
+    def __init__(self, ledger: Ledger, leaving: Leaving, running: Running) -> None:
+        self.ledger = ledger
+        self.leaving = leaving
+        self.running = running
+
+    def bring_files(self, job: Job) -> float:
+        """Start what must be brought; the longest estimated transfer time of its components (FTT)."""
+        assert job.spots is not None
+        job.needs = [()] * len(job.spots.sites)
+        return max(self._bring_files_of(job, part) for part in range(len(job.spots.sites)))
+
+    def redirect(self, job: Job, part: int) -> None:
+        """The component has moved: its files go there at once, and stop going where nobody needs them."""
+        self._bring_files_of(job, part)
+        self.ledger.transfers.keep_only_needed(job, self.ledger.commands)
+
+    def _bring_files_of(self, job: Job, part: int) -> float:
+        assert job.spots is not None
+        assert job.demand is not None
+        ledger = self.ledger
+        site = job.spots.sites[part]
+        keys = []
+        transfer_s = 0.0
+        for needed in inputs(job.demand, job.spots, part, ledger.sites.view):
+            if needed.source == site:
+                continue
+            transfer = ledger.transfers.want(job, needed, site, ledger.now, ledger.commands)
+            if transfer.timer is None:
+                self._watch(transfer)
+            keys.append(transfer.key)
+            transfer_s += transfer.remaining_s(ledger.now)
+        job.needs[part] = tuple(keys)
+        return transfer_s
+
+    def _watch(self, transfer: Transfer) -> None:
+        parameters = self.ledger.parameters
+        patience_s = max(parameters.answer_timeout_s, parameters.transfer_patience * transfer.estimate_s)
+        transfer.timer = self.ledger.timers.set(self.ledger.now + patience_s, self._overdue, transfer)
+
+    def _overdue(self, transfer: Transfer) -> None:
+        self.ledger.commands.append(CancelTransfer(transfer=transfer.id))
+        self._broke(transfer, "it took far longer than estimated")
+
+    def on_transfer_ended(self, event: TransferEnded) -> None:
+        ledger = self.ledger
+        transfer = ledger.transfers.by_id.get(event.transfer)
+        if transfer is None or transfer.done:
+            return
+        assert transfer.timer is not None
+        transfer.timer.cancel()
+        if not event.ok:
+            self._broke(transfer, event.reason or "the transfer broke")
+            return
+        for job in ledger.transfers.arrived(transfer, ledger.now):
+            job.tell(ledger.now, "file_arrived", transfer.key[0], transfer.key[2])
+            if job.state is State.STARTING:
+                self.running.open_barrier_if_complete(job)
+
+    def _broke(self, transfer: Transfer, reason: str) -> None:
+        ledger = self.ledger
+        file, _, target = transfer.key
+        for job in transfer.jobs.values():
+            job.tell(ledger.now, "transfer_broke", file, transfer.source, target, reason)
+        more = transfer.tries < ledger.parameters.transfer_tries_max
+        if more and ledger.transfers.again(transfer, ledger.now, ledger.commands):
+            self._watch(transfer)
+            return
+        for job in list(transfer.jobs.values()):
+            self.leaving.back_to_queue(job, f"file {file} could not be brought to {ledger.names[target]}: {reason}")
+
+    def on_file_changed(self, event: FileChanged) -> None:
+        ledger = self.ledger
+        holders = tuple(sorted({ledger.index[site] for site in event.replicas if site in ledger.index}))
+        files = ledger.sites.view.files
+        if holders:
+            files[event.file] = FileAt(event.size_bytes, holders)
+        else:
+            files.pop(event.file, None)
+        ledger.sites.helped += 1
