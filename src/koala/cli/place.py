@@ -1,0 +1,171 @@
+"""``koala place``: where a job would go on given idle processors, without any scheduler running.
+
+The answer is that of the scheduler's own placing. The options are read in ``koala.cli.place_options``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from koala.cli.errors import EXIT_REFUSED, UserError
+from koala.cli.output import console, print_json
+from koala.cli.place_options import parse_idle, request_from_options
+from koala.cli.policies import full_catalogue
+from koala.grid import Grid, SchedulerParameters, Site
+from koala.model import PROCESSORS_MAX, Placement, Refusal, Request
+from koala.policies.errors import suggest
+from koala.policies.placing import View, compile_demand, refuse, to_placement, try_place
+
+# A refusal's table shows the sites that come nearest; the JSON has them all.
+SITES_SHOWN_MAX = 20
+
+
+@click.command()
+@click.argument("job", required=False, type=click.Path(path_type=Path))
+@click.option("--grid", "grid_path", type=click.Path(path_type=Path), help="A grid file; all its sites are idle.")
+@click.option("--idle", metavar="C1=18,C2=15", help="Idle processors by site; with --grid, of those sites only.")
+@click.option("--components", metavar="8,8@C1", help="Component sizes; @SITE fixes where one goes.")
+@click.option("--flexible", type=int, metavar="TOTAL", help="A total that the policy may divide.")
+@click.option("--component-min", type=int, metavar="N", help="The least processors in a part of --flexible.")
+@click.option("--components-max", type=int, metavar="N", help="The most parts of --flexible.")
+@click.option("--splits", metavar="18+6,12+12", help="The divisions allowed for --flexible, best-liked first.")
+@click.option("--policy", "policy_name", metavar="NAME", help="By default the job's, else the grid's, else WF.")
+@click.option(
+    "--policy-file", "policy_files", multiple=True, metavar="FILE.py", help="A Python file that registers policies."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def place(
+    ctx: click.Context,
+    /,
+    job: Path | None,
+    grid_path: Path | None,
+    idle: str | None,
+    policy_name: str | None,
+    policy_files: tuple[str, ...],
+    as_json: bool,
+    **described: Any,
+) -> None:
+    """Ask where a job would go, without any grid running.
+
+    \b
+    koala place --idle C1=18,C2=15,C3=12 --components 8,8,8 --policy CM
+    koala place --idle C1=18,C2=15,C3=12 --flexible 24 --policy FCM
+    koala place job.yaml --grid grid.yaml
+
+    Exits with 3 when the policy refuses, and says what is missing where.
+    """
+    request = _request(job, described)
+    grid = None if grid_path is None else _read_grid(grid_path)
+    view = _view(grid, idle)
+    scheduler = SchedulerParameters() if grid is None else grid.scheduler
+    policy = full_catalogue(policy_files).find(policy_name or request.policy or scheduler.policy)
+    demand = compile_demand(request, policy, view.index)
+    spots = try_place(demand, view)
+    if spots is None:
+        _print_refusal(refuse(demand, view.idle, view), as_json)
+        ctx.exit(EXIT_REFUSED)
+    _print_placement(to_placement(demand, spots, view), as_json)
+
+
+def _request(job: Path | None, described: dict[str, Any]) -> Request:
+    if job is None:
+        return request_from_options(**described)
+    if any(value is not None for value in described.values()):
+        given = ", ".join(f"--{name.replace('_', '-')}" for name, value in described.items() if value is not None)
+        raise UserError(f"{job} already describes the job; leave out {given}")
+    from koala.descriptions import decoded, read_job
+
+    return read_job(decoded(job.read_bytes(), str(job)), str(job))
+
+
+def _read_grid(path: Path) -> Grid:
+    from koala.descriptions import decoded, read_grid
+
+    return read_grid(decoded(path.read_bytes(), str(path)), str(path))
+
+
+def _view(grid: Grid | None, idle: str | None) -> View:
+    """The grid with the idle processors given; without a grid, sites of which only those are known."""
+    if grid is None:
+        if idle is None:
+            raise UserError("say what is idle: --grid GRID, or --idle C1=18,C2=15, or both")
+        given = parse_idle(idle)
+        view = View.from_grid(Grid(sites=tuple(Site(name=name, processors=count) for name, count in given.items())))
+        # How large the sites are is unknown, so that no shortage is known to be permanent.
+        view.limit = [PROCESSORS_MAX] * len(given)
+        return view
+    view = View.from_grid(grid)
+    for name, count in ({} if idle is None else parse_idle(idle)).items():
+        if name not in view.index:
+            raise UserError(f"--idle: the grid has no site {name!r}; {suggest(name, view.names)}")
+        site = view.index[name]
+        if count > view.limit[site]:
+            raise UserError(f"--idle: {name} offers at most {view.limit[site]} processors, not {count}")
+        view.idle[site] = count
+    return view
+
+
+def _print_placement(placement: Placement, as_json: bool) -> None:
+    if as_json:
+        components = []
+        for component in placement.components:
+            shown: dict[str, Any] = {"site": component.site, "processors": component.processors}
+            if component.sources:
+                shown["sources"] = [msgspec.to_builtins(source) for source in component.sources]
+            components.append(shown)
+        print_json({"policy": placement.policy, "placed": True, "components": components})
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    with_files = any(component.sources for component in placement.components)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("component", justify="right")
+    table.add_column("processors", justify="right")
+    table.add_column("site")
+    if with_files:
+        table.add_column("files from")
+    for component in placement.components:
+        sources = ", ".join(
+            f"{source.name} from {source.site} ({source.transfer_s:.3g} s)" for source in component.sources
+        )
+        cells = [str(component.index + 1), str(component.processors), component.site]
+        table.add_row(*map(Text, [*cells, sources] if with_files else cells))
+    total = sum(component.processors for component in placement.components)
+    out = console()
+    out.print(table)
+    out.print(Text(f"{placement.policy}: {total} processors on {_counted(len(placement.sites), 'site')}"))
+
+
+def _print_refusal(refusal: Refusal, as_json: bool) -> None:
+    if as_json:
+        print_json({"policy": refusal.policy, "placed": False, "refusal": msgspec.to_builtins(refusal)})
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    out = console()
+    out.print(Text(f"Refused by {refusal.policy}: {refusal.reason}."))
+    if refusal.shortages:
+        table = Table(box=None, pad_edge=False)
+        table.add_column("site")
+        for column in ("wanted", "idle", "missing"):
+            table.add_column(column, justify="right")
+        table.add_column("would help there")
+        for short in sorted(refusal.shortages, key=lambda short: short.missing)[:SITES_SHOWN_MAX]:
+            cells = (short.site, str(short.wanted), str(short.idle), str(short.missing), short.cure)
+            table.add_row(*map(Text, cells))
+        out.print(table)
+        unshown = len(refusal.shortages) - SITES_SHOWN_MAX
+        if unshown > 0:
+            out.print(Text(f"and {_counted(unshown, 'site')} more, which miss as much or more"))
+    out.print(Text(f"{'It can never fit' if refusal.permanent else 'What would help'}: {refusal.cure}."))
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,74 @@
+"""``koala policies``: the placement policies there are, those of installed packages and given files included.
+
+``full_catalogue`` also serves the other verbs that take ``--policy-file``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from koala.cli.output import console, print_json
+from koala.policies import Catalogue, PolicyFileError
+
+POLICY_FILE_BYTES_MAX = 1024 * 1024
+
+
+def full_catalogue(policy_files: Iterable[str]) -> Catalogue:
+    """Koala's own policies, those of installed packages, and those in the files."""
+    catalogue = Catalogue.builtin()
+    catalogue.load_entry_points()
+    for name in policy_files:
+        catalogue.add_from_source(_read(name), name)
+    return catalogue
+
+
+def _read(name: str) -> str:
+    path = Path(name)
+    if path.is_file() and path.stat().st_size > POLICY_FILE_BYTES_MAX:
+        raise PolicyFileError(
+            name, None, f"it is larger than {POLICY_FILE_BYTES_MAX} bytes (POLICY_FILE_BYTES_MAX)", "shorten it"
+        )
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise PolicyFileError(name, None, f"it is not UTF-8 text: {error.reason}", "save it as UTF-8") from None
+
+
+@click.command()
+@click.option(
+    "--policy-file", "policy_files", multiple=True, metavar="FILE.py", help="A Python file that registers policies."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def policies(policy_files: tuple[str, ...], as_json: bool) -> None:
+    """List the placement policies.
+
+    A policy's form says what it decides: "components" places components of given sizes, "files" does so by
+    the time their input files take, "flexible" divides a total (and places given sizes by CM).
+    """
+    catalogue = full_catalogue(policy_files)
+    if as_json:
+        print_json(
+            [
+                {"name": known.name, "form": str(known.form), "summary": known.summary, "origin": known.origin}
+                for known in catalogue
+            ]
+        )
+        return
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for column in ("policy", "form", "what it does", "from"):
+        table.add_column(column, no_wrap=column in ("policy", "form"))
+    for known in catalogue:
+        table.add_row(*_plain(known.name, str(known.form), known.summary, known.origin))
+    console().print(table)
+
+
+def _plain(*cells: str) -> tuple[str, ...]:
+    """Cells in which square brackets are only that, and no markup."""
+    from rich.markup import escape
+
+    return tuple(map(escape, cells))

@@ -1,0 +1,175 @@
+"""A request compiled once against the sites' indexes, so that trying to place it again and again is cheap.
+
+Equal requests share one demand. The tries themselves are made in ``koala.policies.filling``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import NamedTuple, TypeAlias
+
+from koala.model import Component, InputMode, Request
+from koala.policies.catalogue import Form, Policy
+from koala.policies.errors import UnknownSiteError
+
+DemandKey: TypeAlias = tuple[Hashable, ...]
+
+
+class Shape(NamedTuple):
+    """Components of given sizes, ready for a policy.
+
+    ``sizes`` and ``sites`` are in the order of the request, ``sites`` -1 where the policy chooses. ``order``
+    are the components that it chooses for, the largest first (ties by index), ``ordered`` their sizes.
+    """
+
+    sizes: tuple[int, ...]
+    sites: tuple[int, ...]
+    pinned: tuple[int, ...]
+    order: tuple[int, ...]
+    ordered: tuple[int, ...]
+
+
+class Bounds(NamedTuple):
+    """How a flexible total may be divided when no splits are listed."""
+
+    component_min: int
+    components_max: int
+
+
+class Read(NamedTuple):
+    """One file that a component reads: the whole (None), or a chunk as (processors before, its own, all)."""
+
+    file: str
+    chunk: tuple[int, int, int] | None
+
+
+class Demand:
+    """What a policy can see of a request. Immutable; equal keys mean the same demand.
+
+    - ``policy`` was asked for; ``rule`` is the one that places components of given sizes (CM under a FLEXIBLE
+      policy, else the same);
+    - ``total``: processors in all; ``least``: no placement exists unless some single site has this many idle;
+    - ``bounds``: set when a FLEXIBLE policy divides the total; otherwise ``shapes`` are tried in order;
+    - ``files``: the names of all files read; ``reads``: by component of the request (one for a flexible job);
+    - ``lone``: the most idle site takes the whole whenever it can, see ``Policy.most_idle_takes_whole``.
+    """
+
+    __slots__ = (
+        "bounds",
+        "files",
+        "flexible",
+        "has_files",
+        "key",
+        "least",
+        "lone",
+        "policy",
+        "reads",
+        "rule",
+        "shapes",
+        "total",
+        "whole",
+    )
+
+    def __init__(self, request: Request, policy: Policy, index: Mapping[str, int]) -> None:
+        self.key = demand_key(request, policy.name)
+        self.policy = policy
+        self.rule = policy.components_policy or policy
+        self.flexible = request.flexible is not None
+        self.total = request.processors
+        self.whole = (self.total,)
+        self.reads = _reads(request.components)
+        self.files = tuple(dict.fromkeys(read.file for reads in self.reads for read in reads))
+        self.has_files = bool(self.files)
+        self.bounds = _bounds(request, policy, len(index))
+        self.shapes = () if self.bounds is not None else _shapes(request, index)
+        if self.bounds is not None:
+            self.least = self.bounds.component_min
+        else:
+            self.least = min(max(shape.sizes) for shape in self.shapes)
+        free_and_single = len(self.shapes) == 1 and self.shapes[0].ordered == self.whole
+        deciding = policy if self.bounds is not None else self.rule
+        self.lone = (
+            deciding.most_idle_takes_whole and not self.has_files and (self.bounds is not None or free_and_single)
+        )
+
+
+def demand_key(request: Request, policy_name: str) -> DemandKey:
+    """Everything of a request that a policy can see, hashable: equal keys mean the same demand."""
+    components = request.components
+    if len(components) == 1 and components[0].site is None and not components[0].input_files:
+        return (policy_name, components[0].processors, request.flexible)
+    return (
+        policy_name,
+        tuple(
+            (component.processors, component.site, tuple((file.name, file.mode) for file in component.input_files))
+            for component in components
+        ),
+        request.flexible,
+    )
+
+
+def compile_demand(request: Request, policy: Policy, index: Mapping[str, int]) -> Demand:
+    """The request as this policy sees it on these sites. Raises UnknownSiteError for a site that is not there."""
+    return Demand(request, policy, index)
+
+
+def _bounds(request: Request, policy: Policy, sites: int) -> Bounds | None:
+    flexible = request.flexible
+    if policy.form is not Form.FLEXIBLE or flexible is None or flexible.splits:
+        return None
+    return Bounds(flexible.component_min, sites if flexible.components_max is None else flexible.components_max)
+
+
+def _shapes(request: Request, index: Mapping[str, int]) -> tuple[Shape, ...]:
+    if request.flexible is not None and request.flexible.splits:
+        return tuple(_shape(split, (-1,) * len(split)) for split in request.flexible.splits)
+    sites = []
+    for position, component in enumerate(request.components):
+        if component.site is None:
+            sites.append(-1)
+        elif component.site in index:
+            sites.append(index[component.site])
+        else:
+            raise UnknownSiteError(component.site, position, index)
+    return (_shape(tuple(component.processors for component in request.components), tuple(sites)),)
+
+
+def _shape(sizes: tuple[int, ...], sites: tuple[int, ...]) -> Shape:
+    free = [component for component, site in enumerate(sites) if site < 0]
+    free.sort(key=lambda component: -sizes[component])
+    return Shape(
+        sizes=sizes,
+        sites=sites,
+        pinned=tuple(component for component, site in enumerate(sites) if site >= 0),
+        order=tuple(free),
+        ordered=tuple(sizes[component] for component in free),
+    )
+
+
+def _reads(components: tuple[Component, ...]) -> tuple[tuple[Read, ...], ...]:
+    """What each component reads; a chunked file is divided by processors among those that read it in chunks."""
+    chunked: dict[str, int] = {}
+    for component in components:
+        for file in component.input_files:
+            if file.mode is InputMode.CHUNK:
+                chunked[file.name] = chunked.get(file.name, 0) + component.processors
+    before = dict.fromkeys(chunked, 0)
+    reads = []
+    for component in components:
+        own = []
+        for file in component.input_files:
+            if file.mode is InputMode.CHUNK:
+                own.append(Read(file.name, (before[file.name], component.processors, chunked[file.name])))
+                before[file.name] += component.processors
+            else:
+                own.append(Read(file.name, None))
+        reads.append(tuple(own))
+    return tuple(reads)
+
+
+def reads_of(demand: Demand, sizes: tuple[int, ...], part: int) -> tuple[Read, ...]:
+    """What component ``part`` reads when the components have these sizes (the parts of a flexible job vary)."""
+    if not demand.flexible:
+        return demand.reads[part]
+    share = (sum(sizes[:part]), sizes[part], demand.total)
+    return tuple(Read(read.file, None if read.chunk is None else share) for read in demand.reads[0])

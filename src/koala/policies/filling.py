@@ -1,0 +1,98 @@
+"""One try of a demand on given idle processors: fixed components first, then the policy on what remains.
+
+``koala.policies.placing`` is the front door; what to say after a failed try is in ``koala.policies.refusing``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from koala.policies.catalogue import Form
+from koala.policies.demands import Bounds, Demand, Shape
+from koala.policies.foreign import ask_components, ask_flexible
+from koala.policies.transfers import Spots, missing_file, transfer_row_s
+from koala.policies.view import View
+
+
+class Filled(NamedTuple):
+    """How far a shape came: the site of each component placed (-1 for none) and the first one without a place."""
+
+    sites: list[int]
+    failed: int | None
+
+
+class Divided(NamedTuple):
+    """How far a division came: the processors by site, and those left without a place."""
+
+    parts: list[int]
+    unplaced: int
+
+
+def place_on(demand: Demand, idle: Sequence[int], view: View) -> Spots | None:
+    """Try the demand on these idle processors. All or nothing; the arguments are left as they are."""
+    if demand.has_files and missing_file(demand, view) is not None:
+        return None
+    if demand.bounds is not None:
+        divided = divide(demand, demand.bounds, idle)
+        return None if divided.unplaced else _spots_of_parts(divided.parts, idle)
+    for shape in demand.shapes:
+        filled = fill(demand, shape, idle, view)
+        if filled.failed is None:
+            return Spots(tuple(filled.sites), shape.sizes)
+    return None
+
+
+def fill(demand: Demand, shape: Shape, idle: Sequence[int], view: View) -> Filled:
+    """Place components of given sizes: the pinned ones on their sites, then the rest by the demand's rule."""
+    free = idle
+    sites = list(shape.sites)
+    if shape.pinned:
+        free = list(idle)
+        for component in shape.pinned:
+            site = sites[component]
+            if free[site] < shape.sizes[component]:
+                return Filled(sites, component)
+            free[site] -= shape.sizes[component]
+    if not shape.order:
+        return Filled(sites, None)
+    chosen = [-1] * len(shape.order)
+    failed = _ask(demand, shape, free, view, chosen)
+    for position, component in enumerate(shape.order[:failed] if failed >= 0 else shape.order):
+        sites[component] = chosen[position]
+    return Filled(sites, None if failed < 0 else shape.order[failed])
+
+
+def _ask(demand: Demand, shape: Shape, free: Sequence[int], view: View, chosen: list[int]) -> int:
+    """Call the function that places components of given sizes, in the form that it has."""
+    rule = demand.rule
+    if rule.form is Form.FILES:
+        rows = _transfer_rows_s(demand, shape, view)
+        if rule.checked:
+            return ask_components(rule, free, shape.ordered, rows, chosen)
+        return rule.function(free, shape.ordered, rows, list(free), chosen)
+    if rule.checked:
+        return ask_components(rule, free, shape.ordered, None, chosen)
+    return rule.function(free, shape.ordered, list(free), chosen)
+
+
+def _transfer_rows_s(demand: Demand, shape: Shape, view: View) -> list[list[float]]:
+    if not demand.has_files:
+        return [[0.0] * len(view.names)] * len(shape.order)
+    return [transfer_row_s(demand, shape.sizes, component, view) for component in shape.order]
+
+
+def divide(demand: Demand, bounds: Bounds, idle: Sequence[int]) -> Divided:
+    """Divide the total by the demand's FLEXIBLE policy."""
+    parts = [0] * len(idle)
+    policy = demand.policy
+    if policy.checked:
+        return Divided(parts, ask_flexible(policy, idle, demand.total, bounds, parts))
+    return Divided(parts, policy.function(idle, demand.total, *bounds, parts))
+
+
+def _spots_of_parts(parts: list[int], idle: Sequence[int]) -> Spots:
+    """The parts in the order in which they were made: by idle processors, ties by index."""
+    sites = [site for site, part in enumerate(parts) if part]
+    sites.sort(key=lambda site: -idle[site])
+    return Spots(tuple(sites), tuple([parts[site] for site in sites]))

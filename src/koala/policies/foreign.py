@@ -1,0 +1,132 @@
+"""Functions that Koala did not write: running the file they come in, calling them, and verifying their answers.
+
+Whatever a user's code does wrong ends as a PolicyFileError or a PolicyError that names it, never as a
+placement that takes processors which are not there.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, MutableSequence, Sequence
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from koala.policies.errors import PolicyError, PolicyFileError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from koala.policies.catalogue import Policy
+    from koala.policies.demands import Bounds
+
+
+def run_policy_file(text: str, filename: str) -> dict[str, Any]:
+    """Execute the text as a module of its own and give its names. Raises PolicyFileError with file and line."""
+    try:
+        code = compile(text, filename, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        raise PolicyFileError(
+            filename, error.lineno, f"this is not Python: {error.msg}", "correct the line"
+        ) from error
+    except ValueError as error:
+        raise PolicyFileError(filename, None, f"this is not Python: {error}", "give a text file") from error
+    namespace: dict[str, Any] = {"__name__": "koala_policy_file", "__file__": filename}
+    try:
+        exec(code, namespace)  # noqa: S102 - running the user's own file is what was asked for
+    except (Exception, SystemExit) as error:
+        # The file is its author's: whatever it raises is for that author to read, with the line that raised it.
+        line = _last_line_in(filename, error.__traceback__)
+        raise PolicyFileError(filename, line, f"{type(error).__name__}: {error}", "correct the file") from error
+    return namespace
+
+
+def ask_components(
+    policy: Policy,
+    idle: Sequence[int],
+    sizes: Sequence[int],
+    transfer_s: Sequence[Sequence[float]] | None,
+    chosen: MutableSequence[int],
+) -> int:
+    """Call a foreign COMPONENTS or FILES policy; ``chosen`` and the answer are as from one of ours, and true."""
+    left = list(idle)
+    answers: list[Any] = [-1] * len(sizes)
+    head = (tuple(idle), tuple(sizes))
+    arguments = (*head, left, answers) if transfer_s is None else (*head, transfer_s, left, answers)
+    failed = _call(policy, arguments)
+    if not -1 <= failed < len(sizes):
+        raise _wrong(policy, f"returned {failed}, which is neither -1 nor the index of a component")
+    free = list(idle)
+    for component in range(len(sizes) if failed < 0 else failed):
+        site = _whole_number(policy, answers, component, f"the site of component {component}")
+        if not 0 <= site < len(free):
+            raise _wrong(policy, f"gave component {component} the site {site}, of 0 to {len(free) - 1}")
+        if sizes[component] > free[site]:
+            raise _wrong(
+                policy,
+                f"put {sizes[component]} processors on site {site}, where {free[site]} of {idle[site]} are left",
+            )
+        if transfer_s is not None and transfer_s[component][site] == inf:
+            raise _wrong(policy, f"put component {component} on site {site}, where its files can not be brought")
+        free[site] -= sizes[component]
+        chosen[component] = site
+    return failed
+
+
+def ask_flexible(policy: Policy, idle: Sequence[int], total: int, bounds: Bounds, parts: MutableSequence[int]) -> int:
+    """Call a foreign FLEXIBLE policy; ``parts`` and the answer are as from one of ours, and true."""
+    answers: list[Any] = [0] * len(idle)
+    unplaced = _call(policy, (tuple(idle), total, bounds.component_min, bounds.components_max, answers))
+    if not 0 <= unplaced <= total:
+        raise _wrong(policy, f"returned {unplaced} as the processors left without a place, of {total}")
+    made = 0
+    for site in range(len(idle)):
+        part = _whole_number(policy, answers, site, f"the part of site {site}")
+        if not 0 <= part <= idle[site]:
+            raise _wrong(policy, f"put {part} processors on site {site}, where {idle[site]} are idle")
+        if 0 < part < bounds.component_min:
+            raise _wrong(policy, f"made a part of {part} processors, below the minimum of {bounds.component_min}")
+        made += part > 0
+        parts[site] = part
+    if made > bounds.components_max:
+        raise _wrong(policy, f"made {made} parts, more than the {bounds.components_max} allowed")
+    if unplaced == 0 and sum(parts) != total:
+        raise _wrong(policy, f"made parts of {sum(parts)} processors in all, for a total of {total}")
+    return unplaced
+
+
+def _call(policy: Policy, arguments: tuple[Any, ...]) -> int:
+    function: Callable[..., Any] = policy.function
+    try:
+        answer = function(*arguments)
+    except Exception as error:
+        # As above: the code is a user's, and it may raise anything.
+        line = _last_line_in(policy.origin, error.__traceback__)
+        where = "" if line is None else f" at line {line}"
+        raise _wrong(policy, f"raised {type(error).__name__}{where}: {error}") from error
+    try:
+        return operator.index(answer)
+    except TypeError:
+        raise _wrong(policy, f"returned {answer!r}, which is not a whole number") from None
+
+
+def _whole_number(policy: Policy, answers: Sequence[Any], position: int, what: str) -> int:
+    if position >= len(answers):
+        raise _wrong(policy, f"did not fill in {what}")
+    try:
+        return operator.index(answers[position])
+    except TypeError:
+        raise _wrong(policy, f"gave {answers[position]!r} as {what}, which is not a whole number") from None
+
+
+def _wrong(policy: Policy, problem: str) -> PolicyError:
+    return PolicyError(policy.name, policy.origin, problem)
+
+
+def _last_line_in(filename: str, trace: TracebackType | None) -> int | None:
+    """The line of the file that was running when the error came, the innermost one."""
+    line = None
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == filename:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line

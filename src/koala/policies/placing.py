@@ -1,0 +1,93 @@
+"""From a request to places and back: the front door of the policies for the core, the simulator and the CLI.
+
+A request is compiled to a ``Demand`` once; ``try_place`` then answers from a ``View``, as site indexes, and
+``to_placement`` gives them their names. A failed try is explained by ``refuse``. Nothing here changes the view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from koala.model import FileSource, PlacedComponent, Placement
+from koala.policies.close_to_files import closest_site
+from koala.policies.demands import Demand, DemandKey, compile_demand, demand_key
+from koala.policies.errors import MissingFileError, PolicyError, UnknownSiteError
+from koala.policies.filling import place_on
+from koala.policies.refusing import refuse
+from koala.policies.transfers import Input, Spots, inputs, transfer_row_s, transfer_s
+from koala.policies.view import FileAt, View, quota_processors
+
+__all__ = [
+    "Demand",
+    "DemandKey",
+    "FileAt",
+    "Input",
+    "MissingFileError",
+    "PolicyError",
+    "Spots",
+    "UnknownSiteError",
+    "View",
+    "compile_demand",
+    "demand_key",
+    "inputs",
+    "place_on",
+    "quota_processors",
+    "refuse",
+    "replace_one",
+    "to_placement",
+    "transfer_s",
+    "try_place",
+]
+
+
+def try_place(demand: Demand, view: View) -> Spots | None:
+    """Where the demand goes on the processors that are idle now; None where it does not fit. All or nothing.
+
+    The scheduler calls this for every waiting job at every scan, so the two quick answers come first: no site
+    is large enough, and the most idle site simply takes it all.
+    """
+    idle = view.idle
+    most = max(idle)
+    if most < demand.least:
+        return None
+    if demand.lone and most >= demand.total:
+        return Spots((idle.index(most),), demand.whole)
+    if sum(idle) < demand.total:
+        return None
+    return place_on(demand, idle, view)
+
+
+def replace_one(
+    demand: Demand, spots: Spots, part: int, left: Sequence[int], transfer_s_max: float, view: View
+) -> int:
+    """Another site for one component of a placed job, close to its files; -1 where there is none.
+
+    ``left`` are the processors that it may have, by site; the transfers must end within ``transfer_s_max``. A
+    component whose site the user chose can only stay there.
+    """
+    row_s: Sequence[float]
+    row_s = transfer_row_s(demand, spots.sizes, part, view) if demand.has_files else (0.0,) * len(left)
+    pinned_to = -1 if demand.flexible else demand.shapes[0].sites[part]
+    if pinned_to < 0:
+        return closest_site(left, spots.sizes[part], row_s, transfer_s_max)
+    only_there = [idle if site == pinned_to else 0 for site, idle in enumerate(left)]
+    return closest_site(only_there, spots.sizes[part], row_s, transfer_s_max)
+
+
+def to_placement(demand: Demand, spots: Spots, view: View) -> Placement:
+    """The spots with the names of the sites, and the replica that each component reads its files from."""
+    return Placement(
+        policy=demand.policy.name,
+        components=tuple(
+            PlacedComponent(
+                index=part,
+                site=view.names[site],
+                processors=spots.sizes[part],
+                sources=tuple(
+                    FileSource(name=read.file, site=view.names[read.source], transfer_s=read.transfer_s)
+                    for read in inputs(demand, spots, part, view)
+                ),
+            )
+            for part, site in enumerate(spots.sites)
+        ),
+    )

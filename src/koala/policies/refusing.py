@@ -1,0 +1,290 @@
+"""Why a try failed, as a value: which component, what each site lacked, and the least that would help.
+
+A refusal is worked out from the idle processors that the failed try saw, and only when somebody asks: it is
+never on the way of a scan. Every cure is verified: the same try is made again on the processors it speaks of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import NamedTuple, TypeAlias
+
+from koala.model import Refusal, Shortage
+from koala.policies.catalogue import Form
+from koala.policies.demands import Bounds, Demand, Shape
+from koala.policies.filling import Filled, divide, fill, place_on
+from koala.policies.transfers import missing_file, transfer_row_s
+from koala.policies.view import View
+
+# How many sites may have to grow, one after the other, before a cure is too long to be worth telling.
+CURE_STEPS_MAX = 64
+# Of how many splits the nearest is looked for, the best-liked first.
+SPLITS_EXPLAINED_MAX = 16
+
+Growth: TypeAlias = dict[int, int]
+
+
+class Wanted(NamedTuple):
+    """What a site would have to have idle for the failed part to fit there: this job's other parts included."""
+
+    site: int
+    processors: int
+    reachable: bool = True
+
+
+class Failure(NamedTuple):
+    """Where one try stopped: at a component of a shape (None for a division), and what would have let it go on."""
+
+    component: int | None
+    wanted: tuple[Wanted, ...]
+    unplaced: int
+
+
+Attempt: TypeAlias = Callable[[Sequence[int]], Failure | None]
+
+
+def refuse(demand: Demand, idle: Sequence[int], view: View) -> Refusal:
+    """Explain why the demand does not fit on ``idle``; the view gives names, limits and files.
+
+    ``permanent`` is set when the same policy would not place it on a wholly idle grid either. Raises PolicyError
+    where a foreign policy answers wrongly on one of the grids that are tried for a cure.
+    """
+    name = missing_file(demand, view)
+    if name is not None:
+        return _refuse_file(demand, name)
+    if demand.bounds is not None:
+        return _refuse_total(demand, demand.bounds, idle, view)
+    return _refuse_components(demand, idle, view)
+
+
+def _refuse_file(demand: Demand, name: str) -> Refusal:
+    reader = next((part for part, reads in enumerate(demand.reads) if any(read.file == name for read in reads)), None)
+    return Refusal(
+        policy=demand.policy.name,
+        reason=f"no site holds a replica of the input file {name!r}",
+        cure=f"register a replica of {name!r}, or take the file out of the job",
+        component=None if demand.flexible else reader,
+    )
+
+
+def _refuse_now_fitting(demand: Demand) -> Refusal:
+    """The world has changed since the try: what was missing then is there now."""
+    return Refusal(
+        policy=demand.policy.name,
+        reason="what was missing when the job was last tried is there now",
+        cure="nothing: the next scan of the queue will try the job again",
+    )
+
+
+# ------------------------------------------------------------------------------- components of given sizes
+
+
+def _refuse_components(demand: Demand, idle: Sequence[int], view: View) -> Refusal:
+    nearest: tuple[Shape, Failure, Growth | None] | None = None
+    for shape in demand.shapes[:SPLITS_EXPLAINED_MAX]:
+        attempt = _shape_attempt(demand, shape, view)
+        failure = attempt(idle)
+        if failure is None:
+            return _refuse_now_fitting(demand)
+        growth = _growth(attempt, idle, view)
+        if nearest is None or _cost(growth) < _cost(nearest[2]):
+            nearest = (shape, failure, growth)
+    assert nearest is not None, "a demand without bounds has a shape"
+    shape, failure, growth = nearest
+    permanent = place_on(demand, view.limit, view) is None
+    assert failure.component is not None
+    return Refusal(
+        policy=demand.policy.name,
+        reason=_component_reason(demand, shape, failure, idle, view),
+        cure=_component_cure(shape, failure.component, growth, permanent, view),
+        component=failure.component,
+        shortages=_shortages(failure, idle, view),
+        permanent=permanent,
+    )
+
+
+def _shape_attempt(demand: Demand, shape: Shape, view: View) -> Attempt:
+    def attempt(idle: Sequence[int]) -> Failure | None:
+        filled = fill(demand, shape, idle, view)
+        if filled.failed is None:
+            return None
+        return _component_failure(demand, shape, filled, filled.failed, view)
+
+    return attempt
+
+
+def _component_failure(demand: Demand, shape: Shape, filled: Filled, component: int, view: View) -> Failure:
+    """What every site that could have taken the component would need: what the job took there, and its size."""
+    size = shape.sizes[component]
+    pinned_to = shape.sites[component]
+    if pinned_to >= 0:
+        together = sum(shape.sizes[other] for other in shape.pinned if shape.sites[other] == pinned_to)
+        return Failure(component, (Wanted(pinned_to, together),), size)
+    taken = [0] * len(view.names)
+    for other, site in enumerate(filled.sites):
+        if site >= 0:
+            taken[site] += shape.sizes[other]
+    by_files = demand.rule.form is Form.FILES and demand.has_files
+    row_s = transfer_row_s(demand, shape.sizes, component, view) if by_files else [0.0] * len(taken)
+    return Failure(
+        component,
+        tuple(Wanted(site, taken[site] + size, row_s[site] != inf) for site in range(len(taken))),
+        size,
+    )
+
+
+def _component_reason(demand: Demand, shape: Shape, failure: Failure, idle: Sequence[int], view: View) -> str:
+    component = failure.component or 0
+    size = shape.sizes[component]
+    who = f"component {component + 1} of {len(shape.sizes)} ({_processors(size)})"
+    if len(demand.shapes) > 1:
+        splits = f"none of the {len(demand.shapes)} splits fits; nearest is {'+'.join(map(str, shape.sizes))}, where "
+        who = splits + who
+    if shape.sites[component] >= 0:
+        site, wanted, _ = failure.wanted[0]
+        others = "" if wanted == size else f", where the job's components want {wanted} together and"
+        return f"{who} must run on {view.names[site]}{others or ', where'} {idle[site]} are idle"
+    left = [(idle[want.site] - want.processors + size, -want.site) for want in failure.wanted if want.reachable]
+    if not left:
+        return f"{who} found no site to which its input files can be brought"
+    most, negative_site = max(left)
+    site_name = view.names[-negative_site]
+    if most >= size:
+        return f"{who} was given no place by {demand.policy.name}, though {site_name} has {most} left"
+    return f"{who} found no site with {size} idle processors left; the most is {most}, on {site_name}"
+
+
+def _component_cure(shape: Shape, component: int, growth: Growth | None, permanent: bool, view: View) -> str:
+    size = shape.sizes[component]
+    site = shape.sites[component]
+    if permanent and site >= 0:
+        return (
+            f"ask for no more than the {view.limit[site]} processors that {view.names[site]} offers, or another site"
+        )
+    if permanent and size > max(view.limit):
+        return f"a request with smaller components: no site ever offers more than {max(view.limit)} processors"
+    if permanent:
+        return "a request with smaller or fewer components: the sites can not hold these together"
+    cure = _growth_text(growth, view)
+    return cure if site >= 0 or size == 1 else f"{cure}, or a request with smaller components"
+
+
+# ---------------------------------------------------------------------------------- a total to be divided
+
+
+def _refuse_total(demand: Demand, bounds: Bounds, idle: Sequence[int], view: View) -> Refusal:
+    def attempt(now: Sequence[int]) -> Failure | None:
+        divided = divide(demand, bounds, now)
+        if not divided.unplaced:
+            return None
+        return _total_failure(demand, bounds, divided.parts, divided.unplaced, now)
+
+    failure = attempt(idle)
+    if failure is None:
+        return _refuse_now_fitting(demand)
+    permanent = place_on(demand, view.limit, view) is None
+    unbounded = bounds.component_min == 1 and bounds.components_max >= len(idle)
+    rules = "" if unbounded else f" in {_bounds_text(bounds, len(idle))}"
+    return Refusal(
+        policy=demand.policy.name,
+        reason=f"{failure.unplaced} of {demand.total} processors found no place{rules}; {sum(idle)} are idle in all",
+        cure=_total_cure(attempt, unbounded, permanent, failure.unplaced, idle, view),
+        shortages=_shortages(failure, idle, view),
+        permanent=permanent,
+    )
+
+
+def _total_failure(
+    demand: Demand, bounds: Bounds, parts: Sequence[int], unplaced: int, idle: Sequence[int]
+) -> Failure:
+    """What each site would need to take what is unplaced too; the whole, where room alone is not what lacks."""
+    wanted = []
+    for site, part in enumerate(parts):
+        processors = part + unplaced if part else max(unplaced, bounds.component_min)
+        wanted.append(Wanted(site, processors if processors > idle[site] else demand.total))
+    return Failure(None, tuple(wanted), unplaced)
+
+
+def _total_cure(
+    attempt: Attempt, unbounded: bool, permanent: bool, unplaced: int, idle: Sequence[int], view: View
+) -> str:
+    if permanent:
+        less = f"ask for no more than the {sum(view.limit)} processors that the sites offer"
+        return less if unbounded else f"{less}, or allow smaller or more parts"
+    if unbounded and attempt([idle[0] + unplaced, *idle[1:]]) is None:
+        return f"{_more(unplaced)} anywhere"
+    return _growth_text(_growth(attempt, idle, view), view)
+
+
+def _bounds_text(bounds: Bounds, sites: int) -> str:
+    most = f"at most {bounds.components_max} " if bounds.components_max < sites else ""
+    least = f" of {bounds.component_min} or more" if bounds.component_min > 1 else ""
+    return f"{most}parts{least}"
+
+
+# --------------------------------------------------------------------------------------------- what helps
+
+
+def _growth(attempt: Attempt, idle: Sequence[int], view: View) -> Growth | None:
+    """More idle processors, by site, with which the same try succeeds: each time where the least is missing.
+
+    None where no such growth is found within what the sites offer.
+    """
+    grown = list(idle)
+    for _ in range(CURE_STEPS_MAX):
+        failure = attempt(grown)
+        if failure is None:
+            return {site: now - idle[site] for site, now in enumerate(grown) if now > idle[site]}
+        options = [
+            (want.processors - grown[want.site], want.site)
+            for want in failure.wanted
+            if want.reachable and grown[want.site] < want.processors <= view.limit[want.site]
+        ]
+        if not options:
+            return None
+        missing, site = min(options)
+        grown[site] += missing
+    return None
+
+
+def _cost(growth: Growth | None) -> float:
+    return inf if growth is None else sum(growth.values())
+
+
+def _growth_text(growth: Growth | None, view: View) -> str:
+    if growth is None:
+        return "more idle processors on several sites at once; with all sites idle it fits"
+    return " and ".join(f"{_more(missing)} on {view.names[site]}" for site, missing in sorted(growth.items()))
+
+
+def _shortages(failure: Failure, idle: Sequence[int], view: View) -> tuple[Shortage, ...]:
+    return tuple(
+        Shortage(
+            site=view.names[want.site],
+            wanted=want.processors,
+            idle=idle[want.site],
+            missing=max(0, want.processors - idle[want.site]),
+            cure=_site_cure(want, idle[want.site], view),
+        )
+        for want in failure.wanted
+    )
+
+
+def _site_cure(want: Wanted, idle: int, view: View) -> str:
+    name = view.names[want.site]
+    if not want.reachable:
+        return f"none: no replica of its input files can be brought to {name}"
+    if want.processors > view.limit[want.site]:
+        return f"none: {name} never offers more than {view.limit[want.site]}"
+    if want.processors <= idle:
+        return f"none: {name} has room, and the policy did not use it"
+    return f"{_more(want.processors - idle)} on {name}"
+
+
+def _processors(count: int) -> str:
+    return f"{count} processor" if count == 1 else f"{count} processors"
+
+
+def _more(count: int) -> str:
+    return f"{count} more idle processor" if count == 1 else f"{count} more idle processors"

@@ -1,0 +1,121 @@
+"""What a placement sees of the world: idle processors, links and replicas, by the index of each site.
+
+The core keeps one view up to date, ``koala place`` makes one for a single question. Nothing here decides.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from functools import lru_cache
+
+from koala.grid import Grid, Links
+
+BYTES_PER_S_PER_MBIT_S = 125_000.0
+# The scheduler asks for the same few quotas at every event; the decimal arithmetic is done once for each.
+QUOTAS_REMEMBERED_MAX = 4_096
+
+
+@lru_cache(maxsize=QUOTAS_REMEMBERED_MAX)
+def quota_processors(processors: int, quota: float) -> int:
+    """floor(quota * processors), on the quota as it was written: 0.29 of 100 processors is 29, not 28."""
+    return int(Decimal(repr(float(quota))) * processors)
+
+
+class FileAt:
+    """A file's size, and the indexes of the sites that hold a replica of it."""
+
+    __slots__ = ("holders", "size_bytes")
+
+    def __init__(self, size_bytes: int, holders: tuple[int, ...]) -> None:
+        self.size_bytes = size_bytes
+        self.holders = holders
+
+
+class LinkRows(dict[int, list[float]]):
+    """A number for every link, as ``rows[source][target]``; rows can be written into.
+
+    A row is made when it is first looked at: a grid of thousands of sites has millions of links, of which only
+    those from sites that hold files are ever asked for.
+    """
+
+    __slots__ = ("_default", "_sites")
+
+    def __init__(self, sites: int, default: float) -> None:
+        super().__init__()
+        self._sites = sites
+        self._default = default
+
+    def __missing__(self, source: int) -> list[float]:
+        if not 0 <= source < self._sites:
+            raise IndexError(f"no site has the index {source}; there are {self._sites}")
+        row = self[source] = [self._default] * self._sites
+        return row
+
+    def set_both(self, one: int, other: int, value: float) -> None:
+        """The same number in both directions."""
+        self[one][other] = self[other][one] = value
+
+
+class View:
+    """The sites as a policy sees them; every list is indexed by site, and whoever keeps the view writes into it.
+
+    - ``idle``: processors that we may take now, quota applied, never negative;
+    - ``limit``: the most that could ever be idle for us, floor(quota * processors);
+    - ``latency_s[source][target]`` and ``bytes_per_s[source][target]``: what is believed of each link; the core
+      corrects the bandwidths as it observes transfers;
+    - ``files``: every file that has a replica, by name.
+    """
+
+    __slots__ = ("bytes_per_s", "files", "idle", "index", "latency_s", "limit", "names")
+
+    def __init__(
+        self,
+        *,
+        names: list[str],
+        idle: list[int],
+        limit: list[int],
+        latency_s: LinkRows,
+        bytes_per_s: LinkRows,
+        files: dict[str, FileAt],
+    ) -> None:
+        if not names:
+            raise ValueError("a view needs at least one site")
+        self.names = names
+        self.index = {name: site for site, name in enumerate(names)}
+        self.idle = idle
+        self.limit = limit
+        self.latency_s = latency_s
+        self.bytes_per_s = bytes_per_s
+        self.files = files
+
+    @classmethod
+    def from_grid(cls, grid: Grid) -> View:
+        """The grid with every site wholly idle, quotas applied, links and files as the grid says."""
+        names = [site.name for site in grid.sites]
+        index = {name: site for site, name in enumerate(names)}
+        limit = [quota_processors(site.processors, site.quota) for site in grid.sites]
+        return cls(
+            names=names,
+            idle=list(limit),
+            limit=limit,
+            latency_s=_latency_rows(grid.links, index),
+            bytes_per_s=_bandwidth_rows(grid.links, index),
+            files={
+                file.name: FileAt(file.size_bytes, tuple(sorted({index[name] for name in file.replicas})))
+                for file in grid.files
+            },
+        )
+
+
+def _latency_rows(links: Links, index: dict[str, int]) -> LinkRows:
+    rows = LinkRows(len(index), links.default.latency_s)
+    for pair in links.pairs:
+        rows.set_both(index[pair.between[0]], index[pair.between[1]], pair.latency_s)
+    return rows
+
+
+def _bandwidth_rows(links: Links, index: dict[str, int]) -> LinkRows:
+    rows = LinkRows(len(index), links.default.bandwidth_mbit_s * BYTES_PER_S_PER_MBIT_S)
+    for pair in links.pairs:
+        rows.set_both(index[pair.between[0]], index[pair.between[1]], pair.bandwidth_mbit_s * BYTES_PER_S_PER_MBIT_S)
+    return rows

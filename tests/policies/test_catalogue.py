@@ -1,0 +1,189 @@
+"""The catalogue: finding policies by name, and taking up those that users and packages bring."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from policy_worlds import FIRST_FIT
+
+from koala.policies import Catalogue, Form, PolicyFileError, UnknownPolicyError, policy
+from koala.policies.catalogue import NAME_CHARACTERS_MAX
+from koala.policies.errors import NAMES_SHOWN_MAX
+
+
+def file_error(text: str) -> PolicyFileError:
+    catalogue = Catalogue.builtin()
+    with pytest.raises(PolicyFileError) as caught:
+        catalogue.add_from_source(textwrap.dedent(text), "mine.py")
+    assert catalogue.names() == Catalogue.builtin().names()
+    return caught.value
+
+
+def test_the_catalogue_holds_the_four_policies_of_koala() -> None:
+    catalogue = Catalogue.builtin()
+    assert catalogue.names() == ("WF", "CM", "FCM", "CF")
+    assert all(known.origin == "koala" and not known.checked and known.summary for known in catalogue)
+
+
+def test_names_are_found_in_any_case() -> None:
+    assert Catalogue.builtin().find("fcm").name == "FCM"
+
+
+def test_an_unknown_name_gets_what_comes_near_and_all_names() -> None:
+    with pytest.raises(UnknownPolicyError) as caught:
+        Catalogue.builtin().find("FCN")
+    assert "'FCN'" in caught.value.for_user()
+    assert "did you mean FCM" in caught.value.for_user()
+    assert "WF, CM, FCM, CF" in caught.value.for_user()
+
+
+def test_a_long_list_of_names_is_cut_short() -> None:
+    names = [f"P{number}" for number in range(NAMES_SHOWN_MAX + 2)]
+    message = UnknownPolicyError("zzz", names).for_user()
+    assert message.endswith(f"P{NAMES_SHOWN_MAX - 1} and 2 more")
+
+
+def test_a_flexible_policy_places_given_sizes_by_cluster_minimization() -> None:
+    catalogue = Catalogue.builtin()
+    assert catalogue.find("FCM").components_policy is catalogue.find("CM")
+
+
+def test_a_users_file_adds_its_policies_under_their_names() -> None:
+    catalogue = Catalogue.builtin()
+    (added,) = catalogue.add_from_source(FIRST_FIT, "mine.py")
+    assert catalogue.find("ff") is added
+    assert (added.origin, added.checked, added.form) == ("mine.py", True, Form.COMPONENTS)
+    assert added.summary == "First fit: the first site that has room."
+
+
+def test_one_catalogue_knows_nothing_of_what_another_was_given() -> None:
+    Catalogue.builtin().add_from_source(FIRST_FIT, "mine.py")
+    with pytest.raises(UnknownPolicyError):
+        Catalogue.builtin().find("FF")
+
+
+def test_the_summary_is_by_default_the_first_line_of_the_docstring() -> None:
+    text = '''
+        from koala.policies import policy
+
+        @policy("X")
+        def x(idle, sizes, left, chosen):
+            """Refuses everything.
+
+            More about that."""
+            return 0
+        '''
+    (added,) = Catalogue.builtin().add_from_source(textwrap.dedent(text), "mine.py")
+    assert added.summary == "Refuses everything."
+
+
+def test_the_decorator_leaves_the_function_as_it_is() -> None:
+    @policy("X")
+    def x(idle: list[int], sizes: list[int], left: list[int], chosen: list[int]) -> int:
+        return len(sizes)
+
+    assert x([], [1, 2], [], []) == 2
+
+
+def test_a_syntax_error_is_told_with_its_line() -> None:
+    error = file_error("x = 1\ndef broken(:\n")
+    assert error.line == 2
+    assert error.for_user().startswith("mine.py, line 2: this is not Python")
+
+
+def test_a_file_that_is_no_text_is_refused() -> None:
+    assert "not Python" in file_error("x = '\0'").for_user()
+
+
+def test_whatever_a_file_raises_is_told_with_the_line_that_raised_it() -> None:
+    error = file_error("def boom():\n    return 1 / 0\n\nboom()\n")
+    assert error.line == 2
+    assert "ZeroDivisionError" in error.for_user()
+    assert "SystemExit" in file_error("raise SystemExit(0)").for_user()
+
+
+def test_a_file_without_a_policy_is_told_how_to_register_one() -> None:
+    assert "@policy" in file_error("def f(): return 1").for_user()
+
+
+def test_a_name_that_is_taken_is_refused_and_nothing_of_the_file_is_kept() -> None:
+    text = FIRST_FIT + FIRST_FIT.replace('"FF"', '"wf"').replace("def first_fit", "def other")
+    error = file_error(text)
+    assert "already a policy 'WF' (from koala)" in error.for_user()
+    assert error.line is not None
+
+
+def test_a_function_with_the_wrong_parameters_is_told_the_right_ones() -> None:
+    error = file_error("from koala.policies import policy\n@policy('X', 'files')\ndef x(idle, sizes): return -1\n")
+    assert "(idle, sizes, transfer_s, left, chosen)" in error.for_user()
+    assert error.line is not None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"), [("'X', 'elastic'", "components, files, flexible"), ("''", "no name")]
+)
+def test_a_wrong_mark_is_told_with_its_line(arguments: str, told: str) -> None:
+    error = file_error(f"from koala.policies import policy\n@policy({arguments})\ndef x(a, b, c, d): return -1\n")
+    assert error.line == 2
+    assert told in error.for_user()
+
+
+def test_a_name_has_a_longest_length() -> None:
+    policy("x" * NAME_CHARACTERS_MAX)
+    with pytest.raises(ValueError, match=str(NAME_CHARACTERS_MAX)):
+        policy("x" * (NAME_CHARACTERS_MAX + 1))
+
+
+def entry_point(folder: Path, source: str, name: str = "ff", attribute: str = "first_fit") -> None:
+    """What an installed package with an entry point looks like on the path."""
+    (folder / "first_fit_package.py").write_text(source, encoding="utf-8")
+    info = folder / "first_fit_package-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: first-fit-package\nVersion: 1.0\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text(
+        f"[koala.policies]\n{name} = first_fit_package:{attribute}\n", encoding="utf-8"
+    )
+
+
+def loaded(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Catalogue:
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.delitem(sys.modules, "first_fit_package", raising=False)
+    catalogue = Catalogue.builtin()
+    catalogue.load_entry_points()
+    return catalogue
+
+
+def test_policies_of_installed_packages_are_taken_up_when_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    entry_point(tmp_path, FIRST_FIT)
+    found = loaded(monkeypatch, tmp_path).find("FF")
+    assert (found.origin, found.checked) == ("entry point ff", True)
+
+
+@pytest.mark.parametrize(
+    ("source", "attribute", "told"),
+    [
+        (FIRST_FIT, "gone", "can not be loaded"),
+        ("import no_such_module_anywhere", "first_fit", "can not be loaded"),
+        ("def first_fit(): pass", "first_fit", "not marked as a policy"),
+    ],
+)
+def test_a_broken_entry_point_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str, attribute: str, told: str
+) -> None:
+    entry_point(tmp_path, source, attribute=attribute)
+    with pytest.raises(PolicyFileError) as caught:
+        loaded(monkeypatch, tmp_path)
+    assert "entry point ff" in caught.value.for_user()
+    assert told in caught.value.for_user()
+
+
+def test_importing_the_policies_loads_no_compiler_and_no_package_metadata() -> None:
+    check = "import koala.policies, sys; print({'numba', 'numpy', 'importlib.metadata'} & set(sys.modules))"
+    answer = subprocess.run([sys.executable, "-I", "-c", check], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "set()"
