@@ -1,0 +1,95 @@
+"""User text to Request and Grid: the only parsers of user input.
+
+Text comes in as ``str`` with the name it came under; nothing here opens a file. Each format lives in a module
+of its own, which is imported when it is first needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from koala.descriptions.errors import DescriptionError, Problem, decoded
+
+if TYPE_CHECKING:
+    from koala.grid import Grid
+    from koala.model import Request
+
+__all__ = [
+    "DescriptionError",
+    "Problem",
+    "decoded",
+    "grid_schema",
+    "job_schema",
+    "read_grid",
+    "read_job",
+    "write_job_yaml",
+    "write_rsl",
+]
+
+_YAML_ENDINGS = (".yaml", ".yml")
+_RSL_ENDINGS = (".rsl",)
+_SCRIPT_ENDINGS = (".sbatch", ".slurm", ".sh")
+
+
+def read_job(text: str, source: str) -> Request:
+    """The job that a text describes, in YAML, RSL or as a Slurm script.
+
+    The ending of the source's name tells the format, or else the text's first character does.
+    """
+    kind = _job_format(text, source.lower())
+    if kind == "script":
+        from koala.descriptions.sbatch import read_sbatch
+
+        return read_sbatch(text, source)
+    if kind == "rsl":
+        from koala.descriptions.rsl import read_rsl
+
+        return read_rsl(text, source)
+    from koala.descriptions.job_yaml import read_job_yaml
+
+    return read_job_yaml(text, source)
+
+
+def _job_format(text: str, name: str) -> str:
+    if name.endswith(_YAML_ENDINGS):
+        return "yaml"
+    if name.endswith(_RSL_ENDINGS):
+        return "rsl"
+    if name.endswith(_SCRIPT_ENDINGS) or text.removeprefix("\N{BYTE ORDER MARK}").startswith("#!"):
+        return "script"
+    return "rsl" if text.lstrip("\N{BYTE ORDER MARK} \t\r\n").startswith(("+", "&", "(")) else "yaml"
+
+
+def read_grid(text: str, source: str) -> Grid:
+    """The grid that a YAML text describes."""
+    from koala.descriptions.grid import read_grid_yaml
+
+    return read_grid_yaml(text, source)
+
+
+def write_job_yaml(request: Request) -> str:
+    """YAML that ``read_job`` reads as this request."""
+    from koala.descriptions import job_yaml
+
+    return job_yaml.write_job_yaml(request)
+
+
+def write_rsl(request: Request) -> str:
+    """RSL that ``read_job`` reads as this request."""
+    from koala.descriptions import rsl_write
+
+    return rsl_write.write_rsl(request)
+
+
+def job_schema() -> dict[str, Any]:
+    """The JSON schema of a job in YAML."""
+    from koala.descriptions.job_yaml import JobText
+
+    return JobText.model_json_schema()
+
+
+def grid_schema() -> dict[str, Any]:
+    """The JSON schema of a grid file."""
+    from koala.descriptions.grid import GridText
+
+    return GridText.model_json_schema()

@@ -1,0 +1,32 @@
+"""``koala schema``: the JSON schema of a file that Koala reads, for editors and other programs."""
+
+from __future__ import annotations
+
+import click
+
+from koala.cli.output import print_json
+
+
+@click.command()
+@click.argument("kind", type=click.Choice(["job", "grid", "workload"]))
+def schema(kind: str) -> None:
+    """Print the JSON schema of a job, grid or workload file.
+
+    An editor that knows YAML can check the file against it while you write:
+
+    \b
+      koala schema job > job.schema.json
+    """
+    # Each kind of file brings in what it needs; a schema of one need not wait for the others.
+    if kind == "job":
+        from koala.descriptions import job_schema
+
+        print_json(job_schema())
+    elif kind == "grid":
+        from koala.descriptions import grid_schema
+
+        print_json(grid_schema())
+    else:
+        from koala.descriptions.workload import workload_schema
+
+        print_json(workload_schema())

@@ -1,0 +1,177 @@
+"""What is wrong with a user's text, and where: problems with a place and advice, and the error that holds them.
+
+Every reader in this folder reports through these; none of them prints.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+# How many problems of one document are reported; the rest are counted.
+ERRORS_MAX = 20
+# The largest document that is read at all, in bytes of UTF-8.
+TEXT_BYTES_MAX = 1024 * 1024
+# How much of a source line is shown under a message.
+SHOWN_CHARACTERS_MAX = 100
+# What no text holds: NUL, and halves of surrogate pairs (bytes that were not UTF-8).
+NOT_TEXT = re.compile("[\\0\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing that is wrong: what it is, what to write instead, and where (1-based; None where it is nowhere).
+
+    ``excerpt`` is the source line as shown and ``caret`` the place of the column in it.
+    """
+
+    message: str
+    advice: str
+    line: int | None = None
+    column: int | None = None
+    excerpt: str | None = None
+    caret: int = 0
+
+    def for_user(self, source: str) -> str:
+        """The problem as four lines: place and message, source line, caret, advice."""
+        place = source if self.line is None else f"{source}:{self.line}:{self.column}"
+        lines = [f"{place}: {self.message}"]
+        if self.excerpt is not None:
+            lines += [f"  {self.excerpt}", f"  {' ' * self.caret}^"]
+        lines.append(f"  {self.advice}")
+        return "\n".join(lines)
+
+
+class DescriptionError(ValueError):
+    """A text that cannot be read as what it should be, with every problem found in it (up to ERRORS_MAX).
+
+    ``line``, ``column``, ``message`` and ``advice`` are those of the first problem.
+    """
+
+    def __init__(self, source: str, problems: Iterable[Problem]) -> None:
+        ordered = sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0))
+        assert ordered, "an error has at least one problem"
+        self.source = source
+        self.problems = tuple(ordered[:ERRORS_MAX])
+        self.problems_unreported = len(ordered) - len(self.problems)
+        first = self.problems[0]
+        self.line = first.line
+        self.column = first.column
+        self.message = first.message
+        self.advice = first.advice
+        super().__init__(first.for_user(source))
+
+    def for_user(self) -> str:
+        """Every problem, one after the other in the order of the text."""
+        parts = [problem.for_user(self.source) for problem in self.problems]
+        if self.problems_unreported:
+            parts.append(f"and {self.problems_unreported} more problems in {self.source}")
+        return "\n".join(parts)
+
+
+class SourceText:
+    """A text with the name it came under, which knows the line and column of every character."""
+
+    def __init__(self, text: str, source: str) -> None:
+        self.text = text
+        self.source = source
+        self._starts = [0]
+        start = text.find("\n")
+        while start != -1:
+            self._starts.append(start + 1)
+            start = text.find("\n", start + 1)
+
+    def problem(self, index: int, message: str, advice: str) -> Problem:
+        """A problem at the character with this index (the end of the text at most)."""
+        index = max(0, min(index, len(self.text)))
+        line = bisect.bisect_right(self._starts, index)
+        start = self._starts[line - 1]
+        excerpt, caret = _excerpt(self._line(line), index - start)
+        return Problem(
+            message=message, advice=advice, line=line, column=index - start + 1, excerpt=excerpt, caret=caret
+        )
+
+    def error(self, index: int, message: str, advice: str) -> DescriptionError:
+        """The error for one problem at the character with this index."""
+        return DescriptionError(self.source, [self.problem(index, message, advice)])
+
+    def _line(self, line: int) -> str:
+        start = self._starts[line - 1]
+        end = self._starts[line] - 1 if line < len(self._starts) else len(self.text)
+        return self.text[start:end].rstrip("\r")
+
+
+def _excerpt(line: str, column: int) -> tuple[str, int]:
+    """The part of a line around a column (0-based), safe to print, and the column's place in it."""
+    column = min(column, len(line))
+    start = 0
+    if len(line) > SHOWN_CHARACTERS_MAX:
+        start = max(0, min(column - SHOWN_CHARACTERS_MAX // 2, len(line) - SHOWN_CHARACTERS_MAX))
+    shown = line[start : start + SHOWN_CHARACTERS_MAX]
+    # A control character in the excerpt could move the cursor of a terminal or recolour it.
+    safe = "".join(_shown_character(character) for character in shown)
+    before = "..." if start > 0 else ""
+    after = "..." if start + SHOWN_CHARACTERS_MAX < len(line) else ""
+    return before + safe + after, len(before) + column - start
+
+
+def _shown_character(character: str) -> str:
+    if character == "\t":
+        return " "
+    return "\N{REPLACEMENT CHARACTER}" if is_unprintable(character) else character
+
+
+def is_unprintable(character: str) -> bool:
+    """Whether a character is a control character, half of a surrogate pair, or one that redirects text."""
+    return unicodedata.category(character) in {"Cc", "Cs", "Cf", "Zl", "Zp"}
+
+
+def shown(value: object, characters_max: int = 60) -> str:
+    """A value in a message: quoted if it is text, shortened, without control characters."""
+    if value is None:
+        return "nothing"
+    return printable(repr(value) if isinstance(value, str) else str(value), characters_max)
+
+
+def printable(text: str, characters_max: int = 60) -> str:
+    """A user's text in a message, without quotes: shortened, without control characters."""
+    safe = "".join(_shown_character(character) for character in text[: characters_max + 1])
+    return safe if len(safe) <= characters_max else safe[: characters_max - 3] + "..."
+
+
+def checked_source(text: str, source: str) -> SourceText:
+    """The text as a source, refused where it is too large or holds what no text file holds."""
+    text = text.removeprefix("\N{BYTE ORDER MARK}")
+    content = SourceText(text, source)
+    size_bytes = len(text.encode("utf-8", errors="surrogatepass"))
+    if size_bytes > TEXT_BYTES_MAX:
+        raise DescriptionError(
+            source,
+            [
+                Problem(
+                    message=f"the text has {size_bytes} bytes, more than {TEXT_BYTES_MAX} (TEXT_BYTES_MAX)",
+                    advice="make it smaller; large data belongs in the files it names",
+                )
+            ],
+        )
+    found = NOT_TEXT.search(text)
+    if found is not None and found[0] == "\0":
+        raise content.error(found.start(), "there is a NUL character here", "take it out; this must be a text file")
+    if found is not None:
+        raise content.error(found.start(), "these bytes are not UTF-8", "save the file in UTF-8")
+    return content
+
+
+def decoded(data: bytes, source: str) -> str:
+    """The bytes of a file as text, or an error at the first byte that is not UTF-8."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode("utf-8")
+        content = SourceText(before, source)
+        raise content.error(
+            len(before), f"the byte 0x{data[error.start]:02x} here is not UTF-8", "save the file in UTF-8"
+        ) from None

@@ -1,0 +1,118 @@
+"""The kinds of values that descriptions share: names, texts, counts, durations and sizes, and how they are read.
+
+The functions serve every format; the annotated types carry them into the pydantic models of the YAML files.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from koala.descriptions.errors import shown
+from koala.descriptions.yaml_problems import text_wanted, wrong
+from koala.model import PROCESSORS_MAX, TEXT_CHARACTERS_MAX
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+NAME_CHARACTERS_MAX = 255
+# The longest time that is read, about 31 years: a larger number is a mistake in the unit.
+DURATION_S_MAX = 1e9
+# The largest file that is read, an exabyte.
+SIZE_BYTES_MAX = 10**18
+
+DURATION_ADVICE = 'write seconds (900), a number with a unit (15m, 2h, 1h30m, 1d) or "HH:MM:SS"'
+SIZE_ADVICE = "write a size such as 500 MB, 4 GB (10^9 bytes) or 4 GiB (2^30 bytes)"
+
+_UNIT_S = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:s|min|m|h|d))+")
+_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|min|m|h|d)")
+_CLOCK = re.compile(r"([0-9]{1,6}):([0-5][0-9]):([0-5][0-9])")
+_SECONDS = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+_UNIT_BYTES = {"B": 1} | {
+    prefix + suffix: base**power
+    for suffix, base in (("B", 1000), ("iB", 1024))
+    for power, prefix in enumerate(("k" if suffix == "B" else "K", "M", "G", "T", "P"), start=1)
+}
+_SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,19})?) ?([A-Za-z]+)")
+
+
+def is_name(text: str) -> bool:
+    """Whether the text can be the name of a site or a policy."""
+    return len(text) <= NAME_CHARACTERS_MAX and re.fullmatch(NAME_PATTERN.strip("^$"), text) is not None
+
+
+def duration_s(text: str) -> float | None:
+    """A duration as the text writes it, in seconds; None where it is not a duration."""
+    text = text.strip()
+    if len(text) > 40:
+        return None
+    clock = _CLOCK.fullmatch(text)
+    if clock:
+        return float(int(clock[1]) * 3600 + int(clock[2]) * 60 + int(clock[3]))
+    if _DURATION.fullmatch(text):
+        # Fractions keep 0.1m + 0.2m exact until the one rounding at the end.
+        return float(sum(Fraction(number) * _UNIT_S[unit] for number, unit in _DURATION_PART.findall(text)))
+    return float(text) if _SECONDS.fullmatch(text) else None
+
+
+def size_bytes(text: str) -> int | None:
+    """A size as the text writes it, in bytes; None where it is not a size or not a whole number of bytes."""
+    found = _SIZE.fullmatch(text.strip())
+    if not found or found[2] not in _UNIT_BYTES:
+        return None
+    size = Fraction(found[1]) * _UNIT_BYTES[found[2]]
+    return int(size) if size.denominator == 1 else None
+
+
+def _read_duration(value: Any) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        seconds: float | None = float(value)
+    elif isinstance(value, str):
+        seconds = duration_s(value)
+    else:
+        raise wrong("this is not a duration", DURATION_ADVICE)
+    if seconds is None:
+        raise wrong(f"{shown(value)} is not a duration", DURATION_ADVICE)
+    if not 0 < seconds <= DURATION_S_MAX:
+        raise wrong(f"{seconds:g} seconds is not between 0 and {DURATION_S_MAX:g}", DURATION_ADVICE)
+    return seconds
+
+
+def _read_size(value: Any) -> int:
+    if not isinstance(value, str):
+        raise wrong("a size needs its unit", SIZE_ADVICE + "; or 'size_bytes' with a whole number")
+    size = size_bytes(value)
+    if size is None:
+        raise wrong(f"{shown(value)} is not a size", SIZE_ADVICE)
+    return size
+
+
+def _read_text(value: Any) -> Any:
+    """Numbers and truth values are no text, but the reader may take them as they were written."""
+    if isinstance(value, int | float):
+        raise text_wanted()
+    return value
+
+
+class Description(BaseModel):
+    """The base of every model of a description: unknown keys are refused and values do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+Text = Annotated[str, Field(max_length=TEXT_CHARACTERS_MAX), BeforeValidator(_read_text, json_schema_input_type=str)]
+SomeText = Annotated[Text, Field(min_length=1)]
+Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=NAME_CHARACTERS_MAX)]
+Processors = Annotated[int, Field(strict=True, ge=1, le=PROCESSORS_MAX)]
+Count = Annotated[int, Field(strict=True, ge=1)]
+CountOrZero = Annotated[int, Field(strict=True, ge=0)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Seconds = Annotated[Number, Field(ge=0)]
+SecondsAboveZero = Annotated[Number, Field(gt=0)]
+Fraction01 = Annotated[Number, Field(ge=0, le=1)]
+FractionAboveZero = Annotated[Number, Field(gt=0, le=1)]
+Duration = Annotated[float, BeforeValidator(_read_duration, json_schema_input_type=float | str)]
+Size = Annotated[int, Field(le=SIZE_BYTES_MAX), BeforeValidator(_read_size, json_schema_input_type=str)]
+SizeBytes = Annotated[int, Field(strict=True, ge=0, le=SIZE_BYTES_MAX)]

@@ -1,0 +1,256 @@
+"""YAML text to a tree of nodes that remember their place, built from parser events under limits.
+
+Scalars are read by the rules of YAML 1.2, so that ``no``, ``on`` and ``1:30`` stay text. Nothing here knows
+what a document means, and nothing here constructs objects from tags.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import yaml
+
+from koala.descriptions.errors import NOT_TEXT, DescriptionError, Problem, SourceText, checked_source, shown
+
+# Limits on one document; an alias counts as everything that it stands for.
+DEPTH_MAX = 32
+NODES_MAX = 100_000
+
+Scalar: TypeAlias = str | int | float | bool | None
+
+# libyaml where it is built in: the same events, many times faster.
+_PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+_BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+# Longer runs of digits are no count of anything; they stay text and are refused as such.
+_INTEGER = re.compile(r"[-+]?[0-9]{1,40}")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,4})?")
+_SPECIAL_FLOATS = {
+    sign + name: float(sign + name[1:]) for sign in ("", "+", "-") for name in (".inf", ".Inf", ".INF")
+} | {name: float("nan") for name in (".nan", ".NaN", ".NAN")}
+
+# Characters that YAML has no place for.
+_UNWANTED = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+_HINTS = (
+    ("tab character", "indent with spaces, not tabs"),
+    ("cannot start any token", "indent with spaces, not tabs, and put quotes around text that starts with @, ` or %"),
+    ("mapping values are not allowed", 'put quotes around text that holds ": ", and check the indentation'),
+    ("block end", "check the indentation: the entries of one mapping or list start in the same column"),
+    ("simple key", 'write "key: value", with a colon and a space'),
+    ("unexpected ':'", "put a space after the colon, and quotes around text that holds one"),
+    ("flow", "close every [ with ] and every { with }, with commas between the entries"),
+    ("quoted scalar", "close the quotes"),
+    ("escape", "write backslashes in 'single quotes', where they mean nothing"),
+)
+
+
+class Node:
+    """A value of the document: ``content`` is a scalar, a list of nodes, or (key node, node) pairs by key."""
+
+    __slots__ = ("content", "height", "index", "nodes", "plain", "raw")
+
+    def __init__(self, index: int, content: Content, *, raw: str = "", plain: bool = False) -> None:
+        self.index = index
+        self.content = content
+        self.raw = raw
+        self.plain = plain
+        # How many collections deep the node is, and how many nodes it is with all below it.
+        self.height = 1 if isinstance(content, list | dict) else 0
+        self.nodes = 1
+
+    def value(self) -> Any:
+        """The node as plain Python values."""
+        if isinstance(self.content, dict):
+            return {key: node.value() for key, (_, node) in self.content.items()}
+        if isinstance(self.content, list):
+            return [node.value() for node in self.content]
+        return self.content
+
+
+Content: TypeAlias = Scalar | list[Node] | dict[str, tuple[Node, Node]]
+
+
+def scalar_value(raw: str) -> Scalar:
+    """What an unquoted scalar means in YAML 1.2."""
+    if raw in _NULLS:
+        return None
+    if raw in _BOOLEANS:
+        return _BOOLEANS[raw]
+    if _INTEGER.fullmatch(raw):
+        return int(raw)
+    if _FLOAT.fullmatch(raw) and not raw.lstrip("+-").isdigit():
+        return float(raw)
+    return _SPECIAL_FLOATS.get(raw, raw)
+
+
+class _Builder:
+    """Puts the events of one document together, and keeps the problems that do not stop the reading."""
+
+    def __init__(self, content: SourceText) -> None:
+        self.content = content
+        self.problems: list[Problem] = []
+        self.anchors: dict[str, Node] = {}
+        self.nodes = 0
+        # Open collections: the node, its anchor, and for a mapping the key that waits for its value.
+        self.open: list[tuple[Node, str | None]] = []
+        self.keys: list[Node | None] = []
+        self.root: Node | None = None
+
+    def take(self, event: Any) -> None:
+        index: int = event.start_mark.index
+        if isinstance(event, yaml.DocumentStartEvent):
+            if self.root is not None:
+                raise self.content.error(
+                    index, "a second document starts here", "keep one document in the file, without '---' in it"
+                )
+        elif isinstance(event, yaml.AliasEvent):
+            self._add(self._aliased(str(event.anchor), index))
+        elif isinstance(event, yaml.ScalarEvent):
+            self._refuse_tag(event.tag, index)
+            self._refuse_not_text(event.value, index)
+            plain = not event.style
+            node = Node(index, scalar_value(event.value) if plain else event.value, raw=event.value, plain=plain)
+            self._add(node)
+            self._anchor(event.anchor, node)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            self._refuse_tag(event.tag, index)
+            if len(self.open) >= DEPTH_MAX:
+                raise self._too_deep(index)
+            collection: Content = {} if isinstance(event, yaml.MappingStartEvent) else []
+            self.open.append((Node(index, collection), event.anchor))
+            self.keys.append(None)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            node, anchor = self.open.pop()
+            self.keys.pop()
+            self._add(node)
+            self._anchor(anchor, node)
+
+    def _add(self, node: Node) -> None:
+        """Give a complete node to the collection that is open, or make it the root."""
+        # The nodes below this one were counted when they were added, unless they come through an alias.
+        self.nodes += 1
+        if self.nodes > NODES_MAX:
+            raise self.content.error(
+                node.index, f"the document has more than {NODES_MAX} values (NODES_MAX)", "make it smaller"
+            )
+        if not self.open:
+            self.root = node
+            return
+        parent = self.open[-1][0]
+        parent.height = max(parent.height, node.height + 1)
+        parent.nodes += node.nodes
+        if isinstance(parent.content, list):
+            parent.content.append(node)
+            return
+        assert isinstance(parent.content, dict), "only collections are open"
+        key = self.keys[-1]
+        if key is None:
+            self.keys[-1] = node
+        else:
+            self._set(parent.content, key, node)
+            self.keys[-1] = None
+
+    def _set(self, mapping: dict[str, tuple[Node, Node]], key: Node, node: Node) -> None:
+        if isinstance(key.content, list | dict):
+            self._complain(key, "a list or mapping stands where a key should", "write a name before the colon")
+        elif key.raw in mapping:
+            first = self.content.problem(mapping[key.raw][0].index, "", "").line
+            self._complain(
+                key, f"the key {shown(key.raw)} is given twice; first in line {first}", "keep one of the two"
+            )
+        else:
+            mapping[key.raw] = (key, node)
+
+    def _aliased(self, name: str, index: int) -> Node:
+        node = self.anchors.get(name)
+        if node is None:
+            raise self.content.error(
+                index,
+                f"the alias *{name} stands for nothing yet",
+                f"define the anchor &{name} before it, and not around it",
+            )
+        self.nodes += node.nodes - 1
+        if len(self.open) + node.height > DEPTH_MAX:
+            raise self._too_deep(index)
+        return node
+
+    def _anchor(self, name: str | None, node: Node) -> None:
+        if name is not None:
+            self.anchors[name] = node
+
+    def _refuse_tag(self, tag: str | None, index: int) -> None:
+        if tag is not None:
+            self.problems.append(
+                self.content.problem(
+                    index,
+                    f"the tag {shown(tag)} has no meaning here",
+                    "take the tag out; quotes make text of anything",
+                )
+            )
+
+    def _refuse_not_text(self, value: str, index: int) -> None:
+        # An escape in double quotes can write what the text itself may not hold.
+        if NOT_TEXT.search(value):
+            self.problems.append(
+                self.content.problem(index, "this text holds NUL or half of a surrogate pair", "take the escape out")
+            )
+
+    def _too_deep(self, index: int) -> DescriptionError:
+        return self.content.error(
+            index,
+            f"lists and mappings are nested deeper than {DEPTH_MAX} (DEPTH_MAX)",
+            "no description nests so deep; check the brackets and the indentation",
+        )
+
+    def _complain(self, node: Node, message: str, advice: str) -> None:
+        self.problems.append(self.content.problem(node.index, message, advice))
+
+
+def _events(content: SourceText) -> Iterator[Any]:
+    loader = _PARSER(content.text)
+    try:
+        while loader.check_event():
+            yield loader.get_event()
+    finally:
+        loader.dispose()
+
+
+def compose(text: str, source: str) -> tuple[SourceText, Node, list[Problem]]:
+    """The text, the root of its tree, and the problems that did not stop the reading.
+
+    Raises DescriptionError where no tree can be made: bad syntax, a limit, an empty text.
+    """
+    content = checked_source(text, source)
+    unwanted = _UNWANTED.search(content.text)
+    if unwanted is not None:
+        raise content.error(
+            unwanted.start(),
+            f"the control character U+{ord(unwanted[0]):04X} stands here",
+            "take it out, or write it as an escape in double quotes",
+        )
+    builder = _Builder(content)
+    try:
+        for event in _events(content):
+            builder.take(event)
+    except yaml.YAMLError as error:
+        raise _syntax_error(content, error) from None
+    except DescriptionError:
+        raise
+    except (ValueError, OverflowError):
+        # The parser in Python lets an escape beyond Unicode through to chr(); libyaml reports it with its place.
+        raise content.error(0, "this is not YAML: an escape names no character", "correct the \\U escape") from None
+    if builder.root is None:
+        raise content.error(0, "there is nothing in this text", "write a mapping: 'key: value' lines")
+    return content, builder.root, builder.problems
+
+
+def _syntax_error(content: SourceText, error: yaml.YAMLError) -> DescriptionError:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    parts = (getattr(error, "context", None), getattr(error, "problem", None), getattr(error, "reason", None))
+    words = " ".join(part for part in parts if part)
+    advice = next((advice for part, advice in _HINTS if part in words), "check the YAML syntax at this place")
+    return content.error(mark.index if mark is not None else 0, f"this is not YAML: {words}", advice)

@@ -1,0 +1,198 @@
+"""Good documents in every format, and strategies that draw requests, for the tests of this folder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from koala.descriptions.fields import DURATION_S_MAX
+from koala.model import (
+    Application,
+    Component,
+    Flexibility,
+    InputFile,
+    InputMode,
+    JobType,
+    Priority,
+    Request,
+)
+
+JOB_YAML = """\
+name: laplace
+priority: high
+policy: CF
+type: mpi
+walltime: 15m
+application:
+  executable: /opt/laplace
+  arguments: [--size, 4000]
+  directory: run
+  environment: {OMP_NUM_THREADS: 1}
+  stdout: out.txt
+input_files: [mesh.dat, {name: big.dat, mode: chunk, path: in/big.dat}]
+components:
+  - {processors: 8, site: delft}
+  - {processors: 4, count: 2}
+limits: {placement_tries: 10, claiming_tries: 5, restarts: 3}
+"""
+
+JOB_RSL = """\
++(&(rsl_substitution = (BASE /opt))
+   (count = 8) (resourceManagerContact = "delft")
+   (* what every component runs *)
+   (executable = $(BASE)/laplace) (arguments = --size 4000) (directory = run)
+   (environment = (OMP_NUM_THREADS 1)) (stdout = out.txt)
+   (fileStageIn = (mesh.dat) (big.dat in/big.dat)) (koalaChunkFiles = big.dat)
+   (jobType = mpi) (max_wall_time = 15)
+   (koalaName = laplace) (koalaPriority = high) (koalaPolicy = CF)
+   (koalaPlacementTries = 10) (koalaClaimingTries = 5) (koalaRestarts = 3))
+ (&(count = 4) (executable = "/opt" # "/laplace") (arguments = --size 4000) (directory = run)
+   (environment = (OMP_NUM_THREADS 1)) (stdout = out.txt)
+   (fileStageIn = (mesh.dat) (big.dat in/big.dat)) (koalaChunkFiles = big.dat))
+ (&(count = 4) (executable = '/opt/laplace') (arguments = --size 4000) (directory = run)
+   (environment = (OMP_NUM_THREADS 1)) (stdout = out.txt)
+   (fileStageIn = (mesh.dat) (big.dat in/big.dat)) (koalaChunkFiles = big.dat))
+"""
+
+JOB_SBATCH = """\
+#!/bin/sh
+#SBATCH --job-name=laplace -t 15
+#SBATCH -n 8 -M delft
+#SBATCH -D run -o out.txt --export=OMP_NUM_THREADS=1
+#KOALA --priority high --policy CF --type mpi
+#KOALA --input-file mesh.dat --input-file big.dat:chunk:in/big.dat
+#KOALA --placement-tries 10 --claiming-tries 5 --restarts 3
+#SBATCH hetjob
+#SBATCH -N 2 --ntasks-per-node=2
+#SBATCH hetjob
+#SBATCH -n 2 -c 2
+
+/opt/laplace --size 4000
+"""
+
+GRID_YAML = """\
+name: DAS-2
+sites:
+  vu: {processors: 144, quota: 0.9, kind: slurm, file_server: "gsiftp://fs.vu"}
+  delft:
+    processors: 64
+    simulation:
+      local_scheduler: easy
+      background: {user_load: 0.2, band_low: 0.1, band_high: 0.3}
+      faults: {component_failure: 0.01, outages: [[10, 20], [30.5, 40]], mean_time_between_outages_s: 3600}
+  2024: {processors: 2}
+links:
+  default: {bandwidth_mbit_s: 200, latency_ms: 4}
+  pairs:
+    - {between: [vu, delft], bandwidth_mbit_s: 622, latency_s: 0.002}
+    - {between: ["2024", vu], latency_ms: 1}
+files:
+  mesh.dat: {size: 4 GB, replicas: [vu, delft]}
+  small.dat: {size_bytes: 17, replicas: [2024]}
+scheduler: {policy: CF, scan_interval_s: 0, hold_placed: yes, check_interval_s: null, restarts_max: null}
+simulation:
+  startup: {base_s: 5, per_component_s: 2, load_factor: 0.5, jitter: 0.1}
+  answers: {late: 0.1, twice: 0.05, never: 0.01, transfer_break: 0.02}
+  report_interval_s: 30
+  heal_at_s: 5000
+"""
+
+FILES = (InputFile(name="mesh.dat"), InputFile(name="big.dat", mode=InputMode.CHUNK, path="in/big.dat"))
+
+
+def laplace(application: Application) -> Request:
+    """The request that all the jobs above describe, with what its components run."""
+    sizes: tuple[tuple[int, str | None], ...] = ((8, "delft"), (4, None), (4, None))
+    return Request(
+        name="laplace",
+        priority=Priority.HIGH,
+        policy="CF",
+        job_type=JobType.MPI,
+        walltime_s=900.0,
+        components=tuple(
+            Component(processors=processors, site=site, application=application, input_files=FILES)
+            for processors, site in sizes
+        ),
+        placement_tries_max=10,
+        claiming_tries_max=5,
+        restarts_max=3,
+    )
+
+
+# Any text that a file can hold: quotes, parentheses, line ends, control characters, every script.
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
+some_texts = texts.filter(bool)
+names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,8}", fullmatch=True)
+
+
+@st.composite
+def applications(draw: st.DrawFn) -> Application:
+    """An application of any form."""
+    runs: dict[str, Any] = draw(
+        st.one_of(
+            st.fixed_dictionaries({"script": texts}),
+            st.fixed_dictionaries({}, optional={"executable": some_texts, "arguments": st.lists(texts).map(tuple)}),
+        )
+    )
+    environment = draw(st.dictionaries(some_texts, texts, max_size=3))
+    return Application(
+        **runs,
+        environment=tuple(environment.items()),
+        directory=draw(st.none() | some_texts),
+        stdin=draw(st.none() | some_texts),
+        stdout=draw(st.none() | some_texts),
+        stderr=draw(st.none() | some_texts),
+    )
+
+
+input_files = st.builds(InputFile, name=some_texts, mode=st.sampled_from(InputMode), path=st.none() | some_texts)
+
+
+@st.composite
+def flexibilities(draw: st.DrawFn, total: int) -> Flexibility:
+    """A way to divide a total."""
+    cuts = st.lists(st.integers(1, max(1, total - 1)), max_size=3, unique=True).map(sorted)
+    splits = [
+        tuple(b - a for a, b in zip([0, *cut], [*cut, total], strict=True))
+        for cut in draw(st.lists(cuts, max_size=2))
+        if total > 1
+    ]
+    return Flexibility(
+        component_min=draw(st.integers(1, total)),
+        components_max=draw(st.none() | st.integers(1, 1000)),
+        splits=tuple(splits),
+    )
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> Request:
+    """A request of any structure."""
+    flexible = draw(st.booleans())
+    shared = draw(st.none() | applications())
+    components = [
+        Component(
+            processors=draw(st.integers(1, 10_000_000)),
+            application=draw(applications()) if shared is None else shared,
+            input_files=tuple(draw(st.lists(input_files, max_size=2, unique_by=lambda file: file.name))),
+            site=None if flexible else draw(st.none() | names),
+        )
+        for _ in range(1 if flexible else draw(st.integers(1, 3)))
+    ]
+    tries = st.none() | st.integers(1, 10**6)
+    return Request(
+        components=tuple(components),
+        name=draw(some_texts),
+        flexible=draw(flexibilities(components[0].processors)) if flexible else None,
+        priority=draw(st.sampled_from(Priority)),
+        policy=draw(st.none() | names),
+        job_type=draw(st.sampled_from(JobType)),
+        walltime_s=draw(
+            st.none()
+            | st.integers(1, 10**6).map(lambda minutes: minutes * 60.0)
+            | st.floats(0, DURATION_S_MAX, exclude_min=True, allow_subnormal=False)
+        ),
+        placement_tries_max=draw(tries),
+        claiming_tries_max=draw(tries),
+        restarts_max=draw(st.none() | st.integers(0, 10**6)),
+    )

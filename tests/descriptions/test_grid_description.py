@@ -1,0 +1,130 @@
+"""Grid files become exactly the grids that they describe."""
+
+from __future__ import annotations
+
+import pytest
+from description_samples import GRID_YAML
+
+from koala.descriptions import read_grid
+from koala.descriptions.fields import size_bytes
+from koala.grid import (
+    AnswerFaults,
+    Background,
+    Grid,
+    GridSimulation,
+    Link,
+    Links,
+    LocalScheduler,
+    PairLink,
+    SchedulerParameters,
+    Site,
+    SiteFaults,
+    SiteKind,
+    SiteSimulation,
+    Startup,
+    StoredFile,
+)
+
+
+def test_a_full_grid_is_read_field_by_field() -> None:
+    assert read_grid(GRID_YAML, "grid.yaml") == Grid(
+        name="DAS-2",
+        sites=(
+            Site(name="vu", processors=144, quota=0.9, kind=SiteKind.SLURM, file_server="gsiftp://fs.vu"),
+            Site(
+                name="delft",
+                processors=64,
+                simulation=SiteSimulation(
+                    local_scheduler=LocalScheduler.EASY,
+                    background=Background(user_load=0.2, band_low=0.1, band_high=0.3),
+                    faults=SiteFaults(
+                        component_failure=0.01,
+                        outages=((10.0, 20.0), (30.5, 40.0)),
+                        mean_time_between_outages_s=3600.0,
+                    ),
+                ),
+            ),
+            Site(name="2024", processors=2),
+        ),
+        links=Links(
+            default=Link(bandwidth_mbit_s=200.0, latency_s=0.004),
+            pairs=(
+                PairLink(between=("vu", "delft"), bandwidth_mbit_s=622.0, latency_s=0.002),
+                PairLink(between=("2024", "vu"), bandwidth_mbit_s=200.0, latency_s=0.001),
+            ),
+        ),
+        files=(
+            StoredFile(name="mesh.dat", size_bytes=4_000_000_000, replicas=("vu", "delft")),
+            StoredFile(name="small.dat", size_bytes=17, replicas=("2024",)),
+        ),
+        scheduler=SchedulerParameters(
+            policy="CF", scan_interval_s=0.0, hold_placed=True, check_interval_s=None, restarts_max=None
+        ),
+        simulation=GridSimulation(
+            startup=Startup(base_s=5.0, per_component_s=2.0, load_factor=0.5, jitter=0.1),
+            answers=AnswerFaults(late=0.1, twice=0.05, never=0.01, transfer_break=0.02),
+            report_interval_s=30.0,
+            heal_at_s=5000.0,
+        ),
+    )
+
+
+def test_what_a_grid_leaves_out_has_the_defaults_of_the_model() -> None:
+    text = "sites: {a: {processors: 1}, b: {processors: 2, simulation: {background: {}}}}"
+    assert read_grid(text, "grid.yaml") == Grid(
+        sites=(
+            Site(name="a", processors=1),
+            Site(name="b", processors=2, simulation=SiteSimulation(background=Background())),
+        )
+    )
+
+
+def test_every_parameter_of_the_scheduler_can_be_written() -> None:
+    other = {
+        "policy": "CM",
+        "scan_interval_s": 1.0,
+        "high_scans_per_low_scan": 3,
+        "claim_fraction": 1.0,
+        "claim_fraction_step": 0.25,
+        "claim_fraction_min": 0.5,
+        "claim_threshold": 1.0,
+        "error_threshold": 1,
+        "cooldown_s": 0.0,
+        "barrier_timeout_s": 1.0,
+        "answer_timeout_s": 2.0,
+        "check_interval_s": 3.0,
+        "transfer_tries_max": 1,
+        "transfer_patience": 1.0,
+        "hold_placed": True,
+        "placement_tries_max": 4,
+        "claiming_tries_max": 5,
+        "restarts_max": 0,
+    }
+    assert set(other) == set(SchedulerParameters.__struct_fields__)
+    lines = "\n".join(f"  {key}: {value}" for key, value in other.items())
+    grid = read_grid(f"sites: {{a: {{processors: 1}}}}\nscheduler:\n{lines}\n", "grid.yaml")
+    assert {key: getattr(grid.scheduler, key) for key in other} == other
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("0 B", 0),
+        ("17 B", 17),
+        ("4 GB", 4 * 10**9),
+        ("4GB", 4 * 10**9),
+        ("4 GiB", 4 * 2**30),
+        ("1.5 kB", 1500),
+        ("0.5 KiB", 512),
+        ("2 TB", 2 * 10**12),
+        ("1 PiB", 2**50),
+        ("0.1 KiB", None),
+        ("4 Gb", None),
+        ("4 gb", None),
+        ("4", None),
+        ("GB", None),
+        ("-1 GB", None),
+    ],
+)
+def test_sizes_have_decimal_or_binary_units(text: str, size: int | None) -> None:
+    assert size_bytes(text) == size

@@ -1,0 +1,123 @@
+"""Jobs as Slurm scripts become exactly the requests that they describe."""
+
+from __future__ import annotations
+
+import pytest
+from description_samples import JOB_SBATCH, laplace
+
+from koala.descriptions import read_job, write_job_yaml, write_rsl
+from koala.descriptions.sbatch import slurm_time_s
+from koala.model import Application, Flexibility, InputFile, InputMode, Request
+
+
+def script(*lines: str) -> Request:
+    """The request of a script with these option lines."""
+    return read_job("\n".join(["#!/bin/sh", *lines, "true", ""]), "job.sbatch")
+
+
+def test_a_full_heterogeneous_script_is_read_field_by_field() -> None:
+    application = Application(
+        script=JOB_SBATCH, directory="run", environment=(("OMP_NUM_THREADS", "1"),), stdout="out.txt"
+    )
+    assert read_job(JOB_SBATCH, "job.sbatch") == laplace(application)
+
+
+def test_the_same_job_in_all_three_formats_is_the_same_request() -> None:
+    request = read_job(JOB_SBATCH, "job.slurm")
+    assert read_job(write_job_yaml(request), "job.yaml") == request
+    assert read_job(write_rsl(request), "job.rsl") == request
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90", 5400),
+        ("1:30", 90),
+        ("1:02:03", 3723),
+        ("2-3", 2 * 86400 + 3 * 3600),
+        ("2-3:04", 2 * 86400 + 3 * 3600 + 240),
+        ("2-03:04:05", 2 * 86400 + 3 * 3600 + 245),
+        ("", None),
+        ("1-", None),
+        ("1:2:3:4", None),
+        ("UNLIMITED", None),
+    ],
+)
+def test_times_have_the_forms_of_slurm(text: str, seconds: int | None) -> None:
+    assert slurm_time_s(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("line", "processors"),
+    [
+        ("#SBATCH --ntasks=6", 6),
+        ("#SBATCH --ntasks 6", 6),
+        ("#SBATCH -n6", 6),
+        ("#SBATCH\t-n 6", 6),
+        ("#SBATCH -n '6'", 6),
+        ("#SBATCH -n 6 -c 2", 12),
+        ("#SBATCH -N 3", 3),
+        ("#SBATCH -N 3 --ntasks-per-node=4", 12),
+        ("#SBATCH -N 3 --ntasks-per-node=4 -n 12 -c 2", 24),
+        ("#SBATCH -c 5", 5),
+        ("#SBATCH -n 6 # -c 2", 6),
+        ("##SBATCH -n 6", 1),
+        ("# SBATCH -n 6", 1),
+        ("#SBATCHES", 1),
+    ],
+)
+def test_processors_are_tasks_times_cpus(line: str, processors: int) -> None:
+    assert script(line).processors == processors
+
+
+@pytest.mark.parametrize(
+    ("export", "environment"),
+    [
+        ("A=1,B=2", (("A", "1"), ("B", "2"))),
+        ("A='x,y',B=2", (("A", "x,y"), ("B", "2"))),
+        ('"A=1,B=2"', (("A", "1"), ("B", "2"))),
+        ('A="b c"', (("A", "b c"),)),
+        ("A=", (("A", ""),)),
+        ("A=b=c", (("A", "b=c"),)),
+        ("NONE", ()),
+    ],
+)
+def test_exported_variables_are_the_environment(export: str, environment: tuple[tuple[str, str], ...]) -> None:
+    assert script(f"#SBATCH --export={export}").components[0].application.environment == environment
+
+
+@pytest.mark.parametrize(
+    ("value", "file"),
+    [
+        ("mesh.dat", InputFile(name="mesh.dat")),
+        ("mesh.dat:chunk", InputFile(name="mesh.dat", mode=InputMode.CHUNK)),
+        ("mesh.dat:in/m", InputFile(name="mesh.dat", path="in/m")),
+        ("mesh.dat:whole:chunk", InputFile(name="mesh.dat", path="chunk")),
+        ("mesh.dat:chunk:in/m:1", InputFile(name="mesh.dat", mode=InputMode.CHUNK, path="in/m:1")),
+    ],
+)
+def test_an_input_file_may_have_a_mode_and_a_path(value: str, file: InputFile) -> None:
+    assert script(f"#KOALA --input-file {value}").components[0].input_files == (file,)
+
+
+def test_a_flexible_job_has_its_bounds_and_splits() -> None:
+    request = script("#SBATCH -n 24", "#KOALA --flexible --component-min 2 --components-max=3 --splits 18+6,12+12")
+    assert request.flexible == Flexibility(component_min=2, components_max=3, splits=((18, 6), (12, 12)))
+
+
+def test_later_components_inherit_from_the_first_what_they_do_not_say() -> None:
+    request = script(
+        "#SBATCH -n 1 -D here -o a.out",
+        "#KOALA --input-file f",
+        "#SBATCH packjob",
+        "#SBATCH -n 2 -o b.out",
+        "#KOALA --input-file g",
+    )
+    first, second = request.components
+    assert (first.application.directory, first.application.stdout) == ("here", "a.out")
+    assert (second.application.directory, second.application.stdout) == ("here", "b.out")
+    assert second.input_files == (InputFile(name="g"),)
+
+
+def test_a_doubled_percent_sign_is_one_in_a_file_name() -> None:
+    assert script("#SBATCH -o 100%%.txt").components[0].application.stdout == "100%.txt"
