@@ -37,6 +37,7 @@ class _Room:
         self._job = job
         self._book = book
         self._left: dict[int, int] = {}
+        self._coming: dict[int, int] = {}
         # What was set aside for the job itself is its own to take.
         self._own: dict[int, int] = {}
         for part, index in job.earmarks.items():
@@ -54,6 +55,20 @@ class _Room:
 
     def take(self, index: int, processors: int) -> None:
         self._left[index] = self.at(index) - processors
+
+    def with_coming(self, index: int) -> int:
+        """What will be there once the jobs that this plan preempts have let go."""
+        return self.at(index) + self._coming.get(index, 0)
+
+    def expect(self, index: int, processors: int) -> None:
+        """A job is preempted: this will come, but it is not there yet."""
+        self._coming[index] = self._coming.get(index, 0) + processors
+
+    def set_aside(self, index: int, processors: int) -> None:
+        """Keep processors for a component that waits: first what is there, the rest of what will come."""
+        now = min(processors, self.at(index))
+        self.take(index, now)
+        self._coming[index] = self._coming.get(index, 0) - (processors - now)
 
     def all(self) -> list[int]:
         return [max(0, self.at(index)) for index in range(len(self._book.sites))]
@@ -120,15 +135,15 @@ def _preempt(job: Job, part: int, room: _Room, plan: ClaimPlan, book: SiteBook) 
         if not claim.aborting and not victim.high and victim.id not in chosen:
             held[victim.id] = held.get(victim.id, 0) + claim.processors
             jobs[victim.id] = victim
-    if size > room.at(index) + sum(held.values()):
+    if size > room.with_coming(index) + sum(held.values()):
         return
     victims: list[Job] = []
     for victim in sorted(jobs.values(), key=lambda low: (low.start_estimate or 0.0, low.id), reverse=True):
-        if room.at(index) >= size:
+        if room.with_coming(index) >= size:
             break
-        room.take(index, -held[victim.id])
+        room.expect(index, held[victim.id])
         victims.append(victim)
-    room.take(index, size)
+    room.set_aside(index, size)
     plan.preempt.append((part, victims))
 
 

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from koala.policies.placing import Demand, Spots
 
 
+# The longest story that is kept of one job; beyond it the middle is left out.
+STORY_LINES_MAX = 400
+STORY_HEAD_LINES = 20
+
+
 class Phase(enum.IntEnum):
     """How far a claimed component is known to have come."""
 
@@ -73,6 +78,7 @@ class Job:
         "ready",
         "refused_idle",
         "request",
+        "rests",
         "spots",
         "start_estimate",
         "started_at",
@@ -121,6 +127,7 @@ class Job:
         self.claim_sequence = 0
         # Over its whole life.
         self.claim_fraction = claim_fraction
+        self.rests = 0
         self.claiming_tries = 0
         self.starts = 0
         self.failures = 0
@@ -134,8 +141,19 @@ class Job:
         self.state = target
 
     def tell(self, at: float, what: str, *details: Any) -> None:
-        """Add a line to the story: kept as data, turned into words only when somebody asks."""
+        """Add a line to the story: kept as data, turned into words only when somebody asks.
+
+        A very long story keeps its beginning and its end.
+        """
         self.story.append((at, what, *details))
+        if len(self.story) > STORY_LINES_MAX:
+            left_out = STORY_LINES_MAX // 2
+            if self.story[STORY_HEAD_LINES][1] == "left_out":
+                left_out += self.story[STORY_HEAD_LINES][2]
+            since = self.story[STORY_HEAD_LINES][0]
+            self.story[STORY_HEAD_LINES : STORY_HEAD_LINES + STORY_LINES_MAX // 2 + 1] = [
+                (since, "left_out", left_out)
+            ]
 
     def next_token(self) -> Token:
         """A name for the next start of a component, never used before or after."""

@@ -18,6 +18,10 @@ from koala.grid import Grid
 from koala.messages import AnyCommand, Token
 from koala.model import JobId, SiteName
 
+# With a scan interval of 0, a job that loses its places in the very instant in which it got them would be placed
+# again at once, for ever; it rests first, twice as long each time, until it has run.
+REST_S = 1.0
+REST_S_MAX = 64.0
 # The stories of this many jobs are kept after their end, for those who ask late.
 ENDED_KEPT = 1_000
 
@@ -59,6 +63,21 @@ class Ledger:
         queue = self.queue_of(job)
         job.waiting_since = self.now
         job.entered_scan = self.scans_so_far(queue)
+        if self.scans_every_event and job.placed_at == self.now:
+            rest_s = min(REST_S * 2**job.rests, REST_S_MAX)
+            job.rests += 1
+            queue.resting[job.id] = job
+            job.timer = self.timers.set(self.now + rest_s, self._rested, job)
+        else:
+            self._join(queue, job, tried=tried)
+
+    def _rested(self, job: Job) -> None:
+        queue = self.queue_of(job)
+        job.timer = None
+        del queue.resting[job.id]
+        self._join(queue, job, tried=False)
+
+    def _join(self, queue: PlacementQueue, job: Job, *, tried: bool) -> None:
         limit = first_given(job.request.placement_tries_max, self.parameters.placement_tries_max)
         exhausted = None if limit is None else job.entered_scan + max(1, limit - tried)
         queue.push(job, exhausted_at_scan=exhausted, untried=not tried)

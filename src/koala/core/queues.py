@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from koala.core.job import Job
+from koala.model import JobId
 from koala.policies import PolicyError
 from koala.policies.placing import Demand, Spots, View, try_place
 
@@ -48,19 +49,22 @@ class PlacementQueue:
         # (scan number at which its tries are used up, position, job): entries of jobs that have left are skipped.
         self._limits: list[tuple[int, int, Job]] = []
         self.untried = False
+        # Jobs that take a rest before they stand at the tail again: they wait, but are not tried.
+        self.resting: dict[JobId, Job] = {}
         self.scans = 0
         self.scan_idle: tuple[int, ...] = ()
         self.scan_at: float | None = None
 
     def __len__(self) -> int:
-        return self.size
+        return self.size + len(self.resting)
 
     def __iter__(self) -> Iterator[Job]:
-        """Head to tail."""
+        """Head to tail; those that rest come last."""
         entries = [
             entry for group in self._groups.values() for entry in zip(group.positions, group.jobs, strict=True)
         ]
-        return iter([job for _, job in sorted(entries, key=lambda entry: entry[0])])
+        in_line = [job for _, job in sorted(entries, key=lambda entry: entry[0])]
+        return iter([*in_line, *self.resting.values()])
 
     @property
     def has_limits(self) -> bool:
@@ -98,6 +102,8 @@ class PlacementQueue:
 
     def remove(self, job: Job) -> None:
         assert job.demand is not None
+        if self.resting.pop(job.id, None) is not None:
+            return
         group = self._groups[job.demand.key]
         self._take(group, bisect_left(group.positions, job.position))
 
@@ -117,13 +123,15 @@ class PlacementQueue:
 
     def place_in_line(self, job: Job) -> int:
         """How many jobs stand before it, plus one."""
+        if job.id in self.resting:
+            return self.size + 1
         return 1 + sum(bisect_left(group.positions, job.position) for group in self._groups.values())
 
     def last_refusal_idle(self, job: Job) -> tuple[int, ...] | None:
         """The idle processors that the job's last try saw; None if it was never tried."""
         assert job.demand is not None
-        group = self._groups[job.demand.key]
-        if group.refused_in_scan == self.scans and group.refused_idle is not None:
+        group = self._groups.get(job.demand.key)
+        if group is not None and group.refused_in_scan == self.scans and group.refused_idle is not None:
             return group.refused_idle
         return self.scan_idle if self.scan_at is not None and self.scan_at >= job.waiting_since else job.refused_idle
 

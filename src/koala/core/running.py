@@ -100,6 +100,7 @@ class Running:
         job.stop_timer()
         job.move(State.RUNNING)
         job.started_at = ledger.now
+        job.rests = 0
         job.outstanding = len(job.claims)
         tokens: list[Token] = []
         for claim in job.claims:

@@ -55,6 +55,7 @@ class Staging:
         transfer.timer = self.ledger.timers.set(self.ledger.now + patience_s, self._overdue, transfer)
 
     def _overdue(self, transfer: Transfer) -> None:
+        self.ledger.transfers.overdue(transfer, self.ledger.now)
         self.ledger.commands.append(CancelTransfer(transfer=transfer.id))
         self._broke(transfer, "it took far longer than estimated")
 

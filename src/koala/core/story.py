@@ -104,6 +104,7 @@ _WORDS: dict[str, Callable[..., str]] = {
     "started": lambda _: "the barrier opened: all components started together",
     "component_failed": lambda names, part, site, reason: f"component {part} failed on {names[site]}: {reason}",
     "site_back": lambda names, site: f"{names[site]} is trusted again",
+    "left_out": lambda _, lines: f"... {lines} lines of a long story are left out ...",
     "returned": lambda _, reason: f"back to its placement queue: {reason}",
     "ended": lambda _, state, reason: f"{state}: {reason}" if reason else str(state),
 }

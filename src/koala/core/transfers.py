@@ -110,12 +110,15 @@ class TransferBook:
             job.transfers_open -= 1
         return list(transfer.jobs.values())
 
+    def overdue(self, transfer: Transfer, now: float) -> None:
+        """The transfer is slower than this already: the link is believed to be no faster, so that the next try,
+        over the same crowded link, is given more time."""
+        self._observe(transfer, now)
+
     def _observe(self, transfer: Transfer, now: float) -> None:
         source, target = transfer.source, transfer.key[2]
-        if source == target or transfer.size_bytes == 0:
-            return
         flowing_s = now - transfer.started_at - self.view.latency_s[source][target]
-        if flowing_s <= 0:
+        if source == target or transfer.size_bytes == 0 or flowing_s <= 0:
             return
         seen = transfer.size_bytes / flowing_s
         believed = self.view.bytes_per_s[source][target]
