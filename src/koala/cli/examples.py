@@ -1,0 +1,138 @@
+"""``koala examples``: the grids, workloads and jobs that ship with Koala.
+
+``read_named`` also serves the other verbs that take a file or the name of an example.
+"""
+
+from __future__ import annotations
+
+import difflib
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from koala.cli.errors import UserError
+from koala.cli.output import console, print_json
+
+# Folder of the examples -> what one of them is.
+KINDS = {"grids": "grid", "workloads": "workload", "jobs": "job"}
+_COMMENT_MARKS = "#(* "
+
+
+class Example(NamedTuple):
+    """One shipped file. Grids, workloads and jobs have names of their own, which may be the same."""
+
+    kind: str
+    name: str
+    file: Traversable
+
+    def text(self) -> str:
+        """What the file says."""
+        return self.file.read_text(encoding="utf-8")
+
+    def summary(self) -> str:
+        """Its first comment line."""
+        lines = [line for line in self.text().splitlines() if not line.startswith("#!")]
+        return lines[0].strip(_COMMENT_MARKS + ")")
+
+
+def shipped(kind: str | None = None) -> list[Example]:
+    """The examples of one kind, or all of them, by kind and name."""
+    root = resources.files("koala") / "examples"
+    return [
+        Example(word, _bare_name(file), file)
+        for folder, word in KINDS.items()
+        if kind in (None, word)
+        for file in sorted((root / folder).iterdir(), key=_bare_name)
+        if not file.name.startswith((".", "_"))
+    ]
+
+
+def _bare_name(file: Traversable) -> str:
+    return file.name.rsplit(".", 1)[0]
+
+
+def read_named(kind: str, name: str) -> tuple[str, str]:
+    """The text of a file, or of the example of that name, and what to call it in messages."""
+    from koala.descriptions import decoded
+
+    path = Path(name)
+    if path.is_file():
+        return decoded(path.read_bytes(), name), name
+    known = {example.name: example for example in shipped(kind)}
+    if name in known:
+        example = known[name]
+        return example.text(), example.file.name
+    raise UserError(f"{name}: there is no such file, and no example {kind} of that name; {_advice(name, known)}")
+
+
+def _advice(name: str, known: dict[str, Example]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    listed = ", ".join(known)
+    return f"did you mean {near[0]}? There are {listed}" if near else f"there are {listed}"
+
+
+def _find(name: str) -> Example:
+    """An example by its name, with its kind before a slash where two kinds have it: ``grid/demo``."""
+    kind, _, bare = name.rpartition("/")
+    found = [each for each in shipped() if bare in (each.name, each.file.name) and kind in ("", each.kind)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UserError(f"{name}: several examples have that name; write {' or '.join(map(_full_name, found))}")
+    raise UserError(
+        f"{name}: there is no example of that name; {_advice(bare, {each.name: each for each in shipped()})}"
+    )
+
+
+def _full_name(example: Example) -> str:
+    return f"{example.kind}/{example.name}"
+
+
+@click.group(invoke_without_command=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def examples(ctx: click.Context, as_json: bool) -> None:
+    """List, show and copy the grids, workloads and jobs that ship with Koala.
+
+    Wherever a verb takes a grid or a workload it takes the name of one of these too.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    if as_json:
+        print_json([{"kind": each.kind, "name": each.name, "summary": each.summary()} for each in shipped()])
+        return
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for column in ("kind", "name", "what it is"):
+        table.add_column(column, no_wrap=column != "what it is")
+    for each in shipped():
+        table.add_row(each.kind, escape(each.name), escape(each.summary()))
+    console().print(table)
+
+
+@examples.command()
+@click.argument("name")
+def show(name: str) -> None:
+    """Print an example."""
+    click.echo(_find(name).text(), nl=False)
+
+
+@examples.command()
+@click.argument("name")
+@click.argument("dest", required=False, type=click.Path(path_type=Path))
+@click.option("--force", is_flag=True, help="Replace a file that is there already.")
+def copy(name: str, dest: Path | None, force: bool) -> None:
+    """Copy an example to DEST, a file or a folder; by default here, under its own name."""
+    example = _find(name)
+    target = Path(example.file.name) if dest is None else dest
+    if target.is_dir():
+        target /= example.file.name
+    if target.exists() and not force:
+        raise UserError(f"{target}: the file is there already; choose another name, or --force to replace it")
+    target.write_text(example.text(), encoding="utf-8")
+    click.echo(f"{target}")

@@ -1,0 +1,60 @@
+"""Where a simulation's chance comes from: one named stream of random numbers for each purpose.
+
+A stream is seeded by the run's seed and by what it is for, so that the choices of one policy never shift the
+draws of another: two policies under one seed meet the same arrivals, the same start-ups and the same faults.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+
+import msgspec
+
+
+def stream(seed: int, *purpose: str) -> random.Random:
+    """The random numbers for one purpose; the same seed and purpose always give the same numbers."""
+    return random.Random("/".join((str(seed), *purpose)))
+
+
+class Constant(msgspec.Struct, frozen=True):
+    """Always the same value."""
+
+    value: float
+
+    def draw(self, rng: random.Random) -> float:
+        return self.value
+
+
+class Uniform(msgspec.Struct, frozen=True):
+    """Any value between two bounds, all equally likely."""
+
+    low: float
+    high: float
+
+    def draw(self, rng: random.Random) -> float:
+        return rng.uniform(self.low, self.high)
+
+
+class Exponential(msgspec.Struct, frozen=True):
+    """Exponential with a mean: the gaps of a Poisson process. A mean of zero is always zero."""
+
+    mean: float
+
+    def draw(self, rng: random.Random) -> float:
+        return exponential(rng, self.mean)
+
+
+Distribution = Constant | Uniform | Exponential
+
+
+def exponential(rng: random.Random, mean: float) -> float:
+    """An exponential draw with this mean."""
+    return rng.expovariate(1.0 / mean) if mean > 0.0 else 0.0
+
+
+def geometric(rng: random.Random, mean: float) -> int:
+    """A whole number of at least 1 with (nearly) this mean: how large the jobs of a site's own users are."""
+    if mean <= 1.0:
+        return 1
+    return 1 + int(math.log(1.0 - rng.random()) / math.log(1.0 - 1.0 / mean))

@@ -1,0 +1,82 @@
+"""``koala examples``: every shipped file is listed, can be read by what it is for, shown and copied."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from koala.cli import koala
+from koala.cli.examples import Example, shipped
+from koala.descriptions import read_grid, read_job
+from koala.descriptions.workload import read_workload
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(koala, ["examples", *arguments])
+
+
+def test_the_list_has_one_line_of_words_for_each_example() -> None:
+    listed = json.loads(run("--json").stdout)
+    assert {"das2", "das2-2005", "minigrid", "demo", "two-continents"} <= {
+        each["name"] for each in listed if each["kind"] == "grid"
+    }
+    assert {"koala2006-w1", "koala2006-w2", "koala2006-w1-flexible", "koala2005", "hello"} <= {
+        each["name"] for each in listed if each["kind"] == "workload"
+    }
+    assert {"laplace", "coallocated", "hetjob", "flexible"} == {
+        each["name"] for each in listed if each["kind"] == "job"
+    }
+    assert all(20 <= len(each["summary"]) <= 110 and each["summary"][0] not in "#(*" for each in listed)
+
+
+def test_the_table_names_every_example() -> None:
+    text = run().stdout
+    assert all(example.name in text for example in shipped())
+    assert all(len(line) <= 80 for line in text.splitlines())
+
+
+@pytest.mark.parametrize("example", shipped(), ids=lambda example: f"{example.kind}-{example.name}")
+def test_every_example_can_be_read(example: Example) -> None:
+    readers = {"grid": read_grid, "workload": read_workload, "job": read_job}
+    readers[example.kind](example.text(), example.file.name)
+
+
+def test_the_grid_of_2006_has_the_functioning_processors() -> None:
+    das2 = next(example for example in shipped("grid") if example.name == "das2")
+    grid = read_grid(das2.text(), das2.name)
+    assert [site.processors for site in grid.sites] == [134, 40, 52, 56, 38]
+    assert grid.links.default.bandwidth_mbit_s == 100
+    assert grid.scheduler.scan_interval_s == 4
+
+
+def test_show_prints_the_file() -> None:
+    assert run("show", "laplace").stdout.startswith("# Laplace on 36 processors")
+
+
+def test_a_name_of_two_kinds_wants_its_kind() -> None:
+    result = run("show", "demo")
+    assert result.exit_code == 2
+    assert "grid/demo or workload/demo" in result.stderr
+    assert "amsterdam" in run("show", "grid/demo").stdout
+
+
+def test_an_unknown_name_gets_the_nearest() -> None:
+    result = run("show", "laplas")
+    assert result.exit_code == 2
+    assert "did you mean laplace" in result.stderr
+
+
+def test_copy_writes_the_file_and_replaces_none_unasked(tmp_path: Path) -> None:
+    assert run("copy", "das2", str(tmp_path)).exit_code == 0
+    copied = tmp_path / "das2.yaml"
+    assert copied.read_text() == run("show", "das2").stdout
+    copied.write_text("mine")
+    refused = run("copy", "das2", str(copied))
+    assert refused.exit_code == 2
+    assert "--force" in refused.stderr
+    assert copied.read_text() == "mine"
+    assert run("copy", "das2", str(copied), "--force").exit_code == 0
+    assert copied.read_text() != "mine"
