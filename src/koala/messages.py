@@ -59,7 +59,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="even
 
 
 class JobSubmitted(Event, frozen=True, kw_only=True, tag=True):
-    """A user submitted a job. The driver gives the id, and gives it once."""
+    """A user submitted a job. The driver gives ids in increasing order, each once."""
 
     job: JobId
     request: Request
@@ -240,7 +240,7 @@ class JobPlaced(Command, frozen=True, kw_only=True, tag=True):
 
 
 class JobRequeued(Command, frozen=True, kw_only=True, tag=True):
-    """For the record: the job is back in its placement queue, and why."""
+    """For the record: the job has lost its places and returns to its placement queue, and why."""
 
     job: JobId
     reason: str
