@@ -387,3 +387,26 @@ def test_a_part_of_a_divided_total_moves_by_its_own_size() -> None:
     view = view_of(18, 15, 12)
     demand = demand_for(flexible(24), "FCM", view)
     assert replace_one(demand, Spots((0, 1), (18, 6)), 1, [0, 5, 6], inf, view) == 2
+
+
+@given(st.data())
+def test_fewer_idle_processors_never_help_a_steady_demand(data: st.DataObject) -> None:
+    grid = data.draw(grids(FILES))
+    view = View.from_grid(grid)
+    demand = demand_for(data.draw(requests(len(grid.sites), FILES)), data.draw(policy_names), view)
+    if not demand.steady:
+        return
+    more = [data.draw(st.integers(0, limit)) for limit in view.limit]
+    less = [data.draw(st.integers(0, idle)) for idle in more]
+    view.idle = less
+    if try_place(demand, view) is not None:
+        view.idle = more
+        assert try_place(demand, view) is not None
+
+
+def test_which_demands_are_steady() -> None:
+    view = view_of(6, 2, 2)
+    assert demand_for(components(4), "WF", view).steady
+    assert demand_for(flexible(9), "FCM", view).steady
+    assert not demand_for(flexible(9, component_min=2), "FCM", view).steady
+    assert not demand_for(components(4, 4), "CM", view).steady

@@ -141,7 +141,9 @@ def _preempt(job: Job, part: int, room: _Room, plan: ClaimPlan, book: SiteBook) 
     for victim in sorted(jobs.values(), key=lambda low: (low.start_estimate or 0.0, low.id), reverse=True):
         if room.with_coming(index) >= size:
             break
-        room.expect(index, held[victim.id])
+        for freed in victim.claims:
+            if freed is not None and not freed.aborting:
+                room.expect(freed.site, freed.processors)  # all of it comes free, on other sites too
         victims.append(victim)
     room.set_aside(index, size)
     plan.preempt.append((part, victims))
@@ -160,11 +162,12 @@ class Claiming:
         """One claiming try, at the job's claiming time."""
         ledger = self.ledger
         ledger.claiming.remove(job)
+        resumed, job.claim_resumed = job.claim_resumed, False
         limit = first_given(job.request.claiming_tries_max, ledger.parameters.claiming_tries_max)
-        if limit is not None and job.claiming_tries >= limit:
-            self.leaving.end(job, State.FAILED, f"not all components could be claimed in {limit} tries")
+        if limit is not None and job.claiming_tries >= limit and not resumed:
+            self.leaving.out_of_claiming_tries(job)
             return
-        job.claiming_tries += 1
+        job.claiming_tries += not resumed
         plan = plan_claim(job, ledger.sites, threshold=ledger.parameters.claim_threshold, now=ledger.now)
         if not plan.enough:
             job.tell(ledger.now, "too_few_startable")
@@ -213,10 +216,7 @@ class Claiming:
 
     def _claim_component(self, job: Job, part: int) -> None:
         assert job.spots is not None
-        size = job.spots.sizes[part]
-        if part in job.earmarks:
-            self.ledger.sites.unmark(part, size, job)
-        self.ledger.sites.withdraw(job.spots.sites[part], size)
+        self.ledger.sites.redeem(part, job.spots.sites[part], job.spots.sizes[part], job)
         self.running.start_component(job, part)
         if job.timer is None:
             self.running.look_after_later(job)

@@ -57,6 +57,7 @@ class Job:
         "application_failures",
         "claim_at",
         "claim_fraction",
+        "claim_resumed",
         "claim_sequence",
         "claiming_tries",
         "claims",
@@ -69,6 +70,7 @@ class Job:
         "first_start_estimate",
         "high",
         "id",
+        "joined_after_scan",
         "needs",
         "outstanding",
         "placed_at",
@@ -105,6 +107,7 @@ class Job:
         # In the placement queue: its position there, and the idle processors that its last own try saw.
         self.position = -1
         self.entered_scan = 0
+        self.joined_after_scan = 0
         self.placement_tries = 0
         self.refused_idle: tuple[int, ...] | None = None
         # Since its last placement.
@@ -125,6 +128,7 @@ class Job:
         # In the claiming queue.
         self.claim_at = 0.0
         self.claim_sequence = 0
+        self.claim_resumed = False  # the next try goes on with the last one: preempted processors came free
         # Over its whole life.
         self.claim_fraction = claim_fraction
         self.rests = 0
@@ -147,13 +151,10 @@ class Job:
         """
         self.story.append((at, what, *details))
         if len(self.story) > STORY_LINES_MAX:
-            left_out = STORY_LINES_MAX // 2
-            if self.story[STORY_HEAD_LINES][1] == "left_out":
-                left_out += self.story[STORY_HEAD_LINES][2]
-            since = self.story[STORY_HEAD_LINES][0]
-            self.story[STORY_HEAD_LINES : STORY_HEAD_LINES + STORY_LINES_MAX // 2 + 1] = [
-                (since, "left_out", left_out)
-            ]
+            cut = slice(STORY_HEAD_LINES, STORY_HEAD_LINES + STORY_LINES_MAX // 2)
+            gone = self.story[cut]
+            lines = sum(entry[2] if entry[1] == "left_out" else 1 for entry in gone)
+            self.story[cut] = [(gone[0][0], "left_out", lines)]
 
     def next_token(self) -> Token:
         """A name for the next start of a component, never used before or after."""

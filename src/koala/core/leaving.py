@@ -49,6 +49,10 @@ class Leaving:
             if job.outstanding == 0:
                 self._requeue(job)
 
+    def out_of_claiming_tries(self, job: Job) -> None:
+        tries = "1 try" if job.claiming_tries == 1 else f"{job.claiming_tries} tries"
+        self.end(job, State.FAILED, f"not all components could be claimed in {tries}")
+
     def end(self, job: Job, state: State, reason: str = "") -> None:
         """The job is over; the core forgets it, and tells the driver all that it needs to keep."""
         ledger = self.ledger

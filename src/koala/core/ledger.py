@@ -11,7 +11,7 @@ from collections import OrderedDict
 from koala.core.job import Claim, Job
 from koala.core.queues import ClaimingQueue, PlacementQueue
 from koala.core.scans import ScanClock
-from koala.core.sites import SiteBook, Trust
+from koala.core.sites import SiteBook
 from koala.core.timers import Timers
 from koala.core.transfers import TransferBook
 from koala.grid import Grid
@@ -43,6 +43,8 @@ class Ledger:
         self.transfers = TransferBook(self.sites.view)
         self.timers = Timers()
         self.clock = ScanClock(self.parameters.scan_interval_s, self.parameters.high_scans_per_low_scan)
+        # True while what is due at this moment is run and the scans, which come last, have not been made yet.
+        self.before_scans = False
         self.scans_every_event = self.parameters.scan_interval_s == 0
         self.names = self.sites.view.names
         self.index = self.sites.view.index
@@ -52,7 +54,13 @@ class Ledger:
 
     def scans_so_far(self, queue: PlacementQueue) -> int:
         """How many scans of the queue there have been, needless ones that were left out included."""
-        return queue.scans if self.scans_every_event else self.clock.count(queue.high, self.now)
+        if self.scans_every_event:
+            return queue.scans
+        scans = self.clock.count(queue.high, self.now)
+        still_to_come = self.before_scans and (
+            queue.scan_due_at <= self.now or self.clock.is_due(queue.high, self.now)
+        )
+        return scans - 1 if still_to_come else scans
 
     def tries_in_queue(self, job: Job) -> int:
         """How often the waiting job has been tried since it entered its queue."""
@@ -92,11 +100,12 @@ class Ledger:
     def site_error(self, index: int) -> None:
         """Count an error of the site; one too many makes it unusable until it has cooled down."""
         if self.sites.error(index):
-            self.timers.set(self.now + self.parameters.cooldown_s, self._cooled_down, index)
+            at = self.now + self.parameters.cooldown_s
+            self.sites.sites[index].cooling = self.timers.set(at, self._cooled_down, index)
 
     def _cooled_down(self, index: int) -> None:
-        if self.sites.sites[index].trust is Trust.UNUSABLE:
-            self.sites.probe(index)
+        self.sites.sites[index].cooling = None
+        self.sites.probe(index)
 
 
 def first_given(own: int | None, default: int | None) -> int | None:

@@ -43,7 +43,7 @@ MEANING: dict[State, str] = {
 TRANSITIONS: dict[State, dict[State, str]] = {
     State.WAITING: {
         State.PLACED: "the policy found places for all components",
-        State.FAILED: "placement tries used up, or the request names what does not exist",
+        State.FAILED: "placement or claiming tries used up, or the request names what does not exist",
         State.CANCELLED: "cancel",
     },
     State.PLACED: {

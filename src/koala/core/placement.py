@@ -78,24 +78,28 @@ class PlacementDesk:
     def plan_scan(self, queue: PlacementQueue) -> None:
         """A scan is due only when something could have changed for a job in the queue."""
         ledger = self.ledger
-        helped = ledger.sites.helped
         if not queue.size:
-            queue.scanned_helped = helped
             queue.scan_due_at = INFINITY
         elif ledger.scans_every_event:
-            if queue.untried or queue.scanned_helped != helped:
+            if queue.untried or queue.scanned != queue.changes(ledger.sites):
                 queue.scan_due_at = ledger.now
-        elif not (queue.untried or queue.scanned_helped != helped or queue.has_limits):
+        elif not self.needs_scan(queue):
             queue.scan_due_at = INFINITY
         elif queue.scan_due_at == INFINITY:
             queue.scan_due_at = ledger.clock.next_at(queue.high, ledger.now)
+
+    def needs_scan(self, queue: PlacementQueue) -> bool:
+        """Whether a scan at its interval could find anything, or brings a job nearer to its limit of tries."""
+        return queue.size > 0 and (
+            queue.untried or queue.has_limits or queue.scanned != queue.changes(self.ledger.sites)
+        )
 
     def scan(self, queue: PlacementQueue) -> None:
         """Try every job of the queue, from head to tail."""
         ledger = self.ledger
         queue.scan_due_at = INFINITY
-        queue.scanned_helped = ledger.sites.helped
-        queue.scan(ledger.sites.view, ledger.now, self._place_from_queue, self._policy_broke)
+        queue.scanned = queue.changes(ledger.sites)
+        queue.scan(ledger.sites.view, self._place_from_queue, self._policy_broke)
         for job in queue.pop_exhausted(ledger.scans_so_far(queue)):
             job.placement_tries += ledger.tries_in_queue(job)
             self._out_of_tries(job)
@@ -118,6 +122,10 @@ class PlacementDesk:
         """The policy found places: bring the files, and claim when L of the longest transfer has passed."""
         assert job.demand is not None
         ledger = self.ledger
+        limit = first_given(job.request.claiming_tries_max, ledger.parameters.claiming_tries_max)
+        if limit is not None and job.claiming_tries >= limit:
+            self.leaving.out_of_claiming_tries(job)
+            return
         now = ledger.now
         job.spots = spots
         job.placed_at = now

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from koala.core.job import Job
+from koala.core.sites import SiteBook
 from koala.model import JobId
 from koala.policies import PolicyError
 from koala.policies.placing import Demand, Spots, View, try_place
@@ -31,20 +32,26 @@ class Group:
         self.refused_idle: tuple[int, ...] | None = None
         self.refused_in_scan = -1
 
+    def refused(self, idle: Sequence[int], scan: int) -> None:
+        """Remember what the try saw, for whoever asks why."""
+        self.refused_idle = tuple(idle)
+        self.refused_in_scan = scan
+
 
 class PlacementQueue:
     """Jobs of one priority that have no places yet, in the order of their last return to the queue."""
 
     def __init__(self, *, high: bool) -> None:
         self.high = high
-        # When the next scan is due, and the sites' count of helpful changes that the last one has seen.
+        # When the next scan is due, and the sites' count of changes that the last one has seen.
         self.scan_due_at = float("inf")
-        self.scanned_helped = 0
+        self.scanned = 0
         self._groups: dict[Any, Group] = {}
         # (least, key order, group): the groups in order of what one site must have for them at least.
         self._by_least: list[tuple[int, int, Group]] = []
         self._group_sequence = 0
         self._next_position = 0
+        self._fickle = 0  # jobs here that might fit even because fewer processors are idle
         self.size = 0
         # (scan number at which its tries are used up, position, job): entries of jobs that have left are skipped.
         self._limits: list[tuple[int, int, Job]] = []
@@ -53,7 +60,6 @@ class PlacementQueue:
         self.resting: dict[JobId, Job] = {}
         self.scans = 0
         self.scan_idle: tuple[int, ...] = ()
-        self.scan_at: float | None = None
 
     def __len__(self) -> int:
         return self.size + len(self.resting)
@@ -65,6 +71,10 @@ class PlacementQueue:
         ]
         in_line = [job for _, job in sorted(entries, key=lambda entry: entry[0])]
         return iter([*in_line, *self.resting.values()])
+
+    def changes(self, book: SiteBook) -> int:
+        """The count of changes that matter to the jobs here: steady ones are only helped by more idle processors."""
+        return book.changed if self._fickle else book.helped
 
     @property
     def has_limits(self) -> bool:
@@ -81,11 +91,13 @@ class PlacementQueue:
             group = self._groups[demand.key] = Group(demand)
             self._group_sequence += 1
             insort(self._by_least, (demand.least, self._group_sequence, group), key=_least_and_sequence)
+        job.joined_after_scan = self.scans
         job.position = self._next_position
         self._next_position += 1
         group.positions.append(job.position)
         group.jobs.append(job)
         self.size += 1
+        self._fickle += not demand.steady
         self.untried |= untried
         if exhausted_at_scan is not None:
             heapq.heappush(self._limits, (exhausted_at_scan, job.position, job))
@@ -112,6 +124,7 @@ class PlacementQueue:
         job = group.jobs.pop(place)
         job.position = -1
         self.size -= 1
+        self._fickle -= not group.demand.steady
         if not group.jobs:
             del self._groups[group.demand.key]
             least = group.demand.least
@@ -130,15 +143,14 @@ class PlacementQueue:
     def last_refusal_idle(self, job: Job) -> tuple[int, ...] | None:
         """The idle processors that the job's last try saw; None if it was never tried."""
         assert job.demand is not None
-        group = self._groups.get(job.demand.key)
-        if group is not None and group.refused_in_scan == self.scans and group.refused_idle is not None:
-            return group.refused_idle
-        return self.scan_idle if self.scan_at is not None and self.scan_at >= job.waiting_since else job.refused_idle
+        if job.id in self.resting or self.scans == job.joined_after_scan:
+            return job.refused_idle
+        group = self._groups[job.demand.key]
+        return group.refused_idle if group.refused_in_scan == self.scans else self.scan_idle
 
     def scan(
         self,
         view: View,
-        at: float,
         place: Callable[[Job, Spots], None],
         broke: Callable[[Job, PolicyError], None],
     ) -> None:
@@ -150,7 +162,6 @@ class PlacementQueue:
         """
         self.scans += 1
         self.untried = False
-        self.scan_at = at
         self.scan_idle = tuple(view.idle)
         most, total = max(view.idle, default=0), sum(view.idle)
         hopeful = bisect_right(self._by_least, most, key=_least)
@@ -165,27 +176,31 @@ class PlacementQueue:
             position, sequence, group = heapq.heappop(candidates)
             demand = group.demand
             if demand.least > most or demand.total > total:
+                group.refused(view.idle, self.scans)
                 continue
             try:
                 spots = try_place(demand, view)
             except PolicyError as error:
                 broke(self._take(group, bisect_left(group.positions, position)), error)
-                if group.positions:
-                    heapq.heappush(candidates, (group.positions[0], sequence, group))
+                self._next_of(group, sequence, position, candidates)
                 continue
             if spots is None:
-                group.refused_idle = tuple(view.idle)
-                group.refused_in_scan = self.scans
+                group.refused(view.idle, self.scans)
                 refused.append((sequence, group))
                 continue
             place(self._take(group, bisect_left(group.positions, position)), spots)
             most, total = max(view.idle), sum(view.idle)
             refused.append((sequence, group))
             for again_sequence, again in refused:
-                following = bisect_right(again.positions, position)
-                if following < len(again.positions):
-                    heapq.heappush(candidates, (again.positions[following], again_sequence, again))
+                self._next_of(again, again_sequence, position, candidates)
             refused.clear()
+
+    @staticmethod
+    def _next_of(group: Group, sequence: int, position: int, candidates: list[tuple[int, int, Group]]) -> None:
+        """The group's first job behind this position is to be tried too."""
+        following = bisect_right(group.positions, position)
+        if following < len(group.positions):
+            heapq.heappush(candidates, (group.positions[following], sequence, group))
 
 
 def _least(entry: tuple[int, int, Group]) -> int:

@@ -165,7 +165,8 @@ class Running:
         if claim.timer is not None:
             claim.timer.cancel()
         ledger.sites.release(claim)
-        if event.outcome is Outcome.DONE and ledger.sites.success(claim.site):
+        ran = claim.phase is Phase.RUNNING
+        if event.outcome is Outcome.DONE and ran and ledger.sites.success(claim.site):
             claim.job.tell(ledger.now, "site_back", claim.site)
         if claim.aborting:
             self.leaving.let_go(claim)
@@ -173,8 +174,14 @@ class Running:
             self._one_done(claim.job, claim)
         else:
             self._broken(claim.job, claim, event)
-        for job in ledger.sites.sites[claim.site].waiters.values():
-            if ledger.sites.earmark_is_free(claim.site, job):
+        self.wake_waiters(claim.site)
+
+    def wake_waiters(self, index: int) -> None:
+        """Something came free: jobs that wait for preempted processors there go on with their claim."""
+        ledger = self.ledger
+        for job in ledger.sites.sites[index].waiters.values():
+            if ledger.sites.earmark_is_free(index, job):
+                job.claim_resumed = True
                 ledger.claiming.move(job, ledger.now)
 
     def _one_done(self, job: Job, claim: Claim) -> None:

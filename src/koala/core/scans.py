@@ -30,6 +30,12 @@ class ScanClock:
             number += self._high_scans - turn
         return number * self.interval_s
 
+    def is_due(self, high: bool, at: float) -> bool:
+        """Whether a scan of the queue is due exactly at this time."""
+        number = self._number(at)
+        turn = (number - 1) % self._round
+        return number > 0 and number * self.interval_s == at and (turn < self._high_scans) is high
+
     def _number(self, until: float) -> int:
         """The last scan at or before this time, exactly as ``number * interval`` is computed elsewhere."""
         number = int(until / self.interval_s)

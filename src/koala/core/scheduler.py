@@ -83,13 +83,14 @@ class Scheduler:
         changes nothing: answers may come late and more than once.
         """
         ledger = self.ledger
-        if event.at > ledger.now:
+        instant_is_new = event.at > ledger.now
+        if instant_is_new:
             ledger.now = event.at
         commands: list[AnyCommand] = []
         ledger.commands = commands
         kind = type(event)
         if self._due_at <= ledger.now:
-            self._run_due(instant_is_over=kind is Tick)
+            self._run_due(instant_is_new=instant_is_new, instant_is_over=kind is Tick)
         self._handlers[kind](event)
         while ledger.claiming.next_at() <= ledger.now:
             self._claiming.claim(ledger.claiming.head())
@@ -111,7 +112,7 @@ class Scheduler:
 
     # ---------------------------------------------------------------------------------------- time
 
-    def _run_due(self, *, instant_is_over: bool) -> None:
+    def _run_due(self, *, instant_is_new: bool, instant_is_over: bool) -> None:
         """Everything that time has brought: claiming tries, then timers, then scans.
 
         With an interval of 0 a scan waits for the end of its instant, which a tick announces, so that it
@@ -119,13 +120,19 @@ class Scheduler:
         """
         ledger = self.ledger
         now = ledger.now
+        ledger.before_scans = instant_is_new
         while ledger.claiming.next_at() <= now:
             self._claiming.claim(ledger.claiming.head())
         while (timer := ledger.timers.pop_due(now)) is not None:
             timer.action(timer.argument)
+        ledger.before_scans = False
         for queue in (ledger.high, ledger.low):
-            due_at = queue.scan_due_at
-            if due_at < now or (due_at == now and (instant_is_over or not ledger.scans_every_event)):
+            due = queue.scan_due_at <= now
+            if ledger.scans_every_event:
+                due = due and (instant_is_over or queue.scan_due_at < now)
+            elif not due and instant_is_new and ledger.clock.is_due(queue.high, now):
+                due = self._placement.needs_scan(queue)  # for what has come back in this very instant
+            if due:
                 self._placement.scan(queue)
 
     def _ask_to_be_woken(self, *, instant_is_over: bool) -> None:
@@ -160,6 +167,7 @@ class Scheduler:
         index = self.ledger.index.get(event.site)
         if index is not None:
             self.ledger.sites.report(index, event.processors, event.others)
+            self._running.wake_waiters(index)
 
     def _on_site_silent(self, event: SiteSilent) -> None:
         index = self.ledger.index.get(event.site)
@@ -175,3 +183,4 @@ class Scheduler:
         index = self.ledger.index.get(event.site)
         if index is not None:
             self.ledger.sites.resume(index)
+            self._running.wake_waiters(index)

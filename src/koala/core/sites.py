@@ -1,7 +1,7 @@
 """What the core believes of each site: processors, who holds them, and whether the site can be trusted.
 
-The book keeps the policies' view of the grid up to date. ``helped`` counts the changes after which a refused
-job could fit; a queue that has been scanned since the last one need not be scanned again.
+The book keeps the policies' view of the grid up to date. ``changed`` counts every change of what is idle, ``helped``
+those by which more became idle; a queue that has been scanned since the last one need not be scanned again.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import enum
 from collections.abc import Iterator
 
 from koala.core.job import Claim, Job
+from koala.core.timers import Timer
 from koala.grid import Grid
 from koala.policies.placing import View, quota_processors
 
@@ -22,11 +23,16 @@ class Trust(enum.StrEnum):
     PROBING = "probing"
 
 
+# What a site has for a job that must not start there: less than any share of its own could make up for.
+NOTHING = -(10**12)
+
+
 class SiteBelief:
     """One site."""
 
     __slots__ = (
         "claims",
+        "cooling",
         "drained",
         "earmarked",
         "errors",
@@ -55,8 +61,14 @@ class SiteBelief:
         self.drained = False
         self.errors = 0
         self.probe_job: int | None = None
+        self.cooling: Timer | None = None  # set while it is unusable, until it is probed
         self.claims: dict[str, Claim] = {}
         self.waiters: dict[int, Job] = {}  # jobs with an earmark here
+
+    def stop_cooling(self) -> None:
+        if self.cooling is not None:
+            self.cooling.cancel()
+            self.cooling = None
 
     @property
     def free(self) -> int:
@@ -73,6 +85,7 @@ class SiteBook:
         self.hold_placed = grid.scheduler.hold_placed
         self.error_threshold = grid.scheduler.error_threshold
         self.helped = 0
+        self.changed = 0
 
     def __iter__(self) -> Iterator[SiteBelief]:
         return iter(self.sites)
@@ -86,9 +99,17 @@ class SiteBook:
             if site.trust is Trust.PROBING and (site.probe_job is not None or site.ours > 0):
                 idle = 0
         idle = max(idle, 0)
-        if idle > self.view.idle[index]:
-            self.helped += 1
-        self.view.idle[index] = idle
+        before = self.view.idle[index]
+        if idle != before:
+            self.changed += 1
+            if idle > before:
+                self.helped += 1
+            self.view.idle[index] = idle
+
+    def files_changed(self) -> None:
+        """Replicas have come or gone: a job that could not be placed may fit now."""
+        self.changed += 1
+        self.helped += 1
 
     # ------------------------------------------------------------------------------ what the site says
 
@@ -109,6 +130,7 @@ class SiteBook:
         site.errors = 0
         site.trust = Trust.USABLE
         site.probe_job = None
+        site.stop_cooling()
         self.refresh(index)
 
     # ---------------------------------------------------------------------------------------- trust
@@ -132,6 +154,7 @@ class SiteBook:
             return False
         site.trust = Trust.USABLE
         site.probe_job = None
+        site.stop_cooling()
         self.refresh(index)
         return True
 
@@ -153,7 +176,7 @@ class SiteBook:
         self.refresh(index)
 
     def withdraw(self, index: int, processors: int) -> None:
-        """The component goes elsewhere, or is claimed now."""
+        """The component goes elsewhere."""
         self.sites[index].promised -= processors
         self.refresh(index)
 
@@ -163,6 +186,13 @@ class SiteBook:
         if site.probe_job == job.id:
             site.probe_job = None
             self.refresh(index)
+
+    def redeem(self, part: int, index: int, processors: int, job: Job) -> None:
+        """A promise, and an earmark if there is one, is about to become a claim, which brings the view up to date:
+        until then nobody else may think that the processors are idle."""
+        self.sites[index].promised -= processors
+        if part in job.earmarks:
+            self._drop_earmark(part, processors, job)
 
     def claim(self, claim: Claim) -> None:
         site = self.sites[claim.site]
@@ -187,20 +217,24 @@ class SiteBook:
         self.refresh(index)
 
     def unmark(self, part: int, processors: int, job: Job) -> None:
+        """The component does not wait for preempted processors any more."""
+        self.refresh(self._drop_earmark(part, processors, job))
+
+    def _drop_earmark(self, part: int, processors: int, job: Job) -> int:
         index = job.earmarks.pop(part)
         site = self.sites[index]
         site.earmarked -= processors
         if index not in job.earmarks.values():
             del site.waiters[job.id]
-        self.refresh(index)
+        return index
 
     def startable(self, index: int, job: Job) -> int:
         """How many processors the job could claim here now, apart from what is earmarked or promised to it."""
         site = self.sites[index]
         if site.trust is Trust.UNUSABLE or site.drained:
-            return 0
+            return NOTHING
         if site.trust is Trust.PROBING and site.probe_job not in (None, job.id):
-            return 0
+            return NOTHING
         return site.free - site.earmarked - (site.promised if self.hold_placed else 0)
 
     def earmark_is_free(self, index: int, job: Job) -> bool:

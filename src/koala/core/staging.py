@@ -94,4 +94,4 @@ class Staging:
             files[event.file] = FileAt(event.size_bytes, holders)
         else:
             files.pop(event.file, None)
-        ledger.sites.helped += 1
+        ledger.sites.files_changed()

@@ -11,6 +11,7 @@ from koala.core.job import Job
 from koala.core.lifecycle import MEANING, State
 from koala.core.queues import PlacementQueue
 from koala.model import JobId, Refusal, SiteName
+from koala.policies import PolicyError
 from koala.policies.placing import View, refuse
 
 
@@ -55,7 +56,7 @@ def explain(job: Job, queue: PlacementQueue, view: View, placement_tries: int) -
     if waiting and job.demand is not None:
         idle = queue.last_refusal_idle(job)
         if idle is not None:
-            refusal = refuse(job.demand, idle, view)
+            refusal = _refusal(job, idle, view)
     places: tuple[tuple[SiteName, int], ...] = ()
     if job.spots is not None:
         places = tuple((view.names[site], size) for site, size in zip(job.spots.sites, job.spots.sizes, strict=True))
@@ -73,6 +74,14 @@ def explain(job: Job, queue: PlacementQueue, view: View, placement_tries: int) -
         places=places,
         story=story,
     )
+
+
+def _refusal(job: Job, idle: tuple[int, ...], view: View) -> Refusal:
+    assert job.demand is not None
+    try:
+        return refuse(job.demand, idle, view)
+    except PolicyError as error:  # a policy of somebody else's, on numbers that it was not tried with before
+        return Refusal(policy=job.demand.policy.name, reason=error.for_user(), cure="repair the policy")
 
 
 def _refused(names: Sequence[SiteName], idle: tuple[int, ...]) -> str:

@@ -51,6 +51,8 @@ class Demand:
     - ``total``: processors in all; ``least``: no placement exists unless some single site has this many idle;
     - ``bounds``: set when a FLEXIBLE policy divides the total; otherwise ``shapes`` are tried in order;
     - ``files``: the names of all files read; ``reads``: by component of the request (one for a flexible job);
+    - ``steady``: fewer idle processors never help it. Of others that cannot be said: the way in which a policy
+      fills sites depends on what is idle, and with less of it it may take a way that fits;
     - ``lone``: the most idle site takes the whole whenever it can, see ``Policy.most_idle_takes_whole``.
     """
 
@@ -66,6 +68,7 @@ class Demand:
         "reads",
         "rule",
         "shapes",
+        "steady",
         "total",
         "whole",
     )
@@ -88,6 +91,9 @@ class Demand:
             self.least = min(max(shape.sizes) for shape in self.shapes)
         free_and_single = len(self.shapes) == 1 and self.shapes[0].ordered == self.whole
         deciding = policy if self.bounds is not None else self.rule
+        all_pinned = len(self.shapes) == 1 and not self.shapes[0].order
+        any_division = self.bounds == Bounds(1, len(index))
+        self.steady = all_pinned or ((free_and_single or any_division) and not policy.checked)
         self.lone = (
             deciding.most_idle_takes_whole and not self.has_files and (self.bounds is not None or free_and_single)
         )

@@ -157,8 +157,8 @@ def no_processor_leaked(watch: Watch) -> None:
     for job in ledger.jobs.values():
         if job.state in IN_CLAIMING_QUEUE:
             assert job.spots is not None
-            for part, claim in enumerate(job.claims):
-                if claim is None:
+            for part, held in enumerate(job.claims):
+                if held is None:
                     promised[job.spots.sites[part]] += job.spots.sizes[part]
             for part, index in job.earmarks.items():
                 earmarked[index] += job.spots.sizes[part]
