@@ -254,7 +254,7 @@ def test_a_component_that_cannot_start_moves_where_its_file_can_be_in_time() -> 
     desk = replacement_desk()
     desk.report("near", others=10)
     desk.submit(ask(part(10, None, "f")))
-    assert desk.ledger.places_of(desk.job(1)) == (("a", 10),)
+    assert desk.job(1).places == (("a", 10),)
     desk.report("a", others=10)
     desk.report("near", others=0)
     commands = desk.wait_until(75.0)
@@ -272,14 +272,14 @@ def test_a_component_stays_where_no_other_transfer_would_end_before_the_start() 
     desk.report("a", others=10)
     desk.report("b", others=0)
     assert kind(desk.wait_until(99.0), StartComponent) == []
-    assert desk.ledger.places_of(desk.job(1)) == (("a", 10),)
+    assert desk.job(1).places == (("a", 10),)
 
 
 def test_the_transfer_of_a_moved_component_starts_at_once_and_the_old_one_is_cancelled() -> None:
     """Two components: the one with the long file sets the start at 100, the other's short file can still move."""
     desk = Desk({"a": 10, "b": 10, "store": 1}, files={"f": (100.0, ("store",)), "g": (20.0, ("store",))})
     desk.submit(ask(part(4, "a", "f"), part(6, None, "g")))
-    assert desk.ledger.places_of(desk.job(1)) == (("a", 4), ("b", 6))
+    assert desk.job(1).places == (("a", 4), ("b", 6))
     desk.report("b", others=10)
     commands = desk.wait_until(75.0)
     (moved,) = kind(commands, StartTransfer)
@@ -299,7 +299,7 @@ def test_the_transfer_of_a_moved_component_starts_at_once_and_the_old_one_is_can
 def test_a_transfer_that_another_component_still_needs_is_not_cancelled_by_a_move() -> None:
     desk = Desk({"a": 10, "b": 10, "store": 1}, files={"f": (100.0, ("store",)), "g": (20.0, ("store",))})
     desk.submit(ask(part(8, "a", "f"), part(5, "b", "g"), part(5, None, "g")))
-    assert [site for site, _ in desk.ledger.places_of(desk.job(1))] == ["a", "b", "b"]
+    assert [site for site, _ in desk.job(1).places] == ["a", "b", "b"]
     desk.report("a", others=2, processors=15)
     desk.report("b", others=5)
     commands = desk.wait_until(75.0)
@@ -313,7 +313,7 @@ def test_a_component_whose_site_the_user_chose_is_not_moved() -> None:
     desk.submit(ask(part(10, "a", "f")))
     desk.report("a", others=10)
     assert kind(desk.wait_until(99.0), StartComponent) == []
-    assert desk.ledger.places_of(desk.job(1)) == (("a", 10),)
+    assert desk.job(1).places == (("a", 10),)
 
 
 def test_the_components_of_one_claim_do_not_take_the_same_processors_twice() -> None:

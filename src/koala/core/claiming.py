@@ -193,6 +193,7 @@ class Claiming:
         before, size = job.spots.sites[part], job.spots.sizes[part]
         sites = (*job.spots.sites[:part], site, *job.spots.sites[part + 1 :])
         job.spots = Spots(sites=sites, sizes=job.spots.sizes)
+        job.places = ledger.places(job.spots)
         ledger.sites.withdraw(before, size)
         ledger.sites.promise(site, size, job)
         if before not in sites:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from koala.core.lifecycle import TRANSITIONS, InvalidTransitionError, State
 from koala.messages import Token
-from koala.model import JobId, Priority, Request
+from koala.model import JobId, Priority, Request, SiteName
 
 if TYPE_CHECKING:
     from koala.core.timers import Timer
@@ -75,6 +75,7 @@ class Job:
         "outstanding",
         "placed_at",
         "placement_tries",
+        "places",
         "position",
         "preemptions",
         "ready",
@@ -112,6 +113,7 @@ class Job:
         self.refused_idle: tuple[int, ...] | None = None
         # Since its last placement.
         self.spots: Spots | None = None
+        self.places: tuple[tuple[SiteName, int], ...] = ()
         self.placed_at: float | None = None
         self.started_at: float | None = None
         self.start_estimate: float | None = None

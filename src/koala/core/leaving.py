@@ -76,7 +76,7 @@ class Leaving:
                 ended_at=ledger.now,
                 first_start_estimate=job.first_start_estimate,
                 last_start_estimate=job.start_estimate,
-                places=ledger.places_of(job),
+                places=job.places,
                 placement_tries=job.placement_tries,
                 claiming_tries=job.claiming_tries,
                 failures=job.failures,
@@ -88,6 +88,7 @@ class Leaving:
         job.move(State.WAITING)
         job.claims = []
         job.spots = None
+        job.places = ()
         job.started_at = None
         job.ready = 0
         self.ledger.enqueue(job, tried=False)

@@ -17,6 +17,7 @@ from koala.core.transfers import TransferBook
 from koala.grid import Grid
 from koala.messages import AnyCommand, Token
 from koala.model import JobId, SiteName
+from koala.policies.placing import Spots
 
 # With a scan interval of 0, a job that loses its places in the very instant in which it got them would be placed
 # again at once, for ever; it rests first, twice as long each time, until it has run.
@@ -90,12 +91,10 @@ class Ledger:
         exhausted = None if limit is None else job.entered_scan + max(1, limit - tried)
         queue.push(job, exhausted_at_scan=exhausted, untried=not tried)
 
-    def places_of(self, job: Job) -> tuple[tuple[SiteName, int], ...]:
-        """Where the job's components are, by name."""
-        if job.spots is None:
-            return ()
+    def places(self, spots: Spots) -> tuple[tuple[SiteName, int], ...]:
+        """The spots by the names of their sites."""
         names = self.names
-        return tuple([(names[site], size) for site, size in zip(job.spots.sites, job.spots.sizes, strict=True)])
+        return tuple([(names[site], size) for site, size in zip(*spots, strict=True)])
 
     def site_error(self, index: int) -> None:
         """Count an error of the site; one too many makes it unusable until it has cooled down."""

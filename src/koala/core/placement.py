@@ -76,12 +76,10 @@ class PlacementDesk:
     # --------------------------------------------------------------------------------------- scans
 
     def plan_scan(self, queue: PlacementQueue) -> None:
-        """A scan is due only when something could have changed for a job in the queue."""
+        """A scan of jobs that wait is due only when something could have changed for one of them."""
         ledger = self.ledger
-        if not queue.size:
-            queue.scan_due_at = INFINITY
-        elif ledger.scans_every_event:
-            if queue.untried or queue.scanned != queue.changes(ledger.sites):
+        if ledger.scans_every_event:
+            if queue.is_worth_a_scan(ledger.sites):
                 queue.scan_due_at = ledger.now
         elif not self.needs_scan(queue):
             queue.scan_due_at = INFINITY
@@ -90,15 +88,12 @@ class PlacementDesk:
 
     def needs_scan(self, queue: PlacementQueue) -> bool:
         """Whether a scan at its interval could find anything, or brings a job nearer to its limit of tries."""
-        return queue.size > 0 and (
-            queue.untried or queue.has_limits or queue.scanned != queue.changes(self.ledger.sites)
-        )
+        return queue.size > 0 and (queue.has_limits or queue.is_worth_a_scan(self.ledger.sites))
 
     def scan(self, queue: PlacementQueue) -> None:
         """Try every job of the queue, from head to tail."""
         ledger = self.ledger
-        queue.scan_due_at = INFINITY
-        queue.scanned = queue.changes(ledger.sites)
+        queue.scan_begins(ledger.sites)
         queue.scan(ledger.sites.view, self._place_from_queue, self._policy_broke)
         for job in queue.pop_exhausted(ledger.scans_so_far(queue)):
             job.placement_tries += ledger.tries_in_queue(job)
@@ -136,7 +131,8 @@ class PlacementDesk:
             job.first_start_estimate = job.start_estimate
         job.move(State.PLACED)
         job.tell(now, "placed", spots, transfer_s)
-        ledger.commands.append(JobPlaced(job=job.id, places=ledger.places_of(job)))
+        job.places = ledger.places(spots)
+        ledger.commands.append(JobPlaced(job=job.id, places=job.places))
         if transfer_s > 0:
             for site, size in zip(spots.sites, spots.sizes, strict=True):
                 ledger.sites.promise(site, size, job)

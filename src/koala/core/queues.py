@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from koala.core.job import Job
@@ -23,19 +23,12 @@ from koala.policies.placing import Demand, Spots, View, try_place
 class Group:
     """The waiting jobs of one demand, by position."""
 
-    __slots__ = ("demand", "jobs", "positions", "refused_idle", "refused_in_scan")
+    __slots__ = ("demand", "jobs", "positions")
 
     def __init__(self, demand: Demand) -> None:
         self.demand = demand
         self.positions: list[int] = []
         self.jobs: list[Job] = []
-        self.refused_idle: tuple[int, ...] | None = None
-        self.refused_in_scan = -1
-
-    def refused(self, idle: Sequence[int], scan: int) -> None:
-        """Remember what the try saw, for whoever asks why."""
-        self.refused_idle = tuple(idle)
-        self.refused_in_scan = scan
 
 
 class PlacementQueue:
@@ -43,9 +36,10 @@ class PlacementQueue:
 
     def __init__(self, *, high: bool) -> None:
         self.high = high
-        # When the next scan is due, and the sites' count of changes that the last one has seen.
+        # When the next scan is due, and the sites' counts of changes that the last one has seen.
         self.scan_due_at = float("inf")
-        self.scanned = 0
+        self._scanned_helped = 0
+        self._scanned_changed = 0
         self._groups: dict[Any, Group] = {}
         # (least, key order, group): the groups in order of what one site must have for them at least.
         self._by_least: list[tuple[int, int, Group]] = []
@@ -59,7 +53,8 @@ class PlacementQueue:
         # Jobs that take a rest before they stand at the tail again: they wait, but are not tried.
         self.resting: dict[JobId, Job] = {}
         self.scans = 0
-        self.scan_idle: tuple[int, ...] = ()
+        # What the last scan saw idle: at its start, and after each placement, with the position of the placed job.
+        self._seen: list[tuple[int, tuple[int, ...]]] = []
 
     def __len__(self) -> int:
         return self.size + len(self.resting)
@@ -72,9 +67,20 @@ class PlacementQueue:
         in_line = [job for _, job in sorted(entries, key=lambda entry: entry[0])]
         return iter([*in_line, *self.resting.values()])
 
-    def changes(self, book: SiteBook) -> int:
-        """The count of changes that matter to the jobs here: steady ones are only helped by more idle processors."""
-        return book.changed if self._fickle else book.helped
+    def is_worth_a_scan(self, book: SiteBook) -> bool:
+        """Whether something has changed since the last scan that could help a job here.
+
+        Steady jobs are only helped by more idle processors, others by any change.
+        """
+        if self.untried or self._scanned_helped != book.helped:
+            return True
+        return self._fickle > 0 and self._scanned_changed != book.changed
+
+    def scan_begins(self, book: SiteBook) -> None:
+        """A scan sees everything up to now."""
+        self.scan_due_at = float("inf")
+        self._scanned_helped = book.helped
+        self._scanned_changed = book.changed
 
     @property
     def has_limits(self) -> bool:
@@ -142,11 +148,9 @@ class PlacementQueue:
 
     def last_refusal_idle(self, job: Job) -> tuple[int, ...] | None:
         """The idle processors that the job's last try saw; None if it was never tried."""
-        assert job.demand is not None
         if job.id in self.resting or self.scans == job.joined_after_scan:
             return job.refused_idle
-        group = self._groups[job.demand.key]
-        return group.refused_idle if group.refused_in_scan == self.scans else self.scan_idle
+        return self._seen[bisect_left(self._seen, job.position, key=_position) - 1][1]
 
     def scan(
         self,
@@ -162,8 +166,9 @@ class PlacementQueue:
         """
         self.scans += 1
         self.untried = False
-        self.scan_idle = tuple(view.idle)
-        most, total = max(view.idle, default=0), sum(view.idle)
+        idle = view.idle
+        self._seen = [(-1, tuple(idle))]
+        most, total = max(idle), sum(idle)
         hopeful = bisect_right(self._by_least, most, key=_least)
         candidates = [
             (group.positions[0], sequence, group)
@@ -176,7 +181,6 @@ class PlacementQueue:
             position, sequence, group = heapq.heappop(candidates)
             demand = group.demand
             if demand.least > most or demand.total > total:
-                group.refused(view.idle, self.scans)
                 continue
             try:
                 spots = try_place(demand, view)
@@ -184,13 +188,14 @@ class PlacementQueue:
                 broke(self._take(group, bisect_left(group.positions, position)), error)
                 self._next_of(group, sequence, position, candidates)
                 continue
+            refused.append((sequence, group))
             if spots is None:
-                group.refused(view.idle, self.scans)
-                refused.append((sequence, group))
                 continue
             place(self._take(group, bisect_left(group.positions, position)), spots)
-            most, total = max(view.idle), sum(view.idle)
-            refused.append((sequence, group))
+            self._seen.append((position, tuple(idle)))
+            most, total = max(idle), sum(idle)
+            if not self._by_least or most < self._by_least[0][0]:
+                break
             for again_sequence, again in refused:
                 self._next_of(again, again_sequence, position, candidates)
             refused.clear()
@@ -201,6 +206,10 @@ class PlacementQueue:
         following = bisect_right(group.positions, position)
         if following < len(group.positions):
             heapq.heappush(candidates, (group.positions[following], sequence, group))
+
+
+def _position(entry: tuple[int, tuple[int, ...]]) -> int:
+    return entry[0]
 
 
 def _least(entry: tuple[int, int, Group]) -> int:

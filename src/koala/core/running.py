@@ -68,7 +68,8 @@ class Running:
         job.deadline = max(job.start_estimate, ledger.now) + ledger.parameters.barrier_timeout_s
         job.stop_timer()
         self.look_after_later(job)
-        self.open_barrier_if_complete(job)
+        if job.ready:
+            self.open_barrier_if_complete(job)
 
     def on_accepted(self, event: ComponentAccepted) -> None:
         claim = self.ledger.claims.get(event.token)
@@ -164,6 +165,7 @@ class Running:
             return
         if claim.timer is not None:
             claim.timer.cancel()
+            claim.timer = None
         ledger.sites.release(claim)
         ran = claim.phase is Phase.RUNNING
         if event.outcome is Outcome.DONE and ran and ledger.sites.success(claim.site):

@@ -94,9 +94,17 @@ class Scheduler:
         self._handlers[kind](event)
         while ledger.claiming.next_at() <= ledger.now:
             self._claiming.claim(ledger.claiming.head())
-        self._placement.plan_scan(ledger.high)
-        self._placement.plan_scan(ledger.low)
-        self._ask_to_be_woken(instant_is_over=kind is Tick)
+        due_at = min(ledger.timers.next_at(), ledger.claiming.next_at())
+        for queue in (ledger.high, ledger.low):
+            if queue.size:
+                self._placement.plan_scan(queue)
+                if queue.scan_due_at < due_at:
+                    due_at = queue.scan_due_at
+            else:
+                queue.scan_due_at = INFINITY
+        self._due_at = due_at
+        if due_at < INFINITY:
+            self._ask_to_be_woken(due_at)
         return commands
 
     def explain(self, job_id: JobId) -> Explanation | None:
@@ -135,21 +143,16 @@ class Scheduler:
             if due:
                 self._placement.scan(queue)
 
-    def _ask_to_be_woken(self, *, instant_is_over: bool) -> None:
+    def _ask_to_be_woken(self, due_at: float) -> None:
         """Make sure that the driver will come back when the next thing is due."""
-        ledger = self.ledger
-        self._due_at = due_at = min(
-            ledger.timers.next_at(), ledger.claiming.next_at(), ledger.high.scan_due_at, ledger.low.scan_due_at
-        )
-        wakes = self._wakes
-        while wakes and (wakes[0] < ledger.now or (wakes[0] == ledger.now and instant_is_over)):
-            heappop(wakes)
-        if due_at < INFINITY and (not wakes or due_at < wakes[0]):
-            heappush(wakes, due_at)
-            ledger.commands.append(WakeAt(at=due_at))
+        if not self._wakes or due_at < self._wakes[0]:
+            heappush(self._wakes, due_at)
+            self.ledger.commands.append(WakeAt(at=due_at))
 
     def _on_tick(self, event: Tick) -> None:
-        """Nothing more: what is due was run before any event is looked at."""
+        """What is due was run before any event is looked at; only the wake-up itself is over."""
+        while self._wakes and self._wakes[0] <= event.at:
+            heappop(self._wakes)
 
     # ----------------------------------------------------------------------------- users and operators
 

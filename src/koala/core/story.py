@@ -57,9 +57,6 @@ def explain(job: Job, queue: PlacementQueue, view: View, placement_tries: int) -
         idle = queue.last_refusal_idle(job)
         if idle is not None:
             refusal = _refusal(job, idle, view)
-    places: tuple[tuple[SiteName, int], ...] = ()
-    if job.spots is not None:
-        places = tuple((view.names[site], size) for site, size in zip(job.spots.sites, job.spots.sizes, strict=True))
     story = tell(job, view.names)
     return Explanation(
         job=job.id,
@@ -71,7 +68,7 @@ def explain(job: Job, queue: PlacementQueue, view: View, placement_tries: int) -
         claiming_tries=job.claiming_tries,
         place_in_line=queue.place_in_line(job) if waiting else None,
         refusal=refusal,
-        places=places,
+        places=job.places,
         story=story,
     )
 
