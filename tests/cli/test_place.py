@@ -181,10 +181,14 @@ def test_a_shortage_that_no_waiting_cures_is_called_so(grid: str) -> None:
 def test_a_file_that_can_not_be_read_is_named(grid: str, tmp_path: Path) -> None:
     missing = run(str(tmp_path / "gone.yaml"), "--grid", grid)
     assert missing.exit_code == 2
-    assert "gone.yaml: No such file" in missing.stderr
+    assert "gone.yaml: there is no such file, and no example job of that name" in missing.stderr
     binary = tmp_path / "job.yaml"
     binary.write_bytes(b"\xff\xff")
     assert "not UTF-8" in run(str(binary), "--grid", grid).stderr
+
+
+def test_an_example_can_be_named_instead_of_a_file() -> None:
+    assert "36 processors on 1 site" in run("laplace", "--grid", "das2").stdout
 
 
 # ------------------------------------------------------------------------------------- bad options

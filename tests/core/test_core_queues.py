@@ -194,7 +194,7 @@ def test_the_claiming_queue_is_ordered_by_claiming_time_then_by_arrival(steps: l
             queue.remove(dropped)
         naive.sort(key=lambda entry: entry[0])
         assert list(queue) == [job for _, job in naive]
-        assert queue.next_at() == (naive[0][0] if naive else float("inf"))
+        assert queue.next_at == (naive[0][0] if naive else float("inf"))
         if naive:
             assert queue.head() is naive[0][1]
 

@@ -213,5 +213,5 @@ def test_every_alarm_that_is_needed_has_been_asked_for(data: st.DataObject) -> N
     for _ in range(data.draw(st.integers(1, STEPS_MAX))):
         storm.step()
         ledger = storm.desk.ledger
-        due = min(ledger.timers.next_at(), ledger.claiming.next_at(), ledger.high.scan_due_at, ledger.low.scan_due_at)
+        due = min(ledger.timers.next_at(), ledger.claiming.next_at, ledger.high.scan_due_at, ledger.low.scan_due_at)
         assert due == float("inf") or storm.desk.next_wake() <= due

@@ -292,12 +292,12 @@ def test_with_an_interval_of_0_nothing_else_counts_as_a_try() -> None:
     desk.ready("3.1")
     desk.settle()
     assert explained_tries(desk, 2) == 1
-    desk.report("a", others=0)
+    desk.report("a", others=0)  # 2 are idle again, and no waiting job could do with 2
     desk.settle()
-    assert explained_tries(desk, 2) == 2
+    assert explained_tries(desk, 2) == 1
     desk.end(*tokens)
     desk.settle()
-    assert desk.job(2).placement_tries == 3
+    assert desk.job(2).placement_tries == 2
 
 
 def test_with_an_interval_of_0_a_claim_by_another_job_is_no_try() -> None:

@@ -5,13 +5,13 @@ The answer is that of the scheduler's own placing. The options are read in ``koa
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
 from koala.cli.errors import EXIT_REFUSED, UserError
+from koala.cli.examples import read_named
 from koala.cli.output import console, print_json
 from koala.cli.place_options import parse_idle, request_from_options
 from koala.cli.policies import full_catalogue
@@ -25,8 +25,8 @@ SITES_SHOWN_MAX = 20
 
 
 @click.command()
-@click.argument("job", required=False, type=click.Path(path_type=Path))
-@click.option("--grid", "grid_path", type=click.Path(path_type=Path), help="A grid file; all its sites are idle.")
+@click.argument("job", required=False)
+@click.option("--grid", "grid_name", metavar="GRID", help="A grid file or an example's name; all sites are idle.")
 @click.option("--idle", metavar="C1=18,C2=15", help="Idle processors by site; with --grid, of those sites only.")
 @click.option("--components", metavar="8,8@C1", help="Component sizes; @SITE fixes where one goes.")
 @click.option("--flexible", type=int, metavar="TOTAL", help="A total that the policy may divide.")
@@ -42,8 +42,8 @@ SITES_SHOWN_MAX = 20
 def place(
     ctx: click.Context,
     /,
-    job: Path | None,
-    grid_path: Path | None,
+    job: str | None,
+    grid_name: str | None,
     idle: str | None,
     policy_name: str | None,
     policy_files: tuple[str, ...],
@@ -55,12 +55,13 @@ def place(
     \b
     koala place --idle C1=18,C2=15,C3=12 --components 8,8,8 --policy CM
     koala place --idle C1=18,C2=15,C3=12 --flexible 24 --policy FCM
-    koala place job.yaml --grid grid.yaml
+    koala place job.yaml --grid das2
 
+    JOB is a file (YAML, RSL or a Slurm script) or the name of an example, see koala examples.
     Exits with 3 when the policy refuses, and says what is missing where.
     """
     request = _request(job, described)
-    grid = None if grid_path is None else _read_grid(grid_path)
+    grid = None if grid_name is None else _read_grid(grid_name)
     view = _view(grid, idle)
     scheduler = SchedulerParameters() if grid is None else grid.scheduler
     policy = full_catalogue(policy_files).find(policy_name or request.policy or scheduler.policy)
@@ -72,21 +73,21 @@ def place(
     _print_placement(to_placement(demand, spots, view), as_json)
 
 
-def _request(job: Path | None, described: dict[str, Any]) -> Request:
+def _request(job: str | None, described: dict[str, Any]) -> Request:
     if job is None:
         return request_from_options(**described)
     if any(value is not None for value in described.values()):
         given = ", ".join(f"--{name.replace('_', '-')}" for name, value in described.items() if value is not None)
         raise UserError(f"{job} already describes the job; leave out {given}")
-    from koala.descriptions import decoded, read_job
+    from koala.descriptions import read_job
 
-    return read_job(decoded(job.read_bytes(), str(job)), str(job))
+    return read_job(*read_named("job", job))
 
 
-def _read_grid(path: Path) -> Grid:
-    from koala.descriptions import decoded, read_grid
+def _read_grid(name: str) -> Grid:
+    from koala.descriptions import read_grid
 
-    return read_grid(decoded(path.read_bytes(), str(path)), str(path))
+    return read_grid(*read_named("grid", name))
 
 
 def _view(grid: Grid | None, idle: str | None) -> View:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from koala.core.lifecycle import TRANSITIONS, InvalidTransitionError, State
+from koala.core.timers import Timer
+from koala.core.transfer import Key, Transfer
 from koala.messages import Token
 from koala.model import JobId, Priority, Request, SiteName
-
-if TYPE_CHECKING:
-    from koala.core.timers import Timer
-    from koala.core.transfers import Key, Transfer
-    from koala.policies.placing import Demand, Spots
-
+from koala.policies.placing import Demand, Spots
 
 # The longest story that is kept of one job; beyond it the middle is left out.
 STORY_LINES_MAX = 400

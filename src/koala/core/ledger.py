@@ -93,8 +93,10 @@ class Ledger:
 
     def places(self, spots: Spots) -> tuple[tuple[SiteName, int], ...]:
         """The spots by the names of their sites."""
-        names = self.names
-        return tuple([(names[site], size) for site, size in zip(*spots, strict=True)])
+        names, (sites, sizes) = self.names, spots
+        if len(sites) == 1:
+            return ((names[sites[0]], sizes[0]),)
+        return tuple([(names[site], size) for site, size in zip(sites, sizes, strict=True)])
 
     def site_error(self, index: int) -> None:
         """Count an error of the site; one too many makes it unusable until it has cooled down."""

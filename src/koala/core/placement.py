@@ -80,7 +80,10 @@ class PlacementDesk:
         ledger = self.ledger
         if ledger.scans_every_event:
             if queue.is_worth_a_scan(ledger.sites):
-                queue.scan_due_at = ledger.now
+                if queue.untried or queue.smallest_need <= max(ledger.sites.view.idle):
+                    queue.scan_due_at = ledger.now
+                else:
+                    queue.scan_begins(ledger.sites)  # and ends: no site has enough for any job here
         elif not self.needs_scan(queue):
             queue.scan_due_at = INFINITY
         elif queue.scan_due_at == INFINITY:
@@ -95,9 +98,10 @@ class PlacementDesk:
         ledger = self.ledger
         queue.scan_begins(ledger.sites)
         queue.scan(ledger.sites.view, self._place_from_queue, self._policy_broke)
-        for job in queue.pop_exhausted(ledger.scans_so_far(queue)):
-            job.placement_tries += ledger.tries_in_queue(job)
-            self._out_of_tries(job)
+        if queue.has_limits:
+            for job in queue.pop_exhausted(ledger.scans_so_far(queue)):
+                job.placement_tries += ledger.tries_in_queue(job)
+                self._out_of_tries(job)
 
     def _place_from_queue(self, job: Job, spots: Spots) -> None:
         job.placement_tries += self.ledger.tries_in_queue(job)

@@ -76,6 +76,11 @@ class PlacementQueue:
             return True
         return self._fickle > 0 and self._scanned_changed != book.changed
 
+    @property
+    def smallest_need(self) -> int:
+        """No job here can be placed unless some site has this many idle."""
+        return self._by_least[0][0]
+
     def scan_begins(self, book: SiteBook) -> None:
         """A scan sees everything up to now."""
         self.scan_due_at = float("inf")
@@ -179,11 +184,8 @@ class PlacementQueue:
         refused: list[tuple[int, Group]] = []
         while candidates:
             position, sequence, group = heapq.heappop(candidates)
-            demand = group.demand
-            if demand.least > most or demand.total > total:
-                continue
             try:
-                spots = try_place(demand, view)
+                spots = try_place(group.demand, view)
             except PolicyError as error:
                 broke(self._take(group, bisect_left(group.positions, position)), error)
                 self._next_of(group, sequence, position, candidates)
@@ -194,11 +196,13 @@ class PlacementQueue:
             place(self._take(group, bisect_left(group.positions, position)), spots)
             self._seen.append((position, tuple(idle)))
             most, total = max(idle), sum(idle)
-            if not self._by_least or most < self._by_least[0][0]:
-                break
             for again_sequence, again in refused:
                 self._next_of(again, again_sequence, position, candidates)
             refused.clear()
+            candidates = [
+                entry for entry in candidates if entry[2].demand.least <= most and entry[2].demand.total <= total
+            ]
+            heapq.heapify(candidates)
 
     @staticmethod
     def _next_of(group: Group, sequence: int, position: int, candidates: list[tuple[int, int, Group]]) -> None:
@@ -226,6 +230,7 @@ class ClaimingQueue:
     def __init__(self) -> None:
         self._entries: list[tuple[float, int, Job]] = []
         self._sequence = 0
+        self.next_at = float("inf")  # the earliest claiming time
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -238,20 +243,19 @@ class ClaimingQueue:
         job.claim_at = claim_at
         job.claim_sequence = self._sequence
         insort(self._entries, (claim_at, self._sequence, job), key=_claim_order)
+        self.next_at = self._entries[0][0]
 
     def remove(self, job: Job) -> None:
         """Take the job out; without effect when it is not in the queue."""
         place = bisect_left(self._entries, (job.claim_at, job.claim_sequence), key=_claim_order)
         if place < len(self._entries) and self._entries[place][2] is job:
             del self._entries[place]
+            self.next_at = self._entries[0][0] if self._entries else float("inf")
 
     def move(self, job: Job, claim_at: float) -> None:
         """Give a job that is in the queue another claiming time."""
         self.remove(job)
         self.push(job, claim_at)
-
-    def next_at(self) -> float:
-        return self._entries[0][0] if self._entries else float("inf")
 
     def head(self) -> Job:
         return self._entries[0][2]

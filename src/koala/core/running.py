@@ -176,7 +176,8 @@ class Running:
             self._one_done(claim.job, claim)
         else:
             self._broken(claim.job, claim, event)
-        self.wake_waiters(claim.site)
+        if ledger.sites.sites[claim.site].waiters:
+            self.wake_waiters(claim.site)
 
     def wake_waiters(self, index: int) -> None:
         """Something came free: jobs that wait for preempted processors there go on with their claim."""

@@ -1,7 +1,7 @@
 """The scheduler: events in, commands out. It has no clock, no I/O and no threads; a driver brings it all three.
 
 ``Scheduler.handle`` is the only way in. The parts behind it follow the life of a job: ``placement`` finds places,
-``staging`` brings files, ``claiming`` claims on every site or none, ``running`` opens the barrier and watches the
+``claiming`` claims on every site or none, ``staging`` brings files, ``running`` opens the barrier and watches the
 components, ``leaving`` gives everything back. Each uses only those named after it, and the ``ledger``.
 """
 
@@ -92,9 +92,9 @@ class Scheduler:
         if self._due_at <= ledger.now:
             self._run_due(instant_is_new=instant_is_new, instant_is_over=kind is Tick)
         self._handlers[kind](event)
-        while ledger.claiming.next_at() <= ledger.now:
+        while ledger.claiming.next_at <= ledger.now:
             self._claiming.claim(ledger.claiming.head())
-        due_at = min(ledger.timers.next_at(), ledger.claiming.next_at())
+        due_at = min(ledger.timers.next_at(), ledger.claiming.next_at)
         for queue in (ledger.high, ledger.low):
             if queue.size:
                 self._placement.plan_scan(queue)
@@ -129,7 +129,7 @@ class Scheduler:
         ledger = self.ledger
         now = ledger.now
         ledger.before_scans = instant_is_new
-        while ledger.claiming.next_at() <= now:
+        while ledger.claiming.next_at <= now:
             self._claiming.claim(ledger.claiming.head())
         while (timer := ledger.timers.pop_due(now)) is not None:
             timer.action(timer.argument)

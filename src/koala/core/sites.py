@@ -93,12 +93,14 @@ class SiteBook:
     def refresh(self, index: int) -> None:
         """Work out again what policies may use of the site."""
         site = self.sites[index]
-        idle = 0
-        if site.trust is not Trust.UNUSABLE and not site.drained:
-            idle = site.free - site.earmarked - (site.promised if self.hold_placed else 0)
-            if site.trust is Trust.PROBING and (site.probe_job is not None or site.ours > 0):
-                idle = 0
-        idle = max(idle, 0)
+        idle = site.limit - site.others - site.ours - site.earmarked
+        if self.hold_placed:
+            idle -= site.promised
+        if site.trust is not Trust.USABLE:
+            probe_is_on = site.probe_job is not None or site.ours > 0
+            idle = 0 if site.trust is Trust.UNUSABLE or probe_is_on else idle
+        if idle < 0 or site.drained:
+            idle = 0
         before = self.view.idle[index]
         if idle != before:
             self.changed += 1

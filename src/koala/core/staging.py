@@ -7,7 +7,7 @@ from koala.core.leaving import Leaving
 from koala.core.ledger import Ledger
 from koala.core.lifecycle import State
 from koala.core.running import Running
-from koala.core.transfers import Transfer
+from koala.core.transfer import Transfer
 from koala.messages import CancelTransfer, FileChanged, TransferEnded
 from koala.policies.placing import FileAt, inputs
 
@@ -69,7 +69,9 @@ class Staging:
         if not event.ok:
             self._broke(transfer, event.reason or "the transfer broke")
             return
-        for job in ledger.transfers.arrived(transfer, ledger.now):
+        ledger.transfers.arrived(transfer, ledger.now)
+        for job in [ledger.jobs[job_id] for job_id in transfer.jobs]:
+            job.transfers_open -= 1
             job.tell(ledger.now, "file_arrived", transfer.key[0], transfer.key[2])
             if job.state is State.STARTING:
                 self.running.open_barrier_if_complete(job)
@@ -77,13 +79,14 @@ class Staging:
     def _broke(self, transfer: Transfer, reason: str) -> None:
         ledger = self.ledger
         file, _, target = transfer.key
-        for job in transfer.jobs.values():
+        jobs = [ledger.jobs[job_id] for job_id in transfer.jobs]
+        for job in jobs:
             job.tell(ledger.now, "transfer_broke", file, transfer.source, target, reason)
         more = transfer.tries < ledger.parameters.transfer_tries_max
         if more and ledger.transfers.again(transfer, ledger.now, ledger.commands):
             self._watch(transfer)
             return
-        for job in list(transfer.jobs.values()):
+        for job in jobs:
             self.leaving.back_to_queue(job, f"file {file} could not be brought to {ledger.names[target]}: {reason}")
 
     def on_file_changed(self, event: FileChanged) -> None:

@@ -4,53 +4,13 @@ need it, tried again from another replica when it breaks, and the bandwidth that
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from koala.core.job import Job
+from koala.core.transfer import Key, Transfer
 from koala.messages import AnyCommand, CancelTransfer, StartTransfer, TransferId
 from koala.policies.placing import Input, View
 
-if TYPE_CHECKING:
-    from koala.core.timers import Timer
-
 # How much a newly observed bandwidth weighs against the estimate so far.
 OBSERVATION_WEIGHT = 0.3
-
-Key = tuple[str, tuple[int, int] | None, int]
-
-
-class Transfer:
-    """One file, or one piece of it, on its way to one site, or there already."""
-
-    __slots__ = (
-        "done",
-        "estimate_s",
-        "failed_sources",
-        "id",
-        "jobs",
-        "key",
-        "size_bytes",
-        "source",
-        "started_at",
-        "timer",
-        "tries",
-    )
-
-    def __init__(self, key: Key, size_bytes: int) -> None:
-        self.key = key
-        self.size_bytes = size_bytes
-        self.id: TransferId = ""
-        self.source = -1
-        self.started_at = 0.0
-        self.estimate_s = 0.0
-        self.jobs: dict[int, Job] = {}
-        self.done = False
-        self.tries = 0
-        self.failed_sources: set[int] = set()
-        self.timer: Timer | None = None
-
-    def remaining_s(self, now: float) -> float:
-        return 0.0 if self.done else max(0.0, self.started_at + self.estimate_s - now)
 
 
 class TransferBook:
@@ -70,7 +30,7 @@ class TransferBook:
             transfer = self.by_key[key] = Transfer(key, needed.size_bytes)
             self._start(transfer, needed.source, now, commands)
         if key not in job.transfers:
-            transfer.jobs[job.id] = job
+            transfer.jobs[job.id] = None
             job.transfers[key] = transfer
             if not transfer.done:
                 job.transfers_open += 1
@@ -102,13 +62,10 @@ class TransferBook:
             return 0.0
         return self.view.latency_s[source][target] + size_bytes / self.view.bytes_per_s[source][target]
 
-    def arrived(self, transfer: Transfer, now: float) -> list[Job]:
-        """The transfer is there; the jobs that needed it, and the estimate of its link learns from it."""
+    def arrived(self, transfer: Transfer, now: float) -> None:
+        """The transfer is there, and the estimate of its link learns from it."""
         transfer.done = True
         self._observe(transfer, now)
-        for job in transfer.jobs.values():
-            job.transfers_open -= 1
-        return list(transfer.jobs.values())
 
     def overdue(self, transfer: Transfer, now: float) -> None:
         """The transfer is slower than this already: the link is believed to be no faster, so that the next try,

@@ -172,7 +172,8 @@ class SchedulerText(Description):
         default=_SCHEDULER.claiming_tries_max, description="the most tries to claim for a job; null is no limit"
     )
     restarts_max: CountOrZero | None = Field(
-        default=_SCHEDULER.restarts_max, description="the most restarts of a job after failures; null is no limit"
+        default=_SCHEDULER.restarts_max,
+        description="restarts of a job after its application failed, at most; null: no limit",
     )
 
 

@@ -118,7 +118,7 @@ class LimitsText(Description):
 
     placement_tries: Count | None = Field(default=None, description="the most tries to place it")
     claiming_tries: Count | None = Field(default=None, description="the most tries to claim its processors")
-    restarts: CountOrZero | None = Field(default=None, description="the most restarts after failures")
+    restarts: CountOrZero | None = Field(default=None, description="the most restarts after its application failed")
 
 
 class JobText(Description):

@@ -1,0 +1,105 @@
+"""Runs the commands that the pages show and writes their real output under them.
+
+In a block marked ``console`` every line that starts with ``$ `` is run by a shell, in an empty directory for each
+page, and what follows it is its output; ``$ echo $?`` shows an exit code other than 0. A block with a ``title`` is
+a file, which is written into that directory first. ``--check`` changes nothing and names the pages that differ.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCK = re.compile(r"^```(?P<info>[^\n`]+)\n(?P<body>.*?)^```$", re.DOTALL | re.MULTILINE)
+TITLE = re.compile(r'title="([^"]+)"')
+TIMEOUT_S = 120
+ASK_CODE = "echo $?"
+
+
+class UnexpectedExitError(RuntimeError):
+    """A command on a page ended with a code that the page does not show."""
+
+
+def pages() -> list[Path]:
+    """Every page of the project that shows commands to run."""
+    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [page for page in found if "```console\n" in page.read_text(encoding="utf-8")]
+
+
+def refreshed(page: str, directory: Path) -> str:
+    """The page with the output of its commands as it is now; they run in the directory given, in order."""
+
+    def rewrite(block: re.Match[str]) -> str:
+        info, body = block["info"], block["body"]
+        title = TITLE.search(info)
+        if title is not None:
+            (directory / title[1]).write_text(body, encoding="utf-8")
+        if info != "console":
+            return block[0]
+        return f"```console\n{_run_block(body, directory)}```"
+
+    return BLOCK.sub(rewrite, page)
+
+
+def _run_block(body: str, directory: Path) -> str:
+    commands = [line[2:] for line in body.splitlines() if line.startswith("$ ")]
+    lines: list[str] = []
+    code = 0
+    for number, command in enumerate(commands):
+        if command == ASK_CODE:
+            lines += [f"$ {command}", str(code)]
+            continue
+        code, output = _run(command, directory)
+        shown = number + 1 < len(commands) and commands[number + 1] == ASK_CODE
+        if code != 0 and not shown:
+            raise UnexpectedExitError(f"{command!r} exits with {code}; show it with '$ {ASK_CODE}'\n{output}")
+        lines += [f"$ {command}", *(line.rstrip() for line in output.rstrip().splitlines())]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _run(command: str, directory: Path) -> tuple[int, str]:
+    """The exit code of a shell command and what it printed, in a terminal of 80 columns without colours."""
+    tools = Path(sys.executable).parent
+    environment = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "TERM")}
+    environment |= {
+        "PATH": f"{tools}{os.pathsep}{os.environ.get('PATH', '')}",
+        "COLUMNS": "80",
+        "NO_COLOR": "1",
+        "PYTHONIOENCODING": "utf-8",
+    }
+    done = subprocess.run(  # noqa: S603 - running what our own pages show is the purpose
+        ["/bin/sh", "-c", command],
+        cwd=directory,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def main(arguments: list[str]) -> int:
+    """Write the pages that differ, or with ``--check`` name them and return 1."""
+    wanted = [Path(name).resolve() for name in arguments if name != "--check"] or pages()
+    stale = 0
+    for page in wanted:
+        before = page.read_text(encoding="utf-8")
+        with tempfile.TemporaryDirectory() as directory:
+            after = refreshed(before, Path(directory))
+        if after != before:
+            stale += 1
+            print(f"{page.relative_to(ROOT)} shows old output")
+            if "--check" not in arguments:
+                page.write_text(after, encoding="utf-8")
+    return 1 if stale and "--check" in arguments else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,141 @@
+"""Draws the states of a job as an SVG, from the transition table alone; the same table gives the same bytes.
+
+The places of the states are chosen here. A transition that the drawing has no way for, or a way without a
+transition, is an error, so that the picture never says less or more than the table.
+"""
+
+from __future__ import annotations
+
+from koala.core.lifecycle import ENDED, TRANSITIONS, State
+
+LEFT, TOP, WIDTH, HEIGHT = -44, 26, 1066, 394
+BOX_WIDTH, BOX_HEIGHT = 104, 40
+ROW_Y = 190
+COLUMN_X = {
+    State.WAITING: 120,
+    State.PLACED: 290,
+    State.CLAIMING: 460,
+    State.STARTING: 630,
+    State.RUNNING: 800,
+}
+CENTRE = {state: (x, ROW_Y) for state, x in COLUMN_X.items()} | {
+    State.RELEASING: (800, 290),
+    State.DONE: (970, ROW_Y),
+    State.FAILED: (84, 385),
+    State.CANCELLED: (630, 385),
+}
+NARROW = {State.DONE: 76}
+
+# Ways that bend: the heights at which they run, above or below the row, and where they leave and enter.
+_BENT: dict[tuple[State, State], tuple[int, int, int]] = {
+    (State.PLACED, State.WAITING): (140, 0, 26),
+    (State.CLAIMING, State.WAITING): (115, 0, 0),
+    (State.STARTING, State.WAITING): (90, 0, -26),
+    (State.STARTING, State.CLAIMING): (228, -18, 18),
+    (State.PLACED, State.STARTING): (248, 0, 18),
+}
+# Which states a frame holds: one arrow from the frame stands for one from each.
+FAILING = frozenset(COLUMN_X)
+LIVING = frozenset(TRANSITIONS) - ENDED
+
+STYLE = """
+  text { font-family: system-ui, 'DejaVu Sans', sans-serif; fill: #1f2937; }
+  .name { font-size: 16px; text-anchor: middle; dominant-baseline: central; font-weight: 600; }
+  .number { font-size: 14px; text-anchor: middle; dominant-baseline: central; fill: #374151; }
+  .note { font-size: 14px; fill: #4b5563; }
+  .box { fill: #e0f2f1; stroke: #00796b; stroke-width: 1.5; }
+  .end { fill: #eceff1; stroke: #455a64; stroke-width: 1.5; }
+  .frame { fill: none; stroke: #90a4ae; stroke-width: 1.2; stroke-dasharray: 6 4; }
+  .way { fill: none; stroke: #37474f; stroke-width: 1.5; marker-end: url(#tip); }
+  .plate { fill: #ffffff; }
+"""
+
+
+def numbers() -> dict[tuple[State, State], int]:
+    """The transitions in the order of the table, counted from 1."""
+    ways = [(state, target) for state, targets in TRANSITIONS.items() for target in targets]
+    return {way: number for number, way in enumerate(ways, 1)}
+
+
+def draw() -> str:
+    """The whole picture as text."""
+    numbered = numbers()
+    _check_frames(numbered)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{LEFT} {TOP} {WIDTH} {HEIGHT}">',
+        "<title>The states of a job and the ways between them</title>",
+        f"<style>{STYLE}</style>",
+        '<defs><marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="8" markerHeight="8"',
+        ' orient="auto">',
+        '<path d="M0 0L10 5L0 10z" fill="#37474f"/></marker></defs>',
+        f'<rect x="{LEFT}" y="{TOP}" width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
+        '<rect class="frame" x="30" y="40" width="845" height="295" rx="14"/>',
+        '<rect class="frame" x="48" y="72" width="812" height="188" rx="12"/>',
+        '<path class="way" d="M-32 190H68"/><text class="note" x="-32" y="181">submit</text>',
+    ]
+    grouped: dict[State, list[int]] = {State.FAILED: [], State.CANCELLED: []}
+    for (state, target), number in numbered.items():
+        if target in grouped:
+            grouped[target].append(number)
+        else:
+            parts += _way(state, target, number)
+    parts += _group_arrow(State.FAILED, "inner", 260, grouped[State.FAILED])
+    parts += _group_arrow(State.CANCELLED, "outer", 335, grouped[State.CANCELLED])
+    parts += [line for state in CENTRE for line in _box(state)]
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _check_frames(numbered: dict[tuple[State, State], int]) -> None:
+    """An arrow from a frame is true only if every state in it has that way, and no other has."""
+    for target, frame in ((State.FAILED, FAILING), (State.CANCELLED, LIVING)):
+        sources = {state for state, to in numbered if to is target}
+        if sources != frame:
+            raise ValueError(f"the frame of {target} does not fit the table: {sorted(sources ^ frame)}")
+
+
+def _box(state: State) -> list[str]:
+    x, y = CENTRE[state]
+    width = NARROW.get(state, BOX_WIDTH)
+    kind = "end" if state in ENDED else "box"
+    corner = f'x="{x - width // 2}" y="{y - BOX_HEIGHT // 2}"'
+    return [
+        f'<rect class="{kind}" {corner} width="{width}" height="{BOX_HEIGHT}" rx="8"/>',
+        f'<text class="name" x="{x}" y="{y}">{state}</text>',
+    ]
+
+
+def _way(state: State, target: State, number: int) -> list[str]:
+    (x, y), (to_x, to_y) = CENTRE[state], CENTRE[target]
+    half = BOX_WIDTH // 2
+    if (state, target) in _BENT:
+        lane_y, leave, enter = _BENT[state, target]
+        edge = -BOX_HEIGHT // 2 if lane_y < ROW_Y else BOX_HEIGHT // 2
+        from_x, end_x = x + leave, to_x + enter
+        path = f"M{from_x} {y + edge}V{lane_y}H{end_x}V{to_y + edge}"
+        return _labelled(path, (from_x + end_x) // 2, lane_y, number)
+    if state is State.RUNNING and target is State.RELEASING:
+        return _labelled(f"M{x} {y + BOX_HEIGHT // 2}V{to_y - BOX_HEIGHT // 2}", x, (y + to_y) // 2, number)
+    if state is State.RELEASING and target is State.WAITING:
+        return _labelled(f"M{x - half} {y}H{to_x}V{to_y + BOX_HEIGHT // 2}", (x + to_x) // 2, y, number)
+    if y == to_y and 0 < to_x - x <= 170:
+        end_x = to_x - NARROW.get(target, BOX_WIDTH) // 2
+        return _labelled(f"M{x + half} {y}H{end_x}", (x + half + end_x) // 2 - 5, y, number)
+    raise ValueError(f"the drawing has no way from {state} to {target}; give it one in docs/state_picture.py")
+
+
+def _group_arrow(target: State, frame: str, from_y: int, ways: list[int]) -> list[str]:
+    x, y = CENTRE[target]
+    counted = ", ".join(map(str, ways))
+    return [
+        f'<path class="way" d="M{x} {from_y}V{y - BOX_HEIGHT // 2}"/>',
+        f'<text class="note" x="{x + BOX_WIDTH // 2 + 10}" y="{y - 5}">from every state in the {frame} frame:</text>',
+        f'<text class="note" x="{x + BOX_WIDTH // 2 + 10}" y="{y + 14}">{counted}</text>',
+    ]
+
+
+def _labelled(path: str, x: int, y: int, number: int) -> list[str]:
+    return [
+        f'<path class="way" d="{path}"/>',
+        f'<circle class="plate" cx="{x}" cy="{y}" r="10"/>',
+        f'<text class="number" x="{x}" y="{y}">{number}</text>',
+    ]

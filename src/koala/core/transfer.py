@@ -1,0 +1,43 @@
+"""One file, or one piece of it, that is brought to a site for the jobs that need it there."""
+
+from __future__ import annotations
+
+from koala.core.timers import Timer
+from koala.messages import TransferId
+from koala.model import JobId
+
+Key = tuple[str, tuple[int, int] | None, int]
+
+
+class Transfer:
+    """One file, or one piece of it, on its way to one site, or there already."""
+
+    __slots__ = (
+        "done",
+        "estimate_s",
+        "failed_sources",
+        "id",
+        "jobs",
+        "key",
+        "size_bytes",
+        "source",
+        "started_at",
+        "timer",
+        "tries",
+    )
+
+    def __init__(self, key: Key, size_bytes: int) -> None:
+        self.key = key
+        self.size_bytes = size_bytes
+        self.id: TransferId = ""
+        self.source = -1
+        self.started_at = 0.0
+        self.estimate_s = 0.0
+        self.jobs: dict[JobId, None] = {}  # in the order in which they came
+        self.done = False
+        self.tries = 0
+        self.failed_sources: set[int] = set()
+        self.timer: Timer | None = None
+
+    def remaining_s(self, now: float) -> float:
+        return 0.0 if self.done else max(0.0, self.started_at + self.estimate_s - now)

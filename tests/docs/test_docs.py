@@ -1,0 +1,107 @@
+"""The documentation says what is: generated parts are fresh, shown commands run as shown, links lead somewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+PICTURES = sorted((DOCS / "images").glob("*.svg"))
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+ADDRESS = re.compile(r"(?:https?:)?//[A-Za-z0-9.-]+\.[a-z]+[^\s\"')>]*")
+# The name of the language that an SVG is written in; nothing is fetched from there.
+SVG_NAMESPACE = "http://www.w3.org/2000/svg"
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def script(name: str) -> ModuleType:
+    """A script of the documentation as a module."""
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+console_blocks = script("console_blocks")
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def links(page: Path) -> Iterator[str]:
+    yield from LINK.findall(without_code(page.read_text(encoding="utf-8")))
+
+
+def test_generated_parts_are_what_the_script_writes() -> None:
+    done = subprocess.run(
+        [sys.executable, str(DOCS / "generate.py"), "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("page", console_blocks.pages(), ids=name_of)
+def test_commands_on_a_page_run_and_print_what_it_shows(page: Path, tmp_path: Path) -> None:
+    shown = page.read_text(encoding="utf-8")
+    assert console_blocks.refreshed(shown, tmp_path) == shown, "run: python docs/console_blocks.py"
+
+
+def test_a_command_that_fails_without_saying_so_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(console_blocks.UnexpectedExitError, match="exits with 3"):
+        console_blocks.refreshed("```console\n$ exit 3\n```\n", tmp_path)
+
+
+def test_shown_output_and_exit_codes_are_replaced_by_real_ones(tmp_path: Path) -> None:
+    page = '```text title="said.txt"\nhello\n```\n\n```console\n$ cat said.txt; exit 3\nold\n$ echo $?\n0\n```\n'
+    assert "$ cat said.txt; exit 3\nhello\n$ echo $?\n3\n" in console_blocks.refreshed(page, tmp_path)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_to_files_that_are_there(page: Path) -> None:
+    for link in links(page):
+        target = link.partition("#")[0]
+        if target and "://" not in link:
+            assert (page.parent / target).exists(), f"{name_of(page)}: {link} leads nowhere"
+
+
+@pytest.mark.parametrize("path", [*PAGES, *PICTURES], ids=name_of)
+def test_nothing_is_fetched_from_elsewhere(path: Path) -> None:
+    text = path.read_text(encoding="utf-8").replace(SVG_NAMESPACE, "")
+    assert ADDRESS.findall(text) == []
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    for page in DOCS.rglob("*.md"):
+        path = page.relative_to(DOCS).as_posix()
+        assert path in navigation, f"docs/{path} is not in the navigation of mkdocs.yml"
+
+
+def test_every_verb_and_every_exit_code_is_in_the_reference() -> None:
+    from koala.cli import VERBS, errors
+
+    text = (DOCS / "reference" / "cli.md").read_text(encoding="utf-8")
+    for verb in VERBS:
+        assert f"## koala {verb}\n" in text
+    for code in (0, errors.EXIT_FAILED, errors.EXIT_USAGE, errors.EXIT_REFUSED):
+        assert f"| {code} |" in text
+
+
+def test_every_letter_of_the_papers_is_in_the_glossary() -> None:
+    text = (DOCS / "glossary.md").read_text(encoding="utf-8")
+    for word in ("JCT", "JST", "FTT", "L", "T", "S", "F", "claim", "barrier", "token", "earmark", "rest", "instant"):
+        assert f"| **{word}** |" in text
