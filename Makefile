@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+export NO_MKDOCS_2_WARNING = 1
+
 .PHONY: demo test lint docs bench clean
 
 # The base install, as a user gets it.

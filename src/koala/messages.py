@@ -2,7 +2,7 @@
 
 Both are frozen values that turn into JSON and back. The core sees nothing else of the world, so a driver is
 complete when it performs every command and reports every event below. (``gc=False``: a message holds only values,
-never a cycle, so Python need not search it for one.)
+never a cycle, so Python need not search it for one. ``omit_defaults``: JSON shows what is not as usual.)
 
 The contract that both drivers keep:
 
@@ -53,7 +53,7 @@ class JobOutcome(enum.StrEnum):
 # ---------------------------------------------------------------------------------------------- events
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag=True, tag_field="event"):
+class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, tag=True, tag_field="event"):
     """Something that happened, at a time in seconds since the driver's epoch."""
 
     at: float
@@ -166,7 +166,7 @@ AnyEvent: TypeAlias = (
 # -------------------------------------------------------------------------------------------- commands
 
 
-class Command(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag=True, tag_field="command"):
+class Command(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, tag=True, tag_field="command"):
     """Something that the driver must do. Performing it twice does it once."""
 
 

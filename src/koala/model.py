@@ -54,7 +54,7 @@ class InvalidRequestError(ValueError):
         self.message = message
 
 
-class InputFile(msgspec.Struct, frozen=True, kw_only=True):
+class InputFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A logical file that a component reads; the replica catalogue says where copies of it are.
 
     ``path`` is where the copy appears, relative to the component's directory; by default the logical name.
@@ -65,7 +65,7 @@ class InputFile(msgspec.Struct, frozen=True, kw_only=True):
     path: str | None = None
 
 
-class Application(msgspec.Struct, frozen=True, kw_only=True):
+class Application(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a component runs: an executable with arguments, or the text of a script; never both."""
 
     executable: str | None = None
@@ -94,7 +94,7 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
         return self.executable.rsplit("/", 1)[-1]
 
 
-class Component(msgspec.Struct, frozen=True, kw_only=True):
+class Component(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A part of a job that runs on one site. With ``site`` the user has chosen it; without, the policy does."""
 
     processors: int
@@ -114,7 +114,7 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidRequestError("input_files", "the same file is named twice; name it once")
 
 
-class Flexibility(msgspec.Struct, frozen=True, kw_only=True):
+class Flexibility(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a flexible request's total may be divided.
 
     Either bounds (``component_min`` processors in each part, at most ``components_max`` parts, by default as
@@ -126,7 +126,7 @@ class Flexibility(msgspec.Struct, frozen=True, kw_only=True):
     splits: tuple[tuple[int, ...], ...] = ()
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One rigid parallel job.
 
     - fixed: every component names its site;

@@ -16,6 +16,13 @@ from koala.messages import AnyCommand, AnyEvent
 _FLUSH_BYTES = 1 << 16
 
 
+class Done(msgspec.Struct, gc=False):
+    """The line of a command."""
+
+    at: float
+    do: AnyCommand
+
+
 class RunLog:
     """Collects lines, hashes them in pieces, and hands them on where somebody wants them."""
 
@@ -27,16 +34,10 @@ class RunLog:
 
     def write(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
         """An event, and what the scheduler answered to it."""
-        buffer, encode_into = self._buffer, self._encoder.encode_into
-        encode_into(event, buffer, -1)
-        buffer += b"\n"
-        if commands:
-            start = b'{"at":' + self._encoder.encode(event.at) + b',"do":'
-            for command in commands:
-                buffer += start
-                encode_into(command, buffer, -1)
-                buffer += b"}\n"
-        if len(buffer) > _FLUSH_BYTES:
+        at = event.at
+        lines = [event, *[Done(at, command) for command in commands]]
+        self._buffer += self._encoder.encode_lines(lines)
+        if len(self._buffer) > _FLUSH_BYTES:
             self._flush()
 
     def _flush(self) -> None:
