@@ -15,6 +15,7 @@ from koala.policies.close_to_files import close_to_files, closest_site
 from koala.policies.cluster_minimization import cluster_minimization
 from koala.policies.errors import PolicyFileError, UnknownPolicyError
 from koala.policies.flexible_cluster_minimization import flexible_cluster_minimization
+from koala.policies.policy_file import run_policy_file
 from koala.policies.worst_fit import worst_fit
 
 ENTRY_POINT_GROUP = "koala.policies"
@@ -178,8 +179,6 @@ class Catalogue:
 
         All or none of them: after a PolicyFileError the catalogue is as it was.
         """
-        from koala.policies.foreign import run_policy_file
-
         namespace = run_policy_file(text, filename)
         marked = {id(value): value for value in namespace.values() if callable(value) and hasattr(value, _MARK)}
         if not marked:

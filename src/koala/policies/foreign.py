@@ -1,7 +1,7 @@
-"""Functions that Koala did not write: running the file they come in, calling them, and verifying their answers.
+"""Policies that Koala did not write: calling them, and verifying every answer.
 
-Whatever a user's code does wrong ends as a PolicyFileError or a PolicyError that names it, never as a
-placement that takes processors which are not there.
+Whatever a user's code does wrong ends as a PolicyError that names it, never as a placement that takes processors
+which are not there. Reading the file that they come in is ``koala.policies.policy_file``.
 """
 
 from __future__ import annotations
@@ -9,35 +9,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, MutableSequence, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from koala.policies.errors import PolicyError, PolicyFileError
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from koala.policies.catalogue import Policy
-    from koala.policies.demands import Bounds
-
-
-def run_policy_file(text: str, filename: str) -> dict[str, Any]:
-    """Execute the text as a module of its own and give its names. Raises PolicyFileError with file and line."""
-    try:
-        code = compile(text, filename, "exec", dont_inherit=True)
-    except SyntaxError as error:
-        raise PolicyFileError(
-            filename, error.lineno, f"this is not Python: {error.msg}", "correct the line"
-        ) from error
-    except ValueError as error:
-        raise PolicyFileError(filename, None, f"this is not Python: {error}", "give a text file") from error
-    namespace: dict[str, Any] = {"__name__": "koala_policy_file", "__file__": filename}
-    try:
-        exec(code, namespace)  # noqa: S102 - running the user's own file is what was asked for
-    except (Exception, SystemExit) as error:
-        # The file is its author's: whatever it raises is for that author to read, with the line that raised it.
-        line = _last_line_in(filename, error.__traceback__)
-        raise PolicyFileError(filename, line, f"{type(error).__name__}: {error}", "correct the file") from error
-    return namespace
+from koala.policies.catalogue import Policy
+from koala.policies.demands import Bounds
+from koala.policies.errors import PolicyError
+from koala.policies.policy_file import last_line_in
 
 
 def ask_components(
@@ -100,7 +77,7 @@ def _call(policy: Policy, arguments: tuple[Any, ...]) -> int:
         answer = function(*arguments)
     except Exception as error:
         # As above: the code is a user's, and it may raise anything.
-        line = _last_line_in(policy.origin, error.__traceback__)
+        line = last_line_in(policy.origin, error.__traceback__)
         where = "" if line is None else f" at line {line}"
         raise _wrong(policy, f"raised {type(error).__name__}{where}: {error}") from error
     try:
@@ -120,13 +97,3 @@ def _whole_number(policy: Policy, answers: Sequence[Any], position: int, what: s
 
 def _wrong(policy: Policy, problem: str) -> PolicyError:
     return PolicyError(policy.name, policy.origin, problem)
-
-
-def _last_line_in(filename: str, trace: TracebackType | None) -> int | None:
-    """The line of the file that was running when the error came, the innermost one."""
-    line = None
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == filename:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return line
