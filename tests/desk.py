@@ -275,7 +275,7 @@ def _assert_sites_balance(ledger: Ledger) -> None:
         assert set(site.waiters) == set(waiters)
         assert site.earmarked == sum(waiters.values())
         idle = site.limit - site.others - site.ours - site.earmarked - (site.promised if book.hold_placed else 0)
-        probed = site.trust is Trust.PROBING and (site.probe_job is not None or site.ours > 0)
+        probed = site.trust is Trust.PROBING and site.probe_job is not None
         if site.trust is Trust.UNUSABLE or site.drained or probed:
             idle = 0
         assert book.view.idle[index] == max(0, idle)
@@ -284,8 +284,12 @@ def _assert_sites_balance(ledger: Ledger) -> None:
 def _promised(job: Job, index: int) -> int:
     if job.state not in IN_CLAIMING_QUEUE or job.spots is None:
         return 0
-    spots = zip(job.spots.sites, job.spots.sizes, job.claims, strict=True)
-    return sum(size for site, size, claim in spots if site == index and claim is None)
+    parts = zip(job.spots.sites, job.spots.sizes, job.claims, strict=True)
+    return sum(
+        size
+        for part, (site, size, claim) in enumerate(parts)
+        if site == index and claim is None and part not in job.earmarks
+    )
 
 
 def _earmarked(job: Job, index: int) -> int:

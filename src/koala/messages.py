@@ -252,6 +252,7 @@ class JobEnded(Command, frozen=True, kw_only=True, tag=True):
 
     Times are absolute; a job that never was placed or started has None there. ``placed_at`` belongs to the
     last placement, ``first_start_estimate`` and ``last_start_estimate`` are the JST of the first and the last.
+    ``runs`` counts how often its barrier opened: more than once when it was started again.
     """
 
     job: JobId
@@ -266,6 +267,7 @@ class JobEnded(Command, frozen=True, kw_only=True, tag=True):
     places: tuple[tuple[SiteName, int], ...]
     placement_tries: int
     claiming_tries: int
+    runs: int
     failures: int
     preemptions: int
 

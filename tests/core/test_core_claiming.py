@@ -370,3 +370,34 @@ def test_after_the_job_start_time_a_component_that_was_not_taken_returns_the_job
     assert "no queue for you" in requeued.reason
     assert desk.state(1) is State.WAITING
     assert_books_balance(desk.ledger)
+
+
+def test_claims_that_succeeded_do_not_count_against_the_limit() -> None:
+    """running -> releasing -> waiting -> placed -> starting"""
+    desk = Desk({"a": 10}, scan_interval_s=0.0)
+    desk.run(ask(10, claiming_tries_max=1))
+    desk.pass_time(50.0)
+    desk.end(*desk.tokens(1), outcome=Outcome.SITE_FAILED)
+    desk.settle()
+    assert desk.state(1) is State.STARTING
+
+
+def test_a_job_out_of_claiming_tries_fails_at_once_and_not_at_its_next_placement() -> None:
+    """placed -> failed"""
+    desk = claiming_desk()
+    desk.submit(ask(part(10, "a", "f"), claiming_tries_max=1))
+    desk.report("a", others=1)
+    desk.wait_until(100.0)
+    assert desk.ended(1).reason == "not all components could be claimed in 1 try"
+
+
+def test_a_component_moves_to_a_site_where_the_jobs_own_transfer_has_brought_its_file() -> None:
+    """placed -> claiming -> starting"""
+    desk = Desk({"a": 20, "b": 16, "store": 1}, files={"f": (100.0, ("store",))})
+    desk.submit(ask(part(5, "a", "f"), part(10, None, "f")))
+    assert desk.job(1).places == (("a", 5), ("b", 10))
+    desk.report("b", others=16)
+    desk.bring(desk.transfers()[0])
+    desk.wait_until(75.0)
+    assert desk.job(1).places == (("a", 5), ("a", 10))
+    assert desk.state(1) is State.STARTING

@@ -81,7 +81,15 @@ def test_chunks_are_brought_one_by_one_and_add_up_to_the_file() -> None:
         ("a", third, (0, third)),
         ("a", 2 * third, (third, 2 * third)),
     ]
-    assert desk.job(1).start_estimate == 60.0
+    assert desk.job(1).start_estimate == 90.0  # one after the other over the same link
+
+
+def test_files_from_different_sources_come_side_by_side() -> None:
+    desk = Desk(
+        {"a": 10, "one": 1, "two": 1}, files={"f": (90.0, ("one",)), "g": (60.0, ("two",)), "h": (20.0, ("two",))}
+    )
+    desk.submit(ask(part(3, "a", "f", "g", "h")))
+    assert desk.job(1).start_estimate == 90.0
 
 
 def test_a_chunk_is_not_shared_with_the_whole_file_of_another_job() -> None:
@@ -263,3 +271,12 @@ def test_an_empty_file_takes_no_time_but_is_brought_all_the_same() -> None:
     assert desk.state(1) is State.STARTING
     desk.bring("t1")
     assert desk.state(1) is State.RUNNING
+
+
+def test_a_job_that_joins_a_late_transfer_does_not_take_it_for_there() -> None:
+    desk = files_desk()
+    desk.submit(ask(part(5, "a", "f")))
+    desk.wait_until(130.0)
+    desk.submit(ask(part(2, "a", "f")))
+    assert desk.job(2).start_estimate == 160.0  # as late again as it is by now
+    assert desk.state(2) is State.PLACED

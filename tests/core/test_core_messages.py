@@ -130,6 +130,7 @@ def test_a_record_without_places_and_times_survives_json() -> None:
         places=(),
         placement_tries=1,
         claiming_tries=0,
+        runs=0,
         failures=0,
         preemptions=0,
     )

@@ -249,3 +249,49 @@ def test_the_other_components_of_a_preempting_job_keep_their_files_coming() -> N
     assert [start.site for start in kind(commands, StartComponent)] == ["b"]
     assert desk.state(1) is State.CLAIMING
     assert len(desk.all(StartTransfer)) == 2
+
+
+# ------------------------------------------------------------------------ two preempting jobs at one site
+
+
+def two_high_jobs(processors: int, lows: int, **parameters: Any) -> Desk:
+    """Both high jobs want 5 on a at 75 s, when low-priority jobs of 5 hold it all."""
+    files = {"f": (100.0, ("store",)), "g": (100.0, ("store",))}
+    desk = Desk({"a": processors, "store": 1}, files=files, **parameters)
+    desk.submit(ask(part(5, "a", "f"), high=True))
+    desk.submit(ask(part(5, "a", "g"), high=True))
+    for _ in range(lows):
+        desk.run(ask(part(5, "a")))
+    desk.wait_until(75.0)
+    return desk
+
+
+@pytest.mark.parametrize(("processors", "lows"), [(15, 3), (10, 2)])
+def test_each_of_two_preempting_jobs_preempts_just_what_it_needs(processors: int, lows: int) -> None:
+    desk = two_high_jobs(processors, lows)
+    preempted = [record.job for record in desk.all(JobRequeued)]
+    assert preempted == [2 + lows, 1 + lows]
+    assert_books_balance(desk.ledger)
+
+
+def test_freed_processors_go_to_the_job_that_waited_first() -> None:
+    desk = two_high_jobs(15, 3)
+    desk.wait_until(101.0)
+    desk.end(*desk.tokens(5), outcome=Outcome.ABORTED)
+    assert (desk.state(1), desk.state(2)) == (State.STARTING, State.PLACED)
+    desk.end(*desk.tokens(4), outcome=Outcome.ABORTED)
+    assert desk.state(2) is State.STARTING
+    assert_books_balance(desk.ledger)
+
+
+def test_with_placed_processors_held_a_preempting_job_starts_as_soon_as_its_victim_is_gone() -> None:
+    desk = Desk({"a": 10, "store": 1}, files={"f": (100.0, ("store",))}, hold_placed=True)
+    desk.submit(ask(part(5, "a", "f"), high=True))
+    desk.run(ask(part(5, "a")))
+    desk.report("a", others=5)
+    desk.wait_until(75.0)
+    desk.end(*desk.tokens(2), outcome=Outcome.ABORTED)
+    assert desk.state(1) is State.STARTING
+    desk.report("a", others=0)
+    assert desk.idle("a") == 5
+    assert_books_balance(desk.ledger)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from desk import ask, ask_total, make_grid, part
+from desk import Desk, ask, ask_total, make_grid, part
 from koala.core.job import Job
-from koala.core.queues import ClaimingQueue, PlacementQueue
+from koala.core.queues import LIMITS_SLACK, ClaimingQueue, PlacementQueue
+from koala.core.sites import SiteBook
 from koala.model import Request
 from koala.policies import Catalogue, PolicyError
 from koala.policies.placing import Spots, View, compile_demand, try_place
@@ -36,10 +37,14 @@ class Worlds:
     """The queue and its naive twin, each with a view of its own."""
 
     queue: PlacementQueue
-    view: View
+    book: SiteBook
     naive: list[Job]
     naive_view: View
     jobs: dict[int, Job] = field(default_factory=dict)
+
+    @property
+    def view(self) -> View:
+        return self.book.view
 
     def push(self, request: Request) -> None:
         rule = CATALOGUE.find(request.policy or "WF")
@@ -60,7 +65,7 @@ class Worlds:
             subtract(self.view, spots)
             placed.append((job.id, spots))
 
-        self.queue.scan(self.view, take, never)
+        self.queue.scan(self.book, take, never)
         return placed
 
     def scan_naively(self) -> list[tuple[int, Spots]]:
@@ -86,9 +91,9 @@ def never(job: Job, error: PolicyError) -> None:
 
 def worlds(idle: list[int]) -> Worlds:
     grid = make_grid({f"s{site}": 20 for site in range(len(idle))})
-    view, naive_view = View.from_grid(grid), View.from_grid(grid)
-    view.idle, naive_view.idle = list(idle), list(idle)
-    return Worlds(PlacementQueue(high=False), view, [], naive_view)
+    book, naive_view = SiteBook(grid), View.from_grid(grid)
+    book.view.idle, naive_view.idle = list(idle), list(idle)
+    return Worlds(PlacementQueue(high=False), book, [], naive_view)
 
 
 @settings(max_examples=200, deadline=None)
@@ -151,7 +156,8 @@ def test_a_policy_that_breaks_stops_the_jobs_from_there_on_and_none_before() -> 
 
     catalogue = Catalogue.builtin()
     catalogue.add_from_source(MOODY, "moody.py")
-    view = View.from_grid(make_grid({"s0": 10}))
+    book = SiteBook(make_grid({"s0": 10}))
+    view = book.view
     queue = PlacementQueue(high=False)
     jobs = []
     for number, name in enumerate(("moody", "WF", "moody", "moody")):
@@ -160,7 +166,7 @@ def test_a_policy_that_breaks_stops_the_jobs_from_there_on_and_none_before() -> 
         queue.push(job, exhausted_at_scan=None, untried=True)
         jobs.append(job)
     broken: list[int] = []
-    queue.scan(view, lambda _, spots: subtract(view, spots), lambda job, _: broken.append(job.id))
+    queue.scan(book, lambda _, spots: subtract(view, spots), lambda job, _: broken.append(job.id))
     assert broken == [2, 3]
     assert list(queue) == [jobs[0]]
 
@@ -204,3 +210,17 @@ def test_a_job_that_was_never_in_the_claiming_queue_can_be_removed_from_it() -> 
     queue.push(Job(1, ask(1), 0.0, 0.75), 0.0)
     queue.remove(Job(2, ask(1), 0.0, 0.75))
     assert len(queue) == 1
+
+
+def test_limits_of_jobs_that_have_left_are_forgotten() -> None:
+    desk = Desk({"a": 10}, scan_interval_s=4.0)
+    desk.report("a", others=10)
+    desk.submit(ask(5))
+    for job in range(2, 1_002):
+        desk.submit(ask(3, placement_tries_max=1_000))
+        desk.cancel(job)
+    queue = desk.ledger.low
+    assert not queue.has_limits
+    assert len(queue._limits) <= LIMITS_SLACK + 1
+    desk.settle()
+    assert queue.scan_due_at == float("inf")

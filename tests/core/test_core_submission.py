@@ -66,6 +66,7 @@ def test_the_life_of_a_job_without_trouble() -> None:
             places=(("a", 6), ("b", 5)),
             placement_tries=1,
             claiming_tries=1,
+            runs=1,
             failures=0,
             preemptions=0,
         )
@@ -292,12 +293,12 @@ def test_with_an_interval_of_0_nothing_else_counts_as_a_try() -> None:
     desk.ready("3.1")
     desk.settle()
     assert explained_tries(desk, 2) == 1
-    desk.report("a", others=0)  # 2 are idle again, and no waiting job could do with 2
+    desk.report("a", others=0)
     desk.settle()
-    assert explained_tries(desk, 2) == 1
+    assert explained_tries(desk, 2) == 2
     desk.end(*tokens)
     desk.settle()
-    assert desk.job(2).placement_tries == 2
+    assert desk.job(2).placement_tries == 3
 
 
 def test_with_an_interval_of_0_a_claim_by_another_job_is_no_try() -> None:
@@ -389,3 +390,18 @@ def test_reports_of_sites_that_the_grid_does_not_have_change_nothing() -> None:
     desk = Desk({"a": 10})
     assert without_wakes(desk.send(SiteReported(at=0.0, site="z", processors=5, others=1))) == []
     assert desk.idle("a") == 10
+
+
+def test_with_an_interval_of_0_the_tries_of_a_job_do_not_depend_on_who_else_waits() -> None:
+    outcomes = []
+    for company in (False, True):
+        desk = Desk({"a": 10}, scan_interval_s=0.0)
+        desk.report("a", others=10)
+        desk.submit(ask(8, placement_tries_max=5))
+        if company:
+            desk.submit(ask(2))
+        for idle in range(1, 5):
+            desk.report("a", others=10 - idle)
+            desk.settle()
+        outcomes.append(desk.ended(1).reason)
+    assert outcomes == ["no place was found in 5 tries"] * 2

@@ -242,3 +242,13 @@ def test_a_site_that_grows_is_used_to_its_new_size() -> None:
     desk.report("a", others=0, processors=20)
     desk.settle()
     assert desk.state(1) is State.STARTING
+
+
+def test_a_site_is_probed_though_an_older_job_still_runs_there() -> None:
+    desk = Desk({"a": 10}, scan_interval_s=0.0, error_threshold=2, cooldown_s=100.0)
+    desk.run(ask(4))
+    silence(desk, "a", 2)
+    desk.submit(ask(3))
+    desk.submit(ask(3))
+    desk.wait_until(100.0)
+    assert (desk.state(2), desk.state(3)) == (State.STARTING, State.WAITING)

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 
 from koala.core.job import Job
 from koala.core.leaving import Leaving
-from koala.core.ledger import Ledger, first_given
+from koala.core.ledger import Ledger
 from koala.core.lifecycle import State
 from koala.core.running import Running
 from koala.core.sites import SiteBook, Trust
 from koala.core.staging import Staging
+from koala.core.transfers import TransferBook
 from koala.policies.placing import Spots, replace_one
 
 
@@ -33,48 +34,46 @@ class _Room:
     """What the job may take of each site in this try, counted down as the plan takes it."""
 
     def __init__(self, job: Job, book: SiteBook) -> None:
-        assert job.spots is not None
         self._job = job
         self._book = book
         self._left: dict[int, int] = {}
         self._coming: dict[int, int] = {}
-        # What was set aside for the job itself is its own to take.
-        self._own: dict[int, int] = {}
-        for part, index in job.earmarks.items():
-            self._own[index] = self._own.get(index, 0) + job.spots.sizes[part]
-        if book.hold_placed:
-            for part, index in enumerate(job.spots.sites):
-                if job.claims[part] is None:
-                    self._own[index] = self._own.get(index, 0) + job.spots.sizes[part]
 
     def at(self, index: int) -> int:
+        """What can be claimed now."""
         left = self._left.get(index)
         if left is None:
-            left = self._left[index] = self._book.startable(index, self._job) + self._own.get(index, 0)
+            left = self._left[index] = self._book.startable(index, self._job)
         return left
 
     def take(self, index: int, processors: int) -> None:
         self._left[index] = self.at(index) - processors
 
     def with_coming(self, index: int) -> int:
-        """What will be there once the jobs that this plan preempts have let go."""
-        return self.at(index) + self._coming.get(index, 0)
+        """What will be there once the jobs that are preempted, now or before, have let go."""
+        return self.at(index) + self._coming_at(index)
+
+    def _coming_at(self, index: int) -> int:
+        coming = self._coming.get(index)
+        if coming is None:
+            coming = self._coming[index] = self._book.coming(index, self._job)
+        return coming
 
     def expect(self, index: int, processors: int) -> None:
         """A job is preempted: this will come, but it is not there yet."""
-        self._coming[index] = self._coming.get(index, 0) + processors
+        self._coming[index] = self._coming_at(index) + processors
 
     def set_aside(self, index: int, processors: int) -> None:
         """Keep processors for a component that waits: first what is there, the rest of what will come."""
-        now = min(processors, self.at(index))
-        self.take(index, now)
-        self._coming[index] = self._coming.get(index, 0) - (processors - now)
+        there = max(0, min(processors, self.at(index)))
+        self.take(index, there)
+        self._coming[index] = self._coming_at(index) - (processors - there)
 
     def all(self) -> list[int]:
         return [max(0, self.at(index)) for index in range(len(self._book.sites))]
 
 
-def plan_claim(job: Job, book: SiteBook, *, threshold: float, now: float) -> ClaimPlan:
+def plan_claim(job: Job, book: SiteBook, transfers: TransferBook, *, threshold: float, now: float) -> ClaimPlan:
     """One claiming try of ICP for the job's unclaimed components."""
     assert job.spots is not None
     room = _Room(job, book)
@@ -86,14 +85,14 @@ def plan_claim(job: Job, book: SiteBook, *, threshold: float, now: float) -> Cla
             plan.start.append(part)
             room.take(index, size)
         elif part in job.earmarks:
-            room.take(index, size)  # what is being freed for it is not for the job's other components
+            room.set_aside(index, size)  # what is being freed for it is not for the job's other components
         else:
             stuck.append(part)
     claimed = sum(claim is not None for claim in job.claims)
     if (claimed + len(plan.start)) / len(job.claims) < threshold:
         return ClaimPlan(enough=False)
     for part in stuck:
-        if not _replace(job, part, room, plan, book, now) and job.high:
+        if not _replace(job, part, room, plan, book, transfers, now) and job.high:
             _preempt(job, part, room, plan, book)
     return plan
 
@@ -106,13 +105,22 @@ def _claiming_order(job: Job) -> list[int]:
     return sorted(unclaimed, key=lambda part: (part not in job.earmarks, -sizes[part], part))
 
 
-def _replace(job: Job, part: int, room: _Room, plan: ClaimPlan, book: SiteBook, now: float) -> bool:
-    """Find the component another site whose transfer ends before the job start time."""
+def _replace(
+    job: Job, part: int, room: _Room, plan: ClaimPlan, book: SiteBook, transfers: TransferBook, now: float
+) -> bool:
+    """Find the component another site whose transfer ends before the job start time.
+
+    A transfer that is under way to a site, or has arrived there, for this job or another, need not be made again.
+    """
     assert job.spots is not None
     assert job.demand is not None
     assert job.start_estimate is not None
     until_start_s = max(0.0, job.start_estimate - now)
-    index = replace_one(job.demand, job.spots, part, room.all(), until_start_s, book.view)
+
+    def under_way_s(file: str, chunk: tuple[int, int] | None, site: int) -> float:
+        return transfers.remaining_s((file, chunk, site), now)
+
+    index = replace_one(job.demand, job.spots, part, room.all(), until_start_s, book.view, under_way_s)
     if index < 0:
         return False
     room.take(index, job.spots.sizes[part])
@@ -163,12 +171,12 @@ class Claiming:
         ledger = self.ledger
         ledger.claiming.remove(job)
         resumed, job.claim_resumed = job.claim_resumed, False
-        limit = first_given(job.request.claiming_tries_max, ledger.parameters.claiming_tries_max)
-        if limit is not None and job.claiming_tries >= limit and not resumed:
-            self.leaving.out_of_claiming_tries(job)
-            return
-        job.claiming_tries += not resumed
-        plan = plan_claim(job, ledger.sites, threshold=ledger.parameters.claim_threshold, now=ledger.now)
+        if not resumed:
+            if self.leaving.claiming_tries_are_used_up(job):
+                return
+            job.count_claiming_try()
+        threshold = ledger.parameters.claim_threshold
+        plan = plan_claim(job, ledger.sites, ledger.transfers, threshold=threshold, now=ledger.now)
         if not plan.enough:
             job.tell(ledger.now, "too_few_startable")
         for part, site in plan.replace:

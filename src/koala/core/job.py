@@ -57,6 +57,7 @@ class Job:
         "claim_resumed",
         "claim_sequence",
         "claiming_tries",
+        "claiming_tries_in_row",
         "claims",
         "deadline",
         "demand",
@@ -65,6 +66,7 @@ class Job:
         "entered_scan",
         "failures",
         "first_start_estimate",
+        "has_limit",
         "high",
         "id",
         "joined_after_scan",
@@ -79,6 +81,7 @@ class Job:
         "refused_idle",
         "request",
         "rests",
+        "runs",
         "spots",
         "start_estimate",
         "started_at",
@@ -105,6 +108,7 @@ class Job:
         # In the placement queue: its position there, and the idle processors that its last own try saw.
         self.position = -1
         self.entered_scan = 0
+        self.has_limit = False
         self.joined_after_scan = 0
         self.placement_tries = 0
         self.refused_idle: tuple[int, ...] | None = None
@@ -132,6 +136,8 @@ class Job:
         self.claim_fraction = claim_fraction
         self.rests = 0
         self.claiming_tries = 0
+        self.claiming_tries_in_row = 0  # since it last ran or was sent back for another reason: what a limit counts
+        self.runs = 0
         self.starts = 0
         self.failures = 0
         self.application_failures = 0
@@ -159,6 +165,10 @@ class Job:
         """A name for the next start of a component, never used before or after."""
         self.starts += 1
         return f"{self.id}.{self.starts}"
+
+    def count_claiming_try(self) -> None:
+        self.claiming_tries += 1
+        self.claiming_tries_in_row += 1
 
     def stop_timer(self) -> None:
         if self.timer is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from koala.core.job import Claim, Job
-from koala.core.ledger import ENDED_KEPT, Ledger
+from koala.core.ledger import ENDED_KEPT, Ledger, first_given, tries_in_words
 from koala.core.lifecycle import IN_CLAIMING_QUEUE, State
 from koala.messages import AbortComponent, JobEnded, JobOutcome, JobRequeued
 
@@ -32,6 +32,7 @@ class Leaving:
         if lower:
             step, least = ledger.parameters.claim_fraction_step, ledger.parameters.claim_fraction_min
             job.claim_fraction = max(least, job.claim_fraction - step)
+        job.claiming_tries_in_row = 0
         job.tell(ledger.now, "returned", reason)
         ledger.commands.append(JobRequeued(job=job.id, reason=reason))
         if ran:
@@ -49,9 +50,20 @@ class Leaving:
             if job.outstanding == 0:
                 self._requeue(job)
 
-    def out_of_claiming_tries(self, job: Job) -> None:
-        tries = "1 try" if job.claiming_tries == 1 else f"{job.claiming_tries} tries"
-        self.end(job, State.FAILED, f"not all components could be claimed in {tries}")
+    def claim_failed(self, job: Job, reason: str) -> None:
+        """Not all components could be claimed: back to the queue, unless its tries are used up."""
+        if not self.claiming_tries_are_used_up(job):
+            tries = job.claiming_tries_in_row
+            self.back_to_queue(job, reason)
+            job.claiming_tries_in_row = tries
+
+    def claiming_tries_are_used_up(self, job: Job) -> bool:
+        """End the job if it has had as many claiming tries in a row as it may have."""
+        limit = first_given(job.request.claiming_tries_max, self.ledger.parameters.claiming_tries_max)
+        if limit is None or job.claiming_tries_in_row < limit:
+            return False
+        self.end(job, State.FAILED, f"not all components could be claimed in {tries_in_words(limit)}")
+        return True
 
     def end(self, job: Job, state: State, reason: str = "") -> None:
         """The job is over; the core forgets it, and tells the driver all that it needs to keep."""
@@ -79,6 +91,7 @@ class Leaving:
                 places=job.places,
                 placement_tries=job.placement_tries,
                 claiming_tries=job.claiming_tries,
+                runs=job.runs,
                 failures=job.failures,
                 preemptions=job.preemptions,
             )
@@ -101,10 +114,10 @@ class Leaving:
             return
         if job.state in IN_CLAIMING_QUEUE:
             ledger.claiming.remove(job)
-            for part in list(job.earmarks):
-                ledger.sites.unmark(part, job.spots.sizes[part], job)
             for part, claim in enumerate(job.claims):
-                if claim is None:
+                if part in job.earmarks:
+                    ledger.sites.unmark(part, job.spots.sizes[part], job)
+                elif claim is None:
                     ledger.sites.withdraw(job.spots.sites[part], job.spots.sizes[part])
         for claim in job.claims:
             if claim is not None and not claim.aborting:

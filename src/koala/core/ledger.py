@@ -64,14 +64,15 @@ class Ledger:
         return scans - 1 if still_to_come else scans
 
     def tries_in_queue(self, job: Job) -> int:
-        """How often the waiting job has been tried since it entered its queue."""
+        """How often the waiting job has been tried since it entered its queue; a job that rests is not tried."""
+        if job.id in self.queue_of(job).resting:
+            return 0
         return self.scans_so_far(self.queue_of(job)) - job.entered_scan
 
     def enqueue(self, job: Job, *, tried: bool) -> None:
         """Put the job at the tail of its placement queue; ``tried`` says that it has just been tried in vain."""
         queue = self.queue_of(job)
         job.waiting_since = self.now
-        job.entered_scan = self.scans_so_far(queue)
         if self.scans_every_event and job.placed_at == self.now:
             rest_s = min(REST_S * 2**job.rests, REST_S_MAX)
             job.rests += 1
@@ -80,6 +81,10 @@ class Ledger:
         else:
             self._join(queue, job, tried=tried)
 
+    def placement_tries_max(self, job: Job) -> int | None:
+        """How many failed tries in a row make the job's submission fail."""
+        return first_given(job.request.placement_tries_max, self.parameters.placement_tries_max)
+
     def _rested(self, job: Job) -> None:
         queue = self.queue_of(job)
         job.timer = None
@@ -87,7 +92,8 @@ class Ledger:
         self._join(queue, job, tried=False)
 
     def _join(self, queue: PlacementQueue, job: Job, *, tried: bool) -> None:
-        limit = first_given(job.request.placement_tries_max, self.parameters.placement_tries_max)
+        job.entered_scan = self.scans_so_far(queue)
+        limit = self.placement_tries_max(job)
         exhausted = None if limit is None else job.entered_scan + max(1, limit - tried)
         queue.push(job, exhausted_at_scan=exhausted, untried=not tried)
 
@@ -107,6 +113,10 @@ class Ledger:
     def _cooled_down(self, index: int) -> None:
         self.sites.sites[index].cooling = None
         self.sites.probe(index)
+
+
+def tries_in_words(tries: int | None) -> str:
+    return "1 try" if tries == 1 else f"{tries} tries"
 
 
 def first_given(own: int | None, default: int | None) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from koala.core.job import Job
 from koala.core.leaving import Leaving
-from koala.core.ledger import Ledger, first_given
+from koala.core.ledger import Ledger, tries_in_words
 from koala.core.lifecycle import State
 from koala.core.queues import PlacementQueue
 from koala.core.running import Running
@@ -54,10 +54,9 @@ class PlacementDesk:
         if spots is not None:
             self._place(job, spots)
             return
-        job.refused_idle = tuple(view.idle)
+        job.refused_idle = ledger.sites.idle_now()
         job.tell(ledger.now, "refused", job.refused_idle)
-        limit = first_given(job.request.placement_tries_max, ledger.parameters.placement_tries_max)
-        if limit == 1:
+        if ledger.placement_tries_max(job) == 1:
             self._out_of_tries(job)
         else:
             ledger.enqueue(job, tried=True)
@@ -80,10 +79,10 @@ class PlacementDesk:
         ledger = self.ledger
         if ledger.scans_every_event:
             if queue.is_worth_a_scan(ledger.sites):
-                if queue.untried or queue.smallest_need <= max(ledger.sites.view.idle):
+                if queue.untried or queue.has_limits or queue.smallest_need <= max(ledger.sites.view.idle):
                     queue.scan_due_at = ledger.now
                 else:
-                    queue.scan_begins(ledger.sites)  # and ends: no site has enough for any job here
+                    queue.scan_in_vain(ledger.sites)
         elif not self.needs_scan(queue):
             queue.scan_due_at = INFINITY
         elif queue.scan_due_at == INFINITY:
@@ -97,7 +96,7 @@ class PlacementDesk:
         """Try every job of the queue, from head to tail."""
         ledger = self.ledger
         queue.scan_begins(ledger.sites)
-        queue.scan(ledger.sites.view, self._place_from_queue, self._policy_broke)
+        queue.scan(ledger.sites, self._place_from_queue, self._policy_broke)
         if queue.has_limits:
             for job in queue.pop_exhausted(ledger.scans_so_far(queue)):
                 job.placement_tries += ledger.tries_in_queue(job)
@@ -112,7 +111,7 @@ class PlacementDesk:
         self.leaving.end(job, State.FAILED, error.for_user())
 
     def _out_of_tries(self, job: Job) -> None:
-        tries = "1 try" if job.placement_tries == 1 else f"{job.placement_tries} tries"
+        tries = tries_in_words(self.ledger.placement_tries_max(job))
         self.leaving.end(job, State.FAILED, f"no place was found in {tries}")
 
     # --------------------------------------------------------------------------------- the placement
@@ -121,10 +120,6 @@ class PlacementDesk:
         """The policy found places: bring the files, and claim when L of the longest transfer has passed."""
         assert job.demand is not None
         ledger = self.ledger
-        limit = first_given(job.request.claiming_tries_max, ledger.parameters.claiming_tries_max)
-        if limit is not None and job.claiming_tries >= limit:
-            self.leaving.out_of_claiming_tries(job)
-            return
         now = ledger.now
         job.spots = spots
         job.placed_at = now
@@ -143,7 +138,7 @@ class PlacementDesk:
             ledger.claiming.push(job, now + job.claim_fraction * transfer_s)
             return
         # No time passes between placement and claim, so what the policy saw idle is idle.
-        job.claiming_tries += 1
+        job.count_claiming_try()
         for part in range(len(spots.sites)):
             self.running.start_component(job, part)
         self.running.all_claimed(job)

@@ -17,7 +17,10 @@ from koala.core.job import Job
 from koala.core.sites import SiteBook
 from koala.model import JobId
 from koala.policies import PolicyError
-from koala.policies.placing import Demand, Spots, View, try_place
+from koala.policies.placing import Demand, Spots, try_place
+
+# Entries of jobs that have left are thrown out when they outnumber the others by this many.
+LIMITS_SLACK = 64
 
 
 class Group:
@@ -49,6 +52,7 @@ class PlacementQueue:
         self.size = 0
         # (scan number at which its tries are used up, position, job): entries of jobs that have left are skipped.
         self._limits: list[tuple[int, int, Job]] = []
+        self._limited = 0
         self.untried = False
         # Jobs that take a rest before they stand at the tail again: they wait, but are not tried.
         self.resting: dict[JobId, Job] = {}
@@ -90,7 +94,7 @@ class PlacementQueue:
     @property
     def has_limits(self) -> bool:
         """Whether some job here may run out of tries, so that even a needless scan matters."""
-        return bool(self._limits)
+        return self._limited > 0
 
     def push(self, job: Job, *, exhausted_at_scan: int | None, untried: bool) -> None:
         """Put the job at the tail. ``untried`` says that it has not been tried on what is idle now."""
@@ -111,7 +115,12 @@ class PlacementQueue:
         self._fickle += not demand.steady
         self.untried |= untried
         if exhausted_at_scan is not None:
+            job.has_limit = True
+            self._limited += 1
             heapq.heappush(self._limits, (exhausted_at_scan, job.position, job))
+            if len(self._limits) > 2 * self._limited + LIMITS_SLACK:
+                self._limits = [entry for entry in self._limits if entry[2].position == entry[1]]
+                heapq.heapify(self._limits)
 
     def pop_exhausted(self, scan: int) -> list[Job]:
         """Take out the jobs whose tries are used up after this many scans."""
@@ -134,6 +143,9 @@ class PlacementQueue:
         del group.positions[place]
         job = group.jobs.pop(place)
         job.position = -1
+        if job.has_limit:
+            job.has_limit = False
+            self._limited -= 1
         self.size -= 1
         self._fickle -= not group.demand.steady
         if not group.jobs:
@@ -157,13 +169,19 @@ class PlacementQueue:
             return job.refused_idle
         return self._seen[bisect_left(self._seen, job.position, key=_position) - 1][1]
 
+    def scan_in_vain(self, book: SiteBook) -> None:
+        """A scan in which nobody can be placed, because no site has enough for any job here."""
+        self.scan_begins(book)
+        self.scans += 1
+        self._seen = [(-1, book.idle_now())]
+
     def scan(
         self,
-        view: View,
+        book: SiteBook,
         place: Callable[[Job, Spots], None],
         broke: Callable[[Job, PolicyError], None],
     ) -> None:
-        """Try every job from head to tail; ``place`` takes those that fit and changes the view, ``broke`` those
+        """Try every job from head to tail; ``place`` takes those that fit and changes the book, ``broke`` those
         whose policy gave an answer that cannot be right.
 
         Idle processors only fall during a scan, so a group that cannot fit by its plain numbers is out for
@@ -171,8 +189,9 @@ class PlacementQueue:
         """
         self.scans += 1
         self.untried = False
+        view = book.view
         idle = view.idle
-        self._seen = [(-1, tuple(idle))]
+        self._seen = [(-1, book.idle_now())]
         most, total = max(idle), sum(idle)
         hopeful = bisect_right(self._by_least, most, key=_least)
         candidates = [
@@ -184,6 +203,8 @@ class PlacementQueue:
         refused: list[tuple[int, Group]] = []
         while candidates:
             position, sequence, group = heapq.heappop(candidates)
+            if group.demand.least > most or group.demand.total > total:
+                continue
             try:
                 spots = try_place(group.demand, view)
             except PolicyError as error:
@@ -194,15 +215,13 @@ class PlacementQueue:
             if spots is None:
                 continue
             place(self._take(group, bisect_left(group.positions, position)), spots)
-            self._seen.append((position, tuple(idle)))
+            self._seen.append((position, book.idle_now()))
             most, total = max(idle), sum(idle)
+            if not self._by_least or most < self.smallest_need:
+                break
             for again_sequence, again in refused:
                 self._next_of(again, again_sequence, position, candidates)
             refused.clear()
-            candidates = [
-                entry for entry in candidates if entry[2].demand.least <= most and entry[2].demand.total <= total
-            ]
-            heapq.heapify(candidates)
 
     @staticmethod
     def _next_of(group: Group, sequence: int, position: int, candidates: list[tuple[int, int, Group]]) -> None:

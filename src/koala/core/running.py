@@ -102,6 +102,8 @@ class Running:
         job.move(State.RUNNING)
         job.started_at = ledger.now
         job.rests = 0
+        job.runs += 1
+        job.claiming_tries_in_row = 0
         job.outstanding = len(job.claims)
         tokens: list[Token] = []
         for claim in job.claims:
@@ -144,7 +146,7 @@ class Running:
                     ledger.site_error(claim.site)  # it has not even said that it has the component
             names = ", ".join(sorted({ledger.names[claim.site] for claim in quiet}))
             late = f"{len(quiet)} of {len(job.claims)} components"
-            self.leaving.back_to_queue(job, f"{late} did not reach the barrier in time ({names})")
+            self.leaving.claim_failed(job, f"{late} did not reach the barrier in time ({names})")
             return
         self._ask(quiet)
         self.look_after_later(job)
@@ -243,7 +245,7 @@ class Running:
         job.tell(ledger.now, "not_taken", claim.part, claim.site, reason)
         if ledger.now >= job.start_estimate:
             self._given_back(job, claim)
-            self.leaving.back_to_queue(job, f"{ledger.names[claim.site]} did not take a component: {reason}")
+            self.leaving.claim_failed(job, f"{ledger.names[claim.site]} did not take a component: {reason}")
             return
         ledger.sites.promise(claim.site, claim.processors, job)
         if job.state is State.STARTING:
@@ -266,4 +268,4 @@ class Running:
             ledger.claiming.push(job, last)  # earlier, as soon as the preempted processors are free
             return
         short = f"{len(unclaimed)} of {len(job.claims)} components"
-        self.leaving.back_to_queue(job, f"{short} unclaimed at the job start time")
+        self.leaving.claim_failed(job, f"{short} unclaimed at the job start time")

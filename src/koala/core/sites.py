@@ -86,6 +86,8 @@ class SiteBook:
         self.error_threshold = grid.scheduler.error_threshold
         self.helped = 0
         self.changed = 0
+        self._idle = tuple(self.view.idle)
+        self._idle_as_of = 0
 
     def __iter__(self) -> Iterator[SiteBelief]:
         return iter(self.sites)
@@ -97,8 +99,7 @@ class SiteBook:
         if self.hold_placed:
             idle -= site.promised
         if site.trust is not Trust.USABLE:
-            probe_is_on = site.probe_job is not None or site.ours > 0
-            idle = 0 if site.trust is Trust.UNUSABLE or probe_is_on else idle
+            idle = 0 if site.trust is Trust.UNUSABLE or site.probe_job is not None else idle
         if idle < 0 or site.drained:
             idle = 0
         before = self.view.idle[index]
@@ -107,6 +108,13 @@ class SiteBook:
             if idle > before:
                 self.helped += 1
             self.view.idle[index] = idle
+
+    def idle_now(self) -> tuple[int, ...]:
+        """What is idle, as a value; the same one as long as nothing changes."""
+        if self._idle_as_of != self.changed:
+            self._idle_as_of = self.changed
+            self._idle = tuple(self.view.idle)
+        return self._idle
 
     def files_changed(self) -> None:
         """Replicas have come or gone: a job that could not be placed may fit now."""
@@ -183,18 +191,20 @@ class SiteBook:
         self.refresh(index)
 
     def leave(self, index: int, job: Job) -> None:
-        """The job has nothing to do with the site any more: if it was the probe, another job may be."""
+        """The job has nothing to do with the site any more: if it was the probe, another job may be, once what the
+        site still holds of this one is gone."""
         site = self.sites[index]
-        if site.probe_job == job.id:
+        if site.probe_job == job.id and all(claim.job is not job for claim in site.claims.values()):
             site.probe_job = None
             self.refresh(index)
 
     def redeem(self, part: int, index: int, processors: int, job: Job) -> None:
-        """A promise, and an earmark if there is one, is about to become a claim, which brings the view up to date:
-        until then nobody else may think that the processors are idle."""
-        self.sites[index].promised -= processors
+        """A promise or an earmark is about to become a claim, which brings the view up to date: until then nobody
+        else may think that the processors are idle."""
         if part in job.earmarks:
             self._drop_earmark(part, processors, job)
+        else:
+            self.sites[index].promised -= processors
 
     def claim(self, claim: Claim) -> None:
         site = self.sites[claim.site]
@@ -208,11 +218,14 @@ class SiteBook:
         site = self.sites[claim.site]
         del site.claims[claim.token]
         site.ours -= claim.processors
+        if claim.aborting:
+            self.leave(claim.site, claim.job)
         self.refresh(claim.site)
 
     def earmark(self, index: int, part: int, processors: int, job: Job) -> None:
-        """Keep processors that preemption is freeing for this component."""
+        """The promise becomes a right to what a preemption is freeing; earlier earmarks are served first."""
         site = self.sites[index]
+        site.promised -= processors
         job.earmarks[part] = index
         site.waiters[job.id] = job
         site.earmarked += processors
@@ -230,17 +243,55 @@ class SiteBook:
             del site.waiters[job.id]
         return index
 
+    # ------------------------------------------------------------------------- what a job could claim
+
     def startable(self, index: int, job: Job) -> int:
-        """How many processors the job could claim here now, apart from what is earmarked or promised to it."""
+        """How many processors the job could claim here now: what is free and not kept for others.
+
+        That includes what is kept for the job itself. What was earmarked for others after it is not kept from it.
+        """
         site = self.sites[index]
         if site.trust is Trust.UNUSABLE or site.drained:
             return NOTHING
         if site.trust is Trust.PROBING and site.probe_job not in (None, job.id):
             return NOTHING
-        return site.free - site.earmarked - (site.promised if self.hold_placed else 0)
+        kept = self._earmarked_before(index, job)
+        if self.hold_placed:
+            kept += site.promised - _own_promise(job, index)
+        return site.free - kept
+
+    def coming(self, index: int, job: Job) -> int:
+        """How many more processors components that are being aborted will free, beyond what others wait for."""
+        site = self.sites[index]
+        own = _own_earmark(job, index)
+        behind = site.earmarked - self._earmarked_before(index, job) - own
+        return sum(claim.processors for claim in site.claims.values() if claim.aborting) - behind
+
+    def _earmarked_before(self, index: int, job: Job) -> int:
+        kept = 0
+        for waiter in self.sites[index].waiters.values():
+            if waiter is job:
+                break
+            kept += _own_earmark(waiter, index)
+        return kept
 
     def earmark_is_free(self, index: int, job: Job) -> bool:
         """Whether what was being freed here for the job is free by now, for one of its components at least."""
         assert job.spots is not None
-        sizes = [job.spots.sizes[part] for part, site in job.earmarks.items() if site == index]
-        return self.startable(index, job) + sum(sizes) >= min(sizes)
+        smallest = min(job.spots.sizes[part] for part, site in job.earmarks.items() if site == index)
+        return self.startable(index, job) >= smallest
+
+
+def _own_earmark(job: Job, index: int) -> int:
+    assert job.spots is not None
+    return sum(job.spots.sizes[part] for part, site in job.earmarks.items() if site == index)
+
+
+def _own_promise(job: Job, index: int) -> int:
+    """What the job has been promised at the site and has neither claimed nor earmarked."""
+    assert job.spots is not None
+    return sum(
+        job.spots.sizes[part]
+        for part, site in enumerate(job.spots.sites)
+        if site == index and job.claims[part] is None and part not in job.earmarks
+    )

@@ -21,23 +21,32 @@ class Staging:
         self.running = running
 
     def bring_files(self, job: Job) -> float:
-        """Start what must be brought; the longest estimated transfer time of its components (FTT)."""
+        """Start what must be brought; how long that is estimated to take (FTT).
+
+        That is the largest estimate of its components; what the job brings over one link comes one after the
+        other there, also when it is for several components.
+        """
         assert job.spots is not None
         job.needs = [()] * len(job.spots.sites)
-        return max(self._bring_files_of(job, part) for part in range(len(job.spots.sites)))
+        for part in range(len(job.spots.sites)):
+            self._bring_files_of(job, part)
+        by_link: dict[tuple[int, int], float] = {}
+        for transfer in job.transfers.values():
+            link = (transfer.source, transfer.key[2])
+            by_link[link] = by_link.get(link, 0.0) + transfer.remaining_s(self.ledger.now)
+        return max(by_link.values(), default=0.0)
 
     def redirect(self, job: Job, part: int) -> None:
         """The component has moved: its files go there at once, and stop going where nobody needs them."""
         self._bring_files_of(job, part)
         self.ledger.transfers.keep_only_needed(job, self.ledger.commands)
 
-    def _bring_files_of(self, job: Job, part: int) -> float:
+    def _bring_files_of(self, job: Job, part: int) -> None:
         assert job.spots is not None
         assert job.demand is not None
         ledger = self.ledger
         site = job.spots.sites[part]
         keys = []
-        transfer_s = 0.0
         for needed in inputs(job.demand, job.spots, part, ledger.sites.view):
             if needed.source == site:
                 continue
@@ -45,9 +54,7 @@ class Staging:
             if transfer.timer is None:
                 self._watch(transfer)
             keys.append(transfer.key)
-            transfer_s += transfer.remaining_s(ledger.now)
         job.needs[part] = tuple(keys)
-        return transfer_s
 
     def _watch(self, transfer: Transfer) -> None:
         parameters = self.ledger.parameters

@@ -9,6 +9,10 @@ from koala.model import JobId
 Key = tuple[str, tuple[int, int] | None, int]
 
 
+# A transfer that is late is never believed to be there at once.
+LATE_S_MIN = 1.0
+
+
 class Transfer:
     """One file, or one piece of it, on its way to one site, or there already."""
 
@@ -40,4 +44,8 @@ class Transfer:
         self.timer: Timer | None = None
 
     def remaining_s(self, now: float) -> float:
-        return 0.0 if self.done else max(0.0, self.started_at + self.estimate_s - now)
+        """How long it will still take: as estimated, or, once it is late, as long again as it is late by now."""
+        if self.done:
+            return 0.0
+        remaining_s = self.started_at + self.estimate_s - now
+        return remaining_s if remaining_s >= 0.0 else max(LATE_S_MIN, -remaining_s)

@@ -7,8 +7,9 @@ from __future__ import annotations
 from koala.core.job import Job
 from koala.core.transfer import Key, Transfer
 from koala.messages import AnyCommand, CancelTransfer, StartTransfer, TransferId
-from koala.policies.placing import Input, View
+from koala.policies.placing import Input, View, link_s
 
+INFINITY = float("inf")
 # How much a newly observed bandwidth weighs against the estimate so far.
 OBSERVATION_WEIGHT = 0.3
 
@@ -36,13 +37,18 @@ class TransferBook:
                 job.transfers_open += 1
         return transfer
 
+    def remaining_s(self, key: Key, now: float) -> float:
+        """When a piece that is on its way to a site will be there; infinity for one that is not."""
+        transfer = self.by_key.get(key)
+        return INFINITY if transfer is None else transfer.remaining_s(now)
+
     def _start(self, transfer: Transfer, source: int, now: float, commands: list[AnyCommand]) -> None:
         self._sequence += 1
         file, chunk, target = transfer.key
         transfer.id = f"t{self._sequence}"
         transfer.source = source
         transfer.started_at = now
-        transfer.estimate_s = self.estimate_s(source, target, transfer.size_bytes)
+        transfer.estimate_s = link_s(source, target, transfer.size_bytes, self.view)
         transfer.tries += 1
         self.by_id[transfer.id] = transfer
         names = self.view.names
@@ -56,11 +62,6 @@ class TransferBook:
                 chunk=chunk,
             )
         )
-
-    def estimate_s(self, source: int, target: int, size_bytes: int) -> float:
-        if source == target:
-            return 0.0
-        return self.view.latency_s[source][target] + size_bytes / self.view.bytes_per_s[source][target]
 
     def arrived(self, transfer: Transfer, now: float) -> None:
         """The transfer is there, and the estimate of its link learns from it."""
@@ -93,7 +94,7 @@ class TransferBook:
         if not fresh:
             return False
         target = transfer.key[2]
-        best = min(fresh, key=lambda holder: (self.estimate_s(holder, target, transfer.size_bytes), holder))
+        best = min(fresh, key=lambda holder: (link_s(holder, target, transfer.size_bytes, self.view), holder))
         self._start(transfer, best, now, commands)
         return True
 

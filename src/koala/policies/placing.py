@@ -14,7 +14,7 @@ from koala.policies.demands import Demand, DemandKey, compile_demand, demand_key
 from koala.policies.errors import MissingFileError, PolicyError, UnknownSiteError
 from koala.policies.filling import place_on
 from koala.policies.refusing import refuse
-from koala.policies.transfers import Input, Spots, inputs, transfer_row_s, transfer_s
+from koala.policies.transfers import Input, Spots, UnderWay, inputs, link_s, transfer_row_s, transfer_s
 from koala.policies.view import FileAt, View, quota_processors
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "compile_demand",
     "demand_key",
     "inputs",
+    "link_s",
     "place_on",
     "quota_processors",
     "refuse",
@@ -58,15 +59,22 @@ def try_place(demand: Demand, view: View) -> Spots | None:
 
 
 def replace_one(
-    demand: Demand, spots: Spots, part: int, left: Sequence[int], transfer_s_max: float, view: View
+    demand: Demand,
+    spots: Spots,
+    part: int,
+    left: Sequence[int],
+    transfer_s_max: float,
+    view: View,
+    under_way_s: UnderWay | None = None,
 ) -> int:
     """Another site for one component of a placed job, close to its files; -1 where there is none.
 
     ``left`` are the processors that it may have, by site; the transfers must end within ``transfer_s_max``. A
-    component whose site the user chose can only stay there.
+    component whose site the user chose can only stay there. ``under_way_s`` tells of files that are being brought
+    to a site already.
     """
     row_s: Sequence[float]
-    row_s = transfer_row_s(demand, spots.sizes, part, view) if demand.has_files else (0.0,) * len(left)
+    row_s = transfer_row_s(demand, spots.sizes, part, view, under_way_s) if demand.has_files else (0.0,) * len(left)
     pinned_to = -1 if demand.flexible else demand.shapes[0].sites[part]
     if pinned_to < 0:
         return closest_site(left, spots.sizes[part], row_s, transfer_s_max)

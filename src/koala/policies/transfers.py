@@ -5,12 +5,16 @@ Estimates only: the transfers themselves are commands of the core and the work o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from koala.policies.demands import Demand, Read, reads_of
 from koala.policies.errors import MissingFileError
 from koala.policies.view import View
+
+# (file, chunk, site) -> when what is on its way there will have arrived, in seconds; infinite if nothing is.
+UnderWay: TypeAlias = Callable[[str, tuple[int, int] | None, int], float]
 
 
 class Spots(NamedTuple):
@@ -55,26 +59,31 @@ def inputs(demand: Demand, spots: Spots, part: int, view: View) -> tuple[Input, 
 
 
 def transfer_s(demand: Demand, spots: Spots, part: int, site: int, view: View) -> float:
-    """The estimate for component ``part`` if it ran at ``site``: the sum over its files; inf if one has no replica.
+    """The estimate for component ``part`` if it ran at ``site``; inf if one of its files has no replica.
 
-    A sum, because all of them arrive through the one link of that site. ``spots`` gives the sizes of the other
-    components, on which the size of a chunk depends.
+    ``spots`` gives the sizes of the other components, on which the size of a chunk depends.
     """
     return reading_s(reads_of(demand, spots.sizes, part), site, view)
 
 
-def reading_s(reads: tuple[Read, ...], site: int, view: View) -> float:
-    """The time to bring all of these to the site."""
-    total_s = 0.0
+def reading_s(reads: tuple[Read, ...], site: int, view: View, under_way_s: UnderWay | None = None) -> float:
+    """The time to bring all of these to the site: those from one source one after the other, over its link, those
+    from different sources side by side. ``under_way_s`` is asked for what is being brought there already."""
+    by_source: dict[int, float] = {}
     for read in reads:
-        total_s += nearest_replica(read, site, view)[1]
-    return total_s
+        source, time_s = nearest_replica(read, site, view)
+        if under_way_s is not None and time_s > 0.0 and source >= 0:
+            time_s = min(time_s, under_way_s(read.file, chunk_bytes(read, view), site))
+        by_source[source] = by_source.get(source, 0.0) + time_s
+    return max(by_source.values(), default=0.0)
 
 
-def transfer_row_s(demand: Demand, sizes: tuple[int, ...], part: int, view: View) -> list[float]:
+def transfer_row_s(
+    demand: Demand, sizes: tuple[int, ...], part: int, view: View, under_way_s: UnderWay | None = None
+) -> list[float]:
     """The estimate for one component at every site."""
     reads = reads_of(demand, sizes, part)
-    return [reading_s(reads, site, view) for site in range(len(view.names))]
+    return [reading_s(reads, site, view, under_way_s) for site in range(len(view.names))]
 
 
 def nearest_replica(read: Read, site: int, view: View) -> tuple[int, float]:
@@ -88,11 +97,18 @@ def nearest_replica(read: Read, site: int, view: View) -> tuple[int, float]:
     size_bytes = file.size_bytes if chunk is None else chunk[1]
     best, best_s = -1, inf
     for holder in file.holders:
-        bytes_per_s = view.bytes_per_s[holder][site]
-        time_s = view.latency_s[holder][site] + size_bytes / bytes_per_s if bytes_per_s > 0 else inf
+        time_s = link_s(holder, site, size_bytes, view)
         if best < 0 or time_s < best_s or (time_s == best_s and holder < best):
             best, best_s = holder, time_s
     return best, best_s
+
+
+def link_s(source: int, target: int, size_bytes: int, view: View) -> float:
+    """The estimate for so many bytes over one link; infinite over a link that moves nothing."""
+    if source == target:
+        return 0.0
+    bytes_per_s = view.bytes_per_s[source][target]
+    return view.latency_s[source][target] + size_bytes / bytes_per_s if bytes_per_s > 0 else inf
 
 
 def chunk_bytes(read: Read, view: View) -> tuple[int, int] | None:

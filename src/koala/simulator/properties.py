@@ -158,7 +158,7 @@ def no_processor_leaked(watch: Watch) -> None:
         if job.state in IN_CLAIMING_QUEUE:
             assert job.spots is not None
             for part, held in enumerate(job.claims):
-                if held is None:
+                if held is None and part not in job.earmarks:
                     promised[job.spots.sites[part]] += job.spots.sizes[part]
             for part, index in job.earmarks.items():
                 earmarked[index] += job.spots.sizes[part]
