@@ -53,12 +53,14 @@ class Background(msgspec.Struct, frozen=True, kw_only=True):
 class SiteFaults(msgspec.Struct, frozen=True, kw_only=True):
     """What goes wrong at one simulated site.
 
-    ``component_failure`` is the chance that a component started here fails before its application ends;
+    ``component_failure`` is the chance that the site breaks a component started here before its application ends,
+    ``application_failure`` the chance that the application itself returns failure there;
     ``outages`` are (from, to) times at which the whole site is down: what it held is lost, and nothing starts.
     ``mean_time_between_outages_s`` draws further outages of ``outage_mean_s``; None draws none.
     """
 
     component_failure: float = 0.0
+    application_failure: float = 0.0
     outages: tuple[tuple[float, float], ...] = ()
     mean_time_between_outages_s: float | None = None
     outage_mean_s: float = 600.0

@@ -15,6 +15,7 @@ from koala.core.placement import PlacementDesk
 from koala.core.running import Running
 from koala.core.sites import SiteBook
 from koala.core.transfers import TransferBook
+from koala.messages import ReleaseBarrier
 from koala.simulator.storms import draw_storm
 from koala.simulator.torture import Verdict, minimise, torture, weather
 
@@ -115,11 +116,31 @@ def _start_with_a_component_missing(monkeypatch: pytest.MonkeyPatch) -> None:
             return
         ready = [each.token for each in claim.job.claims if each is not None and each.phase is Phase.READY]
         if len(ready) == len(claim.job.claims) - 1:
-            from koala.messages import ReleaseBarrier
-
             self.ledger.commands.append(ReleaseBarrier(job=claim.job.id, tokens=tuple(ready)))
 
     monkeypatch.setattr(Running, "on_ready", on_ready)
+
+
+def _start_only_the_first_component(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Running.open_barrier_if_complete
+
+    def open_barrier(self: Running, job: Job) -> None:
+        original(self, job)
+        last = self.ledger.commands[-1] if self.ledger.commands else None
+        if isinstance(last, ReleaseBarrier) and len(last.tokens) > 1:
+            self.ledger.commands[-1] = ReleaseBarrier(job=job.id, tokens=last.tokens[:1])
+
+    monkeypatch.setattr(Running, "open_barrier_if_complete", open_barrier)
+
+
+def _ignore_the_sites_own_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = SiteBook.report
+
+    def report(self: SiteBook, index: int, processors: int, others: int) -> None:
+        original(self, index, processors, 0)
+        self.sites[index].others = others
+
+    monkeypatch.setattr(SiteBook, "report", report)
 
 
 def _scan_the_queues_in_the_wrong_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,6 +180,8 @@ PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (_lose_jobs_on_their_way_back, "no job lost"),
     (_forget_to_leave_the_claiming_queue, "one state, one queue"),
     (_start_with_a_component_missing, "all or nothing"),
+    (_start_only_the_first_component, "all or nothing"),
+    (_ignore_the_sites_own_users, "no site over-claimed"),
     (_scan_the_queues_in_the_wrong_order, "high before low"),
     (_leave_transfers_running, "no transfer without a job"),
     (_never_ask_a_quiet_site, "every job finishes"),

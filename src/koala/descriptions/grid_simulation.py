@@ -68,7 +68,11 @@ class SiteFaultsText(Description):
 
     component_failure: Fraction01 = Field(
         default=_FAULTS.component_failure,
-        description="the chance that a component started here fails before its application ends",
+        description="the chance that the site breaks a component started here before its application ends",
+    )
+    application_failure: Fraction01 = Field(
+        default=_FAULTS.application_failure,
+        description="the chance that the application of a component started here returns failure",
     )
     outages: Annotated[tuple[tuple[Seconds, Seconds], ...], Field(max_length=OUTAGES_MAX)] = Field(
         default=(), description="times at which the whole site is down, as [from, to] in seconds"

@@ -24,7 +24,7 @@ from koala.model import JobId, SiteName
 from koala.simulator.agenda import COMPONENT_ENDS, COMPONENT_READY, Agenda
 from koala.simulator.background import BackgroundDesk
 from koala.simulator.draws import stream
-from koala.simulator.faults import component_fails_at
+from koala.simulator.faults import application_fails_at, component_fails_at
 from koala.simulator.post import Post
 from koala.simulator.site import SimulatedComponent, SimulatedJob, SimulatedSite, State, UserJob
 
@@ -66,7 +66,10 @@ class ComponentDesk:
         self._backgrounds = BackgroundDesk(grid, sites, seed, agenda, post, self.serve)
         self._startup = grid.simulation.startup
         self._has_startup = self._startup.base_s > 0.0 or self._startup.per_component_s > 0.0
-        self._has_failures = any(site.simulation.faults.component_failure > 0.0 for site in grid.sites)
+        self._has_failures = any(
+            max(site.simulation.faults.component_failure, site.simulation.faults.application_failure) > 0.0
+            for site in grid.sites
+        )
         heal_at_s = grid.simulation.heal_at_s
         self._heal_at_s = float("inf") if heal_at_s is None else heal_at_s
         self._lost: dict[SiteName, list[SimulatedComponent]] = {}
@@ -100,9 +103,9 @@ class ComponentDesk:
             return
         job.tokens.append(token)
         self.alive += 1
-        chance = site.faults.component_failure if self._has_failures else 0.0
-        if chance > 0.0 and now < self._heal_at_s:
-            component.fails_at = component_fails_at(self._seed, token, chance)
+        if self._has_failures and now < self._heal_at_s:
+            component.fails_at = component_fails_at(self._seed, token, site.faults.component_failure)
+            component.application_fails_at = application_fails_at(self._seed, token, site.faults.application_failure)
         if site.submit(component, now):
             self._begin(component, now)
             return
@@ -204,11 +207,15 @@ class ComponentDesk:
         if walltime_s is not None and execution_s > walltime_s:
             ends_at = now + walltime_s
             component.outcome = Outcome.TIMED_OUT
-        if component.fails_at is not None and component.fails_at >= 0.0:
-            breaks_at = now + component.fails_at * execution_s
-            if breaks_at < min(ends_at, self._heal_at_s):
-                ends_at = breaks_at
-                component.outcome = Outcome.SITE_FAILED
+        for fails_at, outcome in (
+            (component.fails_at, Outcome.SITE_FAILED),
+            (component.application_fails_at, Outcome.FAILED),
+        ):
+            if fails_at is not None and fails_at >= 0.0:
+                breaks_at = now + fails_at * execution_s
+                if breaks_at < min(ends_at, self._heal_at_s):
+                    ends_at = breaks_at
+                    component.outcome = outcome
         component.state = State.RUNNING
         component.timer = self._agenda.add(ends_at, COMPONENT_ENDS, component)
 
@@ -219,6 +226,8 @@ class ComponentDesk:
         outcome = component.outcome
         if outcome is Outcome.DONE:
             self._end(component, outcome, "", 0, at)
+        elif outcome is Outcome.FAILED:
+            self._end(component, outcome, "the application returned failure", 1, at)
         elif outcome is Outcome.TIMED_OUT:
             self._end(component, outcome, "it ran into its walltime", None, at)
         else:

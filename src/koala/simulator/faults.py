@@ -37,6 +37,12 @@ def component_fails_at(seed: int, token: str, chance: float) -> float | None:
     return -1.0 if rng.random() < BREAKS_BEFORE_BARRIER_SHARE else rng.random()
 
 
+def application_fails_at(seed: int, token: str, chance: float) -> float | None:
+    """Where in its execution an application returns failure, or None if it will not."""
+    rng = stream(seed, "application", token)
+    return rng.random() if rng.random() < chance else None
+
+
 def outages(site: SimulatedSite, faults: SiteFaults, seed: int) -> tuple[list[Outage], Iterator[Outage]]:
     """The outages that the grid file lists, and those drawn for the site, one after the other for ever."""
     listed = [Outage(site, from_s, to_s, drawn=False) for from_s, to_s in faults.outages]

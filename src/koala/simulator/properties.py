@@ -18,12 +18,13 @@ from koala.messages import (
     AnyEvent,
     JobEnded,
     JobPlaced,
+    JobRequeued,
     JobSubmitted,
     ReleaseBarrier,
     StartComponent,
     Token,
 )
-from koala.model import JobId
+from koala.model import JobId, SiteName
 from koala.policies.placing import try_place
 from koala.simulator.site import State as SiteState
 from koala.simulator.world import World
@@ -53,6 +54,9 @@ class Watch:
         self.submitted: set[JobId] = set()
         self.ended: dict[JobId, JobEnded] = {}
         self.part_of: dict[Token, tuple[JobId, int]] = {}
+        self.released: set[JobId] = set()  # jobs whose present run has begun
+        self.claimed_at: dict[JobId, float] = {}  # when the last component of each starting job was claimed
+        self.others_before: dict[SiteName, int] = {}
         self.waiting_before: dict[JobId, bool] = {}  # job -> high, as of the end of the last event
 
     def after(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
@@ -62,13 +66,19 @@ class Watch:
         for command in commands:
             if type(command) is StartComponent:
                 self.part_of[command.token] = command.job, command.part
+                self.claimed_at[command.job] = event.at
+                self._fits_the_quota(command)
             elif type(command) is JobEnded:
                 self._ended_once(command)
+                self.released.discard(command.job)
+            elif type(command) is JobRequeued:
+                self.released.discard(command.job)
             elif type(command) is ReleaseBarrier:
                 self._released_whole(command)
         self._turns(commands)
         for check in SAFETY:
             check(self)
+        self.others_before = {site.name: site.others for site in self.ledger.sites}
         self.waiting_before = {job.id: job.high for queue in (self.ledger.high, self.ledger.low) for job in queue}
 
     def fail(self, name: str, detail: str) -> None:
@@ -90,8 +100,20 @@ class Watch:
         held = {claim.token for claim in job.claims if claim is not None}
         if not set(command.tokens) <= held:
             self.fail("all or nothing", f"job {command.job} is released with components that it does not hold")
-        if job.started_at == self.ledger.now and len(command.tokens) not in (1, len(job.claims)):
-            self.fail("all or nothing", f"job {command.job} starts {len(command.tokens)} of {len(job.claims)}")
+        if job.id not in self.released and len(command.tokens) != len(job.claims):
+            self.fail("all or nothing", f"job {job.id} starts {len(command.tokens)} of {len(job.claims)}")
+        self.released.add(job.id)
+
+    def _fits_the_quota(self, command: StartComponent) -> None:
+        """What starts fits beside what our other components and the site's own users hold, within the quota.
+
+        What is due at a moment is done before the event of that moment is looked at, so a start may go with the
+        report before.
+        """
+        site = self.ledger.sites.sites[self.ledger.index[command.site]]
+        others = min(site.others, self.others_before.get(site.name, 0))
+        if site.ours + others > site.limit:
+            self.fail("no site over-claimed", f"{site.ours}+{others} of {site.limit} on {site.name}")
 
     def _turns(self, commands: list[AnyCommand]) -> None:
         """The queues take turns: S scans of the high one, then one of the low one; together with an interval of 0."""
@@ -119,7 +141,7 @@ class Watch:
 
 
 def no_site_overclaimed(watch: Watch) -> None:
-    """Our components never hold more of a site than its quota, nor more than there is."""
+    """Our components never hold more of a site than its quota, nor does anybody more than there is."""
     for belief in watch.ledger.sites:
         site = watch.world.sites[belief.name]
         if belief.ours > belief.limit:
@@ -134,7 +156,9 @@ def no_partial_coallocation(watch: Watch) -> None:
     for job in watch.ledger.jobs.values():
         if job.state is State.STARTING:
             late = any(claim is not None and claim.phase < Phase.READY for claim in job.claims)
-            if late and now > job.deadline + MOMENT_S:
+            assert job.start_estimate is not None
+            deadline = max(job.start_estimate, watch.claimed_at[job.id]) + watch.parameters.barrier_timeout_s
+            if late and now > deadline + MOMENT_S:
                 watch.fail("no partial co-allocation beyond its deadline", f"job {job.id} waits for its barrier")
         elif job.state is State.CLAIMING:
             assert job.start_estimate is not None

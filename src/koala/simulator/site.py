@@ -46,11 +46,24 @@ class SimulatedComponent(LocalJob):
     """One start of one component at a site, known by its token for ever.
 
     ``newest`` is the event that the site repeats when it is asked; ``fails_at`` the fraction of the execution
-    at which the site will break it (below zero: on its way to the barrier; None: it will not); ``clusters``
+    at which the site will break it (below zero: on its way to the barrier; None: it will not),
+    ``application_fails_at`` the fraction at which its application will return failure; ``clusters``
     how many sites the job was released on (0 before its release); ``outcome`` how its execution will end.
     """
 
-    __slots__ = ("clusters", "fails_at", "job", "newest", "outcome", "parts", "site", "state", "timer", "token")
+    __slots__ = (
+        "application_fails_at",
+        "clusters",
+        "fails_at",
+        "job",
+        "newest",
+        "outcome",
+        "parts",
+        "site",
+        "state",
+        "timer",
+        "token",
+    )
 
     def __init__(
         self, token: Token, site: SimulatedSite, job: SimulatedJob | None, processors: int, parts: int
@@ -66,6 +79,7 @@ class SimulatedComponent(LocalJob):
         self.state = State.QUEUED
         self.newest: AnyEvent | None = None
         self.fails_at: float | None = None
+        self.application_fails_at: float | None = None
         self.clusters = 0
         self.outcome = Outcome.DONE
         self.timer = 0

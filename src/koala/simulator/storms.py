@@ -25,7 +25,7 @@ from koala.grid import (
     Startup,
     StoredFile,
 )
-from koala.messages import AnyEvent, SiteDrained, SiteResumed
+from koala.messages import AnyEvent, FileChanged, SiteDrained, SiteResumed
 from koala.model import Component, Flexibility, InputFile, InputMode, Priority, Request
 from koala.policies import Catalogue
 from koala.policies.placing import View, compile_demand, try_place
@@ -39,7 +39,8 @@ DRAWS_MAX = 20
 
 
 class Storm(msgspec.Struct, frozen=True, kw_only=True):
-    """One case. ``cancels`` are (time, index of the arrival); ``operators`` drain sites and put them back."""
+    """One case. ``cancels`` are (time, index of the arrival); ``operators`` drain sites, change replicas, and put
+    them back."""
 
     seed: int
     grid: Grid
@@ -79,7 +80,7 @@ def draw_storm(seed: int) -> Storm:
         grid=grid,
         arrivals=arrivals,
         cancels=tuple((rng.uniform(0.0, heal_at_s), index) for index in range(len(arrivals)) if rng.random() < 0.1),
-        operators=_operators(rng, names, heal_at_s),
+        operators=_operators(rng, names, grid.files, heal_at_s),
     )
 
 
@@ -102,6 +103,7 @@ def _site(rng: random.Random, index: int) -> Site:
             background=background,
             faults=SiteFaults(
                 component_failure=rng.choice((0.0, 0.0, 0.05, 0.2, 0.6)),
+                application_failure=rng.choice((0.0, 0.0, 0.1, 0.4)),
                 outages=((100.0, 400.0),) if rng.random() < 0.1 else (),
                 mean_time_between_outages_s=rng.choice((None, None, 800.0, 3_000.0)),
                 outage_mean_s=rng.uniform(50.0, 500.0),
@@ -140,6 +142,9 @@ def _parameters(rng: random.Random) -> SchedulerParameters:
         policy=rng.choice(("WF", "CM", "FCM", "CF")),
         scan_interval_s=rng.choice((0.0, 0.0, 4.0, 30.0, 100.0)),
         high_scans_per_low_scan=rng.randint(1, 3),
+        claim_fraction=rng.choice((0.75, 0.5, 1.0)),
+        claim_fraction_step=rng.choice((0.125, 0.0, 0.5)),
+        restarts_max=None,
         claim_threshold=rng.choice((0.0, 0.0, 0.5, 1.0)),
         error_threshold=rng.randint(1, 5),
         cooldown_s=rng.uniform(50.0, 600.0),
@@ -196,8 +201,12 @@ def _any_request(rng: random.Random, grid: Grid) -> Request:
     flexible = None
     kind = rng.random()
     if kind < 0.25:
-        flexible = Flexibility(component_min=rng.choice((1, 2)), components_max=rng.choice((None, 2, 3)))
         sizes = [rng.randint(2, 40)]
+        if rng.random() < 0.25:
+            half = sizes[0] // 2
+            flexible = Flexibility(splits=((sizes[0],), (half, sizes[0] - half)))
+        else:
+            flexible = Flexibility(component_min=rng.choice((1, 2)), components_max=rng.choice((None, 2, 3)))
     elif kind < 0.55:
         sizes = [rng.randint(1, 24)]
     else:
@@ -215,11 +224,28 @@ def _any_request(rng: random.Random, grid: Grid) -> Request:
         policy=rng.choice((None, "WF", "CM", "FCM", "CF")),
         placement_tries_max=rng.randint(1, 20) if rng.random() < 0.05 else None,
         claiming_tries_max=rng.randint(1, 5) if rng.random() < 0.05 else None,
+        restarts_max=rng.randint(0, 2) if rng.random() < 0.1 else None,
+        walltime_s=rng.uniform(100.0, 400.0) if rng.random() < 0.1 else None,
     )
 
 
-def _operators(rng: random.Random, names: list[str], heal_at_s: float) -> tuple[AnyEvent, ...]:
+def may_fail(request: Request) -> bool:
+    """Whether the request itself sets a limit that a storm can bring it to."""
+    limits = (request.placement_tries_max, request.claiming_tries_max, request.restarts_max, request.walltime_s)
+    return any(limit is not None for limit in limits)
+
+
+def _operators(
+    rng: random.Random, names: list[str], files: tuple[StoredFile, ...], heal_at_s: float
+) -> tuple[AnyEvent, ...]:
     events: list[AnyEvent] = []
+    for file in files:
+        if rng.random() < 0.2:  # forgotten for a while, and back with other replicas
+            gone_at = rng.uniform(0.0, heal_at_s)
+            back_at = rng.uniform(gone_at, heal_at_s)
+            replicas = tuple(rng.sample(names, rng.randint(1, min(2, len(names)))))
+            events.append(FileChanged(at=gone_at, file=file.name, size_bytes=file.size_bytes, replicas=()))
+            events.append(FileChanged(at=back_at, file=file.name, size_bytes=file.size_bytes, replicas=replicas))
     for name in names:
         if rng.random() < 0.15:
             drained_at = rng.uniform(0.0, heal_at_s)

@@ -14,7 +14,7 @@ from koala.grid import AnswerFaults, SiteFaults, Startup
 from koala.messages import AnyCommand, AnyEvent, CancelAsked, JobOutcome
 from koala.model import JobId
 from koala.simulator.properties import PropertyBrokenError, Watch, nothing_left_behind
-from koala.simulator.storms import Storm, draw_storm
+from koala.simulator.storms import Storm, draw_storm, may_fail
 from koala.simulator.workload import Workload
 from koala.simulator.world import World
 
@@ -118,8 +118,7 @@ class _Run:
         nothing_left_behind(watch)
         for job_id, ended in watch.ended.items():
             request = self.storm.arrivals[job_id - 1].request
-            limited = request.placement_tries_max is not None or request.claiming_tries_max is not None
-            if ended.outcome is JobOutcome.FAILED and not limited:
+            if ended.outcome is JobOutcome.FAILED and not may_fail(request):
                 watch.fail("every job finishes", f"job {job_id} failed: {ended.reason}")
 
     def _verdict(self, broken: str | None, detail: str) -> Verdict:
@@ -127,6 +126,8 @@ class _Run:
         for job in (*ledger.jobs.values(), *ledger.ended.values()):
             for entry in job.story:
                 self.happened[entry[1]] += 1
+        for ended in self.watch.ended.values():
+            self.happened[str(ended.outcome)] += 1
         return Verdict(
             seed=self.storm.seed,
             jobs=len(self.storm.arrivals),
