@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parent.parent
 
 # What --help has no business loading; a verb loads what it needs when it is called.
@@ -29,7 +27,6 @@ def loaded_after(code: str) -> set[str]:
 
 
 def test_every_room_imports_only_from_the_floors_below_it() -> None:
-    pytest.importorskip("importlinter")
     done = run_python("import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))")
     assert done.returncode == 0, done.stdout + done.stderr
 

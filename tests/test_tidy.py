@@ -21,7 +21,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 LINES_MAX = 650
 
 # What decides has no clock, no I/O, no threads and no dice of its own.
-PURE = ("model", "grid", "messages", "policies", "descriptions", "core")
+PURE = ("model", "grid", "messages", "launching", "policies", "descriptions", "runners", "core")
 BANNED_IN_PURE = {
     "time": "the time that comes with each event",
     "datetime": "seconds since the driver's epoch, as a float",
@@ -43,6 +43,17 @@ BANNED_IN_PURE = {
     "uuid": "ids that come with the events",
 }
 CLOCKS = {"time": "the virtual time of the run", "datetime": "the virtual time of the run"}
+# A site waits, reads and writes files, but its clock is an argument and one module alone deals with processes.
+BANNED_IN_SITES = {
+    "time": "the clock that the site was built with",
+    "datetime": "the clock that the site was built with",
+    "threading": "the driver's event loop",
+    "multiprocessing": "koala.sites.shell",
+    "concurrent": "the driver's event loop",
+    "signal": "koala.sites.shell",
+    "subprocess": "koala.sites.shell",
+}
+DEALS_WITH_PROCESSES = "sites/shell.py"
 COMPILED = {"numpy", "numba"}
 MAY_IMPORT_COMPILED = {"simulator/kernel.py"}
 # Where the name to import is not the name to install; pydantic_core is pydantic's other half and comes with it.
@@ -160,6 +171,27 @@ def test_the_simulator_never_looks_at_the_wall_clock(module: Path) -> None:
         return
     for package, line in imports(tree_of(module)):
         assert package not in CLOCKS, f"{name_of(module)}:{line}: {package} is banned here, use {CLOCKS[package]}"
+
+
+@modules
+def test_sites_take_their_time_from_a_clock_and_leave_processes_to_one_module(module: Path) -> None:
+    if not name_of(module).startswith("sites/"):
+        return
+    allowed = {"subprocess", "signal"} if name_of(module) == DEALS_WITH_PROCESSES else set()
+    for package, line in imports(tree_of(module)):
+        assert package in allowed or package not in BANNED_IN_SITES, (
+            f"{name_of(module)}:{line}: {package} is banned here, use {BANNED_IN_SITES[package]}"
+        )
+
+
+@modules
+def test_one_module_starts_processes(module: Path) -> None:
+    for node in ast.walk(tree_of(module)):
+        if isinstance(node, ast.Attribute) and name_of(module) != DEALS_WITH_PROCESSES:
+            started = node.attr in ("Popen", "create_subprocess_exec", "create_subprocess_shell", "system", "popen")
+            assert not started, (
+                f"{name_of(module)}:{node.lineno}: {node.attr} is banned here, use koala.{DEALS_WITH_PROCESSES}"
+            )
 
 
 @modules

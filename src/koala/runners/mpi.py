@@ -1,0 +1,91 @@
+"""The MPI runner: one MPI_COMM_WORLD over all components, by the manual launcher of MPICH's hydra.
+
+The first component's script runs ``mpiexec``, which prints one proxy command for each component; the driver carries
+them to the components as mail, and each runs its own. Programs are unmodified MPICH programs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from koala.launching import MAIL_BYTES_MAX, Go, LaunchError, Peer
+from koala.model import JobId
+from koala.runners.plain import check_peers, common_environment, rendezvous_port
+
+# The mail: what the first component sends, and what each component gets.
+PROXIES = "proxies"
+PROXY = "proxy"
+
+_LAUNCH = "HYDRA_LAUNCH:"
+_LAUNCH_END = "HYDRA_LAUNCH_END"
+# A proxy command is made of paths, options, numbers and addresses; a word with anything else is not one of hydra's.
+_WORD = re.compile(r"[A-Za-z0-9_.,:/@%+=\[\]-]+")
+
+
+class HydraOutputError(LaunchError):
+    """What mpiexec printed is not a list of proxy commands."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("mpiexec", f"{message}; is it MPICH's mpiexec (hydra)?")
+
+
+def mpi_go(job: JobId, peers: Sequence[Peer], port: int | None = None) -> tuple[Go, ...]:
+    """What each component of an MPI job is told; the ranks are dealt out in the order of the components."""
+    check_peers(peers)
+    chosen = rendezvous_port(job) if port is None else port
+    # Hydra wants a name for each proxy's host and never looks it up under the manual launcher.
+    hosts = ",".join(f"component{peer.part}:{peer.processors}" for peer in peers)
+    world = (
+        ("KOALA_MPI_ADDRESS", peers[0].host),
+        ("KOALA_MPI_HOSTS", hosts),
+        ("KOALA_MPI_RANKS", str(sum(peer.processors for peer in peers))),
+    )
+    return tuple(Go(environment=each + world) for each in common_environment(job, peers, chosen))
+
+
+def parse_proxies(text: str) -> tuple[tuple[str, ...], ...]:
+    """The proxy commands in what ``mpiexec -launcher manual`` printed, each as its words, in the order of proxy ids.
+
+    Lines of others are passed over. Raises ``HydraOutputError`` for commands that are not hydra's, too many or too
+    few of them, or an end that is missing.
+    """
+    if len(text) > MAIL_BYTES_MAX:
+        raise HydraOutputError(f"it printed more than {MAIL_BYTES_MAX} characters (MAIL_BYTES_MAX)")
+    found: dict[int, tuple[str, ...]] = {}
+    for line in text.split("\n"):
+        if line.strip() == _LAUNCH_END:
+            break
+        if line.startswith(_LAUNCH):
+            words = tuple(line.removeprefix(_LAUNCH).split())
+            proxy = _proxy_id(words)
+            if proxy in found:
+                raise HydraOutputError(f"it printed proxy {proxy} twice")
+            found[proxy] = words
+    else:
+        raise HydraOutputError(f"its list of proxies has no {_LAUNCH_END}")
+    if sorted(found) != list(range(len(found))):
+        raise HydraOutputError(f"it printed proxies {sorted(found)}, not one of each")
+    return tuple(found[proxy] for proxy in range(len(found)))
+
+
+def _proxy_id(words: tuple[str, ...]) -> int:
+    if len(words) < 3 or words[-2] != "--proxy-id" or re.fullmatch(r"[0-9]{1,6}", words[-1]) is None:
+        raise HydraOutputError("a line does not end in --proxy-id and a number")
+    for word in words:
+        if _WORD.fullmatch(word) is None:
+            raise HydraOutputError(f"{word!r} cannot be part of a proxy command")
+    if not words[0].startswith("/"):
+        raise HydraOutputError(f"{words[0]!r} is not the path of a proxy")
+    return int(words[-1])
+
+
+def proxy_mail(proxies: bytes, parts: int) -> tuple[bytes, ...]:
+    """For each of the job's components the mail ``PROXY``, made from the first component's mail ``PROXIES``.
+
+    The mail is the words of one proxy command, a line each: data that the script runs as it stands, not shell text.
+    """
+    commands = parse_proxies(proxies.decode(errors="replace"))
+    if len(commands) != parts:
+        raise HydraOutputError(f"it printed {len(commands)} proxies for {parts} components")
+    return tuple("".join(f"{word}\n" for word in command).encode() for command in commands)

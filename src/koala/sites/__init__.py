@@ -1,0 +1,12 @@
+"""Where components run: the protocol that every kind of site keeps, and the sites that keep it.
+
+A site carries out what it is told and reports what happened; it decides nothing about jobs, and knows nothing of how
+an application is started beyond running the script it is given.
+"""
+
+from __future__ import annotations
+
+from koala.sites.local import LocalSite
+from koala.sites.site import Mail, Site, SiteError, Stream
+
+__all__ = ["LocalSite", "Mail", "Site", "SiteError", "Stream"]

@@ -1,0 +1,90 @@
+"""One component that has not ended, as the embedded site watches it, and what its end means."""
+
+from __future__ import annotations
+
+import enum
+
+from koala.launching import ABORTED, EXITED, GAVE_UP, KILLED, Launch
+from koala.messages import Outcome
+from koala.sites.folder import Folder
+from koala.sites.shell import Child, Identity
+
+# Exit codes above this are how a shell says that a signal ended a program.
+_SIGNALLED = 128
+
+
+class Phase(enum.Enum):
+    """Where a component is at the site. From STARTING until ENDED it holds its slots."""
+
+    QUEUED = "queued"
+    STARTING = "starting"
+    READY = "ready"  # at the barrier, or past it once it was released
+    ENDED = "ended"
+
+
+class Watched:
+    """A living component. ``verdict`` says that it is being ended, and why; force is used from ``kill_at`` on."""
+
+    __slots__ = ("child", "folder", "kill_at", "launch", "mailed", "phase", "process", "released_at", "verdict")
+
+    def __init__(self, launch: Launch, folder: Folder) -> None:
+        self.launch = launch
+        self.folder = folder
+        self.phase = Phase.QUEUED
+        self.process: Identity | None = None
+        self.child: Child | None = None
+        self.released_at: float | None = None
+        self.verdict: Outcome | None = None
+        self.kill_at = 0.0
+        self.mailed: set[str] = set()
+
+    @property
+    def processors(self) -> int:
+        """The slots that it needs."""
+        return self.launch.processors
+
+
+def ending(watched: Watched, exit_words: list[str] | None) -> tuple[Outcome, str, int | None]:
+    """What the end of a component means: outcome, reason and the application's exit code.
+
+    ``exit_words`` is what its script recorded; None if it vanished without a word.
+    """
+    exit_code = _exit_code(exit_words)
+    if watched.verdict is Outcome.TIMED_OUT:
+        return Outcome.TIMED_OUT, f"it ran longer than its walltime of {watched.launch.walltime_s:g} s", exit_code
+    if watched.verdict is not None:
+        return watched.verdict, "aborted", exit_code
+    if exit_words is None:
+        return Outcome.SITE_FAILED, _why_vanished(watched), None
+    match exit_words[:1]:
+        case [word] if word == EXITED and exit_code is not None:
+            return _of_exit_code(exit_code)
+        case [word] if word == ABORTED:
+            return Outcome.ABORTED, "aborted", None
+        case [word] if word == GAVE_UP:
+            limit_s = watched.launch.barrier_timeout_s
+            return Outcome.ABORTED, f"it was not released within its barrier timeout of {limit_s:g} s", None
+        case [word] if word == KILLED:
+            return Outcome.SITE_FAILED, "a signal ended it at the barrier", None
+    return Outcome.SITE_FAILED, f"its record of the exit makes no sense: {' '.join(exit_words)!r}", None
+
+
+def _of_exit_code(exit_code: int) -> tuple[Outcome, str, int | None]:
+    if exit_code == 0:
+        return Outcome.DONE, "", 0
+    if exit_code > _SIGNALLED:
+        return Outcome.FAILED, f"exit code {exit_code} (signal {exit_code - _SIGNALLED})", exit_code
+    return Outcome.FAILED, f"exit code {exit_code}", exit_code
+
+
+def _exit_code(exit_words: list[str] | None) -> int | None:
+    match exit_words:
+        case [word, code] if word == EXITED and code.isascii() and code.isdigit() and len(code) <= 3:
+            return int(code)
+    return None
+
+
+def _why_vanished(watched: Watched) -> str:
+    if watched.process is None:
+        return "its script never began; the log in its directory says why"
+    return "its processes vanished without recording an exit code: they were killed, or the machine was restarted"

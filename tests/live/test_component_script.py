@@ -1,0 +1,217 @@
+"""The script that components run: any shell, any text, any order of starts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from live_sites import launch, opened
+
+from koala.launching import BARRIER_TIMEOUT_S_MAX, GO_BYTES_MAX, LINKS_MAX, Go, Launch, LaunchError, Link
+from koala.messages import Outcome
+from koala.model import Application, JobType
+from koala.runners import component_script
+from koala.runners.script_body import EXIT_NOT_FIRST
+
+HOSTILE = [
+    "plain",
+    "",
+    "two words",
+    "'; touch hacked; '",
+    '"$(touch hacked)"',
+    "`touch hacked`",
+    "$HOME ${PATH} $((1+1))",
+    "new\nline\n",
+    "\ttab \\ backslash \\n",
+    "*?[a-z] ~ # ! & | < > ( ) { }",
+    "-n --help -",
+    "naïve ☃ 漢字 \u202e",
+    "\x01\x1b[31m\x7f",
+    "a=b",
+]
+shells = pytest.mark.parametrize("shell", ["dash", "bash", "busybox"], indirect=True)
+
+
+def real_program(name: str) -> str:
+    """Where a program is that a user may lack; CI installs it, so there its absence is a failure."""
+    path = shutil.which(name)
+    if path is None:
+        missing = f"{name} is not installed; install the Debian package {name}"
+        if os.environ.get("CI"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    return path
+
+
+@pytest.fixture
+def shell(request: pytest.FixtureRequest) -> list[str]:
+    """The command of one POSIX shell."""
+    return [real_program(request.param), *(["sh"] if request.param == "busybox" else [])]
+
+
+def folder_with(tmp_path: Path, one: Launch, go: Go | None = None) -> Path:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "script").write_text(component_script(one), encoding="utf-8")
+    if go is not None:
+        (home / "go").write_text(go.text, encoding="utf-8")
+    return home
+
+
+def run_script(shell: list[str], home: Path, **variables: str) -> int:
+    environment = {"PATH": os.environ["PATH"], **variables}
+    return subprocess.run([*shell, "script"], cwd=home, env=environment, timeout=30, check=False).returncode
+
+
+PRINT = """
+import os, sys
+words = sys.argv[1:] + [os.environ[name] for name in {}]
+sys.stdout.buffer.write(b'\\0'.join(map(os.fsencode, words)))
+"""
+
+
+@shells
+def test_hostile_text_arrives_byte_for_byte_in_arguments_and_variables(tmp_path: Path, shell: list[str]) -> None:
+    names = [f"V{number}" for number in range(len(HOSTILE))]
+    for_go = [text.replace("\n", " ") for text in HOSTILE]
+    application = Application(
+        executable=sys.executable,
+        arguments=("-c", PRINT.format([*names, *(f"G{name}" for name in names)]), *HOSTILE),
+        environment=tuple(zip(names, HOSTILE, strict=True)),
+        directory='it\'s a $(touch hacked) "dir"\n☃',
+        stdout="out `x` $y",
+    )
+    go = Go(environment=tuple((f"G{name}", text) for name, text in zip(names, for_go, strict=True)))
+    home = folder_with(tmp_path, launch(application=application), go)
+    assert run_script(shell, home) == 0
+    assert (home / "exit").read_text() == "exited 0\n", (home / "stderr").read_text()
+    assert application.directory is not None
+    assert application.stdout is not None
+    written = (home / "workspace" / application.directory / application.stdout).read_bytes()
+    assert written.split(b"\0") == [text.encode() for text in [*HOSTILE, *HOSTILE, *for_go]]
+    assert not list(tmp_path.rglob("hacked"))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20), max_size=8))
+def test_any_text_survives_the_quoting(arguments: list[str]) -> None:
+    script = component_script(launch(application=Application(executable="printf", arguments=("%s\\0", *arguments))))
+    call = "koala_home=/ koala_program\n"
+    head = script.split("\nset -u\n")[0]
+    done = subprocess.run(["sh"], input=(head + "\n" + call).encode(), capture_output=True, check=True, timeout=30)
+    assert done.stdout == b"".join(text.encode() + b"\0" for text in arguments or [""])
+
+
+@shells
+def test_a_script_of_the_user_runs_as_it_is_with_its_own_interpreter(tmp_path: Path, shell: list[str]) -> None:
+    text = f"#!{sys.executable}\nimport sys\nprint('it\\'s', \"$HOME\", '`x`')\nsys.exit(7)"
+    home = folder_with(tmp_path, launch(application=text), Go())
+    run_script(shell, home)
+    assert (home / "exit").read_text() == "exited 7\n"
+    assert (home / "stdout").read_text() == "it's $HOME `x`\n"
+
+
+def test_hostile_names_of_the_site_itself_do_no_harm(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path / "a 'b' $(touch hacked) `c`\n☃") as one:
+            assert (await one.run(launch(application="echo fine"))).outcome is Outcome.DONE
+            assert await one.stdout() == "fine\n"
+
+    asyncio.run(scenario())
+    assert not list(tmp_path.rglob("hacked"))
+
+
+@shells
+def test_of_two_starts_of_one_token_one_goes_on(tmp_path: Path, shell: list[str]) -> None:
+    home = folder_with(tmp_path, launch(application=f"echo ran >> {tmp_path}/log"), Go())
+    assert run_script(shell, home) == 0
+    assert run_script(shell, home) == EXIT_NOT_FIRST
+    assert (tmp_path / "log").read_text() == "ran\n"
+
+
+@shells
+def test_an_abort_beats_a_release(tmp_path: Path, shell: list[str]) -> None:
+    home = folder_with(tmp_path, launch(application=f"echo ran >> {tmp_path}/log"), Go())
+    (home / "abort").touch()
+    run_script(shell, home)
+    assert (home / "exit").read_text() == "aborted\n"
+    assert not (tmp_path / "log").exists()
+
+
+@shells
+def test_a_component_gives_up_at_the_barrier_also_where_sleep_takes_whole_seconds(
+    tmp_path: Path, shell: list[str]
+) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "sleep").write_text('#!/bin/sh\ncase $1 in *.*) exit 1 ;; esac\necho nap >> "$NAPS"\n')
+    (tools / "sleep").chmod(0o755)
+    home = folder_with(tmp_path, launch(barrier_timeout_s=3.0))
+    run_script(shell, home, PATH=f"{tools}:{os.environ['PATH']}", NAPS=str(tmp_path / "naps"))
+    assert (home / "exit").read_text() == "gave-up\n"
+    if len(shell) == 1:  # busybox has a sleep of its own
+        assert (tmp_path / "naps").read_text() == "nap\n" * 3
+
+
+@shells
+def test_a_signal_at_the_barrier_is_recorded(tmp_path: Path, shell: list[str]) -> None:
+    home = folder_with(tmp_path, launch())
+    with subprocess.Popen([*shell, "script"], cwd=home) as process:
+        deadline = time.monotonic() + 10.0
+        while not (home / "ready").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.terminate()
+        process.wait(10)
+    assert (home / "exit").read_text() == "killed\n"
+
+
+@pytest.mark.parametrize("job_type", list(JobType))
+def test_shellcheck_finds_nothing(tmp_path: Path, job_type: JobType) -> None:
+    shellcheck = real_program("shellcheck")
+    application = Application(executable="run", arguments=("it's",), directory="d", stdin="i", stdout="o", stderr="o")
+    script = component_script(launch(application=application, job_type=job_type, search_path=("/opt/x",)))
+    done = subprocess.run([shellcheck, "-s", "sh", "-"], input=script, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"application": Application()}, "nothing to run"),
+        ({"application": Application(executable="-x")}, "looks like an option"),
+        ({"application": Application(executable="x", arguments=("a\0b",))}, "NUL"),
+        ({"application": Application(executable="x", arguments=("\ud800",))}, "UTF-8"),
+        ({"application": Application(executable="x", environment=(("A B", ""),))}, "not the name of a variable"),
+        ({"application": Application(executable="x", directory="a/../../b")}, "climbs out"),
+        ({"application": Application(executable="x", stdout="../out")}, "climbs out"),
+        ({"application": Application(executable="x", stdin="")}, "is empty"),
+        ({"processors": 0}, "too few"),
+        ({"part": 1}, "not one of 1 parts"),
+        ({"barrier_timeout_s": BARRIER_TIMEOUT_S_MAX + 1}, "BARRIER_TIMEOUT_S_MAX"),
+        ({"walltime_s": 0.0}, "above zero"),
+        ({"search_path": ("bin",)}, "absolute directory"),
+    ],
+)
+def test_what_cannot_be_carried_is_refused_by_name(fields: dict[str, object], named: str) -> None:
+    with pytest.raises(LaunchError, match=named) as caught:
+        launch(**{"application": "exit", **fields})  # type: ignore[arg-type]
+    assert caught.value.for_user().startswith(caught.value.field)
+
+
+def test_what_a_barrier_tells_has_limits() -> None:
+    Go(environment=(("A", "x" * (GO_BYTES_MAX - 3)),))
+    with pytest.raises(LaunchError, match="GO_BYTES_MAX"):
+        Go(environment=(("A", "x" * (GO_BYTES_MAX - 2)),))
+    with pytest.raises(LaunchError, match="newline"):
+        Go(environment=(("A", "x\ny"),))
+    with pytest.raises(LaunchError, match="LINKS_MAX"):
+        Go(links=(Link(source="a", destination="b"),) * (LINKS_MAX + 1))
