@@ -26,7 +26,9 @@ REGIONS: dict[str, Callable[[], str]] = {
     "cli": reference_tables.verbs,
     "job": lambda: schema_tables.tables(job_schema()),
     "grid": lambda: schema_tables.tables(grid_schema()),
-    "workload": lambda: schema_tables.tables(workload_schema(), skip=schema_tables.definitions(job_schema())),
+    "workload": lambda: schema_tables.tables(
+        workload_schema(), skip=schema_tables.definitions(job_schema()) | {"JobText"}
+    ),
     "rsl-component": reference_tables.rsl_component,
     "rsl-job": reference_tables.rsl_job,
     "rsl-refused": reference_tables.rsl_refused,

@@ -54,6 +54,17 @@ BANNED_IN_SITES = {
     "subprocess": "koala.sites.shell",
 }
 DEALS_WITH_PROCESSES = "sites/shell.py"
+# Files are moved in the event loop, with pathlib, os and hashlib at hand, but no process and no clock of their own.
+BANNED_IN_FILES = {
+    "time": "the clock that the mover was built with",
+    "datetime": "the clock that the mover was built with",
+    "threading": "asyncio.to_thread",
+    "multiprocessing": "asyncio.to_thread",
+    "concurrent": "asyncio.to_thread",
+    "signal": "a call of the driver",
+    "subprocess": "koala.sites.shell",
+    "socket": "a source that fsspec reads",
+}
 COMPILED = {"numpy", "numba"}
 MAY_IMPORT_COMPILED = {"simulator/kernel.py"}
 # Where the name to import is not the name to install; pydantic_core is pydantic's other half and comes with it.
@@ -181,6 +192,16 @@ def test_sites_take_their_time_from_a_clock_and_leave_processes_to_one_module(mo
     for package, line in imports(tree_of(module)):
         assert package in allowed or package not in BANNED_IN_SITES, (
             f"{name_of(module)}:{line}: {package} is banned here, use {BANNED_IN_SITES[package]}"
+        )
+
+
+@modules
+def test_files_are_moved_without_a_clock_and_without_processes(module: Path) -> None:
+    if not name_of(module).startswith("files/"):
+        return
+    for package, line in imports(tree_of(module)):
+        assert package not in BANNED_IN_FILES, (
+            f"{name_of(module)}:{line}: {package} is banned here, use {BANNED_IN_FILES[package]}"
         )
 
 

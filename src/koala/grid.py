@@ -38,8 +38,8 @@ class Background(msgspec.Struct, frozen=True, kw_only=True):
     """A site's own users, and the dummy jobs that hold their load inside a band (fractions of the site).
 
     Users arrive with exponential gaps and run exponential times; ``user_load`` is the load they offer on
-    average. Below ``band_low`` dummies are injected; above ``band_high`` dummies are killed. When the users
-    alone keep the load above the band for longer than ``void_after_s`` the run is void.
+    average. Below ``band_low`` dummies are injected; above ``band_high`` dummies are killed. When what the users
+    of all sites want together stays above all their bands for longer than ``void_after_s`` the run is void.
     """
 
     user_load: float = 0.1

@@ -80,3 +80,9 @@ def test_copy_writes_the_file_and_replaces_none_unasked(tmp_path: Path) -> None:
     assert copied.read_text() == "mine"
     assert run("copy", "das2", str(copied), "--force").exit_code == 0
     assert copied.read_text() != "mine"
+
+
+def test_a_copy_to_a_folder_that_is_not_there_is_reported_with_advice(tmp_path: Path) -> None:
+    result = CliRunner().invoke(koala, ["examples", "copy", "das2", str(tmp_path / "none" / "x.yaml")])
+    assert result.exit_code == 2
+    assert "x.yaml: No such file or directory; check the name" in result.stderr

@@ -252,3 +252,9 @@ def test_the_options_keep_the_limits_of_grids_and_requests() -> None:
     assert parse_idle(f"A={PROCESSORS_MAX}") == {"A": PROCESSORS_MAX}
     with pytest.raises(UserError, match=str(PROCESSORS_MAX)):
         parse_idle(f"A={PROCESSORS_MAX + 1}")
+
+
+def test_an_empty_policy_name_is_refused() -> None:
+    result = CliRunner().invoke(koala, ["place", "--idle", "a=4", "--components", "2", "--policy", ""])
+    assert result.exit_code == 2
+    assert "--policy" in result.stderr

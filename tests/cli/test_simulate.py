@@ -1,4 +1,4 @@
-"""``koala simulate`` and ``koala demo``: what they print and write, and how they report bad input."""
+"""``koala simulate``: what it prints and writes, and how it reports bad input."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_a_void_run_says_so(tmp_path: Path) -> None:
     grid.write_text(
         "sites: {a: {processors: 50, simulation: {background: {user_load: 0.6, band_low: 0.1, band_high: 0.15}}}}"
     )
-    workload.write_text("jobs: [{at_s: 3000, execution_s: 9, job: {processors: 1}}]")
+    workload.write_text("jobs: [{at_s: 3000, execution_s: 900, job: {processors: 1}}]")
     result = run("--grid", str(grid), "--workload", str(workload))
     assert "void: " in result.stdout
 
@@ -191,15 +191,83 @@ def test_a_workload_that_does_not_fit_the_grid_is_reported(files: tuple[str, str
     assert "replica at z" in result.stderr
 
 
-@pytest.mark.parametrize("columns", ["80", "100", "200"])
-def test_the_demo_shows_the_split_the_preemption_and_the_restart(columns: str) -> None:
-    result = CliRunner(env={"COLUMNS": columns}).invoke(koala, ["demo"])
+def test_a_run_that_is_cut_off_says_so(files: tuple[str, str]) -> None:
+    result = run("--grid", files[0], "--workload", files[1], "--until", "20")
     assert result.exit_code == 0, result.output
-    text = result.stdout
-    assert "placed: 18 on amsterdam, 6 on berlin" in text
-    assert "preempted by high-priority job 2" in text
-    assert "requeued: component 1 failed on berlin" in text
-    assert "restarted, done" in text
-    assert "preempted, done" in text
-    assert all(len(line) <= int(columns) for line in text.splitlines())
-    assert "mesh.dat" in text
+    assert "incomplete: cut off at 20 s of virtual time, as asked; 1 job not submitted" in result.stdout
+    assert "1 job: 1 unfinished" in result.stdout
+    metrics = json.loads(run("--grid", files[0], "--workload", files[1], "--until", "20", "--json").stdout)
+    assert metrics["complete"] is False
+    assert metrics["not_submitted"] == 1
+
+
+def test_a_policy_that_breaks_stops_the_run_with_its_message(files: tuple[str, str], tmp_path: Path) -> None:
+    policy = tmp_path / "bad.py"
+    policy.write_text(
+        "from koala.policies import policy\n\n@policy('BAD')\ndef bad(idle, sizes, left, chosen):\n    return 99\n"
+    )
+    result = run("--grid", files[0], "--workload", files[1], "--policy-file", str(policy), "--policy", "BAD")
+    assert result.exit_code == 2
+    assert "job 1 (wide): the policy 'BAD' (from" in result.stderr
+    assert "returned 99" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        ("{name: x, processors: 1, policy: WFF}", ("job 1 (x)", "the policy 'WFF'", "did you mean WF")),
+        ("{name: x, components: [{processors: 1, site: aa}]}", ("job 1 (x)", "the site 'aa'", "There are: a, b")),
+        (
+            "{name: x, processors: 1, input_files: [mash]}",
+            ("job 1 (x)", "input file 'mash'", "did you mean mesh"),
+        ),
+    ],
+)
+def test_names_that_are_not_there_are_found_before_the_run(
+    files: tuple[str, str], tmp_path: Path, job: str, words: tuple[str, ...]
+) -> None:
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(
+        "files: {mesh: {size: 1 GB, replicas: [a]}}\n" + f"jobs: [{{at_s: 0, execution_s: 1, job: {job}}}]\n"
+    )
+    result = run("--grid", files[0], "--workload", str(wrong))
+    assert result.exit_code == 2, result.output
+    assert all(word in result.stderr for word in words), result.stderr
+
+
+def test_names_in_a_generator_are_checked_too(files: tuple[str, str], tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(
+        "generate:\n"
+        "  - {jobs: 3, interarrival_s: {constant: 1}, execution_s: {constant: 1}, policy: FCN,\n"
+        "     mix: [{application: x, sizes: [{processors: 2}]}]}\n"
+    )
+    result = run("--grid", files[0], "--workload", str(wrong))
+    assert result.exit_code == 2, result.output
+    assert "wrong.yaml: generator 1 names the policy 'FCN'; did you mean FCM" in result.stderr
+
+
+def test_the_report_notes_where_the_policy_did_not_fit(files: tuple[str, str]) -> None:
+    result = run("--grid", files[0], "--workload", files[1], "--policy", "FCM")
+    assert "note: 2 jobs with given sizes: FCM placed them by CM" in result.stdout
+
+
+def test_failed_jobs_are_grouped_by_their_reason(files: tuple[str, str], tmp_path: Path) -> None:
+    short = tmp_path / "short.yaml"
+    job = "execution_s: 100, job: {name: slow, processors: 1, walltime: 10}"
+    short.write_text(f"jobs: [{{at_s: 0, {job}}}, {{at_s: 50, {job}}}]")
+    result = run("--grid", files[0], "--workload", str(short))
+    assert result.exit_code == 0, result.output
+    assert "failed: 2 jobs, first job 1 (slow): " in " ".join(result.stdout.split())
+    (failed,) = json.loads(run("--grid", files[0], "--workload", str(short), "--json").stdout)["failed"]
+    assert (failed["jobs"], failed["first"]) == (2, {"job": 1, "name": "slow"})
+
+
+@pytest.mark.parametrize(("columns", "explained"), [("60", False), ("80", True)])
+def test_a_narrow_report_leaves_out_the_explanations(files: tuple[str, str], columns: str, explained: bool) -> None:
+    result = CliRunner(env={"COLUMNS": columns}).invoke(
+        koala, ["simulate", "--grid", files[0], "--workload", files[1]]
+    )
+    assert ("from - to" in result.stdout) == explained
+    lines = result.stdout.splitlines()
+    assert all(len(line) <= int(columns) and line == line.rstrip() for line in lines)

@@ -123,6 +123,9 @@ def laplace(application: Application) -> Request:
 # Any text that a file can hold: quotes, parentheses, line ends, control characters, every script.
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 some_texts = texts.filter(bool)
+# Any name of a job, file or program: one line of anything.
+labels = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=12)
+variables = some_texts.filter(lambda text: "=" not in text)
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,8}", fullmatch=True)
 
 
@@ -132,10 +135,10 @@ def applications(draw: st.DrawFn) -> Application:
     runs: dict[str, Any] = draw(
         st.one_of(
             st.fixed_dictionaries({"script": texts}),
-            st.fixed_dictionaries({}, optional={"executable": some_texts, "arguments": st.lists(texts).map(tuple)}),
+            st.fixed_dictionaries({}, optional={"executable": labels, "arguments": st.lists(texts).map(tuple)}),
         )
     )
-    environment = draw(st.dictionaries(some_texts, texts, max_size=3))
+    environment = draw(st.dictionaries(variables, texts, max_size=3))
     return Application(
         **runs,
         environment=tuple(environment.items()),
@@ -146,7 +149,7 @@ def applications(draw: st.DrawFn) -> Application:
     )
 
 
-input_files = st.builds(InputFile, name=some_texts, mode=st.sampled_from(InputMode), path=st.none() | some_texts)
+input_files = st.builds(InputFile, name=labels, mode=st.sampled_from(InputMode), path=st.none() | some_texts)
 
 
 @st.composite
@@ -182,7 +185,7 @@ def requests(draw: st.DrawFn) -> Request:
     tries = st.none() | st.integers(1, 10**6)
     return Request(
         components=tuple(components),
-        name=draw(some_texts),
+        name=draw(labels),
         flexible=draw(flexibilities(components[0].processors)) if flexible else None,
         priority=draw(st.sampled_from(Priority)),
         policy=draw(st.none() | names),

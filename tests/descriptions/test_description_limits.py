@@ -23,7 +23,9 @@ def message(text: str, source: str) -> str:
 
 @pytest.mark.parametrize("source", ["job.yaml", "job.rsl", "job.sbatch"])
 def test_a_text_of_the_largest_size_is_read_and_one_byte_more_is_not(source: str) -> None:
-    start = {"job.yaml": "processors: 1\n#", "job.rsl": "&(count=1)(*", "job.sbatch": "#!/bin/sh\n#"}[source]
+    start = {"job.yaml": "processors: 1\n#", "job.rsl": "&(count=1)(*", "job.sbatch": "#!/bin/sh\n#SBATCH -n 1\n#"}[
+        source
+    ]
     end = "*)" if source == "job.rsl" else ""
     full = start + "x" * (TEXT_BYTES_MAX - len(start) - len(end)) + end
     assert "TEXT_BYTES_MAX" in message(full + " ", source)
@@ -115,9 +117,11 @@ def test_a_component_has_at_most_so_many_files_and_a_job_so_many_splits() -> Non
 
 def test_a_time_beyond_reason_is_refused_in_every_format() -> None:
     assert read_job(f"processors: 1\nwalltime: {DURATION_S_MAX:.0f}", "job.yaml").walltime_s == DURATION_S_MAX
-    assert "seconds is not between" in message(f"processors: 1\nwalltime: {DURATION_S_MAX + 1:.0f}", "job.yaml")
-    assert "not between" in message(f"&(koalaWalltimeSeconds={DURATION_S_MAX + 1:.0f})", "job.rsl")
-    assert "not between" in message(f"#!/bin/sh\n#SBATCH -t {DURATION_S_MAX:.0f}"[:-1], "job.sbatch")
+    assert "1000000001 seconds are too long" in message(
+        f"processors: 1\nwalltime: {DURATION_S_MAX + 1:.0f}", "job.yaml"
+    )
+    assert "too long" in message(f"&(koalaWalltimeSeconds={DURATION_S_MAX + 1:.0f})", "job.rsl")
+    assert "too long" in message(f"#!/bin/sh\n#SBATCH -t {DURATION_S_MAX:.0f}"[:-1], "job.sbatch")
 
 
 def test_a_grid_has_at_most_so_many_sites_outages_and_bytes_in_a_file() -> None:

@@ -61,9 +61,11 @@ def test_times_have_the_forms_of_slurm(text: str, seconds: int | None) -> None:
         ("#SBATCH -N 3 --ntasks-per-node=4 -n 12 -c 2", 24),
         ("#SBATCH -c 5", 5),
         ("#SBATCH -n 6 # -c 2", 6),
-        ("##SBATCH -n 6", 1),
-        ("# SBATCH -n 6", 1),
-        ("#SBATCHES", 1),
+        ("##SBATCH -n 6\n#SBATCH -n 2", 2),
+        ("# SBATCH lines follow\n#SBATCH -n 2", 2),
+        ("#SBATCHES\n#SBATCH -n 2", 2),
+        ("#SBATCH -n 2\ntrue\n# SBATCH -n 6", 2),
+        ("#SBATCH -n 2\n#SBATCH hetjob\n#SBATCH -o out", 3),
     ],
 )
 def test_processors_are_tasks_times_cpus(line: str, processors: int) -> None:
@@ -83,7 +85,7 @@ def test_processors_are_tasks_times_cpus(line: str, processors: int) -> None:
     ],
 )
 def test_exported_variables_are_the_environment(export: str, environment: tuple[tuple[str, str], ...]) -> None:
-    assert script(f"#SBATCH --export={export}").components[0].application.environment == environment
+    assert script(f"#SBATCH -n 1 --export={export}").components[0].application.environment == environment
 
 
 @pytest.mark.parametrize(
@@ -97,7 +99,7 @@ def test_exported_variables_are_the_environment(export: str, environment: tuple[
     ],
 )
 def test_an_input_file_may_have_a_mode_and_a_path(value: str, file: InputFile) -> None:
-    assert script(f"#KOALA --input-file {value}").components[0].input_files == (file,)
+    assert script("#SBATCH -n 1", f"#KOALA --input-file {value}").components[0].input_files == (file,)
 
 
 def test_a_flexible_job_has_its_bounds_and_splits() -> None:
@@ -120,4 +122,4 @@ def test_later_components_inherit_from_the_first_what_they_do_not_say() -> None:
 
 
 def test_a_doubled_percent_sign_is_one_in_a_file_name() -> None:
-    assert script("#SBATCH -o 100%%.txt").components[0].application.stdout == "100%.txt"
+    assert script("#SBATCH -n 1 -o 100%%.txt").components[0].application.stdout == "100%.txt"

@@ -8,8 +8,11 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from policy_worlds import FIRST_FIT
 
+from koala.descriptions.fields import is_name
 from koala.policies import Catalogue, Form, PolicyFileError, UnknownPolicyError, policy
 from koala.policies.catalogue import NAME_CHARACTERS_MAX
 from koala.policies.errors import NAMES_SHOWN_MAX
@@ -103,6 +106,7 @@ def test_whatever_a_file_raises_is_told_with_the_line_that_raised_it() -> None:
     error = file_error("def boom():\n    return 1 / 0\n\nboom()\n")
     assert error.line == 2
     assert "ZeroDivisionError" in error.for_user()
+    assert "Own: stop" in file_error("class Own(BaseException): pass\nraise Own('stop')").for_user()
     assert "SystemExit" in file_error("raise SystemExit(0)").for_user()
 
 
@@ -124,12 +128,29 @@ def test_a_function_with_the_wrong_parameters_is_told_the_right_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"), [("'X', 'elastic'", "components, files, flexible"), ("''", "no name")]
+    ("arguments", "told"),
+    [("'X', 'elastic'", "components, files, flexible"), ("''", "no name"), ("'my+pol'", "letters, digits")],
 )
 def test_a_wrong_mark_is_told_with_its_line(arguments: str, told: str) -> None:
     error = file_error(f"from koala.policies import policy\n@policy({arguments})\ndef x(a, b, c, d): return -1\n")
     assert error.line == 2
     assert told in error.for_user()
+
+
+def test_a_mark_without_parentheses_is_told_how_to_write_it() -> None:
+    error = file_error("from koala.policies import policy\n@policy\ndef x(a, b, c, d): return -1\n")
+    assert error.line == 2
+    assert 'write @policy("name")' in error.for_user()
+
+
+@given(st.text(max_size=6) | st.from_regex(r"[\w.+-]{1,6}", fullmatch=True))
+def test_a_policy_can_have_just_the_names_that_a_job_can_write(name: str) -> None:
+    try:
+        policy(name)
+    except ValueError:
+        assert not is_name(name)
+    else:
+        assert is_name(name)
 
 
 def test_a_name_has_a_longest_length() -> None:
@@ -170,6 +191,7 @@ def test_policies_of_installed_packages_are_taken_up_when_asked(
     [
         (FIRST_FIT, "gone", "can not be loaded"),
         ("import no_such_module_anywhere", "first_fit", "can not be loaded"),
+        ("raise SystemExit(1)", "first_fit", "can not be loaded"),
         ("def first_fit(): pass", "first_fit", "not marked as a policy"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 from policy_worlds import FIRST_FIT, components, flexible, view_of
 
 from koala.model import Component, InputFile, Request
-from koala.policies import Catalogue, Form, PolicyError
+from koala.policies import Catalogue, Form, Policy, PolicyError
 from koala.policies.catalogue import PARAMETERS
 from koala.policies.placing import FileAt, Spots, View, compile_demand, refuse, try_place
 
@@ -48,14 +48,51 @@ def test_a_users_policy_that_refuses_is_explained_like_ours() -> None:
     assert refusal.cure.startswith("2 more idle processors on C1")
 
 
-def test_a_policy_that_refuses_what_would_fit_is_said_to_have_done_so() -> None:
-    text = "from koala.policies import policy\n@policy('X')\ndef x(a, b, c, d): return 0\n"
+REFUSES_ALL = "from koala.policies import policy\n@policy('X', '{form}')\ndef x({names}): return {answer}\n"
+
+
+def refusing(form: Form, answer: str) -> Policy:
+    text = REFUSES_ALL.format(form=form, names=", ".join(PARAMETERS[form]), answer=answer)
     (added,) = Catalogue.builtin().add_from_source(text, "mine.py")
+    return added
+
+
+def test_a_policy_that_refuses_what_would_fit_is_said_to_have_done_so() -> None:
     view = view_of(9)
-    refusal = refuse(compile_demand(components(3), added, view.index), view.idle, view)
+    refusal = refuse(compile_demand(components(3), refusing(Form.COMPONENTS, "0"), view.index), view.idle, view)
     assert "was given no place by X, though C1 has 9 left" in refusal.reason
-    assert refusal.permanent
+    assert refusal.reason.endswith("the policy refuses this even on an idle grid")
+    assert refusal.cure == "another policy, or a change to X (from mine.py)"
+    assert not refusal.permanent
     assert refusal.shortages[0].missing == 0
+
+
+def test_a_flexible_policy_that_refuses_what_would_fit_is_said_to_have_done_so() -> None:
+    view = view_of(9, 9)
+    refusal = refuse(compile_demand(flexible(12), refusing(Form.FLEXIBLE, "total"), view.index), view.idle, view)
+    assert refusal.reason.endswith("the policy refuses this even on an idle grid")
+    assert refusal.cure == "another policy, or a change to X (from mine.py)"
+    assert not refusal.permanent
+
+
+@pytest.mark.parametrize(
+    ("request_", "form", "answer"),
+    [
+        (components(10), Form.COMPONENTS, "0"),
+        (components(9, 9, 1), Form.COMPONENTS, "0"),
+        (Request(components=(Component(processors=8, site="C2"), Component(processors=5))), Form.COMPONENTS, "0"),
+        (flexible(18, component_min=6), Form.FLEXIBLE, "total"),
+        (flexible(12, components_max=1), Form.FLEXIBLE, "total"),
+    ],
+)
+def test_what_no_policy_could_place_is_permanent_under_a_users_policy_too(
+    request_: Request, form: Form, answer: str
+) -> None:
+    view = view_of(9, 4, 4)
+    demand = compile_demand(request_, refusing(form, answer), view.index)
+    refusal = refuse(demand, view.idle, view)
+    assert refusal.permanent
+    assert "the policy refuses this" not in refusal.reason
 
 
 def test_a_users_flexible_policy_divides_totals_and_leaves_given_sizes_to_cluster_minimization() -> None:
@@ -86,6 +123,8 @@ def test_a_users_policy_by_files_sees_the_transfer_times() -> None:
         ("return None", "returned None, which is not a whole number"),
         ("return idle[99]", "raised IndexError at line 4"),
         ("idle[0] = 100", "raised TypeError"),
+        ("raise SystemExit(3)", "raised SystemExit at line 4: 3"),
+        ("class Own(BaseException): pass\nraise Own('no')", "raised Own at line 5: no"),
     ],
 )
 def test_a_wrong_answer_about_components_is_named(body: str, told: str) -> None:
@@ -108,3 +147,8 @@ def test_a_wrong_answer_about_components_is_named(body: str, told: str) -> None:
 def test_a_wrong_division_is_named(body: str, told: str) -> None:
     request = flexible(12, component_min=3, components_max=2)
     assert told in wrong(body, Form.FLEXIBLE, request, view_of(10, 10, 10))
+
+
+def test_an_interrupt_from_the_keyboard_passes_through_a_users_policy() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        answer_of("raise KeyboardInterrupt", Form.COMPONENTS, components(1), view_of(10))

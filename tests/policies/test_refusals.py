@@ -58,6 +58,50 @@ def test_a_bounded_total_says_what_bounds_it() -> None:
     assert MORE.search(refusal.cure)
 
 
+def test_one_part_is_spoken_of_in_the_singular() -> None:
+    refusal = refusal_of(flexible(20, components_max=1), "FCM", view_of(9, 9, 9, limit=(30, 30, 30)))
+    assert "found no place in at most 1 part;" in refusal.reason
+
+
+@pytest.mark.parametrize(
+    ("request_", "bounds"),
+    [
+        (flexible(20, components_max=2), "a components_max of 3"),
+        (flexible(20, component_min=8), "a component_min of 6"),
+        (flexible(20, component_min=8, components_max=2), "a component_min of 6 and a components_max of 3"),
+        (flexible(14, component_min=8, components_max=2), "a component_min of 7"),
+    ],
+)
+@pytest.mark.parametrize("limit", [(30, 30, 30), (7, 7, 7)])
+def test_bounds_that_would_let_a_total_be_placed_now_are_the_cure(
+    request_: Request, bounds: str, limit: tuple[int, ...]
+) -> None:
+    refusal = refusal_of(request_, "FCM", view_of(7, 7, 7, limit=limit))
+    assert refusal.permanent == (limit == (7, 7, 7))
+    assert refusal.cure.startswith(f"{bounds}: within" if refusal.permanent else f"{bounds}, or ")
+
+
+def test_bounds_that_an_idle_grid_would_need_are_the_cure_of_a_total_that_never_fits() -> None:
+    refusal = refusal_of(flexible(20, components_max=2), "FCM", view_of(0, 7, 7, limit=(7, 7, 7)))
+    assert refusal.permanent
+    assert refusal.cure.startswith("a components_max of 3: within")
+
+
+@given(st.lists(st.integers(1, 12), min_size=2, max_size=5), st.data())
+def test_every_bound_named_as_a_cure_places_the_total(idle: list[int], data: st.DataObject) -> None:
+    total = data.draw(st.integers(2, sum(idle)))
+    given_min, given_max = data.draw(st.integers(1, total)), data.draw(st.integers(1, len(idle)))
+    view = view_of(*idle)
+    demand = demand_for(flexible(total, given_min, given_max), "FCM", view)
+    if try_place(demand, view) is not None:
+        return
+    cure = refuse(demand, idle, view).cure
+    least, most = re.search(r"component_min of (\d+)", cure), re.search(r"components_max of (\d+)", cure)
+    assert least or most
+    wider = flexible(total, int(least[1]) if least else given_min, int(most[1]) if most else given_max)
+    assert place_on(demand_for(wider, "FCM", view), idle, view) is not None
+
+
 def test_a_fixed_component_speaks_of_its_own_site_only() -> None:
     request = Request(components=(Component(processors=10, site="C2"), Component(processors=1)))
     refusal = refusal_of(request, "WF", view_of(50, 8, limit=(50, 12)))

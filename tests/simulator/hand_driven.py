@@ -5,7 +5,18 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from koala.grid import Background, Grid, GridSimulation, LocalScheduler, Site, SiteFaults, SiteSimulation
+import msgspec
+
+from koala.grid import (
+    Background,
+    Grid,
+    GridSimulation,
+    LocalScheduler,
+    SchedulerParameters,
+    Site,
+    SiteFaults,
+    SiteSimulation,
+)
 from koala.messages import (
     AbortComponent,
     AnyEvent,
@@ -46,6 +57,18 @@ def request(*sizes: int, **fields: Any) -> Request:
 
 def job(at_s: float, *sizes: int, execution_s: float = 100.0, slowdown: float = 0.0, **fields: Any) -> Arrival:
     return Arrival(at_s, request(*sizes, **fields), execution_s, slowdown)
+
+
+def at_once(grid: Grid, **parameters: Any) -> Grid:
+    """The grid with a scheduler that scans at every event."""
+    return msgspec.structs.replace(grid, scheduler=SchedulerParameters(scan_interval_s=0.0, **parameters))
+
+
+def by_hand() -> tuple[Grid, Workload]:
+    """Two sites of 10. One job holds both for 130 s (100 * 1.3) from time 0; one of 4 comes at 30 and waits
+    until 130, then runs 50 s."""
+    jobs = [job(0.0, 10, 10, execution_s=100.0, slowdown=0.3), job(30.0, 4, execution_s=50.0)]
+    return at_once(grid(site("a", 10), site("b", 10))), Workload.from_arrivals(jobs)
 
 
 class HandDriven:

@@ -64,8 +64,6 @@ def test_a_cancelled_transfer_says_nothing_and_frees_its_share() -> None:
     hands.until(4)
     hands.world.perform(CancelTransfer(transfer="stopped"), hands.now)
     assert hands.heard(100) == ["12 arrived kept"]
-    hands.transfer("stopped", "a", "b", 20 * MEGABYTE)
-    assert hands.heard(200) == []
 
 
 def test_a_transfer_cancelled_within_its_latency_never_flows() -> None:
@@ -138,3 +136,20 @@ def test_a_busy_link_moves_exactly_its_bandwidth(flows: list[tuple[int, int]]) -
             ended += len(link.deliver(now))
     assert now == pytest.approx(expected)
     assert link.active == 0
+
+
+def test_where_messages_go_astray_a_cancelled_transfer_never_starts_again() -> None:
+    hands = HandDriven(linked(answers=AnswerFaults(transfer_break=1e-9)))
+    hands.world.perform(CancelTransfer(transfer="stopped"), hands.now)
+    hands.transfer("stopped", "a", "b", 20 * MEGABYTE)
+    assert hands.heard(200) == []
+
+
+def test_where_messages_are_reliable_nothing_of_a_cancelled_transfer_is_kept() -> None:
+    hands = HandDriven(linked())
+    for number in range(50):
+        hands.transfer(f"t{number}", "a", "b", 1)
+        hands.until(float(number + 1))
+        hands.world.perform(CancelTransfer(transfer=f"t{number}"), hands.now)
+    assert not hands.world.transfers._ended
+    assert not hands.world.transfers.active

@@ -13,27 +13,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from hand_driven import grid, job, site
+from hand_driven import HandDriven, at_once, by_hand, grid, job, site
 
+from koala.core import Scheduler
 from koala.grid import Background, Grid, GridSimulation, SchedulerParameters, StoredFile
-from koala.messages import JobSubmitted
+from koala.messages import JobEnded, JobSubmitted
 from koala.model import Flexibility, Priority
-from koala.policies import UnknownPolicyError
-from koala.simulator import JobRow, Workload, simulate
+from koala.policies import Catalogue, Form, Policy, UnknownPolicyError
+from koala.simulator import JobRow, Workload, World, simulate
 from koala.simulator.result import percentile, summary
+from koala.simulator.run import BrokenPolicyError
 from koala.simulator.timeline import Timeline
-
-
-def at_once(grid: Grid, **parameters: Any) -> Grid:
-    """The grid with a scheduler that scans at every event."""
-    return msgspec.structs.replace(grid, scheduler=SchedulerParameters(scan_interval_s=0.0, **parameters))
-
-
-def by_hand() -> tuple[Grid, Workload]:
-    """Two sites of 10. One job holds both for 130 s (100 * 1.3) from time 0; one of 4 comes at 30 and waits
-    until 130, then runs 50 s."""
-    jobs = [job(0.0, 10, 10, execution_s=100.0, slowdown=0.3), job(30.0, 4, execution_s=50.0)]
-    return at_once(grid(site("a", 10), site("b", 10))), Workload.from_arrivals(jobs)
 
 
 def test_the_table_of_jobs_is_what_one_computes_by_hand() -> None:
@@ -216,6 +206,7 @@ def test_the_csv_has_one_line_for_each_job_and_empty_cells_for_what_never_came()
     assert tuple(lines[0]) == JobRow._fields
     assert (lines[0]["priority"], lines[0]["outcome"], lines[0]["execution_s"]) == ("high", "done", "100.0")
     assert (lines[1]["name"], lines[1]["outcome"], lines[1]["placed"]) == ("x,y", "unfinished", "")
+    assert [(line["policy"], line["seed"]) for line in lines] == [("WF", "1")] * 2
 
 
 def test_progress_ends_with_all_jobs() -> None:
@@ -238,15 +229,11 @@ def test_the_timeline_of_a_log_has_what_was_held_and_moved() -> None:
 
 
 def test_many_plain_jobs_leave_nothing_behind_in_the_world() -> None:
-    from koala.simulator import World
-
     workload = Workload.from_arrays([float(at) for at in range(500)], [1] * 500, [3.0] * 500)
     plain = at_once(grid(site("a", 10)))
     result = simulate(plain, workload)
     assert result.metrics()["outcomes"] == {"done": 500}
     world = World(plain, workload, 1)
-    from koala.core import Scheduler
-
     scheduler = Scheduler(plain)
     submitted = 0
     while (event := world.next()) is not None:
@@ -256,3 +243,86 @@ def test_many_plain_jobs_leave_nothing_behind_in_the_world() -> None:
     assert submitted == 500
     assert not world.jobs
     assert not world.components.components
+
+
+def test_a_policy_that_breaks_stops_the_run() -> None:
+    def breaks(idle: Any, sizes: Any, left: Any, chosen: Any) -> int:
+        raise KeyError("oops")
+
+    catalogue = Catalogue.builtin()
+    catalogue.add(
+        Policy(name="BAD", form=Form.COMPONENTS, function=breaks, summary="", origin="bad.py", checked=True)
+    )
+    with pytest.raises(BrokenPolicyError) as caught:
+        simulate(*by_hand(), policy="bad", catalogue=catalogue)
+    assert "job 1 (job): the policy 'BAD' (from bad.py) raised KeyError" in caught.value.for_user()
+
+
+def test_notes_say_where_the_policy_did_not_fit_the_requests() -> None:
+    flexible = job(0.0, 8, flexible=Flexibility())
+    fixed, own = job(1.0, 4), job(2.0, 4, policy="CM")
+    wide = at_once(grid(site("a", 30), site("b", 30)))
+    jobs = Workload.from_arrivals([flexible, fixed, own])
+    assert simulate(wide, jobs, policy="WF").notes == (
+        "1 job with a flexible total, placed as one component: WF does not divide",
+        "1 job placed by CM, a policy given in the request",
+    )
+    assert simulate(wide, jobs, policy="fcm").notes == (
+        "1 job with given sizes: FCM placed them by CM",
+        "1 job placed by CM, a policy given in the request",
+    )
+    assert simulate(*by_hand()).notes == ()
+
+
+def test_restarts_count_the_runs_after_the_first() -> None:
+    broken = at_once(grid(site("a", 5, outages=((50.0, 60.0),))))
+    metrics = simulate(broken, Workload.from_arrivals([job(0.0, 5)])).metrics()
+    assert metrics["outcomes"] == {"done": 1}
+    assert metrics["restarts"] == 1
+
+
+def test_times_in_the_csv_are_rounded_to_microseconds() -> None:
+    result = simulate(grid(site("a", 10)), Workload.from_arrivals([job(0.1, 4, execution_s=0.2)]))
+    (row,) = csv.DictReader(io.StringIO(result.csv()))
+    assert (row["submitted"], row["execution_s"], row["finished"]) == ("0.1", "0.2", "0.3")
+
+
+def test_a_repeated_release_keeps_the_time_of_the_first() -> None:
+    timeline = Timeline.from_log(
+        b'{"at":%d,"do":{"command":%s}}' % (at, command)
+        for at, command in (
+            (1, b'"StartComponent","job":1,"token":"t","site":"a","processors":2,"component":0,"part":0,"parts":1'),
+            (5, b'"ReleaseBarrier","job":1,"tokens":["t"]'),
+            (9, b'"ReleaseBarrier","job":1,"tokens":["t"]'),
+        )
+    )
+    assert timeline.holds[0].runs_s == 5
+    assert len(timeline.remarks) == 1
+
+
+def test_with_outages_and_reliable_messages_the_world_forgets_ended_jobs() -> None:
+    workload = Workload.from_arrays([float(at) for at in range(300)], [1] * 300, [3.0] * 300)
+    broken = at_once(grid(site("a", 10, outages=((100.0, 150.0),)), site("b", 10)))
+    world = World(broken, workload, 1)
+    scheduler = Scheduler(broken)
+    ended = 0
+    while (event := world.next()) is not None:
+        for command in scheduler.handle(event):
+            ended += isinstance(command, JobEnded)
+            world.perform(command, event.at)
+    assert ended == 300
+    assert not world.jobs
+    left = world.components.components.values()
+    assert len(left) <= 2, "only what the site that was down is asked about when it is back"
+    assert all(component.job is None for component in left)
+
+
+def test_an_abort_of_what_the_world_has_forgotten_is_answered() -> None:
+    hands = HandDriven(grid(site("a", 10, outages=((500.0, 600.0),))), job(0.0, 4))
+    hands.until(0)
+    hands.start("t", "a", 4)
+    hands.release("t")
+    assert hands.heard(200)[-1] == "100 done t"
+    hands.world.components.forget(hands.world.jobs[1])
+    hands.abort("t", "a")
+    assert hands.heard(300) == ["200 aborted t"]

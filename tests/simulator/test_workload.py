@@ -271,6 +271,7 @@ def test_a_job_that_returns_to_its_queue_or_ends_there_counts_for_the_hold() -> 
             places=(),
             placement_tries=1,
             claiming_tries=0,
+            runs=0,
             failures=0,
             preemptions=0,
         ),

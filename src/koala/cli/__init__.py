@@ -1,7 +1,7 @@
 """The ``koala`` command. Each verb lives in a module of this folder and is imported when it is used.
 
 Exit codes, for every verb: 0 done; 1 the thing asked for was tried and failed; 2 wrong use or bad input;
-3 refused by a policy.
+3 refused by a policy; 130 interrupted.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from koala.cli.examples import read_named
-from koala.cli.output import console
+from koala.cli.output import console, counted
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -50,7 +50,7 @@ def demo(seed: int, still: bool) -> None:
     grid, result, timeline = _run(seed)
     screen = console()
     picture = _Picture(grid, timeline, min(screen.width, _PICTURE_WIDTH_MAX))
-    screen.print(picture.head())
+    screen.print("Koala: one queue over three clusters\n", style="bold")
     if screen.is_terminal and not still:
         _animate(screen, picture, timeline.end_s)
     else:
@@ -113,27 +113,27 @@ class _Picture:
         """The letter that stands for a job in the picture."""
         return chr(ord("A") + (job - 1) % 26)
 
-    def head(self) -> Text:
-        """What the signs mean."""
+    def _legend(self) -> Text:
+        """What the signs mean, under the picture, where it stays in sight on a small terminal."""
         from rich.text import Text
 
-        head = Text("Koala: one queue over three clusters\n", style="bold")
-        head.append(
-            f"A column is {self._column_s:.0f} s, a row {_PROCESSORS_PER_ROW} processors, a letter a running job.\n"
-            f"{_WAITING} claimed, waits at the barrier   {_DOWN} site down   {_MOVING} file on its way\n",
-            style="not bold dim",
+        return Text(
+            f"{_WAITING} at the barrier  {_DOWN} site down  {_MOVING} file moves"
+            f"  column {self._column_s:.0f} s  row {_PROCESSORS_PER_ROW} processors",
+            style="dim",
+            no_wrap=True,
+            overflow="ellipsis",
         )
-        return head
 
     def at(self, until_s: float, height: int | None = None) -> RenderableType:
         """The picture as far as the time given, with what was said; only the newest of it in a given height."""
         from rich.console import Group
 
-        rows = [*self._site_rows(until_s), *self._file_rows(until_s), self._ruler()]
+        rows = [*self._site_rows(until_s), *self._file_rows(until_s), self._ruler(), self._legend()]
         remarks = [*self._remarks(until_s)]
-        if height is not None:
-            remarks = remarks[-max(1, height - len(rows) - 3) :]
-        return Group(*rows, *remarks)
+        if height is None:
+            return Group(*rows, "", *remarks)
+        return Group(*rows, *remarks[-max(1, height - len(rows) - 1) :])
 
     def _times(self, until_s: float) -> Iterator[float]:
         """The middle of each column that has begun."""
@@ -182,7 +182,7 @@ class _Picture:
         for mark in range(math.ceil(self._timeline.end_s / step_s)):
             label = f"|{mark * step_s:.0f} s"
             ruler[mark * 10 : mark * 10 + len(label)] = label
-        return Text(" " * _NAMES_WIDTH + "".join(ruler).rstrip() + "\n", style="dim", no_wrap=True)
+        return Text(" " * _NAMES_WIDTH + "".join(ruler).rstrip(), style="dim", no_wrap=True)
 
     def _remarks(self, until_s: float) -> Iterator[Text]:
         from rich.text import Text
@@ -234,8 +234,7 @@ def _what_happened(preemptions: int, failures: int, outcome: str) -> str:
 
 
 def _closing(result: Result) -> str:
-    metrics = result.metrics()
     return (
-        f"{metrics['jobs']} jobs, {metrics['events']} events, {result.end_s:.0f} s of virtual time\n"
+        f"{counted(result.jobs, 'job')}, {counted(result.events, 'event')}, {result.end_s:.0f} s of virtual time\n"
         "next: koala simulate --grid das2 --workload koala2006-w1 --policy CM"
     )

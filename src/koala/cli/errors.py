@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import sys
 from typing import Any
 
 import click
@@ -9,6 +12,24 @@ import click
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_REFUSED = 3
+EXIT_INTERRUPTED = 130
+
+_ADVICE = {
+    errno.ENOENT: "check the name; the folder must be there already",
+    errno.ENOTDIR: "check the name; a part of it that should be a folder is none",
+    errno.EISDIR: "it is a folder; name a file in it",
+    errno.EACCES: "choose a place that you have the right to use",
+    errno.EPERM: "choose a place that you have the right to use",
+    errno.EROFS: "choose a place that can be written",
+    errno.ENOSPC: "make room, or choose another place",
+    errno.EDQUOT: "make room, or choose another place",
+    errno.ENAMETOOLONG: "choose a shorter name",
+}
+
+
+def advice(error: OSError) -> str:
+    """What to do about a file or folder that could not be used."""
+    return _ADVICE.get(error.errno or 0, "check the name, or choose another place")
 
 
 class UserError(click.ClickException):
@@ -23,13 +44,36 @@ class UserError(click.ClickException):
 class ReportedGroup(click.Group):
     """Turns the errors that the lower floors raise about user input into messages of one form."""
 
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the command line; a standard output that takes no more is reported like any other file."""
+        try:
+            return super().main(*args, **kwargs)
+        except OSError as error:
+            _drop_output()
+            click.echo(f"Error: standard output: {error.strerror}; {advice(error)}", err=True)
+            sys.exit(EXIT_USAGE)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("\nInterrupted.", err=True)
+            ctx.exit(EXIT_INTERRUPTED)
         except (OSError, ValueError) as error:
             report = getattr(error, "for_user", None)
             if report is not None:
                 raise UserError(report()) from None
             if isinstance(error, OSError) and error.filename is not None:
-                raise UserError(f"{error.filename}: {error.strerror}") from None
+                raise UserError(f"{error.filename}: {error.strerror}; {advice(error)}") from None
             raise
+
+
+def _drop_output() -> None:
+    """Let go of what could not be written, so that Python does not try once more when it ends."""
+    try:
+        descriptor = sys.stdout.fileno()
+    except OSError:  # not a real file
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)

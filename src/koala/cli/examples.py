@@ -14,7 +14,7 @@ from typing import NamedTuple
 import click
 
 from koala.cli.errors import UserError
-from koala.cli.output import console, print_json
+from koala.cli.output import OutputFile, console, print_json
 
 # Folder of the examples -> what one of them is.
 KINDS = {"grids": "grid", "workloads": "workload", "jobs": "job"}
@@ -134,5 +134,6 @@ def copy(name: str, dest: Path | None, force: bool) -> None:
         target /= example.file.name
     if target.exists() and not force:
         raise UserError(f"{target}: the file is there already; choose another name, or --force to replace it")
-    target.write_text(example.text(), encoding="utf-8")
+    with OutputFile("DEST", target) as copied:
+        copied.write(example.text().encode())
     click.echo(f"{target}")

@@ -5,6 +5,7 @@ The answer is that of the scheduler's own placing. The options are read in ``koa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -12,7 +13,7 @@ import msgspec
 
 from koala.cli.errors import EXIT_REFUSED, UserError
 from koala.cli.examples import read_named
-from koala.cli.output import console, print_json
+from koala.cli.output import console, counted, print_json
 from koala.cli.place_options import parse_idle, request_from_options
 from koala.cli.policies import full_catalogue
 from koala.grid import Grid, SchedulerParameters, Site
@@ -60,11 +61,14 @@ def place(
     JOB is a file (YAML, RSL or a Slurm script) or the name of an example, see koala examples.
     Exits with 3 when the policy refuses, and says what is missing where.
     """
-    request = _request(job, described)
+    if policy_name == "":
+        raise UserError("--policy: it names no policy; see koala policies")
     grid = None if grid_name is None else _read_grid(grid_name)
     view = _view(grid, idle)
+    catalogue = full_catalogue(policy_files)
+    request = _request(job, described, known_sites=view.names, known_policies=catalogue.names())
     scheduler = SchedulerParameters() if grid is None else grid.scheduler
-    policy = full_catalogue(policy_files).find(policy_name or request.policy or scheduler.policy)
+    policy = catalogue.find(policy_name or request.policy or scheduler.policy)
     demand = compile_demand(request, policy, view.index)
     spots = try_place(demand, view)
     if spots is None:
@@ -73,7 +77,9 @@ def place(
     _print_placement(to_placement(demand, spots, view), as_json)
 
 
-def _request(job: str | None, described: dict[str, Any]) -> Request:
+def _request(
+    job: str | None, described: dict[str, Any], *, known_sites: Sequence[str], known_policies: Sequence[str]
+) -> Request:
     if job is None:
         return request_from_options(**described)
     if any(value is not None for value in described.values()):
@@ -81,7 +87,7 @@ def _request(job: str | None, described: dict[str, Any]) -> Request:
         raise UserError(f"{job} already describes the job; leave out {given}")
     from koala.descriptions import read_job
 
-    return read_job(*read_named("job", job))
+    return read_job(*read_named("job", job), known_sites=known_sites, known_policies=known_policies)
 
 
 def _read_grid(name: str) -> Grid:
@@ -140,7 +146,7 @@ def _print_placement(placement: Placement, as_json: bool) -> None:
     total = sum(component.processors for component in placement.components)
     out = console()
     out.print(table)
-    out.print(Text(f"{placement.policy}: {total} processors on {_counted(len(placement.sites), 'site')}"))
+    out.print(Text(f"{placement.policy}: {total} processors on {counted(len(placement.sites), 'site')}"))
 
 
 def _print_refusal(refusal: Refusal, as_json: bool) -> None:
@@ -164,9 +170,5 @@ def _print_refusal(refusal: Refusal, as_json: bool) -> None:
         out.print(table)
         unshown = len(refusal.shortages) - SITES_SHOWN_MAX
         if unshown > 0:
-            out.print(Text(f"and {_counted(unshown, 'site')} more, which miss as much or more"))
+            out.print(Text(f"and {counted(unshown, 'site')} more, which miss as much or more"))
     out.print(Text(f"{'It can never fit' if refusal.permanent else 'What would help'}: {refusal.cure}."))
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from koala.cli.errors import EXIT_INTERRUPTED, UserError
 from koala.cli.examples import read_named
-from koala.cli.output import console, print_json
+from koala.cli.output import OutputFile, console, counted, print_json, refuse_clashes
 from koala.cli.policies import full_catalogue
 
 if TYPE_CHECKING:
@@ -28,6 +32,8 @@ _TIMES = (
     ("response_s", "response", "submission to finish"),
 )
 _BAR_WIDTH = 30
+# Below this width the table of times does without its explanations.
+_EXPLAINED_WIDTH_MIN = 72
 _LISTED_MAX = 10
 
 
@@ -45,18 +51,27 @@ _LISTED_MAX = 10
     "--policy-file", "policy_files", multiple=True, metavar="FILE.py", help="A Python file that registers policies."
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same run.")
+@click.option(
+    "--until",
+    "until_s",
+    type=click.FloatRange(0.0),
+    metavar="SECONDS",
+    help="Cut the run off at this virtual time.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--jobs-csv", type=click.Path(path_type=Path, dir_okay=False), help="Write the table of jobs here.")
 @click.option("--log", "log_path", type=click.Path(path_type=Path, dir_okay=False), help="Write every event here.")
+@click.pass_context
 def simulate(
+    ctx: click.Context,
+    /,
     grid_name: str,
     workload_name: str,
-    policy: str | None,
     policy_files: tuple[str, ...],
-    seed: int,
     as_json: bool,
     jobs_csv: Path | None,
     log_path: Path | None,
+    **options: Any,
 ) -> None:
     """Run a workload on a simulated grid.
 
@@ -66,17 +81,30 @@ def simulate(
 
     'koala examples' lists the grids and workloads that ship with Koala.
     """
+    refuse_clashes(
+        [("--log", log_path), ("--jobs-csv", jobs_csv)],
+        [("--grid", grid_name), ("--workload", workload_name), *(("--policy-file", name) for name in policy_files)],
+    )
     grid, workload = _read(grid_name, workload_name)
     catalogue = full_catalogue(policy_files)
-    result = _run(grid, workload, policy, seed, catalogue, log_path)
-    if jobs_csv is not None:
-        jobs_csv.write_text(result.csv(), encoding="utf-8")
+    with ExitStack() as files:
+        log, table = (
+            None if path is None else files.enter_context(OutputFile(option, path))
+            for option, path in (("--log", log_path), ("--jobs-csv", jobs_csv))
+        )
+        stop = files.enter_context(_interrupts())
+        result = _run(grid, workload_name, workload, catalogue, log, stop, **options)
+        if table is not None:
+            table.write(result.csv().encode())
     metrics = {"grid": grid.name, "workload": workload.name, **result.metrics()}
     if as_json:
         print_json(metrics)
     else:
-        for part in _report(metrics):
-            console().print(part)
+        screen = console()
+        for part in _report(metrics, screen.width):
+            screen.print(part)
+    if stop():
+        ctx.exit(EXIT_INTERRUPTED)
 
 
 def _read(grid_name: str, workload_name: str) -> tuple[Grid, Workload]:
@@ -89,14 +117,22 @@ def _read(grid_name: str, workload_name: str) -> tuple[Grid, Workload]:
 
 
 def _run(
-    grid: Grid, workload: Workload, policy: str | None, seed: int, catalogue: Catalogue, log_path: Path | None
+    grid: Grid,
+    workload_name: str,
+    workload: Workload,
+    catalogue: Catalogue,
+    log: OutputFile | None,
+    stop: Callable[[], bool],
+    *,
+    policy: str | None,
+    seed: int,
+    until_s: float | None,
 ) -> Result:
     from koala.simulator import simulate as run
+    from koala.simulator.workload import WorkloadError
 
     with _progress() as progress:
-        if log_path is None:
-            return run(grid, workload, policy=policy, seed=seed, progress=progress, catalogue=catalogue)
-        with log_path.open("wb") as log:
+        try:
             return run(
                 grid,
                 workload,
@@ -104,15 +140,29 @@ def _run(
                 seed=seed,
                 progress=progress,
                 catalogue=catalogue,
-                log=_writer(log.write),
+                log=None if log is None else log.write,
+                until_s=math.inf if until_s is None else until_s,
+                stop=stop,
             )
+        except WorkloadError as error:
+            raise UserError(f"{workload_name}: {error.for_user()}") from None
 
 
-def _writer(write: Callable[[bytes], int]) -> Callable[[bytes], None]:
-    def put(lines: bytes) -> None:
-        write(lines)
+@contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """The first Ctrl-C only asks the run to end, so that what is known by then is reported; a second one kills."""
+    asked = False
 
-    return put
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        nonlocal asked
+        asked = True
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
@@ -122,9 +172,24 @@ def _progress() -> Iterator[Callable[[int, int], None] | None]:
     if not errors.is_terminal:
         yield None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (TextColumn("simulating"), BarColumn(), MofNCompleteColumn(), TextColumn("jobs"))
+    columns = (
+        TextColumn("simulating"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("jobs"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=errors, transient=True) as bar:
         task = bar.add_task("jobs", total=None)
 
@@ -137,17 +202,23 @@ def _progress() -> Iterator[Callable[[int, int], None] | None]:
 # ------------------------------------------------------------------------------------------ for people
 
 
-def _report(metrics: dict[str, Any]) -> Iterator[RenderableType]:
+def _report(metrics: dict[str, Any], width: int) -> Iterator[RenderableType]:
     from rich.text import Text
 
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in metrics["outcomes"].items())
     head = Text(f"{metrics['workload']} on {metrics['grid']}, policy {metrics['policy']}, seed {metrics['seed']}\n")
     head.stylize("bold", 0, len(head) - 1)
-    head.append(f"{metrics['jobs']} jobs: {outcomes}; makespan {_duration(metrics['makespan_s'])}")
+    jobs = counted(metrics["jobs"], "job") + (f": {outcomes}" if outcomes else "")
+    head.append(f"{jobs}; makespan {_duration(metrics['makespan_s'])}")
     yield head
+    if not metrics["complete"]:
+        left = f"; {counted(metrics['not_submitted'], 'job')} not submitted" if metrics["not_submitted"] else ""
+        yield Text(f"incomplete: {metrics['stopped']}{left}", style="yellow")
+    for note in metrics["notes"]:
+        yield Text(f"note: {note}", style="yellow")
     if metrics["response_s"] is not None:
         yield ""
-        yield _times_table(metrics)
+        yield _times_table(metrics, explained=width >= _EXPLAINED_WIDTH_MIN)
         yield ""
         yield _clusters_table(metrics)
     yield ""
@@ -160,34 +231,40 @@ def _report(metrics: dict[str, Any]) -> Iterator[RenderableType]:
     if metrics["void"]:
         periods = metrics["void_periods"]
         yield Text(
-            f"void: {len(periods)} time(s) a site's own users alone exceeded the background band, "
-            f"first {periods[0]['site']} at {periods[0]['from_s']:.0f} s; run it with another seed",
+            f"void: the sites' own users alone exceeded the background bands for too long, "
+            f"{counted(len(periods), 'time')}, first at {periods[0]['from_s']:.0f} s; run it with another seed",
             style="yellow",
         )
-    yield from _unfinished(metrics["unfinished"])
+    yield from _reasons("failed", metrics["failed"])
+    yield from _reasons("unfinished", metrics["unfinished_by_reason"])
 
 
-def _unfinished(jobs: list[dict[str, Any]]) -> Iterator[RenderableType]:
+def _reasons(outcome: str, reasons: list[dict[str, Any]]) -> Iterator[RenderableType]:
     from rich.text import Text
 
-    for job in jobs[:_LISTED_MAX]:
-        yield Text(f"unfinished: job {job['job']} ({job['name']}): {job['reason']}", style="yellow")
-    if len(jobs) > _LISTED_MAX:
-        yield Text(f"... and {len(jobs) - _LISTED_MAX} more; --json and --jobs-csv list them all", style="yellow")
+    for each in reasons[:_LISTED_MAX]:
+        first = f"job {each['first']['job']} ({each['first']['name']})"
+        who = first if each["jobs"] == 1 else f"{counted(each['jobs'], 'job')}, first {first}"
+        yield Text(f"{outcome}: {who}: {each['reason']}", style="yellow")
+    if len(reasons) > _LISTED_MAX:
+        more = counted(len(reasons) - _LISTED_MAX, "more reason")
+        yield Text(f"... and {more}; --json and --jobs-csv list them all", style="yellow")
 
 
-def _times_table(metrics: dict[str, Any]) -> RenderableType:
+def _times_table(metrics: dict[str, Any], *, explained: bool) -> RenderableType:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
     table.add_column("seconds")
     for column in ("mean", "median", "p95", "max"):
         table.add_column(column, justify="right")
-    table.add_column("from - to", style="dim")
+    if explained:
+        table.add_column("from - to", style="dim")
     for key, name, meaning in _TIMES:
         values = metrics[key]
         if values is not None:
-            table.add_row(name, *(f"{values[column]:.1f}" for column in ("mean", "median", "p95", "max")), meaning)
+            cells = [name, *(f"{values[column]:.1f}" for column in ("mean", "median", "p95", "max"))]
+            table.add_row(*cells, *([meaning] if explained else []))
     return table
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
-from koala.cli.errors import EXIT_FAILED
-from koala.cli.output import console, print_json
+from koala.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, UserError
+from koala.cli.output import console, counted, print_json
 
 if TYPE_CHECKING:
     from koala.simulator.torture import Verdict
@@ -52,13 +54,23 @@ def torture(
     answers that come late, twice or never, cancels and drained sites. While the storm lasts, named properties
     are checked after every event; then the world heals, and every job must finish.
     """
+    if seed is not None:
+        for other in ("seeds", "first"):
+            if context.get_parameter_source(other) is ParameterSource.COMMANDLINE:
+                raise UserError(f"--seed runs one storm and --{other} is about many; give one of the two")
     chosen = [seed] if seed is not None else list(range(first, first + seeds))
-    verdicts = list(_run_all(chosen, workers, show_progress=not as_json))
+    verdicts: list[Verdict] = []
+    try:
+        verdicts.extend(_run_all(chosen, workers, show_progress=not as_json))
+    except KeyboardInterrupt:
+        click.echo(f"\nInterrupted after {len(verdicts):,} of {counted(len(chosen), 'storm')}.", err=True)
     broken = [verdict for verdict in verdicts if verdict.broken is not None]
     if as_json:
-        _print_json(verdicts, broken)
+        _print_json(verdicts, broken, len(chosen))
     else:
         _print_for_people(verdicts, broken)
+    if len(verdicts) < len(chosen):
+        context.exit(EXIT_INTERRUPTED)
     if broken:
         context.exit(EXIT_FAILED)
 
@@ -78,19 +90,30 @@ def _run_all(seeds: list[int], workers: int | None, *, show_progress: bool) -> I
                 yield one(seed)
                 progress.advance(task)
             return
-        with ProcessPoolExecutor(count) as pool:
-            for verdict in pool.map(one, seeds, chunksize=min(CHUNK_SEEDS, -(-len(seeds) // count))):
-                yield verdict
-                progress.advance(task)
+        with ProcessPoolExecutor(count, initializer=_leave_interrupts_to_parent) as pool:
+            try:
+                for verdict in pool.map(one, seeds, chunksize=min(CHUNK_SEEDS, -(-len(seeds) // count))):
+                    yield verdict
+                    progress.advance(task)
+            except KeyboardInterrupt:
+                pool.shutdown(cancel_futures=True)
+                raise
 
 
-def _print_json(verdicts: list[Verdict], broken: list[Verdict]) -> None:
+def _leave_interrupts_to_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _print_json(verdicts: list[Verdict], broken: list[Verdict], asked: int) -> None:
     happened: Counter[str] = Counter()
     for verdict in verdicts:
         happened.update(verdict.happened)
     print_json(
         {
             "seeds": len(verdicts),
+            "first_seed": verdicts[0].seed if verdicts else None,
+            "last_seed": verdicts[-1].seed if verdicts else None,
+            "complete": len(verdicts) == asked,
             "jobs": sum(verdict.jobs for verdict in verdicts),
             "events": sum(verdict.events for verdict in verdicts),
             "happened": dict(sorted(happened.items())),
@@ -131,7 +154,7 @@ def _print_for_people(verdicts: list[Verdict], broken: list[Verdict]) -> None:
     kept = (
         "[bold green]every promise was kept[/]"
         if not broken
-        else f"[bold red]{len(broken)} storms broke a promise[/]"
+        else f"[bold red]{counted(len(broken), 'storm')} broke a promise[/]"
     )
-    storms = "1 storm" if len(verdicts) == 1 else f"{len(verdicts):,} storms"
-    out.print(f"\n{storms}, {jobs:,} jobs, {events:,} events: {kept}")
+    summary = ", ".join((counted(len(verdicts), "storm"), counted(jobs, "job"), counted(events, "event")))
+    out.print(f"\n{summary}: {kept}")

@@ -36,6 +36,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     waiting_since: float | None
     placement_tries: int
     claiming_tries: int
+    runs: int
+    failures: int
+    preemptions: int
     place_in_line: int | None
     refusal: Refusal | None
     places: tuple[tuple[SiteName, int], ...]
@@ -66,6 +69,9 @@ def explain(job: Job, queue: PlacementQueue, view: View, placement_tries: int) -
         waiting_since=job.waiting_since if waiting else None,
         placement_tries=placement_tries,
         claiming_tries=job.claiming_tries,
+        runs=job.runs,
+        failures=job.failures,
+        preemptions=job.preemptions,
         place_in_line=queue.place_in_line(job) if waiting else None,
         refusal=refusal,
         places=job.places,

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from koala.descriptions.errors import DescriptionError, Problem, decoded
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from koala.grid import Grid
     from koala.model import Request
 
@@ -31,23 +33,33 @@ _RSL_ENDINGS = (".rsl",)
 _SCRIPT_ENDINGS = (".sbatch", ".slurm", ".sh")
 
 
-def read_job(text: str, source: str) -> Request:
+def read_job(
+    text: str,
+    source: str,
+    *,
+    known_sites: Collection[str] | None = None,
+    known_policies: Collection[str] | None = None,
+) -> Request:
     """The job that a text describes, in YAML, RSL or as a Slurm script.
 
-    The ending of the source's name tells the format, or else the text's first character does.
+    The ending of the source's name tells the format, or else the text's first character does. Where the known sites
+    or policies are given, a job that names another is refused at the place of that name.
     """
+    from koala.descriptions.known import Known
+
+    known = Known(known_sites, known_policies)
     kind = _job_format(text, source.lower())
     if kind == "script":
         from koala.descriptions.sbatch import read_sbatch
 
-        return read_sbatch(text, source)
+        return read_sbatch(text, source, known)
     if kind == "rsl":
         from koala.descriptions.rsl import read_rsl
 
-        return read_rsl(text, source)
+        return read_rsl(text, source, known)
     from koala.descriptions.job_yaml import read_job_yaml
 
-    return read_job_yaml(text, source)
+    return read_job_yaml(text, source, known)
 
 
 def _job_format(text: str, name: str) -> str:
@@ -83,13 +95,15 @@ def write_rsl(request: Request) -> str:
 
 def job_schema() -> dict[str, Any]:
     """The JSON schema of a job in YAML."""
+    from koala.descriptions.fields import schema_of
     from koala.descriptions.job_yaml import JobText
 
-    return JobText.model_json_schema()
+    return schema_of(JobText, "Koala job")
 
 
 def grid_schema() -> dict[str, Any]:
     """The JSON schema of a grid file."""
+    from koala.descriptions.fields import schema_of
     from koala.descriptions.grid import GridText
 
-    return GridText.model_json_schema()
+    return schema_of(GridText, "Koala grid")

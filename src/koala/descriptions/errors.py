@@ -19,13 +19,16 @@ TEXT_BYTES_MAX = 1024 * 1024
 SHOWN_CHARACTERS_MAX = 100
 # What no text holds: NUL, and halves of surrogate pairs (bytes that were not UTF-8).
 NOT_TEXT = re.compile("[\\0\ud800-\udfff]")
+# What no name holds: names stand in tables and logs, where such characters would move the cursor or begin a line.
+CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f]")
+CONTROL_ADVICE = "take it out; a name is one line of visible characters"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """One thing that is wrong: what it is, what to write instead, and where (1-based; None where it is nowhere).
 
-    ``excerpt`` is the source line as shown and ``caret`` the place of the column in it.
+    ``excerpt`` is the source line as shown and ``caret`` how many columns of a terminal stand before the place.
     """
 
     message: str
@@ -115,7 +118,14 @@ def _excerpt(line: str, column: int) -> tuple[str, int]:
     safe = "".join(_shown_character(character) for character in shown)
     before = "..." if start > 0 else ""
     after = "..." if start + SHOWN_CHARACTERS_MAX < len(line) else ""
-    return before + safe + after, len(before) + column - start
+    return before + safe + after, len(before) + sum(map(_columns, safe[: column - start]))
+
+
+def _columns(character: str) -> int:
+    """How many columns of a terminal a character takes: two in the scripts of East Asia, none for a mere accent."""
+    if unicodedata.category(character) in {"Mn", "Me"}:
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in {"W", "F"} else 1
 
 
 def _shown_character(character: str) -> str:
@@ -140,6 +150,12 @@ def printable(text: str, characters_max: int = 60) -> str:
     """A user's text in a message, without quotes: shortened, without control characters."""
     safe = "".join(_shown_character(character) for character in text[: characters_max + 1])
     return safe if len(safe) <= characters_max else safe[: characters_max - 3] + "..."
+
+
+def control_problem(name: str) -> str | None:
+    """What is wrong with a name that holds a control character, by its first one; None where it holds none."""
+    found = CONTROL.search(name)
+    return None if found is None else f"the name holds the control character U+{ord(found[0]):04X}"
 
 
 def checked_source(text: str, source: str) -> SourceText:

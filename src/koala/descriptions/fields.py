@@ -9,12 +9,14 @@ import re
 from fractions import Fraction
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from koala.descriptions.errors import shown
+from koala.descriptions.errors import CONTROL_ADVICE, control_problem, shown
 from koala.descriptions.yaml_problems import text_wanted, wrong
 from koala.model import PROCESSORS_MAX, TEXT_CHARACTERS_MAX
 
+# The identifier of the draft of JSON Schema that pydantic writes.
+SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 NAME_CHARACTERS_MAX = 255
 # The longest time that is read, about 31 years: a larger number is a mistake in the unit.
@@ -23,6 +25,7 @@ DURATION_S_MAX = 1e9
 SIZE_BYTES_MAX = 10**18
 
 DURATION_ADVICE = 'write seconds (900), a number with a unit (15m, 2h, 1h30m, 1d) or "HH:MM:SS"'
+NOT_ABOVE_ZERO_ADVICE = "write more than 0"
 SIZE_ADVICE = "write a size such as 500 MB, 4 GB (10^9 bytes) or 4 GiB (2^30 bytes)"
 
 _UNIT_S = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
@@ -30,6 +33,8 @@ _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:s|min|m|h|d))+")
 _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|min|m|h|d)")
 _CLOCK = re.compile(r"([0-9]{1,6}):([0-5][0-9]):([0-5][0-9])")
 _SECONDS = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+# The three forms as one pattern, for the JSON schemas.
+DURATION_PATTERN = rf"^\s*({_SECONDS.pattern}|{_DURATION.pattern}|{_CLOCK.pattern})\s*$"
 _UNIT_BYTES = {"B": 1} | {
     prefix + suffix: base**power
     for suffix, base in (("B", 1000), ("iB", 1024))
@@ -75,9 +80,44 @@ def _read_duration(value: Any) -> float:
         raise wrong("this is not a duration", DURATION_ADVICE)
     if seconds is None:
         raise wrong(f"{shown(value)} is not a duration", DURATION_ADVICE)
-    if not 0 < seconds <= DURATION_S_MAX:
-        raise wrong(f"{seconds:g} seconds is not between 0 and {DURATION_S_MAX:g}", DURATION_ADVICE)
+    problem = duration_problem(seconds)
+    if problem is not None:
+        raise wrong(*problem)
     return seconds
+
+
+def duration_problem(seconds: float) -> tuple[str, str] | None:
+    """What is wrong with a time as a walltime, and what to write instead; None where nothing is."""
+    if seconds > DURATION_S_MAX:
+        return f"{seconds:.10g} seconds are too long", f"write at most {DURATION_S_MAX:.10g} seconds, or leave it out"
+    # The comparison is this way round so that not-a-number is refused too.
+    if not seconds > 0:
+        return f"{seconds:g} seconds are too short", f"{NOT_ABOVE_ZERO_ADVICE}; for no limit, leave it out"
+    return None
+
+
+def variable_problem(name: str) -> tuple[str, str] | None:
+    """What is wrong with the name of an environment variable, and what to write; None where nothing is."""
+    if not name:
+        return "the variable's name is empty", "write the name of the variable, such as OMP_NUM_THREADS"
+    for sign, word in (("=", "an equals sign"), ("\0", "NUL")):
+        if sign in name:
+            return f"the variable's name {shown(name)} holds {word}", f"write the name alone, without {word}"
+    return None
+
+
+def _read_variable(name: str) -> str:
+    problem = variable_problem(name)
+    if problem is not None:
+        raise wrong(*problem)
+    return name
+
+
+def _read_label(name: str) -> str:
+    problem = control_problem(name)
+    if problem is not None:
+        raise wrong(problem, CONTROL_ADVICE)
+    return name
 
 
 def _read_size(value: Any) -> int:
@@ -96,6 +136,11 @@ def _read_text(value: Any) -> Any:
     return value
 
 
+def schema_of(model: type[BaseModel], title: str) -> dict[str, Any]:
+    """The JSON schema of a whole file, which says by which draft to read it and what it describes."""
+    return {"$schema": SCHEMA_DIALECT} | model.model_json_schema() | {"title": title}
+
+
 class Description(BaseModel):
     """The base of every model of a description: unknown keys are refused and values do not change."""
 
@@ -104,6 +149,9 @@ class Description(BaseModel):
 
 Text = Annotated[str, Field(max_length=TEXT_CHARACTERS_MAX), BeforeValidator(_read_text, json_schema_input_type=str)]
 SomeText = Annotated[Text, Field(min_length=1)]
+# A name that may be any text of one line, such as a job's or a file's.
+Label = Annotated[SomeText, AfterValidator(_read_label)]
+Variable = Annotated[Text, AfterValidator(_read_variable)]
 Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=NAME_CHARACTERS_MAX)]
 Processors = Annotated[int, Field(strict=True, ge=1, le=PROCESSORS_MAX)]
 Count = Annotated[int, Field(strict=True, ge=1)]
@@ -113,6 +161,7 @@ Seconds = Annotated[Number, Field(ge=0)]
 SecondsAboveZero = Annotated[Number, Field(gt=0)]
 Fraction01 = Annotated[Number, Field(ge=0, le=1)]
 FractionAboveZero = Annotated[Number, Field(gt=0, le=1)]
-Duration = Annotated[float, BeforeValidator(_read_duration, json_schema_input_type=float | str)]
+DurationText = Annotated[str, Field(pattern=DURATION_PATTERN)]
+Duration = Annotated[float, BeforeValidator(_read_duration, json_schema_input_type=float | DurationText)]
 Size = Annotated[int, Field(le=SIZE_BYTES_MAX), BeforeValidator(_read_size, json_schema_input_type=str)]
 SizeBytes = Annotated[int, Field(strict=True, ge=0, le=SIZE_BYTES_MAX)]

@@ -21,6 +21,7 @@ from koala.descriptions.fields import (
     Description,
     Fraction01,
     FractionAboveZero,
+    Label,
     Name,
     Number,
     Processors,
@@ -183,12 +184,12 @@ SiteKey = Annotated[str, Field(pattern=NAME_PATTERN, max_length=NAME_CHARACTERS_
 class GridText(Description):
     """A grid: its sites, links and files, and how its scheduler works."""
 
-    name: SomeText = Field(default="grid", description="a name for reports")
+    name: Label = Field(default="grid", description="a name for reports")
     sites: Annotated[dict[SiteKey, SiteText], Field(min_length=1, max_length=SITES_MAX)] = Field(
         description="the sites by name; ties between sites go to the one that stands first"
     )
     links: LinksText = Field(default=LinksText(), description="the wide-area network")
-    files: Annotated[dict[SomeText, FileText], Field(max_length=FILES_MAX)] = Field(
+    files: Annotated[dict[Label, FileText], Field(max_length=FILES_MAX)] = Field(
         default={}, description="the replica catalogue: the files by logical name"
     )
     scheduler: SchedulerText = Field(default=SchedulerText(), description="the scheduler's parameters")
@@ -296,5 +297,4 @@ def _file_problems(document: Document[GridText]) -> Iterator[Problem]:
 
 
 def _unknown_site(document: Document[GridText], path: tuple[str | int, ...], site: str) -> Problem:
-    # A grid may have thousands of sites; advice that lists them all would bury the rest.
-    return document.problem(path, f"there is no site {shown(site)}", nearest(site, list(document.model.sites)[:50]))
+    return document.problem(path, f"there is no site {shown(site)}", nearest(site, list(document.model.sites)))

@@ -48,7 +48,7 @@ class BackgroundText(Description):
     band_high: Fraction01 = Field(default=_BACKGROUND.band_high, description="above this load dummy jobs are killed")
     void_after_s: Seconds = Field(
         default=_BACKGROUND.void_after_s,
-        description="seconds above the band without dummy jobs after which the run is void",
+        description="seconds for which all users together may want more than the bands before the run is void",
     )
 
     @model_validator(mode="after")

@@ -6,22 +6,27 @@ The models below are also the JSON schema that ``koala schema job`` prints, so e
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import yaml
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
-from koala.descriptions.errors import DescriptionError
+from koala.descriptions.errors import DescriptionError, Problem
 from koala.descriptions.fields import (
     Count,
     CountOrZero,
     Description,
     Duration,
+    Label,
     Name,
     Processors,
     SomeText,
     Text,
+    Variable,
 )
+from koala.descriptions.invalid import told
+from koala.descriptions.known import ANY, Known
 from koala.descriptions.yaml_problems import text_wanted
 from koala.descriptions.yaml_text import Document, read_document
 from koala.model import (
@@ -52,7 +57,7 @@ def _file_by_name(value: Any) -> Any:
 class InputFileText(Description):
     """A file that a component reads."""
 
-    name: SomeText = Field(description="the file's logical name, as the grid's replica catalogue knows it")
+    name: Label = Field(description="the file's logical name, as the grid's replica catalogue knows it")
     mode: InputMode = Field(
         default=InputMode.WHOLE, description="whole: each component gets all of it; chunk: each gets its own part"
     )
@@ -70,13 +75,13 @@ InputFiles = Annotated[
 class ApplicationText(Description):
     """What a component runs: an executable with arguments, or a script."""
 
-    executable: SomeText | None = Field(default=None, description="the program to run")
+    executable: Label | None = Field(default=None, description="the program to run")
     arguments: tuple[Text, ...] = Field(default=(), description="what the program gets as arguments, one entry each")
     script: Text | None = Field(
         default=None, description="the text of a shell script to run instead of an executable"
     )
     directory: SomeText | None = Field(default=None, description="where to run it, at the site")
-    environment: dict[SomeText, Text] = Field(default={}, description="environment variables and their values")
+    environment: dict[Variable, Text] = Field(default={}, description="environment variables and their values")
     stdin: SomeText | None = Field(default=None, description="the file that is its standard input")
     stdout: SomeText | None = Field(default=None, description="the file for its standard output")
     stderr: SomeText | None = Field(default=None, description="the file for its standard error")
@@ -121,10 +126,17 @@ class LimitsText(Description):
     restarts: CountOrZero | None = Field(default=None, description="the most restarts after its application failed")
 
 
+def _one_given(*keys: str) -> list[Any]:
+    """The branches of a JSON schema in which one of the keys is given; null is as good as nothing."""
+    return [{"required": [key], "properties": {key: {"not": {"type": "null"}}}} for key in keys]
+
+
 class JobText(Description):
     """One parallel job for Koala. Give exactly one of components, flexible and processors."""
 
-    name: SomeText = Field(default="job", description="a name for tables; it need not be unique")
+    model_config = ConfigDict(json_schema_extra={"oneOf": _one_given("components", "flexible", "processors")})
+
+    name: Label = Field(default="job", description="a name for tables; it need not be unique")
     priority: Priority = Field(
         default=Priority.LOW, description="high jobs are tried more often and may preempt low ones"
     )
@@ -146,12 +158,26 @@ class JobText(Description):
 
 
 _STRUCTURES = ("components", "flexible", "processors")
-_INVALID_ADVICE = "change it as the message says"
+_ADVICE = {"application": "keep the executable or the script, and remove the other"}
 
 
-def read_job_yaml(text: str, source: str) -> Request:
+def read_job_yaml(text: str, source: str, known: Known = ANY) -> Request:
     """The Request that a YAML text describes; DescriptionError with all problems where it describes none."""
-    return job_request(read_document(text, source, JobText))
+    document = read_document(text, source, JobText)
+    request = job_request(document)
+    problems = [*_unknown_names(document, known)]
+    if problems:
+        raise DescriptionError(source, problems)
+    return request
+
+
+def _unknown_names(document: Document[JobText], known: Known) -> Iterator[Problem]:
+    job = document.model
+    if job.policy is not None and (problem := known.policy_problem(job.policy)):
+        yield document.problem(("policy",), *problem)
+    for index, part in enumerate(job.components or ()):
+        if part.site is not None and (problem := known.site_problem(part.site)):
+            yield document.problem(("components", index, "site"), *problem)
 
 
 def job_request(document: Document[JobText]) -> Request:
@@ -243,11 +269,12 @@ def _positioned(
     error: InvalidRequestError, document: Document[JobText], roots: tuple[tuple[str | int, ...], ...]
 ) -> DescriptionError:
     """The error at the part of the document that it is about: below the first root that has it, else at the first."""
+    message, advice = told(error, _ADVICE)
     for root in roots:
         for steps in ((error.field,), ("application", error.field), ("limits", error.field.removesuffix("_max"))):
             if len(document.find((*root, *steps)).steps) == len(root) + len(steps):
-                return document.error((*root, *steps), error.message, _INVALID_ADVICE)
-    return document.error(roots[0], f"{error.field}: {error.message}", _INVALID_ADVICE)
+                return document.error((*root, *steps), message, advice)
+    return document.error(roots[0], f"{error.field}: {message}", advice)
 
 
 class _Dumper(yaml.SafeDumper):

@@ -1,7 +1,8 @@
 """Jobs in Globus RSL: what the attributes mean, from subrequests to a Request.
 
-The syntax is in ``rsl_syntax`` and the way back in ``rsl_write``. What Globus has no word for has a Koala
-attribute; those, and the others that concern the whole job, may stand in any subrequest and must agree.
+The syntax is in ``rsl_syntax``, the attributes in ``rsl_attributes``, the way back in ``rsl_write``. What Globus
+has no word for has a Koala attribute; those, and the others that concern the whole job, may stand in any subrequest
+and must agree.
 """
 
 from __future__ import annotations
@@ -10,10 +11,18 @@ import re
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
-from koala.descriptions.errors import DescriptionError, Problem, SourceText, shown
-from koala.descriptions.fields import DURATION_S_MAX, is_name
+from koala.descriptions.errors import CONTROL_ADVICE, DescriptionError, Problem, SourceText, control_problem, shown
+from koala.descriptions.fields import duration_problem, is_name, variable_problem
+from koala.descriptions.invalid import told
+from koala.descriptions.known import ANY, Known
+from koala.descriptions.rsl_attributes import (
+    COMPONENT_ATTRIBUTES,
+    JOB_ATTRIBUTES,
+    KNOWN_ATTRIBUTES,
+    UNSUPPORTED_ATTRIBUTES,
+)
 from koala.descriptions.rsl_syntax import Group, Relation, Subrequest, Text, Value, key_of, read_subrequests
-from koala.descriptions.yaml_problems import nearest
+from koala.descriptions.yaml_problems import NAME_ADVICE, nearest
 from koala.model import (
     Application,
     Component,
@@ -26,62 +35,7 @@ from koala.model import (
     Request,
 )
 
-COMPONENT_ATTRIBUTES = (
-    "count",
-    "executable",
-    "arguments",
-    "koalaScript",
-    "directory",
-    "environment",
-    "stdin",
-    "stdout",
-    "stderr",
-    "fileStageIn",
-    "koalaChunkFiles",
-    "resourceManagerContact",
-    "subjobStartType",
-)
-JOB_ATTRIBUTES = (
-    "jobType",
-    "maxWallTime",
-    "maxTime",
-    "koalaWalltimeSeconds",
-    "koalaName",
-    "koalaPriority",
-    "koalaPolicy",
-    "koalaFlexible",
-    "koalaComponentMin",
-    "koalaComponentsMax",
-    "koalaSplits",
-    "koalaPlacementTries",
-    "koalaClaimingTries",
-    "koalaRestarts",
-)
-KNOWN_ATTRIBUTES = {key_of(name): name for name in (*COMPONENT_ATTRIBUTES, *JOB_ATTRIBUTES, "rsl_substitution")}
-
-# Attributes of Globus that Koala does not act on. Dropping them in silence would run something else than asked.
-UNSUPPORTED_ATTRIBUTES = {
-    key_of(name): advice
-    for name, advice in {
-        "label": "remove it; components are numbered, and koalaName names the job",
-        "queue": "remove it; the site's own configuration chooses its queue",
-        "project": "remove it; the site's own configuration names the project",
-        "hostCount": "remove it; Koala counts processors, not hosts",
-        "maxCpuTime": "remove it; write maxWallTime",
-        "maxMemory": "remove it; Koala does not place by memory",
-        "minMemory": "remove it; Koala does not place by memory",
-        "fileStageOut": "remove it; let the application bring its results home",
-        "fileStageInShared": "write fileStageIn",
-        "fileCleanUp": "remove it; staged copies are removed when the job has ended",
-        "scratchDir": "write directory",
-        "libraryPath": "write LD_LIBRARY_PATH in environment",
-        "dryRun": "remove it and use 'koala place'",
-        "gramMyJob": "remove it; all processes of a component belong together",
-        "restart": "remove it; koalaRestarts limits restarts",
-        "saveState": "remove it; Koala keeps the job's state itself",
-        "twoPhase": "remove it; co-allocation is always in two phases",
-    }.items()
-}
+__all__ = ["COMPONENT_ATTRIBUTES", "JOB_ATTRIBUTES", "UNSUPPORTED_ATTRIBUTES", "read_rsl"]
 
 # Which attribute a field of the model comes from, for errors that the model finds.
 _ATTRIBUTE_OF = {
@@ -97,6 +51,11 @@ _ATTRIBUTE_OF = {
     "claiming_tries_max": "koalaClaimingTries",
     "restarts_max": "koalaRestarts",
 }
+_ADVICE = {
+    "application": "keep executable or koalaScript, and remove the other",
+    "flexible": "keep one subrequest, whose count is the total, or remove koalaFlexible",
+    "site": "remove resourceManagerContact or koalaFlexible",
+}
 _JOB_TYPES = {
     "single": JobType.PLAIN,
     "multiple": JobType.PLAIN,
@@ -110,10 +69,10 @@ _NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,40})?([eE][-+]?[0-9]{1,3})?")
 T = TypeVar("T")
 
 
-def read_rsl(text: str, source: str) -> Request:
+def read_rsl(text: str, source: str, known: Known = ANY) -> Request:
     """The Request that an RSL text describes; DescriptionError with all problems where it describes none."""
     content, subrequests = read_subrequests(text, source)
-    return _Reader(content, subrequests).request()
+    return _Reader(content, subrequests, known).request()
 
 
 class _UnreadableError(Exception):
@@ -121,8 +80,9 @@ class _UnreadableError(Exception):
 
 
 class _Reader:
-    def __init__(self, content: SourceText, subrequests: tuple[Subrequest, ...]) -> None:
+    def __init__(self, content: SourceText, subrequests: tuple[Subrequest, ...], known: Known) -> None:
         self.content = content
+        self.known = known
         self.subrequests = subrequests
         self.problems: list[Problem] = []
         self.attributes = [self._by_attribute(subrequest) for subrequest in subrequests]
@@ -150,13 +110,11 @@ class _Reader:
 
     def _invalid(self, error: InvalidRequestError, indices: range) -> DescriptionError:
         key = key_of(_ATTRIBUTE_OF.get(error.field, error.field))
+        message, advice = told(error, _ADVICE)
         for index in indices:
             if key in self.attributes[index]:
-                return self.content.error(
-                    self.attributes[index][key].index, error.message, "change it as the message says"
-                )
-        start = self.subrequests[indices[0]].index
-        return self.content.error(start, f"{error.field}: {error.message}", "change it as the message says")
+                return self.content.error(self.attributes[index][key].index, message, advice)
+        return self.content.error(self.subrequests[indices[0]].index, f"{error.field}: {message}", advice)
 
     def _by_attribute(self, subrequest: Subrequest) -> dict[str, Relation]:
         attributes: dict[str, Relation] = {}
@@ -181,8 +139,9 @@ class _Reader:
 
         get("subjobStartType", self._start_type)
         application: dict[str, Any] = {
-            name: get(name, self._some_text) for name in ("executable", "directory", "stdin", "stdout", "stderr")
+            name: get(name, self._some_text) for name in ("directory", "stdin", "stdout", "stderr")
         }
+        application["executable"] = get("executable", self._label)
         application["arguments"] = get("arguments", self._texts) or ()
         application["environment"] = get("environment", self._pairs) or ()
         application["script"] = get("koalaScript", self._one_text)
@@ -198,16 +157,16 @@ class _Reader:
         return {
             # As in Globus, a subrequest without a count is one process.
             "processors": get("count", self._whole) if "count" in attributes else 1,
-            "site": get("resourceManagerContact", self._name),
+            "site": get("resourceManagerContact", self._site),
             "application": application,
             "input_files": files,
         }
 
     def _job(self) -> dict[str, Any]:
         job: dict[str, Any] = {
-            "name": self._agreed("koalaName", self._some_text),
+            "name": self._agreed("koalaName", self._label),
             "priority": self._agreed("koalaPriority", self._choice({str(value): value for value in Priority})),
-            "policy": self._agreed("koalaPolicy", self._name),
+            "policy": self._agreed("koalaPolicy", self._policy),
             "job_type": self._agreed("jobType", self._choice(_JOB_TYPES)),
             "walltime_s": self._walltime_s(),
             "placement_tries_max": self._agreed("koalaPlacementTries", self._whole),
@@ -293,14 +252,29 @@ class _Reader:
     def _texts(self, relation: Relation) -> tuple[str, ...]:
         return tuple(self._text(relation, value) for value in relation.values)
 
-    def _name(self, relation: Relation) -> str:
+    def _label(self, relation: Relation) -> str:
+        text = self._some_text(relation)
+        self._refuse_control(relation.values[0], text)
+        return text
+
+    def _refuse_control(self, value: Value, name: str) -> None:
+        problem = control_problem(name)
+        if problem is not None:
+            self._refuse(value, problem, CONTROL_ADVICE)
+
+    def _site(self, relation: Relation) -> str:
+        return self._name(relation, "; a site is named as in the grid file", self.known.site_problem)
+
+    def _policy(self, relation: Relation) -> str:
+        return self._name(relation, "", self.known.policy_problem)
+
+    def _name(self, relation: Relation, hint: str, unknown: Callable[[str], tuple[str, str] | None]) -> str:
         text = self._some_text(relation)
         if not is_name(text):
-            self._refuse(
-                relation.values[0],
-                f"{shown(text)} is not a name",
-                "write letters, digits, dots, underscores and dashes; a site is named as in the grid file",
-            )
+            self._refuse(relation.values[0], f"{shown(text)} is not a name", NAME_ADVICE + hint)
+        problem = unknown(text)
+        if problem is not None:
+            self._refuse(relation.values[0], *problem)
         return text
 
     def _whole_text(self, value: Value) -> int:
@@ -323,12 +297,9 @@ class _Reader:
         return self._time_s(relation, float(text))
 
     def _time_s(self, relation: Relation, seconds: float) -> float:
-        if not 0 < seconds <= DURATION_S_MAX:
-            self._refuse(
-                relation.values[0],
-                f"{relation.attribute}: the time is not between 0 and {DURATION_S_MAX:g} seconds",
-                "write minutes in maxWallTime, seconds in koalaWalltimeSeconds",
-            )
+        problem = duration_problem(seconds)
+        if problem is not None:
+            self._refuse(relation.values[0], *problem)
         return float(seconds)
 
     def _choice(self, choices: dict[str, T]) -> Callable[[Relation], T]:
@@ -356,8 +327,9 @@ class _Reader:
             if not isinstance(value, Group) or len(value.values) != 2:
                 self._refuse(value, "a variable needs a name and a value", "write (environment = (NAME value))")
             name, text = (self._text(relation, part) for part in value.values)
-            if not name:
-                self._refuse(value, "the variable's name is empty", "write (NAME value)")
+            problem = variable_problem(name)
+            if problem is not None:
+                self._refuse(value.values[0], *problem)
             pairs.append((name, text))
         return tuple(pairs)
 
@@ -369,6 +341,7 @@ class _Reader:
             name, *paths = (self._text(relation, part) for part in value.values)
             if not name or "" in paths:
                 self._refuse(value, "a file's name or path is empty", "write (name path), or (name) alone")
+            self._refuse_control(value.values[0], name)
             mode = InputMode.CHUNK if name in chunks else InputMode.WHOLE
             files.append(InputFile(name=name, mode=mode, path=paths[0] if paths else None))
         return tuple(files)

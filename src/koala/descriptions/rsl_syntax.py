@@ -150,7 +150,7 @@ def read_subrequests(text: str, source: str) -> tuple[SourceText, tuple[Subreque
     try:
         tree: _Boolean = _Tree().transform(_parser().parse(tokens))
     except UnexpectedInput as error:
-        raise _syntax_error(content, error) from None
+        raise _syntax_error(content, error, tokens[-1]) from None
     reader = _Reader(content)
     return content, tuple(reader.subrequests(tree))
 
@@ -359,9 +359,15 @@ class _Reader:
         return value
 
 
-def _syntax_error(content: SourceText, error: UnexpectedInput) -> DescriptionError:
+def _syntax_error(content: SourceText, error: UnexpectedInput, last: Token) -> DescriptionError:
     token = getattr(error, "token", None)
     if token is None or token.type == "$END":
+        if last.type == "OPERATOR":
+            return content.error(
+                last.start_pos or 0,
+                f"nothing stands after {last}",
+                "write &(count=8)(executable=/bin/program), or +(&(count=8)...)(&(count=4)...)",
+            )
         return content.error(len(content.text), "the text ends too early", "close every parenthesis")
     advice = {
         "OPEN": "write an attribute and = before a value, and & or + before subrequests",

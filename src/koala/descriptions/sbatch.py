@@ -10,10 +10,20 @@ import re
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
-from koala.descriptions.errors import DescriptionError, Problem, checked_source, shown
-from koala.descriptions.fields import DURATION_S_MAX, is_name
+from koala.descriptions.errors import (
+    CONTROL,
+    CONTROL_ADVICE,
+    DescriptionError,
+    Problem,
+    checked_source,
+    control_problem,
+    shown,
+)
+from koala.descriptions.fields import duration_problem, is_name
+from koala.descriptions.invalid import told
+from koala.descriptions.known import ANY, Known
 from koala.descriptions.sbatch_options import Option, OptionLines, Word
-from koala.descriptions.yaml_problems import nearest
+from koala.descriptions.yaml_problems import NAME_ADVICE, nearest
 from koala.model import (
     COMPONENTS_MAX,
     TEXT_CHARACTERS_MAX,
@@ -58,6 +68,11 @@ _OPTION_OF = {
     "restarts_max": "restarts",
 }
 
+_SIZE_OPTIONS = frozenset({"ntasks", "nodes", "ntasks-per-node", "cpus-per-task"})
+_ADVICE = {
+    "flexible": "keep one component, whose tasks are the total, or remove --flexible",
+    "site": "remove --clusters or --flexible",
+}
 _TIME_ADVICE = "write MINUTES, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS"
 # The forms of a time, each with what one unit of its groups is in seconds.
 _TIMES: tuple[tuple[re.Pattern[str], tuple[int, ...]], ...] = (
@@ -73,7 +88,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 T = TypeVar("T")
 
 
-def read_sbatch(text: str, source: str) -> Request:
+def read_sbatch(text: str, source: str, known: Known = ANY) -> Request:
     """The Request that a batch script describes; DescriptionError with all problems where it describes none."""
     content = checked_source(text, source)
     if not content.text.startswith("#!"):
@@ -88,7 +103,7 @@ def read_sbatch(text: str, source: str) -> Request:
             f"the script has more than {TEXT_CHARACTERS_MAX} characters (TEXT_CHARACTERS_MAX)",
             "move large parts into files that it reads",
         )
-    return _Reader(OptionLines(content)).request()
+    return _Reader(OptionLines(content), known).request()
 
 
 def slurm_time_s(text: str) -> int | None:
@@ -105,8 +120,9 @@ class _UnreadableError(Exception):
 
 
 class _Reader:
-    def __init__(self, lines: OptionLines) -> None:
+    def __init__(self, lines: OptionLines, known: Known) -> None:
         self.content = lines.content
+        self.known = known
         self.problems: list[Problem] = lines.problems
         self.components = [{option.name: option for option in options} for options in lines.components]
         self.files = [[option for option in options if option.name == "input-file"] for options in lines.components]
@@ -127,6 +143,10 @@ class _Reader:
                 0, f"more than {COMPONENTS_MAX} components (COMPONENTS_MAX)", "write fewer hetjob lines"
             )
             self.problems.append(last)
+        if not self.problems and not any(_SIZE_OPTIONS & component.keys() for component in self.components):
+            self._note(
+                0, "the script does not say the job's size", "write #SBATCH --ntasks=8, or --ntasks=1 for one task"
+            )
         if self.problems:
             raise DescriptionError(self.content.source, self.problems)
         flexible = job.pop("flexible", None)
@@ -155,8 +175,8 @@ class _Reader:
     def _invalid(self, error: InvalidRequestError, index: int) -> DescriptionError:
         option = self.components[index].get(_OPTION_OF.get(error.field, error.field))
         where = 0 if option is None else option.index
-        message = error.message if option is not None else f"{error.field}: {error.message}"
-        return self.content.error(where, message, "change it as the message says")
+        message, advice = told(error, _ADVICE)
+        return self.content.error(where, message if option is not None else f"{error.field}: {message}", advice)
 
     # ------------------------------------------------------------------------------ the parts of a request
 
@@ -198,10 +218,10 @@ class _Reader:
 
     def _job(self) -> dict[str, Any]:
         job: dict[str, Any] = {
-            "name": self._get(0, "job-name", self._some_text),
+            "name": self._get(0, "job-name", self._label),
             "walltime_s": self._get(0, "time", self._time_s),
             "priority": self._get(0, "priority", self._choice({str(value): value for value in Priority})),
-            "policy": self._get(0, "policy", self._name),
+            "policy": self._get(0, "policy", self._policy),
             "job_type": self._get(0, "type", self._choice({str(value): value for value in JobType})),
             "placement_tries_max": self._get(0, "placement-tries", self._count),
             "claiming_tries_max": self._get(0, "claiming-tries", self._count),
@@ -264,9 +284,19 @@ class _Reader:
 
     def _name(self, word: Word) -> str:
         if not is_name(word.text):
-            self._refuse(
-                word, f"{shown(word.text)} is not a name", "write letters, digits, dots, underscores and dashes"
-            )
+            self._refuse(word, f"{shown(word.text)} is not a name", NAME_ADVICE)
+        return word.text
+
+    def _label(self, word: Word) -> str:
+        found = CONTROL.search(self._some_text(word))
+        if found is not None:
+            self._refuse(word.part(found.start()), str(control_problem(word.text)), CONTROL_ADVICE)
+        return word.text
+
+    def _policy(self, word: Word) -> str:
+        problem = self.known.policy_problem(self._name(word))
+        if problem is not None:
+            self._refuse(word, *problem)
         return word.text
 
     def _site(self, word: Word) -> str:
@@ -276,16 +306,18 @@ class _Reader:
                 "a component runs on one site",
                 "name one cluster, or remove the option and let the policy choose",
             )
-        return self._name(word)
+        problem = self.known.site_problem(self._name(word))
+        if problem is not None:
+            self._refuse(word, *problem)
+        return word.text
 
     def _time_s(self, word: Word) -> float:
         seconds = slurm_time_s(word.text)
         if seconds is None:
             self._refuse(word, f"{shown(word.text)} is not a time", _TIME_ADVICE)
-        if not 0 < seconds <= DURATION_S_MAX:
-            self._refuse(
-                word, f"the time is not between 0 and {DURATION_S_MAX:g} seconds", "for no limit, remove the option"
-            )
+        problem = duration_problem(seconds)
+        if problem is not None:
+            self._refuse(word, *problem)
         return float(seconds)
 
     def _choice(self, choices: dict[str, T]) -> Callable[[Word], T]:
@@ -323,6 +355,7 @@ class _Reader:
             self._refuse(
                 word, "a file's name or path is empty", "write NAME, NAME:chunk, NAME:PATH or NAME:chunk:PATH"
             )
+        self._label(word.part(0, len(name)))
         return InputFile(name=name, mode=mode, path=path)
 
     def _splits(self, word: Word) -> tuple[tuple[int, ...], ...]:

@@ -103,6 +103,8 @@ UNSUPPORTED_OPTIONS: dict[str, tuple[str | None, str]] = {
     "wrap": (None, "write the command in the script"),
 }
 
+# A comment that looks like a directive with a space too many; prose after the word is let alone.
+_SLIP = re.compile(r"#[ \t]+(SBATCH|KOALA)(?=[ \t]+(?:-|hetjob|packjob))")
 _DIRECTIVE = re.compile(r"#(SBATCH|KOALA)(?=[ \t]|$)")
 
 
@@ -152,6 +154,8 @@ class OptionLines:
         self.content = content
         self.problems: list[Problem] = []
         self.components: list[list[Option]] = [[]]
+        # Where the line stands that began the present component; the first needs none.
+        self._hetjob_index: int | None = None
         self._read()
 
     def _read(self) -> None:
@@ -166,13 +170,31 @@ class OptionLines:
                     "move it up",
                 )
             elif found:
-                self._read_line(found[1], self._words(line, index, found.end()))
+                self._read_line(found[1], index, self._words(line, index, found.end()))
+            elif not started and (slip := _SLIP.match(line)):
+                self._note(
+                    index,
+                    f"this is a comment, because a space stands before {slip[1]}",
+                    f"write #{slip[1]} to give the options, or ## to keep it a comment",
+                )
             elif line.strip() and not line.lstrip().startswith("#"):
                 started = True
             index += len(line) + 1
+        self._refuse_empty_component(self._hetjob_index)
 
-    def _read_line(self, kind: str, words: list[Word]) -> None:
+    def _refuse_empty_component(self, index: int | None) -> None:
+        """Note a component of a heterogeneous job that says nothing, at the hetjob line that begins or ends it."""
+        if index is not None and not self.components[-1]:
+            self._note(
+                index,
+                "the component that this hetjob line begins or ends says nothing",
+                "write its #SBATCH options, at least --ntasks, or remove the line",
+            )
+
+    def _read_line(self, kind: str, index: int, words: list[Word]) -> None:
         if kind == "SBATCH" and words and words[0].text in {"hetjob", "packjob"}:
+            self._refuse_empty_component(index if self._hetjob_index is None else self._hetjob_index)
+            self._hetjob_index = index
             self.components.append([])
             for word in words[1:]:
                 self._note(word.index, f"{shown(word.text)} stands after hetjob", "write it on a line of its own")

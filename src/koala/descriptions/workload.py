@@ -17,6 +17,7 @@ from koala.descriptions.fields import (
     Count,
     Description,
     Duration,
+    Label,
     Name,
     Number,
     Processors,
@@ -24,7 +25,7 @@ from koala.descriptions.fields import (
     SecondsAboveZero,
     Size,
     SizeBytes,
-    SomeText,
+    schema_of,
 )
 from koala.descriptions.job_yaml import JobText, job_request
 from koala.descriptions.yaml_problems import nearest, wrong
@@ -147,7 +148,7 @@ class SizeText(Description):
 class MixText(Description):
     """An application that a generator draws, and its sizes."""
 
-    application: SomeText = Field(description="the application's name, as under applications")
+    application: Label = Field(description="the application's name, as under applications")
     sizes: Annotated[tuple[SizeText, ...], Field(min_length=1, max_length=MIX_MAX)] = Field(
         description="the sizes, one of which is drawn"
     )
@@ -205,7 +206,7 @@ class GeneratorText(Description):
     execution_s: Execution | None = Field(default=None, description="instead of the applications' execution_s")
     walltime: Duration | None = Field(default=None, description="the longest a job may run: 900, 15m, 2h ...")
     priority: PriorityText = Field(default=PriorityText(low=1.0), description="the weights of the priorities")
-    input_files: tuple[SomeText, ...] = Field(default=(), description="files, one of which each job reads")
+    input_files: tuple[Label, ...] = Field(default=(), description="files, one of which each job reads")
     input_mode: InputMode = Field(default=InputMode.WHOLE, description="whole or chunk, for every component")
     policy: Name | None = Field(default=None, description="the placement policy; by default the grid's")
 
@@ -261,12 +262,12 @@ class WorkloadFileText(Description):
 class WorkloadText(Description):
     """Jobs for a simulation: drawn by generators, listed one by one, or both."""
 
-    name: SomeText = Field(default="workload", description="a name for reports")
+    name: Label = Field(default="workload", description="a name for reports")
     hold_when_waiting: Count | None = Field(
         default=None, description="submissions are held back while the placement queues hold this many jobs"
     )
-    files: dict[SomeText, WorkloadFileText] = Field(default={}, description="files that the grid does not have yet")
-    applications: dict[SomeText, ApplicationModelText] = Field(
+    files: dict[Label, WorkloadFileText] = Field(default={}, description="files that the grid does not have yet")
+    applications: dict[Label, ApplicationModelText] = Field(
         default={}, description="how long each application runs, by the name of its executable"
     )
     jobs: Annotated[tuple[ListedJobText, ...], Field(max_length=LISTED_JOBS_MAX)] = Field(
@@ -286,7 +287,7 @@ class WorkloadFile(NamedTuple):
 
 def workload_schema() -> dict[str, Any]:
     """The JSON schema of a workload file."""
-    return WorkloadText.model_json_schema()
+    return schema_of(WorkloadText, "Koala workload")
 
 
 def read_workload(text: str, source: str) -> WorkloadFile:
@@ -335,11 +336,11 @@ def _mix_problems(
     execution = generator.execution_s
     if execution is None:
         if mix.application not in applications:
+            near = f"; {nearest(mix.application, list(applications))}" if applications else ""
             yield document.problem(
                 (*path, "application"),
                 f"nothing says how long {shown(mix.application)} runs",
-                "write execution_s: in the generator, or an entry under applications; "
-                + nearest(mix.application, list(applications)),
+                f"write execution_s: in the generator, or an entry under applications{near}",
             )
             return
         execution = applications[mix.application].execution_s

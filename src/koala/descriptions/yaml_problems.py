@@ -16,9 +16,12 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from koala.descriptions.errors import printable, shown
 
+NAME_ADVICE = "write letters, digits, dots, underscores and dashes, the first a letter or a digit"
+
 _OUR_KIND = "koala"
-# How many known words are listed beside a near match.
+# How many known words are listed beside a near match, and where nothing comes near.
 _LISTED_MAX = 12
+_LISTED_ALONE_MAX = 50
 
 
 class Wording(NamedTuple):
@@ -46,7 +49,8 @@ def worded(detail: ErrorDetails, model: type[BaseModel]) -> Wording:
     kind = detail["type"]
     context: dict[str, Any] = detail.get("ctx", {})
     if kind == _OUR_KIND:
-        return Wording((*path, *context["at"]), context["message"], context["advice"])
+        at_key = path[-1:] == ("[key]",)
+        return Wording((*path, *context["at"]), context["message"], context["advice"], at_key)
     if kind == "missing":
         return _missing(path, model)
     if kind == "extra_forbidden":
@@ -70,7 +74,8 @@ def nearest(word: str, known: Sequence[str]) -> str:
     matches = difflib.get_close_matches(word.lower()[:100], by_lower, n=1, cutoff=0.6)
     advice = [f"did you mean '{by_lower[matches[0]]}'?"] if matches else []
     if not matches or len(known) <= _LISTED_MAX:
-        advice.append(f"known here: {', '.join(known)}")
+        more = f" and {len(known) - _LISTED_ALONE_MAX} more" if len(known) > _LISTED_ALONE_MAX else ""
+        advice.append(f"known here: {', '.join(known[:_LISTED_ALONE_MAX]) or 'none'}{more}")
     return " ".join(advice)
 
 
@@ -155,8 +160,9 @@ def _choice(value: str, context: dict[str, Any]) -> tuple[str, str]:
     return f"{value} is not one of the choices", f"write {context['expected']}"
 
 
-def _pattern(value: str, context: dict[str, Any]) -> tuple[str, str]:
-    return f"{value} is not a name", f"write what matches {context['pattern']}"
+def _pattern(value: str, _: dict[str, Any]) -> tuple[str, str]:
+    # Names are the only values of which a model gives the pattern.
+    return f"{value} is not a name", NAME_ADVICE
 
 
 _PHRASES: dict[str, Callable[[str, dict[str, Any]], tuple[str, str]]] = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -21,6 +22,8 @@ from koala.policies.worst_fit import worst_fit
 ENTRY_POINT_GROUP = "koala.policies"
 ORIGIN_KOALA = "koala"
 NAME_CHARACTERS_MAX = 64
+# What a job can write as the name of a policy: the readers of jobs know the same pattern.
+NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 
 _MARK = "__koala_policy__"
 
@@ -85,8 +88,13 @@ def policy(name: str, form: Form | str = Form.COMPONENTS, summary: str = "") -> 
 
     ``summary`` is the line that ``koala policies`` shows, by default the first line of the docstring.
     """
-    if not name or name != name.strip() or len(name) > NAME_CHARACTERS_MAX:
-        raise ValueError(f"{name!r} is no name for a policy; write 1 to {NAME_CHARACTERS_MAX} visible characters")
+    if not isinstance(name, str):
+        raise TypeError('@policy stands without the name of the policy; write @policy("name") above the function')
+    if len(name) > NAME_CHARACTERS_MAX or re.fullmatch(NAME_PATTERN, name) is None:
+        raise ValueError(
+            f"{name!r} is no name for a policy; write 1 to {NAME_CHARACTERS_MAX} letters, digits, dots, underscores "
+            "and dashes, the first a letter or a digit"
+        )
     try:
         known_form = Form(form)
     except ValueError:
@@ -202,7 +210,10 @@ class Catalogue:
             origin = f"entry point {entry_point.name}"
             try:
                 function = entry_point.load()
-            except (ImportError, AttributeError) as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                # Loading runs the package's own code, which may raise anything.
                 raise PolicyFileError(
                     origin, None, f"{entry_point.value} can not be loaded: {error}", "repair or remove its package"
                 ) from error

@@ -75,8 +75,10 @@ def _call(policy: Policy, arguments: tuple[Any, ...]) -> int:
     function: Callable[..., Any] = policy.function
     try:
         answer = function(*arguments)
-    except Exception as error:
-        # As above: the code is a user's, and it may raise anything.
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        # The code is a user's, and it may raise anything; sys.exit() in it must not end the scheduler.
         line = last_line_in(policy.origin, error.__traceback__)
         where = "" if line is None else f" at line {line}"
         raise _wrong(policy, f"raised {type(error).__name__}{where}: {error}") from error

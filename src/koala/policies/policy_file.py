@@ -21,7 +21,9 @@ def run_policy_file(text: str, filename: str) -> dict[str, Any]:
     namespace: dict[str, Any] = {"__name__": "koala_policy_file", "__file__": filename}
     try:
         exec(code, namespace)  # noqa: S102 - running the user's own file is what was asked for
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         # The file is its author's: whatever it raises is for that author to read, with the line that raised it.
         line = last_line_in(filename, error.__traceback__)
         raise PolicyFileError(filename, line, f"{type(error).__name__}: {error}", "correct the file") from error

@@ -22,6 +22,9 @@ CURE_STEPS_MAX = 64
 # Of how many splits the nearest is looked for, the best-liked first.
 SPLITS_EXPLAINED_MAX = 16
 
+# Said of a foreign policy that places nothing where the sizes alone would let it.
+_UNWILLING = "; the policy refuses this even on an idle grid"
+
 Growth: TypeAlias = dict[int, int]
 
 
@@ -47,8 +50,9 @@ Attempt: TypeAlias = Callable[[Sequence[int]], Failure | None]
 def refuse(demand: Demand, idle: Sequence[int], view: View) -> Refusal:
     """Explain why the demand does not fit on ``idle``; the view gives names, limits and files.
 
-    ``permanent`` is set when the same policy would not place it on a wholly idle grid either. Raises PolicyError
-    where a foreign policy answers wrongly on one of the grids that are tried for a cure.
+    ``permanent`` is set when the same policy would not place it on a wholly idle grid either; of a foreign policy,
+    which may refuse what would fit, only when no policy could. Raises PolicyError where a foreign policy answers
+    wrongly on one of the grids that are tried for a cure.
     """
     name = missing_file(demand, view)
     if name is not None:
@@ -92,16 +96,40 @@ def _refuse_components(demand: Demand, idle: Sequence[int], view: View) -> Refus
             nearest = (shape, failure, growth)
     assert nearest is not None, "a demand without bounds has a shape"
     shape, failure, growth = nearest
-    permanent = place_on(demand, view.limit, view) is None
+    refused_idle = place_on(demand, view.limit, view) is None
+    permanent = refused_idle and not (demand.rule.checked and _may_hold_shapes(demand, view))
+    unwilling = refused_idle and not permanent
     assert failure.component is not None
+    if unwilling and growth is None:
+        cure = _other_policy(demand)
+    else:
+        cure = _component_cure(shape, failure.component, growth, permanent, view)
     return Refusal(
         policy=demand.policy.name,
-        reason=_component_reason(demand, shape, failure, idle, view),
-        cure=_component_cure(shape, failure.component, growth, permanent, view),
+        reason=_component_reason(demand, shape, failure, idle, view) + (_UNWILLING if unwilling else ""),
+        cure=cure,
         component=failure.component,
         shortages=_shortages(failure, idle, view),
         permanent=permanent,
     )
+
+
+def _may_hold_shapes(demand: Demand, view: View) -> bool:
+    """Whether the sizes alone leave open that some policy could place one of the shapes on wholly idle sites."""
+    if demand.total > sum(view.limit):
+        return False
+    for shape in demand.shapes:
+        pinned = [0] * len(view.limit)
+        for component in shape.pinned:
+            pinned[shape.sites[component]] += shape.sizes[component]
+        left = [limit - taken for limit, taken in zip(view.limit, pinned, strict=True)]
+        if min(left) >= 0 and max(shape.ordered, default=0) <= max(left):
+            return True
+    return False
+
+
+def _other_policy(demand: Demand) -> str:
+    return f"another policy, or a change to {demand.policy.name} (from {demand.policy.origin})"
 
 
 def _shape_attempt(demand: Demand, shape: Shape, view: View) -> Attempt:
@@ -183,13 +211,25 @@ def _refuse_total(demand: Demand, bounds: Bounds, idle: Sequence[int], view: Vie
     failure = attempt(idle)
     if failure is None:
         return _refuse_now_fitting(demand)
-    permanent = place_on(demand, view.limit, view) is None
+    refused_idle = place_on(demand, view.limit, view) is None
+    permanent = refused_idle and not (demand.policy.checked and _may_hold_total(demand, bounds, view))
+    unwilling = refused_idle and not permanent
     unbounded = bounds.component_min == 1 and bounds.components_max >= len(idle)
     rules = "" if unbounded else f" in {_bounds_text(bounds, len(idle))}"
+    reason = f"{failure.unplaced} of {demand.total} processors found no place{rules}; {sum(idle)} are idle in all"
+    if permanent:
+        cure = _never_cure(demand, bounds, idle, view)
+    elif unbounded and attempt([idle[0] + failure.unplaced, *idle[1:]]) is None:
+        cure = f"{_more(failure.unplaced)} anywhere"
+    else:
+        growth = _growth(attempt, idle, view)
+        more = _other_policy(demand) if unwilling and growth is None else _growth_text(growth, view)
+        relaxed = _relaxed(demand, bounds, idle)
+        cure = more if relaxed is None else f"{_relaxed_text(bounds, relaxed)}, or {more}"
     return Refusal(
         policy=demand.policy.name,
-        reason=f"{failure.unplaced} of {demand.total} processors found no place{rules}; {sum(idle)} are idle in all",
-        cure=_total_cure(attempt, unbounded, permanent, failure.unplaced, idle, view),
+        reason=reason + (_UNWILLING if unwilling else ""),
+        cure=cure,
         shortages=_shortages(failure, idle, view),
         permanent=permanent,
     )
@@ -206,21 +246,74 @@ def _total_failure(
     return Failure(None, tuple(wanted), unplaced)
 
 
-def _total_cure(
-    attempt: Attempt, unbounded: bool, permanent: bool, unplaced: int, idle: Sequence[int], view: View
-) -> str:
-    if permanent:
-        less = f"ask for no more than the {sum(view.limit)} processors that the sites offer"
-        return less if unbounded else f"{less}, or allow smaller or more parts"
-    if unbounded and attempt([idle[0] + unplaced, *idle[1:]]) is None:
-        return f"{_more(unplaced)} anywhere"
-    return _growth_text(_growth(attempt, idle, view), view)
+def _may_hold_total(demand: Demand, bounds: Bounds, view: View) -> bool:
+    """Whether the sizes alone leave open that some policy could divide the total over wholly idle sites."""
+    usable = sorted((limit for limit in view.limit if limit >= bounds.component_min), reverse=True)
+    return sum(usable[: bounds.components_max]) >= demand.total
+
+
+def _never_cure(demand: Demand, bounds: Bounds, idle: Sequence[int], view: View) -> str:
+    """What to ask for instead of a total that does not fit into these bounds even on idle sites."""
+    relaxed = _relaxed(demand, bounds, idle) or _relaxed(demand, bounds, view.limit)
+    if relaxed is not None:
+        return f"{_relaxed_text(bounds, relaxed)}: within the present bounds the sites can not hold it"
+    if demand.total > sum(view.limit):
+        return f"ask for no more than the {sum(view.limit)} processors that the sites offer"
+    return "ask for fewer processors, or allow smaller or more parts"
+
+
+def _relaxed(demand: Demand, bounds: Bounds, idle: Sequence[int]) -> Bounds | None:
+    """Wider bounds with which the total is placed on ``idle``, one of the two changed where that is enough."""
+    if sum(idle) < demand.total:
+        return None
+    if bounds.components_max < len(idle):
+        enough = _least_max(demand, bounds.component_min, idle)
+        if enough is not None and enough > bounds.components_max:
+            return Bounds(bounds.component_min, enough)
+    if bounds.component_min == 1:
+        return None
+    lower = _greatest_min(demand, bounds, bounds.components_max, idle)
+    enough = None if lower is not None else _least_max(demand, 1, idle)
+    return lower if enough is None else _greatest_min(demand, bounds, enough, idle)
+
+
+def _least_max(demand: Demand, component_min: int, idle: Sequence[int]) -> int | None:
+    """A ``components_max`` that works with this minimum: as many parts as are made where no bound is on them."""
+    divided = divide(demand, Bounds(component_min, len(idle)), idle)
+    if divided.unplaced:
+        return None
+    made = sum(part > 0 for part in divided.parts)
+    # Ours makes the same parts again; a foreign policy is asked.
+    return len(idle) if divide(demand, Bounds(component_min, made), idle).unplaced else made
+
+
+def _greatest_min(demand: Demand, bounds: Bounds, components_max: int, idle: Sequence[int]) -> Bounds | None:
+    """The bounds with the greatest smaller ``component_min`` that halving finds to work; each was tried."""
+    if divide(demand, Bounds(1, components_max), idle).unplaced:
+        return None
+    works, fails = 1, bounds.component_min
+    while fails - works > 1:
+        middle = (works + fails) // 2
+        if divide(demand, Bounds(middle, components_max), idle).unplaced:
+            fails = middle
+        else:
+            works = middle
+    return Bounds(works, components_max)
+
+
+def _relaxed_text(bounds: Bounds, relaxed: Bounds) -> str:
+    changes = []
+    if relaxed.component_min != bounds.component_min:
+        changes.append(f"a component_min of {relaxed.component_min}")
+    if relaxed.components_max != bounds.components_max:
+        changes.append(f"a components_max of {relaxed.components_max}")
+    return " and ".join(changes)
 
 
 def _bounds_text(bounds: Bounds, sites: int) -> str:
     most = f"at most {bounds.components_max} " if bounds.components_max < sites else ""
     least = f" of {bounds.component_min} or more" if bounds.component_min > 1 else ""
-    return f"{most}parts{least}"
+    return f"{most}{'part' if bounds.components_max == 1 else 'parts'}{least}"
 
 
 # --------------------------------------------------------------------------------------------- what helps

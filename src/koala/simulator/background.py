@@ -9,22 +9,16 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
-from typing import NamedTuple
+from decimal import Decimal
 
 from koala.grid import Background, Grid
 from koala.messages import SiteReported
+from koala.policies.placing import quota_processors
 from koala.simulator.agenda import SITE_REPORTS, USER_JOB_ARRIVES, USER_JOB_ENDS, Agenda
 from koala.simulator.draws import exponential, geometric, stream
 from koala.simulator.post import Post
 from koala.simulator.site import SimulatedSite, UserJob
-
-
-class VoidPeriod(NamedTuple):
-    """The users alone kept a site's load above its band from one time to another: the run is void."""
-
-    site: str
-    from_s: float
-    to_s: float
+from koala.simulator.void import UsersLoad
 
 
 class SiteBackground:
@@ -33,29 +27,26 @@ class SiteBackground:
     __slots__ = (
         "_high",
         "_low",
-        "_over_since",
         "_parameters",
         "_rng",
         "interarrival_s",
         "queued",
         "reported",
         "site",
-        "voids",
     )
 
     def __init__(self, site: SimulatedSite, parameters: Background, rng: random.Random) -> None:
         self.site = site
         self._parameters = parameters
         self._rng = rng
-        self._low = math.ceil(parameters.band_low * site.processors)
-        self._high = max(self._low, math.floor(parameters.band_high * site.processors))
-        self._over_since: float | None = None
+        # On the fractions as they were written: 0.07 of 100 processors is 7, not 8.
+        self._low = math.ceil(Decimal(repr(float(parameters.band_low))) * site.processors)
+        self._high = max(self._low, quota_processors(site.processors, parameters.band_high))
         offered = parameters.user_load * site.processors
         work_s = parameters.user_size_mean * parameters.user_execution_mean_s
         self.interarrival_s: float | None = work_s / offered if offered > 0.0 else None
         self.queued = 0  # processors that waiting users want
         self.reported = 0  # what the scheduler was last told of the others
-        self.voids: list[VoidPeriod] = []
 
     def next_gap_s(self) -> float:
         """Time until the next user comes."""
@@ -81,20 +72,6 @@ class SiteBackground:
             site.set_dummies(site.dummies - min(site.dummies, load - self._high), now)
         elif load < self._low and site.idle and not site.queue:
             site.set_dummies(site.dummies + min(site.idle, self._low - load), now)
-        self._watch(now)
-
-    def _watch(self, now: float) -> None:
-        over = self.site.users > self._high
-        if over and self._over_since is None:
-            self._over_since = now
-        elif not over and self._over_since is not None:
-            self.close(now)
-
-    def close(self, now: float) -> None:
-        """End the period in which the users alone were above the band, and record it if it was too long."""
-        if self._over_since is not None and now - self._over_since > self._parameters.void_after_s:
-            self.voids.append(VoidPeriod(self.site.name, self._over_since, now))
-        self._over_since = None
 
 
 class BackgroundDesk:
@@ -103,7 +80,7 @@ class BackgroundDesk:
     ``serve`` lets a site's scheduler begin what it can; it is the world's, since our components wait there too.
     """
 
-    __slots__ = ("_agenda", "_post", "_report_interval_s", "_serve", "by_site")
+    __slots__ = ("_agenda", "_post", "_report_interval_s", "_serve", "by_site", "load")
 
     def __init__(
         self,
@@ -118,6 +95,7 @@ class BackgroundDesk:
         self._post = post
         self._report_interval_s = grid.simulation.report_interval_s
         self._serve = serve
+        self.load = UsersLoad(grid.sites)
         self.by_site: dict[str, SiteBackground] = {}
         for site in grid.sites:
             if site.simulation.background is not None:
@@ -137,6 +115,7 @@ class BackgroundDesk:
         job = background.next_job()
         site = background.site
         if not site.down:
+            self.load.arrives(site.name, job.processors, job.walltime_s, at)
             background.queued += job.processors
             background.control(at)  # dummies make room first
             if site.submit(job, at):
@@ -172,13 +151,3 @@ class BackgroundDesk:
         if site.others != background.reported and not site.down:
             background.reported = site.others
             self._post.tell(SiteReported(at=now, site=site.name, processors=site.processors, others=site.others))
-
-    def voids(self, now: float) -> list[VoidPeriod]:
-        """Every period that makes the run void, the ones that still last included."""
-        for background in self.by_site.values():
-            background.close(now)
-        return sorted((void for background in self.by_site.values() for void in background.voids), key=_by_time)
-
-
-def _by_time(void: VoidPeriod) -> tuple[float, str]:
-    return void.from_s, void.site

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from bisect import bisect
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import accumulate
 
 from koala.descriptions.workload import (
@@ -24,6 +25,7 @@ from koala.descriptions.workload import (
 )
 from koala.grid import Grid, StoredFile
 from koala.model import Application, Component, Flexibility, InputFile, Priority, Request
+from koala.simulator.checking import check_names
 from koala.simulator.draws import Constant, Distribution, Exponential, Uniform, stream
 from koala.simulator.workload import Arrival, Source, Workload, WorkloadError
 
@@ -42,6 +44,7 @@ def workload_from_file(file: WorkloadFile) -> Workload:
         name=text.name,
         hold_when_waiting=text.hold_when_waiting,
         files=_Files(text).stored,
+        check=partial(check_names, file),
     )
 
 

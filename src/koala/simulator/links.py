@@ -10,8 +10,7 @@ from heapq import heappop, heappush
 
 from koala.grid import Grid
 from koala.model import SiteName
-
-BYTES_PER_S_PER_MBIT_S = 125_000.0
+from koala.policies.view import BYTES_PER_S_PER_MBIT_S
 
 
 class Transfer:

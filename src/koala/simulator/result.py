@@ -14,12 +14,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from koala.messages import JobEnded
+from koala.messages import JobEnded, JobOutcome
 from koala.model import JobId, Request
-from koala.simulator.background import VoidPeriod
+from koala.simulator.void import VoidPeriod
 
 UNFINISHED = "unfinished"
-DONE = "done"
+DONE = str(JobOutcome.DONE)
+FAILED = str(JobOutcome.FAILED)
+# Times in the table of jobs are rounded to microseconds: beyond that is only the noise of floating point.
+_CSV_DIGITS = 6
 _TIMES = ("queue_s", "overhead_s", "wait_s", "execution_s", "response_s")
 
 
@@ -49,10 +52,15 @@ class JobRow(NamedTuple):
     start_delay_s: float | None
     outcome: str
     reason: str
+    policy: str
+    seed: int
 
 
 class SiteUse(msgspec.Struct, frozen=True, kw_only=True):
-    """How one site was used from the first submission to the end of the run, as fractions of its processors."""
+    """How one site was used from the first submission to the last end of a job, as fractions of its processors.
+
+    In a run that was cut off, to where it was.
+    """
 
     site: str
     processors: int
@@ -67,6 +75,11 @@ class Unfinished(NamedTuple):
     request: Request
     submitted_s: float
     reason: str
+    placement_tries: int = 0
+    claiming_tries: int = 0
+    runs: int = 0
+    failures: int = 0
+    preemptions: int = 0
 
 
 class Result:
@@ -86,6 +99,9 @@ class Result:
         events: int,
         component_failures: int,
         log_sha256: str,
+        stopped: str = "",
+        not_submitted: int = 0,
+        notes: Sequence[str] = (),
     ) -> None:
         self._ended = ended
         self._unfinished = unfinished
@@ -98,6 +114,14 @@ class Result:
         self.events = events
         self.component_failures = component_failures
         self.log_sha256 = log_sha256
+        self.stopped = stopped
+        self.not_submitted = not_submitted
+        self.notes = tuple(notes)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run came to its own end and was not cut off."""
+        return not self.stopped
 
     @property
     def jobs(self) -> int:
@@ -112,17 +136,23 @@ class Result:
 
     def rows(self) -> Iterator[JobRow]:
         """Every job, by id."""
-        rows = [_ended_row(ended, request) for ended, request in self._ended]
-        rows += [_unfinished_row(left) for left in self._unfinished]
+        policy, seed = self.policy, self.seed
+        rows = [_ended_row(ended, request, request.policy or policy, seed) for ended, request in self._ended]
+        rows += [_unfinished_row(left, left.request.policy or policy, seed) for left in self._unfinished]
         rows.sort()
         return iter(rows)
+
+    def _runs(self) -> list[int]:
+        """How often each job's barrier opened."""
+        return [*(ended.runs for ended, _ in self._ended), *(left.runs for left in self._unfinished)]
 
     def csv(self) -> str:
         """The job table with a header line; an empty cell is a time that never came."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(JobRow._fields)
-        writer.writerows(self.rows())
+        for row in self.rows():
+            writer.writerow(round(cell, _CSV_DIGITS) if isinstance(cell, float) else cell for cell in row)
         return text.getvalue()
 
     def metrics(self) -> dict[str, Any]:
@@ -137,7 +167,11 @@ class Result:
         return {
             "policy": self.policy,
             "seed": self.seed,
+            "complete": self.complete,
+            "stopped": self.stopped or None,
+            "notes": list(self.notes),
             "jobs": len(rows),
+            "not_submitted": self.not_submitted,
             "outcomes": dict(sorted(Counter(row.outcome for row in rows).items())),
             **{time: summary(getattr(row, time) for row in done) for time in _TIMES},
             "clusters_combined": {
@@ -152,17 +186,32 @@ class Result:
                 "sites": {use.site: {"ours": use.ours, "others": use.others} for use in self.uses},
             },
             "failures": self.component_failures,
-            "restarts": sum(row.failures for row in rows),
+            "restarts": sum(max(0, runs - 1) for runs in self._runs()),
             "preemptions": sum(row.preemptions for row in rows),
             "makespan_s": self.makespan_s,
             "void": bool(self.voids),
-            "void_periods": [{"site": v.site, "from_s": v.from_s, "to_s": v.to_s} for v in self.voids],
+            "void_periods": [{"from_s": void.from_s, "to_s": void.to_s} for void in self.voids],
+            "failed": by_reason(row for row in rows if row.outcome == FAILED),
+            "unfinished_by_reason": by_reason(row for row in rows if row.outcome == UNFINISHED),
             "unfinished": [
                 {"job": left.job, "name": left.request.name, "reason": left.reason} for left in self._unfinished
             ],
             "events": self.events,
             "log_sha256": self.log_sha256,
         }
+
+
+def by_reason(rows: Iterable[JobRow]) -> list[dict[str, Any]]:
+    """The reasons that the jobs have, each with how many jobs have it and the first of them; the commonest first."""
+    counts: Counter[str] = Counter()
+    first: dict[str, JobRow] = {}
+    for row in rows:
+        counts[row.reason] += 1
+        first.setdefault(row.reason, row)
+    return [
+        {"reason": reason, "jobs": count, "first": {"job": first[reason].job, "name": first[reason].name}}
+        for reason, count in counts.most_common()
+    ]
 
 
 def summary(values: Iterable[float | None]) -> dict[str, float] | None:
@@ -195,7 +244,7 @@ def _less(later: float | None, earlier: float | None) -> float | None:
     return None if later is None or earlier is None else later - earlier
 
 
-def _ended_row(ended: JobEnded, request: Request) -> JobRow:
+def _ended_row(ended: JobEnded, request: Request, policy: str, seed: int) -> JobRow:
     sites = tuple(dict.fromkeys(site for site, _ in ended.places))
     return JobRow(
         job=ended.job,
@@ -221,10 +270,12 @@ def _ended_row(ended: JobEnded, request: Request) -> JobRow:
         start_delay_s=_less(ended.last_start_estimate, ended.first_start_estimate),
         outcome=str(ended.outcome),
         reason=ended.reason,
+        policy=policy,
+        seed=seed,
     )
 
 
-def _unfinished_row(left: Unfinished) -> JobRow:
+def _unfinished_row(left: Unfinished, policy: str, seed: int) -> JobRow:
     request = left.request
     return JobRow(
         job=left.job,
@@ -243,11 +294,13 @@ def _unfinished_row(left: Unfinished) -> JobRow:
         wait_s=None,
         execution_s=None,
         response_s=None,
-        placement_tries=0,
-        claiming_tries=0,
-        failures=0,
-        preemptions=0,
+        placement_tries=left.placement_tries,
+        claiming_tries=left.claiming_tries,
+        failures=left.failures,
+        preemptions=left.preemptions,
         start_delay_s=None,
         outcome=UNFINISHED,
         reason=left.reason,
+        policy=policy,
+        seed=seed,
     )

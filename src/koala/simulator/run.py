@@ -12,19 +12,31 @@ from contextlib import contextmanager
 import msgspec
 
 from koala.core import Scheduler
-from koala.grid import Grid, SchedulerParameters
-from koala.messages import AnyCommand, JobEnded, JobSubmitted, WakeAt
-from koala.model import JobId, Request
-from koala.policies import Catalogue
+from koala.grid import Grid
+from koala.messages import AnyCommand, JobEnded, JobOutcome, JobPlaced, JobRequeued, JobSubmitted, WakeAt
+from koala.model import JobId, Request, SiteName
+from koala.policies import Catalogue, PolicyError
 from koala.simulator.log import RunLog
+from koala.simulator.notes import notes
 from koala.simulator.result import Result, SiteUse, Unfinished
+from koala.simulator.site import SimulatedSite
 from koala.simulator.workload import Workload
-from koala.simulator.world import World
+from koala.simulator.world import INFINITY, World
 
-# A run is given up when nothing of ours is under way and this many events in a row (ticks of the scheduler,
-# reports of the sites' other users) made it do nothing, over a time in which any of its patience must end.
-QUIET_EVENTS_MAX = 2_000
+# A job that could fit some day is waited for as long as this while the scheduler finds nothing at all to do.
+HORIZON_DAYS = 30
+HORIZON_S = HORIZON_DAYS * 86_400.0
+# Days of computing: a run that has had so many events is cut off, and its report says so.
+EVENTS_MAX = 1_000_000_000
 PROGRESS_EVENTS = 4_096
+
+
+class BrokenPolicyError(ValueError):
+    """A policy of the user's that raised or answered nonsense: every job under it would only fail."""
+
+    def for_user(self) -> str:
+        """Which policy, what it did, for which job, and what to do."""
+        return str(self)
 
 
 def simulate(
@@ -36,19 +48,27 @@ def simulate(
     log: Callable[[bytes], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
     catalogue: Catalogue | None = None,
+    until_s: float = INFINITY,
+    events_max: int = EVENTS_MAX,
+    stop: Callable[[], bool] | None = None,
 ) -> Result:
     """Run the workload on the grid and return what came of it. The same arguments give the same log, bit by bit.
 
     ``policy`` replaces the grid's; ``log`` gets the lines of the log in pieces; ``progress`` is told from time
     to time how many jobs have ended, of how many. Jobs that can never start are in the result as unfinished.
+    The run is cut off, and its result not complete, at the virtual time ``until_s``, after ``events_max``
+    events, or when ``stop``, which is asked from time to time, says so.
     """
     files = workload.files(grid, seed)
     if files:
         grid = msgspec.structs.replace(grid, files=(*grid.files, *files))
     if policy is not None:
         grid = msgspec.structs.replace(grid, scheduler=msgspec.structs.replace(grid.scheduler, policy=policy))
+    known = Catalogue.builtin() if catalogue is None else catalogue
+    workload.check(grid, known)
     with _no_search_for_cycles():
-        return _Run(grid, workload, seed, log, catalogue).turn(progress)
+        run = _Run(grid, workload, seed, log, known, until_s)
+        return run.turn(progress, events_max, stop)
 
 
 @contextmanager
@@ -73,26 +93,41 @@ class _Run:
         workload: Workload,
         seed: int,
         log: Callable[[bytes], None] | None,
-        catalogue: Catalogue | None,
+        catalogue: Catalogue,
+        until_s: float,
     ) -> None:
         self._grid = grid
         self._seed = seed
         self._jobs = workload.jobs
+        self._catalogue = catalogue
+        self._foreign = {policy.name.casefold() for policy in catalogue if policy.checked}
+        self._until_s = until_s
         self._world = World(grid, workload, seed)
         self._scheduler = Scheduler(grid, catalogue)
         self._log = RunLog(log)
         self._requests: dict[JobId, tuple[Request, float]] = {}
         self._ended: list[tuple[JobEnded, Request]] = []
+        self._placed: set[JobId] = set()
         self._first_submission_s = 0.0
         self._events = 0
-        self._quiet_s = _patience_s(grid.scheduler)
+        self._stopped = ""  # why the run was cut off
+        self._cut_off_s: float | None = None  # when it was, if at a time given
+        self._gave_up = ""  # why nothing more was expected of jobs that could fit
+        # The end of the period that is measured, and the processor-seconds (ours, others) used by then.
+        self._measured_s: float | None = None
+        self._used: dict[SiteName, tuple[float, float]] = {}
+        self._with_users = [
+            self._world.sites[site.name] for site in grid.sites if site.simulation.background is not None
+        ]
 
-    def turn(self, progress: Callable[[int, int], None] | None) -> Result:
+    def turn(
+        self, progress: Callable[[int, int], None] | None, events_max: int, stop: Callable[[], bool] | None
+    ) -> Result:
         """Events to the scheduler, commands to the world, until nothing is left to do."""
-        world, handle, write = self._world, self._scheduler.handle, self._log.write
+        world, handle, write, until_s = self._world, self._scheduler.handle, self._log.write, self._until_s
         quiet_events = 0
         quiet_since_s = 0.0
-        while (event := world.next()) is not None:
+        while (event := world.next(until_s)) is not None:
             self._events += 1
             if type(event) is JobSubmitted:
                 if not self._requests and not self._ended:
@@ -105,53 +140,114 @@ class _Run:
                 quiet_since_s = event.at
             else:
                 quiet_events += 1
-                if quiet_events > QUIET_EVENTS_MAX and self._is_stuck(event.at - quiet_since_s):
+                if self._is_stuck(quiet_events, event.at - quiet_since_s):
                     break
-            if progress is not None and self._events % PROGRESS_EVENTS == 0:
-                progress(len(self._ended), self._jobs)
             if not self._requests and not world.arrivals_left:
+                break
+            if self._events % PROGRESS_EVENTS == 0:
+                if progress is not None:
+                    progress(len(self._ended), self._jobs)
+                if stop is not None and stop():
+                    self._stopped = f"interrupted at {event.at:.0f} s of virtual time"
+                    break
+            if self._events >= events_max:
+                self._stopped = f"cut off after {self._events} events (EVENTS_MAX)"
                 break
         if progress is not None:
             progress(len(self._ended), self._jobs)
+        if event is None and not world.is_over:
+            self._stopped = f"cut off at {until_s:.0f} s of virtual time, as asked"
+            self._cut_off_s = until_s
         return self._result()
 
     def _perform(self, commands: list[AnyCommand], now: float) -> bool:
         """Do all the scheduler commands; says whether anything but a later wake-up was among it."""
         perform = self._world.perform
-        acted = False
+        acted = ended = False
         for command in commands:
             perform(command, now)
-            if type(command) is not WakeAt:
-                acted = True
-                if type(command) is JobEnded:
-                    request, _ = self._requests.pop(command.job)
-                    self._ended.append((command, request))
+            if isinstance(command, WakeAt):
+                continue
+            acted = True
+            if isinstance(command, JobPlaced):
+                self._placed.add(command.job)
+            elif isinstance(command, JobRequeued):
+                self._placed.discard(command.job)
+            elif isinstance(command, JobEnded):
+                ended = True
+                self._end(command)
+        if ended and not self._placed:  # it may be the last end of all
+            self._mark_end(now)
         return acted
 
-    def _is_stuck(self, quiet_s: float) -> bool:
-        return quiet_s > self._quiet_s and not self._world.busy
+    def _end(self, command: JobEnded) -> None:
+        request, _ = self._requests.pop(command.job)
+        self._placed.discard(command.job)
+        self._ended.append((command, request))
+        if command.outcome is JobOutcome.FAILED and self._is_by_broken_policy(command, request):
+            # The scheduler goes on after a policy broke, since live there are jobs of others; a study need not.
+            raise BrokenPolicyError(f"job {command.job} ({request.name}): {command.reason}")
+
+    def _is_by_broken_policy(self, command: JobEnded, request: Request) -> bool:
+        name = self._grid.scheduler.policy if request.policy is None else request.policy
+        if name.casefold() not in self._foreign:
+            return False
+        policy = self._catalogue.find(name)
+        return command.reason.startswith(str(PolicyError(policy.name, policy.origin, "")))
+
+    # ------------------------------------------------------------------------------------- giving up
+
+    def _is_stuck(self, quiet_events: int, quiet_s: float) -> bool:
+        """Whether to expect nothing more: nothing is under way, and what waits can never fit, or waits too long."""
+        if self._world.busy:
+            return False
+        if quiet_s > HORIZON_S:
+            self._gave_up = f"given up after {HORIZON_DAYS} days in which nothing changed for it: "
+            return True
+        # Whether it can ever fit is a long question for a long queue, so it is put less and less often.
+        return quiet_events & (quiet_events - 1) == 0 and self._nothing_can_ever_fit()
+
+    def _nothing_can_ever_fit(self) -> bool:
+        ledger = self._scheduler.ledger
+        if ledger.high.has_limits or ledger.low.has_limits:
+            return False  # their tries run out, and then they fail
+        for job in self._requests:
+            explanation = self._scheduler.explain(job)
+            if explanation is None or explanation.refusal is None or not explanation.refusal.permanent:
+                return False
+        return bool(self._requests)
+
+    # ------------------------------------------------------------------------------------- the result
+
+    def _mark_end(self, now: float) -> None:
+        """Take down what was used until now, of every site where more may be used after the last end of a job."""
+        still_used = self._world.sites.values() if self._world.components.alive else self._with_users
+        self._measured_s = now
+        self._used = {site.name: _used(site, now) for site in still_used}
+
+    def _uses(self, until_s: float) -> list[SiteUse]:
+        """How the sites were used from the first submission until then."""
+        period_s = until_s - self._first_submission_s
+        uses = []
+        for site in self._world.sites.values():
+            ours, others = self._used.get(site.name) or _used(site, until_s)
+            whole = period_s * site.processors if period_s > 0 else INFINITY
+            uses.append(SiteUse(site=site.name, processors=site.processors, ours=ours / whole, others=others / whole))
+        return uses
 
     def _result(self) -> Result:
         world = self._world
-        end_s = world.now
-        period_s = end_s - self._first_submission_s
-        uses = [
-            SiteUse(
-                site=site.name,
-                processors=site.processors,
-                ours=site.used_processor_s("ours", end_s) / (period_s * site.processors) if period_s > 0 else 0.0,
-                others=site.used_processor_s("others", end_s) / (period_s * site.processors) if period_s > 0 else 0.0,
-            )
-            for site in world.sites.values()
-        ]
+        end_s = world.now if self._cut_off_s is None else self._cut_off_s
+        measured_s = self._measured_s
+        if self._stopped or self._placed or measured_s is None:
+            measured_s = end_s
+            self._used = {}
+        requests = [request for _, request in self._ended] + [request for request, _ in self._requests.values()]
         return Result(
             ended=self._ended,
-            unfinished=[
-                Unfinished(job, request, submitted_s, self._why_unfinished(job))
-                for job, (request, submitted_s) in self._requests.items()
-            ],
-            uses=uses,
-            voids=world.voids(),
+            unfinished=[self._unfinished(job, *known) for job, known in self._requests.items()],
+            uses=self._uses(measured_s),
+            voids=world.voids(self._first_submission_s, measured_s),
             policy=self._grid.scheduler.policy,
             seed=self._seed,
             first_submission_s=self._first_submission_s,
@@ -159,19 +255,34 @@ class _Run:
             events=self._events,
             component_failures=world.components.failures,
             log_sha256=self._log.close(),
+            stopped=self._stopped,
+            not_submitted=self._jobs - len(requests),
+            notes=notes(requests, self._grid.scheduler.policy, self._catalogue),
         )
 
-    def _why_unfinished(self, job: JobId) -> str:
-        """The scheduler's own words about a job that it could never run."""
+    def _unfinished(self, job: JobId, request: Request, submitted_s: float) -> Unfinished:
+        """A job that was left behind, with the scheduler's own words about it."""
         explanation = self._scheduler.explain(job)
         assert explanation is not None, "the scheduler forgets a job only when it has ended"
-        if explanation.refusal is None:
-            return f"{explanation.meaning}; nothing more could happen"
-        return f"{explanation.refusal.reason}; {explanation.refusal.cure}"
+        if explanation.refusal is not None:
+            hint = "" if explanation.refusal.permanent or self._stopped else self._gave_up
+            reason = f"{hint}{explanation.refusal.reason}; {explanation.refusal.cure}"
+        elif self._stopped:
+            reason = f"{explanation.meaning}; the run was cut off"
+        else:
+            reason = f"{explanation.meaning}; nothing more could happen"
+        return Unfinished(
+            job,
+            request,
+            submitted_s,
+            reason,
+            explanation.placement_tries,
+            explanation.claiming_tries,
+            explanation.runs,
+            explanation.failures,
+            explanation.preemptions,
+        )
 
 
-def _patience_s(parameters: SchedulerParameters) -> float:
-    """Longer than any single wait of the scheduler: after it, nothing that it waits for can still come due."""
-    checks_s = 0.0 if parameters.check_interval_s is None else parameters.check_interval_s
-    waits_s = parameters.cooldown_s + parameters.barrier_timeout_s + 16 * parameters.answer_timeout_s + checks_s
-    return 2.0 * (waits_s + parameters.scan_interval_s)
+def _used(site: SimulatedSite, now: float) -> tuple[float, float]:
+    return site.used_processor_s("ours", now), site.used_processor_s("others", now)

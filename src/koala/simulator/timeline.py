@@ -108,9 +108,12 @@ class Timeline:
                 self._by_token[token] = hold
                 self.holds.append(hold)
             case ReleaseBarrier(tokens=tokens):
-                for token in tokens:
-                    self._by_token[token].runs_s = at
-                self._remark(at, message.job, "all components are at the barrier: it runs")
+                # One that is repeated, because an answer was late, does not start the application again.
+                waiting = [hold for token in tokens if (hold := self._by_token[token]).runs_s > at]
+                for hold in waiting:
+                    hold.runs_s = at
+                if waiting:
+                    self._remark(at, message.job, "all components are at the barrier: it runs")
             case ComponentEnded(token=token):
                 if token in self._by_token:
                     self._by_token[token].to_s = min(at, self._by_token[token].to_s)

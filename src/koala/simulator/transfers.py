@@ -79,9 +79,12 @@ class TransferDesk:
         self._post.answer(ended)
 
     def cancel(self, command: CancelTransfer, now: float) -> None:
-        """Stop it for good, without an answer."""
+        """Stop it for good, without an answer. Only a message that went astray could bring its name up again."""
         transfer = self.active.pop(command.transfer, None)
-        self._ended[command.transfer] = None
+        if self._post.channel is None:
+            self._ended.pop(command.transfer, None)
+        else:
+            self._ended[command.transfer] = None
         if transfer is not None:
             self._take_off(transfer, now)
 

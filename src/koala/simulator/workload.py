@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from koala.grid import Grid, StoredFile
 from koala.model import Application, Component, Request
+from koala.policies import Catalogue
 
 
 class Arrival(NamedTuple):
@@ -26,6 +27,7 @@ class Arrival(NamedTuple):
 
 Source: TypeAlias = Callable[[Grid, int], Iterator[Arrival]]
 Files: TypeAlias = Callable[[Grid, int], tuple[StoredFile, ...]]
+Check: TypeAlias = Callable[[Grid, Catalogue], None]
 
 
 class WorkloadError(ValueError):
@@ -43,6 +45,10 @@ def _no_files(_grid: Grid, _seed: int) -> tuple[StoredFile, ...]:
     return ()
 
 
+def _no_check(_grid: Grid, _catalogue: Catalogue) -> None:
+    return None
+
+
 class Workload:
     """Jobs from one or more sources, merged by time; ``jobs`` is how many there are in all.
 
@@ -58,12 +64,14 @@ class Workload:
         name: str = "workload",
         hold_when_waiting: int | None = None,
         files: Files = _no_files,
+        check: Check = _no_check,
     ) -> None:
         self.name = name
         self.jobs = jobs
         self.hold_when_waiting = hold_when_waiting
         self._sources = tuple(sources)
         self._files = files
+        self._check = check
 
     def arrivals(self, grid: Grid, seed: int) -> Iterator[Arrival]:
         """Every job, in the order of arrival; the same for the same grid and seed."""
@@ -74,6 +82,13 @@ class Workload:
     def files(self, grid: Grid, seed: int) -> tuple[StoredFile, ...]:
         """The files that the workload brings along; where their replicas are may depend on the seed."""
         return self._files(grid, seed)
+
+    def check(self, grid: Grid, catalogue: Catalogue) -> None:
+        """Raise WorkloadError where a job names a policy, a site or a file that is not there.
+
+        Only a workload from a file names them beforehand; of any other, such jobs fail in the run.
+        """
+        self._check(grid, catalogue)
 
     @classmethod
     def from_arrivals(

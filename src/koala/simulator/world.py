@@ -33,16 +33,17 @@ from koala.messages import (
 from koala.model import JobId, SiteName
 from koala.simulator import agenda as kinds
 from koala.simulator.agenda import Agenda
-from koala.simulator.background import VoidPeriod
 from koala.simulator.components import ComponentDesk
 from koala.simulator.faults import Channel, Outage, outages
 from koala.simulator.post import Post
 from koala.simulator.site import SimulatedJob, SimulatedSite
 from koala.simulator.transfers import TransferDesk
+from koala.simulator.void import VoidPeriod
 from koala.simulator.workload import Arrival, Workload
 
+INFINITY = float("inf")
 # Sorts after every happening: there are no more arrivals, or they are held back.
-_NO_ARRIVAL = (float("inf"), kinds.KINDS, 0)
+_NO_ARRIVAL = (INFINITY, kinds.KINDS, 0)
 
 
 class World:
@@ -65,8 +66,9 @@ class World:
         self._drawn_outages: dict[SiteName, Iterator[Outage]] = {}
         self._current_outages: list[Outage] = []
         self._plan_outages(grid, seed)
-        # A world in which nothing gets lost is never asked about a job that has ended.
-        self._forgets = not unreliable and not self._agenda.heap
+        # Where no message gets lost, a site is asked about a job that has ended only after an outage, and then
+        # it is enough that the components are gone.
+        self._forgets = not unreliable
         if simulation.heal_at_s is not None:
             self._agenda.add(simulation.heal_at_s, kinds.HEAL, None)
         self.components.backgrounds.open()
@@ -117,16 +119,18 @@ class World:
 
     # --------------------------------------------------------------------------------- the two verbs
 
-    def next(self) -> AnyEvent | None:
-        """Let time pass until there is something to tell the scheduler; None when nothing will ever happen."""
+    def next(self, until_s: float = INFINITY) -> AnyEvent | None:
+        """Let time pass until there is something to tell the scheduler; None when nothing will happen by then."""
         outbox = self._post.outbox
         heap = self._agenda.heap
         while not outbox:
             if heap and heap[0] < self._arrival_key:
+                if heap[0][0] > until_s:
+                    return None
                 at, kind, sequence, subject = heappop(heap)
                 self.now = at
                 self._happen[kind](subject, sequence, at)
-            elif self._arrival is not None and not self._held:
+            elif self._arrival is not None and not self._held and self._arrival_key[0] <= until_s:
                 self._submit(self._arrival)
             else:
                 return None
@@ -156,9 +160,14 @@ class World:
             or any(site.down for site in self.sites.values())
         )
 
-    def voids(self) -> list[VoidPeriod]:
-        """When the sites' own users alone exceeded the background band for too long."""
-        return self.components.backgrounds.voids(self.now)
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing will ever happen any more, unless the scheduler commands it."""
+        return not self._agenda.heap and not self._post.outbox and (self._arrival is None or self._held)
+
+    def voids(self, from_s: float, to_s: float) -> list[VoidPeriod]:
+        """When, in this period, the sites' own users alone exceeded the background bands for too long."""
+        return self.components.backgrounds.load.voids(from_s, to_s)
 
     # ------------------------------------------------------------------------------------- arrivals
 
@@ -251,6 +260,7 @@ class World:
         if site.down == 1:
             self._post.tell(SiteSilent(at=at, site=site.name, reason=f"{site.name} is down"))
             self.components.go_down(site, at)
+            self.components.backgrounds.load.goes_down(site.name, at)
             self.transfers.break_all_at(site.name, at)
 
     def _outage_ends(self, outage: Outage, sequence: int, at: float) -> None:

@@ -1,0 +1,105 @@
+"""The replica catalogue as values: what a logical file is, and where replicas of it are.
+
+Every change gives a new entry and the event that tells the scheduler. Nothing is read or written here: the driver
+keeps the entries, and has measured size and checksum before it calls.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from koala.files.checksums import is_checksum
+from koala.files.errors import FilesError
+from koala.messages import FileChanged
+from koala.model import TEXT_CHARACTERS_MAX, FileName, SiteName
+
+# One file has at most so many replicas.
+REPLICAS_MAX = 1_000
+
+
+class Replica(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A whole copy of a file at a site, as it was measured there.
+
+    Without ``url`` it is in the site's own file area; with it, at that address, read as if from that site.
+    """
+
+    site: SiteName
+    size_bytes: int
+    checksum: str
+    url: str | None = None
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A logical file. All its replicas have its size and its checksum; without replicas it is forgotten."""
+
+    name: FileName
+    size_bytes: int
+    checksum: str
+    replicas: tuple[Replica, ...] = ()
+
+    @property
+    def sites(self) -> tuple[SiteName, ...]:
+        """Where replicas are, the oldest first."""
+        return tuple(replica.site for replica in self.replicas)
+
+    def replica_at(self, site: SiteName) -> Replica | None:
+        """The replica at a site, if there is one."""
+        return next((replica for replica in self.replicas if replica.site == site), None)
+
+
+def register(name: FileName, replica: Replica, *, at: float) -> tuple[Entry, FileChanged]:
+    """A file that the catalogue does not have yet, with its first replica."""
+    if not name or len(name) > TEXT_CHARACTERS_MAX:
+        raise FilesError(
+            name[:80], replica.site, f"a name has 1 to {TEXT_CHARACTERS_MAX} characters (TEXT_CHARACTERS_MAX)"
+        )
+    if replica.size_bytes < 0:
+        raise FilesError(name, replica.site, f"{replica.size_bytes} bytes is no size; measure the file again")
+    if not is_checksum(replica.checksum):
+        raise FilesError(
+            name, replica.site, f"{replica.checksum[:80]!r} is not a SHA-256; write its 64 hexadecimal digits"
+        )
+    entry = Entry(name=name, size_bytes=replica.size_bytes, checksum=replica.checksum, replicas=(replica,))
+    return entry, _changed(entry, at)
+
+
+def replicate(entry: Entry, replica: Replica, *, at: float) -> tuple[Entry, FileChanged]:
+    """One replica more, or a new measurement of one that is known. It must be the same file, byte for byte."""
+    if replica.size_bytes != entry.size_bytes:
+        raise FilesError(
+            entry.name,
+            replica.site,
+            f"it has {replica.size_bytes} bytes and the catalogue says {entry.size_bytes}; "
+            "bring the right file, or register this one under another name",
+        )
+    if replica.checksum != entry.checksum:
+        raise FilesError(
+            entry.name,
+            replica.site,
+            f"its SHA-256 is {replica.checksum} and the catalogue says {entry.checksum}; "
+            "bring the right file, or register this one under another name",
+        )
+    if entry.replica_at(replica.site) is not None:
+        kept = tuple(replica if each.site == replica.site else each for each in entry.replicas)
+    elif len(entry.replicas) >= REPLICAS_MAX:
+        raise FilesError(
+            entry.name, replica.site, f"it has {REPLICAS_MAX} replicas (REPLICAS_MAX); forget one of them first"
+        )
+    else:
+        kept = (*entry.replicas, replica)
+    changed = msgspec.structs.replace(entry, replicas=kept)
+    return changed, _changed(changed, at)
+
+
+def forget(entry: Entry, site: SiteName | None = None, *, at: float) -> tuple[Entry, FileChanged]:
+    """One replica less, or none left at all when no site is named: then the file itself is forgotten."""
+    if site is not None and entry.replica_at(site) is None:
+        known = ", ".join(entry.sites) or "nowhere"
+        raise FilesError(entry.name, site, f"there is no replica here to forget; replicas are at: {known}")
+    kept = tuple(each for each in entry.replicas if site is not None and each.site != site)
+    changed = msgspec.structs.replace(entry, replicas=kept)
+    return changed, _changed(changed, at)
+
+
+def _changed(entry: Entry, at: float) -> FileChanged:
+    return FileChanged(at=at, file=entry.name, size_bytes=entry.size_bytes, replicas=entry.sites)

@@ -1,0 +1,47 @@
+"""What can go wrong with a file: each error names the file, the site, what is wrong there and what to do about it."""
+
+from __future__ import annotations
+
+from koala.model import FileName, SiteName
+
+
+class FilesError(ValueError):
+    """A file cannot be had as asked. Whatever was under way has left nothing behind, unless a subclass says so."""
+
+    def __init__(self, file: FileName, site: SiteName, message: str) -> None:
+        super().__init__(f"file {file!r} at {site}: {message}")
+        self.file = file
+        self.site = site
+        self.message = message
+
+    def for_user(self) -> str:
+        """The file, the site, what is wrong and what to do."""
+        return str(self)
+
+
+class MissingFileError(FilesError):
+    """The source has no such file, or it cannot be read."""
+
+
+class ChangedFileError(FilesError):
+    """The source is not the file that the catalogue knows, or did not stay the same while it was read."""
+
+
+class ChecksumError(FilesError):
+    """The bytes are not the ones that the catalogue knows, or not the ones that were read."""
+
+
+class NoSpaceError(FilesError):
+    """The target has no room for the file."""
+
+
+class UnwritableError(FilesError):
+    """The target cannot be written, for another reason than room."""
+
+
+class TransferCancelledError(FilesError):
+    """The transfer was cancelled while it was awaited."""
+
+
+class TransferInterruptedError(FilesError):
+    """The mover was closed. What has arrived stays, and the same order later continues there."""

@@ -1,0 +1,109 @@
+"""What a file is read from: a replica in a site's area, or a URL through fsspec, loaded only when one is used.
+
+A source is read by position and keeps nothing open, so that reading may stop and go on at any byte. Everything here
+blocks and raises ``OSError``; who reads wraps it into an error that names the file.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import stat
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from koala.files.errors import FilesError
+from koala.model import FileName, SiteName
+
+# These would read the files of the machine that the driver runs on, past every site's area.
+_OWN_MACHINE = ("", "file", "local")
+
+
+class Stamp(msgspec.Struct, frozen=True, kw_only=True):
+    """What tells that a source is still the file it was: where it is, its size, and its time or version there."""
+
+    location: str
+    size_bytes: int
+    version: str
+
+
+class Source(Protocol):
+    """A file that can be read from any byte on."""
+
+    def stamp(self) -> Stamp:
+        """What the file is now. Raises ``OSError`` when it is not there or not a regular file."""
+        ...
+
+    def read(self, offset: int, size_bytes: int) -> bytes:
+        """The bytes from ``offset`` on; fewer only at the end of the file."""
+        ...
+
+
+class PathSource:
+    """A file of this machine."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def stamp(self) -> Stamp:
+        """Size and time of last change. See ``Source.stamp``."""
+        found = self._path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            # Opening a pipe would wait for ever.
+            raise OSError(errno.EINVAL, "is not a regular file", str(self._path))
+        return Stamp(
+            location=str(self._path), size_bytes=found.st_size, version=f"{found.st_ino}.{found.st_mtime_ns}"
+        )
+
+    def read(self, offset: int, size_bytes: int) -> bytes:
+        """See ``Source.read``."""
+        descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            pieces = []
+            while size_bytes > 0 and (piece := os.pread(descriptor, size_bytes, offset)):
+                pieces.append(piece)
+                offset += len(piece)
+                size_bytes -= len(piece)
+            return b"".join(pieces)
+        finally:
+            os.close(descriptor)
+
+
+class UrlSource:
+    """A file at a URL that fsspec knows how to read."""
+
+    def __init__(self, file: FileName, site: SiteName, url: str) -> None:
+        scheme = url.partition("://")[0] if "://" in url else ""
+        if scheme in _OWN_MACHINE or "::" in url:
+            raise FilesError(
+                file, site, f"{url!r} is not read as a URL; name one remote scheme, or register the file at a site"
+            )
+        self._url = url
+        try:
+            # Looked up by name, since without the extra there is no such module to check against.
+            fsspec: Any = importlib.import_module("fsspec")
+            self._system, self._path = fsspec.core.url_to_fs(url)
+        except ImportError as error:
+            raise FilesError(
+                file,
+                site,
+                f"{url!r} needs a library that is missing ({error}); install koala-scheduler[fsspec]",
+            ) from None
+        except ValueError as error:
+            raise FilesError(file, site, f"{url!r} cannot be read ({error}); check its scheme") from None
+
+    def stamp(self) -> Stamp:
+        """Size and whatever version the server tells. See ``Source.stamp``."""
+        info = self._system.info(self._path)
+        if info.get("type") != "file" or info.get("size") is None:
+            raise OSError(errno.EINVAL, "is not a file of known size", self._url)
+        known = ("ETag", "etag", "mtime", "LastModified", "last_modified", "created", "version_id")
+        version = ";".join(f"{key}={info[key]}" for key in known if info.get(key) is not None)
+        return Stamp(location=self._url, size_bytes=int(info["size"]), version=version)
+
+    def read(self, offset: int, size_bytes: int) -> bytes:
+        """See ``Source.read``."""
+        return bytes(self._system.cat_file(self._path, start=offset, end=offset + size_bytes))

@@ -1,0 +1,41 @@
+"""The JSON schemas say by which draft to read them, what they describe, and what the readers demand."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from koala.descriptions import grid_schema, job_schema
+from koala.descriptions.fields import duration_s
+from koala.descriptions.workload import workload_schema
+
+
+@pytest.mark.parametrize(
+    ("schema", "title"),
+    [(job_schema(), "Koala job"), (grid_schema(), "Koala grid"), (workload_schema(), "Koala workload")],
+    ids=["job", "grid", "workload"],
+)
+def test_a_schema_names_its_draft_and_what_it_describes(schema: dict[str, Any], title: str) -> None:
+    assert next(iter(schema)) == "$schema"
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["title"] == title
+
+
+@pytest.mark.parametrize("schema", [job_schema(), workload_schema()["$defs"]["JobText"]], ids=["job", "workload"])
+def test_a_job_gives_one_of_components_flexible_and_processors(schema: dict[str, Any]) -> None:
+    assert [branch["required"] for branch in schema["oneOf"]] == [["components"], ["flexible"], ["processors"]]
+    for branch in schema["oneOf"]:
+        (key,) = branch["required"]
+        assert key in schema["properties"]
+        assert branch["properties"] == {key: {"not": {"type": "null"}}}
+
+
+@pytest.mark.parametrize(
+    "text", ["900", "0.5", "15m", "1h30m", "2.5d", " 90s ", "12:00:00", "1:30", "soon", "15 m", ""]
+)
+def test_the_pattern_of_a_walltime_matches_what_is_read_as_one(text: str) -> None:
+    forms = job_schema()["properties"]["walltime"]["anyOf"]
+    (pattern,) = (form["pattern"] for form in forms if form.get("type") == "string")
+    assert bool(re.search(pattern, text)) == (duration_s(text) is not None)

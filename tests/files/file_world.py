@@ -1,0 +1,60 @@
+"""Two or three sites with real directories, and a mover between them: what the tests of files have in common."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from koala.files import Area, CopyMover, Order
+from koala.files.checksums import of_path
+
+SITES = ("delft", "leiden", "utrecht")
+
+
+class World:
+    """Areas below one directory. ``put`` makes a replica, ``order`` an order that brings it to Leiden."""
+
+    def __init__(self, root: Path) -> None:
+        self.areas = {site: Area(site, root / site) for site in SITES}
+
+    def put(self, file: str, data: bytes, site: str = "delft") -> Path:
+        area = self.areas[site]
+        area.open()
+        outside = area.root / "outside"
+        outside.write_bytes(data)
+        path = area.adopt(file, outside)
+        outside.unlink()
+        return path
+
+    def order(self, file: str, transfer: str = "t1", source: str = "delft", **more: Any) -> Order:
+        path = self.areas[source].replica(file)
+        chunk = more.get("chunk")
+        size = path.stat().st_size if chunk is None else chunk[1]
+        settings: dict[str, Any] = {"size_bytes": size, "checksum": of_path(path)} | more
+        return Order(transfer=transfer, file=file, source=source, target="leiden", **settings)
+
+    def bytes_at(self, path: str, site: str = "leiden") -> bytes:
+        return (self.areas[site].root / path).read_bytes()
+
+    def left_at(self, site: str = "leiden") -> list[str]:
+        """Every file and every copy's directory that is there, replicas aside."""
+        root = self.areas[site].root
+        found = [*(root / "copies").rglob("*"), *(root / "trash").rglob("*")]
+        return sorted(str(each.relative_to(root)) for each in found)
+
+    @asynccontextmanager
+    async def mover(self, **settings: Any) -> AsyncIterator[CopyMover]:
+        mover = CopyMover(self.areas.values(), **({"clock": time.monotonic} | settings))
+        await mover.open()
+        try:
+            yield mover
+        finally:
+            await mover.close()
+
+
+def some_bytes(size: int, seed: int = 1) -> bytes:
+    return random.Random(seed).randbytes(size)
