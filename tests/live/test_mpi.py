@@ -126,7 +126,10 @@ def test_an_abort_leaves_no_process_behind(tmp_path: Path) -> None:
         await file_appears(tmp_path / "b/components/1.2/workspace/on3")
         for watcher, token in zip(world.sites, TOKENS, strict=True):
             await watcher.site.abort(token)
-        assert [end.outcome for end in await world.ends()] == [Outcome.ABORTED] * 2
+        first, second = await world.ends()
+        assert first.outcome is Outcome.ABORTED
+        # Without the first component the ranks of the second end by themselves, perhaps before its abort comes.
+        assert second.outcome in (Outcome.ABORTED, Outcome.DONE)
         assert not processes_of(tmp_path)
 
     in_world(tmp_path, scenario)
