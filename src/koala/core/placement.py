@@ -74,8 +74,8 @@ class PlacementDesk:
 
     # --------------------------------------------------------------------------------------- scans
 
-    def plan_scan(self, queue: PlacementQueue) -> None:
-        """A scan of jobs that wait is due only when something could have changed for one of them."""
+    def plan_scan(self, queue: PlacementQueue) -> float:
+        """When jobs wait: the time of their next scan, which is due only if something could have changed for one."""
         ledger = self.ledger
         if ledger.scans_every_event:
             if queue.is_worth_a_scan(ledger.sites):
@@ -87,6 +87,7 @@ class PlacementDesk:
             queue.scan_due_at = INFINITY
         elif queue.scan_due_at == INFINITY:
             queue.scan_due_at = ledger.clock.next_at(queue.high, ledger.now)
+        return queue.scan_due_at
 
     def needs_scan(self, queue: PlacementQueue) -> bool:
         """Whether a scan at its interval could find anything, or brings a job nearer to its limit of tries."""

@@ -148,6 +148,8 @@ class PlacementQueue:
             self._limited -= 1
         self.size -= 1
         self._fickle -= not group.demand.steady
+        if not self.size:
+            self.scan_due_at = float("inf")
         if not group.jobs:
             del self._groups[group.demand.key]
             least = group.demand.least

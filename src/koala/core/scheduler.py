@@ -92,19 +92,21 @@ class Scheduler:
         if self._due_at <= ledger.now:
             self._run_due(instant_is_new=instant_is_new, instant_is_over=kind is Tick)
         self._handlers[kind](event)
-        while ledger.claiming.next_at <= ledger.now:
-            self._claiming.claim(ledger.claiming.head())
-        due_at = min(ledger.timers.next_at(), ledger.claiming.next_at)
-        for queue in (ledger.high, ledger.low):
-            if queue.size:
-                self._placement.plan_scan(queue)
-                if queue.scan_due_at < due_at:
-                    due_at = queue.scan_due_at
-            else:
-                queue.scan_due_at = INFINITY
+        claiming = ledger.claiming
+        while claiming.next_at <= ledger.now:
+            self._claiming.claim(claiming.head())
+        due_at = ledger.timers.next_at()
+        if claiming.next_at < due_at:
+            due_at = claiming.next_at
+        if ledger.high.size:
+            due_at = min(due_at, self._placement.plan_scan(ledger.high))
+        if ledger.low.size:
+            due_at = min(due_at, self._placement.plan_scan(ledger.low))
         self._due_at = due_at
-        if due_at < INFINITY:
-            self._ask_to_be_woken(due_at)
+        if due_at < INFINITY and (not self._wakes or due_at < self._wakes[0]):
+            # Make sure that the driver will come back when the next thing is due.
+            heappush(self._wakes, due_at)
+            commands.append(WakeAt(at=due_at))
         return commands
 
     def explain(self, job_id: JobId) -> Explanation | None:
@@ -142,12 +144,6 @@ class Scheduler:
                 due = self._placement.needs_scan(queue)  # for what has come back in this very instant
             if due:
                 self._placement.scan(queue)
-
-    def _ask_to_be_woken(self, due_at: float) -> None:
-        """Make sure that the driver will come back when the next thing is due."""
-        if not self._wakes or due_at < self._wakes[0]:
-            heappush(self._wakes, due_at)
-            self.ledger.commands.append(WakeAt(at=due_at))
 
     def _on_tick(self, event: Tick) -> None:
         """What is due was run before any event is looked at; only the wake-up itself is over."""

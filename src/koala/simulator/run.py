@@ -30,6 +30,8 @@ HORIZON_S = HORIZON_DAYS * 86_400.0
 EVENTS_MAX = 1_000_000_000
 PROGRESS_EVENTS = 4_096
 
+_RECORDS = frozenset({JobPlaced, JobRequeued, JobEnded})
+
 
 class BrokenPolicyError(ValueError):
     """A policy of the user's that raised or answered nonsense: every job under it would only fail."""
@@ -125,10 +127,11 @@ class _Run:
     ) -> Result:
         """Events to the scheduler, commands to the world, until nothing is left to do."""
         world, handle, write, until_s = self._world, self._scheduler.handle, self._log.write, self._until_s
-        quiet_events = 0
+        events = quiet_events = 0
         quiet_since_s = 0.0
+        look_at = min(PROGRESS_EVENTS, events_max)
         while (event := world.next(until_s)) is not None:
-            self._events += 1
+            events += 1
             if type(event) is JobSubmitted:
                 if not self._requests and not self._ended:
                     self._first_submission_s = event.at
@@ -139,20 +142,24 @@ class _Run:
                 quiet_events = 0
                 quiet_since_s = event.at
             else:
+                # Whether anything can still come is a long question for a long queue: it is put less and less often.
                 quiet_events += 1
-                if self._is_stuck(quiet_events, event.at - quiet_since_s):
+                quiet_s = event.at - quiet_since_s
+                if (quiet_events & (quiet_events - 1) == 0 or quiet_s > HORIZON_S) and self._is_stuck(quiet_s):
                     break
             if not self._requests and not world.arrivals_left:
                 break
-            if self._events % PROGRESS_EVENTS == 0:
+            if events >= look_at:
                 if progress is not None:
                     progress(len(self._ended), self._jobs)
                 if stop is not None and stop():
                     self._stopped = f"interrupted at {event.at:.0f} s of virtual time"
                     break
-            if self._events >= events_max:
-                self._stopped = f"cut off after {self._events} events (EVENTS_MAX)"
-                break
+                if events >= events_max:
+                    self._stopped = f"cut off after {events} events (EVENTS_MAX)"
+                    break
+                look_at = min(events + PROGRESS_EVENTS, events_max)
+        self._events = events
         if progress is not None:
             progress(len(self._ended), self._jobs)
         if event is None and not world.is_over:
@@ -163,22 +170,25 @@ class _Run:
     def _perform(self, commands: list[AnyCommand], now: float) -> bool:
         """Do all the scheduler commands; says whether anything but a later wake-up was among it."""
         perform = self._world.perform
-        acted = ended = False
+        acted = False
         for command in commands:
             perform(command, now)
-            if isinstance(command, WakeAt):
-                continue
-            acted = True
-            if isinstance(command, JobPlaced):
-                self._placed.add(command.job)
-            elif isinstance(command, JobRequeued):
-                self._placed.discard(command.job)
-            elif isinstance(command, JobEnded):
-                ended = True
-                self._end(command)
-        if ended and not self._placed:  # it may be the last end of all
-            self._mark_end(now)
+            kind = type(command)
+            if kind is not WakeAt:
+                acted = True
+                if kind in _RECORDS:
+                    self._record(command, now)
         return acted
+
+    def _record(self, command: AnyCommand, now: float) -> None:
+        if isinstance(command, JobPlaced):
+            self._placed.add(command.job)
+        elif isinstance(command, JobRequeued):
+            self._placed.discard(command.job)
+        elif isinstance(command, JobEnded):
+            self._end(command)
+            if not self._placed:  # it may be the last end of all
+                self._mark_end(now)
 
     def _end(self, command: JobEnded) -> None:
         request, _ = self._requests.pop(command.job)
@@ -197,15 +207,14 @@ class _Run:
 
     # ------------------------------------------------------------------------------------- giving up
 
-    def _is_stuck(self, quiet_events: int, quiet_s: float) -> bool:
+    def _is_stuck(self, quiet_s: float) -> bool:
         """Whether to expect nothing more: nothing is under way, and what waits can never fit, or waits too long."""
         if self._world.busy:
             return False
         if quiet_s > HORIZON_S:
             self._gave_up = f"given up after {HORIZON_DAYS} days in which nothing changed for it: "
             return True
-        # Whether it can ever fit is a long question for a long queue, so it is put less and less often.
-        return quiet_events & (quiet_events - 1) == 0 and self._nothing_can_ever_fit()
+        return self._nothing_can_ever_fit()
 
     def _nothing_can_ever_fit(self) -> bool:
         ledger = self._scheduler.ledger
