@@ -13,7 +13,8 @@ import msgspec
 
 from koala.messages import AnyCommand, AnyEvent
 
-_FLUSH_BYTES = 1 << 16
+# Messages never change, so they can wait to be encoded together.
+FLUSH_LINES = 512
 
 
 class Done(msgspec.Struct, gc=False):
@@ -24,27 +25,30 @@ class Done(msgspec.Struct, gc=False):
 
 
 class RunLog:
-    """Collects lines, hashes them in pieces, and hands them on where somebody wants them."""
+    """Collects lines, encodes and hashes them in pieces, and hands them on where somebody wants them."""
 
     def __init__(self, sink: Callable[[bytes], None] | None) -> None:
         self._sink = sink
         self._encoder = msgspec.json.Encoder()
-        self._buffer = bytearray()
+        self._lines: list[AnyEvent | Done] = []
         self._hash = hashlib.sha256()
 
     def write(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
         """An event, and what the scheduler answered to it."""
-        at = event.at
-        lines = [event, *[Done(at, command) for command in commands]]
-        self._buffer += self._encoder.encode_lines(lines)
-        if len(self._buffer) > _FLUSH_BYTES:
+        lines = self._lines
+        lines.append(event)
+        if commands:
+            at = event.at
+            lines += [Done(at, command) for command in commands]
+        if len(lines) > FLUSH_LINES:
             self._flush()
 
     def _flush(self) -> None:
-        self._hash.update(self._buffer)
+        piece = self._encoder.encode_lines(self._lines)
+        self._lines.clear()
+        self._hash.update(piece)
         if self._sink is not None:
-            self._sink(bytes(self._buffer))
-        self._buffer.clear()
+            self._sink(piece)
 
     def close(self) -> str:
         """Hand on what is left, and return the SHA-256 of the whole log in hexadecimal."""
