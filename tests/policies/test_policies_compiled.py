@@ -5,15 +5,14 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
+import numba
+import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from policy_worlds import BUILTIN, idle_lists, size_lists
 
 from koala.policies import Form
-
-numba = pytest.importorskip("numba")
-numpy = pytest.importorskip("numpy")
 
 
 def compiled(name: str) -> Any:
