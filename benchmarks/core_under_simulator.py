@@ -126,17 +126,9 @@ def main() -> None:
     out = Console()
     with out.status("measuring ...") as status:
         table = Table(title=f"{CLUSTERS}x{PROCESSORS}, WF, single components, no faults", title_justify="left")
-        for column in (
-            "workload",
-            "jobs",
-            "core jobs/s",
-            "us a job",
-            "loop jobs/s",
-            "loop / core",
-            "memory MB",
-            "mean wait s",
-        ):
-            table.add_column(column, justify="left" if column == "workload" else "right")
+        table.add_column("load", no_wrap=True)
+        for column in ("jobs", "core jobs/s", "µs a job", "loop jobs/s", "loop / core", "MB", "mean wait s"):
+            table.add_column(column, justify="right")
         for name, suffix, jobs, rounds in (
             ("0.91", "", 10_000, ROUNDS),
             ("0.91", "", 100_000, ROUNDS),
