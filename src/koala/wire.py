@@ -1,0 +1,435 @@
+"""What the API says and hears: the forms that the daemon and the client share, and nothing that behaves.
+
+Times are seconds since 1970 (UTC). An answer may gain fields in a later version, so a reader ignores what it does not
+know; a question with an unknown field is refused, since it was probably meant.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+# Limits on what one call may ask for.
+DESCRIPTION_BYTES_MAX = 1_048_576
+CLIENT_TOKEN_CHARACTERS_MAX = 128
+PAGE_ITEMS_MAX = 1_000
+PAGE_ITEMS_DEFAULT = 100
+WAIT_S_MAX = 60.0
+OUTPUT_BYTES_MAX = 1_048_576
+
+Item = TypeVar("Item")
+
+
+class Answer(BaseModel):
+    """Something the daemon says."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Question(BaseModel):
+    """Something a client asks for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Scope(enum.StrEnum):
+    """What a token allows. Each is granted by itself."""
+
+    READ = "read"  # see the grid, and one's own jobs
+    SUBMIT = "submit"  # submit jobs, cancel one's own
+    OPERATE = "operate"  # see and cancel everybody's jobs; drain, resume and probe sites; change files
+
+
+class Page(Answer, Generic[Item]):
+    """Some of a long list; ``next`` is the cursor to ask for the following ones with, None at the end."""
+
+    items: list[Item]
+    next: str | None = None
+
+
+class ProblemAt(Answer):
+    """One thing that is wrong with a description."""
+
+    line: int | None = None
+    column: int | None = None
+    message: str
+    cure: str = ""
+
+
+class ErrorBody(Answer):
+    """Why a call was not carried out. ``code`` is for programs, ``message`` names the thing, what is wrong with it
+    and what to do."""
+
+    code: str
+    message: str
+    problems: list[ProblemAt] = []
+
+
+class ErrorAnswer(Answer):
+    """The body of every answer that is not a success."""
+
+    error: ErrorBody
+
+
+# ------------------------------------------------------------------------------------------------ jobs
+
+
+class Place(Answer):
+    """Processors at a site."""
+
+    site: str
+    processors: int
+
+
+class JobSummary(Answer):
+    """A job as a list shows it. ``exit_code`` is that of the application once the job has ended: its first component's,
+    or the one that failed; ``since`` is when it came into its state; ``places`` are where it is or was last placed."""
+
+    id: int
+    name: str
+    owner: str
+    state: str
+    priority: str
+    job_type: str
+    kind: str
+    policy: str
+    processors: int
+    submitted_at: float
+    since: float
+    started_at: float | None = None
+    ended_at: float | None = None
+    reason: str = ""
+    exit_code: int | None = None
+    places: list[Place] = []
+    runs: int = 0
+    failures: int = 0
+    preemptions: int = 0
+    place_in_line: int | None = None
+
+
+class ComponentRun(Answer):
+    """One start of one component: claimed, ready at the barrier, released into its application, ended."""
+
+    token: str
+    part: int
+    site: str
+    processors: int
+    claimed_at: float
+    ready_at: float | None = None
+    released_at: float | None = None
+    ended_at: float | None = None
+    outcome: str | None = None
+    exit_code: int | None = None
+    reason: str = ""
+
+
+class TransferInfo(Answer):
+    """A file, or a chunk of it, on its way to a site for jobs that need it there, or there already."""
+
+    id: str
+    file: str
+    source: str
+    target: str
+    size_bytes: int
+    brought_bytes: int
+    started_at: float
+    ended_at: float | None = None
+    ok: bool | None = None
+    reason: str = ""
+    jobs: list[int] = []
+
+
+class JobDetail(JobSummary):
+    """Everything about a job but its story. ``description`` is the job in YAML, as Koala understood it."""
+
+    description: str
+    placement_tries: int = 0
+    claiming_tries: int = 0
+    components: list[ComponentRun] = []
+    transfers: list[TransferInfo] = []
+
+
+class ShortageInfo(Answer):
+    """What one site lacked at the last try, and what would cure it there."""
+
+    site: str
+    wanted: int
+    idle: int
+    missing: int
+    cure: str
+
+
+class RefusalInfo(Answer):
+    """Why no places were found. ``permanent``: idle processors alone will never help."""
+
+    policy: str
+    reason: str
+    cure: str
+    component: int | None = None
+    shortages: list[ShortageInfo] = []
+    permanent: bool = False
+
+
+class StoryLine(Answer):
+    """One decision about a job."""
+
+    at: float
+    text: str
+
+
+class Explanation(Answer):
+    """Where a job stands and why."""
+
+    job: int
+    state: str
+    meaning: str
+    since: float
+    waiting_since: float | None = None
+    placement_tries: int
+    claiming_tries: int
+    runs: int
+    failures: int
+    preemptions: int
+    place_in_line: int | None = None
+    queue_length: int | None = None
+    refusal: RefusalInfo | None = None
+    places: list[Place] = []
+    story: list[StoryLine] = []
+
+
+class Submission(Question):
+    """A job to submit. The same ``client_token`` again gives the same job, and no second one."""
+
+    description: Annotated[str, Field(min_length=1, max_length=DESCRIPTION_BYTES_MAX)]
+    source: Annotated[str, Field(min_length=1, max_length=255, description="file name; its ending tells the format")] = (
+        "job"
+    )
+    client_token: Annotated[str, Field(min_length=1, max_length=CLIENT_TOKEN_CHARACTERS_MAX)] | None = None
+
+
+class Submitted(Answer):
+    """The job is safely on record. ``new`` is false when its client token had been used before."""
+
+    job: JobSummary
+    new: bool
+
+
+class DryRunFile(Answer):
+    """Where a component would get an input file from, and how long that is estimated to take."""
+
+    name: str
+    source: str
+    transfer_s: float
+
+
+class DryRunPlace(Answer):
+    """Where a component would go."""
+
+    component: int
+    site: str
+    processors: int
+    files: list[DryRunFile] = []
+
+
+class DryRun(Answer):
+    """Where a job would go if it were alone in the queue now: places, or the reason why there are none."""
+
+    policy: str
+    places: list[DryRunPlace] = []
+    refusal: RefusalInfo | None = None
+
+
+class Output(Answer):
+    """What a component wrote, from byte ``offset`` on. Bytes that are not UTF-8 are replaced. Ask on at
+    ``next_offset``; ``complete`` says that no more will come."""
+
+    token: str
+    part: int
+    site: str
+    stream: Literal["stdout", "stderr"]
+    offset: int
+    next_offset: int
+    text: str
+    complete: bool
+
+
+# ------------------------------------------------------------------------------------------- the grid
+
+
+class SiteInfo(Answer):
+    """What Koala knows of a site. ``usable`` processors are those within its quota. ``trust``: usable, unusable (too
+    many errors), probing. ``silent_reason`` is empty while the site answers."""
+
+    name: str
+    kind: str
+    processors: int
+    usable: int
+    ours: int
+    others: int
+    idle: int
+    earmarked: int
+    trust: str
+    drained: bool
+    errors: int
+    silent_since: float | None = None
+    silent_reason: str = ""
+    reported_at: float | None = None
+    jobs: list[int] = []
+
+
+class UsagePoint(Answer):
+    """Who held how much of a site from this time on."""
+
+    at: float
+    processors: int
+    ours: int
+    others: int
+
+
+class SiteHistory(Answer):
+    """A site's use over a stretch of time, as steps."""
+
+    site: str
+    from_at: float
+    to_at: float
+    points: list[UsagePoint]
+
+
+class LinkInfo(Answer):
+    """The way between two sites, and the bandwidth that transfers have seen there lately."""
+
+    between: tuple[str, str]
+    bandwidth_mbit_s: float
+    believed_mbit_s: float
+    latency_s: float
+
+
+class Overview(Answer):
+    """The whole grid at one moment: what the dashboard and ``koala top`` draw."""
+
+    grid: str
+    version: str
+    now: float
+    started_at: float
+    policy: str
+    sites: list[SiteInfo]
+    links: list[LinkInfo]
+    transfers: list[TransferInfo]
+    waiting_high: list[JobSummary]
+    waiting_low: list[JobSummary]
+    claiming: list[JobSummary]
+    active: list[JobSummary]
+    counts: dict[str, int]
+
+
+# ---------------------------------------------------------------------------------------------- files
+
+
+class ReplicaInfo(Answer):
+    """A copy of a file at a site: in the site's own area, or at a URL."""
+
+    site: str
+    url: str | None = None
+
+
+class FileInfo(Answer):
+    """A logical file in the replica catalogue."""
+
+    name: str
+    size_bytes: int
+    checksum: str
+    replicas: list[ReplicaInfo]
+
+
+class Registration(Question):
+    """A file to register, or another replica of one: copied from a path of the daemon's machine, or left at a URL."""
+
+    name: Annotated[str, Field(min_length=1, max_length=1_024)]
+    site: Annotated[str, Field(min_length=1, max_length=255)]
+    path: Annotated[str, Field(min_length=1, max_length=4_096)] | None = None
+    url: Annotated[str, Field(min_length=1, max_length=4_096)] | None = None
+
+
+class Replication(Question):
+    """Bring a replica of a known file to a site, from wherever one is."""
+
+    name: Annotated[str, Field(min_length=1, max_length=1_024)]
+    site: Annotated[str, Field(min_length=1, max_length=255)]
+
+
+class Forgetting(Question):
+    """Forget one replica, or with no site all of them and the file."""
+
+    name: Annotated[str, Field(min_length=1, max_length=1_024)]
+    site: Annotated[str, Field(min_length=1, max_length=255)] | None = None
+
+
+# --------------------------------------------------------------------------------------------- journal
+
+
+class JournalEntry(Answer):
+    """One thing that happened or was decided. ``kind`` is ``event`` or ``command``, ``what`` its type."""
+
+    seq: int
+    at: float
+    kind: Literal["event", "command"]
+    what: str
+    job: int | None = None
+    site: str | None = None
+    text: str
+    data: dict[str, Any] = {}
+
+
+# ------------------------------------------------------------------------------------- service and tokens
+
+
+class Health(Answer):
+    """Whether the daemon works."""
+
+    status: Literal["ok", "unavailable"]
+    version: str
+    reason: str = ""
+
+
+class Whoami(Answer):
+    """Who the daemon takes the caller for."""
+
+    name: str
+    scopes: list[Scope]
+    owner: bool
+
+
+class TokenWish(Question):
+    """A token to create for a user."""
+
+    user: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$")]
+    scopes: Annotated[list[Scope], Field(min_length=1)]
+    note: Annotated[str, Field(max_length=200)] = ""
+
+
+class TokenInfo(Answer):
+    """A token as it is listed; the secret is never shown again."""
+
+    id: str
+    user: str
+    scopes: list[Scope]
+    note: str = ""
+    created_at: float
+    used_at: float | None = None
+    revoked_at: float | None = None
+
+
+class NewToken(Answer):
+    """A token just created, with its secret."""
+
+    token: TokenInfo
+    secret: str
+
+
+class Login(Answer):
+    """A link that opens the dashboard once, until it expires; None where the daemon listens on no address."""
+
+    url: str | None
+    expires_at: float
