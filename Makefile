@@ -7,11 +7,11 @@ export NO_MKDOCS_2_WARNING = 1
 
 .PHONY: demo test lint docs bench clean
 
-# The base install, as a user gets it.
+# The base install as a user gets it, with the extra that brings an MPI library for the demo's MPI job.
 $(VENV)/base: pyproject.toml requirements/base.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Koala needs Python 3.11 or newer; set PYTHON=python3.x")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements/base.txt --editable .
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements/base.txt --editable '.[mpi]'
 	touch $@
 
 # What tests, lint, docs and benchmarks need on top.
