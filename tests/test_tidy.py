@@ -67,6 +67,8 @@ BANNED_IN_FILES = {
 }
 COMPILED = {"numpy", "numba"}
 MAY_IMPORT_COMPILED = {"simulator/kernel.py"}
+# Programs of their own, which the rest of the package never imports.
+APPLICATIONS = "examples/applications/"
 # Where the name to import is not the name to install; pydantic_core is pydantic's other half and comes with it.
 DISTRIBUTION_OF = {"yaml": "pyyaml", "pydantic_core": "pydantic"}
 
@@ -249,7 +251,7 @@ def test_nothing_is_left_for_later(module: Path) -> None:
 
 @modules
 def test_compiled_libraries_are_imported_only_where_they_are_used(module: Path) -> None:
-    if name_of(module) in MAY_IMPORT_COMPILED:
+    if name_of(module) in MAY_IMPORT_COMPILED or name_of(module).startswith(APPLICATIONS):
         return
     for statement in run_on_import(tree_of(module)):
         if isinstance(statement, ast.Import | ast.ImportFrom):

@@ -26,7 +26,7 @@ def test_the_list_has_one_line_of_words_for_each_example() -> None:
     assert {"koala2006-w1", "koala2006-w2", "koala2006-w1-flexible", "koala2005", "hello"} <= {
         each["name"] for each in listed if each["kind"] == "workload"
     }
-    assert {"laplace", "coallocated", "hetjob", "flexible"} == {
+    assert {"laplace", "coallocated", "hetjob", "flexible", "hello", "countdown"} == {
         each["name"] for each in listed if each["kind"] == "job"
     }
     assert all(20 <= len(each["summary"]) <= 110 and each["summary"][0] not in "#(*" for each in listed)
@@ -53,7 +53,7 @@ def test_the_grid_of_2006_has_the_functioning_processors() -> None:
 
 
 def test_show_prints_the_file() -> None:
-    assert run("show", "laplace").stdout.startswith("# Laplace on 36 processors")
+    assert run("show", "laplace").stdout.startswith("# The Laplace equation on 8 processors")
 
 
 def test_a_name_of_two_kinds_wants_its_kind() -> None:

@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 
 from koala.cli import koala
 from koala.cli.errors import UserError
-from koala.cli.place import SITES_SHOWN_MAX
 from koala.cli.place_options import parse_components, parse_idle
+from koala.cli.refusals import SITES_SHOWN_MAX
 from koala.grid import SITES_MAX
 from koala.model import COMPONENTS_MAX, PROCESSORS_MAX
 
@@ -188,7 +188,7 @@ def test_a_file_that_can_not_be_read_is_named(grid: str, tmp_path: Path) -> None
 
 
 def test_an_example_can_be_named_instead_of_a_file() -> None:
-    assert "36 processors on 1 site" in run("laplace", "--grid", "das2").stdout
+    assert "8 processors on 1 site" in run("laplace", "--grid", "das2").stdout
 
 
 # ------------------------------------------------------------------------------------- bad options

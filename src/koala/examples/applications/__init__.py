@@ -1,0 +1,20 @@
+"""Parallel applications to run over several clusters: ``laplace``, ``heat`` and ``poisson``.
+
+They need nothing of Koala but what it tells every component in the environment, so they run under a bare ``mpiexec``
+too. What they share is in modules of its own: who owns which points, messages, emulated distance, the report.
+"""
+
+from __future__ import annotations
+
+import sys
+
+try:
+    import mpi4py
+    import numpy as np
+except ImportError as missing:
+    # Under python -m a user waits for an answer; anybody else gets the exception as always.
+    if sys.argv[:1] != ["-m"]:
+        raise
+    sys.exit(f"the applications need numpy and mpi4py ({missing}); install koala-scheduler[mpi]")
+
+__all__ = ["mpi4py", "np"]

@@ -1,0 +1,178 @@
+"""How every application runs: options, processes, the measured solution, the verification, the report.
+
+The exit code is 0 when all is well, 1 when the solution did not converge or is wrong, 2 for wrong use, and 130 when
+interrupted. Nothing about a particular equation lives here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from koala.examples.applications.clusters import clusters_from
+from koala.examples.applications.errors import ApplicationError
+from koala.examples.applications.options import Parser
+from koala.examples.applications.report import Report, spent_by_all
+from koala.examples.applications.wan import Wan
+from koala.examples.applications.world import Array, World, connected
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+FINE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a solution came."""
+
+    iterations: int
+    converged: bool
+
+
+class Application(ABC):
+    """One equation on a square, solved by all processes of a world.
+
+    Making one divides the square, and raises ``ApplicationError`` in all processes where that cannot be done. Every
+    method but ``serial`` is called by all processes together.
+    """
+
+    name: str
+
+    @staticmethod
+    @abstractmethod
+    def parser() -> Parser:
+        """The command line."""
+
+    @abstractmethod
+    def __init__(self, world: World, options: argparse.Namespace) -> None:
+        """Divide the square."""
+
+    @property
+    @abstractmethod
+    def pattern(self) -> str:
+        """How the processes divide the square, in words."""
+
+    @abstractmethod
+    def solve(self) -> Progress:
+        """The work that is measured."""
+
+    @abstractmethod
+    def residual(self) -> float:
+        """How far the values are from solving the equation, the same in all processes."""
+
+    @abstractmethod
+    def collect(self) -> Array | None:
+        """The whole solution, in the first process."""
+
+    @abstractmethod
+    def serial(self, iterations: int) -> Array:
+        """The same iterations on one array, by other means: what the whole solution must be equal to."""
+
+
+def run(application: type[Application], arguments: Sequence[str] | None = None) -> int:
+    """Run an application in this process and all others that were started with it. Returns the exit code."""
+    try:
+        options = application.parser().parse_args(arguments)
+    except ApplicationError as error:
+        return _refuse(error)
+    try:
+        comm = connected()
+    except ApplicationError as error:
+        _complain(error.for_user())
+        return FAILED
+    try:
+        wan = Wan(options.wan_latency_ms, options.wan_bandwidth_mbit_s)
+        clusters = clusters_from(options.groups, os.environ, comm.size)
+        world = World(comm, clusters, wan)
+        report = _report(application(world, options), world, options)
+    except ApplicationError as error:
+        return _refuse(error)
+    except KeyboardInterrupt:
+        return _leave(comm, INTERRUPTED)
+    except MemoryError as error:
+        _complain(f"rank {comm.rank}: there is not enough memory ({error}); use a smaller --size")
+        return _leave(comm, FAILED)
+    except Exception:
+        traceback.print_exc()
+        return _leave(comm, FAILED)
+    is_good = report.converged and not report.verified_difference
+    is_told = world.rank != 0 or _tell(report.as_json() if options.json else report.as_text())
+    # Every process waits here for the first one; in MPI's own end it would wait in a hurry, at the others' expense.
+    (code,) = world.largest_of_all(FINE if is_good and is_told else FAILED)
+    return int(code)
+
+
+def _report(application: Application, world: World, options: argparse.Namespace) -> Report:
+    world.restart_clock()
+    progress = application.solve()
+    spent = spent_by_all(world)
+    residual = application.residual()
+    difference = None
+    if options.verify:
+        solution = application.collect()
+        if solution is not None:
+            difference = float(np.abs(solution - application.serial(progress.iterations)).max())
+    return Report(
+        application=application.name,
+        size=options.size,
+        processes=world.size,
+        pattern=application.pattern,
+        clusters=world.clusters.sizes,
+        wan_latency_ms=world.wan.latency_ms,
+        wan_bandwidth_mbit_s=world.wan.bandwidth_mbit_s,
+        iterations=progress.iterations,
+        converged=progress.converged,
+        residual=residual,
+        seconds=spent.seconds,
+        messages_across=spent.messages_across,
+        bytes_across=spent.bytes_across,
+        verified_difference=difference,
+    )
+
+
+def _tell(text: str) -> bool:
+    """Print the result, or why that cannot be done."""
+    try:
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+    except OSError as error:
+        _complain(f"the result cannot be printed: {error.strerror}; look at where standard output goes")
+        # Nothing more can be written there, and Python would try once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return False
+    return True
+
+
+def _leave(comm: MPI.Comm, code: int) -> int:
+    """End this process and, since they would wait for it for ever, all others."""
+    if comm.size > 1:
+        sys.stderr.flush()
+        comm.Abort(code)
+    return code
+
+
+def _refuse(error: ApplicationError) -> int:
+    """All processes come here with the same error; the first one says it before any may leave."""
+    try:
+        comm = connected()
+    except ApplicationError:
+        _complain(error.for_user())
+        return WRONG_USE
+    if comm.rank == 0:
+        _complain(error.for_user())
+    comm.Barrier()
+    return WRONG_USE
+
+
+def _complain(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()

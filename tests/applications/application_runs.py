@@ -1,0 +1,91 @@
+"""Runs of the shipped applications for tests: with the real mpiexec, in bounded time, and alone in this process."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import pytest
+
+from koala.examples.applications.clusters import VARIABLE, Clusters
+from koala.examples.applications.program import Application
+from koala.examples.applications.wan import Wan
+from koala.examples.applications.world import World
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+MPIEXEC = Path(sys.executable).parent / "mpiexec"
+WAIT_S = 120.0
+
+
+class Finished(NamedTuple):
+    """A run that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+def python(*arguments: str, processes: int | None = None, environment: Mapping[str, str] | None = None) -> Finished:
+    """Run Python, under mpiexec where a number of processes is given. All of it is gone afterwards."""
+    command = [sys.executable, *arguments]
+    if processes is not None:
+        if not MPIEXEC.exists():
+            assert "CI" not in os.environ, f"{MPIEXEC} is missing; install the extra mpi"
+            pytest.skip(f"{MPIEXEC} is missing; install the extra mpi")
+        command = [str(MPIEXEC), "-n", str(processes), *command]
+    inherited = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**inherited, **(environment or {})},
+        start_new_session=True,
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=WAIT_S)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return Finished(process.returncode, out, err)
+
+
+def run(application: str, *arguments: str, **options: Any) -> Finished:
+    """Run an application as a user does."""
+    return python("-m", f"koala.examples.applications.{application}", *arguments, **options)
+
+
+def told(application: str, *arguments: str, **options: Any) -> dict[str, Any]:
+    """What a run that goes well reports."""
+    done = run(application, *arguments, "--json", **options)
+    assert done.code == 0, done.err
+    (line,) = done.out.splitlines()
+    return cast("dict[str, Any]", json.loads(line))
+
+
+class _Alone:
+    """As much of a communicator as a world of one process uses; it loads no MPI into the tests' own process."""
+
+    rank = 0
+    size = 1
+
+
+def world_of_one() -> World:
+    """A world in which no message is ever sent."""
+    return World(cast("MPI.Comm", _Alone()), Clusters((1,)), Wan())
+
+
+def alone(application: type[Application], *arguments: str) -> Application:
+    """An application that runs in this process alone."""
+    options: argparse.Namespace = application.parser().parse_args(arguments)
+    return application(world_of_one(), options)
