@@ -1,0 +1,45 @@
+"""The typed client of the daemon's API: ``Client``, ``AsyncClient``, and the errors that they raise.
+
+The forms that they speak are those of ``koala.wire``.
+"""
+
+from koala.client.address import Address, default_state, find_address, find_token, parse_address
+from koala.client.client import AsyncClient, Client
+from koala.client.errors import (
+    BadAnswerError,
+    ClientError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+    NotSignedInError,
+    TooLargeError,
+    TooManyError,
+    UnavailableError,
+    UnreachableError,
+    WrongAddressError,
+)
+from koala.client.exchange import ENDED_STATES
+
+__all__ = [
+    "ENDED_STATES",
+    "Address",
+    "AsyncClient",
+    "BadAnswerError",
+    "Client",
+    "ClientError",
+    "ConflictError",
+    "ForbiddenError",
+    "InvalidError",
+    "NotFoundError",
+    "NotSignedInError",
+    "TooLargeError",
+    "TooManyError",
+    "UnavailableError",
+    "UnreachableError",
+    "WrongAddressError",
+    "default_state",
+    "find_address",
+    "find_token",
+    "parse_address",
+]

@@ -1,0 +1,121 @@
+"""Where the daemon is and who calls it: the forms of an address, and where address and token are found.
+
+An address is ``unix:/path/to/koala.sock`` or ``http(s)://host:port``. Reads the environment that it is given and
+the file of the token; connects to nothing.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from koala.client.errors import WrongAddressError
+
+SERVER_VARIABLE = "KOALA_SERVER"
+TOKEN_VARIABLE = "KOALA_TOKEN"  # noqa: S105 -- the name of a variable
+TOKEN_FILE_VARIABLE = "KOALA_TOKEN_FILE"  # noqa: S105
+CA_FILE_VARIABLE = "KOALA_CA_FILE"
+SOCKET_NAME = "koala.sock"
+TOKEN_BYTES_MAX = 4_096
+
+_FORM = "write unix:/path/to/koala.sock, http://HOST:PORT or https://HOST:PORT"
+_TOKEN = re.compile(r"[\x21-\x7e]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a daemon listens: ``socket`` is the path of its unix socket, or None for a daemon at ``url``."""
+
+    url: str
+    socket: Path | None = None
+
+    def __str__(self) -> str:
+        return self.url if self.socket is None else f"unix:{self.socket}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is on this machine for certain, so that no proxy stands between."""
+        host = urlsplit(self.url).hostname or ""
+        if self.socket is not None or host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return False
+
+
+def parse_address(text: str) -> Address:
+    """The address that a text names; ``WrongAddressError`` says what is wrong with it."""
+    if text.startswith("unix:"):
+        path = text.removeprefix("unix:").removeprefix("//")
+        if not path or "\0" in path:
+            raise WrongAddressError(f"{text!r} names no socket; {_FORM}")
+        return Address("http://localhost", Path(path).expanduser())
+    if text.startswith("/"):
+        raise WrongAddressError(f"{text!r} is a path; write unix:{text} for a socket there")
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError as error:
+        raise WrongAddressError(f"{text!r} is not an address: {error}; {_FORM}") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise WrongAddressError(f"{text!r} is not an address; {_FORM}")
+    if parts.username is not None or parts.query or parts.fragment or parts.path not in ("", "/"):
+        raise WrongAddressError(f"{text!r} has more than a host and a port; {_FORM}")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return Address(f"{parts.scheme}://{host}" + ("" if port is None else f":{port}"))
+
+
+def default_state(environment: Mapping[str, str] | None = None) -> Path:
+    """Where a daemon keeps its state unless it is told otherwise: below $XDG_STATE_HOME or ~/.local/state."""
+    return _below(environment, "XDG_STATE_HOME", Path(".local", "state"))
+
+
+def find_address(text: str | None = None, environment: Mapping[str, str] | None = None) -> Address:
+    """The address given, else that of KOALA_SERVER, else the socket of the default state directory."""
+    known = os.environ if environment is None else environment
+    chosen = text or known.get(SERVER_VARIABLE)
+    if chosen:
+        return parse_address(chosen)
+    return Address("http://localhost", default_state(known) / SOCKET_NAME)
+
+
+def find_token(environment: Mapping[str, str] | None = None) -> str | None:
+    """The token in KOALA_TOKEN, else in the file that KOALA_TOKEN_FILE names, else in ~/.config/koala/token."""
+    known = os.environ if environment is None else environment
+    if known.get(TOKEN_VARIABLE):
+        return checked_token(known[TOKEN_VARIABLE], TOKEN_VARIABLE)
+    named = known.get(TOKEN_FILE_VARIABLE)
+    path = Path(named) if named else _below(known, "XDG_CONFIG_HOME", Path(".config")) / "token"
+    try:
+        with path.open("rb") as file:
+            text = file.read(TOKEN_BYTES_MAX + 1)
+    except FileNotFoundError:
+        if named:
+            raise WrongAddressError(f"{TOKEN_FILE_VARIABLE} {path}: there is no such file; check the name") from None
+        return None
+    except OSError as error:
+        raise WrongAddressError(f"{path}: the token cannot be read: {error.strerror}; make it readable") from None
+    return checked_token(text.decode("latin-1"), str(path))
+
+
+def checked_token(text: str, origin: str) -> str:
+    """A token without the blanks around it; ``WrongAddressError`` where it cannot stand in a request."""
+    token = text.strip()
+    if len(token) > TOKEN_BYTES_MAX or _TOKEN.fullmatch(token) is None:
+        raise WrongAddressError(
+            f"{origin}: this is no token; it must be the one line that `koala token create` printed"
+        )
+    return token
+
+
+def _below(environment: Mapping[str, str] | None, variable: str, instead: Path) -> Path:
+    known = os.environ if environment is None else environment
+    base = known.get(variable, "")
+    # The XDG rules say that a relative path there is to be ignored.
+    return (Path(base) if base.startswith("/") else Path.home() / instead) / "koala"

@@ -1,0 +1,295 @@
+"""Every call of the API as a value: what is sent, what comes back, and whether it may be sent twice.
+
+One function an endpoint, with the names of ``koala.daemon.service``; nothing here sends anything. ``Client`` and
+``AsyncClient`` both perform these.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+from urllib.parse import quote
+
+from pydantic import TypeAdapter
+
+from koala.wire import (
+    PAGE_ITEMS_DEFAULT,
+    WAIT_S_MAX,
+    DryRun,
+    Explanation,
+    FileInfo,
+    Forgetting,
+    Health,
+    JobDetail,
+    JobSummary,
+    JournalEntry,
+    Login,
+    NewToken,
+    Output,
+    Overview,
+    Page,
+    Question,
+    Registration,
+    Replication,
+    Scope,
+    SiteHistory,
+    SiteInfo,
+    Submission,
+    Submitted,
+    TokenInfo,
+    TokenWish,
+    Whoami,
+)
+
+# How long the daemon may take over a call that it can answer at once.
+ANSWER_TIMEOUT_S = 30.0
+OUTPUT_BYTES_DEFAULT = 65_536
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(Generic[Value]):
+    """One call. ``repeatable``: sent twice it does no more than once, so a lost connection is no harm.
+    ``timeout_s``: how long the answer may take; None where that depends on the size of a file."""
+
+    method: Literal["GET", "POST", "DELETE"]
+    path: str
+    read: Callable[[bytes], Value]
+    parameters: tuple[tuple[str, str], ...] = ()
+    body: Question | None = None
+    repeatable: bool = True
+    timeout_s: float | None = ANSWER_TIMEOUT_S
+
+
+def _parameters(**given: Any) -> tuple[tuple[str, str], ...]:
+    """The parameters of a query; those that are None are left out, and of several values each is given."""
+    pairs: list[tuple[str, str]] = []
+    for name, value in given.items():
+        several = value if isinstance(value, list) else [] if value is None else [value]
+        pairs += [(name, str(each)) for each in several]
+    return tuple(pairs)
+
+
+def _nothing(_: bytes) -> None:
+    return None
+
+
+_SITES = TypeAdapter(list[SiteInfo])
+_TOKENS = TypeAdapter(list[TokenInfo])
+_JOURNAL = TypeAdapter(list[JournalEntry])
+
+
+# ------------------------------------------------------------------------------------------------ jobs
+
+
+def submit(description: str, *, source: str = "job", client_token: str | None = None) -> Call[Submitted]:
+    """Submit a job; when this returns it is durable. ``source`` is a file name, whose ending tells the format.
+
+    A client token makes the call safe to repeat: the same one again gives the same job. Without one it gets one
+    of its own, so that a lost connection never makes two jobs.
+    """
+    wish = Submission(description=description, source=source, client_token=client_token or uuid.uuid4().hex)
+    return Call(method="POST", path="/v1/jobs", body=wish, read=Submitted.model_validate_json)
+
+
+def dry_run(description: str, *, source: str = "job") -> Call[DryRun]:
+    """Where the job would go now, or why it cannot; nothing is submitted."""
+    wish = Submission(description=description, source=source)
+    return Call(method="POST", path="/v1/dry-runs", body=wish, read=DryRun.model_validate_json)
+
+
+def jobs(
+    *,
+    states: Iterable[str] = (),
+    owner: str | None = None,
+    limit: int = PAGE_ITEMS_DEFAULT,
+    cursor: str | None = None,
+) -> Call[Page[JobSummary]]:
+    """The newest jobs first, those that have ended included; ``each_job`` asks for page after page."""
+    asked = _parameters(state=sorted(states), owner=owner, limit=limit, cursor=cursor)
+    return Call(method="GET", path="/v1/jobs", parameters=asked, read=Page[JobSummary].model_validate_json)
+
+
+def job(job: int) -> Call[JobDetail]:
+    """Everything about one job but its story."""
+    return Call(method="GET", path=f"/v1/jobs/{job}", read=JobDetail.model_validate_json)
+
+
+def explain(job: int) -> Call[Explanation]:
+    """Where the job stands and why, with its story."""
+    return Call(method="GET", path=f"/v1/jobs/{job}/explanation", read=Explanation.model_validate_json)
+
+
+def wait(job: int, *, timeout_s: float = WAIT_S_MAX) -> Call[JobSummary]:
+    """The job when it has ended, or as it is after the timeout (WAIT_S_MAX at most); see ``wait_ended``."""
+    return Call(
+        method="GET",
+        path=f"/v1/jobs/{job}/wait",
+        parameters=_parameters(timeout_s=timeout_s),
+        read=JobSummary.model_validate_json,
+        timeout_s=timeout_s + ANSWER_TIMEOUT_S,
+    )
+
+
+def cancel(job: int) -> Call[JobSummary]:
+    """Ask for the job's end; when this returns the wish is durable. An ended job stays as it is."""
+    return Call(method="POST", path=f"/v1/jobs/{job}/cancel", read=JobSummary.model_validate_json)
+
+
+def output(
+    job: int,
+    *,
+    part: int = 0,
+    run: int | None = None,
+    stream: Literal["stdout", "stderr"] = "stdout",
+    offset: int = 0,
+    limit: int = OUTPUT_BYTES_DEFAULT,
+) -> Call[Output]:
+    """What a component wrote, from a byte on: in the job's last run, or in run 1, 2, ..."""
+    asked = _parameters(part=part, run=run, stream=stream, offset=offset, limit=limit)
+    return Call(method="GET", path=f"/v1/jobs/{job}/output", parameters=asked, read=Output.model_validate_json)
+
+
+# -------------------------------------------------------------------------------------------- the grid
+
+
+def overview() -> Call[Overview]:
+    """The whole grid now."""
+    return Call(method="GET", path="/v1/grid", read=Overview.model_validate_json)
+
+
+def sites() -> Call[list[SiteInfo]]:
+    """All sites."""
+    return Call(method="GET", path="/v1/sites", read=_SITES.validate_json)
+
+
+def site(name: str) -> Call[SiteInfo]:
+    """One site."""
+    return Call(method="GET", path=f"/v1/sites/{quote(name, safe='')}", read=SiteInfo.model_validate_json)
+
+
+def history(site: str, *, from_at: float, to_at: float) -> Call[SiteHistory]:
+    """Who held the site's processors over a stretch of time."""
+    return Call(
+        method="GET",
+        path=f"/v1/sites/{quote(site, safe='')}/history",
+        parameters=_parameters(from_at=from_at, to_at=to_at),
+        read=SiteHistory.model_validate_json,
+    )
+
+
+def drain(site: str) -> Call[SiteInfo]:
+    """Send nothing new to the site; what runs there goes on."""
+    return _told(site, "drain")
+
+
+def resume(site: str) -> Call[SiteInfo]:
+    """Use the site again and forget its errors."""
+    return _told(site, "resume")
+
+
+def probe(site: str) -> Call[SiteInfo]:
+    """Ask the site for its state now."""
+    return _told(site, "probe")
+
+
+def _told(site: str, verb: str) -> Call[SiteInfo]:
+    return Call(method="POST", path=f"/v1/sites/{quote(site, safe='')}/{verb}", read=SiteInfo.model_validate_json)
+
+
+# ----------------------------------------------------------------------------------------------- files
+
+
+def files(*, prefix: str = "", limit: int = PAGE_ITEMS_DEFAULT, cursor: str | None = None) -> Call[Page[FileInfo]]:
+    """The replica catalogue by name; ``each_file`` asks for page after page."""
+    asked = _parameters(prefix=prefix or None, limit=limit, cursor=cursor)
+    return Call(method="GET", path="/v1/files", parameters=asked, read=Page[FileInfo].model_validate_json)
+
+
+def file(name: str) -> Call[FileInfo]:
+    """One file and where its replicas are."""
+    return Call(method="GET", path=f"/v1/files/{quote(name)}", read=FileInfo.model_validate_json)
+
+
+def register(name: str, site: str, *, path: str | None = None, url: str | None = None) -> Call[FileInfo]:
+    """A new file with its first replica, or another replica of a known one: copied from a path of the daemon's
+    machine, or left at a URL."""
+    wish = Registration(name=name, site=site, path=path, url=url)
+    return Call(
+        method="POST",
+        path="/v1/files",
+        body=wish,
+        read=FileInfo.model_validate_json,
+        repeatable=False,
+        timeout_s=None,
+    )
+
+
+def replicate(name: str, site: str) -> Call[FileInfo]:
+    """Copy a replica to one more site; returns when it is there."""
+    wish = Replication(name=name, site=site)
+    return Call(
+        method="POST",
+        path="/v1/replications",
+        body=wish,
+        read=FileInfo.model_validate_json,
+        repeatable=False,
+        timeout_s=None,
+    )
+
+
+def forget(name: str, *, site: str | None = None) -> Call[None]:
+    """Forget one replica, or with no site all of them and the file."""
+    wish = Forgetting(name=name, site=site)
+    return Call(method="POST", path="/v1/forgettings", body=wish, read=_nothing, repeatable=False)
+
+
+# --------------------------------------------------------------------------------------------- journal
+
+
+def journal(*, after: int = 0, limit: int = PAGE_ITEMS_DEFAULT, job: int | None = None) -> Call[list[JournalEntry]]:
+    """What happened, oldest first, from the entry after ``after`` on; ``each_entry`` asks for page after page."""
+    asked = _parameters(after=after, limit=limit, job=job)
+    return Call(method="GET", path="/v1/events", parameters=asked, read=_JOURNAL.validate_json)
+
+
+# ----------------------------------------------------------------------------------- tokens and service
+
+
+def create_token(user: str, scopes: Iterable[Scope], *, note: str = "") -> Call[NewToken]:
+    """A token for a user; its secret is told this once. Only the daemon's own user may."""
+    wish = TokenWish(user=user, scopes=list(scopes), note=note)
+    return Call(method="POST", path="/v1/tokens", body=wish, read=NewToken.model_validate_json, repeatable=False)
+
+
+def tokens() -> Call[list[TokenInfo]]:
+    """All tokens, without their secrets. Only the daemon's own user may."""
+    return Call(method="GET", path="/v1/tokens", read=_TOKENS.validate_json)
+
+
+def revoke_token(token: str) -> Call[None]:
+    """End a token by its id, at once. Only the daemon's own user may."""
+    return Call(method="DELETE", path=f"/v1/tokens/{quote(token, safe='')}", read=_nothing)
+
+
+def login() -> Call[Login]:
+    """A link that opens the dashboard once. Only the daemon's own user may."""
+    return Call(method="POST", path="/v1/logins", read=Login.model_validate_json, repeatable=False)
+
+
+def whoami() -> Call[Whoami]:
+    """Who the daemon takes the caller for."""
+    return Call(method="GET", path="/v1/whoami", read=Whoami.model_validate_json)
+
+
+def ready() -> Call[Health]:
+    """Whether the daemon can work; ``UnavailableError`` with the reason when it cannot."""
+    return Call(method="GET", path="/readyz", read=Health.model_validate_json, repeatable=False)
+
+
+def metrics() -> Call[str]:
+    """The daemon's numbers in the OpenMetrics format."""
+    return Call(method="GET", path="/metrics", read=bytes.decode)

@@ -1,0 +1,203 @@
+"""How a call is carried out, without doing it: steps to take, replies in, and the value or the error at the end.
+
+``Client`` and ``AsyncClient`` take the steps, each in its own way; what is repeated, when, and what an answer means
+is decided here for both.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+import httpx
+from pydantic import ValidationError
+
+from koala.client import calls
+from koala.client.address import Address
+from koala.client.calls import Call
+from koala.client.errors import (
+    BadAnswerError,
+    ClientError,
+    TooManyError,
+    UnavailableError,
+    UnreachableError,
+    error_of,
+)
+from koala.messages import JobOutcome
+from koala.wire import WAIT_S_MAX, ErrorAnswer, Health, JobSummary
+
+# How long a call that may be repeated is repeated while the daemon is away, unless the client says otherwise.
+PATIENCE_S = 20.0
+PAUSE_FIRST_S = 0.1
+PAUSE_S_MAX = 2.0
+CONNECT_TIMEOUT_S = 5.0
+# How much of an answer that is not Koala's is shown.
+SHOWN_CHARACTERS_MAX = 200
+
+ENDED_STATES = frozenset(map(str, JobOutcome))
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A step: send this call. The reply is the answer, or the error of the transport."""
+
+    call: Call[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A step: let this time pass. The reply is None."""
+
+    pause_s: float
+
+
+Step: TypeAlias = Send | Pause
+Reply: TypeAlias = httpx.Response | httpx.TransportError | None
+Steps: TypeAlias = Generator[Step, Reply, Value]
+
+# The connection failed before anything was sent on it.
+_NOTHING_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
+
+
+class Exchange:
+    """What a client knows of its daemon: where it is, and whether it has answered before.
+
+    A daemon that never answered is reported at once. One that went away, or cannot work now, is waited for up to
+    ``patience_s``, by calls that may be repeated.
+    """
+
+    def __init__(self, address: Address, patience_s: float) -> None:
+        self.address = address
+        self.patience_s = patience_s
+        self._met = False
+
+    def perform(self, call: Call[Value]) -> Steps[Value]:
+        """Carry out one call."""
+        sent = False
+        pauses = Pauses(self.patience_s)
+        while True:
+            reply = yield Send(call)
+            if isinstance(reply, httpx.Response):
+                self._met = True
+                try:
+                    return self.value(call, reply)
+                except (UnavailableError, TooManyError) as error:
+                    problem: ClientError = error
+                    worth = call.repeatable
+            else:
+                assert isinstance(reply, httpx.TransportError)
+                sent = sent or not isinstance(reply, _NOTHING_SENT)
+                problem = self.lost(reply, call, sent)
+                worth = call.repeatable and (sent or self._met) and not _is_hopeless(reply)
+            pause_s = pauses.next() if worth else None
+            if pause_s is None:
+                raise problem
+            yield Pause(pause_s)
+
+    def wait_ended(self, job: int, timeout_s: float | None = None) -> Steps[JobSummary]:
+        """The job when it has ended, or as it is when the time is up (None: however long it takes)."""
+        end = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            left_s = WAIT_S_MAX if end is None else max(0.0, min(WAIT_S_MAX, end - time.monotonic()))
+            seen = yield from self.perform(calls.wait(job, timeout_s=left_s))
+            if seen.state in ENDED_STATES or (end is not None and time.monotonic() >= end):
+                return seen
+
+    def value(self, call: Call[Value], response: httpx.Response) -> Value:
+        """What an answer says, or the error that it tells."""
+        self.raise_for(response)
+        try:
+            return call.read(response.content)
+        except (ValidationError, UnicodeDecodeError) as error:
+            what = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+            raise BadAnswerError(
+                f"the answer of {self.address} to {call.method} {call.path} cannot be read ({what}); "
+                "is a Koala of this version running there?",
+                status=response.status_code,
+            ) from None
+
+    def raise_for(self, response: httpx.Response) -> None:
+        """Raises the error that an answer tells; an answer that tells none passes."""
+        if response.is_success:
+            return
+        try:
+            error = ErrorAnswer.model_validate_json(response.content).error
+        except ValidationError:
+            self._raise_unready(response)
+            text = " ".join(response.text.split())[:SHOWN_CHARACTERS_MAX]
+            raise BadAnswerError(
+                f"{self.address} answers with status {response.status_code}, and not as Koala does"
+                f"{': ' if text else ''}{text}; check the address",
+                status=response.status_code,
+            ) from None
+        raise error_of(response.status_code, error.code, error.message, error.problems)
+
+    def _raise_unready(self, response: httpx.Response) -> None:
+        """The answer about the daemon's own health has a form of its own."""
+        try:
+            health = Health.model_validate_json(response.content)
+        except ValidationError:
+            return
+        reason = health.reason or "it does not say why"
+        raise UnavailableError(f"the daemon at {self.address} cannot work now: {reason}", status=response.status_code)
+
+    def lost(self, error: httpx.TransportError, call: Call[Any] | None, sent: bool) -> UnreachableError:
+        """What to tell about a connection that failed, or was lost after something was sent on it."""
+        detail = _detail(error)
+        if isinstance(error, httpx.ReadTimeout):
+            message = f"the daemon at {self.address} did not answer in time; look at its log, and try again"
+        elif not sent and not self._met:
+            return UnreachableError(
+                f"no daemon answers at {self.address}{detail}; start one with `koala up`, "
+                "or name another with --server or KOALA_SERVER"
+            )
+        else:
+            message = f"the connection to {self.address} was lost{detail}; see whether the daemon runs, and try again"
+        if sent and call is not None and not call.repeatable:
+            message += ". Whether it did what was asked is not known: look before you ask again"
+        return UnreachableError(message)
+
+
+class Pauses:
+    """The pauses between tries, each longer than the one before, until the patience is used up."""
+
+    def __init__(self, patience_s: float) -> None:
+        self._patience_s = patience_s
+        self._end: float | None = None
+        self._pause_s = PAUSE_FIRST_S
+
+    def next(self) -> float | None:
+        """How long to pause before the next try; None where there should be none."""
+        now = time.monotonic()
+        if self._end is None:
+            self._end = now + self._patience_s
+        if now >= self._end:
+            return None
+        pause_s = min(self._pause_s, self._end - now)
+        self._pause_s = min(self._pause_s * 2, PAUSE_S_MAX)
+        return pause_s
+
+
+def timeout_of(call: Call[Any]) -> httpx.Timeout:
+    """How long each part of a call may take."""
+    return httpx.Timeout(call.timeout_s, connect=CONNECT_TIMEOUT_S, pool=CONNECT_TIMEOUT_S)
+
+
+def _is_hopeless(error: httpx.TransportError) -> bool:
+    """Whether another try would end the same way."""
+    return isinstance(error, httpx.ReadTimeout | httpx.UnsupportedProtocol) or "CERTIFICATE" in str(error)
+
+
+_ERROR_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
+
+
+def _detail(error: httpx.TransportError) -> str:
+    said = _ERROR_NUMBER.sub("", str(error).strip())
+    if "CERTIFICATE_VERIFY_FAILED" in said:
+        said += "; name the certificate of the authority with KOALA_CA_FILE"
+    return f" ({said})" if said and said != "All connection attempts failed" else ""
