@@ -1,0 +1,10 @@
+"""The dashboard: pages made by the daemon itself, without a build step and without anything from elsewhere.
+
+A page is complete without JavaScript. With it, the page follows the daemon's events and changes in place.
+"""
+
+from __future__ import annotations
+
+from koala.daemon.dashboard.router import dashboard_router
+
+__all__ = ["dashboard_router"]

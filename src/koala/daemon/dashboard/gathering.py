@@ -1,0 +1,213 @@
+"""What each page shows, asked of the service and put in the order in which it is drawn. Nothing here is HTML.
+
+Everything that grows with the number of jobs or sites has a limit, so that a page of a busy grid stays one that
+a browser can show and the daemon can make once a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from koala.daemon.dashboard.axis import life, recent
+from koala.daemon.dashboard.charts import processor_bar, usage_chart
+from koala.daemon.dashboard.network import network
+from koala.daemon.dashboard.tailing import Tail, Wanted, read_tail
+from koala.daemon.dashboard.timeline import component_rows, job_row, rows_at_site
+from koala.daemon.errors import NotFoundError, ServiceError
+from koala.daemon.principal import Principal
+from koala.wire import ComponentRun, JobDetail, JobSummary, JournalEntry, LinkInfo, Overview, Scope, TransferInfo
+
+if TYPE_CHECKING:
+    from koala.daemon.service import Service
+
+WINDOWS_MIN = (5, 30, 120, 720)
+WINDOW_DEFAULT_MIN = 30
+TIMELINE_JOBS_MAX = 16
+TIMELINE_ENDED_MAX = 6
+SITE_CHARTS_MAX = 24
+QUEUE_JOBS_MAX = 25
+QUEUE_EXPLAINED_MAX = 10
+EVENTS_MAX = 30
+LINKS_MAX = 200
+TRANSFERS_MAX = 50
+COMPONENTS_MAX = 500
+PAGE_JOBS = 50
+STATES = ("waiting", "placed", "claiming", "starting", "running", "releasing", "done", "failed", "cancelled")
+ENDED = frozenset({"done", "failed", "cancelled"})
+
+Context = dict[str, Any]
+
+
+def window_min(wish: str | None) -> int:
+    """How many minutes a page looks back: one of ``WINDOWS_MIN``."""
+    return next((each for each in WINDOWS_MIN if str(each) == wish), WINDOW_DEFAULT_MIN)
+
+
+class Gathering:
+    """Asks the service on behalf of one caller at a time."""
+
+    def __init__(self, service: Service, clock: Callable[[], float]) -> None:
+        self._service = service
+        self._clock = clock
+
+    async def overview(self, who: Principal, minutes: int) -> Context:
+        """The whole grid."""
+        grid = await self._service.overview(who)
+        axis = recent(grid.now, minutes * 60.0)
+        jobs = await self._timeline_jobs(who, grid, axis.from_at)
+        charts = {}
+        if len(grid.sites) <= SITE_CHARTS_MAX:
+            for site in grid.sites:
+                history = await self._service.history(who, site.name, axis.from_at, axis.to_at)
+                charts[site.name] = usage_chart(history, axis)
+        waiting = [*grid.waiting_high[:QUEUE_EXPLAINED_MAX], *grid.waiting_low[:QUEUE_EXPLAINED_MAX]]
+        return {
+            "grid": grid,
+            "axis": axis,
+            "bars": {site.name: processor_bar(site) for site in grid.sites},
+            "charts": charts,
+            "rows": [job_row(job, axis, grid.now) for job in jobs],
+            "network": network(grid),
+            "links": busiest_links(grid)[:LINKS_MAX],
+            "transfers": moving_first(grid)[:TRANSFERS_MAX],
+            "reasons": await self._reasons(who, waiting),
+            "events": await self._newest_events(who),
+            "queue_max": QUEUE_JOBS_MAX,
+            "minutes": minutes,
+            "windows_all": WINDOWS_MIN,
+            "refresh_s": 2 if any(each.ended_at is None for each in grid.transfers) else 5,
+        }
+
+    async def jobs(self, who: Principal, *, state: str, owner: str, cursor: str) -> Context:
+        """One page of the list of jobs."""
+        states = frozenset(STATES) - ENDED if state == "live" else frozenset({state}) if state else frozenset()
+        found = await self._service.jobs(
+            who, states=frozenset(states), owner=owner or None, limit=PAGE_JOBS, cursor=cursor or None
+        )
+        return {
+            "jobs": found.items,
+            "next": found.next,
+            "state": state,
+            "owner": owner,
+            "cursor": cursor,
+            "states": STATES,
+            "now": self._clock(),
+            "refresh_s": 5,
+        }
+
+    async def job(self, who: Principal, wanted: Wanted) -> Context:
+        """One job, with the output of one of its components."""
+        job = await self._service.job(who, wanted.job)
+        explanation = await self._service.explain(who, wanted.job)
+        now = max(self._clock(), job.since)
+        axis = life(job.submitted_at, now if job.ended_at is None else job.ended_at)
+        tail, no_output = await self._output(who, job, wanted)
+        return {
+            "job": job,
+            "explanation": explanation,
+            "axis": axis,
+            "rows": [job_row(job, axis, now), *component_rows(job, axis, now)],
+            "runs": run_numbers(job.components),
+            "components": sorted(job.components, key=lambda each: (-each.claimed_at, each.part))[:COMPONENTS_MAX],
+            "parts": sorted({each.part for each in job.components}),
+            "wanted": wanted,
+            "tail": tail,
+            "no_output": no_output,
+            "ended": job.state in ENDED,
+            "now": now,
+            "refresh_s": 3600 if job.state in ENDED else 3,
+        }
+
+    async def site(self, who: Principal, name: str, minutes: int) -> Context:
+        """One site."""
+        site = next((each for each in await self._service.sites(who) if each.name == name), None)
+        if site is None:
+            raise NotFoundError(f"there is no site {name!r} in this grid; the overview lists all sites")
+        now = self._clock()
+        axis = recent(now, minutes * 60.0)
+        history = await self._service.history(who, name, axis.from_at, axis.to_at)
+        there = await self._details(who, site.jobs[:TIMELINE_JOBS_MAX])
+        lately = await self._details(who, await self._ended(who, axis.from_at))
+        return {
+            "site": site,
+            "axis": axis,
+            "bar": processor_bar(site),
+            "chart": usage_chart(history, axis),
+            "rows": rows_at_site([*there, *lately], name, axis, now),
+            "jobs": there,
+            "minutes": minutes,
+            "windows_all": WINDOWS_MIN,
+            "now": now,
+            "refresh_s": 5,
+        }
+
+    # ---------------------------------------------------------------------------------------- pieces
+
+    async def _timeline_jobs(self, who: Principal, grid: Overview, from_at: float) -> list[JobDetail]:
+        """At most ``TIMELINE_JOBS_MAX`` jobs, newest first. Those with places come before those that ended lately,
+        and these before those that wait, of which there may be very many."""
+        placed = sorted((each.id for each in (*grid.active, *grid.claiming)), reverse=True)
+        waiting = sorted((each.id for each in (*grid.waiting_high, *grid.waiting_low)), reverse=True)
+        ended = await self._ended(who, from_at)
+        room = max(0, TIMELINE_JOBS_MAX - len(placed) - min(len(ended), TIMELINE_ENDED_MAX))
+        chosen = [*placed, *ended[:TIMELINE_ENDED_MAX], *waiting[:room], *ended[TIMELINE_ENDED_MAX:]]
+        return await self._details(who, sorted(chosen[:TIMELINE_JOBS_MAX], reverse=True))
+
+    async def _ended(self, who: Principal, from_at: float) -> list[int]:
+        """The newest jobs that ended after a moment."""
+        found = await self._service.jobs(who, states=ENDED, limit=TIMELINE_JOBS_MAX)
+        return [each.id for each in found.items if each.ended_at is not None and each.ended_at >= from_at]
+
+    async def _details(self, who: Principal, jobs: Iterable[int]) -> list[JobDetail]:
+        details = await asyncio.gather(*(self._service.job(who, job) for job in jobs), return_exceptions=True)
+        return [each for each in details if isinstance(each, JobDetail)]
+
+    async def _reasons(self, who: Principal, jobs: Sequence[JobSummary]) -> dict[int, str]:
+        """Why each of the jobs waits, in one line."""
+        reasons = {}
+        for job in jobs:
+            try:
+                refusal = (await self._service.explain(who, job.id)).refusal
+            except NotFoundError:  # it has gone since the overview was made
+                continue
+            if refusal is not None:
+                reasons[job.id] = f"{refusal.reason}; {refusal.cure}" if refusal.cure else refusal.reason
+        return reasons
+
+    async def _newest_events(self, who: Principal) -> list[JournalEntry]:
+        last = self._service.last_seq
+        found = await self._service.journal(who, after=max(0, last - 4 * EVENTS_MAX), limit=4 * EVENTS_MAX)
+        told = [each for each in found if each.what not in ("Tick", "WakeAt", "AskSite")]
+        return told[::-1][:EVENTS_MAX]
+
+    async def _output(self, who: Principal, job: JobDetail, wanted: Wanted) -> tuple[Tail | None, str]:
+        if not job.components:
+            return None, "No component has started yet."
+        try:
+            return await read_tail(self._service, who, wanted), ""
+        except ServiceError as error:
+            return None, error.for_user()
+
+
+def run_numbers(components: Iterable[ComponentRun]) -> dict[float, int]:
+    """The run that each opening of the barrier began: 1 for the first. A barrier opens for all parts at once."""
+    opened = {each.released_at for each in components if each.released_at is not None}
+    return {at: number for number, at in enumerate(sorted(opened), 1)}
+
+
+def busiest_links(grid: Overview) -> list[LinkInfo]:
+    """All links: those that files are on first, then by the names of their sites."""
+    moving = {frozenset((each.source, each.target)) for each in grid.transfers if each.ended_at is None}
+    return sorted(grid.links, key=lambda each: (frozenset(each.between) not in moving, each.between))
+
+
+def moving_first(grid: Overview) -> list[TransferInfo]:
+    """All transfers: those on their way first, then the newest."""
+    return sorted(grid.transfers, key=lambda each: (each.ended_at is not None, -each.started_at))
+
+
+def may_cancel(who: Principal, job: JobSummary) -> bool:
+    """Whether a button to cancel the job makes sense; the service decides."""
+    return job.state not in ENDED and (who.may(Scope.OPERATE) or (who.may(Scope.SUBMIT) and who.name == job.owner))

@@ -1,0 +1,168 @@
+"""The sites and the links between them as a small diagram, with what is on its way drawn as arrows.
+
+Pure functions from the API's forms to positions in a box of WIDTH by HEIGHT; templates draw them. Where the grid is
+too large for a diagram only the sites that files move between are drawn; the table of links is always complete.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from koala.daemon.dashboard.words import amount, bandwidth, condition, shortened
+from koala.wire import LinkInfo, Overview, SiteInfo, TransferInfo
+
+WIDTH, HEIGHT = 400, 260
+NODES_MAX = 12
+LABELLED_LINKS_NODES_MAX = 4
+NODE_RADIUS = 20
+NAME_CHARACTERS_MAX = 14
+_MARGIN_X, _MARGIN_Y = 62, 44
+_BEND = 16.0
+_LABEL_AT = 0.4  # not in the middle, where links cross
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    """A site: a circle with its use in it and its name under it. ``used`` is the held share, 0 to 1."""
+
+    x: float
+    y: float
+    name: str
+    label: str
+    condition: str
+    used: float
+    told: str
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """A link. ``label`` is empty where it would not fit: among many links, and under arrows."""
+
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    label_x: float
+    label_y: float
+    label: str
+    told: str
+
+
+class Arrow(msgspec.Struct, frozen=True, kw_only=True):
+    """Files on their way from one site to another, all of one direction together; ``done`` is 0 to 1."""
+
+    path: str
+    label_x: float
+    label_y: float
+    label: str
+    done: float
+    told: str
+
+
+class Network(msgspec.Struct, frozen=True, kw_only=True):
+    """The diagram. ``left_out`` counts the sites that are not drawn."""
+
+    nodes: tuple[Node, ...]
+    lines: tuple[Line, ...]
+    arrows: tuple[Arrow, ...]
+    left_out: int
+
+
+def network(overview: Overview) -> Network:
+    """The grid's diagram."""
+    moving = [each for each in overview.transfers if each.ended_at is None]
+    sites = _drawn(overview.sites, moving)
+    spots = dict(zip((site.name for site in sites), _around(len(sites)), strict=True))
+    labelled = len(sites) <= LABELLED_LINKS_NODES_MAX
+    by_way: dict[tuple[str, str], list[TransferInfo]] = {}
+    for transfer in moving:
+        if transfer.source in spots and transfer.target in spots and transfer.source != transfer.target:
+            by_way.setdefault((transfer.source, transfer.target), []).append(transfer)
+    busy = {frozenset(way) for way in by_way}
+    return Network(
+        nodes=tuple(_node(site, spots[site.name]) for site in sites),
+        lines=tuple(
+            _line(link, spots, labelled and frozenset(link.between) not in busy)
+            for link in overview.links
+            if link.between[0] in spots and link.between[1] in spots and link.between[0] != link.between[1]
+        ),
+        arrows=tuple(_arrow(way, transfers, spots) for way, transfers in by_way.items()),
+        left_out=len(overview.sites) - len(sites),
+    )
+
+
+def _drawn(sites: Sequence[SiteInfo], moving: Sequence[TransferInfo]) -> list[SiteInfo]:
+    if len(sites) <= NODES_MAX:
+        return list(sites)
+    busy = {name for each in moving for name in (each.source, each.target)}
+    return [site for site in sites if site.name in busy][:NODES_MAX]
+
+
+def _around(count: int) -> list[tuple[float, float]]:
+    """Places for so many nodes: one in the middle, two side by side, more on an ellipse from its top on."""
+    if count == 1:
+        return [(WIDTH / 2, HEIGHT / 2)]
+    begin = math.pi if count == 2 else -math.pi / 2
+    middle_y = HEIGHT / 2 - 6
+    return [
+        (
+            round(WIDTH / 2 + (WIDTH / 2 - _MARGIN_X) * math.cos(begin + math.tau * number / count), 1),
+            round(middle_y + (HEIGHT / 2 - _MARGIN_Y) * math.sin(begin + math.tau * number / count), 1),
+        )
+        for number in range(count)
+    ]
+
+
+def _node(site: SiteInfo, spot: tuple[float, float]) -> Node:
+    held = site.ours + site.others
+    state = condition(site)
+    return Node(
+        x=spot[0],
+        y=spot[1],
+        name=site.name,
+        label=shortened(site.name, NAME_CHARACTERS_MAX),
+        condition=state,
+        used=min(1.0, held / site.processors) if site.processors > 0 else 0.0,
+        told=f"{site.name}: {state}, {held} of {site.processors} processors held",
+    )
+
+
+def _line(link: LinkInfo, spots: dict[str, tuple[float, float]], labelled: bool) -> Line:
+    (x1, y1), (x2, y2) = (spots[name] for name in link.between)
+    believed = bandwidth(link.believed_mbit_s)
+    return Line(
+        x1=x1,
+        y1=y1,
+        x2=x2,
+        y2=y2,
+        label_x=round(x1 + (x2 - x1) * _LABEL_AT, 1),
+        label_y=round(y1 + (y2 - y1) * _LABEL_AT, 1),
+        label=believed if labelled else "",
+        told=f"{link.between[0]} and {link.between[1]}: {believed} of late, "
+        f"{bandwidth(link.bandwidth_mbit_s)} by the grid file",
+    )
+
+
+def _arrow(way: tuple[str, str], transfers: Sequence[TransferInfo], spots: dict[str, tuple[float, float]]) -> Arrow:
+    """A bent arrow from rim to rim; the bend keeps the two directions of a link apart."""
+    (x1, y1), (x2, y2) = (spots[name] for name in way)
+    length = math.hypot(x2 - x1, y2 - y1) or 1.0
+    along = ((x2 - x1) / length, (y2 - y1) / length)
+    across = (-along[1] * _BEND, along[0] * _BEND)
+    rim = NODE_RADIUS + 5
+    begin = (x1 + along[0] * rim + across[0] / 3, y1 + along[1] * rim + across[1] / 3)
+    end = (x2 - along[0] * (rim + 3) + across[0] / 3, y2 - along[1] * (rim + 3) + across[1] / 3)
+    turn = ((x1 + x2) / 2 + across[0] * 2, (y1 + y2) / 2 + across[1] * 2)
+    size = sum(each.size_bytes for each in transfers)
+    brought = sum(min(each.brought_bytes, each.size_bytes) for each in transfers)
+    done = brought / size if size else 0.0
+    files = f"{len(transfers)} files, " if len(transfers) > 1 else ""
+    return Arrow(
+        path="M{:.1f} {:.1f}Q{:.1f} {:.1f} {:.1f} {:.1f}".format(*begin, *turn, *end),
+        label_x=round((x1 + x2) / 2 + across[0] * 1.4, 1),
+        label_y=round((y1 + y2) / 2 + across[1] * 1.4, 1),
+        label=f"{files}{done:.0%}",
+        done=done,
+        told=f"{way[0]} to {way[1]}: {files}{amount(brought)} of {amount(size)}",
+    )

@@ -1,0 +1,101 @@
+"""The dashboard's templates and static files: how a page becomes text, and what stands beside it.
+
+Every value in a template is escaped, so that a job's name is never markup. Pages carry no inline script and no inline
+style, so that the strictest content security policy lets them work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+import koala
+from koala.daemon.dashboard import words
+from koala.daemon.dashboard.charts import AREA_HEIGHT, AREA_WIDTH
+from koala.daemon.dashboard.network import HEIGHT, NODE_RADIUS, WIDTH
+from koala.daemon.dashboard.timeline import PHASE_MEANING, told
+
+_HERE = files("koala.daemon.dashboard")
+_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+
+
+class StaticFile(msgspec.Struct, frozen=True):
+    """A file that pages refer to. ``mark`` changes with its content."""
+
+    content: bytes
+    media_type: str
+    mark: str
+
+
+def _read_static() -> dict[str, StaticFile]:
+    found = {}
+    for each in _HERE.joinpath("static").iterdir():
+        suffix = "." + each.name.rsplit(".", 1)[-1]
+        if suffix in _TYPES:
+            content = each.read_bytes()
+            found[each.name] = StaticFile(content, _TYPES[suffix], hashlib.sha256(content).hexdigest()[:16])
+    return found
+
+
+STATIC = _read_static()
+
+
+def _source(name: str) -> str | None:
+    template = _HERE.joinpath("templates", name)
+    return template.read_text(encoding="utf-8") if template.is_file() else None
+
+
+def _static_url(name: str) -> str:
+    return f"/static/{name}?v={STATIC[name].mark}"
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FunctionLoader(_source),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters.update(
+        amount=words.amount,
+        bandwidth=words.bandwidth,
+        clock_time=words.clock_time,
+        condition=words.condition,
+        duration=words.duration,
+        machine_moment=words.machine_moment,
+        moment=words.moment,
+        places=words.places,
+        shortened=words.shortened,
+        told=told,
+    )
+    environment.globals.update(
+        area=(AREA_WIDTH, AREA_HEIGHT),
+        condition_meaning=words.CONDITION_MEANING,
+        counted=words.counted,
+        network_box=(WIDTH, HEIGHT),
+        node_radius=NODE_RADIUS,
+        phases=PHASE_MEANING,
+        static_url=_static_url,
+        version=koala.__version__,
+    )
+    return environment
+
+
+_ENVIRONMENT = _environment()
+
+
+def render(template: str, **context: Any) -> str:
+    """The text of a page."""
+    return _ENVIRONMENT.get_template(template).render(**context)
+
+
+def page(template: str, *, status: int = 200, **context: Any) -> HTMLResponse:
+    """A page as an answer, which no cache keeps."""
+    return HTMLResponse(render(template, **context), status_code=status, headers={"Cache-Control": "no-store"})

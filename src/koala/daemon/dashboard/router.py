@@ -1,0 +1,148 @@
+"""The dashboard's routes: pages, the forms on them, and the static files. All that they show comes from the service.
+
+A form is sent with the session's cookie. That it comes from one of these pages is checked before any route is
+reached, and what the caller may do is checked by the service. Signing in and out is the API's part; only its page is
+here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.routing import APIRoute
+
+from koala.daemon.dashboard.gathering import STATES, Gathering, may_cancel, window_min
+from koala.daemon.dashboard.rendering import STATIC, page
+from koala.daemon.dashboard.tailing import Wanted
+from koala.daemon.errors import NotFoundError, NotSignedInError, ServiceError
+from koala.daemon.principal import Principal
+from koala.wire import Scope
+
+if TYPE_CHECKING:
+    from koala.daemon.service import Service
+
+_PROBLEMS = {
+    "wrong": "This token or code is not valid: it is wrong, was used before, ran out or was revoked. Get a new one.",
+    "many": "Too many wrong tokens came from this address. Wait a minute, then try again.",
+}
+_NOTICES = {
+    "cancel": "The job is being cancelled.",
+    "drain": "The site is drained: nothing new goes there, what runs there goes on.",
+    "resume": "The site is used again, and its errors are forgotten.",
+    "probe": "The site was asked for its state.",
+}
+_TITLES = {403: "Not allowed", 404: "Not found", 422: "That makes no sense", 429: "Too much at once", 503: "Not now"}
+_NUMBER_MAX = 2**63 - 1
+
+Who = Callable[..., Principal | Awaitable[Principal]]
+Number = Annotated[int, Query(ge=0, le=_NUMBER_MAX)]
+
+
+class _PageRoute(APIRoute):
+    """Tells a person what is wrong with a page instead of an API's error; strangers are sent to sign in."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def tell(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except NotSignedInError:
+                return RedirectResponse("/login", status_code=303)
+            except ServiceError as error:
+                return _error_page(error.status, error.for_user())
+            except RequestValidationError:
+                return _error_page(404, "There is no such page; its address has a part that makes no sense.")
+
+        return tell
+
+
+def dashboard_router(service: Service, who: Who, *, clock: Callable[[], float] = time.time) -> APIRouter:
+    """The dashboard, to be mounted at ``/``. ``who`` is the dependency that gives the caller, and raises
+    ``NotSignedInError`` where there is none."""
+    router = APIRouter(route_class=_PageRoute, include_in_schema=False)
+    _add_pages(router, service, Gathering(service, clock), who)
+    _add_forms(router, service, who)
+    _add_open_to_all(router)
+    return router
+
+
+def _add_pages(router: APIRouter, service: Service, gathering: Gathering, who: Who) -> None:
+    known = Depends(who)
+
+    def answer(template: str, caller: Principal, did: str, **context: Any) -> HTMLResponse:
+        return page(template, who=caller, failure=service.failure, notice=_NOTICES.get(did, ""), **context)
+
+    @router.get("/")
+    async def overview_page(caller: Principal = known, minutes: str = "") -> Response:
+        context = await gathering.overview(caller, window_min(minutes))
+        return answer("overview.html", caller, "", here="overview", **context)
+
+    @router.get("/jobs")
+    async def jobs_page(caller: Principal = known, state: str = "", owner: str = "", cursor: str = "") -> Response:
+        if state not in ("", "live", *STATES):
+            raise NotFoundError(f"there is no state {state[:40]!r}; a job is one of: {', '.join(STATES)}")
+        context = await gathering.jobs(caller, state=state, owner=owner.strip(), cursor=cursor)
+        return answer("jobs.html", caller, "", here="jobs", **context)
+
+    @router.get("/jobs/{job}")
+    async def job_page(
+        job: int,
+        caller: Principal = known,
+        part: Number = 0,
+        run: Number = 0,
+        stream: str = "stdout",
+        did: str = "",
+    ) -> Response:
+        wanted = Wanted(job=job, part=part, run=run or None, stream="stderr" if stream == "stderr" else "stdout")
+        context = await gathering.job(caller, wanted)
+        context["may_cancel"] = may_cancel(caller, context["job"])
+        return answer("job.html", caller, did, here="job", **context)
+
+    @router.get("/sites/{site}")
+    async def site_page(site: str, caller: Principal = known, minutes: str = "", did: str = "") -> Response:
+        context = await gathering.site(caller, site, window_min(minutes))
+        return answer("site.html", caller, did, here="site", operator=caller.may(Scope.OPERATE), **context)
+
+
+def _add_forms(router: APIRouter, service: Service, who: Who) -> None:
+    known = Depends(who)
+
+    @router.post("/jobs/{job}/cancel")
+    async def cancel_form(job: int, caller: Principal = known) -> Response:
+        await service.cancel(caller, job)
+        return RedirectResponse(f"/jobs/{job}?did=cancel", status_code=303)
+
+    calls = {"drain": service.drain, "resume": service.resume, "probe": service.probe}
+
+    @router.post("/sites/{site}/{act}")
+    async def site_form(request: Request, site: str, act: str, caller: Principal = known) -> Response:
+        if act not in calls:
+            raise NotFoundError(f"a site can be drained, resumed or probed; {act[:40]!r} is none of these")
+        await calls[act](caller, site)
+        # The path without the act is the site's page, with the name quoted as it came.
+        return RedirectResponse(f"{request.url.path.rpartition('/')[0]}?did={act}", status_code=303)
+
+
+def _add_open_to_all(router: APIRouter) -> None:
+    @router.get("/login")
+    async def login_page(problem: str = "") -> Response:
+        return page("login.html", status=200, problem=_PROBLEMS.get(problem, ""))
+
+    @router.get("/static/{name}")
+    async def static_file(name: str, v: str = "") -> Response:
+        found = STATIC.get(name)
+        if found is None:
+            raise NotFoundError(f"there is no file {name[:80]!r} here")
+        # A name with its mark never means anything else, so that it may be kept for ever.
+        keep = "public, max-age=31536000, immutable" if v == found.mark else "no-cache"
+        return Response(found.content, media_type=found.media_type, headers={"Cache-Control": keep})
+
+
+def _error_page(status: int, message: str) -> HTMLResponse:
+    return page("error.html", status=status, title=_TITLES.get(status, "That did not work"), message=message)

@@ -1,0 +1,101 @@
+"""Numbers in words for the dashboard's pages: stretches of time, amounts of data, counted things. Pure functions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from koala.wire import JobSummary, SiteInfo
+
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3_600, 86_400
+
+
+def duration(seconds: float) -> str:
+    """A stretch of time in its two largest units: ``8.2 s``, ``3 min 20 s``, ``2 h 5 min``, ``4 d 3 h``."""
+    seconds = max(0.0, seconds)
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < _MINUTE_S:
+        return f"{whole} s"
+    if whole < _HOUR_S:
+        return _two(whole // _MINUTE_S, "min", whole % _MINUTE_S, "s")
+    if whole < _DAY_S:
+        return _two(whole // _HOUR_S, "h", whole % _HOUR_S // _MINUTE_S, "min")
+    return _two(whole // _DAY_S, "d", whole % _DAY_S // _HOUR_S, "h")
+
+
+def _two(large: int, unit: str, small: int, part: str) -> str:
+    return f"{large} {unit} {small} {part}" if small else f"{large} {unit}"
+
+
+def moment(at: float) -> str:
+    """A point of time for people, in UTC."""
+    return _utc(at).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def clock_time(at: float) -> str:
+    """The time of day of a moment, in UTC."""
+    return _utc(at).strftime("%H:%M:%S")
+
+
+def machine_moment(at: float) -> str:
+    """A point of time for programs: ISO 8601 in UTC."""
+    return _utc(at).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _utc(at: float) -> datetime:
+    return datetime.fromtimestamp(at, tz=UTC)
+
+
+def amount(size_bytes: float) -> str:
+    """An amount of data with a decimal unit: ``512 B``, ``1.5 GB``."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if size_bytes < 999.5:
+            return f"{size_bytes:.0f} {unit}" if unit == "B" or size_bytes >= 99.5 else f"{size_bytes:.1f} {unit}"
+        size_bytes /= 1_000
+    return f"{size_bytes:.1f} PB"
+
+
+def bandwidth(mbit_s: float) -> str:
+    """A bandwidth: ``100 Mbit/s``, ``2.5 Gbit/s``."""
+    if mbit_s >= 1_000:
+        return f"{mbit_s / 1_000:.3g} Gbit/s"
+    return f"{mbit_s:.3g} Mbit/s"
+
+
+def counted(number: int, thing: str, things: str = "") -> str:
+    """A number with its thing: ``1 job``, ``2 jobs``."""
+    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
+
+
+def shortened(text: str, characters: int) -> str:
+    """The text, cut with an ellipsis when it is longer than so many characters."""
+    return text if len(text) <= characters else text[: characters - 1] + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def places(job: JobSummary) -> str:
+    """Where a job is: ``4 on delft, 2 on leiden``; each site once."""
+    total: dict[str, int] = {}
+    for place in job.places:
+        total[place.site] = total.get(place.site, 0) + place.processors
+    return ", ".join(f"{processors} on {site}" for site, processors in total.items())
+
+
+def condition(site: SiteInfo) -> str:
+    """A site's condition in one word, the gravest first: silent, unusable, drained, probing, usable."""
+    if site.silent_since is not None:
+        return "silent"
+    if site.trust == "unusable":
+        return "unusable"
+    if site.drained:
+        return "drained"
+    return site.trust
+
+
+CONDITION_MEANING = {
+    "silent": "It does not answer; what it holds is not known.",
+    "unusable": "Too many errors in a row; after a pause one job tries it again.",
+    "drained": "An operator took it out; nothing new goes there.",
+    "probing": "One job tries it after its errors.",
+    "usable": "Jobs go there.",
+}

@@ -1,0 +1,58 @@
+"""A browser page under watch: whatever its console complains of, or its content policy blocks, fails the test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect
+
+WAIT_MS = 60_000
+expect.set_options(timeout=WAIT_MS)
+
+
+class Watched:
+    """A page, and what it complained of."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.complaints: list[str] = []
+        page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
+        page.on("console", self._take)
+
+    def _take(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(f"{message.type}: {message.text}")
+
+    def sign_in(self, url: str, secret: str) -> None:
+        """Come to the door, be sent to sign in, paste a token."""
+        self.page.goto(f"{url}/")
+        expect(self.page).to_have_url(f"{url}/login")
+        self.page.get_by_label("Token or one-time code").fill(secret)
+        self.page.get_by_role("button", name="Sign in").click()
+        self.live()
+
+    def live(self) -> None:
+        """Wait until the page follows the daemon's events."""
+        expect(self.page.locator("#connection")).to_have_attribute("data-connection", "live")
+
+    def mark(self) -> None:
+        """Remember this very document, to tell a change in place from a new page."""
+        self.page.evaluate("window.sameDocument = true")
+
+    def is_marked(self) -> bool:
+        return bool(self.page.evaluate("window.sameDocument === true"))
+
+
+@contextmanager
+def watched(browser: Browser, **options: Any) -> Iterator[Watched]:
+    """A fresh page without cookies; at the end nothing may have been complained of."""
+    context = browser.new_context(**options)
+    context.set_default_timeout(WAIT_MS)
+    try:
+        seen = Watched(context.new_page())
+        yield seen
+        assert seen.complaints == []
+    finally:
+        context.close()
