@@ -1,0 +1,296 @@
+"""The store: everything that the daemon must not forget, in one database that it alone uses.
+
+All calls are synchronous and may come from any thread. Those that write go one after the other through one
+connection; those that read have their own and see no half of a batch. Every call raises ``StoreError`` when the
+database does not do it; a later call connects anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+from sqlalchemy import Connection, exc
+
+from koala.files import Entry as FileEntry
+from koala.messages import Token
+from koala.model import FileName, JobId, SiteName
+from koala.store import reading, recording
+from koala.store.database import Database, database_of
+from koala.store.errors import StoreError, explained
+from koala.store.migrating import migrate
+from koala.store.rows import Batch, ComponentRow, Entry, JobRow, Recovered, TokenRow, TransferRow
+
+PAGE_DEFAULT = 100
+
+
+class Store:
+    """One daemon's database, from ``open`` to ``close``."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._writing = threading.Lock()
+        self._writer: Connection | None = None
+        self._closed = False
+        self._last_seq: int | None = None  # of the journal, as its only writer knows it
+
+    @classmethod
+    def open(cls, url: str | Path) -> Store:
+        """The store at a path, ``sqlite:///PATH`` or ``postgresql://...``, with its schema brought up to date.
+
+        Refuses a database that another daemon uses, and one that a newer Koala has used.
+        """
+        store = cls(database_of(url))
+        try:
+            with store._errors("open it"):
+                store._database.acquire()
+            with store._write("bring its schema up to date") as connection:
+                migrate(connection, store.name)
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    @property
+    def name(self) -> str:
+        """The database in words for people, without a password."""
+        return self._database.name
+
+    def close(self) -> None:
+        """Let go of the database. Idempotent; every other call after it raises ``StoreError``."""
+        with self._writing:
+            self._closed = True
+            self._drop_writer()
+            self._database.release()
+
+    # ------------------------------------------------------------------------------------- the engine's calls
+
+    def recover(self) -> Recovered:
+        """What a restart begins with: the last books, the events since, and what is owed."""
+        self._last_seq = None
+        with self._write("recover") as connection:
+            recovered = reading.recover(connection)
+            self._last_seq = reading.newest_seq(connection)
+        return recovered
+
+    def record(self, batch: Batch) -> None:
+        """Keep the whole batch; when this returns it survives any crash, and after an error nothing of it is there.
+
+        One exception: when the connection breaks during the commit itself nobody knows. The next call then finds
+        out, and refuses until ``recover`` was called when the batch is there after all.
+        """
+        last = self._last_seq
+        for entry in batch.entries:
+            if last is not None and entry.seq <= last:
+                raise StoreError(self.name, f"cannot record entry {entry.seq} after {last}; recover first")
+            last = entry.seq
+        with self._write("record a batch") as connection:
+            recording.record(connection, batch)
+        if self._last_seq is not None:
+            self._last_seq = last
+
+    def save_books(self, books: bytes, seq: int, prune_below: int | None = None) -> None:
+        """Keep this snapshot instead of the last one; ``seq`` is the last journal entry that it knows of.
+
+        Entries below ``prune_below`` go, as far as the books know of them and at most ``PRUNED_ENTRIES_MAX`` a call;
+        commands that are owed stay, and so does the newest entry.
+        """
+        with self._write("save the books") as connection:
+            known = reading.books_seq(connection)
+            if seq < known:
+                raise StoreError(self.name, f"cannot save books of entry {seq} after those of {known}; recover first")
+            recording.save_books(connection, books, seq, prune_below)
+
+    def mark_pruned(self, tokens: Iterable[Token]) -> None:
+        """Their sites have forgotten these ended components; their rows stay."""
+        with self._write("mark components as pruned") as connection:
+            recording.mark_pruned(connection, tokens)
+
+    # --------------------------------------------------------------------------------------------------- jobs
+
+    def job(self, id: JobId) -> JobRow | None:  # noqa: A002
+        """The job with this id."""
+        if not reading.is_whole(id):
+            return None
+        with self._read("read a job") as connection:
+            return reading.job(connection, id)
+
+    def jobs(
+        self,
+        *,
+        owner: str | None = None,
+        states: Collection[str] = (),
+        before: JobId | None = None,
+        limit: int = PAGE_DEFAULT,
+    ) -> list[JobRow]:
+        """The newest first: of one owner, in one of some states, with ids below one; whatever is given."""
+        with self._read("read jobs") as connection:
+            return reading.jobs(connection, owner=owner, states=states, before=before, limit=limit)
+
+    def job_by_client_token(self, owner: str, client_token: str) -> JobRow | None:
+        """The job that the owner submitted with this token."""
+        with self._read("read a job") as connection:
+            return reading.job_by_client_token(connection, owner, client_token)
+
+    def counts(self) -> dict[str, int]:
+        """How many jobs are in each state that any is in."""
+        with self._read("count jobs") as connection:
+            return reading.counts(connection)
+
+    # ------------------------------------------------------------------------------- components and transfers
+
+    def components(self, job: JobId) -> list[ComponentRow]:
+        """All starts of all components of a job: by run, then by part, the oldest first."""
+        if not reading.is_whole(job):
+            return []
+        with self._read("read components") as connection:
+            return reading.components(connection, job)
+
+    def component(self, token: Token) -> ComponentRow | None:
+        """The component with this token."""
+        with self._read("read a component") as connection:
+            return reading.component(connection, token)
+
+    def components_at(self, site: SiteName, from_at: float, to_at: float) -> list[ComponentRow]:
+        """What held processors of a site at any time from ``from_at`` to ``to_at``, the oldest claim first."""
+        with self._read("read components") as connection:
+            return reading.components_at(connection, site, from_at, to_at)
+
+    def ended_components(self, before: float, limit: int) -> list[ComponentRow]:
+        """Those that ended before a time and are not marked as pruned, the first to end first."""
+        with self._read("read components") as connection:
+            return reading.ended_components(connection, before, limit)
+
+    def ended_components_count(self) -> int:
+        """How many components have ended and are not marked as pruned."""
+        with self._read("count components") as connection:
+            return reading.ended_components_count(connection)
+
+    def transfers(self, job: JobId) -> list[TransferRow]:
+        """Every transfer that was ever recorded for a job, the oldest first."""
+        if not reading.is_whole(job):
+            return []
+        with self._read("read transfers") as connection:
+            return reading.transfers(connection, job)
+
+    # -------------------------------------------------------------------------------------------------- files
+
+    def files(self, *, after: FileName | None = None, prefix: str = "", limit: int = PAGE_DEFAULT) -> list[FileEntry]:
+        """Files after a name whose names begin with ``prefix``, in the order of their names' UTF-8 bytes."""
+        with self._read("read files") as connection:
+            return reading.files(connection, after=after, prefix=prefix, limit=limit)
+
+    def all_files(self) -> list[FileEntry]:
+        """The whole replica catalogue, in the same order."""
+        with self._read("read files") as connection:
+            return reading.files(connection, after=None, prefix="", limit=None)
+
+    def file(self, name: FileName) -> FileEntry | None:
+        """The file with this name."""
+        with self._read("read a file") as connection:
+            return reading.file(connection, name)
+
+    # ------------------------------------------------------------------------------------------------ journal
+
+    def journal(
+        self, *, after: int = 0, limit: int = PAGE_DEFAULT, job: JobId | None = None, owner: str | None = None
+    ) -> list[Entry]:
+        """Entries after a sequence number, in order. With ``job`` only that job's; with ``owner`` only those of the
+        owner's jobs, and without ``job`` also those of no job."""
+        if job is not None and not reading.is_whole(job):
+            return []
+        with self._read("read the journal") as connection:
+            return reading.journal(connection, after=after, limit=limit, number=job, owner=owner)
+
+    def site_reports(self, site: SiteName, from_at: float, to_at: float) -> list[Entry]:
+        """The site's reports from ``from_at`` to ``to_at``, and the last one before, all in order."""
+        with self._read("read a site's reports") as connection:
+            return reading.site_reports(connection, site, from_at, to_at)
+
+    # ------------------------------------------------------------------------------------------------- tokens
+
+    def add_token(self, row: TokenRow) -> None:
+        """Keep a new token; neither its id nor its hash may be known already."""
+        with self._write("add a token") as connection:
+            recording.add_token(connection, row)
+
+    def tokens(self) -> list[TokenRow]:
+        """All tokens, the revoked ones too, the oldest first."""
+        with self._read("read tokens") as connection:
+            return reading.tokens(connection)
+
+    def token_by_hash(self, secret_hash: str) -> TokenRow | None:
+        """The token whose secret has this hash, revoked or not."""
+        with self._read("read a token") as connection:
+            return reading.token_by_hash(connection, secret_hash)
+
+    def revoke_token(self, id: str, at: float) -> bool:  # noqa: A002
+        """Mark the token as revoked, once; False when there is no such token."""
+        with self._write("revoke a token") as connection:
+            return recording.revoke_token(connection, id, at)
+
+    def touch_token(self, id: str, at: float) -> None:  # noqa: A002
+        """Note when the token was used last. It is a write like any other, so not for every single call."""
+        with self._write("note a token's use") as connection:
+            recording.touch_token(connection, id, at)
+
+    # -------------------------------------------------------------------------------------------- connections
+
+    @contextlib.contextmanager
+    def _read(self, doing: str) -> Iterator[Connection]:
+        """A transaction of its own that sees one moment."""
+        with self._errors(doing):
+            self._check_open()
+            with self._database.engine.connect() as connection:
+                yield connection
+
+    @contextlib.contextmanager
+    def _write(self, doing: str) -> Iterator[Connection]:
+        """The one writing transaction, committed at its end. After an error the connection is not used again."""
+        with self._errors(doing), self._writing:
+            self._check_open()
+            try:
+                if self._writer is None:
+                    self._writer = self._database.connect_writer()
+                    self._check_position(self._writer)
+                with self._writer.begin():
+                    yield self._writer
+            except BaseException:
+                self._drop_writer()
+                raise
+
+    def _check_position(self, connection: Connection) -> None:
+        """On a new connection: has anybody written since the last one, or was a commit done that seemed to fail?"""
+        if self._last_seq is None:
+            return
+        with connection.begin():
+            newest = reading.newest_seq(connection)
+        if newest != self._last_seq:
+            raise StoreError(self.name, f"its journal ends at {newest} and not at {self._last_seq}; recover first")
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError(self.name, "the store is closed; open it again")
+
+    def _drop_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with contextlib.suppress(exc.SQLAlchemyError):
+                writer.invalidate()
+            with contextlib.suppress(exc.SQLAlchemyError):
+                writer.close()
+
+    @contextlib.contextmanager
+    def _errors(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except StoreError:
+            raise
+        except (exc.SQLAlchemyError, OSError, OverflowError) as error:
+            raise explained(self.name, doing, error) from error
+        except (msgspec.MsgspecError, ValueError) as error:
+            message = f"cannot {doing}: a row is not as Koala wrote it ({error}); restore the database from a backup"
+            raise StoreError(self.name, message) from error
