@@ -1,4 +1,7 @@
-"""Records ``koala demo`` as an SVG that needs no fonts or files from elsewhere: docs/images/demo.svg."""
+"""Records a real run of ``koala demo`` as an SVG that needs no fonts or files from elsewhere: docs/images/demo.svg.
+
+The run is live, so its times differ from picture to picture; its story does not.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from rich.text import Text
 
 TARGET = Path(__file__).resolve().parent / "images" / "demo.svg"
 COLUMNS = 84
+TIMEOUT_S = 300
 THEME = TerminalTheme(
     (18, 24, 32),
     (214, 222, 230),
@@ -29,7 +33,7 @@ def main() -> None:
     """Run the demo as a terminal would see it, and draw what it prints."""
     environment = os.environ | {"FORCE_COLOR": "1", "COLUMNS": str(COLUMNS), "TERM": "xterm-256color"}
     command = [str(Path(sys.executable).with_name("koala")), "demo", "--still"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)  # noqa: S603 - our own
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=TIMEOUT_S)  # noqa: S603 - our own
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
     for line in done.stdout.rstrip().splitlines():
         console.print(Text.from_ansi(line.rstrip()), soft_wrap=True)

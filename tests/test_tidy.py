@@ -70,7 +70,7 @@ MAY_IMPORT_COMPILED = {"simulator/kernel.py"}
 # Programs of their own, which the rest of the package never imports.
 APPLICATIONS = "examples/applications/"
 # Where the name to import is not the name to install; pydantic_core is pydantic's other half and comes with it.
-DISTRIBUTION_OF = {"yaml": "pyyaml", "pydantic_core": "pydantic"}
+DISTRIBUTION_OF = {"yaml": "pyyaml", "pydantic_core": "pydantic", "prometheus_client": "prometheus-client"}
 
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|[Ff]or now)\b")
 # Put together here so that this file does not contain what it looks for.

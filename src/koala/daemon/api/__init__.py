@@ -1,0 +1,11 @@
+"""The daemon over HTTP: routes, who is asking, limits, errors in one form, and the stream of events.
+
+Nothing here decides what a caller may see or do; that is the service's part.
+"""
+
+from __future__ import annotations
+
+from koala.daemon.api.app import make_app
+from koala.daemon.api.lobby import Lobby
+
+__all__ = ["Lobby", "make_app"]

@@ -1,0 +1,78 @@
+"""The app behind one door of the daemon: its routes, its guard and its OpenAPI document, put together."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+
+from koala import __version__
+from koala.daemon.api import access, errors, files, guard, health, jobs, journal, sessions, sites
+from koala.daemon.api.callers import signed_in
+from koala.daemon.api.lobby import Door, Lobby
+from koala.daemon.dashboard import dashboard_router
+from koala.daemon.principal import owner as owner_named
+from koala.daemon.service import Service
+from koala.daemon.tokens import TokenDesk
+
+DESCRIPTION = """\
+Submit jobs to many clusters at once, follow them and see why they wait. Every error has the same form: a `code` for
+programs, a `message` for people, and the `problems` of a description with their lines. Times are seconds since 1970.
+"""
+TAGS = [
+    {"name": "jobs", "description": "Submit, follow and cancel."},
+    {"name": "grid", "description": "Sites, links, queues; drain and resume sites."},
+    {"name": "files", "description": "The replica catalogue."},
+    {"name": "events", "description": "What happened, and what was decided."},
+    {"name": "access", "description": "Tokens and logins."},
+    {"name": "health", "description": "For monitoring."},
+]
+
+
+def make_app(
+    service: Service,
+    tokens: TokenDesk,
+    *,
+    trusted: bool,
+    owner: str,
+    lobby: Lobby | None = None,
+    secure: bool = False,
+    hosts: frozenset[str] | None = None,
+    url: str | None = None,
+) -> FastAPI:
+    """The app of one door. Behind a ``trusted`` one every caller is the ``owner``. Doors of one daemon share a
+    ``lobby``; for the others see ``Door``. To be called in the event loop that serves it."""
+    door = Door(
+        service=service,
+        tokens=tokens,
+        lobby=Lobby() if lobby is None else lobby,
+        owner=owner_named(owner),
+        trusted=trusted,
+        secure=secure,
+        hosts=hosts,
+        url=url,
+    )
+    app = FastAPI(
+        title="Koala",
+        summary="A co-allocating scheduler for many clusters",
+        description=DESCRIPTION,
+        version=__version__,
+        openapi_url="/v1/openapi.json",
+        openapi_tags=TAGS,
+        docs_url=None,  # both would load their scripts from somebody else's machine
+        redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=_operation_id,
+        separate_input_output_schemas=False,
+    )
+    app.state.door = door
+    for part in (jobs, sites, files, journal, access, health):
+        app.include_router(part.router)
+    sessions.install(app)
+    app.include_router(dashboard_router(service, signed_in), include_in_schema=False)
+    errors.install(app)
+    guard.install(app, door)
+    return app
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name

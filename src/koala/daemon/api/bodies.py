@@ -1,0 +1,102 @@
+"""A request's head and body, read within limits and refused where no JSON text can be meant.
+
+Everything is checked before a parser sees it, at the speed of the C code of ``re`` and ``bytes``, so that a large
+hostile body costs the event loop no more than a large honest one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from urllib.parse import unquote_to_bytes
+
+from starlette.types import Message, Receive, Scope
+
+from koala.daemon.api.limits import (
+    BODY_DRAINED_BYTES_MAX,
+    BODY_S_MAX,
+    HEADER_BYTES_MAX,
+    JSON_DEPTH_MAX,
+    URL_BYTES_MAX,
+    TooSlowError,
+)
+from koala.daemon.errors import InvalidError, TooLargeError
+
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+class GoneError(Exception):
+    """The client closed the connection before its request was complete."""
+
+
+def check_head(scope: Scope) -> None:
+    """Refuse headers that are too large, and an address that is too long, is not UTF-8 or holds a NUL character."""
+    head_bytes = sum(len(name) + len(value) for name, value in scope["headers"])
+    if head_bytes > HEADER_BYTES_MAX:
+        raise TooLargeError(f"the headers have more than {HEADER_BYTES_MAX} bytes (HEADER_BYTES_MAX); send fewer")
+    raw = scope.get("raw_path") or scope["path"].encode("utf-8", errors="surrogatepass")
+    query: bytes = scope["query_string"]
+    if len(raw) + len(query) > URL_BYTES_MAX:
+        raise TooLargeError(f"the address has more than {URL_BYTES_MAX} bytes (URL_BYTES_MAX); ask for less at once")
+    for what, part in (("path", raw), ("query", query)):
+        text = unquote_to_bytes(part)
+        if b"\0" in text:
+            raise InvalidError(f"the {what} of the address holds a NUL character; take it out")
+        try:
+            text.decode("utf-8")
+        except UnicodeDecodeError:
+            raise InvalidError(f"the {what} of the address is not UTF-8; encode it so") from None
+
+
+async def read_body(receive: Receive, headers: Mapping[str, str], bytes_max: int) -> bytes:
+    """The whole body. Raises ``TooLargeError`` as soon as it is larger than it may be, and ``TooSlowError`` when it
+    takes too long. What comes after the limit is read and thrown away for a while, since a client that is still
+    sending would not see the answer."""
+    length = headers.get("content-length", "")
+    too_large = TooLargeError(f"the body has more than {bytes_max} bytes; send less")
+    if length.isdecimal() and int(length[:20]) > bytes_max and "expect" in headers:
+        raise too_large
+    parts: list[bytes] = []
+    size_bytes = 0
+    try:
+        async with asyncio.timeout(BODY_S_MAX):
+            more = True
+            while more:
+                message: Message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise GoneError
+                part: bytes = message.get("body", b"")
+                size_bytes += len(part)
+                if size_bytes <= bytes_max:
+                    parts.append(part)
+                elif size_bytes > BODY_DRAINED_BYTES_MAX:
+                    break
+                more = message.get("more_body", False)
+    except TimeoutError:
+        if size_bytes <= bytes_max:
+            raise TooSlowError(f"the body did not come within {BODY_S_MAX:.0f} s (BODY_S_MAX)") from None
+    if size_bytes > bytes_max:
+        raise too_large
+    return b"".join(parts)
+
+
+def check_json(body: bytes) -> None:
+    """Refuse JSON that is nested too deeply, is not UTF-8 or holds a NUL character; all else is the parser's."""
+    try:
+        body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidError(f"the body is not UTF-8 at byte {error.start}; encode it so") from None
+    if _NUL.search(body) is not None:
+        raise InvalidError("the body holds a NUL character (\\u0000); take it out")
+    brackets = _STRING.sub(b"", body).translate(None, _NOT_BRACKETS)
+    for _ in range(JSON_DEPTH_MAX):
+        if not brackets:
+            return
+        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+    if brackets:
+        raise InvalidError(
+            f"the body is nested deeper than {JSON_DEPTH_MAX} (JSON_DEPTH_MAX), or its brackets do not match"
+        )

@@ -1,0 +1,146 @@
+"""Who is asking: the owner behind a trusted door, and elsewhere the holder of a token or of a dashboard session.
+
+Only the question who somebody is gets its answer here; what they may do is the service's part, but for tokens and
+logins, which only the daemon's own user deals with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import msgspec
+from fastapi import Depends, Request
+from fastapi.security import APIKeyCookie, HTTPBearer
+from starlette.types import Scope
+
+from koala.daemon.api.lobby import Door, door_of
+from koala.daemon.errors import ForbiddenError, NotSignedInError, ServiceError
+from koala.daemon.principal import Principal
+from koala.daemon.tokens import Credential
+
+SESSION_COOKIE = "koala_session"
+CALLER = "koala.caller"  # where in a request's scope the caller is
+HARMLESS_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+COOKIE_CHARACTERS_MAX = 4_096
+
+# They read nothing: the guard has looked at the request before. They say in the OpenAPI document how one signs in.
+_bearer = HTTPBearer(auto_error=False, scheme_name="token", description="A token: `koala token create`.")
+_cookie = APIKeyCookie(name=SESSION_COOKIE, auto_error=False, scheme_name="session", description="The dashboard's.")
+
+
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is asking, and by what they proved it; the owner behind a trusted door needs no proof."""
+
+    principal: Principal
+    credential: Credential | None = None
+
+    def check(self, door: Door) -> None:
+        """Raises ``NotSignedInError`` when the credential was revoked or ran out since the request came."""
+        if self.credential is not None and not door.tokens.holds(self.credential):
+            raise NotSignedInError("the token was revoked or the session has ended; sign in again")
+
+
+def identify(door: Door, scope: Scope, headers: Mapping[str, str]) -> Caller | ServiceError:
+    """Who sends this request, or why that is not known. A wrong secret counts against the sender's address."""
+    if door.trusted:
+        return Caller(principal=door.owner)
+    try:
+        authorization = headers.get("authorization")
+        if authorization is not None:
+            return _by_bearer(door, authorization, address_of(scope))
+        session = session_secret(headers)
+        if session is not None:
+            return _by_session(door, session, scope, headers)
+    except ServiceError as error:
+        return error
+    return NotSignedInError("send a token: `Authorization: Bearer koala_...`; the daemon's owner creates one")
+
+
+def address_of(scope: Scope) -> str:
+    """The address of the sender, to count failures by."""
+    client = scope.get("client")
+    return str(client[0]) if client else "local"
+
+
+def session_secret(headers: Mapping[str, str]) -> str | None:
+    """The secret in the session cookie, None without one."""
+    text = headers.get("cookie", "")
+    if not text or len(text) > COOKIE_CHARACTERS_MAX:
+        return None
+    try:
+        morsel = SimpleCookie(text).get(SESSION_COOKIE)
+    except CookieError:
+        return None
+    return None if morsel is None else morsel.value
+
+
+def check_origin(headers: Mapping[str, str]) -> None:
+    """Raises ``ForbiddenError`` unless the request came from a page of this very daemon. Browsers say so; whoever
+    sends the cookie without a browser can say so as well."""
+    site = headers.get("sec-fetch-site")
+    if site is not None and site != "same-origin":
+        raise ForbiddenError("this request came from a page of another site; use the dashboard itself")
+    origin = headers.get("origin")
+    if origin is not None:
+        if _netloc(origin) != headers.get("host", "").lower():
+            raise ForbiddenError("this request came from a page of another origin; use the dashboard itself")
+    elif site is None:
+        raise ForbiddenError("a change with a session needs the header Origin or Sec-Fetch-Site; or use a token")
+
+
+async def signed_in(
+    request: Request,
+    _token: Annotated[object, Depends(_bearer)],
+    _session: Annotated[object, Depends(_cookie)],
+) -> Principal:
+    """The caller, as a dependency of routes. Raises ``NotSignedInError`` where there is none."""
+    return caller_of(request).principal
+
+
+async def owner_only(who: Annotated[Principal, Depends(signed_in)]) -> Principal:
+    """The caller, when it is the daemon's own user; otherwise ``ForbiddenError``."""
+    if not who.owner:
+        raise ForbiddenError("only the daemon's own user may do this; ask them, or use the daemon's socket")
+    return who
+
+
+def caller_of(request: Request) -> Caller:
+    """The caller of a request. Raises what ``identify`` found wrong."""
+    found: Caller | ServiceError = request.scope[CALLER]
+    if isinstance(found, ServiceError):
+        raise found
+    found.check(door_of(request))
+    return found
+
+
+Who = Annotated[Principal, Depends(signed_in)]
+Owner = Annotated[Principal, Depends(owner_only)]
+
+
+def _by_bearer(door: Door, authorization: str, address: str) -> Caller:
+    scheme, _, secret = authorization.partition(" ")
+    credential = door.tokens.by_secret(secret.strip()) if scheme.lower() == "bearer" else None
+    if credential is None:
+        door.lobby.count_failed_sign_in(address)
+        raise NotSignedInError("the token is not valid: it is wrong, or it was revoked; ask for a new one")
+    return Caller(principal=credential.principal, credential=credential)
+
+
+def _by_session(door: Door, secret: str, scope: Scope, headers: Mapping[str, str]) -> Caller:
+    credential = door.tokens.by_session(secret)
+    if credential is None:
+        door.lobby.count_failed_sign_in(address_of(scope))
+        raise NotSignedInError("the session has ended; sign in again")
+    if scope["method"] not in HARMLESS_METHODS:
+        check_origin(headers)
+    return Caller(principal=credential.principal, credential=credential)
+
+
+def _netloc(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None

@@ -1,0 +1,146 @@
+"""Every answer that is not a success, in the one form of ``wire.ErrorAnswer``: those of the service, those of the
+framework, and the unexpected ones, of which the caller learns a reference and the log the rest."""
+
+from __future__ import annotations
+
+import logging
+import math
+import secrets
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, RedirectResponse, Response
+from starlette.exceptions import HTTPException
+
+from koala.daemon.api.limits import RateError
+from koala.daemon.errors import NotSignedInError, ServiceError, UnavailableError
+from koala.descriptions.errors import printable
+from koala.store.errors import StoreError
+from koala.wire import ErrorAnswer, ErrorBody, ProblemAt
+
+PROBLEMS_MAX = 50
+SHOWN_CHARACTERS_MAX = 200
+
+log = logging.getLogger("koala.daemon.api")
+
+MEANINGS = {
+    401: ("not_signed_in", "The caller did not say who it is, or its token or session is not valid."),
+    403: ("forbidden", "The caller may not do this."),
+    404: ("not_found", "There is no such thing, or the caller may not know of it."),
+    405: ("method_not_allowed", "This method is not for this address."),
+    408: ("too_slow", "The request did not come in time."),
+    409: ("conflict", "It cannot be done as things are now."),
+    413: ("too_large", "More than a limit allows."),
+    421: ("wrong_host", "The daemon does not answer to this host name."),
+    422: ("invalid", "What was asked for makes no sense."),
+    429: ("too_many", "More calls or streams than a limit allows; Retry-After says when to come back."),
+    500: ("internal", "The daemon failed; its log has the reference that the message names."),
+    503: ("unavailable", "The daemon cannot do anything now; try again."),
+}
+ALWAYS = (401, 403, 404, 405, 408, 413, 421, 422, 429, 500, 503)
+
+
+def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The error answers of a route for the OpenAPI document: those that any route may give, and these."""
+    return {status: {"model": ErrorAnswer, "description": MEANINGS[status][1]} for status in (*ALWAYS, *statuses)}
+
+
+def error_answer(status: int, code: str, message: str, problems: Sequence[ProblemAt] = ()) -> JSONResponse:
+    """An error in the one form."""
+    body = ErrorAnswer(error=ErrorBody(code=code, message=message, problems=list(problems)))
+    return JSONResponse(body.model_dump(mode="json"), status_code=status)
+
+
+def answer_to(error: ServiceError) -> Response:
+    """The answer that tells a caller of a service error."""
+    answer = error_answer(error.status, error.code, sound(error.message), error.problems)
+    if isinstance(error, NotSignedInError):
+        answer.headers["WWW-Authenticate"] = 'Bearer realm="koala"'
+    elif isinstance(error, RateError):
+        answer.headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
+    elif isinstance(error, UnavailableError):
+        answer.headers["Retry-After"] = "1"
+    return answer
+
+
+def answer_to_unexpected(error: Exception, what: str) -> Response:
+    """The answer to an error of the daemon itself: a reference for the caller, everything else for the log."""
+    reference = secrets.token_hex(6)
+    log.error("internal error", exc_info=error, extra={"reference": reference, "request": what})
+    message = f"the daemon failed at this; the log of the daemon has the reason under the reference {reference}"
+    return error_answer(500, "internal", message)
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of this app in the one form."""
+    app.add_exception_handler(ServiceError, _on_service_error)
+    app.add_exception_handler(StoreError, _on_store_error)
+    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(HTTPException, _on_http_error)
+
+
+def sound(text: str) -> str:
+    """A message without what JSON or a terminal cannot take; a message may quote what a caller sent."""
+    return text.encode("utf-8", errors="replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def wants_page(request: Request) -> bool:
+    """Whether a browser asks for a page to show to a person."""
+    of_api = request.url.path.startswith(("/v1/", "/metrics"))
+    return request.method == "GET" and not of_api and "text/html" in request.headers.get("accept", "")
+
+
+async def _on_service_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ServiceError)
+    if isinstance(error, NotSignedInError) and wants_page(request) and request.url.path != "/login":
+        return RedirectResponse("/login", status_code=303)
+    return answer_to(error)
+
+
+async def _on_store_error(_request: Request, error: Exception) -> Response:
+    log.warning("the store did not do it", extra={"reason": str(error)})
+    return answer_to(UnavailableError("the daemon's store cannot be used at present; nothing was changed, try again"))
+
+
+async def _on_validation_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    found = error.errors()[:PROBLEMS_MAX]
+    problems = [ProblemAt(message=_problem(detail)) for detail in found]
+    first = problems[0].message if problems else "it is not as it should be"
+    more = f" (and {len(error.errors()) - 1} more)" if len(error.errors()) > 1 else ""
+    return error_answer(422, "invalid", f"the request is not valid: {first}{more}", problems)
+
+
+def _problem(detail: dict[str, Any]) -> str:
+    """Where in the request and what is wrong there, without a word of what was sent."""
+    place = ".".join(printable(str(part)) for part in detail.get("loc", ()))
+    message = str(detail.get("msg", "not valid"))
+    if detail.get("type") == "json_invalid":
+        message = f"this is not JSON: {detail.get('ctx', {}).get('error', '')}"
+    return sound(f"{place}: {printable(message, SHOWN_CHARACTERS_MAX)}")
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    status = 422 if error.status_code == HTTPStatus.BAD_REQUEST else error.status_code
+    path = printable(request.url.path, SHOWN_CHARACTERS_MAX)
+    if status == HTTPStatus.NOT_FOUND:
+        message = f"there is nothing at {path}; GET /v1/openapi.json says what there is"
+    elif status == HTTPStatus.METHOD_NOT_ALLOWED:
+        method = printable(request.method)
+        message = f"{method} is not for {path}; GET /v1/openapi.json says what is"
+    else:
+        message = str(error.detail)
+    code = MEANINGS[status][0] if status in MEANINGS else "error"
+    answer = error_answer(status, code, sound(message))
+    answer.headers.update(error.headers or {})
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:
+        # The framework names the methods of one route, where several may share an address.
+        route = getattr(request.scope.get("route"), "path", "")
+        methods = request.app.openapi()["paths"].get(route)
+        if methods:
+            answer.headers["Allow"] = ", ".join(sorted(method.upper() for method in methods))
+    return answer

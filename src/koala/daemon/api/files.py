@@ -1,0 +1,64 @@
+"""Routes about the replica catalogue."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Path, Query
+
+from koala.daemon.api.callers import Who
+from koala.daemon.api.errors import declared
+from koala.daemon.api.examples import FORGETTINGS, REGISTRATIONS, REPLICATIONS
+from koala.daemon.api.parameters import Cursor, Limit, The
+from koala.wire import PAGE_ITEMS_DEFAULT, FileInfo, Forgetting, Page, Registration, Replication
+
+NAME_CHARACTERS_MAX = 1_024
+
+router = APIRouter(prefix="/v1", tags=["files"])
+
+
+@router.get("/files", summary="List files", responses=declared())
+async def list_files(
+    who: Who,
+    service: The,
+    prefix: Annotated[str, Query(max_length=NAME_CHARACTERS_MAX, description="Only names that begin so.")] = "",
+    limit: Limit = PAGE_ITEMS_DEFAULT,
+    cursor: Cursor = None,
+) -> Page[FileInfo]:
+    """The files that jobs may read, by name, and the sites that hold a replica of each."""
+    return await service.files(who, limit=limit, cursor=cursor, prefix=prefix)
+
+
+@router.post("/files", status_code=201, summary="Register a file or a replica", responses=declared(409))
+async def register_file(
+    who: Who, service: The, wish: Annotated[Registration, Body(openapi_examples=REGISTRATIONS)]
+) -> FileInfo:
+    """A new file with its first replica, or another replica of a known one. A path is read by the daemon on its own
+    machine, so only the daemon's own user may name one."""
+    return await service.register(who, wish)
+
+
+@router.get("/files/{name:path}", summary="One file", responses=declared())
+async def get_file(
+    who: Who,
+    service: The,
+    name: Annotated[str, Path(min_length=1, max_length=NAME_CHARACTERS_MAX, examples=["data/genome"])],
+) -> FileInfo:
+    """What the catalogue knows of a file."""
+    return await service.file(who, name)
+
+
+@router.post("/replications", summary="Bring a replica to a site", responses=declared(409))
+async def replicate_file(
+    who: Who, service: The, wish: Annotated[Replication, Body(openapi_examples=REPLICATIONS)]
+) -> FileInfo:
+    """Copy a file to one more site; the answer comes when it is there."""
+    return await service.replicate(who, wish)
+
+
+@router.post("/forgettings", status_code=204, summary="Forget a replica or a file", responses=declared(409))
+async def forget_file(
+    who: Who, service: The, wish: Annotated[Forgetting, Body(openapi_examples=FORGETTINGS)]
+) -> None:
+    """Forget the replica at a site, or with no site all of them and the file."""
+    await service.forget(who, wish)

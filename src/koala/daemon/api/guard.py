@@ -1,0 +1,151 @@
+"""What every request passes first: its host name, address, caller, rate and body are looked at before any route is,
+and every answer leaves with the headers that keep a browser safe. It also counts requests and catches what no route
+caught."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fastapi import FastAPI
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from koala import __version__
+from koala.daemon.api.bodies import GoneError, check_head, check_json, read_body
+from koala.daemon.api.callers import CALLER, Caller, identify
+from koala.daemon.api.errors import answer_to, answer_to_unexpected
+from koala.daemon.api.limits import BODY_BYTES_MAX, STRANGER_BODY_BYTES_MAX
+from koala.daemon.api.lobby import Door
+from koala.daemon.errors import ServiceError, UnavailableError
+from koala.descriptions.errors import printable
+
+CONTENT_POLICY = (
+    "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'; "
+    "script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'"
+)
+KNOWN_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+class WrongHostError(ServiceError):
+    """The request calls the daemon by a name that is not its own, as a page does that has been rebound to it."""
+
+    code = "wrong_host"
+    status = 421
+
+
+class Guard:
+    """The outermost layer of the app."""
+
+    def __init__(self, app: ASGIApp, door: Door) -> None:
+        self._app = app
+        self._door = door
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        answer = _Answer(scope, send, secure=self._door.secure)
+        clock = self._door.lobby.clock
+        begun_at = clock()
+        try:
+            await self._app(scope, await self._checked(scope, receive), answer.send)
+        except ServiceError as error:
+            await answer_to(error)(scope, receive, answer.send)
+        except GoneError:
+            return
+        except Exception as error:
+            what = f"{printable(scope['method'])} {route_of(scope)}"
+            response = answer_to_unexpected(error, what)
+            if answer.is_begun:
+                raise ConnectionAbortedError("the answer had begun when it failed") from None
+            await response(scope, receive, answer.send)
+        finally:
+            method = scope["method"] if scope["method"] in KNOWN_METHODS else "other"
+            self._door.lobby.requests.count(method, route_of(scope), answer.status, clock() - begun_at)
+
+    async def _checked(self, scope: Scope, receive: Receive) -> Receive:
+        """Look at everything but what the route itself must; gives the body in one piece."""
+        headers = Headers(scope=scope)
+        check_host(self._door, headers)
+        check_head(scope)
+        if self._door.lobby.is_stopping:
+            raise UnavailableError("the daemon is stopping; ask again when it is back")
+        # Whoever is known may send more; whether nobody will do is for the route to say.
+        caller = scope[CALLER] = identify(self._door, scope, headers)
+        known = isinstance(caller, Caller)
+        if isinstance(caller, Caller):
+            self._door.lobby.count_request(caller.principal)
+        body = await read_body(receive, headers, BODY_BYTES_MAX if known else STRANGER_BODY_BYTES_MAX)
+        if body and "json" in headers.get("content-type", "").lower():
+            check_json(body)
+        # A part of an answer is never worth asking for here, and a server may always give the whole.
+        scope["headers"] = [(name, value) for name, value in scope["headers"] if name != b"range"]
+        return _replay(body, receive)
+
+
+def check_host(door: Door, headers: Mapping[str, str]) -> None:
+    """Raises ``WrongHostError`` where a request calls the daemon by a name that is not among its own."""
+    if door.hosts is None:
+        return
+    host = headers.get("host", "").lower()
+    name = host[: host.find("]") + 1] if host.startswith("[") else host.partition(":")[0]
+    if name not in door.hosts:
+        raise WrongHostError(
+            f"the daemon is not called {printable(name)!r}; use one of: {', '.join(sorted(door.hosts))}"
+        )
+
+
+def route_of(scope: Scope) -> str:
+    """The route's template, such as ``/v1/jobs/{job}``: there are few of them, whatever callers ask for."""
+    path = getattr(scope.get("route"), "path", None)
+    return path if isinstance(path, str) and path else "unmatched"
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    given = False
+
+    async def again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
+
+
+class _Answer:
+    """Sends an answer with the headers that each has, and knows what became of it."""
+
+    def __init__(self, scope: Scope, send: Send, *, secure: bool) -> None:
+        self._path: str = scope["path"]
+        self._send = send
+        self._secure = secure
+        self.status = 0  # no answer was begun
+
+    @property
+    def is_begun(self) -> bool:
+        return self.status != 0
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            headers["Koala-Version"] = __version__
+            headers["X-Content-Type-Options"] = "nosniff"
+            headers["Referrer-Policy"] = "same-origin"  # with none a browser hides the Origin of forms
+            headers["Content-Security-Policy"] = CONTENT_POLICY
+            headers["X-Frame-Options"] = "DENY"
+            headers["Cross-Origin-Resource-Policy"] = "same-origin"
+            headers["Cross-Origin-Opener-Policy"] = "same-origin"
+            if self._secure:
+                headers["Strict-Transport-Security"] = "max-age=31536000"
+            if not self._path.startswith("/static/"):
+                headers["Cache-Control"] = "no-store"
+        await self._send(message)
+
+
+def install(app: FastAPI, door: Door) -> None:
+    """Put the guard before everything else of the app."""
+    app.add_middleware(Guard, door=door)

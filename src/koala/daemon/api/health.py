@@ -1,0 +1,59 @@
+"""Routes for whoever watches the daemon: does it answer, does it work, and its numbers."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from koala import __version__
+from koala.daemon.api.callers import CALLER, Caller, Who
+from koala.daemon.api.errors import declared
+from koala.daemon.api.lobby import door_of
+from koala.daemon.api.metrics import CONTENT_TYPE_LATEST, exposition
+from koala.daemon.api.parameters import The
+from koala.wire import Health, Scope
+
+router = APIRouter(tags=["health"])
+
+HIDDEN_REASON = "the daemon cannot work at present; its log says why"
+
+
+@router.get("/healthz", summary="Does the daemon answer", responses=declared())
+async def healthz() -> Health:
+    """Always `ok`, from a daemon that answers at all. Needs no token."""
+    return Health(status="ok", version=__version__)
+
+
+@router.get(
+    "/readyz",
+    summary="Does the daemon work",
+    responses={**declared(), 503: {"model": Health, "description": "It does not; `reason` says why."}},
+)
+async def readyz(request: Request, service: The, response: Response) -> Health:
+    """503 while the daemon cannot carry out calls. Needs no token, but only who is signed in learns the reason."""
+    failure = service.failure
+    if not failure:
+        return Health(status="ok", version=__version__)
+    response.status_code = 503
+    known = isinstance(request.scope[CALLER], Caller)
+    return Health(status="unavailable", version=__version__, reason=failure if known else HIDDEN_REASON)
+
+
+@router.get(
+    "/metrics",
+    summary="Numbers for monitoring",
+    response_class=Response,
+    responses={
+        **declared(),
+        200: {
+            "description": "OpenMetrics text.",
+            "content": {"application/openmetrics-text": {"schema": {"type": "string"}}},
+        },
+    },
+)
+async def metrics(request: Request, who: Who, service: The) -> Response:
+    """Jobs, sites, queues, transfers, the store and the requests in numbers. Needs `read`."""
+    who.need(Scope.READ)
+    lobby = door_of(request).lobby
+    numbers = await service.numbers()
+    text = exposition(numbers, lobby.requests, streams_open=lobby.streams_open)
+    return Response(text, media_type=CONTENT_TYPE_LATEST)

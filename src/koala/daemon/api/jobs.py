@@ -1,0 +1,116 @@
+"""Routes about jobs: submit, list, look at, wait for, cancel."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Body, Query, Request, Response
+
+from koala.core.lifecycle import State
+from koala.daemon.api.callers import Who, caller_of
+from koala.daemon.api.errors import declared
+from koala.daemon.api.examples import SUBMISSIONS
+from koala.daemon.api.lobby import door_of
+from koala.daemon.api.parameters import NUMBER_MAX, Cursor, JobPath, Limit, The
+from koala.model import COMPONENTS_MAX
+from koala.wire import (
+    OUTPUT_BYTES_MAX,
+    PAGE_ITEMS_DEFAULT,
+    WAIT_S_MAX,
+    DryRun,
+    Explanation,
+    JobDetail,
+    JobSummary,
+    Output,
+    Page,
+    Submission,
+    Submitted,
+)
+
+router = APIRouter(prefix="/v1", tags=["jobs"])
+
+Wish = Annotated[Submission, Body(openapi_examples=SUBMISSIONS)]
+
+
+@router.post(
+    "/jobs",
+    status_code=201,
+    summary="Submit a job",
+    responses={**declared(409), 200: {"model": Submitted, "description": "The client token had this job already."}},
+)
+async def submit_job(who: Who, service: The, wish: Wish, response: Response) -> Submitted:
+    """Put a job on record. With 201 it is durable. The same client token with the same job gives that job again."""
+    submitted = await service.submit(who, wish)
+    if not submitted.new:
+        response.status_code = 200
+    response.headers["Location"] = f"/v1/jobs/{submitted.job.id}"
+    return submitted
+
+
+@router.post("/dry-runs", summary="Where a job would go now", responses=declared())
+async def dry_run(who: Who, service: The, wish: Wish) -> DryRun:
+    """Places for every component of the job if it were alone in the queue, or why there are none. Changes nothing."""
+    return await service.dry_run(who, wish)
+
+
+@router.get("/jobs", summary="List jobs", responses=declared())
+async def list_jobs(
+    who: Who,
+    service: The,
+    state: Annotated[
+        list[State] | None, Query(max_length=len(State), description="Only jobs in these states.")
+    ] = None,
+    owner: Annotated[str | None, Query(min_length=1, max_length=255, description="Only jobs of this user.")] = None,
+    limit: Limit = PAGE_ITEMS_DEFAULT,
+    cursor: Cursor = None,
+) -> Page[JobSummary]:
+    """The newest jobs first, those that have ended included."""
+    states = frozenset(str(each) for each in state or ())
+    return await service.jobs(who, states=states, owner=owner, limit=limit, cursor=cursor)
+
+
+@router.get("/jobs/{job}", summary="One job", responses=declared())
+async def get_job(who: Who, service: The, job: JobPath) -> JobDetail:
+    """Everything about a job but its story."""
+    return await service.job(who, job)
+
+
+@router.get("/jobs/{job}/explanation", summary="Why a job stands where it stands", responses=declared())
+async def explain_job(who: Who, service: The, job: JobPath) -> Explanation:
+    """Where the job stands, what each site lacked at the last try and what would cure it, and its story."""
+    return await service.explain(who, job)
+
+
+@router.get("/jobs/{job}/wait", summary="Wait for a job's end", responses=declared())
+async def wait_for_job(
+    request: Request,
+    who: Who,
+    service: The,
+    job: JobPath,
+    timeout_s: Annotated[float, Query(ge=0, le=WAIT_S_MAX, allow_inf_nan=False)] = WAIT_S_MAX,
+) -> JobSummary:
+    """The job when it has ended, or as it is after the timeout: ask again while `ended_at` is null."""
+    found = await door_of(request).lobby.unless_stopped(service.wait(who, job, timeout_s))
+    caller_of(request)  # a token that was revoked meanwhile sees nothing any more
+    return found
+
+
+@router.post("/jobs/{job}/cancel", summary="Cancel a job", responses=declared(409))
+async def cancel_job(who: Who, service: The, job: JobPath) -> JobSummary:
+    """Ask for the job's end. Cancelling a job that has ended changes nothing."""
+    return await service.cancel(who, job)
+
+
+@router.get("/jobs/{job}/output", summary="What a component wrote", responses=declared(409))
+async def get_output(
+    who: Who,
+    service: The,
+    job: JobPath,
+    part: Annotated[int, Query(ge=0, lt=COMPONENTS_MAX, description="Which component.")] = 0,
+    run: Annotated[int | None, Query(ge=1, le=NUMBER_MAX, description="Which run; the last one by default.")] = None,
+    stream: Literal["stdout", "stderr"] = "stdout",
+    offset: Annotated[int, Query(ge=0, le=NUMBER_MAX, description="The first byte wanted.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=OUTPUT_BYTES_MAX, description="How many bytes at most.")] = 65_536,
+) -> Output:
+    """A piece of a component's output as text; ask on at `next_offset` until it is `complete`."""
+    return await service.output(who, job, part=part, run=run, stream=stream, offset=offset, limit=limit)

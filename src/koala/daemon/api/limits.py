@@ -1,0 +1,71 @@
+"""The limits of the API by name, and the buckets that hold callers to a rate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from koala.daemon.errors import ServiceError, TooManyError
+
+# One request. A stranger needs a body only to sign in.
+BODY_BYTES_MAX = 4_194_304
+STRANGER_BODY_BYTES_MAX = 16_384
+BODY_DRAINED_BYTES_MAX = 16_777_216
+BODY_S_MAX = 30.0
+JSON_DEPTH_MAX = 32
+URL_BYTES_MAX = 16_384
+HEADER_BYTES_MAX = 32_768
+HEADER_S_MAX = 20.0
+KEEP_ALIVE_S = 30
+
+# Many requests. The daemon's own user is trusted to overload nobody but itself.
+CONNECTIONS_MAX = 1_024
+REQUESTS_PER_S = 50.0
+REQUESTS_BURST = 200.0
+OWNER_REQUESTS_PER_S = 2_000.0
+OWNER_REQUESTS_BURST = 10_000.0
+FAILED_SIGN_INS_PER_S = 0.5
+FAILED_SIGN_INS_BURST = 20.0
+KEYS_MAX = 10_000
+
+# The stream of events.
+STREAMS_MAX = 256
+STREAMS_PER_PRINCIPAL_MAX = 32
+HEARTBEAT_S = 15.0
+STREAM_SEND_S_MAX = 30.0
+
+
+class RateError(TooManyError):
+    """More calls than the rate allows; ``retry_after_s`` is when the next one will be heard."""
+
+    def __init__(self, message: str, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class TooSlowError(ServiceError):
+    """The request did not come in time."""
+
+    code = "too_slow"
+    status = 408
+
+
+class Buckets:
+    """For every key a bucket of ``burst`` permits that fills again by ``per_s`` each second. At most ``KEYS_MAX``
+    buckets are kept; beyond that the one that was used longest ago is forgotten, which makes it full."""
+
+    def __init__(self, per_s: float, burst: float, clock: Callable[[], float]) -> None:
+        self._per_s = per_s
+        self._burst = burst
+        self._clock = clock
+        self._levels: dict[str, tuple[float, float]] = {}  # key -> permits left, and when that was
+
+    def take(self, key: str) -> float:
+        """Take one permit: 0 when there was one, otherwise the seconds until there will be."""
+        now = self._clock()
+        left, at = self._levels.pop(key, (self._burst, now))
+        left = min(self._burst, left + (now - at) * self._per_s)
+        wait_s = 0.0 if left >= 1 else (1 - left) / self._per_s
+        self._levels[key] = (left - 1 if wait_s == 0 else left, now)
+        if len(self._levels) > KEYS_MAX:
+            self._levels.pop(next(iter(self._levels)))
+        return wait_s

@@ -1,0 +1,132 @@
+"""What the doors of one daemon share (``Lobby``), what one door knows (``Door``), and how a route gets at it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import msgspec
+from fastapi import Request
+
+from koala.daemon.api import limits
+from koala.daemon.api.limits import Buckets, RateError
+from koala.daemon.api.metrics import RequestNumbers
+from koala.daemon.errors import TooManyError, UnavailableError
+from koala.daemon.principal import Principal
+from koala.daemon.service import Service
+from koala.daemon.tokens import TokenDesk
+
+Answered = TypeVar("Answered")
+
+
+class Lobby:
+    """The rates, the open streams, the numbers of requests, and whether the daemon is stopping: one for all doors."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self.requests = RequestNumbers()
+        self._stopping = asyncio.Event()
+        self._streams: Counter[str] = Counter()
+        self._rates = Buckets(limits.REQUESTS_PER_S, limits.REQUESTS_BURST, clock)
+        self._owner_rates = Buckets(limits.OWNER_REQUESTS_PER_S, limits.OWNER_REQUESTS_BURST, clock)
+        self._failures = Buckets(limits.FAILED_SIGN_INS_PER_S, limits.FAILED_SIGN_INS_BURST, clock)
+
+    # ---------------------------------------------------------------------------------------- stopping
+
+    def stop(self) -> None:
+        """End every stream and every wait; what is asked from now on is answered with ``unavailable``."""
+        self._stopping.set()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether ``stop`` was called."""
+        return self._stopping.is_set()
+
+    async def stopped(self) -> None:
+        """Returns when ``stop`` was called."""
+        await self._stopping.wait()
+
+    async def unless_stopped(self, answer: Awaitable[Answered]) -> Answered:
+        """The answer, or ``UnavailableError`` as soon as the daemon stops."""
+        asked = asyncio.ensure_future(answer)
+        stopped = asyncio.ensure_future(self.stopped())
+        try:
+            await asyncio.wait({asked, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if not asked.done():
+                raise UnavailableError("the daemon is stopping; ask again when it is back")
+            return asked.result()
+        finally:
+            for task in (asked, stopped):
+                task.cancel()
+            await asyncio.gather(asked, stopped, return_exceptions=True)
+
+    # ------------------------------------------------------------------------------------------- rates
+
+    def count_request(self, who: Principal) -> None:
+        """One more request of this caller; raises ``RateError`` beyond its rate."""
+        wait_s = (self._owner_rates if who.owner else self._rates).take(who.name)
+        if wait_s > 0:
+            per_s = limits.OWNER_REQUESTS_PER_S if who.owner else limits.REQUESTS_PER_S
+            raise RateError(f"more than {per_s:.0f} requests each second; wait a moment", wait_s)
+
+    def count_failed_sign_in(self, address: str) -> None:
+        """One more wrong secret from this address; raises ``RateError`` beyond the rate. A right secret is never
+        refused for it: nobody guesses 256 bits, and others behind the same address must not be locked out."""
+        wait_s = self._failures.take(address)
+        if wait_s > 0:
+            raise RateError("too many wrong tokens came from this address; wait, and check the token", wait_s)
+
+    # ----------------------------------------------------------------------------------------- streams
+
+    @contextmanager
+    def stream_of(self, who: Principal) -> Iterator[None]:
+        """One more open stream of this caller while the block lasts; raises ``TooManyError`` beyond a limit."""
+        key = "owner" if who.owner else f"user {who.name}"
+        if self._streams[key] >= limits.STREAMS_PER_PRINCIPAL_MAX:
+            raise TooManyError(
+                f"{who.name} has {limits.STREAMS_PER_PRINCIPAL_MAX} streams open (STREAMS_PER_PRINCIPAL_MAX); "
+                "close one"
+            )
+        if self._streams.total() >= limits.STREAMS_MAX:
+            raise TooManyError(f"{limits.STREAMS_MAX} streams are open (STREAMS_MAX); ask GET /v1/events instead")
+        self._streams[key] += 1
+        try:
+            yield
+        finally:
+            self._streams[key] -= 1
+            if not self._streams[key]:
+                del self._streams[key]
+
+    @property
+    def streams_open(self) -> int:
+        """How many streams are open now."""
+        return self._streams.total()
+
+
+class Door(msgspec.Struct, frozen=True, kw_only=True):
+    """One way in. Behind a ``trusted`` door every caller is the owner. ``hosts`` are the names that a request may
+    call the daemon by, None for any; ``secure`` says that TLS protects it; ``url`` is where browsers find it."""
+
+    service: Service
+    tokens: TokenDesk
+    lobby: Lobby
+    owner: Principal
+    trusted: bool
+    secure: bool = False
+    hosts: frozenset[str] | None = None
+    url: str | None = None
+
+
+def door_of(request: Request) -> Door:
+    """The door that a request came through."""
+    door: Door = request.app.state.door
+    return door
+
+
+async def service_of(request: Request) -> Service:
+    """The service behind the door. A coroutine, since the framework would call a plain function in a thread."""
+    return door_of(request).service

@@ -1,0 +1,120 @@
+"""Numbers for monitoring in the OpenMetrics text format: those of the service, and those of the requests.
+
+Labels are names of states, sites, queues and routes: a bounded set that the grid's owner chose. No job, no user and
+no text that a caller sent is ever a label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from koala import __version__
+from koala.daemon.numbers import Numbers
+
+__all__ = ["CONTENT_TYPE_LATEST", "RequestNumbers", "exposition"]
+
+LATENCY_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
+
+
+class RequestNumbers:
+    """How many requests each route answered, with which status, and how long they took."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = Counter(
+            "koala_http_requests",
+            "Requests answered, by method, route and status; status 0 is an answer that was never begun.",
+            ["method", "route", "status"],
+            registry=self.registry,
+        )
+        self._seconds = Histogram(
+            "koala_http_request_seconds",
+            "From the request's head to the end of the answer, by route.",
+            ["route"],
+            buckets=LATENCY_BUCKETS_S,
+            registry=self.registry,
+        )
+
+    def count(self, method: str, route: str, status: int, took_s: float) -> None:
+        """One more request. ``route`` is a template, never a path."""
+        self._requests.labels(method=method, route=route, status=str(status)).inc()
+        self._seconds.labels(route=route).observe(took_s)
+
+
+def exposition(numbers: Numbers, requests: RequestNumbers, *, streams_open: int) -> bytes:
+    """All numbers as text."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Gathered([*_of_service(numbers), _gauge("streams_open", "Event streams open.", streams_open)]))
+    registry.register(_Gathered(list(requests.registry.collect())))
+    text: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]
+    return text
+
+
+class _Gathered(Collector):
+    """Families that were gathered already."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._families
+
+    def describe(self) -> list[Metric]:
+        return []
+
+
+def _of_service(numbers: Numbers) -> Iterator[Metric]:
+    yield _labelled("build_info", "The daemon's version.", "version", {__version__: 1})
+    yield _gauge("up_since_timestamp_seconds", "When the daemon was started.", numbers.started_at)
+    yield _gauge(
+        "working", "1 while the daemon can carry out calls, 0 while its store is away.", int(numbers.working)
+    )
+    yield _labelled("jobs", "Jobs on record by state, those that have ended included.", "state", numbers.jobs)
+    yield _labelled("queue_jobs", "Jobs in each queue.", "queue", numbers.queues)
+    yield from _of_sites(numbers)
+    yield _gauge("transfers_active", "Files or chunks on their way.", numbers.transfers_active)
+    yield _gauge("transfers_arrived_bytes", "What the active transfers have brought.", numbers.arriving_bytes)
+    yield _counter("events_handled", "Events that the scheduler has handled.", numbers.events_handled)
+    yield _counter("commits", "Transactions of the store.", numbers.commits)
+    yield _counter("recoveries", "Recoveries after a failed commit.", numbers.recoveries)
+    yield _gauge("commands_owed", "Commands on record that are not performed yet.", numbers.commands_owed)
+    yield _gauge("journal_entries", "The number of the newest journal entry.", numbers.journal_entries)
+
+
+def _of_sites(numbers: Numbers) -> Iterator[Metric]:
+    processors = GaugeMetricFamily(
+        "koala_site_processors", "Processors of a site: held by us or by others, idle, and in total.",
+        labels=["site", "holder"],
+    )  # fmt: skip
+    states = GaugeMetricFamily(
+        "koala_site_state", "1 where it holds: the site answers, is trusted, is drained.", labels=["site", "state"]
+    )
+    errors = GaugeMetricFamily("koala_site_errors", "Errors of the site in a row.", labels=["site"])
+    for site in numbers.sites:
+        held = {"ours": site.ours, "others": site.others, "idle": site.idle, "total": site.processors}
+        for holder, count in held.items():
+            processors.add_metric([site.name, holder], count)
+        for state, holds in (("answers", site.answers), ("trusted", site.trusted), ("drained", site.drained)):
+            states.add_metric([site.name, state], int(holds))
+        errors.add_metric([site.name], site.errors)
+    yield from (processors, states, errors)
+
+
+def _gauge(name: str, told: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"koala_{name}", told, value=value)
+
+
+def _counter(name: str, told: str, value: float) -> Metric:
+    return CounterMetricFamily(f"koala_{name}", told, value=value)
+
+
+def _labelled(name: str, told: str, label: str, values: Mapping[str, float]) -> Metric:
+    family = GaugeMetricFamily(f"koala_{name}", told, labels=[label])
+    for each, value in values.items():
+        family.add_metric([each], value)
+    return family

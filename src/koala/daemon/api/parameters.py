@@ -1,0 +1,28 @@
+"""The parameters that several routes share, with their ranges."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Path, Query
+
+from koala.daemon.api.lobby import service_of
+from koala.daemon.service import Service
+from koala.wire import PAGE_ITEMS_MAX
+
+NUMBER_MAX = 2**63 - 1
+CURSOR_CHARACTERS_MAX = 8_192
+TIME_MAX = 253_402_300_799.0  # the end of the year 9999
+
+The = Annotated[Service, Depends(service_of)]
+
+JobPath = Annotated[int, Path(ge=1, le=NUMBER_MAX, description="The job's number.", examples=[1])]
+SitePath = Annotated[str, Path(min_length=1, max_length=255, description="The site's name.", examples=["west"])]
+Limit = Annotated[int, Query(ge=1, le=PAGE_ITEMS_MAX, description="How many at most.")]
+Cursor = Annotated[
+    str | None,
+    Query(max_length=CURSOR_CHARACTERS_MAX, description="`next` of the page before; leave out for the first page."),
+]
+JobFilter = Annotated[int | None, Query(ge=1, le=NUMBER_MAX, description="Only what concerns this job.")]
+After = Annotated[int, Query(ge=0, le=NUMBER_MAX, description="The number of the last entry that is known already.")]
+Moment = Annotated[float, Query(ge=0, le=TIME_MAX, allow_inf_nan=False, description="Seconds since 1970 (UTC).")]

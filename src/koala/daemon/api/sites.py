@@ -1,0 +1,62 @@
+"""Routes about the grid and its sites."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from koala.daemon.api.callers import Who
+from koala.daemon.api.errors import declared
+from koala.daemon.api.parameters import Moment, SitePath, The
+from koala.daemon.errors import InvalidError, NotFoundError
+from koala.descriptions.errors import shown
+from koala.wire import Overview, SiteHistory, SiteInfo
+
+router = APIRouter(prefix="/v1", tags=["grid"])
+
+
+@router.get("/grid", summary="The whole grid now", responses=declared())
+async def get_grid(who: Who, service: The) -> Overview:
+    """Sites, links, transfers, queues and what runs; jobs of others are left out for those who may not see them."""
+    return await service.overview(who)
+
+
+@router.get("/sites", summary="All sites", responses=declared())
+async def list_sites(who: Who, service: The) -> list[SiteInfo]:
+    """What Koala knows of each site, in the order of the grid file."""
+    return await service.sites(who)
+
+
+@router.get("/sites/{site}", summary="One site", responses=declared())
+async def get_site(who: Who, service: The, site: SitePath) -> SiteInfo:
+    """What Koala knows of a site."""
+    sites = await service.sites(who)
+    for found in sites:
+        if found.name == site:
+            return found
+    raise NotFoundError(f"there is no site {shown(site)}; there are {', '.join(each.name for each in sites)}")
+
+
+@router.get("/sites/{site}/history", summary="A site's use over time", responses=declared())
+async def get_history(who: Who, service: The, site: SitePath, from_at: Moment, to_at: Moment) -> SiteHistory:
+    """Who held how many of the site's processors, as steps."""
+    if to_at < from_at:
+        raise InvalidError(f"to_at is before from_at ({to_at:g} < {from_at:g}); exchange them")
+    return await service.history(who, site, from_at, to_at)
+
+
+@router.post("/sites/{site}/drain", summary="Send nothing new to a site", responses=declared(409))
+async def drain_site(who: Who, service: The, site: SitePath) -> SiteInfo:
+    """Take the site out: nothing new goes there, what runs there goes on."""
+    return await service.drain(who, site)
+
+
+@router.post("/sites/{site}/resume", summary="Use a site again", responses=declared(409))
+async def resume_site(who: Who, service: The, site: SitePath) -> SiteInfo:
+    """Put a drained site back, or one with too many errors, which are forgotten."""
+    return await service.resume(who, site)
+
+
+@router.post("/sites/{site}/probe", summary="Ask a site for its state now", responses=declared(409))
+async def probe_site(who: Who, service: The, site: SitePath) -> SiteInfo:
+    """Ask the site itself, and wait for what it says."""
+    return await service.probe(who, site)

@@ -1,0 +1,41 @@
+"""What a daemon is started with, where it then listens, and the error of one that cannot start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from koala.grid import Grid
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+class StartError(ValueError):
+    """The daemon cannot start as asked, and nothing was changed. The message says what is wrong and what to do."""
+
+    def for_user(self) -> str:
+        """The message."""
+        return str(self)
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How to run a daemon. ``state`` is its directory; ``database`` a URL, by default SQLite in that directory;
+    ``listen`` a host and a port (0 for any) for callers with tokens, besides the socket in the directory. An address
+    that others can reach needs ``tls_cert`` and ``tls_key``, or ``insecure``."""
+
+    grid: Grid
+    state: Path
+    database: str | None = None
+    listen: tuple[str, int] | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    insecure: bool = False
+    log_level: str = "info"
+
+
+class Listening(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a daemon answers: its socket, and its URL if it listens on an address too."""
+
+    socket: Path
+    url: str | None = None

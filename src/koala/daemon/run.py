@@ -1,0 +1,195 @@
+"""The daemon as a process: it takes its directory and its addresses, opens the store and the engine, answers until it
+is told to stop, and closes everything in order. Components that run at sites go on without it."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import logging
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+
+from koala.daemon.api import Lobby, make_app
+from koala.daemon.api.limits import HEADER_BYTES_MAX, KEEP_ALIVE_S
+from koala.daemon.connections import Connection
+from koala.daemon.engine import Engine
+from koala.daemon.logs import log_to
+from koala.daemon.options import Listening, Options
+from koala.daemon.service import Service
+from koala.daemon.sockets import SOCKET_NAME, Address, bind_tcp, bind_unix
+from koala.daemon.state_directory import locked, prepare
+from koala.daemon.tokens import TokenDesk
+from koala.policies import Catalogue
+from koala.store import Store
+
+# How long answers that are under way may take when the daemon stops.
+ANSWERS_S_MAX = 10
+STARTED_POLL_S = 0.01
+
+log = logging.getLogger("koala.daemon")
+
+Ready = Callable[[Listening], None]
+
+
+def run(options: Options, *, ready: Ready | None = None) -> None:
+    """Be a daemon until SIGTERM or SIGINT, then stop cleanly; a second signal ends the process at once, which loses
+    nothing either. ``ready`` is called when the daemon answers. What keeps it from starting is raised as an error
+    with ``for_user``."""
+    handler = log_to(level=options.log_level)
+    try:
+        asyncio.run(serve(options, ready))
+    finally:
+        logging.getLogger().removeHandler(handler)
+
+
+async def serve(options: Options, ready: Ready | None = None) -> None:
+    """The same in a running event loop."""
+    stop = asyncio.Event()
+    state = prepare(options.state)
+    async with AsyncExitStack() as closing:
+        closing.enter_context(locked(state))
+        address = bind_tcp(options)
+        if address is not None:
+            closing.callback(address.bound.close)
+        unix = bind_unix(state)
+        closing.callback(unix.close)
+        closing.callback(_remove, state / SOCKET_NAME)
+        closing.enter_context(_signals_set(stop))
+        engine = await closing.enter_async_context(_opened_engine(options, state))
+        tokens = await asyncio.to_thread(TokenDesk, engine.store, engine.now)
+        closing.push_async_callback(tokens.close)
+        listening = Listening(socket=state / SOCKET_NAME, url=None if address is None else address.url)
+        service = Service(engine)
+        await service.open()
+        closing.push_async_callback(service.close)
+        async with _answering(service, tokens, unix, address):
+            log.info("ready", extra={"socket": listening.socket, "url": listening.url or "none"})
+            if ready is not None:
+                ready(listening)
+            await stop.wait()
+            log.info("stopping")
+    log.info("stopped")
+
+
+@asynccontextmanager
+async def _opened_engine(options: Options, state: Path) -> AsyncIterator[Engine]:
+    store = await asyncio.to_thread(Store.open, options.database or f"sqlite:///{state / 'koala.db'}")
+    try:
+        engine = Engine(options.grid, Catalogue.builtin(), store, state)
+        try:
+            await engine.open()
+            yield engine
+        finally:
+            await engine.close()
+    finally:
+        await asyncio.to_thread(store.close)
+
+
+@asynccontextmanager
+async def _answering(
+    service: Service, tokens: TokenDesk, unix: socket.socket, address: Address | None
+) -> AsyncIterator[None]:
+    """Answer at both doors while the block lasts. On the way out streams and waits end at once, other answers within
+    ``ANSWERS_S_MAX``."""
+    lobby = Lobby()
+    owner = owner_name()
+    url = None if address is None else address.url
+    servers = [_Server(_config(make_app(service, tokens, trusted=True, owner=owner, lobby=lobby, url=url)), unix)]
+    if address is not None:
+        app = make_app(
+            service,
+            tokens,
+            trusted=False,
+            owner=owner,
+            lobby=lobby,
+            secure=address.tls is not None,
+            hosts=address.hosts,
+            url=url,
+        )
+        servers.append(_Server(_config(app, address), address.bound))
+    tasks = [asyncio.create_task(server.serve(sockets=[server.bound])) for server in servers]
+    try:
+        while not all(server.started for server in servers):
+            for task in tasks:
+                if task.done():
+                    task.result()
+            await asyncio.sleep(STARTED_POLL_S)
+        yield
+    finally:
+        lobby.stop()
+        for server in servers:
+            server.should_exit = True
+        await asyncio.gather(*tasks)
+
+
+class _Server(uvicorn.Server):
+    """A server at one socket that leaves signals to the daemon."""
+
+    def __init__(self, config: uvicorn.Config, bound: socket.socket) -> None:
+        super().__init__(config)
+        self.bound = bound
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Captures none."""
+        yield
+
+
+def _config(app: FastAPI, address: Address | None = None) -> uvicorn.Config:
+    config = uvicorn.Config(
+        app,
+        http=Connection,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        h11_max_incomplete_event_size=HEADER_BYTES_MAX,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=ANSWERS_S_MAX,
+    )
+    config.load()
+    if address is not None:
+        config.ssl = address.tls
+    return config
+
+
+@contextmanager
+def _signals_set(stop: asyncio.Event) -> Iterator[None]:
+    """While the block lasts the first SIGTERM or SIGINT sets the event, and the second one ends the process."""
+    loop = asyncio.get_running_loop()
+
+    def told(number: int) -> None:
+        if stop.is_set():
+            # What was acknowledged is on record, so there is nothing to wait for.
+            os._exit(128 + number)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told, number)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+def owner_name() -> str:
+    """The name of the user that the daemon runs as."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid-{os.geteuid()}"
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink()
