@@ -5,6 +5,7 @@ from __future__ import annotations
 from koala.core.job import Claim, Job
 from koala.core.ledger import ENDED_KEPT, Ledger, first_given, tries_in_words
 from koala.core.lifecycle import IN_CLAIMING_QUEUE, State
+from koala.core.timers import Alarm
 from koala.messages import AbortComponent, JobEnded, JobOutcome, JobRequeued
 
 # An unanswered abort is repeated ever more rarely, at most this many times the answer timeout apart.
@@ -18,6 +19,7 @@ class Leaving:
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
+        ledger.timers.on(Alarm.ABORT_AGAIN, self._abort)
 
     def back_to_queue(self, job: Job, reason: str, *, lower: bool = True) -> None:
         """The job loses its places and goes back to its placement queue, as a whole.
@@ -134,4 +136,4 @@ class Leaving:
         ledger.commands.append(AbortComponent(site=ledger.names[claim.site], token=claim.token))
         wait_s = ledger.parameters.answer_timeout_s * min(2**claim.abort_tries, ABORT_WAIT_FACTOR_MAX)
         claim.abort_tries += 1
-        claim.timer = ledger.timers.set(ledger.now + wait_s, self._abort, claim)
+        claim.timer = ledger.timers.set(ledger.now + wait_s, Alarm.ABORT_AGAIN, claim)

@@ -12,7 +12,7 @@ from koala.core.job import Claim, Job
 from koala.core.queues import ClaimingQueue, PlacementQueue
 from koala.core.scans import ScanClock
 from koala.core.sites import SiteBook
-from koala.core.timers import Timers
+from koala.core.timers import Alarm, Timers
 from koala.core.transfers import TransferBook
 from koala.grid import Grid
 from koala.messages import AnyCommand, Token
@@ -43,6 +43,8 @@ class Ledger:
         self.sites = SiteBook(grid)
         self.transfers = TransferBook(self.sites.view)
         self.timers = Timers()
+        self.timers.on(Alarm.RESTED, self._rested)
+        self.timers.on(Alarm.COOLED_DOWN, self._cooled_down)
         self.clock = ScanClock(self.parameters.scan_interval_s, self.parameters.high_scans_per_low_scan)
         # True while what is due at this moment is run and the scans, which come last, have not been made yet.
         self.before_scans = False
@@ -77,7 +79,7 @@ class Ledger:
             rest_s = min(REST_S * 2**job.rests, REST_S_MAX)
             job.rests += 1
             queue.resting[job.id] = job
-            job.timer = self.timers.set(self.now + rest_s, self._rested, job)
+            job.timer = self.timers.set(self.now + rest_s, Alarm.RESTED, job)
         else:
             self._join(queue, job, tried=tried)
 
@@ -108,7 +110,7 @@ class Ledger:
         """Count an error of the site; one too many makes it unusable until it has cooled down."""
         if self.sites.error(index):
             at = self.now + self.parameters.cooldown_s
-            self.sites.sites[index].cooling = self.timers.set(at, self._cooled_down, index)
+            self.sites.sites[index].cooling = self.timers.set(at, Alarm.COOLED_DOWN, index)
 
     def _cooled_down(self, index: int) -> None:
         self.sites.sites[index].cooling = None

@@ -32,20 +32,20 @@ class PlacementDesk:
         self.running = running
         self.staging = staging
         self._demands: dict[DemandKey, Demand] = {}
-        self._last_job: JobId = -1
+        self.last_job: JobId = -1
         self._default = catalogue.find(ledger.parameters.policy)  # an unknown one is an error now, not later
 
     def on_submitted(self, event: JobSubmitted) -> None:
         """Try the new job at once; a failed try puts it at the tail of its queue."""
         ledger = self.ledger
-        if event.job <= self._last_job:
+        if event.job <= self.last_job:
             return
-        self._last_job = event.job
+        self.last_job = event.job
         job = Job(event.job, event.request, event.at, ledger.parameters.claim_fraction)
         ledger.jobs[job.id] = job
         view = ledger.sites.view
         try:
-            job.demand = self._demand(event.request)
+            job.demand = self.demand_of(event.request)
             spots = try_place(job.demand, view)
         except (UnknownPolicyError, UnknownSiteError, PolicyError) as error:
             self.leaving.end(job, State.FAILED, error.for_user())
@@ -61,7 +61,7 @@ class PlacementDesk:
         else:
             ledger.enqueue(job, tried=True)
 
-    def _demand(self, request: Request) -> Demand:
+    def demand_of(self, request: Request) -> Demand:
         """The request in numbers; equal ones are shared by all jobs."""
         policy = self._default if request.policy is None else self.catalogue.find(request.policy)
         key = demand_key(request, policy.name)

@@ -22,6 +22,8 @@ from koala.policies.placing import Demand, Spots, try_place
 # Entries of jobs that have left are thrown out when they outnumber the others by this many.
 LIMITS_SLACK = 64
 
+INFINITY = float("inf")
+
 
 class Group:
     """The waiting jobs of one demand, by position."""
@@ -40,14 +42,14 @@ class PlacementQueue:
     def __init__(self, *, high: bool) -> None:
         self.high = high
         # When the next scan is due, and the sites' counts of changes that the last one has seen.
-        self.scan_due_at = float("inf")
-        self._scanned_helped = 0
-        self._scanned_changed = 0
+        self.scan_due_at = INFINITY
+        self.scanned_helped = 0
+        self.scanned_changed = 0
         self._groups: dict[Any, Group] = {}
         # (least, key order, group): the groups in order of what one site must have for them at least.
         self._by_least: list[tuple[int, int, Group]] = []
         self._group_sequence = 0
-        self._next_position = 0
+        self.next_position = 0
         self._fickle = 0  # jobs here that might fit even because fewer processors are idle
         self.size = 0
         # (scan number at which its tries are used up, position, job): entries of jobs that have left are skipped.
@@ -58,27 +60,31 @@ class PlacementQueue:
         self.resting: dict[JobId, Job] = {}
         self.scans = 0
         # What the last scan saw idle: at its start, and after each placement, with the position of the placed job.
-        self._seen: list[tuple[int, tuple[int, ...]]] = []
+        self.seen: list[tuple[int, tuple[int, ...]]] = []
 
     def __len__(self) -> int:
         return self.size + len(self.resting)
 
     def __iter__(self) -> Iterator[Job]:
         """Head to tail; those that rest come last."""
-        entries = [
-            entry for group in self._groups.values() for entry in zip(group.positions, group.jobs, strict=True)
-        ]
-        in_line = [job for _, job in sorted(entries, key=lambda entry: entry[0])]
-        return iter([*in_line, *self.resting.values()])
+        return iter([*self.in_line(), *self.resting.values()])
+
+    def in_line(self) -> list[Job]:
+        """Those that are tried, head to tail."""
+        return sorted((job for group in self._groups.values() for job in group.jobs), key=lambda job: job.position)
+
+    def limits(self) -> dict[JobId, int]:
+        """At which scan the tries of a job here are used up, for those that have a limit."""
+        return {job.id: scan for scan, position, job in self._limits if job.position == position}
 
     def is_worth_a_scan(self, book: SiteBook) -> bool:
         """Whether something has changed since the last scan that could help a job here.
 
         Steady jobs are only helped by more idle processors, others by any change.
         """
-        if self.untried or self._scanned_helped != book.helped:
+        if self.untried or self.scanned_helped != book.helped:
             return True
-        return self._fickle > 0 and self._scanned_changed != book.changed
+        return self._fickle > 0 and self.scanned_changed != book.changed
 
     @property
     def smallest_need(self) -> int:
@@ -87,9 +93,9 @@ class PlacementQueue:
 
     def scan_begins(self, book: SiteBook) -> None:
         """A scan sees everything up to now."""
-        self.scan_due_at = float("inf")
-        self._scanned_helped = book.helped
-        self._scanned_changed = book.changed
+        self.scan_due_at = INFINITY
+        self.scanned_helped = book.helped
+        self.scanned_changed = book.changed
 
     @property
     def has_limits(self) -> bool:
@@ -99,6 +105,14 @@ class PlacementQueue:
     def push(self, job: Job, *, exhausted_at_scan: int | None, untried: bool) -> None:
         """Put the job at the tail. ``untried`` says that it has not been tried on what is idle now."""
         assert job.position < 0
+        job.joined_after_scan = self.scans
+        job.position = self.next_position
+        self.next_position += 1
+        self.untried |= untried
+        self.stand(job, exhausted_at_scan)
+
+    def stand(self, job: Job, exhausted_at_scan: int | None) -> None:
+        """Enter the job at the position that it has been given, behind all others."""
         assert job.demand is not None
         demand = job.demand
         group = self._groups.get(demand.key)
@@ -106,14 +120,10 @@ class PlacementQueue:
             group = self._groups[demand.key] = Group(demand)
             self._group_sequence += 1
             insort(self._by_least, (demand.least, self._group_sequence, group), key=_least_and_sequence)
-        job.joined_after_scan = self.scans
-        job.position = self._next_position
-        self._next_position += 1
         group.positions.append(job.position)
         group.jobs.append(job)
         self.size += 1
         self._fickle += not demand.steady
-        self.untried |= untried
         if exhausted_at_scan is not None:
             job.has_limit = True
             self._limited += 1
@@ -149,7 +159,7 @@ class PlacementQueue:
         self.size -= 1
         self._fickle -= not group.demand.steady
         if not self.size:
-            self.scan_due_at = float("inf")
+            self.scan_due_at = INFINITY
         if not group.jobs:
             del self._groups[group.demand.key]
             least = group.demand.least
@@ -169,13 +179,13 @@ class PlacementQueue:
         """The idle processors that the job's last try saw; None if it was never tried."""
         if job.id in self.resting or self.scans == job.joined_after_scan:
             return job.refused_idle
-        return self._seen[bisect_left(self._seen, job.position, key=_position) - 1][1]
+        return self.seen[bisect_left(self.seen, job.position, key=_position) - 1][1]
 
     def scan_in_vain(self, book: SiteBook) -> None:
         """A scan in which nobody can be placed, because no site has enough for any job here."""
         self.scan_begins(book)
         self.scans += 1
-        self._seen = [(-1, book.idle_now())]
+        self.seen = [(-1, book.idle_now())]
 
     def scan(
         self,
@@ -193,7 +203,7 @@ class PlacementQueue:
         self.untried = False
         view = book.view
         idle = view.idle
-        self._seen = [(-1, book.idle_now())]
+        self.seen = [(-1, book.idle_now())]
         most, total = max(idle), sum(idle)
         hopeful = bisect_right(self._by_least, most, key=_least)
         candidates = [
@@ -217,7 +227,7 @@ class PlacementQueue:
             if spots is None:
                 continue
             place(self._take(group, bisect_left(group.positions, position)), spots)
-            self._seen.append((position, book.idle_now()))
+            self.seen.append((position, book.idle_now()))
             most, total = max(idle), sum(idle)
             if not self._by_least or most < self.smallest_need:
                 break
@@ -250,8 +260,8 @@ class ClaimingQueue:
 
     def __init__(self) -> None:
         self._entries: list[tuple[float, int, Job]] = []
-        self._sequence = 0
-        self.next_at = float("inf")  # the earliest claiming time
+        self.sequence = 0
+        self.next_at = INFINITY  # the earliest claiming time
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -260,10 +270,14 @@ class ClaimingQueue:
         return (job for _, _, job in self._entries)
 
     def push(self, job: Job, claim_at: float) -> None:
-        self._sequence += 1
+        self.sequence += 1
+        self.stand(job, claim_at, self.sequence)
+
+    def stand(self, job: Job, claim_at: float, sequence: int) -> None:
+        """Enter the job at this claiming time; equal times are served in the order of the sequence."""
         job.claim_at = claim_at
-        job.claim_sequence = self._sequence
-        insort(self._entries, (claim_at, self._sequence, job), key=_claim_order)
+        job.claim_sequence = sequence
+        insort(self._entries, (claim_at, sequence, job), key=_claim_order)
         self.next_at = self._entries[0][0]
 
     def remove(self, job: Job) -> None:
@@ -271,7 +285,7 @@ class ClaimingQueue:
         place = bisect_left(self._entries, (job.claim_at, job.claim_sequence), key=_claim_order)
         if place < len(self._entries) and self._entries[place][2] is job:
             del self._entries[place]
-            self.next_at = self._entries[0][0] if self._entries else float("inf")
+            self.next_at = self._entries[0][0] if self._entries else INFINITY
 
     def move(self, job: Job, claim_at: float) -> None:
         """Give a job that is in the queue another claiming time."""

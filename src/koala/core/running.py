@@ -11,6 +11,7 @@ from koala.core.job import Claim, Job, Phase
 from koala.core.leaving import Leaving
 from koala.core.ledger import Ledger, first_given
 from koala.core.lifecycle import State
+from koala.core.timers import Alarm
 from koala.messages import (
     AskSite,
     ComponentAccepted,
@@ -35,6 +36,7 @@ class Running:
     def __init__(self, ledger: Ledger, leaving: Leaving) -> None:
         self.ledger = ledger
         self.leaving = leaving
+        ledger.timers.on(Alarm.LOOK_AFTER, self._look_after)
 
     # -------------------------------------------------------------------------------- to the barrier
 
@@ -127,7 +129,7 @@ class Running:
             at = ledger.now + ledger.parameters.answer_timeout_s
             if job.state is State.STARTING:
                 at = min(at, job.deadline)
-        job.timer = ledger.timers.set(at, self._look_after, job)
+        job.timer = ledger.timers.set(at, Alarm.LOOK_AFTER, job)
 
     def _look_after(self, job: Job) -> None:
         """Ask the job's sites, or give the claim up when its deadline has passed."""

@@ -11,6 +11,9 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any
 
+from koala.core.books import Books
+from koala.core.books_reading import read_books
+from koala.core.books_writing import grid_digest, write_books
 from koala.core.claiming import Claiming
 from koala.core.leaving import Leaving
 from koala.core.ledger import Ledger
@@ -46,6 +49,7 @@ class Scheduler:
     """The co-allocating scheduler of one grid. Its books are in ``ledger``, for whoever wants to look."""
 
     def __init__(self, grid: Grid, catalogue: Catalogue | None = None) -> None:
+        self.grid = grid
         self.ledger = ledger = Ledger(grid)
         self._leaving = Leaving(ledger)
         self._running = Running(ledger, self._leaving)
@@ -59,6 +63,7 @@ class Scheduler:
             self._staging,
         )
         self._due_at = INFINITY
+        self._grid_digest = ""  # made when somebody asks for the books
         self._wakes: list[float] = []  # what the driver has been asked for and has not brought yet
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             JobSubmitted: self._placement.on_submitted,
@@ -109,6 +114,34 @@ class Scheduler:
             commands.append(WakeAt(at=due_at))
         return commands
 
+    # --------------------------------------------------------------------------------------- its books
+
+    def books(self) -> Books:
+        """Everything that decides what it will do next, as a value; the stories of ended jobs are not in it."""
+        return write_books(self.ledger, grid=self._digest(), last_job=self._placement.last_job)
+
+    @classmethod
+    def from_books(cls, grid: Grid, catalogue: Catalogue | None, books: Books) -> Scheduler:
+        """A scheduler that goes on where the one that wrote the books was; send it a ``Tick`` first.
+
+        To every later event it answers as that one would have done, ``WakeAt`` aside. On another grid it takes
+        parameters and new sites from there. Raises BooksError where a site or a policy is missing that a job
+        still needs, and UnknownPolicyError where the catalogue lacks the grid's own policy.
+        """
+        scheduler = cls(grid, catalogue)
+        ledger = scheduler.ledger
+        read_books(books, ledger, scheduler._placement, same_grid=books.grid == scheduler._digest())
+        queues_due_at = min(ledger.high.scan_due_at, ledger.low.scan_due_at)
+        scheduler._due_at = min(ledger.timers.next_at(), ledger.claiming.next_at, queues_due_at)
+        return scheduler
+
+    def _digest(self) -> str:
+        if not self._grid_digest:
+            self._grid_digest = grid_digest(self.grid)
+        return self._grid_digest
+
+    # ------------------------------------------------------------------------------------ explanations
+
     def explain(self, job_id: JobId) -> Explanation | None:
         """Where the job stands and why, with its story; None for one that is unknown or long gone."""
         ledger = self.ledger
@@ -133,8 +166,8 @@ class Scheduler:
         ledger.before_scans = instant_is_new
         while ledger.claiming.next_at <= now:
             self._claiming.claim(ledger.claiming.head())
-        while (timer := ledger.timers.pop_due(now)) is not None:
-            timer.action(timer.argument)
+        while ledger.timers.fire_next(now):
+            pass
         ledger.before_scans = False
         for queue in (ledger.high, ledger.low):
             due = queue.scan_due_at <= now

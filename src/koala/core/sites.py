@@ -44,6 +44,7 @@ class SiteBelief:
         "processors",
         "promised",
         "quota",
+        "reported",
         "trust",
         "waiters",
     )
@@ -51,6 +52,7 @@ class SiteBelief:
     def __init__(self, name: str, processors: int, quota: float) -> None:
         self.name = name
         self.processors = processors
+        self.reported = False  # whether the number of processors is the site's own word
         self.quota = quota
         self.limit = quota_processors(processors, quota)
         self.others = 0  # held by other users, as last reported
@@ -86,6 +88,7 @@ class SiteBook:
         self.error_threshold = grid.scheduler.error_threshold
         self.helped = 0
         self.changed = 0
+        self.files_told: dict[str, None] = {}  # files whose replicas are not, or no longer, as the grid says
         self._idle = tuple(self.view.idle)
         self._idle_as_of = 0
 
@@ -116,8 +119,22 @@ class SiteBook:
             self._idle = tuple(self.view.idle)
         return self._idle
 
-    def files_changed(self) -> None:
+    def restore(self, idle: list[int], *, helped: int, changed: int) -> None:
+        """Go on from counts that were written down, and from what was idle then; beliefs are in place already.
+
+        Where they give another number than the one that was idle, because the grid is another one, that is a change.
+        """
+        self.helped = helped
+        self.changed = changed
+        self.view.idle[:] = idle
+        for index in range(len(self.sites)):
+            self.refresh(index)
+        self._idle = tuple(self.view.idle)
+        self._idle_as_of = self.changed
+
+    def files_changed(self, file: str) -> None:
         """Replicas have come or gone: a job that could not be placed may fit now."""
+        self.files_told[file] = None
         self.changed += 1
         self.helped += 1
 
@@ -125,6 +142,7 @@ class SiteBook:
 
     def report(self, index: int, processors: int, others: int) -> None:
         site = self.sites[index]
+        site.reported = True
         site.processors = processors
         site.others = others
         site.limit = self.view.limit[index] = quota_processors(processors, site.quota)

@@ -7,6 +7,7 @@ from koala.core.leaving import Leaving
 from koala.core.ledger import Ledger
 from koala.core.lifecycle import State
 from koala.core.running import Running
+from koala.core.timers import Alarm
 from koala.core.transfer import Transfer
 from koala.messages import CancelTransfer, FileChanged, TransferEnded
 from koala.policies.placing import FileAt, inputs
@@ -19,6 +20,7 @@ class Staging:
         self.ledger = ledger
         self.leaving = leaving
         self.running = running
+        ledger.timers.on(Alarm.TRANSFER_OVERDUE, self._overdue)
 
     def bring_files(self, job: Job) -> float:
         """Start what must be brought; how long that is estimated to take (FTT).
@@ -51,7 +53,7 @@ class Staging:
             if needed.source == site:
                 continue
             transfer = ledger.transfers.want(job, needed, site, ledger.now, ledger.commands)
-            if transfer.timer is None:
+            if transfer.timer is None and not transfer.done:
                 self._watch(transfer)
             keys.append(transfer.key)
         job.needs[part] = tuple(keys)
@@ -59,7 +61,7 @@ class Staging:
     def _watch(self, transfer: Transfer) -> None:
         parameters = self.ledger.parameters
         patience_s = max(parameters.answer_timeout_s, parameters.transfer_patience * transfer.estimate_s)
-        transfer.timer = self.ledger.timers.set(self.ledger.now + patience_s, self._overdue, transfer)
+        transfer.timer = self.ledger.timers.set(self.ledger.now + patience_s, Alarm.TRANSFER_OVERDUE, transfer)
 
     def _overdue(self, transfer: Transfer) -> None:
         self.ledger.transfers.overdue(transfer, self.ledger.now)
@@ -104,4 +106,4 @@ class Staging:
             files[event.file] = FileAt(event.size_bytes, holders)
         else:
             files.pop(event.file, None)
-        ledger.sites.files_changed()
+        ledger.sites.files_changed(event.file)

@@ -14,6 +14,9 @@ from koala.model import JobId, Refusal, SiteName
 from koala.policies import PolicyError
 from koala.policies.placing import View, refuse
 
+# An entry that is words already: it was told when the sites had other numbers.
+TOLD = "told"
+
 
 class StoryLine(msgspec.Struct, frozen=True, kw_only=True):
     """One decision: when, and what was decided and why."""
@@ -49,7 +52,14 @@ def tell(job: Job, names: Sequence[SiteName]) -> tuple[StoryLine, ...]:
     """The whole story, from the submission on."""
     size = job.request.processors
     first = StoryLine(at=job.submitted_at, text=f"submitted: {job.request.kind} request for {size} processors")
-    return (first, *(StoryLine(at=at, text=_WORDS[what](names, *details)) for at, what, *details in job.story))
+    return (first, *(StoryLine(at=at, text=words(what, details, names)) for at, what, *details in job.story))
+
+
+def words(what: str, details: Sequence[Any], names: Sequence[SiteName]) -> str:
+    """One entry of a story in words."""
+    if what == TOLD:
+        return str(details[0])
+    return _WORDS[what](names, *details)
 
 
 def explain(job: Job, queue: PlacementQueue, view: View, placement_tries: int) -> Explanation:

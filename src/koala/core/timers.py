@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import enum
 import heapq
 from collections.abc import Callable
 from typing import Any
 
 
+class Alarm(enum.StrEnum):
+    """What an alarm is for, by a name that can be written down; beside it stands whom it concerns."""
+
+    RESTED = "rested"  # a job
+    LOOK_AFTER = "look_after"  # a job
+    ABORT_AGAIN = "abort_again"  # a claim
+    TRANSFER_OVERDUE = "transfer_overdue"  # a transfer
+    COOLED_DOWN = "cooled_down"  # the index of a site
+
+
 class Timer:
     """One alarm; its owner may cancel it at any time, and cancelling twice does no harm."""
 
-    __slots__ = ("action", "argument", "at", "cancelled")
+    __slots__ = ("at", "cancelled", "what", "whom")
 
-    def __init__(self, at: float, action: Callable[[Any], None], argument: Any) -> None:
+    def __init__(self, at: float, what: Alarm, whom: Any) -> None:
         self.at = at
-        self.action = action
-        self.argument = argument
+        self.what = what
+        self.whom = whom
         self.cancelled = False
 
     def cancel(self) -> None:
@@ -28,9 +39,14 @@ class Timers:
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Timer]] = []
         self._sequence = 0
+        self._actions: dict[Alarm, Callable[[Any], None]] = {}
 
-    def set(self, at: float, action: Callable[[Any], None], argument: Any) -> Timer:
-        timer = Timer(at, action, argument)
+    def on(self, what: Alarm, action: Callable[[Any], None]) -> None:
+        """Every part of the core says once what it does when an alarm of its own goes off."""
+        self._actions[what] = action
+
+    def set(self, at: float, what: Alarm, whom: Any) -> Timer:
+        timer = Timer(at, what, whom)
         self._sequence += 1
         heapq.heappush(self._heap, (at, self._sequence, timer))
         return timer
@@ -42,8 +58,18 @@ class Timers:
             heapq.heappop(heap)
         return heap[0][0] if heap else float("inf")
 
-    def pop_due(self, now: float) -> Timer | None:
-        """Take out the first living alarm that is due, if one is."""
+    def fire_next(self, now: float) -> bool:
+        """Let the first living alarm that is due go off; False when none is."""
         if self.next_at() > now:
-            return None
-        return heapq.heappop(self._heap)[2]
+            return False
+        timer = heapq.heappop(self._heap)[2]
+        self._actions[timer.what](timer.whom)
+        return True
+
+    def living(self) -> list[Timer]:
+        """The alarms that have not been cancelled, in the order in which they will fire."""
+        return [timer for _, _, timer in sorted(self._heap, key=_order) if not timer.cancelled]
+
+
+def _order(entry: tuple[float, int, Timer]) -> tuple[float, int]:
+    return entry[0], entry[1]

@@ -21,7 +21,9 @@ class TransferBook:
         self.view = view
         self.by_id: dict[TransferId, Transfer] = {}
         self.by_key: dict[Key, Transfer] = {}
-        self._sequence = 0
+        self.sequence = 0
+        # (one site, other site) -> the link's bandwidth in bytes/s as it was before any was observed, and as learned.
+        self.learned: dict[tuple[int, int], tuple[float, float]] = {}
 
     def want(self, job: Job, needed: Input, site: int, now: float, commands: list[AnyCommand]) -> Transfer:
         """Make sure that the file gets to the site for this job, by the transfer that runs already if one does."""
@@ -43,9 +45,9 @@ class TransferBook:
         return INFINITY if transfer is None else transfer.remaining_s(now)
 
     def _start(self, transfer: Transfer, source: int, now: float, commands: list[AnyCommand]) -> None:
-        self._sequence += 1
+        self.sequence += 1
         file, chunk, target = transfer.key
-        transfer.id = f"t{self._sequence}"
+        transfer.id = f"t{self.sequence}"
         transfer.source = source
         transfer.started_at = now
         transfer.estimate_s = link_s(source, target, transfer.size_bytes, self.view)
@@ -80,8 +82,15 @@ class TransferBook:
             return
         seen = transfer.size_bytes / flowing_s
         believed = self.view.bytes_per_s[source][target]
-        learned = (1 - OBSERVATION_WEIGHT) * believed + OBSERVATION_WEIGHT * seen
-        self.view.bytes_per_s[source][target] = self.view.bytes_per_s[target][source] = learned
+        self.learn(source, target, (1 - OBSERVATION_WEIGHT) * believed + OBSERVATION_WEIGHT * seen)
+
+    def learn(self, one: int, other: int, bytes_per_s: float) -> None:
+        """The link between the two is believed to have this bandwidth, whatever the grid says."""
+        pair = (one, other) if one < other else (other, one)
+        before = self.learned.get(pair)
+        described = self.view.bytes_per_s[one][other] if before is None else before[0]
+        self.learned[pair] = described, bytes_per_s
+        self.view.bytes_per_s.set_both(one, other, bytes_per_s)
 
     def again(self, transfer: Transfer, now: float, commands: list[AnyCommand]) -> bool:
         """The transfer broke: start it again from the best replica that has not failed, or, if all have, from the

@@ -14,6 +14,7 @@ from koala.grid import AnswerFaults, SiteFaults, Startup
 from koala.messages import AnyCommand, AnyEvent, CancelAsked, JobOutcome
 from koala.model import JobId
 from koala.simulator.properties import PropertyBrokenError, Watch, nothing_left_behind
+from koala.simulator.restarts import Twin
 from koala.simulator.storms import Storm, draw_storm, may_fail
 from koala.simulator.workload import Workload
 from koala.simulator.world import World
@@ -65,6 +66,7 @@ class _Run:
         self.world = World(storm.grid, Workload.from_arrivals(storm.arrivals), storm.seed)
         self.scheduler = Scheduler(storm.grid)
         self.watch = Watch(self.scheduler, self.world)
+        self.twin = Twin(self.scheduler, storm.seed)
         self.tail: deque[str] = deque(maxlen=TAIL_LINES)
         self.happened: Counter[str] = Counter()
         self.events = 0
@@ -95,6 +97,8 @@ class _Run:
             for command in commands:
                 self.world.perform(command, event.at)
             self.watch.after(event, commands)
+            self.twin.after(event, commands)
+        self.twin.compare_books()
 
     def _over(self) -> bool:
         """All jobs came and ended, the storm is over, and every abort has been answered."""

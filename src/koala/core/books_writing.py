@@ -1,0 +1,244 @@
+"""Writes the books of the core: reads a ledger and changes nothing. The way back is ``books_reading``."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from koala.core.books import (
+    VERSION,
+    AlarmPage,
+    Books,
+    ClaimingPage,
+    ClaimPage,
+    Detail,
+    FilePage,
+    JobPage,
+    LinkPage,
+    PlacePage,
+    QueuePage,
+    SitePage,
+    StoryEntry,
+    TransferPage,
+    to_time,
+)
+from koala.core.job import Claim, Job
+from koala.core.ledger import Ledger
+from koala.core.queues import PlacementQueue
+from koala.core.sites import SiteBelief
+from koala.core.timers import Alarm, Timer
+from koala.core.transfer import Transfer
+from koala.grid import Grid
+from koala.model import JobId
+
+# What of a job stands in its page as it is.
+AS_IT_IS = (
+    "id",
+    "request",
+    "state",
+    "submitted_at",
+    "waiting_since",
+    "claim_fraction",
+    "ended_at",
+    "placement_tries",
+    "places",
+    "placed_at",
+    "started_at",
+    "ready",
+    "outstanding",
+    "claim_resumed",
+    "rests",
+    "claiming_tries",
+    "claiming_tries_in_row",
+    "runs",
+    "starts",
+    "failures",
+    "application_failures",
+    "preemptions",
+)
+
+
+def grid_digest(grid: Grid) -> str:
+    """Tells grids apart: equal for equal grids only."""
+    return hashlib.sha256(msgspec.json.encode(grid)).hexdigest()
+
+
+def write_books(ledger: Ledger, *, grid: str, last_job: JobId) -> Books:
+    """The books as of the last event. They are a value: what the ledger does later does not change them."""
+    return _Writing(ledger).books(grid, last_job)
+
+
+class _Writing:
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._names = ledger.names
+        # Many jobs were refused on the very same idle processors: each different tuple is written once.
+        self._idle_numbers: dict[tuple[int, ...], int] = {}
+        self._idle_numbers_by_identity: dict[int, int] = {}
+
+    def books(self, grid: str, last_job: JobId) -> Books:
+        ledger = self._ledger
+        transfers = ledger.transfers
+        jobs = tuple(map(self._job, ledger.jobs.values()))
+        gone = {claim.job.id: claim.job for claim in ledger.claims.values() if claim.job.id not in ledger.jobs}
+        gone_pages = tuple(map(self._job, gone.values()))
+        high, low = self._queue(ledger.high), self._queue(ledger.low)
+        return Books(
+            version=VERSION,
+            grid=grid,
+            now=ledger.now,
+            last_job=last_job,
+            sites=tuple(map(self._site, ledger.sites, ledger.sites.view.idle)),
+            helped=ledger.sites.helped,
+            changed=ledger.sites.changed,
+            idles=tuple(self._idle_numbers),
+            jobs=jobs,
+            gone=gone_pages,
+            claims=tuple(map(self._claim, ledger.claims.values())),
+            transfers=tuple(map(self._transfer, transfers.by_key.values())),
+            transfers_started=transfers.sequence,
+            links=tuple(
+                LinkPage(
+                    between=(self._names[one], self._names[other]),
+                    described_bytes_per_s=described,
+                    bytes_per_s=learned,
+                )
+                for (one, other), (described, learned) in transfers.learned.items()
+            ),
+            files=tuple(map(self._file, ledger.sites.files_told)),
+            high=high,
+            low=low,
+            claiming=tuple(
+                ClaimingPage(job=job.id, at=to_time(job.claim_at), sequence=job.claim_sequence)
+                for job in ledger.claiming
+            ),
+            claiming_sequence=ledger.claiming.sequence,
+            alarms=tuple(map(self._alarm, ledger.timers.living())),
+        )
+
+    def _idle(self, idle: tuple[int, ...]) -> int:
+        number = self._idle_numbers_by_identity.get(id(idle))
+        if number is None:
+            number = self._idle_numbers.setdefault(idle, len(self._idle_numbers))
+            self._idle_numbers_by_identity[id(idle)] = number
+        return number
+
+    def _job(self, job: Job) -> JobPage:
+        held = self._ledger.claims
+        same: dict[str, Any] = {field: getattr(job, field) for field in AS_IT_IS}
+        return JobPage(
+            story=self._story(job),
+            refused_idle=None if job.refused_idle is None else self._idle(job.refused_idle),
+            start_estimate=None if job.start_estimate is None else to_time(job.start_estimate),
+            first_start_estimate=None if job.first_start_estimate is None else to_time(job.first_start_estimate),
+            claims=tuple(
+                [claim.token if claim is not None and claim.token in held else None for claim in job.claims]
+            ),
+            earmarks=tuple(job.earmarks),
+            transfers=tuple([transfer.id for transfer in job.transfers.values()]),
+            needs=tuple([tuple([job.transfers[key].id for key in keys]) for keys in job.needs]),
+            deadline=to_time(job.deadline),
+            **same,
+        )
+
+    def _story(self, job: Job) -> tuple[StoryEntry, ...]:
+        entries: list[StoryEntry] = []
+        for at, what, *details in job.story:
+            written: tuple[Detail, ...] = tuple(details)
+            if what == "refused":
+                written = (self._idle(details[0]),)
+            elif what == "placed":
+                spots, transfer_s = details
+                written = (spots.sites, spots.sizes, to_time(transfer_s))
+            entries.append((at, what, written))
+        return tuple(entries)
+
+    def _claim(self, claim: Claim) -> ClaimPage:
+        return ClaimPage(
+            token=claim.token,
+            job=claim.job.id,
+            part=claim.part,
+            site=self._names[claim.site],
+            processors=claim.processors,
+            phase=claim.phase,
+            aborting=claim.aborting,
+            abort_tries=claim.abort_tries,
+        )
+
+    def _site(self, site: SiteBelief, idle: int) -> SitePage:
+        return SitePage(
+            name=site.name,
+            idle=idle,
+            processors=site.processors if site.reported else None,
+            others=site.others,
+            trust=site.trust,
+            drained=site.drained,
+            errors=site.errors,
+            probe_job=site.probe_job,
+            waiters=tuple(site.waiters),
+        )
+
+    def _file(self, name: str) -> FilePage:
+        known = self._ledger.sites.view.files.get(name)
+        if known is None:
+            return FilePage(name=name)
+        return FilePage(name=name, size_bytes=known.size_bytes, replicas=self._all_names(known.holders))
+
+    def _transfer(self, transfer: Transfer) -> TransferPage:
+        file, chunk, target = transfer.key
+        return TransferPage(
+            id=transfer.id,
+            file=file,
+            chunk=chunk,
+            target=self._names[target],
+            source=self._names[transfer.source] if transfer.source >= 0 else None,
+            size_bytes=transfer.size_bytes,
+            started_at=transfer.started_at,
+            estimate_s=to_time(transfer.estimate_s),
+            jobs=tuple(transfer.jobs),
+            tries=transfer.tries,
+            done=transfer.done,
+            failed_sources=self._all_names(sorted(transfer.failed_sources)),
+        )
+
+    def _all_names(self, sites: Iterable[int]) -> tuple[str, ...]:
+        return tuple([self._names[site] for site in sites])
+
+    def _queue(self, queue: PlacementQueue) -> QueuePage:
+        limits = queue.limits()
+        return QueuePage(
+            in_line=tuple(
+                [
+                    PlacePage(
+                        job=job.id,
+                        position=job.position,
+                        entered_scan=job.entered_scan,
+                        joined_after_scan=job.joined_after_scan,
+                        exhausted_at_scan=limits.get(job.id),
+                    )
+                    for job in queue.in_line()
+                ]
+            ),
+            resting=tuple(queue.resting),
+            scan_due_at=to_time(queue.scan_due_at),
+            scanned_helped=queue.scanned_helped,
+            scanned_changed=queue.scanned_changed,
+            next_position=queue.next_position,
+            untried=queue.untried,
+            scans=queue.scans,
+            scans_so_far=self._ledger.scans_so_far(queue),
+            seen=tuple([(position, self._idle(idle)) for position, idle in queue.seen]),
+        )
+
+    def _alarm(self, timer: Timer) -> AlarmPage:
+        whom: JobId | str
+        if timer.what is Alarm.COOLED_DOWN:
+            whom = self._names[timer.whom]
+        elif timer.what is Alarm.ABORT_AGAIN:
+            whom = timer.whom.token
+        else:
+            whom = timer.whom.id
+        return AlarmPage(at=to_time(timer.at), what=timer.what, whom=whom)
