@@ -32,6 +32,9 @@ def test_every_policy_of_koala_is_listed_with_its_form() -> None:
         ("CM", "components", "koala"),
         ("FCM", "flexible", "koala"),
         ("CF", "files", "koala"),
+        ("NCM", "network", "koala"),
+        ("NFCM", "flexible-network", "koala"),
+        ("FCF", "flexible-files", "koala"),
     ]
     assert all(known["summary"] for known in listed)
 

@@ -1,7 +1,8 @@
 """The ``koala`` command. Each verb lives in a module of this folder and is imported when it is used.
 
 Exit codes, for every verb: 0 done; 1 the thing asked for was tried and failed; 2 wrong use or bad input;
-3 refused by a policy; 130 interrupted.
+3 refused, by a policy or for lack of rights; 4 the daemon cannot be reached or is not able to work; 130 interrupted.
+Waiting for a job that failed with an exit code of its own gives that one.
 """
 
 from __future__ import annotations
@@ -16,22 +17,45 @@ from koala.cli.errors import ReportedGroup
 
 # verb -> (module, attribute, one line for the overview)
 VERBS: dict[str, tuple[str, str, str]] = {
-    "demo": ("koala.cli.demo", "demo", "Run one co-allocation on a simulated grid and show it."),
+    "completion": ("koala.cli.completion", "completion", "Print the completion script for a shell."),
+    "dashboard": ("koala.cli.dashboard_link", "dashboard", "Print a link that opens the dashboard."),
+    "demo": ("koala.cli.demo", "demo", "Run four real jobs on three small sites of this machine and show it."),
     "examples": (
         "koala.cli.examples",
         "examples",
         "List, show and copy the grids, workloads and jobs that ship with Koala.",
     ),
+    "events": ("koala.cli.events", "events", "Print the journal: every event and every command, in order."),
+    "experiment": (
+        "koala.cli.experiment",
+        "experiment",
+        "Run the experiments of the papers again, with their claims.",
+    ),
+    "file": ("koala.cli.files", "file", "Register a file, bring it to another site, or forget it."),
+    "files": ("koala.cli.files", "files", "List the files that jobs can read."),
+    "job": ("koala.cli.job", "job", "Look at one job, wait for it or cancel it."),
+    "jobs": ("koala.cli.jobs", "jobs", "List jobs, the newest first."),
     "place": ("koala.cli.place", "place", "Ask where a job would go, without any grid running."),
     "policies": ("koala.cli.policies", "policies", "List the placement policies."),
     "schema": ("koala.cli.schema", "schema", "Print the JSON schema of a file that Koala reads."),
     "simulate": ("koala.cli.simulate", "simulate", "Run a workload on a simulated grid."),
+    "site": ("koala.cli.sites", "site", "Take a site out, put it back, or ask how it is."),
+    "sites": ("koala.cli.sites", "sites", "List the sites."),
+    "submit": ("koala.cli.submit", "submit", "Submit a job to the daemon."),
+    "token": ("koala.cli.token", "token", "Create, list and revoke the tokens with which others call the daemon."),
+    "top": ("koala.cli.top", "top", "Show the whole grid in the terminal, as things happen."),
     "torture": (
         "koala.cli.torture",
         "torture",
         "Run the scheduler under storms of faults and check that it keeps its promises.",
     ),
+    "up": ("koala.cli.up", "up", "Run the daemon: a live grid, its queue, its API and its dashboard."),
 }
+
+# The verbs that need no daemon; all others but ``up`` talk to one.
+WITHOUT_DAEMON = frozenset(
+    {"completion", "demo", "examples", "experiment", "place", "policies", "schema", "simulate", "torture"}
+)
 
 
 class LazyGroup(ReportedGroup):
@@ -48,9 +72,12 @@ class LazyGroup(ReportedGroup):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = [(verb, VERBS[verb][2]) for verb in self.list_commands(ctx)]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        verbs = self.list_commands(ctx)
+        live = [(verb, VERBS[verb][2]) for verb in verbs if verb not in WITHOUT_DAEMON]
+        with formatter.section("A live grid"):
+            formatter.write_dl(live)
+        with formatter.section("Study, and tools"):
+            formatter.write_dl([(verb, VERBS[verb][2]) for verb in verbs if verb in WITHOUT_DAEMON])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -12,6 +12,7 @@ import click
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_REFUSED = 3
+EXIT_UNAVAILABLE = 4
 EXIT_INTERRUPTED = 130
 
 _ADVICE = {
@@ -41,6 +42,42 @@ class UserError(click.ClickException):
         return self.message
 
 
+class FailedError(UserError):
+    """The thing asked for was tried and failed."""
+
+    exit_code = EXIT_FAILED
+
+
+class RefusedError(UserError):
+    """The caller may not do this."""
+
+    exit_code = EXIT_REFUSED
+
+
+class DaemonError(UserError):
+    """The daemon cannot be reached or is not able to work."""
+
+    exit_code = EXIT_UNAVAILABLE
+
+
+# Codes of errors about the daemon (``koala.client.errors``, ``koala.daemon.errors``) that are not wrong use.
+_KINDS: dict[str, type[UserError]] = {
+    "unreachable": DaemonError,
+    "bad_answer": DaemonError,
+    "unavailable": DaemonError,
+    "too_many": DaemonError,
+    "internal": DaemonError,
+    "forbidden": RefusedError,
+    "not_signed_in": RefusedError,
+    "conflict": FailedError,
+}
+
+
+def for_user(error: Exception, message: str) -> UserError:
+    """The error to show for one that a lower floor raised for the user."""
+    return _KINDS.get(getattr(error, "code", ""), UserError)(message)
+
+
 class ReportedGroup(click.Group):
     """Turns the errors that the lower floors raise about user input into messages of one form."""
 
@@ -62,7 +99,7 @@ class ReportedGroup(click.Group):
         except (OSError, ValueError) as error:
             report = getattr(error, "for_user", None)
             if report is not None:
-                raise UserError(report()) from None
+                raise for_user(error, report()) from None
             if isinstance(error, OSError) and error.filename is not None:
                 raise UserError(f"{error.filename}: {error.strerror}; {advice(error)}") from None
             raise

@@ -16,13 +16,11 @@ from koala.cli.examples import read_named
 from koala.cli.output import console, counted, print_json
 from koala.cli.place_options import parse_idle, request_from_options
 from koala.cli.policies import full_catalogue
+from koala.cli.refusals import print_refusal
 from koala.grid import Grid, SchedulerParameters, Site
 from koala.model import PROCESSORS_MAX, Placement, Refusal, Request
 from koala.policies.errors import suggest
 from koala.policies.placing import View, compile_demand, refuse, to_placement, try_place
-
-# A refusal's table shows the sites that come nearest; the JSON has them all.
-SITES_SHOWN_MAX = 20
 
 
 @click.command()
@@ -153,22 +151,4 @@ def _print_refusal(refusal: Refusal, as_json: bool) -> None:
     if as_json:
         print_json({"policy": refusal.policy, "placed": False, "refusal": msgspec.to_builtins(refusal)})
         return
-    from rich.table import Table
-    from rich.text import Text
-
-    out = console()
-    out.print(Text(f"Refused by {refusal.policy}: {refusal.reason}."))
-    if refusal.shortages:
-        table = Table(box=None, pad_edge=False)
-        table.add_column("site")
-        for column in ("wanted", "idle", "missing"):
-            table.add_column(column, justify="right")
-        table.add_column("would help there")
-        for short in sorted(refusal.shortages, key=lambda short: short.missing)[:SITES_SHOWN_MAX]:
-            cells = (short.site, str(short.wanted), str(short.idle), str(short.missing), short.cure)
-            table.add_row(*map(Text, cells))
-        out.print(table)
-        unshown = len(refusal.shortages) - SITES_SHOWN_MAX
-        if unshown > 0:
-            out.print(Text(f"and {counted(unshown, 'site')} more, which miss as much or more"))
-    out.print(Text(f"{'It can never fit' if refusal.permanent else 'What would help'}: {refusal.cure}."))
+    print_refusal(refusal)

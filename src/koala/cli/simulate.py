@@ -16,6 +16,7 @@ from koala.cli.errors import EXIT_INTERRUPTED, UserError
 from koala.cli.examples import read_named
 from koala.cli.output import OutputFile, console, counted, print_json, refuse_clashes
 from koala.cli.policies import full_catalogue
+from koala.cli.simulate_failures import in_words, read_failures
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from koala.grid import Grid
     from koala.policies import Catalogue
     from koala.simulator import Result, Workload
+    from koala.simulator.node_mapping import SiteFailures
 
 _TIMES = (
     ("queue_s", "queue", "submission to placement"),
@@ -58,6 +60,20 @@ _LISTED_MAX = 10
     metavar="SECONDS",
     help="Cut the run off at this virtual time.",
 )
+@click.option(
+    "--failures",
+    "failures_path",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="FILE",
+    help="Let nodes fail as in this trace of the Failure Trace Archive (event_trace.tab, also .gz or .xz).",
+)
+@click.option(
+    "--failures-from",
+    "failures_from_s",
+    type=click.FloatRange(0.0),
+    metavar="SECONDS",
+    help="Begin this long after the beginning of the trace.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--jobs-csv", type=click.Path(path_type=Path, dir_okay=False), help="Write the table of jobs here.")
 @click.option("--log", "log_path", type=click.Path(path_type=Path, dir_okay=False), help="Write every event here.")
@@ -68,6 +84,8 @@ def simulate(
     grid_name: str,
     workload_name: str,
     policy_files: tuple[str, ...],
+    failures_path: Path | None,
+    failures_from_s: float | None,
     as_json: bool,
     jobs_csv: Path | None,
     log_path: Path | None,
@@ -81,22 +99,22 @@ def simulate(
 
     'koala examples' lists the grids and workloads that ship with Koala.
     """
-    refuse_clashes(
-        [("--log", log_path), ("--jobs-csv", jobs_csv)],
-        [("--grid", grid_name), ("--workload", workload_name), *(("--policy-file", name) for name in policy_files)],
-    )
+    inputs = [("--grid", grid_name), ("--workload", workload_name), ("--failures", str(failures_path or ""))]
+    inputs += [("--policy-file", name) for name in policy_files]
+    refuse_clashes([("--log", log_path), ("--jobs-csv", jobs_csv)], inputs)
     grid, workload = _read(grid_name, workload_name)
     catalogue = full_catalogue(policy_files)
+    failures, about_failures = read_failures(grid, failures_path, failures_from_s)
     with ExitStack() as files:
         log, table = (
             None if path is None else files.enter_context(OutputFile(option, path))
             for option, path in (("--log", log_path), ("--jobs-csv", jobs_csv))
         )
         stop = files.enter_context(_interrupts())
-        result = _run(grid, workload_name, workload, catalogue, log, stop, **options)
+        result = _run(grid, workload_name, workload, catalogue, log, stop, failures, **options)
         if table is not None:
             table.write(result.csv().encode())
-    metrics = {"grid": grid.name, "workload": workload.name, **result.metrics()}
+    metrics = {"grid": grid.name, "workload": workload.name, **about_failures, **result.metrics()}
     if as_json:
         print_json(metrics)
     else:
@@ -123,6 +141,7 @@ def _run(
     catalogue: Catalogue,
     log: OutputFile | None,
     stop: Callable[[], bool],
+    failures: SiteFailures | None,
     *,
     policy: str | None,
     seed: int,
@@ -143,6 +162,7 @@ def _run(
                 log=None if log is None else log.write,
                 until_s=math.inf if until_s is None else until_s,
                 stop=stop,
+                failures=failures,
             )
         except WorkloadError as error:
             raise UserError(f"{workload_name}: {error.for_user()}") from None
@@ -211,6 +231,8 @@ def _report(metrics: dict[str, Any], width: int) -> Iterator[RenderableType]:
     jobs = counted(metrics["jobs"], "job") + (f": {outcomes}" if outcomes else "")
     head.append(f"{jobs}; makespan {_duration(metrics['makespan_s'])}")
     yield head
+    if "failure_trace" in metrics:
+        yield Text(in_words(metrics["failure_trace"]))
     if not metrics["complete"]:
         left = f"; {counted(metrics['not_submitted'], 'job')} not submitted" if metrics["not_submitted"] else ""
         yield Text(f"incomplete: {metrics['stopped']}{left}", style="yellow")

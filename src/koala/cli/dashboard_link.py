@@ -1,0 +1,45 @@
+"""``koala dashboard``: a link that opens the dashboard once, for the daemon's own user."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from koala.cli.connecting import with_client
+from koala.cli.errors import FailedError
+from koala.cli.output import print_json
+from koala.cli.words import span
+
+if TYPE_CHECKING:
+    from koala.client import Client
+
+
+@click.command()
+@click.option("--open/--no-open", "to_open", default=False, help="Open it in a browser of this machine.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_client
+def dashboard(client: Client, /, to_open: bool, as_json: bool) -> None:
+    """Print a link that opens the dashboard.
+
+    It works once and not for long; the browser stays signed in after it.
+    """
+    made = client.login()
+    if as_json:
+        print_json(made.model_dump(mode="json"))
+        return
+    if made.url is None:
+        raise FailedError(
+            "the daemon listens on its socket alone; start it with an address for browsers, "
+            "such as koala up --listen 127.0.0.1:8080"
+        )
+    click.echo(made.url)
+    if sys.stdout.isatty():
+        click.echo(f"It works once, within {span(made.expires_at - time.time())}.", err=True)
+    if to_open:
+        import webbrowser
+
+        if not webbrowser.open(made.url):
+            raise FailedError("no browser could be started here; open the link above yourself")

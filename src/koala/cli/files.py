@@ -1,0 +1,126 @@
+"""``koala files`` and ``koala file``: the replica catalogue, and changing it."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from koala.cli.connecting import complete_site, with_client
+from koala.cli.errors import UserError
+from koala.cli.output import console, counted, print_json
+from koala.cli.words import clean, size
+
+if TYPE_CHECKING:
+    from koala.client import Client
+    from koala.wire import FileInfo
+
+LIMIT_DEFAULT = 100
+LIMIT_MAX = 1_000_000
+
+
+@click.command()
+@click.option("--prefix", default="", metavar="TEXT", help="Only files whose name begins like this.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, LIMIT_MAX),
+    default=LIMIT_DEFAULT,
+    show_default=True,
+    metavar="N",
+    help="The most files to list.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_client
+def files(client: Client, /, prefix: str, limit: int, as_json: bool) -> None:
+    """List the files that jobs can read, and the sites that hold replicas of them."""
+    found = list(islice(client.each_file(prefix=prefix, limit=min(limit + 1, 1_000)), limit + 1))
+    if as_json:
+        print_json([each.model_dump(mode="json") for each in found[:limit]])
+        return
+    if not found:
+        click.echo("No files. Register one with koala file register NAME SITE --path FILE.")
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("file", overflow="fold")
+    table.add_column("size", justify="right", no_wrap=True)
+    table.add_column("replicas at", overflow="fold")
+    for each in found[:limit]:
+        table.add_row(Text(clean(each.name)), size(each.size_bytes), Text(_replicas(each)))
+    console().print(table)
+    if len(found) > limit:
+        click.echo(f"and more; --limit {limit * 2} shows them, --prefix narrows them")
+
+
+def _replicas(file: FileInfo) -> str:
+    return ", ".join(
+        clean(each.site) + ("" if each.url is None else f" ({clean(each.url)})") for each in file.replicas
+    )
+
+
+@click.group()
+def file() -> None:
+    """Register a file, bring it to another site, or forget it."""
+
+
+@file.command()
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_client
+def show(client: Client, /, name: str, as_json: bool) -> None:
+    """Show a file: its size, its checksum, its replicas."""
+    found = client.file(name)
+    _tell(found, as_json, f"{clean(found.name)}: {size(found.size_bytes)}, {clean(found.checksum)}")
+    if not as_json:
+        for each in found.replicas:
+            click.echo(f"  {clean(each.site)}" + ("" if each.url is None else f"  {clean(each.url)}"))
+
+
+@file.command()
+@click.argument("name")
+@click.argument("site", shell_complete=complete_site)
+@click.option("--path", metavar="FILE", help="A file of the daemon's machine, which is copied into the site's area.")
+@click.option("--url", metavar="URL", help="Where the replica is and stays, such as https://... or s3://...")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_client
+def register(client: Client, /, name: str, site: str, path: str | None, url: str | None, as_json: bool) -> None:
+    """Register the file NAME with a replica at SITE, or one more replica of it."""
+    if (path is None) == (url is None):
+        raise UserError("say where the file is: --path FILE or --url URL, one of the two")
+    if path is not None and client.address.socket is not None:
+        path = str(Path(path).absolute())  # the daemon is on this machine, but in another directory
+    found = client.register(name, site, path=path, url=url)
+    _tell(found, as_json, f"{clean(found.name)}: {size(found.size_bytes)} at {_replicas(found)}.")
+
+
+@file.command()
+@click.argument("name")
+@click.argument("site", shell_complete=complete_site)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_client
+def replicate(client: Client, /, name: str, site: str, as_json: bool) -> None:
+    """Copy the file NAME to SITE; returns when the replica is there."""
+    found = client.replicate(name, site)
+    _tell(found, as_json, f"{clean(found.name)}: {counted(len(found.replicas), 'replica')}, at {_replicas(found)}.")
+
+
+@file.command()
+@click.argument("name")
+@click.option("--site", metavar="SITE", shell_complete=complete_site, help="Only the replica at this site.")
+@with_client
+def forget(client: Client, /, name: str, site: str | None) -> None:
+    """Forget the file NAME with all its replicas, or one replica of it."""
+    client.forget(name, site=site)
+    what = clean(name) if site is None else f"the replica of {clean(name)} at {clean(site)}"
+    click.echo(f"Forgot {what}.")
+
+
+def _tell(found: FileInfo, as_json: bool, words: str) -> None:
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+    else:
+        click.echo(words)

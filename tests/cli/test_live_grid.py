@@ -1,0 +1,266 @@
+"""The verbs about the grid against a real daemon: sites, files, events, top, tokens, the dashboard's link."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from live_cli import Shell, Terminal, job_file
+
+from koala.client import Client, UnreachableError
+from live_daemon import Daemon, running_daemon, until
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    with running_daemon(tmp_path_factory.mktemp("live"), listen=True) as running:
+        yield running
+
+
+@pytest.fixture
+def shell(daemon: Daemon) -> Shell:
+    return Shell(daemon.server)
+
+
+# ------------------------------------------------------------------------------------------------- sites
+
+
+def test_the_sites_are_listed_with_who_holds_them(shell: Shell) -> None:
+    lines = shell.lines("sites")
+    assert [line.split()[0] for line in lines[1:4]] == ["amsterdam", "berlin", "cracow"]
+    assert lines[1].split()[-5:] == ["4", "0", "0", "4", "ok"]
+    assert [site["idle"] for site in shell.json("sites")] == [4, 4, 4]
+
+
+def test_a_drained_site_gets_nothing_until_it_is_resumed(shell: Shell) -> None:
+    assert "is drained" in shell("site", "drain", "amsterdam").stdout
+    assert shell.lines("sites")[1].endswith("drained")
+    assert shell.json("submit", "hello", "--dry-run")["places"][0]["site"] == "berlin"
+    assert "is used again" in shell("site", "resume", "amsterdam").stdout
+    assert shell.json("submit", "hello", "--dry-run")["places"][0]["site"] == "amsterdam"
+
+
+def test_a_site_can_be_asked_how_it_is(shell: Shell, daemon: Daemon) -> None:
+    others = daemon.state / "sites" / "cracow" / "others"
+    others.write_text("3\n")
+    try:
+        assert "3 others', 1 idle" in shell("site", "probe", "cracow").stdout
+    finally:
+        others.unlink()
+    assert shell.json("site", "probe", "cracow")["others"] == 0
+
+
+def test_an_unknown_site_is_wrong_use(shell: Shell) -> None:
+    assert "nowhere" in shell("site", "drain", "nowhere", code=2).stderr
+
+
+# ------------------------------------------------------------------------------------------------- files
+
+
+def test_a_file_is_registered_replicated_and_forgotten(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "No files" in shell("files").stdout
+    monkeypatch.chdir(tmp_path)
+    Path("mesh.dat").write_bytes(b"x" * 123_456)
+    assert (
+        shell("file", "register", "mesh", "amsterdam", "--path", "mesh.dat").stdout == "mesh: 123 kB at amsterdam.\n"
+    )
+    assert "2 replicas, at amsterdam, cracow" in shell("file", "replicate", "mesh", "cracow").stdout
+    assert shell.lines("files")[1].split() == ["mesh", "123", "kB", "amsterdam,", "cracow"]
+    assert shell.json("file", "show", "mesh")["size_bytes"] == 123_456
+    assert shell("file", "show", "mesh").stdout.splitlines()[1:] == ["  amsterdam", "  cracow"]
+    shell("file", "forget", "mesh", "--site", "amsterdam")
+    assert [each["site"] for each in shell.json("files", "--prefix", "me")[0]["replicas"]] == ["cracow"]
+    shell("file", "forget", "mesh")
+    assert shell.json("files") == []
+    shell("file", "forget", "mesh", code=2)
+
+
+def test_a_registration_needs_one_place(shell: Shell) -> None:
+    assert "--path FILE or --url URL" in shell("file", "register", "mesh", "amsterdam", code=2).stderr
+
+
+# ------------------------------------------------------------------------------------------------ events
+
+
+def test_the_events_of_a_job_are_told_in_order(shell: Shell) -> None:
+    job = shell.json("submit", "hello", "--wait")["id"]
+    told = [json.loads(line) for line in shell("events", "--job", str(job), "--json").stdout.splitlines()]
+    what = [entry["what"] for entry in told]
+    assert what[0] == "JobSubmitted"
+    assert what.index("ReleaseBarrier") < what.index("JobEnded")
+    seqs = [entry["seq"] for entry in told]
+    assert seqs == sorted(set(seqs))
+    after = shell("events", "--after", str(seqs[0]), "--limit", "1", "--json").stdout
+    assert json.loads(after)["seq"] == seqs[0] + 1
+
+
+def test_without_a_beginning_the_newest_events_are_told(shell: Shell, daemon: Daemon) -> None:
+    newest = [json.loads(line)["seq"] for line in shell("events", "--limit", "3", "--json").stdout.splitlines()]
+    assert len(newest) == 3
+    assert newest[-1] >= daemon.client.job(1).id
+    assert newest[-1] <= daemon.client.overview().last_seq
+    assert newest[0] > json.loads(shell("events", "--after", "0", "--limit", "1", "--json").stdout)["seq"]
+
+
+def test_following_shows_what_happens_from_now_on(shell: Shell, daemon: Daemon) -> None:
+    with Terminal(daemon, "events", "--follow", columns=200) as terminal:
+        end = time.monotonic() + 60
+        while "JobSubmitted" not in terminal.shown and time.monotonic() < end:
+            # The verb says nothing until something happens, so things happen until it has begun.
+            job = shell.json("submit", "hello")["job"]["id"]
+            terminal.read()
+        terminal.until("JobSubmitted")
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.ended() == 130
+    shell("job", "wait", str(job))
+
+
+# --------------------------------------------------------------------------------------------------- top
+
+
+def test_one_picture_shows_sites_jobs_and_events(shell: Shell, daemon: Daemon, tmp_path: Path) -> None:
+    path = job_file(tmp_path, f"while [ ! -e '{tmp_path}/end' ]; do sleep 0.1; done")
+    job = shell.json("submit", str(path))["job"]["id"]
+    until(lambda: daemon.client.job(job).state == "running", "the job runs")
+    lines = shell.lines("top", "--once")
+    (tmp_path / "end").touch()
+    assert lines[0].startswith("koala embedded")
+    text = "\n".join(lines)
+    for part in ("3 sites", "amsterdam", "running 1", "mine", "last events", "the barrier of job"):
+        assert part in text
+    shell("job", "wait", str(job))
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(60, 15), (120, 40)])
+def test_top_fits_its_terminal_is_renewed_and_ends_with_q(
+    shell: Shell, daemon: Daemon, columns: int, rows: int
+) -> None:
+    with Terminal(daemon, "top", columns=columns, rows=rows) as terminal:
+        terminal.until("koala embedded")
+        job = shell.json("submit", "hello", "--wait")["id"]
+        terminal.until(f"job {job}")
+        terminal.press("q")
+        assert terminal.ended() == 0
+        frames = terminal.shown.split("\x1b[H")[1:]
+        assert frames
+        for frame in frames:
+            plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", frame)
+            assert plain.count("\n") < rows
+            assert all(len(line.rstrip("\r")) <= columns for line in plain.split("\n"))
+
+
+def test_a_list_that_is_watched_needs_a_terminal(shell: Shell) -> None:
+    assert "no terminal" in shell("jobs", "--watch", code=2).stderr
+    assert "no terminal" in shell("top", code=2).stderr
+
+
+def test_a_list_that_is_watched_is_renewed(shell: Shell, daemon: Daemon) -> None:
+    with Terminal(daemon, "jobs", "--watch") as terminal:
+        terminal.until("where, and what to know")
+        job = shell.json("submit", "countdown")["job"]["id"]
+        terminal.until("running")
+        shell("job", "cancel", str(job))
+        terminal.until("cancelled")
+        terminal.press("q")
+        assert terminal.ended() == 0
+
+
+# ------------------------------------------------------------------------------------ tokens and addresses
+
+
+def test_a_token_opens_the_address_for_its_scopes_until_it_is_revoked(shell: Shell, daemon: Daemon) -> None:
+    assert daemon.url is not None
+    made = shell("token", "create", "ada", "--scope", "read", "--note", "for a look")
+    secret = made.stdout.strip()
+    assert "It is not shown again" in made.stderr
+    ada = Shell(daemon.url, KOALA_TOKEN=secret)
+    assert ada.json("jobs") == []
+    assert "scope submit" in ada("submit", "hello", code=3).stderr
+    token = next(each for each in shell.json("token", "list") if each["user"] == "ada")
+    assert (token["note"], token["scopes"]) == ("for a look", ["read"])
+    assert secret not in shell("token", "list").stdout
+    shell("token", "revoke", token["id"])
+    ada("jobs", code=3)
+    assert "KOALA_TOKEN" in Shell(daemon.url)("jobs", code=3).stderr
+
+
+def test_jobs_of_several_owners_are_listed_with_their_owners(shell: Shell, daemon: Daemon) -> None:
+    assert daemon.url is not None
+    secret = shell("token", "create", "bob", "--scope", "read", "--scope", "submit").stdout.strip()
+    bob = Shell(daemon.url, KOALA_TOKEN=secret)
+    mine = bob.json("submit", "hello", "--wait")["id"]
+    shell("submit", "hello", "--wait")
+    lines = shell.lines("jobs")
+    assert lines[0].split()[2] == "owner"
+    assert any(line.split()[:3] == [str(mine), "hello", "bob"] for line in lines)
+    assert [job["id"] for job in bob.json("jobs")] == [mine]
+
+
+def test_the_dashboard_link_opens_it_once(shell: Shell, daemon: Daemon) -> None:
+    link = shell("dashboard").stdout.strip()
+    assert link.startswith(f"{daemon.url}/login?code=")
+    assert shell.json("dashboard")["url"] != link
+
+
+def test_the_shell_is_offered_jobs_and_sites(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell("submit", "hello", "--wait")
+    for words, expected in (("koala site drain b", "berlin"), ("koala job show 1", "1")):
+        asked = {"_KOALA_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+        offered = Shell(shell.environment["KOALA_SERVER"], **asked)().stdout
+        assert f"plain,{expected}" in offered.splitlines()
+
+
+@pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
+def test_every_shell_has_its_completion_script(shell: Shell, name: str) -> None:
+    assert "_KOALA_COMPLETE" in shell("completion", name).stdout
+
+
+# -------------------------------------------------------------------------------------- no daemon at all
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("submit", "hello"),
+        ("jobs",),
+        ("job", "show", "1"),
+        ("job", "explain", "1"),
+        ("job", "logs", "1"),
+        ("job", "cancel", "1"),
+        ("job", "wait", "1"),
+        ("sites",),
+        ("site", "probe", "a"),
+        ("files",),
+        ("file", "show", "a"),
+        ("events",),
+        ("events", "--follow"),
+        ("top", "--once"),
+        ("token", "list"),
+        ("dashboard",),
+    ],
+    ids=" ".join,
+)
+def test_every_verb_says_that_no_daemon_answers_and_how_to_start_one(
+    arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    told = Shell(f"unix:{tmp_path}/none")(*arguments, code=4).stderr
+    assert f"no daemon answers at unix:{tmp_path}/none" in told
+    assert "`koala up`" in told
+
+
+def test_an_address_that_is_none_is_wrong_use() -> None:
+    assert "write unix:/" in Shell("nonsense")("jobs", code=2).stderr
+    assert "write unix:/" in Shell("unix:/x")("jobs", "--server", "nonsense", code=2).stderr
+
+
+def test_a_socket_that_nobody_serves_any_more_is_no_daemon(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with Client(f"unix:{tmp_path}/file") as client, pytest.raises(UnreachableError):
+        client.jobs()

@@ -1,0 +1,160 @@
+"""A real daemon for tests: ``koala up`` as a process of its own, with its client; nothing of it is left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from koala.client import ENDED_STATES, Client, ClientError
+
+WAIT_S = 60.0
+POLL_S = 0.05
+# The kernel's limit on the path of a socket is 107 bytes; pytest's directories can be longer.
+SOCKET_PATH_BYTES_MAX = 100
+
+
+def until(condition: Callable[[], bool], what: str, wait_s: float = WAIT_S) -> None:
+    """Wait until the condition holds; fails with what was waited for."""
+    end = time.monotonic() + wait_s
+    while not condition():
+        assert time.monotonic() < end, f"this did not come about within {wait_s:.0f} s: {what}"
+        time.sleep(POLL_S)
+
+
+class Daemon:
+    """A daemon in a directory. ``start`` again after ``kill`` or ``stop`` goes on with the same state."""
+
+    def __init__(self, directory: Path, state: Path, grid: str, options: tuple[str, ...]) -> None:
+        self.directory = directory
+        self.state = state
+        self.socket = state / "koala.sock"
+        self.server = f"unix:{self.socket}"
+        self.url: str | None = None
+        self.client = Client(self.server)
+        self._grid = grid
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+        self._starts = 0
+
+    @property
+    def pid(self) -> int:
+        """The process that is or was the daemon."""
+        assert self._process is not None, "it was never started"
+        return self._process.pid
+
+    @property
+    def output(self) -> str:
+        """What the newest start has printed, on both streams."""
+        return self._log.read_text(encoding="utf-8", errors="replace")
+
+    @property
+    def _log(self) -> Path:
+        return self.directory / f"daemon-{self._starts}.log"
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        assert self._process is None or self._process.poll() is not None, "it runs already"
+        self._starts += 1
+        command = [sys.executable, "-m", "koala", "up", "--state", str(self.state), "--grid", self._grid]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [*command, *self._options],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
+        until(self._has_greeted, "the daemon is up")
+        found = re.search(r"^  address +(\S+)$", self.output, re.MULTILINE)
+        self.url = None if found is None else found[1]
+
+    def _has_greeted(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, f"the daemon ended at its start:\n{self.output}"
+        return "koala is up" in self.output and "Ctrl-C" in self.output
+
+    def kill(self) -> None:
+        """End it as a power failure would: at once, with nothing put in order."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """Ask it to stop, and wait; its exit code."""
+        return self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> int:
+        assert self._process is not None, "it was never started"
+        if self._process.poll() is None:
+            self._process.send_signal(number)
+        return self._process.wait(WAIT_S)
+
+    def clear(self) -> None:
+        """End the jobs that it still has, then the daemon, then whatever its sites still run."""
+        with contextlib.suppress(ClientError):
+            if self._process is not None and self._process.poll() is None:
+                self._cancel_all()
+        self.client.close()
+        if self._process is not None and self._process.poll() is None:
+            try:
+                self.stop()
+            except subprocess.TimeoutExpired:
+                self.kill()
+        for pid in processes_below(self.state):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _cancel_all(self) -> None:
+        live = [job.id for job in self.client.each_job() if job.state not in ENDED_STATES]
+        for job in live:
+            self.client.cancel(job)
+        until(lambda: not any(site.ours for site in self.client.sites()), "the sites let go of all components")
+
+
+def processes_below(directory: Path) -> list[int]:
+    """Every living process that was started for a component of a site below this directory."""
+    mark = os.fsencode(f"KOALA_HOME={directory.resolve()}/")
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            if any(line.startswith(mark) for line in (entry / "environ").read_bytes().split(b"\0")):
+                found.append(int(entry.name))
+    return found
+
+
+@contextlib.contextmanager
+def running_daemon(
+    directory: Path,
+    *,
+    grid: str = "embedded",
+    listen: bool = False,
+    options: tuple[str, ...] = (),
+) -> Iterator[Daemon]:
+    """A daemon that runs while the block lasts. ``grid`` is an example's name, a file, or the text of a grid file;
+    ``listen`` gives it a port of 127.0.0.1, whose address is then ``url``; ``options`` go to ``koala up``."""
+    if "\n" in grid:
+        file = directory / "grid.yaml"
+        file.write_text(grid, encoding="utf-8")
+        grid = str(file)
+    state = directory / "state"
+    short = len(os.fsencode(state / "koala.sock")) > SOCKET_PATH_BYTES_MAX
+    if short:
+        state = Path(tempfile.mkdtemp(prefix="koala-")) / "state"
+    address = ("--listen", "127.0.0.1:0") if listen else ()
+    daemon = Daemon(directory, state, grid, (*address, *options))
+    try:
+        daemon.start()
+        yield daemon
+    finally:
+        daemon.clear()
+        if short:
+            shutil.rmtree(state.parent, ignore_errors=True)
