@@ -110,9 +110,11 @@ class JobSummary(Answer):
 
 
 class ComponentRun(Answer):
-    """One start of one component: claimed, ready at the barrier, released into its application, ended."""
+    """One start of one component: claimed, ready at the barrier, released into its application, ended. ``run`` is the
+    opening of the barrier that it belongs to, counted from 1."""
 
     token: str
+    run: int = 1
     part: int
     site: str
     processors: int
@@ -203,9 +205,9 @@ class Submission(Question):
     """A job to submit. The same ``client_token`` again gives the same job, and no second one."""
 
     description: Annotated[str, Field(min_length=1, max_length=DESCRIPTION_BYTES_MAX)]
-    source: Annotated[str, Field(min_length=1, max_length=255, description="file name; its ending tells the format")] = (
-        "job"
-    )
+    source: Annotated[
+        str, Field(min_length=1, max_length=255, description="file name; its ending tells the format")
+    ] = "job"
     client_token: Annotated[str, Field(min_length=1, max_length=CLIENT_TOKEN_CHARACTERS_MAX)] | None = None
 
 
@@ -307,7 +309,8 @@ class LinkInfo(Answer):
 
 
 class Overview(Answer):
-    """The whole grid at one moment: what the dashboard and ``koala top`` draw."""
+    """The whole grid at one moment: what the dashboard and ``koala top`` draw. ``last_seq`` is the newest entry in the
+    journal: who follows it from there misses nothing."""
 
     grid: str
     version: str
@@ -322,6 +325,7 @@ class Overview(Answer):
     claiming: list[JobSummary]
     active: list[JobSummary]
     counts: dict[str, int]
+    last_seq: int = 0
 
 
 # ---------------------------------------------------------------------------------------------- files

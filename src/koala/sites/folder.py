@@ -36,6 +36,8 @@ RECORD = "record.json"
 SPAWNED = "spawned"
 RELEASED = "released"
 ENDED = "ended.json"
+# How the hidden name of a directory ends that is being removed.
+GONE = ".gone"
 
 # The script writes a word and a number; whatever is longer is not its work.
 _SMALL_FILE_BYTES_MAX = 1_024
@@ -78,6 +80,16 @@ class Folder:
         fresh = self._fresh()
         _write(fresh / ENDED, msgspec.json.encode(event))
         self._appear(fresh)
+
+    def vanish(self) -> Path | None:
+        """Take the directory out of sight at once and for good; the caller removes what this returns, if anything."""
+        gone = self.home.with_name(f".{self.token}{GONE}")
+        try:
+            self.home.rename(gone)
+        except FileNotFoundError:
+            return gone if gone.exists() else None
+        sync_directory(self.home.parent)
+        return gone
 
     def _fresh(self) -> Path:
         fresh = self.home.with_name(f".{self.token}.new")

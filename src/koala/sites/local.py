@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -31,11 +32,12 @@ from koala.messages import (
     ComponentReady,
     ComponentRunning,
     Outcome,
+    SiteReported,
     SiteSilent,
     Token,
 )
 from koala.sites import shell
-from koala.sites.folder import Folder, Record
+from koala.sites.folder import GONE, Folder, Record
 from koala.sites.site import OUTPUT_BYTES_MAX, Clock, Deliver, Emit, Mail, SiteError, Stream
 from koala.sites.staging import stage
 from koala.sites.watched import Phase, Watched, ending
@@ -46,10 +48,16 @@ POLL_S = 0.05
 GRACE_S = 5.0
 # How long the watch rests when this machine fails it, for example with a full disk.
 REST_S = 1.0
+# The file in the site's root in which its owner writes how many processors others use. No file means none.
+OTHERS = "others"
+OTHERS_BYTES_MAX = 64
 
 
 class LocalSite:
     """A site of ``processors`` slots below the directory ``root``. Keeps the promises of ``koala.sites.site.Site``.
+
+    Its owner may keep processors for other users by writing their number into the file ``others`` of the root: new
+    components start only in what is left, those that run go on.
 
     ``first_fit`` lets a small component pass a large one that waits for slots; without it they start in order.
     ``environment`` is what components inherit, by default the harmless part of this process's own. ``host`` is the
@@ -84,6 +92,7 @@ class LocalSite:
         self._files = root / "files"
         self._alive: dict[Token, Watched] = {}  # all that have not ended, in the order they were accepted
         self._sequence = 0
+        self._others = 0  # as last read
         self._lock = contextlib.ExitStack()
         self._wake = asyncio.Event()
         self._watch: asyncio.Task[None] | None = None
@@ -107,6 +116,11 @@ class LocalSite:
     def processors_held(self) -> int:
         """How many of them components hold now."""
         return sum(each.processors for each in self._alive.values() if each.phase is not Phase.QUEUED)
+
+    @property
+    def others_file(self) -> Path:
+        """Where the site's owner says how many processors other users have."""
+        return self._components.parent / OTHERS
 
     # ------------------------------------------------------------------------------- opening and closing
 
@@ -148,7 +162,10 @@ class LocalSite:
 
     def _find_again(self) -> None:
         found: list[tuple[Record, Folder]] = []
-        for home in self._components.iterdir():
+        for home in list(self._components.iterdir()):
+            if home.name.endswith(GONE):
+                # What its driver was killed at removing.
+                shutil.rmtree(home, ignore_errors=True)
             folder = Folder(self._components, home.name)
             # A name with a dot in front was about to become a component when its driver was killed.
             record = None if home.name.startswith(".") else folder.record()
@@ -263,6 +280,40 @@ class LocalSite:
         """This machine, once the component is ready. See ``Site.nodes``."""
         return (self._host,) if self._folder(token).is_ready() else ()
 
+    async def probe(self) -> SiteReported:
+        """Its slots, and those that its owner keeps for others. See ``Site.probe``."""
+        self._others = self._read_others()
+        self._serve()  # some of what others had may be free now
+        return SiteReported(
+            at=self._clock(), site=self._name, processors=self._processors, others=min(self._others, self._processors)
+        )
+
+    async def held(self) -> tuple[Token, ...]:
+        """All that have not ended. See ``Site.held``."""
+        return tuple(self._alive)
+
+    async def forget(self, token: Token) -> None:
+        """Remove an ended component's directory. See ``Site.forget``."""
+        folder = self._folder(token)
+        if token in self._alive:
+            raise SiteError(self._name, f"component {token} has not ended; abort it and wait for its end first")
+        gone = folder.vanish()
+        if gone is not None:
+            await asyncio.to_thread(shutil.rmtree, gone, ignore_errors=True)
+
+    def _read_others(self) -> int:
+        """What the file says. Raises ``SiteError`` where it is not a number of processors."""
+        try:
+            with self.others_file.open("rb") as file:
+                text = file.read(OTHERS_BYTES_MAX + 1).decode(errors="replace").strip()
+        except FileNotFoundError:
+            return 0
+        if len(text) > OTHERS_BYTES_MAX or not (text.isascii() and text.isdigit()):
+            raise SiteError(
+                self._name, f"{self.others_file} says {text!r}; write a number of processors, or remove it"
+            )
+        return int(text)
+
     def _folder(self, token: Token) -> Folder:
         check_token(token)
         return Folder(self._components, token)
@@ -284,7 +335,10 @@ class LocalSite:
 
     def _serve(self) -> None:
         """Give free slots to those who wait, the first accepted first."""
-        free = self._processors - self.processors_held
+        # A file that makes no sense is for ``probe`` to complain about; until then the last number holds.
+        with contextlib.suppress(OSError, SiteError):
+            self._others = self._read_others()
+        free = self._processors - self.processors_held - self._others
         for watched in list(self._alive.values()):
             if watched.phase is not Phase.QUEUED:
                 continue

@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from koala.launching import Go, Launch
-from koala.messages import AnyEvent, Token
+from koala.messages import AnyEvent, SiteReported, Token
 
 # One answer of ``Site.output`` holds at most so much.
 OUTPUT_BYTES_MAX = 1_048_576
@@ -129,4 +129,23 @@ class Site(Protocol):
 
     async def nodes(self, token: Token) -> tuple[str, ...]:
         """The addresses of the nodes that a component holds, the first one first; empty before it is ready."""
+        ...
+
+    async def probe(self) -> SiteReported:
+        """What the site says of itself now: its working processors, and how many of them other users hold.
+
+        Raises ``OSError`` or ``SiteError`` when it cannot tell; then nothing is known of it.
+        """
+        ...
+
+    async def held(self) -> tuple[Token, ...]:
+        """The tokens of all components that have not ended here, in the order they were accepted."""
+        ...
+
+    async def forget(self, token: Token) -> None:
+        """Remove everything about a component that has ended: its directory, its output, the memory of its token.
+
+        For a driver that will never name the token again. A token never heard of changes nothing. Raises
+        ``SiteError`` for a component that has not ended.
+        """
         ...

@@ -1,0 +1,44 @@
+"""Where a long list was left: opaque text for the caller, checked when it comes back."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+from koala.daemon.errors import InvalidError
+
+# Longer than any cursor that is handed out: a file's name of 1,024 characters, encoded.
+CURSOR_CHARACTERS_MAX = 8_192
+# The largest number that a store keeps.
+NUMBER_MAX = 2**63 - 1
+
+
+def write_cursor(listing: str, after: str) -> str:
+    """The cursor for what follows ``after`` in a listing."""
+    text = f"{listing}:{after}".encode("utf-8", "surrogatepass")
+    return base64.urlsafe_b64encode(text).decode("ascii").rstrip("=")
+
+
+def read_cursor(listing: str, cursor: str) -> str:
+    """What the cursor was written for; ``InvalidError`` when it is not one of this listing."""
+    if len(cursor) <= CURSOR_CHARACTERS_MAX:
+        try:
+            padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+            text = base64.b64decode(padded, altchars=b"-_", validate=True).decode("utf-8", "surrogatepass")
+        except (UnicodeError, binascii.Error):
+            text = ""
+        if text.startswith(f"{listing}:"):
+            return text.removeprefix(f"{listing}:")
+    raise _not_a_cursor(listing)
+
+
+def read_number_cursor(listing: str, cursor: str) -> int:
+    """The same for a listing by number."""
+    text = read_cursor(listing, cursor)
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(NUMBER_MAX)) and int(text) <= NUMBER_MAX):
+        raise _not_a_cursor(listing)
+    return int(text)
+
+
+def _not_a_cursor(listing: str) -> InvalidError:
+    return InvalidError(f"cursor: this is not a cursor of the list of {listing}; begin again without one")

@@ -1,0 +1,117 @@
+"""From a request to what a site is given: the launch of each component, and the check that all of it can be carried.
+
+A request that passes ``check_launch`` never fails later because of what its user wrote. Pure but for one look at
+where this Python keeps ``mpiexec``.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import sys
+from functools import cache
+from pathlib import Path
+
+from koala.core.job import Job
+from koala.grid import SchedulerParameters
+from koala.launching import BARRIER_TIMEOUT_S_MAX, Launch, LaunchError, Link
+from koala.messages import StartComponent
+from koala.model import Component, InputFile, Request
+from koala.runners import component_script
+
+# Stands for the source where only the destination of an input file is looked at.
+_SOMEWHERE = "replicas/file"
+
+
+@cache
+def search_path() -> tuple[str, ...]:
+    """The directory of this Python environment's own ``mpiexec``, if it has one: the extra ``mpi`` brings it."""
+    directory = Path(sys.executable).parent
+    return (str(directory),) if (directory / "mpiexec").exists() and ":" not in str(directory) else ()
+
+
+def destination_of(file: InputFile) -> str:
+    """Where an input file appears, relative to where the application starts."""
+    return file.name if file.path is None else file.path
+
+
+def barrier_patience_s(job: Job, parameters: SchedulerParameters, now: float) -> float:
+    """How long a component that is claimed now must wait at the barrier so that it never gives up before the core.
+
+    The core waits for the other claims until the job start time, or a barrier timeout longer where processors are
+    being preempted; then another barrier timeout for all to report; and for files as long as it is patient with them.
+    """
+    until_start_s = max(0.0, (job.start_estimate or now) - now)
+    patience_s = until_start_s + 2 * parameters.barrier_timeout_s + parameters.answer_timeout_s
+    for transfer in job.transfers.values():
+        one_try_s = max(parameters.answer_timeout_s, parameters.transfer_patience * transfer.estimate_s)
+        patience_s += parameters.transfer_tries_max * one_try_s
+    return min(patience_s, float(BARRIER_TIMEOUT_S_MAX))
+
+
+def launch_for(command: StartComponent, job: Job, parameters: SchedulerParameters, now: float) -> Launch:
+    """What the site gets for a command. Raises ``LaunchError`` for what cannot be carried."""
+    request = job.request
+    return Launch(
+        token=command.token,
+        job=command.job,
+        processors=command.processors,
+        application=request.components[command.component].application,
+        part=command.part,
+        parts=command.parts,
+        job_type=request.job_type,
+        barrier_timeout_s=barrier_patience_s(job, parameters, now),
+        walltime_s=request.walltime_s,
+        search_path=search_path(),
+    )
+
+
+def check_launch(request: Request) -> None:
+    """Raises ``LaunchError`` when a component of the request could not be started as it stands, and says which."""
+    for index, component in enumerate(request.components):
+        try:
+            launch = Launch(
+                token="0.1",  # noqa: S106 - a token names a start, it is no secret
+                job=0,
+                processors=component.processors,
+                application=component.application,
+                part=index,
+                parts=len(request.components),
+                job_type=request.job_type,
+                walltime_s=request.walltime_s,
+                search_path=search_path(),
+            )
+            component_script(launch)
+            _check_input_files(component)
+        except LaunchError as error:
+            if len(request.components) == 1:
+                raise
+            raise LaunchError(f"component {index}: {error.field}", error.message) from None
+
+
+def _check_input_files(component: Component) -> None:
+    """Every file can have its place, and no two want the same."""
+    taken: dict[str, str] = {}
+    for file in component.input_files:
+        try:
+            link = Link(source=_SOMEWHERE, destination=destination_of(file))
+        except LaunchError as error:
+            advice = "" if file.path is not None else "; give it another path"
+            raise LaunchError(f"input file {file.name!r}", f"{error.message}{advice}") from None
+        path = posixpath.normpath(link.destination)
+        if path == ".":
+            raise LaunchError(f"input file {file.name!r}", "its path names no file; give it another path")
+        if path in taken:
+            raise LaunchError(
+                f"input file {file.name!r}",
+                f"would appear as {path!r}, as does {taken[path]!r}; give it another path",
+            )
+        taken[path] = file.name
+    for path, name in taken.items():
+        above = posixpath.dirname(path)
+        while above:
+            if above in taken:
+                raise LaunchError(
+                    f"input file {name!r}",
+                    f"would appear below {above!r}, which is the file {taken[above]!r}; give it another path",
+                )
+            above = posixpath.dirname(above)

@@ -1,0 +1,231 @@
+"""Opening a barrier: every component of the job learns where the others are and gets its input files, all at once.
+
+A component whose files cannot be had is ended with the reason, which sends the job back as a whole; nothing stays
+held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from koala.core.job import Claim, Phase
+from koala.daemon.desk import RETRY_FIRST_S, SITE_CALL_S, Desk, next_wait_s
+from koala.daemon.launches import destination_of
+from koala.daemon.transferring import Carrier
+from koala.files import Area, FilesError, MissingFileError, TransferCancelledError, TransferInterruptedError
+from koala.launching import Go, LaunchError, Link, Peer
+from koala.messages import Outcome, ReleaseBarrier, Token, TransferId
+from koala.model import FileName, InputMode, SiteName
+from koala.policies.demands import reads_of
+from koala.policies.transfers import chunk_bytes
+from koala.runners import go_for
+from koala.sites import Site, SiteError
+from koala.store.rows import ComponentRow
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class _Unreachable(Exception):  # noqa: N818 - it never leaves this module
+    """A site did not do as it was asked; everything is tried again."""
+
+    def __init__(self, site: SiteName, reason: str) -> None:
+        super().__init__(reason)
+        self.site = site
+        self.reason = reason
+
+
+class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """One input file of a component: by which transfer it came, or what of the site's own replica is needed."""
+
+    file: FileName
+    destination: str
+    transfer: TransferId | None
+    known: bool
+    chunk: tuple[int, int] | None
+
+
+class Releaser:
+    """Performs ``ReleaseBarrier``, each in a task of its own, again until it has happened or is pointless."""
+
+    def __init__(
+        self, desk: Desk, sites: Mapping[SiteName, Site], areas: Mapping[SiteName, Area], carrier: Carrier
+    ) -> None:
+        self._desk = desk
+        self._sites = sites
+        self._areas = areas
+        self._carrier = carrier
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, seq: int, command: ReleaseBarrier) -> None:
+        """Begin; settles the command when it is done."""
+        task = asyncio.create_task(self._release(seq, command), name=f"release {command.job}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def stop(self) -> None:
+        """Give up; what is not settled is performed again later."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _release(self, seq: int, command: ReleaseBarrier) -> None:
+        wait_s = RETRY_FIRST_S
+        silent: set[SiteName] = set()
+        while wanted := self._wanted(command.tokens):
+            try:
+                await self._open(wanted)
+                break
+            except _Unreachable as error:
+                silent.add(error.site)
+                self._desk.silent(error.site, "releases", error.reason)
+            except Exception:
+                _log.exception("the barrier of job %s could not be opened; it is tried again", command.job)
+            await asyncio.sleep(wait_s)
+            wait_s = next_wait_s(wait_s)
+        for site in silent:
+            self._desk.answered(site, "releases")
+        self._desk.settle(seq)
+
+    def _wanted(self, tokens: Sequence[Token]) -> list[Claim]:
+        """Those that are still to run: nobody else need hear of the opening."""
+        claims = self._desk.scheduler.ledger.claims
+        found = [claims[token] for token in tokens if token in claims]
+        return [claim for claim in found if claim.phase is Phase.RUNNING and not claim.aborting]
+
+    async def _open(self, wanted: list[Claim]) -> None:
+        """Everything is made ready first, so that all start as nearly at the same moment as can be."""
+        rows = self._of_one_run(wanted[0].token)
+        tokens = [claim.token for claim in wanted]
+        mine = [rows[claim.part] for claim in wanted]
+        # What the core knows of the job's files is read before anything is waited for: the job may leave meanwhile.
+        plans = [self._plan(claim, row) for claim, row in zip(wanted, mine, strict=True)]
+        try:
+            gos = await self._gos(wanted[0], rows)
+        except LaunchError as error:
+            await asyncio.gather(*(self._end(row, Outcome.FAILED, error.for_user()) for row in mine))
+            return
+        found = await asyncio.gather(*map(self._links, mine, plans), return_exceptions=True)
+        results = await asyncio.gather(
+            *(self._release_one(row, gos[row.part], links) for row, links in zip(mine, found, strict=True)),
+            return_exceptions=True,
+        )
+        # One that cannot be reached has not kept the others from hearing it.
+        for token, result in zip(tokens, results, strict=True):
+            if isinstance(result, Exception):
+                _log.debug("component %s was not released: %s", token, result)
+                raise result
+
+    async def _release_one(self, row: ComponentRow, go: Go, links: tuple[Link, ...] | BaseException) -> None:
+        if isinstance(links, TransferCancelledError):
+            return  # the component has ended meanwhile
+        if isinstance(links, FilesError):
+            await self._end(row, Outcome.SITE_FAILED, links.for_user())
+            return
+        if isinstance(links, BaseException):
+            raise links
+        try:
+            told = Go(environment=go.environment, links=links)
+            await self._call(row.site, self._sites[row.site].release(row.token, told))
+        except LaunchError as error:
+            await self._end(row, Outcome.FAILED, error.for_user())
+        except SiteError as error:
+            await self._end(row, Outcome.SITE_FAILED, error.message)
+
+    async def _end(self, row: ComponentRow, outcome: Outcome, reason: str) -> None:
+        """The component cannot run: the site lets go of it, and its end says why."""
+        _log.warning("component %s at %s cannot be released: %s", row.token, row.site, reason)
+        self._desk.condemn(row.token, outcome, reason)
+        try:
+            await self._call(row.site, self._sites[row.site].abort(row.token))
+        except SiteError as error:
+            raise _Unreachable(row.site, error.message) from None
+
+    async def _call(self, site: SiteName, call: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout(SITE_CALL_S):
+                return await call
+        except OSError as error:
+            reason = str(error) or f"it did not answer within {SITE_CALL_S:g} s"
+            raise _Unreachable(site, reason) from None
+
+    # ----------------------------------------------------------------------------- what components are told
+
+    def _of_one_run(self, token: Token) -> list[ComponentRow]:
+        """All components that this barrier let go, in order of their parts, also those that have ended since."""
+        own = self._desk.rows.components[token]
+        rows = [row for row in self._desk.rows.components_of(own.job) if row.run == own.run]
+        return sorted((row for row in rows if row.released_at is not None), key=lambda row: row.part)
+
+    async def _gos(self, claim: Claim, rows: list[ComponentRow]) -> tuple[Go, ...]:
+        found = await asyncio.gather(*(self._nodes(row) for row in rows), return_exceptions=True)
+        peers = []
+        for row, nodes in zip(rows, found, strict=True):
+            if isinstance(nodes, BaseException):
+                raise nodes
+            peers.append(Peer(part=row.part, host=nodes[0], processors=row.processors, nodes=nodes))
+        return go_for(claim.job.request.job_type, claim.job.id, peers)
+
+    async def _nodes(self, row: ComponentRow) -> tuple[str, ...]:
+        try:
+            nodes = await self._call(row.site, self._sites[row.site].nodes(row.token))
+        except SiteError as error:
+            raise _Unreachable(row.site, error.message) from None
+        if not nodes:
+            raise _Unreachable(row.site, f"it does not say where component {row.token} is")
+        return nodes
+
+    def _plan(self, claim: Claim, row: ComponentRow) -> list[_Wanted]:
+        """The input files of a component: a copy that was brought, the site's own replica, or a piece of that."""
+        job, part = claim.job, claim.part
+        component = job.request.components[0 if job.request.flexible is not None else part]
+        if not component.input_files:
+            return []
+        assert job.demand is not None
+        assert job.spots is not None
+        brought = {key[0]: job.transfers[key].id for key in job.needs[part]}
+        reads = {read.file: read for read in reads_of(job.demand, job.spots.sizes, part)}
+        view = self._desk.scheduler.ledger.sites.view
+        plan = []
+        for file in component.input_files:
+            chunked = file.mode is InputMode.CHUNK and file.name in view.files
+            plan.append(
+                _Wanted(
+                    file=file.name,
+                    destination=destination_of(file),
+                    transfer=brought.get(file.name),
+                    known=file.name in view.files,
+                    chunk=chunk_bytes(reads[file.name], view) if chunked else None,
+                )
+            )
+        return plan
+
+    async def _links(self, row: ComponentRow, plan: list[_Wanted]) -> tuple[Link, ...]:
+        links = []
+        for number, wanted in enumerate(plan):
+            if wanted.transfer is not None:
+                path = self._carrier.path_of(wanted.transfer)
+                if path is None:
+                    raise MissingFileError(wanted.file, row.site, "its copy has gone; it is brought again")
+            elif not wanted.known:
+                raise MissingFileError(wanted.file, row.site, "it was forgotten; register it again")
+            else:
+                path = await self._own(row, number, wanted.file, wanted.chunk)
+            links.append(Link(source=path, destination=wanted.destination))
+        return tuple(links)
+
+    async def _own(self, row: ComponentRow, number: int, file: str, chunk: tuple[int, int] | None) -> str:
+        entry = self._desk.entries.get(file)
+        replica = None if entry is None else entry.replica_at(row.site)
+        if chunk is None and replica is not None and replica.url is None:
+            return self._areas[row.site].relative(file)
+        try:
+            return await self._carrier.piece(row.token, number, file, row.site, chunk)
+        except TransferInterruptedError as error:
+            raise _Unreachable(row.site, error.message) from None
