@@ -42,6 +42,7 @@ REGIONS: dict[str, Callable[[], str]] = {
     "states": reference_tables.states,
     "transitions": reference_tables.transitions,
     "limits": reference_tables.limits,
+    "api": reference_tables.api,
 }
 
 

@@ -1,4 +1,4 @@
-"""Tables and lists that are read from the code: verbs, attributes, options, messages, states, limits.
+"""Tables and lists that are read from the code: verbs, attributes, options, messages, states, limits, the API.
 
 Where the code has no words for a thing, such as the meaning of an option, they stand here; a thing without
 words, or words without a thing, is an error, so that neither is forgotten.
@@ -192,3 +192,30 @@ def limits() -> str:
         value = getattr(importlib.import_module(module), name)
         rows.append((f"`{name}`", f"{int(value):,}", meaning, f"`{module}`"))
     return table(("limit", "value", "of what", "defined in"), rows)
+
+
+# --------------------------------------------------------------------------------------------------- API
+
+
+def api() -> str:
+    """Every route of the API by group, from the very document that the daemon serves."""
+    from fastapi import FastAPI
+
+    from koala.daemon.api import access, app, files, health, jobs, journal, sites
+
+    collected = FastAPI(openapi_tags=app.TAGS)
+    for part in (jobs, sites, files, journal, access, health):
+        collected.include_router(part.router)
+    document = collected.openapi()
+    parts = []
+    for tag in document["tags"]:
+        rows = [
+            (f"`{method.upper()} {path}`", operation["summary"])
+            for path, operations in document["paths"].items()
+            for method, operation in operations.items()
+            if tag["name"] in operation.get("tags", ())
+        ]
+        parts.append(
+            f"## {tag['name'].capitalize()}\n\n{tag['description']}\n\n{table(('call', 'what it does'), rows)}"
+        )
+    return "\n\n".join(parts)

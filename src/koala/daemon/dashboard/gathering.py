@@ -22,7 +22,7 @@ from koala.wire import ComponentRun, JobDetail, JobSummary, JournalEntry, LinkIn
 if TYPE_CHECKING:
     from koala.daemon.service import Service
 
-WINDOWS_MIN = (5, 30, 120, 720)
+WINDOWS_MIN = (1, 5, 30, 120, 720)
 WINDOW_DEFAULT_MIN = 30
 TIMELINE_JOBS_MAX = 16
 TIMELINE_ENDED_MAX = 6
@@ -40,9 +40,14 @@ ENDED = frozenset({"done", "failed", "cancelled"})
 Context = dict[str, Any]
 
 
-def window_min(wish: str | None) -> int:
-    """How many minutes a page looks back: one of ``WINDOWS_MIN``."""
-    return next((each for each in WINDOWS_MIN if str(each) == wish), WINDOW_DEFAULT_MIN)
+def window_min(wish: str | None) -> int | None:
+    """How many minutes a page is asked to look back: one of ``WINDOWS_MIN``, or None."""
+    return next((each for each in WINDOWS_MIN if str(each) == wish), None)
+
+
+def window_for(up_s: float) -> int:
+    """How many minutes a page looks back unless asked: as far as a young daemon goes back itself."""
+    return min(WINDOW_DEFAULT_MIN, next((each for each in WINDOWS_MIN if each * 60 >= up_s), WINDOW_DEFAULT_MIN))
 
 
 class Gathering:
@@ -52,9 +57,11 @@ class Gathering:
         self._service = service
         self._clock = clock
 
-    async def overview(self, who: Principal, minutes: int) -> Context:
+    async def overview(self, who: Principal, minutes: int | None) -> Context:
         """The whole grid."""
         grid = await self._service.overview(who)
+        if minutes is None:
+            minutes = window_for(grid.now - grid.started_at)
         axis = recent(grid.now, minutes * 60.0)
         jobs = await self._timeline_jobs(who, grid, axis.from_at)
         charts = {}
@@ -120,12 +127,13 @@ class Gathering:
             "refresh_s": 3600 if job.state in ENDED else 3,
         }
 
-    async def site(self, who: Principal, name: str, minutes: int) -> Context:
+    async def site(self, who: Principal, name: str, minutes: int | None) -> Context:
         """One site."""
         site = next((each for each in await self._service.sites(who) if each.name == name), None)
         if site is None:
             raise NotFoundError(f"there is no site {name!r} in this grid; the overview lists all sites")
         now = self._clock()
+        minutes = WINDOW_DEFAULT_MIN if minutes is None else minutes
         axis = recent(now, minutes * 60.0)
         history = await self._service.history(who, name, axis.from_at, axis.to_at)
         there = await self._details(who, site.jobs[:TIMELINE_JOBS_MAX])
