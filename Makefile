@@ -37,6 +37,7 @@ docs: $(VENV)/dev
 
 bench: $(VENV)/dev
 	$(BIN)/python benchmarks/core_under_simulator.py
+	$(BIN)/python benchmarks/daemon_under_load.py
 
 clean:
 	rm -rf $(VENV) site

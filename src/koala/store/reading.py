@@ -15,6 +15,7 @@ from sqlalchemy import (
     Select,
     Table,
     and_,
+    bindparam,
     func,
     literal_column,
     or_,
@@ -41,6 +42,11 @@ def _columns(table: Table, form: type[Any]) -> list[Any]:
 
 
 _JOB = _columns(tables.jobs, JobRow)
+# Made once: to build a statement costs more than to run it.
+_BY_ID = select(*_JOB).where(tables.jobs.c.id == bindparam("number"))
+_BY_CLIENT_TOKEN = select(*_JOB).where(
+    and_(tables.jobs.c.owner == bindparam("owner"), tables.jobs.c.client_token == bindparam("client_token"))
+)
 _COMPONENT = _columns(tables.components, ComponentRow)
 _TRANSFER = _columns(tables.transfers, TransferRow)
 _TOKEN = _columns(tables.tokens, TokenRow)
@@ -52,8 +58,8 @@ def _rows(connection: Connection, statement: Select[Any], form: type[R]) -> list
     return [form(**row._mapping) for row in connection.execute(statement)]
 
 
-def _row(connection: Connection, statement: Select[Any], form: type[R]) -> R | None:
-    row = connection.execute(statement).first()
+def _row(connection: Connection, statement: Select[Any], form: type[R], **values: object) -> R | None:
+    row = connection.execute(statement, values).first()
     return None if row is None else form(**row._mapping)
 
 
@@ -114,7 +120,7 @@ def books_seq(connection: Connection) -> int:
 
 def job(connection: Connection, number: int) -> JobRow | None:
     """The job with this id."""
-    return _row(connection, select(*_JOB).where(tables.jobs.c.id == number), JobRow)
+    return _row(connection, _BY_ID, JobRow, number=number)
 
 
 def jobs(
@@ -136,8 +142,7 @@ def jobs(
 
 def job_by_client_token(connection: Connection, owner: str, client_token: str) -> JobRow | None:
     """The job that the owner submitted with this token."""
-    is_it = and_(tables.jobs.c.owner == owner, tables.jobs.c.client_token == client_token)
-    return _row(connection, select(*_JOB).where(is_it), JobRow)
+    return _row(connection, _BY_CLIENT_TOKEN, JobRow, owner=owner, client_token=client_token)
 
 
 def counts(connection: Connection) -> dict[str, int]:
