@@ -90,6 +90,8 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
         "characters that variables put into one RSL text",
     ),
     ("koala.policies.catalogue", "NAME_CHARACTERS_MAX", "characters of the name given to `@policy`"),
+    ("koala.policies.near_sites", "ANCHORS_MAX", "sites from which NCM and NFCM grow sets of near sites"),
+    ("koala.policies.near_sites", "NEARER_SETS_MAX", "ever nearer sets of sites that are tried from each of them"),
     ("koala.policies.refusing", "CURE_STEPS_MAX", "sites that may have to grow before a cure is not spelled out"),
     ("koala.policies.refusing", "SPLITS_EXPLAINED_MAX", "splits among which a refusal looks for the nearest"),
     ("koala.core.job", "STORY_LINES_MAX", "lines kept of one job's story; beyond it the middle is left out"),
@@ -171,4 +173,9 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ),
     ("koala.examples.applications.options", "SIZE_MAX", "points along one side of an example application's field"),
     ("koala.examples.applications.options", "ITERATIONS_MAX", "iterations of an example application"),
+    ("koala.simulator.failure_trace", "EVENTS_MAX", "events of a failure trace"),
+    ("koala.simulator.failure_trace", "NODES_MAX", "nodes of a failure trace"),
+    ("koala.simulator.failure_trace", "LINE_BYTES_MAX", "bytes of one line of a failure trace"),
+    ("koala.simulator.failure_trace", "NODE_PROCESSORS_MAX", "processors of one node of a failure trace"),
+    ("koala.experiments.running", "UNITS_MAX", "pieces of work of one experiment"),
 )

@@ -10,7 +10,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 # What --help has no business loading; a verb loads what it needs when it is called.
-HEAVY = ("numpy", "numba", "pydantic", "lark", "yaml", "rich", "httpx", "fastapi", "sqlalchemy", "scipy", "matplotlib")
+HEAVY = (
+    "numpy",
+    "numba",
+    "pydantic",
+    "lark",
+    "yaml",
+    "rich",
+    "httpx",
+    "fastapi",
+    "sqlalchemy",
+    "scipy",
+    "matplotlib",
+)
 
 
 def run_python(code: str) -> subprocess.CompletedProcess[str]:

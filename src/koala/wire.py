@@ -84,8 +84,9 @@ class Place(Answer):
 
 
 class JobSummary(Answer):
-    """A job as a list shows it. ``exit_code`` is that of the application once the job has ended: its first component's,
-    or the one that failed; ``since`` is when it came into its state; ``places`` are where it is or was last placed."""
+    """A job as a list shows it. ``exit_code`` is that of the application once the job has ended: of its first
+    component, or of the one that failed. ``since`` is when it came into its state, ``places`` where it is or was last
+    placed."""
 
     id: int
     name: str
@@ -309,8 +310,8 @@ class LinkInfo(Answer):
 
 
 class Overview(Answer):
-    """The whole grid at one moment: what the dashboard and ``koala top`` draw. ``last_seq`` is the newest entry in the
-    journal: who follows it from there misses nothing."""
+    """The whole grid at one moment: what the dashboard and ``koala top`` draw. ``last_seq`` is the newest entry of
+    the journal: who follows it from there misses nothing."""
 
     grid: str
     version: str

@@ -1,20 +1,5 @@
-"""Every test here ends all processes that it started."""
+"""What the tests here share; it lives in ``live_fixtures``."""
 
-from __future__ import annotations
+from live_fixtures import no_process_is_left
 
-import os
-import signal
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-from live_sites import all_gone, processes_of
-
-
-@pytest.fixture(autouse=True)
-def _no_process_is_left(tmp_path: Path) -> Iterator[None]:
-    yield
-    gone = all_gone(tmp_path)
-    for pid in processes_of(tmp_path):
-        os.kill(pid, signal.SIGKILL)
-    assert gone, "the test left processes behind"
+__all__ = ["no_process_is_left"]

@@ -26,9 +26,9 @@ def file_error(text: str) -> PolicyFileError:
     return caught.value
 
 
-def test_the_catalogue_holds_the_four_policies_of_koala() -> None:
+def test_the_catalogue_holds_the_policies_of_koala() -> None:
     catalogue = Catalogue.builtin()
-    assert catalogue.names() == ("WF", "CM", "FCM", "CF")
+    assert catalogue.names() == ("WF", "CM", "FCM", "CF", "NCM", "NFCM", "FCF")
     assert all(known.origin == "koala" and not known.checked and known.summary for known in catalogue)
 
 
@@ -53,6 +53,13 @@ def test_a_long_list_of_names_is_cut_short() -> None:
 def test_a_flexible_policy_places_given_sizes_by_cluster_minimization() -> None:
     catalogue = Catalogue.builtin()
     assert catalogue.find("FCM").components_policy is catalogue.find("CM")
+
+
+def test_each_policy_that_divides_places_given_sizes_by_the_one_that_looks_at_the_same_things() -> None:
+    catalogue = Catalogue.builtin()
+    placing = {known.name: known.components_policy and known.components_policy.name for known in catalogue}
+    assert placing == {"WF": None, "CM": None, "FCM": "CM", "CF": None, "NCM": None, "NFCM": "NCM", "FCF": "CF"}
+    assert all(known.form.divides == (known.components_policy is not None) for known in catalogue)
 
 
 def test_a_users_file_adds_its_policies_under_their_names() -> None:

@@ -17,6 +17,7 @@ from koala.descriptions.fields import (
     Count,
     Description,
     Duration,
+    Fraction01,
     Label,
     Name,
     Number,
@@ -164,6 +165,22 @@ class ApplicationModelText(Description):
     per_extra_cluster: Annotated[Number, Field(ge=0)] = Field(
         default=0.0, description="by which fraction of it each further cluster lengthens it"
     )
+    bandwidth_share: Fraction01 = Field(
+        default=0.0, description="the part of that which goes with 1 / bandwidth of the worst link between clusters"
+    )
+    latency_share: Fraction01 = Field(
+        default=0.0, description="the part of that which goes with the latency of the worst link between clusters"
+    )
+
+    @model_validator(mode="after")
+    def _shares_make_a_whole(self) -> ApplicationModelText:
+        if self.bandwidth_share + self.latency_share > 1.0:
+            raise wrong(
+                f"bandwidth_share and latency_share are {self.bandwidth_share + self.latency_share:g} together",
+                "write two that add up to 1 at most",
+                "latency_share",
+            )
+        return self
 
 
 class RequestKind(enum.StrEnum):

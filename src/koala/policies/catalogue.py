@@ -1,6 +1,6 @@
 """The policies by name: Koala's own, those of installed packages, and those in files that a user wrote.
 
-A policy is a plain function in one of three forms. What a user's function answers is checked on every call;
+A policy is a plain function in one of a few forms. What a user's function answers is checked on every call;
 that happens in ``koala.policies.foreign``, and turning requests into calls in ``koala.policies.placing``.
 """
 
@@ -15,7 +15,18 @@ from typing import Any, TypeVar
 from koala.policies.close_to_files import close_to_files, closest_site
 from koala.policies.cluster_minimization import cluster_minimization
 from koala.policies.errors import PolicyFileError, UnknownPolicyError
+from koala.policies.flexible_close_to_files import (
+    fewest_parts,
+    flexible_close_to_files,
+    last_before,
+    least_time_s,
+    room_within,
+)
 from koala.policies.flexible_cluster_minimization import flexible_cluster_minimization
+from koala.policies.frozen_order import next_most_idle
+from koala.policies.near_sites import combination_cost, near_sites
+from koala.policies.network_cluster_minimization import network_cluster_minimization
+from koala.policies.network_flexible_cluster_minimization import network_flexible_cluster_minimization
 from koala.policies.policy_file import run_policy_file
 from koala.policies.worst_fit import worst_fit
 
@@ -35,18 +46,42 @@ class Form(enum.StrEnum):
 
     - COMPONENTS ``(idle, sizes, left, chosen)``: as ``worst_fit``;
     - FILES ``(idle, sizes, transfer_s, left, chosen)``: as ``close_to_files``;
-    - FLEXIBLE ``(idle, total, component_min, components_max, parts)``: as ``flexible_cluster_minimization``.
+    - FLEXIBLE ``(idle, total, component_min, components_max, parts)``: as ``flexible_cluster_minimization``;
+    - NETWORK ``(idle, sizes, slowness, combined, left, chosen)``: as ``network_cluster_minimization``;
+    - FLEXIBLE_FILES ``(idle, total, component_min, components_max, fixed_s, per_processor_s, parts)``: as
+      ``flexible_close_to_files``;
+    - FLEXIBLE_NETWORK ``(idle, total, component_min, components_max, slowness, parts)``: as
+      ``network_flexible_cluster_minimization``.
     """
 
     COMPONENTS = "components"
     FILES = "files"
     FLEXIBLE = "flexible"
+    NETWORK = "network"
+    FLEXIBLE_FILES = "flexible-files"
+    FLEXIBLE_NETWORK = "flexible-network"
+
+    @property
+    def divides(self) -> bool:
+        """Whether a policy of this form divides totals; otherwise it places components of given sizes."""
+        return self in (Form.FLEXIBLE, Form.FLEXIBLE_FILES, Form.FLEXIBLE_NETWORK)
 
 
 PARAMETERS: dict[Form, tuple[str, ...]] = {
     Form.COMPONENTS: ("idle", "sizes", "left", "chosen"),
     Form.FILES: ("idle", "sizes", "transfer_s", "left", "chosen"),
     Form.FLEXIBLE: ("idle", "total", "component_min", "components_max", "parts"),
+    Form.NETWORK: ("idle", "sizes", "slowness", "combined", "left", "chosen"),
+    Form.FLEXIBLE_FILES: (
+        "idle",
+        "total",
+        "component_min",
+        "components_max",
+        "fixed_s",
+        "per_processor_s",
+        "parts",
+    ),
+    Form.FLEXIBLE_NETWORK: ("idle", "total", "component_min", "components_max", "slowness", "parts"),
 }
 
 
@@ -56,8 +91,8 @@ class Policy:
 
     - ``origin``: "koala", the path of a user's file, or the name of an entry point;
     - ``checked``: the function is not ours, so every answer of it is verified;
-    - ``components_policy``: a FLEXIBLE policy divides totals. Where there is nothing to divide, because the
-      user fixed the component sizes or listed the allowed splits, those sizes are placed by this policy, CM;
+    - ``components_policy``: some policies divide totals. Where there is nothing to divide, because the user
+      fixed the component sizes or listed the allowed splits, those sizes are placed by this policy;
     - ``helpers``: functions that ``function`` calls, which a compiler must know too;
     - ``most_idle_takes_whole``: a lone component without files, or a flexible total, goes to the site with the
       most idle processors (lowest index) whenever that site can hold it, so that asking the function is needless.
@@ -139,6 +174,43 @@ FCM = Policy(
     most_idle_takes_whole=True,
 )
 
+NCM = Policy(
+    name="NCM",
+    form=Form.NETWORK,
+    function=network_cluster_minimization,
+    summary="Network-aware CM: combines near sites where unequal links make that the faster way.",
+    helpers=(next_most_idle, near_sites, combination_cost, cluster_minimization),
+    most_idle_takes_whole=True,
+)
+NFCM = Policy(
+    name="NFCM",
+    form=Form.FLEXIBLE_NETWORK,
+    function=network_flexible_cluster_minimization,
+    summary="Network-aware FCM: divides a total over near sites; given sizes go by NCM.",
+    components_policy=NCM,
+    helpers=(next_most_idle, near_sites, combination_cost, flexible_cluster_minimization),
+    most_idle_takes_whole=True,
+)
+FCF = Policy(
+    name="FCF",
+    form=Form.FLEXIBLE_FILES,
+    function=flexible_close_to_files,
+    summary="Flexible close to files: divides a total so that its input arrives soonest; given sizes go by CF.",
+    components_policy=CF,
+    helpers=(
+        next_most_idle,
+        room_within,
+        fewest_parts,
+        last_before,
+        least_time_s,
+        flexible_cluster_minimization,
+    ),
+    most_idle_takes_whole=True,
+)
+
+# The policies that given sizes go to where a user's policy only divides totals, by its form.
+_COMPONENTS_POLICIES = {Form.FLEXIBLE: CM, Form.FLEXIBLE_FILES: CF, Form.FLEXIBLE_NETWORK: NCM}
+
 
 class Catalogue:
     """The policies that a process knows, by name; names are compared without regard to case."""
@@ -152,7 +224,7 @@ class Catalogue:
     def builtin(cls) -> Catalogue:
         """A catalogue of Koala's own policies. Each call makes a new one, to which more can be added."""
         catalogue = cls()
-        for ours in (WF, CM, FCM, CF):
+        for ours in (WF, CM, FCM, CF, NCM, NFCM, FCF):
             catalogue.add(ours)
         return catalogue
 
@@ -257,7 +329,7 @@ def _foreign(function: Callable[..., int], origin: str) -> Policy:
         summary=mark.summary,
         origin=origin,
         checked=True,
-        components_policy=CM if mark.form is Form.FLEXIBLE else None,
+        components_policy=_COMPONENTS_POLICIES.get(mark.form),
     )
 
 

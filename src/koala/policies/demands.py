@@ -9,7 +9,7 @@ from collections.abc import Hashable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from koala.model import Component, InputMode, Request
-from koala.policies.catalogue import Form, Policy
+from koala.policies.catalogue import Policy
 from koala.policies.errors import UnknownSiteError
 
 DemandKey: TypeAlias = tuple[Hashable, ...]
@@ -46,10 +46,10 @@ class Read(NamedTuple):
 class Demand:
     """What a policy can see of a request. Immutable; equal keys mean the same demand.
 
-    - ``policy`` was asked for; ``rule`` is the one that places components of given sizes (CM under a FLEXIBLE
-      policy, else the same);
+    - ``policy`` was asked for; ``rule`` is the one that places components of given sizes (another one
+      under a policy that divides totals, else the same);
     - ``total``: processors in all; ``least``: no placement exists unless some single site has this many idle;
-    - ``bounds``: set when a FLEXIBLE policy divides the total; otherwise ``shapes`` are tried in order;
+    - ``bounds``: set when the policy divides the total; otherwise ``shapes`` are tried in order;
     - ``files``: the names of all files read; ``reads``: by component of the request (one for a flexible job);
     - ``steady``: fewer idle processors never help it. Of others that cannot be said: the way in which a policy
       fills sites depends on what is idle, and with less of it it may take a way that fits;
@@ -121,7 +121,7 @@ def compile_demand(request: Request, policy: Policy, index: Mapping[str, int]) -
 
 def _bounds(request: Request, policy: Policy, sites: int) -> Bounds | None:
     flexible = request.flexible
-    if policy.form is not Form.FLEXIBLE or flexible is None or flexible.splits:
+    if not policy.form.divides or flexible is None or flexible.splits:
         return None
     return Bounds(flexible.component_min, sites if flexible.components_max is None else flexible.components_max)
 

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from koala.policies.catalogue import Form
 from koala.policies.demands import Bounds, Demand, Shape
 from koala.policies.foreign import ask_components, ask_flexible
-from koala.policies.transfers import Spots, missing_file, transfer_row_s
+from koala.policies.transfers import Spots, division_times_s, missing_file, transfer_row_s
 from koala.policies.view import View
 
 
@@ -34,7 +34,7 @@ def place_on(demand: Demand, idle: Sequence[int], view: View) -> Spots | None:
     if demand.has_files and missing_file(demand, view) is not None:
         return None
     if demand.bounds is not None:
-        divided = divide(demand, demand.bounds, idle)
+        divided = divide(demand, demand.bounds, idle, view)
         return None if divided.unplaced else _spots_of_parts(divided.parts, idle)
     for shape in demand.shapes:
         filled = fill(demand, shape, idle, view)
@@ -66,14 +66,21 @@ def fill(demand: Demand, shape: Shape, idle: Sequence[int], view: View) -> Fille
 def _ask(demand: Demand, shape: Shape, free: Sequence[int], view: View, chosen: list[int]) -> int:
     """Call the function that places components of given sizes, in the form that it has."""
     rule = demand.rule
-    if rule.form is Form.FILES:
-        rows = _transfer_rows_s(demand, shape, view)
+    if rule.form is Form.COMPONENTS:
         if rule.checked:
-            return ask_components(rule, free, shape.ordered, rows, chosen)
-        return rule.function(free, shape.ordered, rows, list(free), chosen)
+            return ask_components(rule, free, shape.ordered, (), chosen)
+        return rule.function(free, shape.ordered, list(free), chosen)
+    more: tuple[Any, ...]
+    if rule.form is Form.FILES:
+        more = (_transfer_rows_s(demand, shape, view),)
+    else:
+        combined = [0] * len(free)
+        for component in shape.pinned:
+            combined[shape.sites[component]] = 1
+        more = (view.slowness, combined)
     if rule.checked:
-        return ask_components(rule, free, shape.ordered, None, chosen)
-    return rule.function(free, shape.ordered, list(free), chosen)
+        return ask_components(rule, free, shape.ordered, more, chosen)
+    return rule.function(free, shape.ordered, *more, list(free), chosen)
 
 
 def _transfer_rows_s(demand: Demand, shape: Shape, view: View) -> list[list[float]]:
@@ -82,13 +89,18 @@ def _transfer_rows_s(demand: Demand, shape: Shape, view: View) -> list[list[floa
     return [transfer_row_s(demand, shape.sizes, component, view) for component in shape.order]
 
 
-def divide(demand: Demand, bounds: Bounds, idle: Sequence[int]) -> Divided:
-    """Divide the total by the demand's FLEXIBLE policy."""
+def divide(demand: Demand, bounds: Bounds, idle: Sequence[int], view: View) -> Divided:
+    """Divide the total by the demand's policy, which is one that does, in the form that it has."""
     parts = [0] * len(idle)
     policy = demand.policy
+    more: tuple[Any, ...] = ()
+    if policy.form is Form.FLEXIBLE_FILES:
+        more = division_times_s(demand, bounds.component_min, view)
+    elif policy.form is Form.FLEXIBLE_NETWORK:
+        more = (view.slowness,)
     if policy.checked:
-        return Divided(parts, ask_flexible(policy, idle, demand.total, bounds, parts))
-    return Divided(parts, policy.function(idle, demand.total, *bounds, parts))
+        return Divided(parts, ask_flexible(policy, idle, demand.total, bounds, more, parts))
+    return Divided(parts, policy.function(idle, demand.total, *bounds, *more, parts))
 
 
 def _spots_of_parts(parts: list[int], idle: Sequence[int]) -> Spots:

@@ -11,7 +11,7 @@ from collections.abc import Callable, MutableSequence, Sequence
 from math import inf
 from typing import Any
 
-from koala.policies.catalogue import Policy
+from koala.policies.catalogue import Form, Policy
 from koala.policies.demands import Bounds
 from koala.policies.errors import PolicyError
 from koala.policies.policy_file import last_line_in
@@ -21,15 +21,17 @@ def ask_components(
     policy: Policy,
     idle: Sequence[int],
     sizes: Sequence[int],
-    transfer_s: Sequence[Sequence[float]] | None,
+    more: tuple[Any, ...],
     chosen: MutableSequence[int],
 ) -> int:
-    """Call a foreign COMPONENTS or FILES policy; ``chosen`` and the answer are as from one of ours, and true."""
+    """Call a foreign policy that places components; ``chosen`` and the answer are as from one of ours, and true.
+
+    ``more`` is what its form gets besides the sizes: the rows of transfer times for FILES.
+    """
     left = list(idle)
     answers: list[Any] = [-1] * len(sizes)
-    head = (tuple(idle), tuple(sizes))
-    arguments = (*head, left, answers) if transfer_s is None else (*head, transfer_s, left, answers)
-    failed = _call(policy, arguments)
+    failed = _call(policy, (tuple(idle), tuple(sizes), *more, left, answers))
+    transfer_s: Sequence[Sequence[float]] | None = more[0] if policy.form is Form.FILES else None
     if not -1 <= failed < len(sizes):
         raise _wrong(policy, f"returned {failed}, which is neither -1 nor the index of a component")
     free = list(idle)
@@ -49,10 +51,21 @@ def ask_components(
     return failed
 
 
-def ask_flexible(policy: Policy, idle: Sequence[int], total: int, bounds: Bounds, parts: MutableSequence[int]) -> int:
-    """Call a foreign FLEXIBLE policy; ``parts`` and the answer are as from one of ours, and true."""
+def ask_flexible(
+    policy: Policy,
+    idle: Sequence[int],
+    total: int,
+    bounds: Bounds,
+    more: tuple[Any, ...],
+    parts: MutableSequence[int],
+) -> int:
+    """Call a foreign policy that divides totals; ``parts`` and the answer are as from one of ours, and true.
+
+    ``more`` is what its form gets besides the bounds: the times to bring its input for FLEXIBLE_FILES.
+    """
     answers: list[Any] = [0] * len(idle)
-    unplaced = _call(policy, (tuple(idle), total, bounds.component_min, bounds.components_max, answers))
+    unplaced = _call(policy, (tuple(idle), total, bounds.component_min, bounds.components_max, *more, answers))
+    fixed_s: Sequence[float] | None = more[0] if policy.form is Form.FLEXIBLE_FILES else None
     if not 0 <= unplaced <= total:
         raise _wrong(policy, f"returned {unplaced} as the processors left without a place, of {total}")
     made = 0
@@ -62,6 +75,8 @@ def ask_flexible(policy: Policy, idle: Sequence[int], total: int, bounds: Bounds
             raise _wrong(policy, f"put {part} processors on site {site}, where {idle[site]} are idle")
         if 0 < part < bounds.component_min:
             raise _wrong(policy, f"made a part of {part} processors, below the minimum of {bounds.component_min}")
+        if part and fixed_s is not None and fixed_s[site] == inf:
+            raise _wrong(policy, f"made a part on site {site}, where its files can not be brought")
         made += part > 0
         parts[site] = part
     if made > bounds.components_max:

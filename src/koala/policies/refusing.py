@@ -13,8 +13,8 @@ from typing import NamedTuple, TypeAlias
 from koala.model import Refusal, Shortage
 from koala.policies.catalogue import Form
 from koala.policies.demands import Bounds, Demand, Shape
-from koala.policies.filling import Filled, divide, fill, place_on
-from koala.policies.transfers import missing_file, transfer_row_s
+from koala.policies.filling import Divided, Filled, divide, fill, place_on
+from koala.policies.transfers import division_times_s, missing_file, transfer_row_s
 from koala.policies.view import View
 
 # How many sites may have to grow, one after the other, before a cure is too long to be worth telling.
@@ -203,10 +203,10 @@ def _component_cure(shape: Shape, component: int, growth: Growth | None, permane
 
 def _refuse_total(demand: Demand, bounds: Bounds, idle: Sequence[int], view: View) -> Refusal:
     def attempt(now: Sequence[int]) -> Failure | None:
-        divided = divide(demand, bounds, now)
+        divided = divide(demand, bounds, now, view)
         if not divided.unplaced:
             return None
-        return _total_failure(demand, bounds, divided.parts, divided.unplaced, now)
+        return _total_failure(demand, bounds, divided, now, view)
 
     failure = attempt(idle)
     if failure is None:
@@ -219,12 +219,16 @@ def _refuse_total(demand: Demand, bounds: Bounds, idle: Sequence[int], view: Vie
     reason = f"{failure.unplaced} of {demand.total} processors found no place{rules}; {sum(idle)} are idle in all"
     if permanent:
         cure = _never_cure(demand, bounds, idle, view)
-    elif unbounded and attempt([idle[0] + failure.unplaced, *idle[1:]]) is None:
+    elif (
+        unbounded
+        and all(want.reachable for want in failure.wanted)
+        and attempt([idle[0] + failure.unplaced, *idle[1:]]) is None
+    ):
         cure = f"{_more(failure.unplaced)} anywhere"
     else:
         growth = _growth(attempt, idle, view)
         more = _other_policy(demand) if unwilling and growth is None else _growth_text(growth, view)
-        relaxed = _relaxed(demand, bounds, idle)
+        relaxed = _relaxed(demand, bounds, idle, view)
         cure = more if relaxed is None else f"{_relaxed_text(bounds, relaxed)}, or {more}"
     return Refusal(
         policy=demand.policy.name,
@@ -235,14 +239,15 @@ def _refuse_total(demand: Demand, bounds: Bounds, idle: Sequence[int], view: Vie
     )
 
 
-def _total_failure(
-    demand: Demand, bounds: Bounds, parts: Sequence[int], unplaced: int, idle: Sequence[int]
-) -> Failure:
+def _total_failure(demand: Demand, bounds: Bounds, divided: Divided, idle: Sequence[int], view: View) -> Failure:
     """What each site would need to take what is unplaced too; the whole, where room alone is not what lacks."""
+    by_files = demand.policy.form is Form.FLEXIBLE_FILES and demand.has_files
+    fixed_s = division_times_s(demand, bounds.component_min, view)[0] if by_files else [0.0] * len(idle)
+    unplaced = divided.unplaced
     wanted = []
-    for site, part in enumerate(parts):
+    for site, part in enumerate(divided.parts):
         processors = part + unplaced if part else max(unplaced, bounds.component_min)
-        wanted.append(Wanted(site, processors if processors > idle[site] else demand.total))
+        wanted.append(Wanted(site, processors if processors > idle[site] else demand.total, fixed_s[site] != inf))
     return Failure(None, tuple(wanted), unplaced)
 
 
@@ -254,7 +259,7 @@ def _may_hold_total(demand: Demand, bounds: Bounds, view: View) -> bool:
 
 def _never_cure(demand: Demand, bounds: Bounds, idle: Sequence[int], view: View) -> str:
     """What to ask for instead of a total that does not fit into these bounds even on idle sites."""
-    relaxed = _relaxed(demand, bounds, idle) or _relaxed(demand, bounds, view.limit)
+    relaxed = _relaxed(demand, bounds, idle, view) or _relaxed(demand, bounds, view.limit, view)
     if relaxed is not None:
         return f"{_relaxed_text(bounds, relaxed)}: within the present bounds the sites can not hold it"
     if demand.total > sum(view.limit):
@@ -262,39 +267,54 @@ def _never_cure(demand: Demand, bounds: Bounds, idle: Sequence[int], view: View)
     return "ask for fewer processors, or allow smaller or more parts"
 
 
-def _relaxed(demand: Demand, bounds: Bounds, idle: Sequence[int]) -> Bounds | None:
+def _relaxed(demand: Demand, bounds: Bounds, idle: Sequence[int], view: View) -> Bounds | None:
     """Wider bounds with which the total is placed on ``idle``, one of the two changed where that is enough."""
     if sum(idle) < demand.total:
         return None
     if bounds.components_max < len(idle):
-        enough = _least_max(demand, bounds.component_min, idle)
+        enough = _least_max(demand, bounds.component_min, idle, view)
         if enough is not None and enough > bounds.components_max:
             return Bounds(bounds.component_min, enough)
     if bounds.component_min == 1:
         return None
-    lower = _greatest_min(demand, bounds, bounds.components_max, idle)
-    enough = None if lower is not None else _least_max(demand, 1, idle)
-    return lower if enough is None else _greatest_min(demand, bounds, enough, idle)
+    lower = _greatest_min(demand, bounds, bounds.components_max, idle, view)
+    enough = None if lower is not None else _least_max(demand, 1, idle, view)
+    return lower if enough is None else _greatest_min(demand, bounds, enough, idle, view)
 
 
-def _least_max(demand: Demand, component_min: int, idle: Sequence[int]) -> int | None:
-    """A ``components_max`` that works with this minimum: as many parts as are made where no bound is on them."""
-    divided = divide(demand, Bounds(component_min, len(idle)), idle)
+def _least_max(demand: Demand, component_min: int, idle: Sequence[int], view: View) -> int | None:
+    """The least ``components_max`` that halving finds to work with this minimum; it was tried.
+
+    The search begins with as many parts as are made where no bound is on them: a policy that looks at files or links
+    may make more than it must.
+    """
+    divided = divide(demand, Bounds(component_min, len(idle)), idle, view)
     if divided.unplaced:
         return None
     made = sum(part > 0 for part in divided.parts)
-    # Ours makes the same parts again; a foreign policy is asked.
-    return len(idle) if divide(demand, Bounds(component_min, made), idle).unplaced else made
+    # Ours takes this many; a foreign policy is asked.
+    if divide(demand, Bounds(component_min, made), idle, view).unplaced:
+        return len(idle)
+    works, fails = made, 0
+    while works - fails > 1:
+        middle = (works + fails) // 2
+        if divide(demand, Bounds(component_min, middle), idle, view).unplaced:
+            fails = middle
+        else:
+            works = middle
+    return works
 
 
-def _greatest_min(demand: Demand, bounds: Bounds, components_max: int, idle: Sequence[int]) -> Bounds | None:
+def _greatest_min(
+    demand: Demand, bounds: Bounds, components_max: int, idle: Sequence[int], view: View
+) -> Bounds | None:
     """The bounds with the greatest smaller ``component_min`` that halving finds to work; each was tried."""
-    if divide(demand, Bounds(1, components_max), idle).unplaced:
+    if divide(demand, Bounds(1, components_max), idle, view).unplaced:
         return None
     works, fails = 1, bounds.component_min
     while fails - works > 1:
         middle = (works + fails) // 2
-        if divide(demand, Bounds(middle, components_max), idle).unplaced:
+        if divide(demand, Bounds(middle, components_max), idle, view).unplaced:
             fails = middle
         else:
             works = middle

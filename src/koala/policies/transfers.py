@@ -86,6 +86,31 @@ def transfer_row_s(
     return [reading_s(reads, site, view, under_way_s) for site in range(len(view.names))]
 
 
+def division_times_s(demand: Demand, component_min: int, view: View) -> tuple[list[float], list[float]]:
+    """For a part of p processors at each site: the time to bring its input there as ``fixed + p * per processor``.
+
+    A whole file costs a part of any size the same, a chunk by its share of the processors. The line goes through the
+    estimates for the smallest and the largest part that can be, and is exact in between where all that is read
+    comes from one replica site; with several it may be somewhat above or below. Both are 0 without files; the
+    fixed part is infinite where a file can not be brought.
+    """
+    sites = range(len(view.names))
+    if not demand.has_files:
+        return [0.0] * len(sites), [0.0] * len(sites)
+    whole = reads_of(demand, demand.whole, 0)
+    least = reads_of(demand, (component_min, demand.total - component_min), 0)
+    fixed_s, per_processor_s = [], []
+    for site in sites:
+        most_s = reading_s(whole, site, view)
+        least_s = reading_s(least, site, view)
+        each_s = 0.0
+        if demand.total > component_min and least_s < most_s < inf:
+            each_s = (most_s - least_s) / (demand.total - component_min)
+        fixed_s.append(max(0.0, least_s - each_s * component_min))
+        per_processor_s.append(each_s)
+    return fixed_s, per_processor_s
+
+
 def nearest_replica(read: Read, site: int, view: View) -> tuple[int, float]:
     """The holder with the least transfer time to the site, and that time; (-1, inf) where there is none."""
     file = view.files.get(read.file)

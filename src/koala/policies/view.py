@@ -9,8 +9,15 @@ from decimal import Decimal
 from functools import lru_cache
 
 from koala.grid import Grid, Links
+from koala.policies.slowness import (
+    ASSUMED_BANDWIDTH_SHARE,
+    ASSUMED_LATENCY_SHARE,
+    BYTES_PER_S_PER_MBIT_S,
+    link_slowness,
+)
 
-BYTES_PER_S_PER_MBIT_S = 125_000.0
+__all__ = ["BYTES_PER_S_PER_MBIT_S", "FileAt", "LinkRows", "SlownessRows", "View", "quota_processors"]
+
 # The scheduler asks for the same few quotas at every event; the decimal arithmetic is done once for each.
 QUOTAS_REMEMBERED_MAX = 4_096
 
@@ -32,18 +39,19 @@ class FileAt:
 
 
 class LinkRows(dict[int, list[float]]):
-    """A number for every link, as ``rows[source][target]``; rows can be written into.
+    """A number for every link, as ``rows[source][target]``; ``set_both`` writes into it.
 
-    A row is made when it is first looked at: a grid of thousands of sites has millions of links, of which only
-    those from sites that hold files are ever asked for.
+    ``changes`` counts what was written since the rows were made. A row is made when it is first looked at: a grid of
+    thousands of sites has millions of links, of which only those of a few sites are ever asked for.
     """
 
-    __slots__ = ("_default", "_sites")
+    __slots__ = ("_default", "_sites", "changes")
 
     def __init__(self, sites: int, default: float) -> None:
         super().__init__()
         self._sites = sites
         self._default = default
+        self.changes = 0
 
     def __missing__(self, source: int) -> list[float]:
         if not 0 <= source < self._sites:
@@ -54,6 +62,29 @@ class LinkRows(dict[int, list[float]]):
     def set_both(self, one: int, other: int, value: float) -> None:
         """The same number in both directions."""
         self[one][other] = self[other][one] = value
+        self.changes += 1
+
+
+class SlownessRows(dict[int, list[float]]):
+    """The slowness of every link as a policy believes it, ``rows[one][other]``; 0 between a site and itself.
+
+    Each row is made when it is first looked at, from what is believed of the links then.
+    """
+
+    __slots__ = ("_bytes_per_s", "_latency_s")
+
+    def __init__(self, latency_s: LinkRows, bytes_per_s: LinkRows) -> None:
+        super().__init__()
+        self._latency_s = latency_s
+        self._bytes_per_s = bytes_per_s
+
+    def __missing__(self, one: int) -> list[float]:
+        row = self[one] = [
+            link_slowness(bytes_per_s, latency_s, ASSUMED_BANDWIDTH_SHARE, ASSUMED_LATENCY_SHARE)
+            for bytes_per_s, latency_s in zip(self._bytes_per_s[one], self._latency_s[one], strict=True)
+        ]
+        row[one] = 0.0
+        return row
 
 
 class View:
@@ -66,7 +97,17 @@ class View:
     - ``files``: every file that has a replica, by name.
     """
 
-    __slots__ = ("bytes_per_s", "files", "idle", "index", "latency_s", "limit", "names")
+    __slots__ = (
+        "_slowness",
+        "_slowness_as_of",
+        "bytes_per_s",
+        "files",
+        "idle",
+        "index",
+        "latency_s",
+        "limit",
+        "names",
+    )
 
     def __init__(
         self,
@@ -87,6 +128,17 @@ class View:
         self.latency_s = latency_s
         self.bytes_per_s = bytes_per_s
         self.files = files
+        self._slowness = SlownessRows(latency_s, bytes_per_s)
+        self._slowness_as_of = (latency_s.changes, bytes_per_s.changes)
+
+    @property
+    def slowness(self) -> SlownessRows:
+        """How slow each link is for an application that communicates over it, by what is believed of it now."""
+        as_of = (self.latency_s.changes, self.bytes_per_s.changes)
+        if as_of != self._slowness_as_of:
+            self._slowness.clear()
+            self._slowness_as_of = as_of
+        return self._slowness
 
     @classmethod
     def from_grid(cls, grid: Grid) -> View:

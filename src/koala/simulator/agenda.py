@@ -13,17 +13,18 @@ from typing import Any, TypeAlias
 HEAL = 0
 OUTAGE_BEGINS = 1
 OUTAGE_ENDS = 2
-COMPONENT_ENDS = 3
-USER_JOB_ENDS = 4
-LINK_DELIVERS = 5
-LINK_IS_JOINED = 6
-ANSWER_ARRIVES = 7
-COMPONENT_READY = 8
-USER_JOB_ARRIVES = 9
-SITE_REPORTS = 10
-TICK = 11
-JOB_ARRIVES = 12  # never in the heap: arrivals come one by one from the workload
-KINDS = 13
+NODES_CHANGE = 3
+COMPONENT_ENDS = 4
+USER_JOB_ENDS = 5
+LINK_DELIVERS = 6
+LINK_IS_JOINED = 7
+ANSWER_ARRIVES = 8
+COMPONENT_READY = 9
+USER_JOB_ARRIVES = 10
+SITE_REPORTS = 11
+TICK = 12
+JOB_ARRIVES = 13  # never in the heap: arrivals come one by one from the workload
+KINDS = 14
 
 # (time, kind, sequence, subject): the sequence is unique, so subjects are never compared.
 Happening: TypeAlias = tuple[float, int, int, Any]

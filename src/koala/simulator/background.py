@@ -55,7 +55,7 @@ class SiteBackground:
 
     def next_job(self) -> UserJob:
         """What the next user submits: at least one processor, at most the whole site."""
-        processors = min(self.site.processors, geometric(self._rng, self._parameters.user_size_mean))
+        processors = min(self.site.installed, geometric(self._rng, self._parameters.user_size_mean))
         return UserJob(self.site, processors, exponential(self._rng, self._parameters.user_execution_mean_s))
 
     def control(self, now: float) -> None:

@@ -17,6 +17,7 @@ from koala.messages import (
     ComponentRunning,
     Outcome,
     ReleaseBarrier,
+    SiteReported,
     StartComponent,
     Token,
 )
@@ -25,8 +26,10 @@ from koala.simulator.agenda import COMPONENT_ENDS, COMPONENT_READY, Agenda
 from koala.simulator.background import BackgroundDesk
 from koala.simulator.draws import stream
 from koala.simulator.faults import application_fails_at, component_fails_at
+from koala.simulator.local_queue import LocalJob
 from koala.simulator.post import Post
 from koala.simulator.site import SimulatedComponent, SimulatedJob, SimulatedSite, State, UserJob
+from koala.simulator.wide_area import WideArea
 
 
 class ComponentDesk:
@@ -44,6 +47,7 @@ class ComponentDesk:
         "_seed",
         "_sites",
         "_startup",
+        "_wide_area",
         "alive",
         "components",
         "failures",
@@ -64,6 +68,7 @@ class ComponentDesk:
         self._agenda = agenda
         self._post = post
         self._backgrounds = BackgroundDesk(grid, sites, seed, agenda, post, self.serve)
+        self._wide_area = WideArea(grid.links)
         self._startup = grid.simulation.startup
         self._has_startup = self._startup.base_s > 0.0 or self._startup.per_component_s > 0.0
         self._has_failures = any(
@@ -97,8 +102,8 @@ class ComponentDesk:
         job = self._jobs.get(command.job)
         component = SimulatedComponent(token, site, job, command.processors, command.parts)
         self.components[token] = component
-        if job is None or component.processors > site.processors:
-            why = "no such job" if job is None else f"{site.name} has {site.processors} processors"
+        if job is None or component.processors > site.installed:
+            why = "no such job" if job is None else f"{site.name} has {site.installed} processors"
             self._remember_end(component, Outcome.REFUSED, why, now)
             return
         job.tokens.append(token)
@@ -149,16 +154,26 @@ class ComponentDesk:
         """Let every named component that waits at the barrier start its application now."""
         named = [self.components[token] for token in command.tokens if token in self.components]
         clusters = 1 if len(named) == 1 else len({component.site.name for component in named})
+        slowness = self._slowness(named) if clusters > 1 else 1.0
         reached: dict[SiteName, bool] = {}
         for component in named:
             if not component.clusters:
                 component.clusters = clusters
+                component.slowness = slowness
             site = component.site
             heard = reached.get(site.name)
             if heard is None:
                 heard = reached[site.name] = not self._unheard(site)
             if heard and component.state is State.READY:
                 self._run(component, now)
+
+    def _slowness(self, named: list[SimulatedComponent]) -> float:
+        """How slow the worst link between the sites of a job is for its application."""
+        job = named[0].job
+        if job is None or not job.minds_links:
+            return 1.0
+        sites = dict.fromkeys(component.site.name for component in named)
+        return self._wide_area.slowness(sites, job.bandwidth_share, job.latency_share)
 
     def _unheard(self, site: SimulatedSite) -> bool:
         """Whether a command does not reach the site: it is down, or the message is lost."""
@@ -201,7 +216,7 @@ class ComponentDesk:
     def _run(self, component: SimulatedComponent, now: float) -> None:
         job = component.job
         assert job is not None, "only started components reach the barrier"
-        execution_s = job.execution_on_s(component.clusters)
+        execution_s = job.execution_on_s(component.clusters, component.slowness)
         ends_at = now + execution_s
         walltime_s = job.request.walltime_s
         if walltime_s is not None and execution_s > walltime_s:
@@ -302,17 +317,39 @@ class ComponentDesk:
     def go_down(self, site: SimulatedSite, now: float) -> None:
         """All that the site held and queued is lost; it will say so when it is back."""
         lost = self._lost.setdefault(site.name, [])
-        for job in site.lose_everything(now):
-            if isinstance(job, SimulatedComponent):
-                self._mark_ended(job, Outcome.SITE_FAILED, "lost in an outage", None, now)
-                self.alive -= 1
-                self.failures += 1
-                lost.append(job)
-            elif isinstance(job, UserJob):
-                job.timer = 0
+        lost += self._break(site.lose_everything(now), "lost in an outage", now)
         background = self._backgrounds.by_site.get(site.name)
         if background is not None:
             background.queued = 0
+
+    def nodes_changed(self, site: SimulatedSite, lost: list[LocalJob], now: float) -> None:
+        """Nodes of the site have failed or work again: it says at once how many processors work, then what broke.
+
+        In this order, so that the scheduler never takes what a broken component held for idle.
+        """
+        broken = self._break(lost, "a node failed", now)
+        background = self._backgrounds.by_site.get(site.name)
+        if background is not None:
+            background.control(now)
+            background.reported = site.others
+        self._post.tell(SiteReported(at=now, site=site.name, processors=site.processors, others=site.others))
+        for component in broken:
+            assert component.newest is not None
+            self._post.answer(component.newest)
+        self.serve(site, now)
+
+    def _break(self, jobs: list[LocalJob], reason: str, now: float) -> list[SimulatedComponent]:
+        """Mark what the site has already let go of as ended; returns our components among it."""
+        ours = []
+        for job in jobs:
+            if isinstance(job, SimulatedComponent):
+                self._mark_ended(job, Outcome.SITE_FAILED, reason, None, now)
+                self.alive -= 1
+                self.failures += 1
+                ours.append(job)
+            elif isinstance(job, UserJob):
+                job.timer = 0
+        return ours
 
     def come_back(self, site: SimulatedSite, now: float) -> None:
         """The site works again and tells what its outage cost."""

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import accumulate
 
 from koala.descriptions.workload import (
+    ApplicationModelText,
     DistributionText,
     ExecutionText,
     GeneratorText,
@@ -74,6 +75,13 @@ class ExecutionModel:
         return self._table[-1][1]
 
 
+def _slow_down(application: ApplicationModelText | None) -> tuple[float, float, float]:
+    """By which fraction each further cluster slows it down, and the shares of that which go with the links."""
+    if application is None:
+        return 0.0, 0.0, 0.0
+    return application.per_extra_cluster, application.bandwidth_share, application.latency_share
+
+
 class _Choice:
     """One of several, by weight."""
 
@@ -129,15 +137,15 @@ class _Listed:
         arrivals = []
         for listed, request in zip(text.jobs, self._file.requests, strict=True):
             application = text.applications.get(request.components[0].application.name)
-            slowdown = listed.per_extra_cluster
-            if slowdown is None:
-                slowdown = 0.0 if application is None else application.per_extra_cluster
+            slowdown = _slow_down(application)
+            if listed.per_extra_cluster is not None:
+                slowdown = (listed.per_extra_cluster, *slowdown[1:])
             execution = listed.execution_s
             if execution is None:
                 assert application is not None, "checked when it was read"
                 execution = application.execution_s
             execution_s = ExecutionModel(execution).draw(request.processors, rng)
-            arrivals.append(Arrival(listed.at_s, request, execution_s, slowdown))
+            arrivals.append(Arrival(listed.at_s, request, execution_s, *slowdown))
         arrivals.sort(key=lambda arrival: arrival.at_s)
         return iter(arrivals)
 
@@ -152,15 +160,14 @@ class _Generator:
         self._interarrival = _distribution(text.interarrival_s)
         self._mix = _Choice([mix.weight for mix in text.mix])
         self._sizes = [_Choice([size.weight for size in mix.sizes]) for mix in text.mix]
-        self._models: list[tuple[ExecutionModel, float]] = []
+        self._models: list[tuple[ExecutionModel, tuple[float, float, float]]] = []
         for mix in text.mix:
             application = workload.applications.get(mix.application)
             execution = text.execution_s
             if execution is None:
                 assert application is not None, "checked when it was read"
                 execution = application.execution_s
-            slowdown = 0.0 if application is None else application.per_extra_cluster
-            self._models.append((ExecutionModel(execution), slowdown))
+            self._models.append((ExecutionModel(execution), _slow_down(application)))
         self._high_share = text.priority.high / (text.priority.high + text.priority.low)
 
     def arrivals(self, grid: Grid, seed: int) -> Iterator[Arrival]:
@@ -188,7 +195,7 @@ class _Generator:
             if request is None:
                 request = self._request(mix, processors, components, high, file, pinned)
                 requests[key] = request
-            yield Arrival(at_s, request, execution_s, slowdown)
+            yield Arrival(at_s, request, execution_s, *slowdown)
 
     def _draw_components(self, size: SizeText, processors: int, rng: random.Random) -> int:
         most = self._text.component_max

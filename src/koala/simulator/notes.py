@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from koala.model import Request
-from koala.policies import Catalogue, Form, UnknownPolicyError
+from koala.policies import Catalogue, UnknownPolicyError
 
 
 def notes(requests: Iterable[Request], policy: str, catalogue: Catalogue) -> tuple[str, ...]:
@@ -19,7 +19,7 @@ def notes(requests: Iterable[Request], policy: str, catalogue: Catalogue) -> tup
             continue
         if used.name.casefold() != policy.casefold():
             counts[f"placed by {used.name}, a policy given in the request"] += 1
-        if used.form is Form.FLEXIBLE and used.components_policy is not None:
+        if used.form.divides and used.components_policy is not None:
             if request.flexible is None or request.flexible.splits:
                 counts[f"with given sizes: {used.name} placed them by {used.components_policy.name}"] += 1
         elif request.flexible is not None and not request.flexible.splits:

@@ -17,6 +17,7 @@ from koala.messages import AnyCommand, JobEnded, JobOutcome, JobPlaced, JobReque
 from koala.model import JobId, Request, SiteName
 from koala.policies import Catalogue, PolicyError
 from koala.simulator.log import RunLog
+from koala.simulator.node_mapping import SiteFailures
 from koala.simulator.notes import notes
 from koala.simulator.result import Result, SiteUse, Unfinished
 from koala.simulator.site import SimulatedSite
@@ -53,13 +54,15 @@ def simulate(
     until_s: float = INFINITY,
     events_max: int = EVENTS_MAX,
     stop: Callable[[], bool] | None = None,
+    failures: SiteFailures | None = None,
 ) -> Result:
     """Run the workload on the grid and return what came of it. The same arguments give the same log, bit by bit.
 
     ``policy`` replaces the grid's; ``log`` gets the lines of the log in pieces; ``progress`` is told from time
     to time how many jobs have ended, of how many. Jobs that can never start are in the result as unfinished.
     The run is cut off, and its result not complete, at the virtual time ``until_s``, after ``events_max``
-    events, or when ``stop``, which is asked from time to time, says so.
+    events, or when ``stop``, which is asked from time to time, says so. With ``failures`` the nodes of the sites
+    fail and return as a failure trace says.
     """
     files = workload.files(grid, seed)
     if files:
@@ -69,7 +72,7 @@ def simulate(
     known = Catalogue.builtin() if catalogue is None else catalogue
     workload.check(grid, known)
     with _no_search_for_cycles():
-        run = _Run(grid, workload, seed, log, known, until_s)
+        run = _Run(grid, workload, seed, log, known, until_s, failures)
         return run.turn(progress, events_max, stop)
 
 
@@ -97,6 +100,7 @@ class _Run:
         log: Callable[[bytes], None] | None,
         catalogue: Catalogue,
         until_s: float,
+        failures: SiteFailures | None,
     ) -> None:
         self._grid = grid
         self._seed = seed
@@ -104,7 +108,7 @@ class _Run:
         self._catalogue = catalogue
         self._foreign = {policy.name.casefold() for policy in catalogue if policy.checked}
         self._until_s = until_s
-        self._world = World(grid, workload, seed)
+        self._world = World(grid, workload, seed, failures)
         self._scheduler = Scheduler(grid, catalogue)
         self._log = RunLog(log)
         self._requests: dict[JobId, tuple[Request, float]] = {}
@@ -144,7 +148,7 @@ class _Run:
             else:
                 # Whether anything can still come is a long question for a long queue: it is put less and less often.
                 quiet_events += 1
-                quiet_s = event.at - quiet_since_s
+                quiet_s = event.at - max(quiet_since_s, world.nodes_changed_s)
                 if (quiet_events & (quiet_events - 1) == 0 or quiet_s > HORIZON_S) and self._is_stuck(quiet_s):
                     break
             if not self._requests and not world.arrivals_left:
@@ -240,8 +244,8 @@ class _Run:
         uses = []
         for site in self._world.sites.values():
             ours, others = self._used.get(site.name) or _used(site, until_s)
-            whole = period_s * site.processors if period_s > 0 else INFINITY
-            uses.append(SiteUse(site=site.name, processors=site.processors, ours=ours / whole, others=others / whole))
+            whole = period_s * site.installed if period_s > 0 else INFINITY
+            uses.append(SiteUse(site=site.name, processors=site.installed, ours=ours / whole, others=others / whole))
         return uses
 
     def _result(self) -> Result:

@@ -7,12 +7,18 @@ What a component or a user's job does while it holds processors is decided in ``
 from __future__ import annotations
 
 import enum
-from typing import Literal
+from collections.abc import Collection
+from typing import Final, Literal
 
 from koala.grid import LocalScheduler, Site
 from koala.messages import AnyEvent, Outcome, Token
-from koala.model import JobId, Request
+from koala.model import JobId
 from koala.simulator.local_queue import DISCIPLINES, WALLTIME_DEFAULT_S, LocalJob
+from koala.simulator.nodes import SiteNodes
+from koala.simulator.workload import Arrival
+
+# Who holds a node's processors for the dummy jobs: they come and go as a number and not as jobs.
+_DUMMIES: Final = "dummies"
 
 
 class State(enum.IntEnum):
@@ -28,18 +34,26 @@ class State(enum.IntEnum):
 class SimulatedJob:
     """A submitted job as the world knows it: how long its application takes, and what was started for it."""
 
-    __slots__ = ("execution_s", "id", "per_extra_cluster", "request", "tokens")
+    __slots__ = ("bandwidth_share", "execution_s", "id", "latency_share", "per_extra_cluster", "request", "tokens")
 
-    def __init__(self, job: JobId, request: Request, execution_s: float, per_extra_cluster: float) -> None:
+    def __init__(self, job: JobId, arrival: Arrival) -> None:
         self.id = job
-        self.request = request
-        self.execution_s = execution_s
-        self.per_extra_cluster = per_extra_cluster
+        self.request = arrival.request
+        self.execution_s = arrival.execution_s
+        self.per_extra_cluster = arrival.per_extra_cluster
+        self.bandwidth_share = arrival.bandwidth_share
+        self.latency_share = arrival.latency_share
         self.tokens: list[Token] = []
 
-    def execution_on_s(self, clusters: int) -> float:
-        """How long the application runs over this many clusters: the same for whoever placed it there."""
-        return self.execution_s * (1.0 + self.per_extra_cluster * (clusters - 1))
+    @property
+    def minds_links(self) -> bool:
+        """Whether it matters which links join the clusters that it runs on."""
+        return self.per_extra_cluster > 0.0 and (self.bandwidth_share > 0.0 or self.latency_share > 0.0)
+
+    def execution_on_s(self, clusters: int, slowness: float) -> float:
+        """How long the application runs over this many clusters, the worst link between them being so slow: the
+        same for whoever placed it there."""
+        return self.execution_s * (1.0 + self.per_extra_cluster * slowness * (clusters - 1))
 
 
 class SimulatedComponent(LocalJob):
@@ -48,7 +62,8 @@ class SimulatedComponent(LocalJob):
     ``newest`` is the event that the site repeats when it is asked; ``fails_at`` the fraction of the execution
     at which the site will break it (below zero: on its way to the barrier; None: it will not),
     ``application_fails_at`` the fraction at which its application will return failure; ``clusters``
-    how many sites the job was released on (0 before its release); ``outcome`` how its execution will end.
+    how many sites the job was released on (0 before its release), ``slowness`` that of the worst link between
+    them for its application; ``outcome`` how its execution will end.
     """
 
     __slots__ = (
@@ -60,6 +75,7 @@ class SimulatedComponent(LocalJob):
         "outcome",
         "parts",
         "site",
+        "slowness",
         "state",
         "timer",
         "token",
@@ -81,6 +97,7 @@ class SimulatedComponent(LocalJob):
         self.fails_at: float | None = None
         self.application_fails_at: float | None = None
         self.clusters = 0
+        self.slowness = 1.0
         self.outcome = Outcome.DONE
         self.timer = 0
 
@@ -97,7 +114,11 @@ class UserJob(LocalJob):
 
 
 class SimulatedSite:
-    """The processors of one cluster, space-shared between our components, its own users and dummies."""
+    """The processors of one cluster, space-shared between our components, its own users and dummies.
+
+    ``installed`` is how many there are and ``processors`` how many of them work; the two differ only where a failure
+    trace gives the site ``nodes``.
+    """
 
     __slots__ = (
         "_accounted_at",
@@ -110,7 +131,9 @@ class SimulatedSite:
         "dummies",
         "faults",
         "idle",
+        "installed",
         "name",
+        "nodes",
         "ours",
         "processors",
         "queue",
@@ -118,9 +141,10 @@ class SimulatedSite:
         "users",
     )
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, nodes: SiteNodes[LocalJob | str] | None = None) -> None:
         self.name = site.name
-        self.processors = site.processors
+        self.nodes = nodes
+        self.installed = self.processors = site.processors
         self.faults = site.simulation.faults
         self.idle = site.processors
         self.ours = 0
@@ -139,6 +163,7 @@ class SimulatedSite:
             or bool(faults.outages)
             or faults.mean_time_between_outages_s is not None
             or site.simulation.background is not None
+            or nodes is not None
         )
         self._accounted_at = 0.0
         self._ours_processor_s = 0.0
@@ -170,6 +195,8 @@ class SimulatedSite:
     def _begin(self, job: LocalJob, now: float) -> None:
         self.account(now)
         self.idle -= job.processors
+        if self.nodes is not None:
+            self.nodes.take(job, job.processors)
         if isinstance(job, SimulatedComponent):
             self.ours += job.processors
         else:
@@ -182,6 +209,8 @@ class SimulatedSite:
         """Free what a job held."""
         self.account(now)
         self.idle += job.processors
+        if self.nodes is not None:
+            self.nodes.give_back(job)
         if isinstance(job, SimulatedComponent):
             self.ours -= job.processors
         else:
@@ -194,6 +223,8 @@ class SimulatedSite:
         self.account(now)
         self.idle -= dummies - self.dummies
         self.dummies = dummies
+        if self.nodes is not None:
+            self.nodes.resize(_DUMMIES, dummies)
 
     def lose_everything(self, now: float) -> list[LocalJob]:
         """An outage begins: nothing is held or queued any more. Returns what was, in order."""
@@ -203,7 +234,31 @@ class SimulatedSite:
         self.queue.clear()
         self.idle = self.processors
         self.ours = self.users = self.dummies = 0
+        if self.nodes is not None:
+            self.nodes.clear()
         return lost
+
+    def fail_nodes(self, places: Collection[int], now: float) -> list[LocalJob]:
+        """These nodes stop working: whatever holds a part of them loses all that it holds. Returns what that was."""
+        assert self.nodes is not None
+        lost = [job for job in self.nodes.holders_of(places) if not isinstance(job, str)]
+        for job in lost:
+            self.release(job, now)
+        held = self.nodes.held(_DUMMIES)
+        dummies_left = self.dummies - sum(held.get(place, 0) for place in places)
+        self.set_dummies(0, now)
+        gone = self.nodes.fail(places)
+        self.processors -= gone
+        self.idle -= gone
+        self.set_dummies(dummies_left, now)
+        return lost
+
+    def recover_nodes(self, places: Collection[int]) -> None:
+        """These nodes work again, and nothing runs on them yet."""
+        assert self.nodes is not None
+        back = self.nodes.recover(places)
+        self.processors += back
+        self.idle += back
 
     def account(self, now: float) -> None:
         """Bring the record of use up to now; called before every change of what is held."""

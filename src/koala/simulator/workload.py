@@ -17,12 +17,18 @@ from koala.policies import Catalogue
 
 
 class Arrival(NamedTuple):
-    """One job on its way: ``execution_s`` on one cluster, and by which fraction each further one slows it down."""
+    """One job on its way: ``execution_s`` on one cluster, and by which fraction each further one slows it down.
+
+    That fraction is over the reference link; the shares of it that go with bandwidth and latency change with the
+    links combined, see ``koala.simulator.wide_area``.
+    """
 
     at_s: float
     request: Request
     execution_s: float
     per_extra_cluster: float = 0.0
+    bandwidth_share: float = 0.0
+    latency_share: float = 0.0
 
 
 Source: TypeAlias = Callable[[Grid, int], Iterator[Arrival]]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from heapq import heappop
 from typing import Any
 
-from koala.grid import Grid
+from koala.grid import Grid, Site
 from koala.messages import (
     AbortComponent,
     AnyCommand,
@@ -35,6 +35,9 @@ from koala.simulator import agenda as kinds
 from koala.simulator.agenda import Agenda
 from koala.simulator.components import ComponentDesk
 from koala.simulator.faults import Channel, Outage, outages
+from koala.simulator.local_queue import LocalJob
+from koala.simulator.node_mapping import NodeChange, SiteFailures
+from koala.simulator.nodes import SiteNodes
 from koala.simulator.post import Post
 from koala.simulator.site import SimulatedJob, SimulatedSite
 from koala.simulator.transfers import TransferDesk
@@ -47,12 +50,17 @@ _NO_ARRIVAL = (INFINITY, kinds.KINDS, 0)
 
 
 class World:
-    """One run's world. ``now`` is the virtual time in seconds; it starts at 0 and never goes back."""
+    """One run's world. ``now`` is the virtual time in seconds; it starts at 0 and never goes back.
 
-    def __init__(self, grid: Grid, workload: Workload, seed: int) -> None:
+    With ``failures`` the nodes of the sites fail and return as a failure trace says.
+    """
+
+    def __init__(self, grid: Grid, workload: Workload, seed: int, failures: SiteFailures | None = None) -> None:
         self.grid = grid
         self.now = 0.0
-        self.sites: dict[SiteName, SimulatedSite] = {site.name: SimulatedSite(site) for site in grid.sites}
+        self.sites: dict[SiteName, SimulatedSite] = {
+            site.name: SimulatedSite(site, _nodes_of(site, failures)) for site in grid.sites
+        }
         self.jobs: dict[JobId, SimulatedJob] = {}
         self.submitted = 0
         self._agenda = Agenda()
@@ -66,6 +74,10 @@ class World:
         self._drawn_outages: dict[SiteName, Iterator[Outage]] = {}
         self._current_outages: list[Outage] = []
         self._plan_outages(grid, seed)
+        self._node_changes = iter(()) if failures is None else failures.changes()
+        self._nodes_will_change = False
+        self.nodes_changed_s = 0.0  # when nodes last failed or returned
+        self._plan_node_change()
         # Where no message gets lost, a site is asked about a job that has ended only after an outage, and then
         # it is enough that the components are gone.
         self._forgets = not unreliable
@@ -90,6 +102,7 @@ class World:
             kinds.HEAL: self._heal,
             kinds.OUTAGE_BEGINS: self._outage_begins,
             kinds.OUTAGE_ENDS: self._outage_ends,
+            kinds.NODES_CHANGE: self._nodes_change,
             kinds.COMPONENT_ENDS: self.components.execution_ends,
             kinds.USER_JOB_ENDS: self.components.backgrounds.user_ends,
             kinds.LINK_DELIVERS: self.transfers.delivers,
@@ -157,6 +170,7 @@ class World:
             or bool(self.transfers.active)
             or self._post.under_way > 0
             or (self._arrival is not None and not self._held)
+            or self._nodes_will_change
             or any(site.down for site in self.sites.values())
         )
 
@@ -189,7 +203,7 @@ class World:
         if job == 1:
             for site in self.sites.values():
                 site.start_record(at)
-        self.jobs[job] = SimulatedJob(job, arrival.request, arrival.execution_s, arrival.per_extra_cluster)
+        self.jobs[job] = SimulatedJob(job, arrival)
         if self._hold_when_waiting is not None:
             self._waiting.add(job)
         self._post.outbox.append(JobSubmitted(at=at, job=job, request=arrival.request))
@@ -256,6 +270,10 @@ class World:
         outage.begun = True
         self._current_outages.append(outage)
         self._agenda.add(outage.to_s, kinds.OUTAGE_ENDS, outage)
+        self._goes_down(site, at)
+
+    def _goes_down(self, site: SimulatedSite, at: float) -> None:
+        """One more reason why the site is down; the first takes all that it holds."""
         site.down += 1
         if site.down == 1:
             self._post.tell(SiteSilent(at=at, site=site.name, reason=f"{site.name} is down"))
@@ -269,6 +287,12 @@ class World:
         site = outage.site
         outage.begun = False
         self._current_outages.remove(outage)
+        self._comes_back(site, at)
+        if outage.drawn and not self._healed:
+            self._plan_drawn_outage(site.name)
+
+    def _comes_back(self, site: SimulatedSite, at: float) -> None:
+        """One reason less; with the last the site works again."""
         site.down -= 1
         if site.down == 0:
             background = self.components.backgrounds.by_site.get(site.name)
@@ -277,8 +301,6 @@ class World:
                 background.reported = site.others
             self._post.tell(SiteReported(at=at, site=site.name, processors=site.processors, others=site.others))
             self.components.come_back(site, at)
-        if outage.drawn and not self._healed:
-            self._plan_drawn_outage(site.name)
 
     def _heal(self, subject: None, sequence: int, at: float) -> None:
         """From now on every message arrives as sent, and nothing breaks but what the grid file lists."""
@@ -286,3 +308,33 @@ class World:
         self._post.channel = None
         for outage in [each for each in self._current_outages if each.drawn]:
             self._outage_ends(outage, sequence, at)
+
+    # ------------------------------------------------------------------------------- nodes that fail
+
+    def _plan_node_change(self) -> None:
+        change = next(self._node_changes, None)
+        self._nodes_will_change = change is not None
+        if change is not None:
+            self._agenda.add(change.at_s, kinds.NODES_CHANGE, change)
+
+    def _nodes_change(self, change: NodeChange, sequence: int, at: float) -> None:
+        """Nodes of one site return and fail; a site without any that work is down as a whole."""
+        self.nodes_changed_s = at
+        site = self.sites[change.site]
+        nodes = site.nodes
+        assert nodes is not None
+        was_dark = nodes.is_dark
+        site.recover_nodes(change.recover)
+        if not was_dark and nodes.would_be_dark_without(change.fail):
+            self._goes_down(site, at)  # it loses everything before its last nodes go
+        lost = site.fail_nodes(change.fail, at)
+        if was_dark and not nodes.is_dark:
+            self._comes_back(site, at)
+        elif not site.down:
+            self.components.nodes_changed(site, lost, at)
+        self._plan_node_change()
+
+
+def _nodes_of(site: Site, failures: SiteFailures | None) -> SiteNodes[LocalJob | str] | None:
+    mapped = () if failures is None else failures.by_site[site.name]
+    return SiteNodes([each.processors for each in mapped], site.processors) if mapped else None

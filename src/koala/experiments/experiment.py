@@ -1,0 +1,150 @@
+"""What an experiment is: a question, parameters, independent units of work, and what to conclude from their results.
+
+An experiment decides nothing about processes, files or output: ``koala.experiments.running`` computes the units and
+``koala.experiments.report`` writes what was concluded.
+"""
+
+from __future__ import annotations
+
+import abc
+import difflib
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from koala import __version__
+from koala.experiments.claims import Claim
+from koala.experiments.figures import Picture
+
+# A claim is judged from so many seeds at least.
+SEEDS_MIN = 20
+
+
+class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What can be set about an experiment. Each has its own fields, of types that JSON knows, all with defaults."""
+
+
+class Unit(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of work that needs no other: ``work`` is all that the result depends on, and ``label`` is for people.
+
+    ``work`` is JSON and small. What comes from a file the user named is in it as content and not as a path, so
+    that a result is never taken for that of another content.
+    """
+
+    label: str
+    work: dict[str, Any]
+
+    def identity(self, experiment: str) -> str:
+        """A name for the result: the same for the same work by the same version of Koala, and for no other."""
+        text = msgspec.json.encode([experiment, __version__, self.work], order="sorted")
+        return hashlib.sha256(text).hexdigest()[:32]
+
+
+class Finished(NamedTuple):
+    """A unit and its result, as it is after a round trip through JSON."""
+
+    unit: Unit
+    result: dict[str, Any]
+
+
+class Conclusion(NamedTuple):
+    """What the results say: numbers for ``report.json``, claims with their verdicts, and pictures to draw.
+
+    ``notes`` are sentences on how this run went, for people.
+    """
+
+    results: dict[str, Any]
+    claims: Sequence[Claim]
+    figures: Sequence[Picture]
+    notes: Sequence[str] = ()
+
+
+class ParameterError(ValueError):
+    """A parameter that the experiment does not have, or a value that it cannot have."""
+
+    def for_user(self) -> str:
+        """Which parameter, what is wrong, and what there is instead."""
+        return str(self)
+
+
+P = TypeVar("P", bound=Parameters)
+
+
+class Experiment(abc.ABC, Generic[P]):
+    """One experiment. Instances hold nothing that changes and can be sent to another process.
+
+    ``repetitions`` is how many seeds it takes by default; ``processes_max`` bounds how many units may be computed at
+    once, where they would disturb each other. ``method`` is a few paragraphs for the report.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    question: ClassVar[str]
+    method: ClassVar[tuple[str, ...]] = ()
+    repetitions: ClassVar[int] = SEEDS_MIN
+    quick_repetitions: ClassVar[int] = 3
+    processes_max: ClassVar[int | None] = None
+    parameters_type: type[P]
+
+    def quick(self, parameters: P) -> P:
+        """The parameters for a first look, which takes seconds: less work in each unit."""
+        return parameters
+
+    @abc.abstractmethod
+    def units(self, parameters: P, seed: int, repetitions: int) -> list[Unit]:
+        """The work for the seeds from ``seed`` on, as many as ``repetitions``; always in the same order."""
+
+    @abc.abstractmethod
+    def run(self, unit: Unit) -> dict[str, Any]:
+        """The result of one unit, ready for JSON. It depends on the unit alone; called in any process."""
+
+    @abc.abstractmethod
+    def conclude(self, parameters: P, results: Sequence[Finished]) -> Conclusion:
+        """What all results together say; they come in the order of ``units``."""
+
+
+def parameters_from(experiment: Experiment[P], settings: Mapping[str, str], *, quick: bool = False) -> P:
+    """The experiment's parameters with these settings, which are text as a user writes it; ParameterError if none.
+
+    With ``quick`` they start from those of a first look; what is set still holds.
+    """
+    kind = experiment.parameters_type
+    known = {field.name: field for field in msgspec.structs.fields(kind)}
+    for name in settings:
+        if name not in known:
+            raise ParameterError(f"{experiment.name} has no parameter {name}; {_advice(name, list(known))}")
+    start = kind()
+    if quick:
+        start = experiment.quick(start)
+    values: dict[str, Any] = msgspec.to_builtins(start)
+    for name, text in settings.items():
+        try:
+            values[name] = msgspec.to_builtins(msgspec.convert(_read(text), known[name].type, strict=False))
+        except msgspec.ValidationError as error:
+            raise ParameterError(f"{experiment.name}, parameter {name}: {text!r} will not do: {error}") from None
+    return msgspec.convert(values, kind)
+
+
+def _read(text: str) -> Any:
+    """The value of a setting: JSON where it is a list or an object, else the text, which is converted by its type."""
+    if text[:1] in ("[", "{"):
+        try:
+            return msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            return text
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return text if math.isfinite(number) else f"not a finite number: {text}"
+
+
+def _advice(name: str, known: list[str]) -> str:
+    if not known:
+        return "it has none"
+    near = difflib.get_close_matches(name, known, n=1)
+    listed = f"there are {', '.join(known)}"
+    return f"did you mean {near[0]}? {listed.capitalize()}" if near else listed

@@ -1,0 +1,94 @@
+"""Means, paired differences and shares with their confidence intervals: what a claim is judged from.
+
+One value for each seed goes in: runs of different seeds are independent of each other, jobs of one run are not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+import msgspec
+
+CONFIDENCE = 0.95
+
+
+class Interval(msgspec.Struct, frozen=True):
+    """A mean over ``n`` seeds and the interval that holds the true one with the confidence asked for.
+
+    Of a single value nothing is known about the spread: its interval is the whole line.
+    """
+
+    mean: float
+    low: float
+    high: float
+    n: int
+
+    @property
+    def bounded(self) -> bool:
+        """Whether there were enough values for an interval."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+    def as_json(self) -> dict[str, float | int | None]:
+        """For a report; a bound that is not known is null."""
+        return {
+            "mean": self.mean,
+            "low": self.low if math.isfinite(self.low) else None,
+            "high": self.high if math.isfinite(self.high) else None,
+            "n": self.n,
+        }
+
+
+@cache
+def _t_quantile(confidence: float, freedom: int) -> float:
+    from scipy.stats import t  # type: ignore[import-untyped]
+
+    return float(t.ppf((1.0 + confidence) / 2.0, freedom))
+
+
+@cache
+def _normal_quantile(confidence: float) -> float:
+    from scipy.stats import norm
+
+    return float(norm.ppf((1.0 + confidence) / 2.0))
+
+
+def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
+    """The mean of at least one value, with Student's t interval."""
+    if not values:
+        raise ValueError("a mean needs at least one value")
+    count = len(values)
+    mean = math.fsum(values) / count
+    if count == 1:
+        return Interval(mean, -math.inf, math.inf, 1)
+    variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
+    half = _t_quantile(confidence, count - 1) * math.sqrt(variance / count)
+    return Interval(mean, mean - half, mean + half, count)
+
+
+def paired_difference(
+    first: Mapping[int, float], second: Mapping[int, float], confidence: float = CONFIDENCE
+) -> Interval | None:
+    """How much more ``first`` is than ``second`` over the seeds that both have, or None where they share none.
+
+    The values are by seed. What a seed does to both, such as a busy hour, cancels out.
+    """
+    shared = sorted(first.keys() & second.keys())
+    if not shared:
+        return None
+    return mean_interval([first[seed] - second[seed] for seed in shared], confidence)
+
+
+def proportion(successes: int, trials: int, confidence: float = CONFIDENCE) -> Interval:
+    """A share of independent trials with Wilson's interval, which stays between 0 and 1."""
+    if not 0 <= successes <= trials or trials == 0:
+        raise ValueError(f"{successes} of {trials} is no share")
+    z = _normal_quantile(confidence)
+    share = successes / trials
+    centre = (share + z * z / (2 * trials)) / (1 + z * z / trials)
+    half = z / (1 + z * z / trials) * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
+    # At the ends the bound is exact, and floating point would put it a hair beside the share.
+    low = 0.0 if successes == 0 else max(0.0, centre - half)
+    high = 1.0 if successes == trials else min(1.0, centre + half)
+    return Interval(share, low, high, trials)
