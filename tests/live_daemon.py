@@ -90,11 +90,21 @@ class Daemon:
         """Ask it to stop, and wait; its exit code."""
         return self._end(signal.SIGTERM)
 
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal, and do not wait."""
+        assert self._process is not None, "it was never started"
+        self._process.send_signal(number)
+
+    def ended(self) -> int:
+        """Wait for its end; its exit code."""
+        assert self._process is not None, "it was never started"
+        return self._process.wait(WAIT_S)
+
     def _end(self, number: signal.Signals) -> int:
         assert self._process is not None, "it was never started"
         if self._process.poll() is None:
-            self._process.send_signal(number)
-        return self._process.wait(WAIT_S)
+            self.send(number)
+        return self.ended()
 
     def clear(self) -> None:
         """End the jobs that it still has, then the daemon, then whatever its sites still run."""

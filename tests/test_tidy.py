@@ -43,17 +43,19 @@ BANNED_IN_PURE = {
     "uuid": "ids that come with the events",
 }
 CLOCKS = {"time": "the virtual time of the run", "datetime": "the virtual time of the run"}
-# A site waits, reads and writes files, but its clock is an argument and one module alone deals with processes.
+# A site waits, reads and writes files, but its clock is an argument, one module alone deals with processes, and one
+# with threads.
 BANNED_IN_SITES = {
     "time": "the clock that the site was built with",
     "datetime": "the clock that the site was built with",
-    "threading": "the driver's event loop",
+    "threading": "koala.sites.ordered",
     "multiprocessing": "koala.sites.shell",
-    "concurrent": "the driver's event loop",
+    "concurrent": "koala.sites.ordered",
     "signal": "koala.sites.shell",
     "subprocess": "koala.sites.shell",
 }
 DEALS_WITH_PROCESSES = "sites/shell.py"
+DEALS_WITH_THREADS = "sites/ordered.py"
 # Files are moved in the event loop, with pathlib, os and hashlib at hand, but no process and no clock of their own.
 BANNED_IN_FILES = {
     "time": "the clock that the mover was built with",
@@ -189,7 +191,9 @@ def test_the_simulator_never_looks_at_the_wall_clock(module: Path) -> None:
 def test_sites_take_their_time_from_a_clock_and_leave_processes_to_one_module(module: Path) -> None:
     if not name_of(module).startswith("sites/"):
         return
-    allowed = {"subprocess", "signal"} if name_of(module) == DEALS_WITH_PROCESSES else set()
+    allowed = {DEALS_WITH_PROCESSES: {"subprocess", "signal"}, DEALS_WITH_THREADS: {"concurrent"}}.get(
+        name_of(module), set()
+    )
     for package, line in imports(tree_of(module)):
         assert package in allowed or package not in BANNED_IN_SITES, (
             f"{name_of(module)}:{line}: {package} is banned here, use {BANNED_IN_SITES[package]}"

@@ -212,14 +212,28 @@ class Go(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
-    """One component of a job as the others see it: the address of its first node, its processors, all its nodes."""
+    """One component of a job as the others see it: the address of its first node, its processors, all its nodes.
+
+    ``processors_per_task`` of its processors belong to one rank or worker.
+    """
 
     part: int
     host: str
     processors: int
     nodes: tuple[str, ...] = ()
+    processors_per_task: int = 1
 
     def __post_init__(self) -> None:
+        if self.processors_per_task < 1 or self.processors % self.processors_per_task != 0:
+            raise LaunchError(
+                "processors_per_task",
+                f"{self.processors} processors are not whole tasks of {self.processors_per_task}; write a divisor",
+            )
         for name in (self.host, *self.nodes):
             if re.fullmatch(r"[A-Za-z0-9_.:%\[\]-]+", name) is None or name.startswith("-"):
                 raise LaunchError("host", f"{name!r} is not the name or address of a node")
+
+    @property
+    def tasks(self) -> int:
+        """How many ranks or workers it has."""
+        return self.processors // self.processors_per_task

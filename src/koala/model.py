@@ -66,7 +66,11 @@ class InputFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Application(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a component runs: an executable with arguments, or the text of a script; never both."""
+    """What a component runs: an executable with arguments, or the text of a script; never both.
+
+    ``processors_per_task`` of a component's processors belong to one task: one rank of an MPI job, one worker of
+    torchrun, whose threads share them.
+    """
 
     executable: str | None = None
     arguments: tuple[str, ...] = ()
@@ -76,8 +80,14 @@ class Application(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     stdin: str | None = None
     stdout: str | None = None
     stderr: str | None = None
+    processors_per_task: int = 1
 
     def __post_init__(self) -> None:
+        if not 1 <= self.processors_per_task <= PROCESSORS_MAX:
+            raise InvalidRequestError(
+                "processors_per_task",
+                f"{self.processors_per_task} is not a number of processors; write 1 to {PROCESSORS_MAX}",
+            )
         if self.executable is not None and self.script is not None:
             raise InvalidRequestError("application", "give an executable or a script, not both")
         if self.script is not None and self.arguments:
@@ -106,6 +116,13 @@ class Component(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if not 1 <= self.processors <= PROCESSORS_MAX:
             raise InvalidRequestError(
                 "processors", f"{self.processors} is not a number of processors; write 1 to {PROCESSORS_MAX}"
+            )
+        per_task = self.application.processors_per_task
+        if self.processors % per_task != 0:
+            raise InvalidRequestError(
+                "processors_per_task",
+                f"{self.processors} processors do not make whole tasks of {per_task}; write a divisor of "
+                f"{self.processors}",
             )
         if len(self.input_files) > INPUT_FILES_MAX:
             raise InvalidRequestError("input_files", f"more than {INPUT_FILES_MAX} files (INPUT_FILES_MAX)")
@@ -182,11 +199,34 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 raise InvalidRequestError(
                     "splits", f"{parts} does not divide {total} processors into parts of 1 or more"
                 )
+        self._check_whole_tasks(flexible)
+
+    def _check_whole_tasks(self, flexible: Flexibility) -> None:
+        """A division by the scheduler could cut a task in two; one that the user lists can be looked at here."""
+        per_task = self.components[0].application.processors_per_task
+        if per_task == 1:
+            return
+        if not flexible.splits:
+            raise InvalidRequestError(
+                "processors_per_task",
+                "a flexible total is divided by processors, and could cut a task in two; list splits of whole tasks",
+            )
+        for split in flexible.splits:
+            if any(part % per_task != 0 for part in split):
+                parts = "+".join(map(str, split))
+                raise InvalidRequestError(
+                    "splits", f"{parts} cuts a task in two; write multiples of {per_task}, its processors_per_task"
+                )
 
     @property
     def processors(self) -> int:
         """The job's size: all components together."""
         return sum(component.processors for component in self.components)
+
+    @property
+    def is_total(self) -> bool:
+        """Whether the scheduler is to divide it as it likes: it is flexible, and lists no splits."""
+        return self.flexible is not None and not self.flexible.splits
 
     @property
     def kind(self) -> Literal["fixed", "non-fixed", "flexible"]:

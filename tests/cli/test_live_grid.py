@@ -75,11 +75,14 @@ def test_a_file_is_registered_replicated_and_forgotten(
     assert shell.lines("files")[1].split() == ["mesh", "123", "kB", "amsterdam,", "cracow"]
     assert shell.json("file", "show", "mesh")["size_bytes"] == 123_456
     assert shell("file", "show", "mesh").stdout.splitlines()[1:] == ["  amsterdam", "  cracow"]
-    shell("file", "forget", "mesh", "--site", "amsterdam")
+    assert "at amsterdam" in shell("file", "forget", "mesh", "amsterdam").stdout
     assert [each["site"] for each in shell.json("files", "--prefix", "me")[0]["replicas"]] == ["cracow"]
-    shell("file", "forget", "mesh")
+    assert "--all" in shell("file", "forget", "mesh", code=2).stderr, "a whole file needs a clear word"
+    assert "give one of the two" in shell("file", "forget", "mesh", "cracow", "--all", code=2).stderr
+    assert len(shell.json("files")) == 1
+    shell("file", "forget", "mesh", "--all")
     assert shell.json("files") == []
-    shell("file", "forget", "mesh", code=2)
+    assert "koala files" in shell("file", "forget", "mesh", code=2).stderr
 
 
 def test_a_registration_needs_one_place(shell: Shell) -> None:
@@ -158,7 +161,7 @@ def test_top_fits_its_terminal_is_renewed_and_ends_with_q(
 
 def test_a_list_that_is_watched_needs_a_terminal(shell: Shell) -> None:
     assert "no terminal" in shell("jobs", "--watch", code=2).stderr
-    assert "no terminal" in shell("top", code=2).stderr
+    assert "no terminal; use --once" in shell("top", code=2).stderr
 
 
 def test_a_list_that_is_watched_is_renewed(shell: Shell, daemon: Daemon) -> None:

@@ -49,7 +49,7 @@ def test_a_job_that_is_waited_for_says_where_it_ran(shell: Shell) -> None:
 
 def test_waiting_gives_the_exit_code_of_the_application(shell: Shell, tmp_path: Path) -> None:
     result = shell("submit", str(job_file(tmp_path, "exit 7")), "--wait", code=7)
-    assert "is failed" in result.stdout
+    assert "failed: ran" in result.stdout
     assert "koala job explain" in result.stderr
 
 
@@ -84,7 +84,7 @@ def test_a_wrong_description_is_told_with_its_place(shell: Shell, tmp_path: Path
 def test_a_dry_run_says_where_the_job_would_go_and_submits_nothing(shell: Shell, daemon: Daemon) -> None:
     before = shell.json("jobs", "--limit", "1")
     lines = shell.lines("submit", "hello", "--dry-run")
-    assert lines[1].split() == ["1", "2", "amsterdam"]
+    assert lines[1].split() == ["0", "2", "amsterdam"]
     assert lines[-1] == "WF: 4 processors on 2 sites; nothing is submitted"
     assert [job["id"] for job in shell.json("jobs", "--limit", "1")] == [job["id"] for job in before]
 

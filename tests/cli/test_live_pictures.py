@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import io
+import socket
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from koala.cli.dashboard_link import reachable
+from koala.cli.sites import sites_table
 from koala.cli.top import frame
-from koala.cli.words import ago, clean, job_note, shares, site_state, size, span
+from koala.cli.words import IDLE, SHUT, ago, clean, job_note, shares, site_bar, site_state, size, span
 from koala.wire import JobSummary, JournalEntry, Overview, Place, SiteInfo, TransferInfo
 
 NOW = 1_000_000.0
@@ -142,6 +145,41 @@ def test_the_state_of_a_site_names_the_worst() -> None:
 
 
 def test_the_note_of_a_job_tells_what_went_wrong() -> None:
-    failed = job(1, "failed", exit_code=3, failures=2, preemptions=1, reason="component 0 failed")
+    failed = job(1, "failed", exit_code=3, runs=3, preemptions=1, reason="component 0 failed")
     assert job_note(failed) == "exit code 3; preempted; restarted 2 times; component 0 failed"
     assert job_note(job(1, "done", exit_code=0, reason="fine")) == ""
+
+
+def test_the_note_of_a_job_says_nothing_twice() -> None:
+    assert job_note(job(1, "cancelled", reason="cancelled")) == ""
+    assert job_note(job(1, "failed", exit_code=7, reason="component 1.1 failed: exit code 7")).count("7") == 1
+    assert job_note(job(1, "waiting", place_in_line=2), "can never fit") == "can never fit; number 2 in its queue"
+
+
+def test_what_nobody_holds_of_a_site_that_is_not_used_is_not_drawn_as_idle() -> None:
+    assert site_bar(site(0), 8).plain.count(IDLE) == 3
+    for shut in ({"drained": True}, {"trust": "unusable"}, {"silent_since": NOW}):
+        assert site_bar(site(0, **shut), 8).plain.count(SHUT) == 3
+        assert IDLE not in site_bar(site(0, **shut), 8).plain
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_list_of_sites_cuts_no_number_at_any_state(width: int) -> None:
+    found = [
+        site(1, name="a-site-with-a-long-name", silent_since=NOW - 100_000, jobs=list(range(1_000, 1_009))),
+        site(2, drained=True),
+    ]
+    out = io.StringIO()
+    Console(file=out, width=width).print(sites_table(found, NOW, width))
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 3
+    assert all(len(line) <= width for line in lines)
+    assert lines[0].split() == ["site", "kind", "use", "procs", "ours", "others", "idle", "state", "jobs"]
+    assert "  8     3       2     3  silent for 1d03h" in lines[1]
+
+
+def test_a_link_of_a_daemon_at_all_addresses_has_the_name_of_the_machine() -> None:
+    assert reachable("http://127.0.0.1:80/login?code=x") == "http://127.0.0.1:80/login?code=x"
+    assert reachable("https://0.0.0.0:8443/login?code=x") == f"https://{socket.getfqdn()}:8443/login?code=x"
+    assert reachable("http://[::]:80/x", "koala.example") == "http://koala.example:80/x"
+    assert reachable("http://127.0.0.1:80/x", "::1") == "http://[::1]:80/x"

@@ -97,14 +97,14 @@ def test_a_component_can_be_pinned_to_a_site() -> None:
 def test_the_table_shows_component_processors_and_site() -> None:
     result = run("--idle", IDLE, "--components", "8,7", "--policy", "CM")
     assert result.exit_code == 0
-    assert [line.split() for line in result.stdout.splitlines()[1:3]] == [["1", "8", "C1"], ["2", "7", "C1"]]
+    assert [line.split() for line in result.stdout.splitlines()[1:3]] == [["0", "8", "C1"], ["1", "7", "C1"]]
     assert "CM: 15 processors on 1 site" in result.stdout
 
 
 def test_a_refusal_exits_with_3_and_explains_every_site() -> None:
     result = run("--idle", IDLE, "--components", "24", "--policy", "CM")
     assert result.exit_code == 3
-    assert "component 1 of 1 (24 processors)" in result.stdout
+    assert "a component of 24 processors" in result.stdout
     assert "9 more idle processors on C2" in result.stdout
     assert "6 more idle processors on C1, or a request with smaller components" in result.stdout
 

@@ -172,9 +172,12 @@ def test_a_daemon_that_answered_before_is_waited_for() -> None:
 
 def test_patience_has_an_end() -> None:
     script = Script(LOST)
-    with client(script, patience_s=0.25) as each, pytest.raises(UnreachableError, match="was lost"):
+    script.answers.insert(0, answer([]))
+    with client(script, patience_s=0.25) as each:
         each.sites()
-    assert len(script.requests) >= 2
+        with pytest.raises(UnreachableError, match="was lost"):
+            each.sites()
+    assert len(script.requests) >= 3
 
 
 def test_what_may_not_be_done_twice_is_not_repeated_and_the_doubt_is_told() -> None:
@@ -233,11 +236,14 @@ def test_each_status_has_an_error_of_its_own(status: int, kind: type[ClientError
     ):
         each.job(7)
     assert (caught.value.code, caught.value.status) == ("the_code", status)
-    assert caught.value.for_user().startswith("what to do")
+    assert "what to do" in caught.value.for_user()
 
 
-def test_a_caller_without_a_token_is_told_where_to_put_one() -> None:
-    with client(Script(refusal(401, "not_signed_in"))) as each, pytest.raises(NotSignedInError, match="KOALA_TOKEN"):
+def test_a_caller_without_a_token_is_told_first_where_to_put_one() -> None:
+    with (
+        client(Script(refusal(401, "not_signed_in"))) as each,
+        pytest.raises(NotSignedInError, match=r"^set KOALA_TOKEN"),
+    ):
         each.jobs()
 
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_core_storm import STEPS_MAX, Storm
 
-from desk import Desk, ask, ask_total, assert_books_balance, kind, make_grid, part, seconds, without_wakes
-from koala.core import Books, BooksError, Scheduler, State, decode_books, encode_books
+from desk import Desk, ask, assert_books_balance, kind, make_grid, part, seconds, without_wakes
+from koala.core import Books, BooksError, Scheduler, State, books_writing, decode_books, encode_books
 from koala.core.books import JobPage
 from koala.core.books_writing import AS_IT_IS
 from koala.core.job import Claim, Job
@@ -236,6 +236,28 @@ def test_books_are_a_value_that_later_events_do_not_change() -> None:
     assert desk.scheduler.books() != books
 
 
+def test_books_that_are_written_in_steps_are_the_same_and_each_step_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(books_writing, "STEP_JOBS", 2)
+    monkeypatch.setattr("koala.core.books.ENCODED_JOBS", 3)
+    desk = Desk({"a": 4})
+    for _ in range(7):
+        desk.submit(ask(4))
+    steps = desk.scheduler.books_in_steps()
+    pauses = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as last:
+            taken: Books = last.value
+            break
+        pauses += 1
+    assert pauses >= 7 // 2
+    assert taken == desk.scheduler.books()
+    assert [page.id for page in taken.jobs] == list(range(1, 8))
+    assert decode_books(encode_books(taken)) == taken
+    assert decode_books(encode_books(msgspec.structs.replace(taken, jobs=()))).jobs == ()
+
+
 def test_the_first_tick_after_a_restart_asks_for_the_next_alarm() -> None:
     desk = Desk({"a": 4}, answer_timeout_s=60.0)
     desk.submit(ask(3))
@@ -449,12 +471,14 @@ def test_with_another_scan_interval_no_job_gains_or_loses_tries(before_s: float,
 
 
 def test_under_another_policy_waiting_jobs_are_tried_again() -> None:
-    """Worst fit cannot divide a total, and without a change it would not be asked again."""
-    desk = Desk({"a": 5, "b": 4}, policy="WF")
-    desk.submit(msgspec.structs.replace(ask_total(9), policy=None))
+    """Worst fit puts the two of 4 on different sites, and without a change it would not be asked again."""
+    desk = Desk({"a": 8, "b": 6}, policy="WF")
+    desk.submit(ask(4, 4, 3, 3))
     assert without_wakes(desk.pass_time(100.0)) == []
-    restart(desk, make_grid({"a": 5, "b": 4}, policy="FCM"))
-    assert kind(desk.pass_time(20.0), JobPlaced) == [JobPlaced(job=1, places=(("a", 5), ("b", 4)))]
+    restart(desk, make_grid({"a": 8, "b": 6}, policy="CM"))
+    assert kind(desk.pass_time(20.0), JobPlaced) == [
+        JobPlaced(job=1, places=(("a", 4), ("a", 4), ("b", 3), ("b", 3)))
+    ]
 
 
 @pytest.mark.parametrize(("before_s", "after_s", "asks"), [(None, 50.0, True), (50.0, None, False)])

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
-from desk import Desk, ask, kind, part
+from desk import Desk, ask, ask_total, kind, part
 from koala.core import Explanation, State
 from koala.core.ledger import ENDED_KEPT
 from koala.core.lifecycle import MEANING
+from koala.core.refusals import SHUT_SITES_TRIED_MAX
 from koala.core.story import _WORDS
-from koala.messages import JobEnded, Outcome, SiteSilent, Tick
+from koala.messages import JobEnded, JobPlaced, Outcome, SiteDrained, SiteSilent, Tick
 
 
 def explain(desk: Desk, job: int) -> Explanation:
@@ -272,3 +274,106 @@ def test_a_very_long_story_keeps_its_beginning_and_its_end() -> None:
     assert len(left_out) == 1
     lines_left_out = int(left_out[0].split()[1])
     assert lines_left_out + len(story) - 1 == 1 + 150 * 5 + 2
+
+
+# ------------------------------------------------------------------------- more than idle processors
+
+
+def cures(desk: Desk, job: int) -> tuple[str, dict[str, str]]:
+    """What would help the waiting job, and what would help at each site."""
+    refusal = explain(desk, job).refusal
+    assert refusal is not None
+    return refusal.cure, {short.site: short.cure for short in refusal.shortages}
+
+
+def test_a_drained_site_that_would_take_the_job_is_named_as_what_stands_in_its_way() -> None:
+    desk = Desk({"paris": 4, "berlin": 8})
+    desk.send(SiteDrained(at=0.0, site="berlin"))
+    desk.submit(ask(3, 3))
+    cure, at_sites = cures(desk, 1)
+    assert cure == "resuming berlin, which is drained"
+    assert at_sites["berlin"] == "berlin is drained; resume it"
+    assert at_sites["paris"] == "none: paris never offers more than 4"
+
+
+def test_what_would_help_without_the_drained_site_is_told_too() -> None:
+    desk = Desk({"paris": 4, "berlin": 8})
+    desk.run(ask(part(3, "paris")))
+    desk.send(SiteDrained(at=0.0, site="berlin"))
+    desk.submit(ask(2))
+    cure, at_sites = cures(desk, 2)
+    assert cure.startswith("resuming berlin, which is drained, or 1 more idle processor on paris")
+    assert at_sites == {"paris": "1 more idle processor on paris", "berlin": "berlin is drained; resume it"}
+
+
+def test_a_drained_site_that_is_full_must_be_resumed_and_have_room() -> None:
+    desk = Desk({"paris": 1, "berlin": 8})
+    desk.run(ask(part(8, "berlin")))
+    desk.send(SiteDrained(at=0.0, site="berlin"))
+    desk.submit(ask(5))
+    cure, _ = cures(desk, 2)
+    assert cure.startswith("resuming berlin, which is drained, and then 5 more idle processors on berlin")
+
+
+def test_a_job_that_can_never_fit_is_not_sent_to_a_drained_site() -> None:
+    desk = Desk({"paris": 4, "berlin": 8})
+    desk.send(SiteDrained(at=0.0, site="berlin"))
+    desk.submit(ask(9))
+    cure, at_sites = cures(desk, 1)
+    assert "berlin" not in cure
+    assert at_sites["berlin"] == "none: berlin never offers more than 8"
+
+
+def test_a_site_that_is_not_trusted_says_so_until_it_is_tried_again() -> None:
+    desk = Desk({"a": 8}, error_threshold=2, cooldown_s=50.0)
+    for _ in range(2):
+        desk.send(SiteSilent(at=desk.now, site="a", reason="no answer"))
+    desk.submit(ask(3))
+    desk.submit(ask(2))
+    cure, at_sites = cures(desk, 1)
+    assert cure == "resuming a, which is not trusted after errors"
+    assert at_sites == {"a": "a is not trusted after 2 errors; it is tried again after its cool-down, or resume it"}
+    desk.pass_time(70.0)
+    assert desk.state(1) is State.STARTING
+    assert cures(desk, 2)[1] == {
+        "a": "a is tried out with one job; it is used again when that ends well, or resume it"
+    }
+
+
+def test_of_many_sites_that_are_kept_out_so_many_are_named() -> None:
+    desk = Desk({f"s{number}": 2 for number in range(SHUT_SITES_TRIED_MAX + 2)})
+    for site in list(desk.ledger.index):
+        desk.send(SiteDrained(at=0.0, site=site))
+    desk.submit(ask(2, 2))
+    cure, _ = cures(desk, 1)
+    assert f"s{SHUT_SITES_TRIED_MAX - 1} and 2 more, which are drained or not trusted" in cure
+    assert f"s{SHUT_SITES_TRIED_MAX}," not in cure
+
+
+def test_a_waiting_job_of_high_priority_is_told_when_it_may_preempt() -> None:
+    desk = Desk({"a": 8})
+    desk.run(ask(6))
+    desk.submit(ask(4, high=True))
+    assert "it preempts jobs of low priority only once it has places" in cures(desk, 2)[0]
+    desk.submit(ask(4))
+    assert "preempts" not in cures(desk, 3)[0]
+
+
+def test_a_job_that_failed_is_explained_by_why() -> None:
+    desk = Desk({"a": 8})
+    desk.run(ask(2, restarts_max=0))
+    desk.end("1.1", outcome=Outcome.FAILED, exit_code=7)
+    assert explain(desk, 1).meaning == "component 0 failed on a with exit code 7, and it may not be restarted"
+
+
+def test_a_flexible_job_that_names_no_policy_is_divided_where_the_grids_policy_does_not() -> None:
+    desk = Desk({"a": 5, "b": 4}, policy="WF")
+    total = msgspec.structs.replace(ask_total(9), policy=None)
+    placed = kind(desk.submit(total), JobPlaced)
+    assert placed == [JobPlaced(job=1, places=(("a", 5), ("b", 4)))]
+
+
+def test_a_flexible_job_that_names_a_policy_which_does_not_divide_is_told_of_one_that_does() -> None:
+    desk = Desk({"a": 5, "b": 4})
+    desk.submit(msgspec.structs.replace(ask_total(9), policy="WF"))
+    assert cures(desk, 1)[0] == "let the policy FCM divide the total: that would place it now"

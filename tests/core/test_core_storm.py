@@ -47,7 +47,12 @@ class WatchedDesk(Desk):
     """Looks at every start: nothing goes to a site that is out of use, or onto processors that are taken."""
 
     def send(self, event: AnyEvent) -> list[AnyCommand]:
-        out_of_use = {site.name for site in self.ledger.sites if site.drained or site.trust is Trust.UNUSABLE}
+        out_of_use = set()
+        for site in self.ledger.sites:
+            # A site whose cool-down ends with this event may be tried in the same moment.
+            cooled = site.cooling is not None and site.cooling.at <= event.at
+            if site.drained or (site.trust is Trust.UNUSABLE and not cooled):
+                out_of_use.add(site.name)
         commands = super().send(event)
         for start in kind(commands, StartComponent):
             site = self.ledger.sites.sites[self.ledger.index[start.site]]

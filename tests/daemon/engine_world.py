@@ -1,4 +1,4 @@
-"""A real engine on embedded sites and SQLite for tests, with requests to give it, and nothing left behind."""
+"""A real engine on embedded sites for tests, with requests to give it, stores that fail, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from koala.grid import Grid, Link, Links, SchedulerParameters, Site, SiteKind
 from koala.model import Application, Component, InputFile, Request
 from koala.policies import Catalogue
 from koala.sites import LocalSite, Stream
-from koala.store import JobRow, Store
+from koala.store import Batch, JobRow, Store, StoreError
 
 WAIT_S = 60.0
 OWNER = "anna"
@@ -154,10 +155,48 @@ class EngineWorld:
         await self.until(nothing_left)
 
 
-def open_store(root: Path) -> Store:
-    """The store of an engine below ``root``."""
+def open_store(root: Path, url: str | None = None) -> Store:
+    """The store of an engine below ``root``, or elsewhere."""
     root.mkdir(parents=True, exist_ok=True)
-    return Store.open(f"sqlite:///{root / 'koala.db'}")
+    return Store.open(url or f"sqlite:///{root / 'koala.db'}")
+
+
+class DisturbedStore:
+    """A real store whose commits wait at a gate, or fail so many times."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.gate = threading.Event()
+        self.gate.set()
+        self.failures = 0
+        self.recover_failures = 0
+        self.after_failures = 0
+        self.batches: list[Batch] = []
+
+    def record(self, batch: Batch) -> None:
+        assert self.gate.wait(60.0)
+        if self.failures > 0:
+            self.failures -= 1
+            raise StoreError("test", "the disk is full; free some space")
+        self._store.record(batch)
+        self.batches.append(batch)
+        if self.after_failures > 0:
+            self.after_failures -= 1
+            raise StoreError("test", "the connection broke during the commit; check the server")
+
+    def recover(self) -> Any:
+        if self.recover_failures > 0:
+            self.recover_failures -= 1
+            raise StoreError("test", "the disk is still full; free some space")
+        return self._store.recover()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+def disturbed(root: Path, url: str | None = None) -> Any:
+    """The store of an engine below ``root``, to be disturbed. It is used as a store."""
+    return DisturbedStore(open_store(root, url))
 
 
 @contextlib.asynccontextmanager

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from engine_world import OWNER, EngineWorld, a_request, local_grid, open_engine, open_store, root
+from engine_world import OWNER, EngineWorld, a_request, disturbed, local_grid, open_engine, open_store, root
 
 from koala.core import BooksError
 from koala.daemon import engine as engine_module
@@ -19,49 +19,28 @@ from koala.daemon.recovering import RecoveryError
 from koala.grid import SiteKind
 from koala.messages import CancelAsked, SiteDrained
 from koala.policies import Catalogue
-from koala.store import Batch, Store, StoreError
+from koala.store import Batch
+from postgres_server import PostgresServer, postgres_server
 
 __all__ = ["root"]
 
 TOKEN = "mine"  # noqa: S105 - a client token is no secret
 
 
-class DisturbedStore:
-    """A real store whose commits wait at a gate, or fail so many times."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.gate = threading.Event()
-        self.gate.set()
-        self.failures = 0
-        self.recover_failures = 0
-        self.after_failures = 0
-        self.batches: list[Batch] = []
-
-    def record(self, batch: Batch) -> None:
-        assert self.gate.wait(60.0)
-        if self.failures > 0:
-            self.failures -= 1
-            raise StoreError("test", "the disk is full; free some space")
-        self._store.record(batch)
-        self.batches.append(batch)
-        if self.after_failures > 0:
-            self.after_failures -= 1
-            raise StoreError("test", "the connection broke during the commit; check the server")
-
-    def recover(self) -> Any:
-        if self.recover_failures > 0:
-            self.recover_failures -= 1
-            raise StoreError("test", "the disk is still full; free some space")
-        return self._store.recover()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    """A real PostgreSQL server."""
+    with postgres_server() as running:
+        yield running
 
 
-def disturbed(root: Path) -> Any:
-    """The store of an engine below ``root``, to be disturbed. It is used as a store."""
-    return DisturbedStore(open_store(root))
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of an empty database, of each kind in turn."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'koala.db'}"
+    running: PostgresServer = request.getfixturevalue("server")
+    return running.new_database()
 
 
 async def settle(world: EngineWorld) -> None:
@@ -70,9 +49,9 @@ async def settle(world: EngineWorld) -> None:
     await world.until(lambda: not world.engine.owed.has_settled())
 
 
-def test_no_caller_is_answered_and_no_site_told_before_the_commit(root: Path) -> None:
+def test_no_caller_is_answered_and_no_site_told_before_the_commit(root: Path, database: str) -> None:
     async def scenario() -> None:
-        store = disturbed(root)
+        store = disturbed(root, database)
         async with open_engine(root, store=store) as world:
             await world.until(lambda: store.batches)
             store.gate.clear()
@@ -90,12 +69,12 @@ def test_no_caller_is_answered_and_no_site_told_before_the_commit(root: Path) ->
 
 
 def test_what_gathers_while_a_commit_runs_is_committed_together_up_to_the_limit(
-    root: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine_module, "BATCH_EVENTS_MAX", 20)
 
     async def scenario() -> None:
-        store = disturbed(root)
+        store = disturbed(root, database)
         async with open_engine(root, local_grid((1,)), store=store) as world:
             first = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.05; done"))
             await world.in_state(first, "running")
@@ -119,9 +98,9 @@ def test_what_gathers_while_a_commit_runs_is_committed_together_up_to_the_limit(
     asyncio.run(scenario())
 
 
-def test_the_journal_is_gapless_in_order_of_time_and_commands_follow_their_event(root: Path) -> None:
+def test_the_journal_is_gapless_in_order_of_time_and_commands_follow_their_event(root: Path, database: str) -> None:
     async def scenario() -> None:
-        async with open_engine(root) as world:
+        async with open_engine(root, store=open_store(root, database)) as world:
             job = (await world.run(a_request(sizes=(3, 3)))).id
             await settle(world)
             entries = world.store.journal(after=0, limit=1_000)
@@ -140,9 +119,11 @@ def test_the_journal_is_gapless_in_order_of_time_and_commands_follow_their_event
 
 
 @pytest.mark.parametrize("where", ["failures", "after_failures"], ids=["nothing was written", "it was written"])
-def test_a_failed_commit_is_told_to_its_caller_and_the_engine_goes_on_from_the_record(root: Path, where: str) -> None:
+def test_a_failed_commit_is_told_to_its_caller_and_the_engine_goes_on_from_the_record(
+    root: Path, database: str, where: str
+) -> None:
     async def scenario() -> None:
-        store = disturbed(root)
+        store = disturbed(root, database)
         async with open_engine(root, store=store) as world:
             engine = world.engine
             running = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.05; done", sizes=(1, 1)))
@@ -167,9 +148,9 @@ def test_a_failed_commit_is_told_to_its_caller_and_the_engine_goes_on_from_the_r
     asyncio.run(scenario())
 
 
-def test_an_end_that_happens_while_the_store_is_away_is_learned_afterwards(root: Path) -> None:
+def test_an_end_that_happens_while_the_store_is_away_is_learned_afterwards(root: Path, database: str) -> None:
     async def scenario() -> None:
-        store = disturbed(root)
+        store = disturbed(root, database)
         async with open_engine(root, store=store) as world:
             job = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.05; done"))
             await world.in_state(job, "running")
@@ -204,21 +185,21 @@ def test_an_error_inside_the_engine_loses_nothing_that_was_acknowledged(
     asyncio.run(scenario())
 
 
-def test_a_closed_engine_is_opened_again_and_goes_on_with_what_ran_meanwhile(root: Path) -> None:
+def test_a_closed_engine_is_opened_again_and_goes_on_with_what_ran_meanwhile(root: Path, database: str) -> None:
     async def scenario() -> None:
-        async with open_engine(root) as world:
+        async with open_engine(root, store=open_store(root, database)) as world:
             job = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.05; done", sizes=(3, 3)))
             waiting = await world.submit(a_request("exit 0", sizes=(4, 4)))
             await world.in_state(job, "running")
             before = world.store.components(job)
         (root / "gate").touch()
-        async with open_engine(root) as world:
+        async with open_engine(root, store=open_store(root, database)) as world:
             assert [row.id for row in world.engine.live_rows()] == [job, waiting]
             rows = await world.ended(job, waiting)
             assert [(row.state, row.runs) for row in rows] == [("done", 1), ("done", 1)]
             assert [row.token for row in world.store.components(job)] == [row.token for row in before]
             await settle(world)
-        async with open_engine(root) as world:
+        async with open_engine(root, store=open_store(root, database)) as world:
             found = await asyncio.to_thread(world.store.recover)
             assert [entry.what for entry in found.entries if entry.what != "Tick"] == []
             assert found.owed == ()
@@ -227,7 +208,9 @@ def test_a_closed_engine_is_opened_again_and_goes_on_with_what_ran_meanwhile(roo
     asyncio.run(scenario())
 
 
-def test_alarms_that_were_set_before_a_crash_go_off_after_it(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_alarms_that_were_set_before_a_crash_go_off_after_it(
+    root: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def no_snapshot(_: Any) -> None:
         """As if the engine had been killed: the next one must replay."""
 
@@ -236,12 +219,12 @@ def test_alarms_that_were_set_before_a_crash_go_off_after_it(root: Path, monkeyp
 
     async def scenario() -> None:
         grid = local_grid(check_interval_s=4.0)
-        async with open_engine(root, grid) as world:
+        async with open_engine(root, grid, open_store(root, database)) as world:
             job = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.05; done"))
             await world.in_state(job, "running")
             monkeypatch.setattr(engine_module.Engine, "_snapshot", no_snapshot)
         monkeypatch.undo()
-        async with open_engine(root, grid) as world:
+        async with open_engine(root, grid, open_store(root, database)) as world:
             before = world.engine.last_seq
             await world.until(lambda: asked(world, before))
             (root / "gate").touch()
@@ -331,12 +314,12 @@ def test_text_that_cannot_be_put_on_record_is_refused(root: Path) -> None:
 
 
 def test_a_snapshot_is_taken_when_many_events_have_come_and_a_restart_begins_there(
-    root: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine_module, "SNAPSHOT_EVENTS", 10)
 
     async def scenario() -> None:
-        store = open_store(root)
+        store = open_store(root, database)
         async with open_engine(root, store=store) as world:
             for _ in range(6):
                 await world.run(a_request())

@@ -3,69 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
-from engine_world import EngineWorld, a_request, local_grid, open_engine, open_store, root
+from engine_world import a_request, local_grid, open_engine, open_store, root
+from troubled_site import trouble, troubled
 
 from koala.daemon import desk, probing, retaining
 from koala.daemon.grid_sites import make_site
-from koala.launching import Launch
-from koala.messages import CancelAsked, SiteReported, Token
-from koala.sites import LocalSite, Site, SiteError
+from koala.messages import CancelAsked, SiteReported
+from koala.sites import LocalSite
 
 __all__ = ["root"]
-
-
-class TroubledSite(LocalSite):
-    """An embedded site whose calls fail so many times, or wait at a gate."""
-
-    starts_to_fail = 0
-    probes_to_fail = 0
-    releases_to_fail = 0
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self.gate = asyncio.Event()
-        self.gate.set()
-        self.asked: list[Token] = []
-
-    async def start(self, launch: Launch, script: str) -> None:
-        await self.gate.wait()
-        if self.starts_to_fail > 0:
-            self.starts_to_fail -= 1
-            raise OSError(28, "No space left on device")
-        await super().start(launch, script)
-
-    async def release(self, token: Token, go: Any) -> None:
-        if self.releases_to_fail > 0:
-            self.releases_to_fail -= 1
-            raise ConnectionError("the site cannot be reached")
-        await super().release(token, go)
-
-    async def ask(self, tokens: Sequence[Token]) -> None:
-        self.asked += tokens
-        await super().ask(tokens)
-
-    async def probe(self) -> SiteReported:
-        if self.probes_to_fail > 0:
-            self.probes_to_fail -= 1
-            raise SiteError(self.name, "the batch system is down; start it")
-        return await super().probe()
-
-
-def troubled(description: Any, root: Path, **named: Any) -> Site:
-    """Makes troubled sites where the engine makes embedded ones."""
-    site_root = root / "sites" / description.name
-    return TroubledSite(description.name, site_root, description.processors, **named)
-
-
-def trouble(world: EngineWorld, name: str) -> TroubledSite:
-    site = world.engine.site(name)
-    assert isinstance(site, TroubledSite)
-    return site
 
 
 def test_a_start_that_fails_is_repeated_until_it_succeeds_and_the_silence_is_on_record(root: Path) -> None:
@@ -235,11 +184,91 @@ def test_old_components_are_forgotten_at_their_sites_and_stay_on_record(
     asyncio.run(scenario())
 
 
-def test_waits_between_tries_double_up_to_a_limit() -> None:
-    wait_s = desk.RETRY_FIRST_S
-    for _ in range(20):
-        wait_s = desk.next_wait_s(wait_s)
-    assert wait_s == desk.RETRY_MOST_S
+def test_components_that_a_site_cannot_forget_hold_up_no_others_and_are_tried_again(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retaining, "STEP_COMPONENTS", 2)
+    monkeypatch.setattr(retaining, "RETENTION_S", 0.0)
+
+    async def scenario() -> None:
+        async with open_engine(root, site_maker=troubled) as world:
+            site = trouble(world, "a")
+            done = [await world.run(a_request(sizes=(1,), sites="a")) for _ in range(5)]
+            tokens = [world.store.components(row.id)[0].token for row in done]
+            site.unforgettable = set(tokens[:3])
+            home = root / "sites/a/components"
+            retention = retaining.Retention(world.engine, world.store, {"a": site})
+            steps = [(await retention.step(), retention.more) for _ in range(3)]
+            assert steps == [(0, True), (1, True), (1, False)]
+            assert [(home / token).exists() for token in tokens] == [True, True, True, False, False]
+            site.unforgettable.clear()
+            assert [await retention.step() for _ in range(3)] == [2, 1, 0]
+            assert not any((home / token).exists() for token in tokens)
+
+    asyncio.run(scenario())
+
+
+def test_components_of_live_jobs_do_not_keep_the_limit_from_being_held(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with open_engine(root) as world:
+            live = await world.submit(a_request(f"[ -e {root}/gate ] || exit 1", sizes=(1,), sites="a"))
+            await world.until(lambda: (row := world.engine.live_row(live)) is not None and row.failures >= 2)
+            done = await world.run(a_request(sizes=(1,), sites="b"))
+            ended = world.store.ended_components_count()
+            monkeypatch.setattr(retaining, "RETENTION_COMPONENTS", ended - 1)
+            retention = retaining.Retention(world.engine, world.store, {"b": world.engine.site("b")})
+            assert await retention.step() == 1
+            assert not (root / "sites/b/components" / world.store.components(done.id)[0].token).exists()
+            (root / "gate").touch()
+            await world.ended(live)
+
+    asyncio.run(scenario())
+
+
+def test_when_too_many_cannot_be_forgotten_the_rest_waits_for_the_next_look(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retaining, "STEP_COMPONENTS", 1)
+    monkeypatch.setattr(retaining, "RETENTION_S", 0.0)
+    monkeypatch.setattr(retaining, "FAILURES_MAX", 2)
+
+    async def scenario() -> None:
+        async with open_engine(root, site_maker=troubled) as world:
+            site = trouble(world, "a")
+            done = [await world.run(a_request(sizes=(1,), sites="a")) for _ in range(3)]
+            site.unforgettable = {world.store.components(row.id)[0].token for row in done}
+            retention = retaining.Retention(world.engine, world.store, {"a": site})
+            assert [(await retention.step(), retention.more) for _ in range(3)] == [(0, True), (0, False), (0, True)]
+
+    asyncio.run(scenario())
+
+
+def test_what_fails_is_tried_again_ever_more_rarely_until_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    errors: list[Exception] = []
+
+    async def sleep(wait_s: float) -> None:
+        waits.append(wait_s)
+
+    async def attempt() -> None:
+        if len(errors) < 10:
+            raise OSError("not yet")
+
+    async def never() -> None:
+        raise AssertionError("nobody wants it")
+
+    async def scenario() -> None:
+        monkeypatch.setattr(asyncio, "sleep", sleep)
+        await desk.until_it_works(attempt, errors.append)
+        await desk.until_it_works(never, errors.append, lambda: False)
+        monkeypatch.undo()
+
+    asyncio.run(scenario())
+    assert len(errors) == 10
+    assert waits == [min(desk.RETRY_FIRST_S * 2**tries, desk.RETRY_MOST_S) for tries in range(10)]
+    assert waits[-1] == desk.RETRY_MOST_S
 
 
 def test_an_idle_engine_writes_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

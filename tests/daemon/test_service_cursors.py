@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala.daemon.cursors import CURSOR_CHARACTERS_MAX, NUMBER_MAX, read_cursor, read_number_cursor, write_cursor
+from koala.daemon.cursors import CURSOR_CHARACTERS_MAX, read_cursor, read_number_cursor, write_cursor
 from koala.daemon.errors import InvalidError
+from koala.store import NUMBER_MAX
 
 
 @given(st.text(max_size=1_024))

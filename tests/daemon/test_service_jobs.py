@@ -293,6 +293,21 @@ def test_each_run_of_a_job_that_was_started_again_keeps_its_output(tmp_path: Pat
     asyncio.run(scenario())
 
 
+def test_the_output_at_a_site_that_has_left_the_grid_is_not_found_and_says_why(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with open_daemon(tmp_path / "d", small_grid((4, 4))) as world:
+            job = await world.start(job_text("echo hi", ("{processors: 1, site: B}",)))
+            await world.ended(job)
+        async with open_daemon(tmp_path / "d", small_grid((4,))) as world:
+            with pytest.raises(NotFoundError, match=r"is at B: this site is no longer in the grid; start the daemon"):
+                await world.service.output(OWNER, job)
+            assert (await world.service.job(OWNER, job)).components[0].site == "B"
+        async with open_daemon(tmp_path / "d", small_grid((4, 4))) as world:
+            assert (await world.service.output(OWNER, job)).text == "hi\n"
+
+    asyncio.run(scenario())
+
+
 def test_a_job_that_never_started_has_no_output_and_says_why(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with open_daemon(tmp_path / "d") as world:
@@ -335,10 +350,9 @@ def test_a_caller_without_the_scope_is_turned_away(tmp_path: Path) -> None:
                 with pytest.raises(ForbiddenError, match="scope read"):
                     await call(submitter, job)
             assert (await world.service.dry_run(submitter, Submission(description=job_text()))).places
-            assert (await world.service.dry_run(reader, Submission(description=job_text()))).places
-            nobody = Principal(name="x", scopes=frozenset())
-            with pytest.raises(ForbiddenError, match="scope read"):
-                await world.service.dry_run(nobody, Submission(description=job_text()))
+            for other in (reader, Principal(name="x", scopes=frozenset())):
+                with pytest.raises(ForbiddenError, match="scope submit"):
+                    await world.service.dry_run(other, Submission(description=job_text()))
             assert (await world.service.cancel(submitter, job)).state == "cancelled"
 
     asyncio.run(scenario())

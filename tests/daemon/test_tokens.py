@@ -108,6 +108,27 @@ def test_tokens_outlive_the_daemon_and_revoked_ones_stay_revoked(desk: TokenDesk
     asyncio.run(scene())
 
 
+def test_a_list_has_the_valid_tokens_and_those_revoked_lately(
+    desk: TokenDesk, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk_module, "REVOKED_LISTED_MAX", 2)
+
+    async def scene() -> None:
+        new = [await made(desk) for _ in range(5)]
+        valid, revoked = new[0].token.id, [each.token.id for each in new[1:]]
+        for token in revoked:
+            clock.now += 1
+            await desk.revoke(token)
+        assert {each.id for each in await desk.tokens()} == {valid, *revoked[-2:]}
+        clock.now += desk_module.REVOKED_LISTED_S
+        assert {each.id for each in await desk.tokens()} == {valid, revoked[-1]}
+        clock.now += 1
+        assert [each.id for each in await desk.tokens()] == [valid]
+        assert len(store.tokens()) == 5
+
+    asyncio.run(scene())
+
+
 def test_revoking_ends_the_token_its_sessions_and_its_open_credentials_at_once(desk: TokenDesk) -> None:
     async def scene() -> None:
         new, other = await made(desk), await made(desk)

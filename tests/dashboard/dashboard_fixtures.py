@@ -20,9 +20,9 @@ def door(tmp_path: Path) -> Iterator[Served]:
         yield opened
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """The real Chromium."""
+    """The real Chromium. Its library runs an event loop while it is open, so each module closes its own."""
     if not CHROMIUM.exists():
         if os.environ.get("CI"):
             pytest.fail(f"{CHROMIUM} is missing, and CI must try the dashboard in a browser: install chromium")

@@ -21,6 +21,7 @@ from grid_forms import NOW, component, job, link, overview, places, site, transf
 
 from koala.daemon.api import make_app
 from koala.daemon.errors import NotFoundError
+from koala.daemon.journal_tail import Told
 from koala.daemon.principal import Principal
 from koala.daemon.service import Service
 from koala.daemon.tokens import TokenDesk
@@ -248,15 +249,15 @@ class PaintedService(Service):
         who.need(Scope.READ)
         return [each for each in self._entries if each.seq > after and job in (None, each.job)][:limit]
 
-    async def follow(
+    async def follow_rounds(
         self, who: Principal, *, after: int | None = None, job: int | None = None
-    ) -> AsyncIterator[JournalEntry]:
+    ) -> AsyncIterator[list[Told]]:
         at = self.last_seq if after is None else after
         while True:
             changed = self._changed
-            for entry in await self.journal(who, after=at, job=job):
-                at = entry.seq
-                yield entry
+            if found := await self.journal(who, after=at, job=job):
+                at = found[-1].seq
+                yield [Told(entry) for entry in found]
             await changed.wait()
 
     @property
@@ -320,7 +321,12 @@ def busy_grid() -> PaintedService:
             components=[
                 component(claimed_at=NOW - 1_150, released_at=NOW - 1_100, ended_at=NOW - 950, outcome="failed"),
                 component(
-                    claimed_at=NOW - 920, released_at=NOW - 900, ended_at=NOW - 500, outcome="failed", exit_code=3
+                    run=2,
+                    claimed_at=NOW - 920,
+                    released_at=NOW - 900,
+                    ended_at=NOW - 500,
+                    outcome="failed",
+                    exit_code=3,
                 ),
             ],
         ),

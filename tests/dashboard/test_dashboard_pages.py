@@ -239,3 +239,18 @@ def test_of_a_long_output_the_end_is_shown_after_few_reads(tmp_path: Path) -> No
     assert page.count("line 0") <= 2 * TAIL_BYTES / 15
     assert 'data-offset="15000000"' in page
     assert "are not shown" in page
+
+
+def test_a_component_shows_its_run_also_when_its_barrier_never_opened(door: Served, operator: httpx.Client) -> None:
+    """Two openings may have the same time, and a claim that failed before one belongs to the run that it was for."""
+    door.service.painted[90] = job(
+        90,
+        "running",
+        components=[
+            component(0, claimed_at=NOW - 50, released_at=NOW - 40, ended_at=NOW - 40, run=1),
+            component(1, claimed_at=NOW - 49, released_at=NOW - 40, run=2),
+            component(2, claimed_at=NOW - 48, ended_at=NOW - 30, run=3),
+        ],
+    )
+    page = operator.get("/jobs/90").text
+    assert sorted(re.findall(r'data-label="run">([^<]*)<', page)) == ["1", "2", "3"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 
 from koala.descriptions.fields import DURATION_S_MAX
@@ -172,11 +173,13 @@ def flexibilities(draw: st.DrawFn, total: int) -> Flexibility:
 def requests(draw: st.DrawFn) -> Request:
     """A request of any structure."""
     flexible = draw(st.booleans())
-    shared = draw(st.none() | applications())
+    per_task = 1 if flexible else draw(st.sampled_from([1, 1, 2, 64]))
+    runs = applications().map(lambda application: msgspec.structs.replace(application, processors_per_task=per_task))
+    shared = draw(st.none() | runs)
     components = [
         Component(
-            processors=draw(st.integers(1, 10_000_000)),
-            application=draw(applications()) if shared is None else shared,
+            processors=per_task * draw(st.integers(1, 10_000_000 // per_task)),
+            application=draw(runs) if shared is None else shared,
             input_files=tuple(draw(st.lists(input_files, max_size=2, unique_by=lambda file: file.name))),
             site=None if flexible else draw(st.none() | names),
         )

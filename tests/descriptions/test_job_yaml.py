@@ -7,7 +7,16 @@ from description_samples import JOB_YAML, laplace
 
 from koala.descriptions import DescriptionError, read_job, write_job_yaml, write_rsl
 from koala.descriptions.fields import duration_s
-from koala.model import Application, Component, Flexibility, InputFile, InputMode, Priority, Request
+from koala.model import (
+    Application,
+    Component,
+    Flexibility,
+    InputFile,
+    InputMode,
+    InvalidRequestError,
+    Priority,
+    Request,
+)
 
 LAPLACE = Application(
     executable="/opt/laplace",
@@ -164,3 +173,16 @@ def test_long_texts_are_read_as_they_were_written() -> None:
     )
     assert read_job(write_job_yaml(request), "job.yaml") == request
     assert read_job(write_rsl(request), "job.rsl") == request
+
+
+def test_processors_that_are_not_whole_tasks_are_refused_where_the_tasks_are_written() -> None:
+    text = "name: x\nprocessors: 9\napplication: {executable: /bin/a, processors_per_task: 2}\n"
+    with pytest.raises(DescriptionError, match="9 processors do not make whole tasks of 2") as refused:
+        read_job(text, "job.yaml")
+    assert refused.value.line == 3
+
+
+@pytest.mark.parametrize("count", [0, 10_000_001])
+def test_processors_per_task_have_limits(count: int) -> None:
+    with pytest.raises(InvalidRequestError, match="processors_per_task"):
+        Application(executable="/bin/a", processors_per_task=count)

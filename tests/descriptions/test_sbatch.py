@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from description_samples import JOB_SBATCH, laplace
+from msgspec.structs import replace
 
-from koala.descriptions import read_job, write_job_yaml, write_rsl
+from koala.descriptions import DescriptionError, read_job, write_job_yaml, write_rsl
 from koala.descriptions.sbatch import slurm_time_s
 from koala.model import Application, Flexibility, InputFile, InputMode, Request
 
@@ -19,7 +22,10 @@ def test_a_full_heterogeneous_script_is_read_field_by_field() -> None:
     application = Application(
         script=JOB_SBATCH, directory="run", environment=(("OMP_NUM_THREADS", "1"),), stdout="out.txt"
     )
-    assert read_job(JOB_SBATCH, "job.sbatch") == laplace(application)
+    wanted = laplace(application)
+    *others, last = wanted.components
+    last = replace(last, application=replace(application, processors_per_task=2))
+    assert read_job(JOB_SBATCH, "job.sbatch") == replace(wanted, components=(*others, last))
 
 
 def test_the_same_job_in_all_three_formats_is_the_same_request() -> None:
@@ -70,6 +76,25 @@ def test_times_have_the_forms_of_slurm(text: str, seconds: int | None) -> None:
 )
 def test_processors_are_tasks_times_cpus(line: str, processors: int) -> None:
     assert script(line).processors == processors
+
+
+def test_cpus_per_task_are_the_processors_of_each_task_and_of_that_component_only() -> None:
+    request = script("#SBATCH -n 3 -c 2", "#KOALA --type mpi", "#SBATCH hetjob", "#SBATCH -n 5")
+    assert [part.application.processors_per_task for part in request.components] == [2, 1]
+    assert [part.processors for part in request.components] == [6, 5]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (("#SBATCH -n 4 -c 2", "#KOALA --flexible"), "could cut a task in two"),
+        (("#SBATCH -n 4 -c 2", "#KOALA --flexible --splits 5+3"), "5+3 cuts a task in two"),
+    ],
+)
+def test_a_division_that_could_cut_a_task_in_two_is_refused(lines: tuple[str, ...], message: str) -> None:
+    with pytest.raises(DescriptionError, match=re.escape(message)):
+        script(*lines)
+    assert script("#SBATCH -n 4 -c 2", "#KOALA --flexible --splits 4+4,6+2").processors == 8
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_a_run_is_the_one_that_the_shipped_examples_give() -> None:
 
 
 def test_a_void_run_is_repeated_for_all_policies_under_another_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    grid = with_users(0.18)
+    grid = with_users(0.25)
     monkeypatch.setattr(koala2006, "shipped_grid", lambda _name: grid)
     repeated = 0
     for unit in units(jobs=10):

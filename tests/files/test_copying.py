@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from file_world import World, some_bytes
 from hypothesis import given, settings
@@ -22,11 +23,11 @@ from koala.files import (
     ChecksumError,
     FilesError,
     MissingFileError,
-    Movers,
     TransferCancelledError,
     TransferInterruptedError,
     UnwritableError,
 )
+from koala.files.area import Copy
 from koala.files.checksums import of_path
 from koala.files.pieces import PIECE_BYTES
 
@@ -56,11 +57,7 @@ def test_a_whole_file_arrives_under_a_path_that_a_component_can_be_given(tmp_pat
         seen: list[int] = []
         now = iter(range(100))
         async with world.mover(clock=lambda: float(next(now))) as mover:
-            brought = (
-                await Movers({"copy": mover})
-                .for_order(world.order("../data"))
-                .bring(world.order("../data"), seen.append)
-            )
+            brought = await mover.bring(world.order("../data"), seen.append)
         assert world.bytes_at(brought.path) == DATA
         assert brought.checksum == of_path(source)
         assert brought.copied_bytes == brought.size_bytes == len(DATA)
@@ -222,7 +219,125 @@ def test_a_rate_makes_small_pieces_and_pauses_that_add_up_to_the_time_it_takes(t
     run(scenario())
 
 
+def test_copies_that_flow_at_once_share_their_link_in_both_directions_and_no_other(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        world = World(tmp_path)
+        seen: dict[str, list[int]] = {"first": [], "second": [], "back": [], "elsewhere": [], "inside": []}
+        sources = {"back": "leiden", "elsewhere": "utrecht", "inside": "leiden"}
+        for file in seen:
+            world.put(file, DATA[:8_000], sources.get(file, "delft"))
+        pauses: list[float] = []
+        gate = Gate()
+
+        async def pause(pause_s: float) -> None:
+            pauses.append(pause_s)
+            await gate(pause_s)
+
+        async with world.mover(pause=pause) as mover:
+            bringing = []
+            for number, file in enumerate(seen, start=1):
+                rate = None if file == "inside" else 20_000.0
+                order = world.order(file, file, sources.get(file, "delft"), rate_bytes_s=rate)
+                if file == "back":
+                    order = msgspec.structs.replace(order, target="delft")
+                bringing.append(asyncio.create_task(mover.bring(order, seen[file].append)))
+                if rate is None:
+                    await bringing[-1]
+                while rate is not None and len(pauses) < number:
+                    await asyncio.sleep(0.001)  # until it has moved a piece, and flows
+            gate.opened.set()
+            await asyncio.gather(*bringing)
+        first_pieces = {file: told[1] for file, told in seen.items()}
+        assert first_pieces == {"first": 2_000, "second": 1_000, "back": 666, "elsewhere": 2_000, "inside": 8_000}
+        assert pauses[:4] == pytest.approx([0.1] * 4, rel=0.01)
+        # Only the last one to flow has the link for itself again.
+        assert max(b - a for a, b in pairwise(seen["first"])) == 2_000
+
+    run(scenario())
+
+
 # ------------------------------------------------------------------------------------------- what goes wrong
+
+
+def fail_once(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> None:
+    """Let the next call of a method fail as a disk may."""
+    method = getattr(owner, name)
+
+    def failing(*arguments: Any) -> Any:
+        monkeypatch.setattr(owner, name, method)
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(owner, name, failing)
+
+
+@pytest.mark.parametrize("on_its_way", [False, True], ids=["when it is there", "on its way"])
+def test_a_cancel_that_fails_is_repeated_and_then_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_its_way: bool
+) -> None:
+    async def scenario() -> None:
+        world = World(tmp_path)
+        world.put("data", DATA)
+        gate = Gate()
+        async with world.mover(pause=gate) as mover:
+            bringing = asyncio.create_task(mover.bring(world.order("data", rate_bytes_s=1e9)))
+            await gate.reached.wait()
+            if not on_its_way:
+                gate.opened.set()
+                await bringing
+            fail_once(monkeypatch, world.areas["leiden"], "discard")
+            cancelling = asyncio.create_task(mover.cancel("t1"))
+            await asyncio.sleep(0)
+            gate.opened.set()
+            with pytest.raises(PermissionError):
+                await cancelling
+            assert mover.transfers == {"t1"}
+            await mover.cancel("t1")
+            assert mover.transfers == frozenset()
+            assert world.left_at() == []
+            await asyncio.gather(bringing, return_exceptions=True)
+
+    run(scenario())
+
+
+def test_a_shared_copy_that_cannot_be_let_go_is_let_go_at_the_next_cancel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        world = World(tmp_path)
+        world.put("data", DATA)
+        async with world.mover() as mover:
+            for transfer in ("t1", "t2"):
+                await mover.bring(world.order("data", transfer))
+            fail_once(monkeypatch, Copy, "let_go")
+            with pytest.raises(PermissionError):
+                await mover.cancel("t1")
+            assert mover.transfers == {"t1", "t2"}
+            await mover.cancel("t1")
+        async with world.mover() as mover:
+            assert mover.transfers == {"t2"}, "the disk says so too"
+            await mover.cancel("t2")
+        assert world.left_at() == []
+
+    run(scenario())
+
+
+def test_a_broken_copy_that_cannot_be_removed_is_removed_by_a_cancel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        world = World(tmp_path)
+        world.put("data", DATA)
+        order = world.order("data")
+        world.areas["delft"].forget("data")
+        async with world.mover() as mover:
+            fail_once(monkeypatch, world.areas["leiden"], "discard")
+            with pytest.raises(MissingFileError):
+                await mover.bring(order)
+            assert world.left_at() != []
+            await mover.cancel("t1")
+            assert world.left_at() == []
+
+    run(scenario())
 
 
 def refused(tmp_path: Path, spoil: Callable[[World], None], error: type[FilesError], words: str, **more: Any) -> None:
@@ -422,7 +537,7 @@ def test_an_address_is_read_through_fsspec(tmp_path: Path) -> None:
             piece = await mover.bring(world.order("data", "t2", url="memory://koala/data", chunk=(7, 100)))
             with pytest.raises(MissingFileError):
                 await mover.bring(world.order("data", "t3", url="memory://koala/none", chunk=(7, 101)))
-            with pytest.raises(FilesError, match="check its scheme"):
+            with pytest.raises(FilesError, match="is not read as a URL"):
                 await mover.bring(world.order("data", "t4", url="nosuch://koala/none", chunk=(7, 102)))
         assert world.bytes_at(whole.path) == DATA
         assert world.bytes_at(piece.path) == DATA[7:107]

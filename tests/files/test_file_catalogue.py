@@ -8,7 +8,6 @@ from koala.files import (
     Entry,
     FilesError,
     MissingFileError,
-    Movers,
     Order,
     Replica,
     forget,
@@ -99,9 +98,3 @@ def test_an_order_that_makes_no_sense_is_refused(
 ) -> None:
     with pytest.raises(FilesError, match="'data' at b"):
         Order(transfer="t", file="data", source="a", target="b", size_bytes=size, chunk=chunk, rate_bytes_s=rate)
-
-
-def test_a_scheme_without_a_mover_is_named_with_those_that_have_one() -> None:
-    order = Order(transfer="t", file="data", source="a", target="b", size_bytes=1, url="gsiftp://host/data")
-    with pytest.raises(FilesError, match="no mover serves the scheme 'gsiftp'; these are served: none"):
-        Movers({}).for_order(order)

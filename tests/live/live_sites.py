@@ -125,7 +125,7 @@ def processes_of(directory: Path) -> list[int]:
 
 def all_gone(directory: Path) -> bool:
     """Whether every process started below this directory ends within a moment."""
-    deadline = time.monotonic() + 5.0
+    deadline = time.monotonic() + 30.0
     while processes_of(directory):
         if time.monotonic() > deadline:
             return False

@@ -110,6 +110,20 @@ def test_any_text_survives_the_quoting(arguments: list[str]) -> None:
     assert done.stdout == b"".join(text.encode() + b"\0" for text in arguments or [""])
 
 
+@pytest.mark.parametrize(
+    ("per_task", "environment", "threads"),
+    [(4, (), b"4"), (4, (("OMP_NUM_THREADS", "2"),), b"2"), (1, (), b"none")],
+)
+def test_a_task_has_as_many_threads_as_processors_unless_the_user_says_otherwise(
+    tmp_path: Path, per_task: int, environment: tuple[tuple[str, str], ...], threads: bytes
+) -> None:
+    program = 'printf %s "${OMP_NUM_THREADS-none}"'
+    application = Application(script=program, environment=environment, processors_per_task=per_task)
+    home = folder_with(tmp_path, launch(application=application, processors=4), Go())
+    assert run_script(["sh"], home) == 0
+    assert (home / "stdout").read_bytes() == threads
+
+
 @shells
 def test_a_script_of_the_user_runs_as_it_is_with_its_own_interpreter(tmp_path: Path, shell: list[str]) -> None:
     text = f"#!{sys.executable}\nimport sys\nprint('it\\'s', \"$HOME\", '`x`')\nsys.exit(7)"

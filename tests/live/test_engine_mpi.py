@@ -19,14 +19,19 @@ from koala.store import Store
 
 WAIT_S = 120.0
 SUM = "from mpi4py import MPI; w = MPI.COMM_WORLD; print(w.rank, w.size, w.allreduce(w.rank + 1), flush=True)"
+THREADS = """
+import os
+from mpi4py import MPI
+print(MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size, os.environ["OMP_NUM_THREADS"], flush=True)
+"""
 NO_PROXIES = "#!/bin/sh\necho HYDRA_LAUNCH: rm -rf /\necho HYDRA_LAUNCH_END\nsleep 60\n"
 
 
-def mpi_request(program: str, **fields: object) -> Request:
-    """Three ranks here and one there."""
-    application = Application(executable=sys.executable, arguments=("-c", program))
+def mpi_request(program: str, sizes: tuple[int, ...] = (3, 1), per_task: int = 1, **fields: object) -> Request:
+    """Three ranks here and one there, if nothing else is asked for."""
+    application = Application(executable=sys.executable, arguments=("-c", program), processors_per_task=per_task)
     return Request(
-        components=tuple(Component(processors=size, application=application) for size in (3, 1)),
+        components=tuple(Component(processors=size, application=application) for size in sizes),
         job_type=JobType.MPI,
         **fields,  # type: ignore[arg-type]
     )
@@ -63,6 +68,15 @@ def test_the_ranks_of_an_mpi_job_over_two_sites_are_one_world(tmp_path: Path) ->
     state, reason, output = asyncio.run(run(tmp_path, mpi_request(SUM)))
     assert (state, reason.strip("; ")) == ("done", "")
     assert sorted(output.splitlines()) == [f"{rank} 4 10" for rank in range(4)]
+
+
+def test_a_rank_with_several_processors_has_as_many_threads(tmp_path: Path) -> None:
+    if not search_path():
+        assert not os.environ.get("CI"), "CI installs the extra mpi"
+        pytest.skip("this Python environment has no mpiexec; install the extra mpi")
+    state, reason, output = asyncio.run(run(tmp_path, mpi_request(THREADS, sizes=(2, 2), per_task=2)))
+    assert (state, reason.strip("; ")) == ("done", "")
+    assert sorted(output.splitlines()) == ["0 2 2", "1 2 2"]
 
 
 def test_an_mpiexec_that_prints_nonsense_ends_the_job_with_the_reason(

@@ -52,6 +52,25 @@ def test_the_mpi_runner_deals_out_ranks_in_the_order_of_the_components() -> None
     assert told(JobType.MPI, 1)["KOALA_MPI_ADDRESS"] == "a1"
 
 
+def test_tasks_of_several_processors_are_that_many_fewer_ranks_and_workers() -> None:
+    peers = (
+        Peer(part=0, host="a1", processors=6, processors_per_task=3),
+        Peer(part=1, host="b1", processors=4),
+    )
+    first, second = (dict(go.environment) for go in go_for(JobType.MPI, 12, peers, 4711))
+    assert (first["KOALA_MPI_HOSTS"], first["KOALA_MPI_RANKS"]) == ("component0:2,component1:4", "6")
+    assert (second["KOALA_FIRST_RANK"], second["KOALA_PROCESSORS_ALL"]) == ("2", "6,4")
+    assert (first["KOALA_PROCESSORS_PER_TASK"], second["KOALA_PROCESSORS_PER_TASK"]) == ("3", "1")
+    first, second = (dict(go.environment) for go in go_for(JobType.TORCHRUN, 12, peers, 4711))
+    assert (first["NPROC_PER_NODE"], second["PET_NPROC_PER_NODE"], second["WORLD_SIZE"]) == ("2", "4", "6")
+
+
+@pytest.mark.parametrize("per_task", [0, 4])
+def test_a_peer_has_whole_tasks(per_task: int) -> None:
+    with pytest.raises(LaunchError, match="processors_per_task"):
+        Peer(part=0, host="a", processors=6, processors_per_task=per_task)
+
+
 def test_torchrun_needs_no_options() -> None:
     second = told(JobType.TORCHRUN, 1)
     assert second["MASTER_ADDR"] == second["PET_MASTER_ADDR"] == "a1"

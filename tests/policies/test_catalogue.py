@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from policy_worlds import FIRST_FIT
 
 from koala.descriptions.fields import is_name
+from koala.model import Component, Flexibility, Request
 from koala.policies import Catalogue, Form, PolicyFileError, UnknownPolicyError, policy
 from koala.policies.catalogue import NAME_CHARACTERS_MAX
 from koala.policies.errors import NAMES_SHOWN_MAX
@@ -196,9 +197,9 @@ def test_policies_of_installed_packages_are_taken_up_when_asked(
 @pytest.mark.parametrize(
     ("source", "attribute", "told"),
     [
-        (FIRST_FIT, "gone", "can not be loaded"),
-        ("import no_such_module_anywhere", "first_fit", "can not be loaded"),
-        ("raise SystemExit(1)", "first_fit", "can not be loaded"),
+        (FIRST_FIT, "gone", "cannot be loaded"),
+        ("import no_such_module_anywhere", "first_fit", "cannot be loaded"),
+        ("raise SystemExit(1)", "first_fit", "cannot be loaded"),
         ("def first_fit(): pass", "first_fit", "not marked as a policy"),
     ],
 )
@@ -216,3 +217,31 @@ def test_importing_the_policies_loads_no_compiler_and_no_package_metadata() -> N
     check = "import koala.policies, sys; print({'numba', 'numpy', 'importlib.metadata'} & set(sys.modules))"
     answer = subprocess.run([sys.executable, "-I", "-c", check], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize(
+    ("named", "grids", "chosen"),
+    [
+        (None, "WF", "FCM"),
+        (None, "CM", "FCM"),
+        (None, "CF", "FCF"),
+        (None, "NCM", "NFCM"),
+        (None, "fcf", "FCF"),
+        ("WF", "FCM", "WF"),
+    ],
+)
+def test_a_total_goes_to_a_policy_that_divides_unless_its_job_names_another(
+    named: str | None, grids: str, chosen: str
+) -> None:
+    request = Request(components=(Component(processors=9),), flexible=Flexibility(), policy=named)
+    assert Catalogue.builtin().choose(request, grids).name == chosen
+
+
+def test_sizes_and_splits_go_to_the_grids_policy() -> None:
+    catalogue = Catalogue.builtin()
+    sizes = Request(components=(Component(processors=9),))
+    assert catalogue.choose(sizes, "WF").name == "WF"
+    splits = Request(components=(Component(processors=9),), flexible=Flexibility(splits=((5, 4),)))
+    assert catalogue.choose(splits, "WF").name == "WF"
+    with pytest.raises(UnknownPolicyError):
+        catalogue.choose(sizes, "nothing")

@@ -108,7 +108,7 @@ def test_a_users_policy_by_files_sees_the_transfer_times() -> None:
     body = "chosen[0] = min(range(len(idle)), key=lambda site: transfer_s[0][site])\nreturn -1"
     assert answer_of(body, Form.FILES, request, view) == Spots((1,), (2,))
     view.bytes_per_s[1][0] = 0.0
-    assert "files can not be brought" in wrong("chosen[0] = 0\nreturn -1", Form.FILES, request, view)
+    assert "files cannot be brought" in wrong("chosen[0] = 0\nreturn -1", Form.FILES, request, view)
 
 
 @pytest.mark.parametrize(

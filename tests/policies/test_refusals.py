@@ -25,7 +25,7 @@ def refusal_of(request: Request, policy: str, view: View) -> Refusal:
 
 def test_a_component_that_fits_nowhere_is_named_with_what_each_site_lacks() -> None:
     refusal = refusal_of(components(24), "CM", view_of(18, 15, 12, limit=(40, 40, 40)))
-    assert "component 1 of 1 (24 processors)" in refusal.reason
+    assert "a component of 24 processors" in refusal.reason
     assert "18, on C1" in refusal.reason
     assert refusal.component == 0
     assert [(short.site, short.wanted, short.idle, short.missing) for short in refusal.shortages] == [
@@ -78,13 +78,13 @@ def test_bounds_that_would_let_a_total_be_placed_now_are_the_cure(
 ) -> None:
     refusal = refusal_of(request_, "FCM", view_of(7, 7, 7, limit=limit))
     assert refusal.permanent == (limit == (7, 7, 7))
-    assert refusal.cure.startswith(f"{bounds}: within" if refusal.permanent else f"{bounds}, or ")
+    assert refusal.cure.startswith(f"ask for {bounds}, since within" if refusal.permanent else f"{bounds}, or ")
 
 
 def test_bounds_that_an_idle_grid_would_need_are_the_cure_of_a_total_that_never_fits() -> None:
     refusal = refusal_of(flexible(20, components_max=2), "FCM", view_of(0, 7, 7, limit=(7, 7, 7)))
     assert refusal.permanent
-    assert refusal.cure.startswith("a components_max of 3: within")
+    assert refusal.cure.startswith("ask for a components_max of 3, since within")
 
 
 @given(st.lists(st.integers(1, 12), min_size=2, max_size=5), st.data())
@@ -216,3 +216,19 @@ def assert_cure_cures(refusal: Refusal, idle: list[int], view: View, demand: Dem
             assert grown[0][view.index[name]] <= view.limit[view.index[name]]
     for one in grown:
         assert place_on(demand, one, view) is not None
+
+
+def test_a_total_that_is_taken_for_one_component_is_told_of_the_policy_that_divides_it() -> None:
+    now = refusal_of(flexible(24), "WF", view_of(18, 15, limit=(40, 40)))
+    assert now.cure.startswith("let the policy FCM divide the total: that would place it now; or 6 more idle")
+    later = refusal_of(flexible(24), "CF", view_of(9, 9, limit=(18, 18)))
+    assert later.permanent
+    assert later.cure == "let the policy FCF divide the total over several sites"
+    never = refusal_of(flexible(24), "WF", view_of(9, 9, limit=(9, 9)))
+    assert never.cure == "ask for smaller components, since no site ever offers more than 9 processors"
+
+
+def test_components_are_counted_from_0_as_everywhere() -> None:
+    refusal = refusal_of(Request(components=(Component(processors=1), Component(processors=9))), "WF", view_of(8))
+    assert refusal.component == 1
+    assert refusal.reason.startswith("component 1 (9 processors)")

@@ -264,7 +264,7 @@ def test_notes_say_where_the_policy_did_not_fit_the_requests() -> None:
     wide = at_once(grid(site("a", 30), site("b", 30)))
     jobs = Workload.from_arrivals([flexible, fixed, own])
     assert simulate(wide, jobs, policy="WF").notes == (
-        "1 job with a flexible total, placed as one component: WF does not divide",
+        "1 job with a flexible total, divided by FCM: WF does not divide",
         "1 job placed by CM, a policy given in the request",
     )
     assert simulate(wide, jobs, policy="fcm").notes == (

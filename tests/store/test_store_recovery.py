@@ -45,24 +45,43 @@ def test_what_is_owed_and_settled_at_once_is_not_owed(store: Store) -> None:
 
 def test_pruning_leaves_what_the_books_do_not_know_what_is_owed_and_the_newest_entry(store: Store) -> None:
     store.record(Batch(entries=tuple(started(seq) for seq in range(1, 11)), owed=(3,)))
-    store.save_books(b"books", 6, 100)
+    assert not store.prune_journal(100)
+    assert len(store.journal()) == 10, "without books everything is needed"
+    store.save_books(b"books", 6)
+    assert not store.prune_journal(100)
     assert [each.seq for each in store.journal()] == [3, 7, 8, 9, 10]
-    store.save_books(b"books", 10, 9)
+    store.save_books(b"books", 10)
+    assert not store.prune_journal(9)
     assert [each.seq for each in store.journal()] == [3, 9, 10]
-    store.save_books(b"books", 10, 100)
+    assert not store.prune_journal(100)
     assert [each.seq for each in store.journal()] == [3, 10]
     found = store.recover()
     assert (found.last_seq, found.last_at) == (10, 10.0)
     assert found.owed == (started(3),)
 
 
-def test_one_call_prunes_no_more_than_its_limit(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_call_prunes_no_more_than_its_limit_and_says_whether_there_is_more(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(recording, "PRUNED_ENTRIES_MAX", 4)
     store.record(Batch(entries=tuple(tick(seq) for seq in range(1, 11))))
-    store.save_books(b"books", 10, 100)
+    store.save_books(b"books", 10)
+    assert store.prune_journal(100)
     assert [each.seq for each in store.journal()] == [5, 6, 7, 8, 9, 10]
-    store.save_books(b"books", 10, 100)
+    assert store.prune_journal(100)
     assert [each.seq for each in store.journal()] == [9, 10]
+    assert not store.prune_journal(100)
+    assert [each.seq for each in store.journal()] == [10]
+
+
+def test_more_owed_commands_than_one_call_prunes_keep_none_behind_them(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "PRUNED_ENTRIES_MAX", 2)
+    store.record(Batch(entries=tuple(started(seq) for seq in range(1, 11)), owed=(1, 2, 3)))
+    store.save_books(b"books", 10)
+    assert [store.prune_journal(100) for _ in range(4)] == [True, True, True, False]
+    assert [each.seq for each in store.journal()] == [1, 2, 3, 10]
 
 
 def test_books_do_not_go_back(store: Store) -> None:

@@ -111,6 +111,15 @@ def test_jobs_are_counted_by_state(store: Store) -> None:
     assert store.counts() == {"done": 1, "waiting": 2}
 
 
+def test_jobs_of_one_owner_are_counted_by_state(store: Store) -> None:
+    states = ["waiting", "done", "done"]
+    rows = [job_row(number, owner="ab"[number % 2], state=states[number % 3]) for number in range(1, 13)]
+    store.record(Batch(jobs=tuple(rows)))
+    assert store.counts("a") == store.counts("b") == {"done": 4, "waiting": 2}
+    assert store.counts("c") == {}
+    assert store.counts() == {"done": 8, "waiting": 4}
+
+
 # ------------------------------------------------------------------------------- components and transfers
 
 
@@ -311,3 +320,13 @@ def test_tokens_are_kept_used_and_revoked_once(store: Store) -> None:
     assert store.tokens() == [first, token_row("k2", created_at=6.0, note="laptop")]
     assert store.token_by_hash("hash of k1") == first
     assert store.token_by_hash("hash of k3") is None
+
+
+def test_tokens_revoked_long_ago_may_be_left_out(store: Store) -> None:
+    for name, revoked_at in (("old", 8.0), ("new", 9.0), ("valid", None)):
+        store.add_token(token_row(name))
+        if revoked_at is not None:
+            store.revoke_token(name, revoked_at)
+    assert {each.id for each in store.tokens(revoked_since=9.0)} == {"new", "valid"}
+    assert {each.id for each in store.tokens(revoked_since=float("inf"))} == {"valid"}
+    assert len(store.tokens()) == 3

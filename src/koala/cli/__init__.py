@@ -20,6 +20,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "completion": ("koala.cli.completion", "completion", "Print the completion script for a shell."),
     "dashboard": ("koala.cli.dashboard_link", "dashboard", "Print a link that opens the dashboard."),
     "demo": ("koala.cli.demo", "demo", "Run four real jobs on three small sites of this machine and show it."),
+    "down": ("koala.cli.down", "down", "Stop the daemon; what runs at sites runs on."),
     "examples": (
         "koala.cli.examples",
         "examples",
@@ -52,7 +53,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "up": ("koala.cli.up", "up", "Run the daemon: a live grid, its queue, its API and its dashboard."),
 }
 
-# The verbs that need no daemon; all others but ``up`` talk to one.
+# The verbs that need no daemon; all others but ``up`` and ``down`` talk to one.
 WITHOUT_DAEMON = frozenset(
     {"completion", "demo", "examples", "experiment", "place", "policies", "schema", "simulate", "torture"}
 )

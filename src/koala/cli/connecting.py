@@ -1,4 +1,5 @@
-"""How a verb finds its daemon: the common option ``--server``, the client that it opens, and completion of names.
+"""How a verb finds its daemon: the common option ``--server``, the client that it opens, and jobs as arguments and
+names for completion.
 
 The client is loaded when a verb runs, so that help and completion of options stay fast.
 """
@@ -6,6 +7,7 @@ The client is loaded when a verb runs, so that help and completion of options st
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -14,15 +16,33 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from koala.client import Client
+    from koala.client import Client, ClientError
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+JOB_ID_MAX = 2**63 - 1
 # How many jobs the shell is offered for completion.
 JOBS_OFFERED_MAX = 50
 # How long a verb that waits for things to happen also waits for a daemon that went away to come back.
 WAITING_PATIENCE_S = 600.0
+
+
+class _JobId(click.ParamType[int]):
+    """The number of a job."""
+
+    name = "ID"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        text = str(value)
+        if not (text.isascii() and text.isdigit() and len(text) <= len(str(JOB_ID_MAX))):
+            self.fail(f"{value!r} is no job's number; koala jobs lists the jobs with their numbers", param, ctx)
+        if not 1 <= int(text) <= JOB_ID_MAX:
+            self.fail(f"there is no job {text}; jobs are numbered from 1, and koala jobs lists them", param, ctx)
+        return int(text)
+
+
+JOB_ID = _JobId()
 
 _server_option = click.option(
     "-s",
@@ -48,10 +68,32 @@ def with_client(verb: Callable[Concatenate[Client, P], R]) -> Callable[P, R]:
 
 
 def open_client(server: Any) -> Client:
-    """A client for the daemon, closed with the command."""
+    """A client for the daemon, closed with the command. Where a person looks on, waiting for a daemon that cannot
+    work is told, and so is a token that others can read."""
     from koala.client import Client
 
-    return click.get_current_context().with_resource(Client(server))
+    client = click.get_current_context().with_resource(Client(server))
+    if sys.stderr.isatty():
+        client.exchange.on_wait = _tell_wait
+    if client.address.socket is None:
+        _warn_of_open_token()
+    return client
+
+
+def _tell_wait(problem: ClientError, patience_s: float) -> None:
+    click.echo(f"{problem.message}; waiting up to {patience_s:.0f} s", err=True)
+
+
+def _warn_of_open_token() -> None:
+    from koala.client.address import token_file
+
+    path = token_file()
+    try:
+        readable = path is not None and path.stat().st_mode & 0o077
+    except OSError:  # the client has said what there is to say
+        return
+    if readable:
+        click.echo(f"Warning: others can read the token in {path}; chmod 600 {path}", err=True)
 
 
 def be_patient(client: Client) -> None:
@@ -85,6 +127,22 @@ def complete_site(ctx: click.Context, _: click.Parameter, begun: str) -> list[Co
             if site.name.startswith(begun)
         ],
     )
+
+
+def complete_example(kind: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """The examples of a kind, for the shell, and files."""
+
+    def complete(_: click.Context, __: click.Parameter, begun: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        from koala.cli.examples import shipped
+
+        named = [
+            CompletionItem(each.name, help=each.summary()) for each in shipped(kind) if each.name.startswith(begun)
+        ]
+        return [*named, CompletionItem(begun, type="file")]
+
+    return complete
 
 
 def _offered(ctx: click.Context, ask: Callable[[Client], list[CompletionItem]]) -> list[CompletionItem]:

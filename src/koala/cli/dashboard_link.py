@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
+import socket
 import sys
 import time
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
 
 import click
 
@@ -19,14 +22,18 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--open/--no-open", "to_open", default=False, help="Open it in a browser of this machine.")
+@click.option("--host", metavar="NAME", help="The name of this machine in the link, where the daemon has several.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_client
-def dashboard(client: Client, /, to_open: bool, as_json: bool) -> None:
+def dashboard(client: Client, /, to_open: bool, host: str | None, as_json: bool) -> None:
     """Print a link that opens the dashboard.
 
-    It works once and not for long; the browser stays signed in after it.
+    It works once and not for long; the browser stays signed in after it. Of a daemon that listens on all addresses of
+    the machine the link has the machine's name; --host names another.
     """
     made = client.login()
+    if made.url is not None:
+        made = made.model_copy(update={"url": reachable(made.url, host)})
     if as_json:
         print_json(made.model_dump(mode="json"))
         return
@@ -43,3 +50,18 @@ def dashboard(client: Client, /, to_open: bool, as_json: bool) -> None:
 
         if not webbrowser.open(made.url):
             raise FailedError("no browser could be started here; open the link above yourself")
+
+
+def reachable(url: str, host: str | None = None) -> str:
+    """The link with this host; without one, with the name of this machine where it has the address for all of
+    them, which no browser can go to."""
+    parts = urlsplit(url)
+    try:
+        anywhere = ipaddress.ip_address(parts.hostname or "").is_unspecified
+    except ValueError:
+        anywhere = False
+    if host is None and not anywhere:
+        return url
+    name = socket.getfqdn() if host is None else host
+    shown = f"[{name}]" if ":" in name and not name.startswith("[") else name
+    return urlunsplit(parts._replace(netloc=shown if parts.port is None else f"{shown}:{parts.port}"))

@@ -96,6 +96,10 @@ class ReportedGroup(click.Group):
         except KeyboardInterrupt:
             click.echo("\nInterrupted.", err=True)
             ctx.exit(EXIT_INTERRUPTED)
+        except BrokenPipeError:
+            # Whoever reads has what they wanted, as ``head`` does: that is an end and no failure.
+            _drop_output()
+            ctx.exit(0)
         except (OSError, ValueError) as error:
             report = getattr(error, "for_user", None)
             if report is not None:

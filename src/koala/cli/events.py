@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import click
 
-from koala.cli.connecting import be_patient, complete_job, with_client
+from koala.cli.connecting import JOB_ID, be_patient, complete_job, with_client
 from koala.cli.output import console
 from koala.cli.words import clean, clock
 
@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from koala.client import Client
     from koala.wire import JournalEntry
 
+    Choose = Callable[[Iterable[JournalEntry]], Iterable[JournalEntry]]
+
 LIMIT_DEFAULT = 50
 LIMIT_MAX = 10_000_000
+CLOCK_ENTRIES = frozenset({"Tick", "WakeAt"})
 _KIND_STYLES = {"event": "cyan", "command": "yellow"}
 _WHAT_WIDTH = 18
 
@@ -27,7 +30,7 @@ _WHAT_WIDTH = 18
 @click.command()
 @click.option("-f", "--follow", is_flag=True, help="Go on as things happen, until Ctrl-C.")
 @click.option(
-    "--job", "job_id", type=click.IntRange(1, 2**63 - 1), metavar="ID", shell_complete=complete_job,
+    "--job", "job_id", type=JOB_ID, metavar="ID", shell_complete=complete_job,
     help="Only what concerns this job.",
 )  # fmt: skip
 @click.option(
@@ -39,21 +42,31 @@ _WHAT_WIDTH = 18
     metavar="N",
     help=f"The most entries; by default {LIMIT_DEFAULT}, with --follow no limit.",
 )
+@click.option("--all", "with_ticks", is_flag=True, help="Also the ticks of the scheduler's own clock.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one entry a line.")
 @with_client
 def events(
-    client: Client, /, follow: bool, job_id: int | None, after: int | None, limit: int | None, as_json: bool
+    client: Client,
+    /,
+    follow: bool,
+    job_id: int | None,
+    after: int | None,
+    limit: int | None,
+    with_ticks: bool,
+    as_json: bool,
 ) -> None:
     """Print the journal: every event and every command, in order.
 
-    Without --after these are the newest entries, or with --follow those from now on.
+    Without --after these are the newest entries, or with --follow those from now on. The ticks of the scheduler's
+    own clock are left out, so that the numbers have gaps; --all shows them.
     """
+    chosen: Choose = (lambda entries: entries) if with_ticks else told
     entries: Iterable[JournalEntry]
     if follow:
         be_patient(client)
-        entries = islice(client.follow(after=after, job=job_id), limit)
+        entries = islice(chosen(client.follow(after=after, job=job_id)), limit)
     else:
-        entries = _past(client, job_id, after, LIMIT_DEFAULT if limit is None else limit)
+        entries = _past(client, job_id, after, LIMIT_DEFAULT if limit is None else limit, chosen)
     out = console()
     for entry in entries:
         if as_json:
@@ -62,14 +75,25 @@ def events(
             out.print(entry_line(entry), soft_wrap=True)
 
 
-def _past(client: Client, job_id: int | None, after: int | None, limit: int) -> list[JournalEntry]:
+def told(entries: Iterable[JournalEntry]) -> Iterator[JournalEntry]:
+    """The entries that tell a person something: not the scheduler's own clock."""
+    return (entry for entry in entries if entry.what not in CLOCK_ENTRIES)
+
+
+def _past(client: Client, job_id: int | None, after: int | None, limit: int, chosen: Choose) -> list[JournalEntry]:
     if after is not None:
-        return list(islice(client.each_entry(after=after, job=job_id, limit=min(limit, 1_000)), limit))
+        return list(islice(chosen(client.each_entry(after=after, job=job_id)), limit))
     if job_id is not None:
-        return list(client.each_entry(job=job_id))[-limit:]
-    # Numbers go up by one, so that the last of them are the newest, but for those that one may not see.
+        return list(chosen(client.each_entry(job=job_id)))[-limit:]
     newest = client.overview().last_seq
-    return list(client.each_entry(after=max(0, newest - limit)))[-limit:]
+    # Numbers go up by one, so that the last of them are the newest, but for those that are left out here or that one
+    # may not see: then the look goes further back.
+    back = limit
+    while True:
+        found = list(chosen(client.each_entry(after=max(0, newest - back))))
+        if len(found) >= limit or back >= newest:
+            return found[-limit:]
+        back *= 4
 
 
 def entry_line(entry: JournalEntry, now: float | None = None) -> Text:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -59,13 +60,16 @@ def read_named(kind: str, name: str) -> tuple[str, str]:
     from koala.descriptions import decoded
 
     path = Path(name)
+    shown = os.fsencode(name).decode("utf-8", errors="replace")
     if path.is_file():
-        return decoded(path.read_bytes(), name), name
+        return decoded(path.read_bytes(), shown), shown
     known = {example.name: example for example in shipped(kind)}
     if name in known:
         example = known[name]
         return example.text(), example.file.name
-    raise UserError(f"{name}: there is no such file, and no example {kind} of that name; {_advice(name, known)}")
+    if path.is_dir():
+        raise UserError(f"{shown}: this is a directory; name a file in it")
+    raise UserError(f"{shown}: there is no such file, and no example {kind} of that name; {_advice(name, known)}")
 
 
 def _advice(name: str, known: dict[str, Example]) -> str:

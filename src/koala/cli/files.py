@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -110,13 +111,33 @@ def replicate(client: Client, /, name: str, site: str, as_json: bool) -> None:
 
 @file.command()
 @click.argument("name")
-@click.option("--site", metavar="SITE", shell_complete=complete_site, help="Only the replica at this site.")
+@click.argument("site", required=False, shell_complete=complete_site)
+@click.option("--all", "everywhere", is_flag=True, help="All replicas and the file itself, without being asked.")
 @with_client
-def forget(client: Client, /, name: str, site: str | None) -> None:
-    """Forget the file NAME with all its replicas, or one replica of it."""
+def forget(client: Client, /, name: str, site: str | None, everywhere: bool) -> None:
+    """Forget the replica of the file NAME at SITE; without SITE, the file with all its replicas.
+
+    Replicas in a site's own area are removed; what stays at a URL stays there. On a terminal you are asked before a
+    whole file is forgotten; elsewhere --all must be given.
+    """
+    if site is not None and everywhere:
+        raise UserError("--all is all replicas, and SITE is one; give one of the two")
+    if site is None and not everywhere:
+        _confirm(client.file(name))
     client.forget(name, site=site)
     what = clean(name) if site is None else f"the replica of {clean(name)} at {clean(site)}"
     click.echo(f"Forgot {what}.")
+
+
+def _confirm(found: FileInfo) -> None:
+    name = clean(found.name)
+    what = f"{counted(len(found.replicas), 'replica')} at {_replicas(found)}"
+    if not sys.stdin.isatty():
+        raise UserError(
+            f"{name} has {what}; name the SITE of the one to forget, or give --all to forget the file altogether"
+        )
+    if not click.confirm(f"Forget {name} altogether, with {what}?", err=True):
+        raise UserError("nothing was forgotten")
 
 
 def _tell(found: FileInfo, as_json: bool, words: str) -> None:

@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koala.cli.connecting import complete_job, with_client
+from koala.cli.connecting import JOB_ID, complete_job, with_client
 from koala.cli.errors import for_user
 from koala.cli.job_logs import logs
 from koala.cli.job_views import print_explanation, print_job
+from koala.cli.job_waiting import end_with, watch_job
 from koala.cli.output import print_json
-from koala.cli.submit import end_with, watch_job
+from koala.cli.verdicts import Verdicts
 from koala.cli.words import clean
 
 if TYPE_CHECKING:
     from koala.client import Client
-
-JOB_ID_MAX = 2**63 - 1
-JOB_ID = click.IntRange(1, JOB_ID_MAX)
 
 
 @click.group()
@@ -40,7 +38,7 @@ def show(client: Client, /, job_id: int, as_json: bool) -> None:
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:
-        print_job(found, time.time())
+        print_job(found, time.time(), Verdicts(client).of([found]).get(job_id, ""))
 
 
 @job.command()
@@ -97,4 +95,4 @@ def wait(ctx: click.Context, client: Client, /, job_id: int, timeout_s: float | 
     The exit code is that of its application: 0 when the job is done, its own code when it failed with one, 1
     otherwise, also when the time is up first.
     """
-    end_with(ctx, watch_job(ctx, client, job_id, timeout_s), as_json)
+    end_with(ctx, watch_job(ctx, client, job_id, timeout_s, as_json=as_json), as_json)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from koala.cli.connecting import be_patient, complete_job, with_client
+from koala.cli.connecting import JOB_ID, be_patient, complete_job, with_client
 from koala.cli.errors import UserError
 from koala.cli.output import counted
 
@@ -85,7 +85,7 @@ class _Tap:
 
 
 @click.command()
-@click.argument("job_id", metavar="ID", type=click.IntRange(1, 2**63 - 1), shell_complete=complete_job)
+@click.argument("job_id", metavar="ID", type=JOB_ID, shell_complete=complete_job)
 @click.option("--part", type=_Part(), default="all", show_default=True, help="One component, counted from 0, or all.")
 @click.option("--run", type=click.IntRange(min=1), metavar="N", help="An earlier run of the job, counted from 1.")
 @click.option("--stderr", "errors", is_flag=True, help="What went to standard error, instead of standard output.")
@@ -94,8 +94,8 @@ class _Tap:
 def logs(client: Client, /, job_id: int, part: int | None, run: int | None, errors: bool, follow: bool) -> None:
     """Print what a job's components wrote.
 
-    With several components each line begins with the number of its part. --follow waits for a job that has not
-    started.
+    With several components each line begins with the number of its part. An MPI job is one program: what all its
+    ranks write comes through component 0. --follow waits for a job that has not started.
     """
     if follow:
         be_patient(client)

@@ -36,8 +36,8 @@ BESIDE_BAR = 52
 STARTS_SHOWN_MAX = 40
 
 
-def print_job(job: JobDetail, now: float) -> None:
-    """Everything about a job but its story."""
+def print_job(job: JobDetail, now: float, verdict: str = "") -> None:
+    """Everything about a job but its story; ``verdict`` says that waiting will not help it."""
     from rich.text import Text
 
     out = console()
@@ -51,7 +51,7 @@ def print_job(job: JobDetail, now: float) -> None:
         ("times", _times(job, now)),
         ("places", places_words(job.places) or "none yet"),
         ("tries", f"{job.placement_tries} to place, {job.claiming_tries} to claim; {counted(job.runs, 'run')}"),
-        ("note", job_note(job)),
+        ("note", job_note(job, verdict)),
     ]
     for name, words in rows:
         if words:
@@ -124,7 +124,7 @@ def _end(each: ComponentRun) -> str:
     words = each.outcome.replace("_", " ")
     if each.exit_code not in (None, 0):
         words += f" {each.exit_code}"
-    if each.reason and each.outcome not in ("done", "aborted"):
+    if each.reason not in ("", f"exit code {each.exit_code}") and each.outcome not in ("done", "aborted"):
         words += f": {clean(each.reason)}"
     return words
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -12,9 +12,11 @@ import click
 from koala.cli.connecting import with_client
 from koala.cli.errors import UserError
 from koala.cli.output import console, print_json
+from koala.cli.verdicts import Verdicts
 from koala.cli.words import STATE_STYLES, clean, job_note, job_when, places_words, span, state_text
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -25,6 +27,8 @@ LIMIT_DEFAULT = 20
 LIMIT_MAX = 100_000
 NAME_WIDTH_MAX = 16
 OWNER_WIDTH_MAX = 10
+# As wide as a table can become with --wide.
+WIDE_COLUMNS = 10_000
 
 
 @click.command()
@@ -44,10 +48,13 @@ OWNER_WIDTH_MAX = 10
     metavar="N",
     help="The most jobs to list.",
 )
+@click.option("--wide", is_flag=True, help="Cut nothing off, however wide the terminal is.")
 @click.option("--watch", is_flag=True, help="Show the list until Ctrl-C or q, renewed as things happen.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_client
-def jobs(client: Client, /, states: tuple[str, ...], mine: bool, limit: int, watch: bool, as_json: bool) -> None:
+def jobs(
+    client: Client, /, states: tuple[str, ...], mine: bool, limit: int, wide: bool, watch: bool, as_json: bool
+) -> None:
     """List jobs, the newest first.
 
     The time is how long a job has been in its state, or how long it ran; its age counts from its submission.
@@ -58,12 +65,19 @@ def jobs(client: Client, /, states: tuple[str, ...], mine: bool, limit: int, wat
         page = min(most, 1_000)
         return list(islice(client.each_job(states=states, owner=owner, limit=page), most))
 
+    verdicts = Verdicts(client)
     if watch:
+        if wide:
+            raise UserError("--watch fits its terminal; leave out --wide")
         if as_json:
             raise UserError("--watch draws a table; for a program use koala events --follow --json")
         from koala.cli.watching import watch_screen
 
-        watch_screen(client, lambda screen, _: jobs_table(listed(min(limit, max(1, screen.height - 2)))))
+        def drawn(screen: Console, _: object) -> Table:
+            found = listed(min(limit, max(1, screen.height - 2)))
+            return jobs_table(found, verdicts.of(found))
+
+        watch_screen(client, drawn, instead="leave out --watch")
         return
     found = listed(limit + 1)
     if as_json:
@@ -72,18 +86,22 @@ def jobs(client: Client, /, states: tuple[str, ...], mine: bool, limit: int, wat
     if not found:
         click.echo("No jobs." if not states else f"No jobs that are {' or '.join(states)}.")
         return
-    console().print(jobs_table(found[:limit]))
+    out = console()
+    if wide:
+        out.width = WIDE_COLUMNS
+    out.print(jobs_table(found[:limit], verdicts.of(found[:limit]), wide=wide))
     if len(found) > limit:
         click.echo(f"and older ones; --limit {limit * 2} shows more")
 
 
-def jobs_table(found: Sequence[JobSummary], now: float | None = None) -> Table:
-    """Jobs as a table that fits a terminal; owners stand in it when there are several."""
+def jobs_table(found: Sequence[JobSummary], verdicts: Mapping[int, str], *, wide: bool = False) -> Table:
+    """Jobs as a table that fits a terminal, or with everything when it may be wide; owners stand in it when there are
+    several, and ``verdicts`` on jobs that wait in vain."""
     from rich.table import Table
     from rich.text import Text
 
     several = len({job.owner for job in found}) > 1
-    now = time.time() if now is None else now
+    now = time.time()
     table = Table(box=None, pad_edge=False)
     table.add_column("job", justify="right", no_wrap=True)
     table.add_column("name", no_wrap=True)
@@ -95,11 +113,11 @@ def jobs_table(found: Sequence[JobSummary], now: float | None = None) -> Table:
     # The one column that gives way in a narrow terminal; its cells are cut and not wrapped.
     table.add_column("where, and what to know")
     for job in found:
-        told = "; ".join(filter(None, (places_words(job.places), job_note(job))))
+        told = "; ".join(filter(None, (places_words(job.places), job_note(job, verdicts.get(job.id, "")))))
         table.add_row(
             str(job.id),
-            _cut(job.name, NAME_WIDTH_MAX),
-            *([_cut(job.owner, OWNER_WIDTH_MAX)] if several else []),
+            _cut(job.name, WIDE_COLUMNS if wide else NAME_WIDTH_MAX),
+            *([_cut(job.owner, WIDE_COLUMNS if wide else OWNER_WIDTH_MAX)] if several else []),
             state_text(job.state),
             str(job.processors),
             job_when(job, now),

@@ -11,6 +11,7 @@ from typing import Any
 import click
 import msgspec
 
+from koala.cli.connecting import complete_example
 from koala.cli.errors import EXIT_REFUSED, UserError
 from koala.cli.examples import read_named
 from koala.cli.output import console, counted, print_json
@@ -24,7 +25,7 @@ from koala.policies.placing import View, compile_demand, refuse, to_placement, t
 
 
 @click.command()
-@click.argument("job", required=False)
+@click.argument("job", required=False, shell_complete=complete_example("job"))
 @click.option("--grid", "grid_name", metavar="GRID", help="A grid file or an example's name; all sites are idle.")
 @click.option("--idle", metavar="C1=18,C2=15", help="Idle processors by site; with --grid, of those sites only.")
 @click.option("--components", metavar="8,8@C1", help="Component sizes; @SITE fixes where one goes.")
@@ -66,7 +67,7 @@ def place(
     catalogue = full_catalogue(policy_files)
     request = _request(job, described, known_sites=view.names, known_policies=catalogue.names())
     scheduler = SchedulerParameters() if grid is None else grid.scheduler
-    policy = catalogue.find(policy_name or request.policy or scheduler.policy)
+    policy = catalogue.choose(request, scheduler.policy) if policy_name is None else catalogue.find(policy_name)
     demand = compile_demand(request, policy, view.index)
     spots = try_place(demand, view)
     if spots is None:
@@ -110,7 +111,7 @@ def _view(grid: Grid | None, idle: str | None) -> View:
             raise UserError(f"--idle: the grid has no site {name!r}; {suggest(name, view.names)}")
         site = view.index[name]
         if count > view.limit[site]:
-            raise UserError(f"--idle: {name} offers at most {view.limit[site]} processors, not {count}")
+            raise UserError(f"--idle: {name} offers at most {counted(view.limit[site], 'processor')}, not {count}")
         view.idle[site] = count
     return view
 
@@ -139,12 +140,12 @@ def _print_placement(placement: Placement, as_json: bool) -> None:
         sources = ", ".join(
             f"{source.name} from {source.site} ({source.transfer_s:.3g} s)" for source in component.sources
         )
-        cells = [str(component.index + 1), str(component.processors), component.site]
+        cells = [str(component.index), str(component.processors), component.site]
         table.add_row(*map(Text, [*cells, sources] if with_files else cells))
     total = sum(component.processors for component in placement.components)
     out = console()
     out.print(table)
-    out.print(Text(f"{placement.policy}: {total} processors on {counted(len(placement.sites), 'site')}"))
+    out.print(Text(f"{placement.policy}: {counted(total, 'processor')} on {counted(len(placement.sites), 'site')}"))
 
 
 def _print_refusal(refusal: Refusal, as_json: bool) -> None:

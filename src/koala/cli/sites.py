@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from koala.cli.connecting import complete_site, with_client
-from koala.cli.output import console, print_json
-from koala.cli.words import IDLE, OTHERS, OURS, clean, site_bar, site_state, span
+from koala.cli.errors import FailedError
+from koala.cli.output import console, counted, print_json
+from koala.cli.words import SITE_LEGEND, clean, site_bar, site_state, span
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from koala.client import Client
     from koala.wire import SiteInfo
 
-BAR_WIDTH = 16
+BAR_WIDTH_MIN, BAR_WIDTH_MAX = 4, 16
+NAME_WIDTH_MAX = 16
 JOBS_SHOWN_MAX = 4
 
 
@@ -32,34 +34,45 @@ def sites(client: Client, /, as_json: bool) -> None:
         print_json([each.model_dump(mode="json") for each in found])
         return
     out = console()
-    out.print(sites_table(found, time.time()))
-    out.print(f"{OURS} ours  {OTHERS} others  {IDLE} idle", style="dim")
+    out.print(sites_table(found, time.time(), out.width))
+    out.print(SITE_LEGEND, style="dim")
     for each in found:
         if each.silent_reason:
             out.print(f"{clean(each.name)} does not answer: {clean(each.silent_reason)}", style="red", markup=False)
 
 
-def sites_table(found: Sequence[SiteInfo], now: float) -> Table:
-    """The sites as a table that fits a terminal."""
+def sites_table(found: Sequence[SiteInfo], now: float, width: int) -> Table:
+    """The sites as a table that fits a terminal: the bar gives way first, then the list of jobs; numbers never."""
     from rich.table import Table
     from rich.text import Text
 
+    states = [site_state(each, now) for each in found]
+    columns = {
+        "site": min(NAME_WIDTH_MAX, max((len(clean(each.name)) for each in found), default=0)),
+        "kind": max((len(each.kind) for each in found), default=0),
+        "use": 0,
+        "procs": 5,
+        "ours": 4,
+        "others": 6,
+        "idle": 4,
+        "state": max((len(state) for state, _ in states), default=0),
+        "jobs": 4,
+    }
+    columns = {name: max(len(name), wanted) for name, wanted in columns.items()}
+    beside = sum(columns.values()) - columns["use"] + 2 * (len(columns) - 1)
+    columns["use"] = max(BAR_WIDTH_MIN, min(BAR_WIDTH_MAX, width - beside))
     table = Table(box=None, pad_edge=False)
-    table.add_column("site", no_wrap=True, overflow="ellipsis", max_width=16)
-    table.add_column("kind", no_wrap=True)
-    table.add_column("use", no_wrap=True)
-    for column in ("procs", "ours", "others", "idle"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("state", no_wrap=True, overflow="ellipsis")
-    table.add_column("jobs", no_wrap=True, overflow="ellipsis")
-    for each in found:
-        state, colour = site_state(each, now)
+    for name, least in columns.items():
+        justify: Literal["left", "right"] = "right" if name in ("procs", "ours", "others", "idle") else "left"
+        most = NAME_WIDTH_MAX if name == "site" else None
+        table.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis", min_width=least, max_width=most)
+    for each, (state, colour) in zip(found, states, strict=True):
         counts = (each.processors, each.ours, each.others, each.idle)
         jobs = ", ".join(map(str, each.jobs[:JOBS_SHOWN_MAX])) + (", ..." if len(each.jobs) > JOBS_SHOWN_MAX else "")
         table.add_row(
             Text(clean(each.name)),
             each.kind,
-            site_bar(each, BAR_WIDTH),
+            site_bar(each, columns["use"]),
             *map(str, counts),
             Text(state, style=colour),
             jobs,
@@ -100,15 +113,16 @@ def resume(client: Client, /, name: str, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_client
 def probe(client: Client, /, name: str, as_json: bool) -> None:
-    """Ask a site for its state now."""
+    """Ask a site for its state now. Exits with 1 when it does not answer."""
     found = client.probe(name)
     if found.silent_since is not None:
+        if as_json:
+            print_json(found.model_dump(mode="json"))
         silent = f"for {span(time.time() - found.silent_since)}: {clean(found.silent_reason)}"
-        _tell(found, as_json, f"{clean(found.name)} has not answered {silent}.")
-        return
+        raise FailedError(f"{clean(found.name)} has not answered {silent}; it is asked again by itself")
     state, _ = site_state(found)
     held = f"{found.ours} ours, {found.others} others', {found.idle} idle"
-    _tell(found, as_json, f"{clean(found.name)} answers: {found.processors} processors, {held}; {state}.")
+    _tell(found, as_json, f"{clean(found.name)} answers: {counted(found.processors, 'processor')}, {held}; {state}.")
 
 
 def _tell(found: SiteInfo, as_json: bool, words: str) -> None:

@@ -5,19 +5,18 @@ The picture is made of sections of lines, which share the height of the terminal
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
 from koala.cli.connecting import with_client
+from koala.cli.events import told
 from koala.cli.output import console, counted
 from koala.cli.watching import Latest, watch_screen
 from koala.cli.words import (
-    IDLE,
-    OTHERS,
-    OURS,
+    SITE_LEGEND,
     STATE_STYLES,
     clean,
     clock,
@@ -92,24 +91,20 @@ def fit(sections: Sequence[Section], rows: int | None) -> list[Text]:
 def top(client: Client, /, once: bool) -> None:
     """Show the whole grid in the terminal, as things happen.
 
-    Sites with bars of who holds them, queues, running jobs, files on their way, the last events. q or Ctrl-C ends.
+    Sites with bars of who holds them, queues, running jobs, files on their way, the last events. q or Ctrl-C ends it;
+    the exit code is then 0, since it has no other end.
     """
     if not once:
-        watch_screen(client, lambda screen, latest: _frame_now(client, screen, latest))
+        watch_screen(client, lambda screen, latest: _frame_now(client, screen, latest), instead="use --once")
         return
     overview = client.overview()
     recent = list(client.each_entry(after=max(0, overview.last_seq - 5 * EVENTS_ONCE)))
     screen = console()
-    screen.print(frame(overview, told(recent)[-EVENTS_ONCE:], screen.width, None))
+    screen.print(frame(overview, list(told(recent))[-EVENTS_ONCE:], screen.width, None))
 
 
 def _frame_now(client: Client, screen: Console, latest: Latest) -> RenderableType:
-    return frame(client.overview(), told(latest.entries), screen.width, screen.height, latest.away)
-
-
-def told(entries: Iterable[JournalEntry]) -> list[JournalEntry]:
-    """The entries that tell a person something: not the scheduler's own clock."""
-    return [entry for entry in entries if entry.what not in ("Tick", "WakeAt")]
+    return frame(client.overview(), list(told(list(latest.entries))), screen.width, screen.height, latest.away)
 
 
 def frame(
@@ -157,7 +152,7 @@ def _sites(overview: Overview, width: int) -> Section:
     names = min(NAME_WIDTH_MAX, max(len(clean(site.name)) for site in overview.sites))
     bar = max(BAR_WIDTH_MIN, min(BAR_WIDTH_MAX, width - names - 40))
     title = Text(f"{counted(len(overview.sites), 'site'):<{names}} ", style="bold")
-    title.append(f" {f'{OURS} ours {OTHERS} others {IDLE} idle'[:bar]:<{bar}}  ours others  idle", "dim")
+    title.append(f" {SITE_LEGEND[:bar]:<{bar}}  ours others  idle", "dim")
     return Section(title, [_site_line(site, names, bar, overview.now) for site in overview.sites])
 
 

@@ -58,6 +58,9 @@ class Latest:
         while True:
             try:
                 with Client(self._server) as client:
+                    if after is None:
+                        # The last entries are shown at once, and not only what happens from now on.
+                        after = max(0, client.overview().last_seq - ENTRIES_KEPT)
                     for entry in client.follow(after=after):
                         after = entry.seq
                         self.away = ""
@@ -69,14 +72,15 @@ class Latest:
             time.sleep(AWAY_PAUSE_S)
 
 
-def watch_screen(client: Client, draw: Draw) -> None:
+def watch_screen(client: Client, draw: Draw, *, instead: str) -> None:
     """Draw on the whole terminal until q or Ctrl-C, which is the usual end and no interruption. A daemon that goes
-    away is waited for."""
+    away is waited for. ``instead`` says what to do where there is no terminal."""
     from rich.live import Live
 
     screen = console()
     if not screen.is_terminal:
-        raise UserError("standard output is no terminal; leave out --watch, or use koala top --once")
+        raise UserError(f"standard output is no terminal; {instead}")
+    client.exchange.on_wait = None  # the screen tells it
     latest = Latest(str(client.address))
     picture = draw(screen, latest)  # an error here is told before the screen is taken
     latest.begin()

@@ -28,12 +28,14 @@ STATE_STYLES = {
     "failed": "red",
     "cancelled": "dim red",
 }
-OURS, OTHERS, IDLE, BARRIER = (
+OURS, OTHERS, IDLE, BARRIER, SHUT = (
     "\N{FULL BLOCK}",
     "\N{DARK SHADE}",
     "\N{MIDDLE DOT}",
     "\N{LIGHT SHADE}",
+    "-",
 )
+SITE_LEGEND = f"{OURS} ours  {OTHERS} others  {IDLE} idle  {SHUT} not in use"
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 _SIZES = ("bytes", "kB", "MB", "GB", "TB", "PB")
 
@@ -100,18 +102,19 @@ def job_when(job: JobSummary, now: float | None = None) -> str:
     return span(now - job.since)
 
 
-def job_note(job: JobSummary) -> str:
-    """What one should know besides: its place in the queue, why it ended as it did, how often it began again."""
-    notes = []
+def job_note(job: JobSummary, verdict: str = "") -> str:
+    """What one should know besides: that it waits in vain, its place in the queue, why it ended as it did, how often
+    it began again."""
+    notes = [verdict] if verdict else []
     if job.place_in_line is not None:
         notes.append(f"number {job.place_in_line} in its queue")
-    if job.exit_code not in (None, 0):
+    if job.exit_code not in (None, 0) and f"exit code {job.exit_code}" not in job.reason:
         notes.append(f"exit code {job.exit_code}")
     if job.preemptions:
         notes.append("preempted" if job.preemptions == 1 else f"preempted {job.preemptions} times")
-    if job.failures:
-        notes.append("restarted" if job.failures == 1 else f"restarted {job.failures} times")
-    if job.reason and job.state != "done":
+    if job.runs > 1:
+        notes.append("restarted" if job.runs == 2 else f"restarted {job.runs - 1} times")
+    if job.reason not in ("", job.state) and job.state != "done":
         notes.append(clean(job.reason))
     return "; ".join(notes)
 
@@ -154,9 +157,11 @@ def shares(amounts: Sequence[float], width: int) -> list[int]:
 
 
 def site_bar(site: SiteInfo, width: int) -> Text:
-    """Who holds a site's processors: ours, others, idle."""
-    idle = max(0, site.processors - site.ours - site.others)
-    return share_bar([(site.ours, OURS, "green"), (site.others, OTHERS, "magenta"), (idle, IDLE, "dim")], width)
+    """Who holds a site's processors: ours, others, nobody. Where nothing new goes to the site, what nobody holds is
+    not idle but out of use."""
+    free = max(0, site.processors - site.ours - site.others)
+    rest = IDLE if site_state(site)[0] == "ok" else SHUT
+    return share_bar([(site.ours, OURS, "green"), (site.others, OTHERS, "magenta"), (free, rest, "dim")], width)
 
 
 def progress_bar(done: float, total: float, width: int) -> Text:

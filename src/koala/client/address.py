@@ -91,7 +91,7 @@ def find_token(environment: Mapping[str, str] | None = None) -> str | None:
     if known.get(TOKEN_VARIABLE):
         return checked_token(known[TOKEN_VARIABLE], TOKEN_VARIABLE)
     named = known.get(TOKEN_FILE_VARIABLE)
-    path = Path(named) if named else _below(known, "XDG_CONFIG_HOME", Path(".config")) / "token"
+    path = _token_path(known)
     try:
         with path.open("rb") as file:
             text = file.read(TOKEN_BYTES_MAX + 1)
@@ -102,6 +102,18 @@ def find_token(environment: Mapping[str, str] | None = None) -> str | None:
     except OSError as error:
         raise WrongAddressError(f"{path}: the token cannot be read: {error.strerror}; make it readable") from None
     return checked_token(text.decode("latin-1"), str(path))
+
+
+def token_file(environment: Mapping[str, str] | None = None) -> Path | None:
+    """The file that ``find_token`` reads, None where the environment has the token itself or there is no file."""
+    known = os.environ if environment is None else environment
+    path = _token_path(known)
+    return None if known.get(TOKEN_VARIABLE) or not path.exists() else path
+
+
+def _token_path(environment: Mapping[str, str]) -> Path:
+    named = environment.get(TOKEN_FILE_VARIABLE)
+    return Path(named) if named else _below(environment, "XDG_CONFIG_HOME", Path(".config")) / "token"
 
 
 def checked_token(text: str, origin: str) -> str:

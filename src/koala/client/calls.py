@@ -70,7 +70,15 @@ def _parameters(**given: Any) -> tuple[tuple[str, str], ...]:
     for name, value in given.items():
         several = value if isinstance(value, list) else [] if value is None else [value]
         pairs += [(name, str(each)) for each in several]
+    for _, text in pairs:
+        text.encode()  # what is not UTF-8 cannot be asked for
     return tuple(pairs)
+
+
+def _path_of(name: str) -> str:
+    """A name with slashes as a path, in which every step is a name: a dot or two would else be a way up."""
+    steps = (quote(step, safe="") for step in name.split("/"))
+    return "/".join(step.replace(".", "%2E") if step in (".", "..") else step for step in steps)
 
 
 def _nothing(_: bytes) -> None:
@@ -91,7 +99,8 @@ def submit(description: str, *, source: str = "job", client_token: str | None = 
     A client token makes the call safe to repeat: the same one again gives the same job. Without one it gets one
     of its own, so that a lost connection never makes two jobs.
     """
-    wish = Submission(description=description, source=source, client_token=client_token or uuid.uuid4().hex)
+    token = uuid.uuid4().hex if client_token is None else client_token
+    wish = Submission(description=description, source=source, client_token=token)
     return Call(method="POST", path="/v1/jobs", body=wish, read=Submitted.model_validate_json)
 
 
@@ -211,7 +220,7 @@ def files(*, prefix: str = "", limit: int = PAGE_ITEMS_DEFAULT, cursor: str | No
 
 def file(name: str) -> Call[FileInfo]:
     """One file and where its replicas are."""
-    return Call(method="GET", path=f"/v1/files/{quote(name)}", read=FileInfo.model_validate_json)
+    return Call(method="GET", path=f"/v1/files/{_path_of(name)}", read=FileInfo.model_validate_json)
 
 
 def register(name: str, site: str, *, path: str | None = None, url: str | None = None) -> Call[FileInfo]:
@@ -266,7 +275,7 @@ def create_token(user: str, scopes: Iterable[Scope], *, note: str = "") -> Call[
 
 
 def tokens() -> Call[list[TokenInfo]]:
-    """All tokens, without their secrets. Only the daemon's own user may."""
+    """The valid tokens and those revoked lately, without their secrets. Only the daemon's own user may."""
     return Call(method="GET", path="/v1/tokens", read=_TOKENS.validate_json)
 
 

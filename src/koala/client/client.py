@@ -1,109 +1,35 @@
 """The typed clients: ``Client`` for plain code and ``AsyncClient`` for asyncio, with the same methods.
 
 Each method is written once: as a ``Call`` in ``koala.client.calls``, or as steps in ``koala.client.exchange``. Here
-they are bound to the two ways of sending.
+they become methods (``koala.client.endpoints``), and the two ways of sending are.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, ClassVar, TypeVar, cast
 
 import httpx
-from pydantic import ValidationError
 
 from koala import __version__
 from koala.client import calls
 from koala.client.address import CA_FILE_VARIABLE, Address, checked_token, find_address, find_token
 from koala.client.calls import Call
-from koala.client.errors import InvalidError, UnavailableError, WrongAddressError
+from koala.client.endpoints import Endpoint, Listing, endpoint
+from koala.client.errors import UnavailableError, WrongAddressError
 from koala.client.exchange import PATIENCE_S, Exchange, Pause, Reply, Send, Step, Steps, timeout_of
 from koala.client.journal_stream import JournalStream
 from koala.client.socket_transport import SocketTransport
-from koala.wire import PAGE_ITEMS_MAX, FileInfo, JobSummary, JournalEntry, Page
+from koala.wire import FileInfo, JobSummary, JournalEntry, Page
 
 Value = TypeVar("Value")
 Item = TypeVar("Item")
-Whole = TypeVar("Whole")
-P = ParamSpec("P")
-
-
-class Endpoint(Generic[P, Value]):
-    """A method of both clients: on ``Client`` it returns the value, on ``AsyncClient`` it is awaited."""
-
-    def __init__(self, steps: Callable[Concatenate[Exchange, P], Steps[Value]], told_by: Callable[..., Any]) -> None:
-        self._steps = steps
-        self._told_by = told_by
-
-    @overload
-    def __get__(self, client: Client, kind: type[Client]) -> Callable[P, Value]: ...
-    @overload
-    def __get__(self, client: AsyncClient, kind: type[AsyncClient]) -> Callable[P, Awaitable[Value]]: ...
-    @overload
-    def __get__(self, client: None, kind: type[_Base]) -> Endpoint[P, Value]: ...
-    def __get__(self, client: Client | AsyncClient | None, kind: type[Any]) -> Any:
-        if client is None:
-            return self
-
-        @functools.wraps(self._told_by)
-        def method(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return client._take(self._steps(client.exchange, *args, **kwargs))
-
-        return method
-
-
-def endpoint(describe: Callable[P, Call[Value]]) -> Endpoint[P, Value]:
-    """The method that makes one call."""
-
-    def steps(exchange: Exchange, /, *args: P.args, **kwargs: P.kwargs) -> Steps[Value]:
-        return exchange.perform(_described(describe, *args, **kwargs))
-
-    return Endpoint(steps, describe)
-
-
-class Listing(Generic[P, Item]):
-    """A method of both clients that gives every item of a long list, asking for page after page."""
-
-    def __init__(
-        self, page: Callable[P, Call[Whole]], cursor: str, next_of: Callable[[Whole], tuple[list[Item], Any]]
-    ) -> None:
-        self._page = page
-        self._cursor = cursor
-        self._next_of = next_of
-
-    @overload
-    def __get__(self, client: Client, kind: type[Client]) -> Callable[P, Iterator[Item]]: ...
-    @overload
-    def __get__(self, client: AsyncClient, kind: type[AsyncClient]) -> Callable[P, AsyncIterator[Item]]: ...
-    @overload
-    def __get__(self, client: None, kind: type[_Base]) -> Listing[P, Item]: ...
-    def __get__(self, client: Client | AsyncClient | None, kind: type[Any]) -> Any:
-        if client is None:
-            return self
-
-        @functools.wraps(self._page)
-        def method(*args: P.args, **kwargs: P.kwargs) -> Any:
-            kwargs.setdefault("limit", PAGE_ITEMS_MAX)
-            described = functools.partial(_described, self._page, *args, **kwargs)
-            return client._list(client.exchange, described, self._cursor, self._next_of)
-
-        return method
-
-
-def _described(describe: Callable[P, Call[Value]], *args: P.args, **kwargs: P.kwargs) -> Call[Value]:
-    """A call from its arguments; what the forms of the API refuse is refused before anything is sent."""
-    try:
-        return describe(*args, **kwargs)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise InvalidError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
 def _jobs_and_next(page: Page[JobSummary]) -> tuple[list[JobSummary], Any]:
@@ -118,8 +44,10 @@ def _entries_and_next(entries: list[JournalEntry]) -> tuple[list[JournalEntry], 
     return entries, entries[-1].seq if entries else None
 
 
-class _Base:
+class BothClients:
     """What both clients have: an address, a token, and every endpoint of the API."""
+
+    is_async: ClassVar[bool]
 
     submit = endpoint(calls.submit)
     dry_run = endpoint(calls.dry_run)
@@ -175,13 +103,15 @@ class _Base:
         }
 
 
-class Client(_Base):
+class Client(BothClients):
     """A daemon to talk to. ``server`` is ``unix:PATH`` or ``http(s)://HOST:PORT``; without one, KOALA_SERVER, or the
     socket of the default state directory. Every method raises a ``ClientError`` when it does not succeed.
 
     A call that may be repeated survives a daemon that is away for up to ``patience_s``. Use it as a context, or
     call ``close``.
     """
+
+    is_async = False
 
     def __init__(
         self,
@@ -267,8 +197,10 @@ class Client(_Base):
             after = {cursor: following}
 
 
-class AsyncClient(_Base):
+class AsyncClient(BothClients):
     """The same as ``Client`` for asyncio: every method is awaited, every list and ``follow`` is an async iterator."""
+
+    is_async = True
 
     def __init__(
         self,
@@ -375,4 +307,7 @@ def _verification(address: Address, ca_file: str | Path | None) -> ssl.SSLContex
     try:
         return ssl.create_default_context(cafile=named)
     except (OSError, ssl.SSLError) as error:
-        raise WrongAddressError(f"{CA_FILE_VARIABLE} {named}: no certificates can be read from it: {error}") from None
+        raise WrongAddressError(
+            f"{CA_FILE_VARIABLE} {named}: no certificates can be read from it: {error.strerror or error}; name the "
+            "PEM file of the authority that signed the daemon's certificate"
+        ) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -117,11 +118,20 @@ _BY_STATUS: dict[int, type[ClientError]] = {
     429: TooManyError,
     503: UnavailableError,
 }
-_ADVICE = {401: "; set KOALA_TOKEN, or write the token into the file that KOALA_TOKEN_FILE names"}
+# Said before what the daemon says, since that is about HTTP.
+_NO_TOKEN = "set KOALA_TOKEN to a token, or write one into ~/.config/koala/token; the daemon says: "  # noqa: S105
+# What the daemon's words about lists are on the command line, where most readers are.
+_LISTS = {
+    "look at the list of jobs": "koala jobs lists those that there are",
+    "look at the list of files": "koala files lists those that there are",
+}
 
 
 def error_of(status: int, code: str, message: str, problems: Sequence[ProblemAt]) -> ClientError:
     """The error for an answer that is not a success."""
     kind = _BY_STATUS.get(status, BadAnswerError)
-    advice = "" if "KOALA_TOKEN" in message else _ADVICE.get(status, "")
-    return kind(message + advice, code=code, status=status, problems=problems)
+    if status == HTTPStatus.UNAUTHORIZED and "KOALA_TOKEN" not in message:
+        message = _NO_TOKEN + message
+    for list_words, verb in _LISTS.items():
+        message = message.replace(list_words, verb)
+    return kind(message, code=code, status=status, problems=problems)

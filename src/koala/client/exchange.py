@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -34,6 +34,8 @@ PATIENCE_S = 20.0
 PAUSE_FIRST_S = 0.1
 PAUSE_S_MAX = 2.0
 CONNECT_TIMEOUT_S = 5.0
+# A server that never answered and ends so many connections in a row without a word is not a daemon that restarts.
+SILENCES_MAX = 3
 # How much of an answer that is not Koala's is shown.
 SHOWN_CHARACTERS_MAX = 200
 
@@ -68,36 +70,50 @@ class Exchange:
     """What a client knows of its daemon: where it is, and whether it has answered before.
 
     A daemon that never answered is reported at once. One that went away, or cannot work now, is waited for up to
-    ``patience_s``, by calls that may be repeated.
+    ``patience_s``, by calls that may be repeated; ``on_wait`` is told of the first such wait of an absence.
     """
 
     def __init__(self, address: Address, patience_s: float) -> None:
         self.address = address
         self.patience_s = patience_s
+        self.on_wait: Callable[[ClientError, float], None] | None = None
         self._met = False
+        self._waits = False
 
     def perform(self, call: Call[Value]) -> Steps[Value]:
         """Carry out one call."""
         sent = False
+        silences = 0
         pauses = Pauses(self.patience_s)
         while True:
             reply = yield Send(call)
             if isinstance(reply, httpx.Response):
                 self._met = True
                 try:
-                    return self.value(call, reply)
+                    answered = self.value(call, reply)
                 except (UnavailableError, TooManyError) as error:
                     problem: ClientError = error
                     worth = call.repeatable
+                else:
+                    self._waits = False
+                    return answered
             else:
                 assert isinstance(reply, httpx.TransportError)
                 sent = sent or not isinstance(reply, _NOTHING_SENT)
+                silences = silences + 1 if not self._met and self._may_speak_tls(reply) else 0
                 problem = self.lost(reply, call, sent)
-                worth = call.repeatable and (sent or self._met) and not _is_hopeless(reply)
+                hopeless = _is_hopeless(reply) or silences >= SILENCES_MAX
+                worth = call.repeatable and (sent or self._met) and not hopeless
             pause_s = pauses.next() if worth else None
             if pause_s is None:
                 raise problem
+            self._tell_wait(problem)
             yield Pause(pause_s)
+
+    def _tell_wait(self, problem: ClientError) -> None:
+        if self.on_wait is not None and not self._waits:
+            self.on_wait(problem, self.patience_s)
+        self._waits = True
 
     def wait_ended(self, job: int, timeout_s: float | None = None) -> Steps[JobSummary]:
         """The job when it has ended, or as it is when the time is up (None: however long it takes)."""
@@ -149,7 +165,15 @@ class Exchange:
     def lost(self, error: httpx.TransportError, call: Call[Any] | None, sent: bool) -> UnreachableError:
         """What to tell about a connection that failed, or was lost after something was sent on it."""
         detail = _detail(error)
-        if isinstance(error, httpx.ReadTimeout):
+        cure = tls_cure(error, self.address.url)
+        if cure:
+            message = f"{self.address} cannot be spoken to{detail}; {cure}"
+        elif sent and not self._met and self._may_speak_tls(error):
+            message = (
+                f"{self.address} takes the connection and ends it without an answer{detail}; if it speaks TLS, write "
+                f"https:{self.address.url.removeprefix('http:')}, else see whether a Koala daemon runs there"
+            )
+        elif isinstance(error, httpx.ReadTimeout):
             message = f"the daemon at {self.address} did not answer in time; look at its log, and try again"
         elif not sent and not self._met:
             return UnreachableError(
@@ -161,6 +185,10 @@ class Exchange:
         if sent and call is not None and not call.repeatable:
             message += ". Whether it did what was asked is not known: look before you ask again"
         return UnreachableError(message)
+
+    def _may_speak_tls(self, error: httpx.TransportError) -> bool:
+        plain = self.address.socket is None and self.address.url.startswith("http:")
+        return plain and isinstance(error, httpx.RemoteProtocolError | httpx.ReadError)
 
 
 class Pauses:
@@ -190,14 +218,30 @@ def timeout_of(call: Call[Any]) -> httpx.Timeout:
 
 def _is_hopeless(error: httpx.TransportError) -> bool:
     """Whether another try would end the same way."""
-    return isinstance(error, httpx.ReadTimeout | httpx.UnsupportedProtocol) or "CERTIFICATE" in str(error)
+    return isinstance(error, httpx.ReadTimeout | httpx.UnsupportedProtocol) or bool(tls_cure(error, ""))
 
 
 _ERROR_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
+_TLS_NUMBER = re.compile(r" \(_ssl\.c:\d+\)$")
+# What the library says of a server that does not answer a TLS greeting with TLS.
+_NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "record layer failure", "UNKNOWN_PROTOCOL")
+_OTHER_NAME = ("Hostname mismatch", "IP address mismatch", "not valid for")
+
+
+def tls_cure(error: httpx.TransportError, url: str) -> str:
+    """What to do about a connection that failed over TLS; empty where TLS is not the trouble."""
+    said = str(error)
+    if any(sign in said for sign in _NOT_TLS):
+        return f"it does not speak TLS; write http:{url.removeprefix('https:')}"
+    if "CERTIFICATE" not in said:
+        return ""
+    if any(sign in said for sign in _OTHER_NAME):
+        return "its certificate is for another name; use the name that the certificate has, or give it one for this"
+    if "expired" in said:
+        return "its certificate has expired; give the daemon a new one"
+    return "name the certificate of the authority that signed it with KOALA_CA_FILE"
 
 
 def _detail(error: httpx.TransportError) -> str:
-    said = _ERROR_NUMBER.sub("", str(error).strip())
-    if "CERTIFICATE_VERIFY_FAILED" in said:
-        said += "; name the certificate of the authority with KOALA_CA_FILE"
+    said = _TLS_NUMBER.sub("", _ERROR_NUMBER.sub("", str(error).strip()))
     return f" ({said})" if said and said != "All connection attempts failed" else ""

@@ -20,6 +20,8 @@ from koala.model import FileName, JobId, Request, SiteName
 
 # The form below. Books of a higher version were written by a later Koala, and are refused.
 VERSION = 1
+# So many jobs are encoded at once.
+ENCODED_JOBS = 500
 
 # JSON knows no infinity, and None already says "there is none".
 Time: TypeAlias = float | Literal["infinite"]
@@ -243,8 +245,18 @@ _version_decoder = msgspec.json.Decoder(_Version)
 
 
 def encode_books(books: Books) -> bytes:
-    """The books as JSON; equal books give equal bytes."""
-    return _encoder.encode(books)
+    """The books as JSON; equal books give equal bytes.
+
+    Jobs are encoded some at a time, so that other threads of the interpreter have their turn in between.
+    """
+    jobs = books.jobs
+    rest = _encoder.encode(msgspec.structs.replace(books, jobs=()))
+    if not jobs:
+        return rest
+    steps = range(0, len(jobs), ENCODED_JOBS)
+    pages = b",".join([_encoder.encode(jobs[start : start + ENCODED_JOBS])[1:-1] for start in steps])
+    # Defaults are left out, so that the rest does not name the jobs.
+    return b'%b,"jobs":[%b]}' % (rest[:-1], pages)
 
 
 def decode_books(text: bytes | str) -> Books:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -59,6 +60,9 @@ AS_IT_IS = (
     "application_failures",
     "preemptions",
 )
+_as_it_is = attrgetter(*AS_IT_IS)
+# Between so many jobs whoever has the books written may do something else.
+STEP_JOBS = 500
 
 
 def grid_digest(grid: Grid) -> str:
@@ -66,8 +70,11 @@ def grid_digest(grid: Grid) -> str:
     return hashlib.sha256(msgspec.json.encode(grid)).hexdigest()
 
 
-def write_books(ledger: Ledger, *, grid: str, last_job: JobId) -> Books:
-    """The books as of the last event. They are a value: what the ledger does later does not change them."""
+def write_books(ledger: Ledger, *, grid: str, last_job: JobId) -> Generator[None, None, Books]:
+    """The books as of the last event. They are a value: what the ledger does later does not change them.
+
+    They are written in short steps, and no event may be handled before the last one.
+    """
     return _Writing(ledger).books(grid, last_job)
 
 
@@ -79,13 +86,21 @@ class _Writing:
         self._idle_numbers: dict[tuple[int, ...], int] = {}
         self._idle_numbers_by_identity: dict[int, int] = {}
 
-    def books(self, grid: str, last_job: JobId) -> Books:
+    def books(self, grid: str, last_job: JobId) -> Generator[None, None, Books]:
         ledger = self._ledger
         transfers = ledger.transfers
-        jobs = tuple(map(self._job, ledger.jobs.values()))
+        jobs = []
+        for number, job in enumerate(ledger.jobs.values(), start=1):
+            jobs.append(self._job(job))
+            if number % STEP_JOBS == 0:
+                yield
         gone = {claim.job.id: claim.job for claim in ledger.claims.values() if claim.job.id not in ledger.jobs}
         gone_pages = tuple(map(self._job, gone.values()))
-        high, low = self._queue(ledger.high), self._queue(ledger.low)
+        yield
+        high = self._queue(ledger.high)
+        yield
+        low = self._queue(ledger.low)
+        yield
         return Books(
             version=VERSION,
             grid=grid,
@@ -95,7 +110,7 @@ class _Writing:
             helped=ledger.sites.helped,
             changed=ledger.sites.changed,
             idles=tuple(self._idle_numbers),
-            jobs=jobs,
+            jobs=tuple(jobs),
             gone=gone_pages,
             claims=tuple(map(self._claim, ledger.claims.values())),
             transfers=tuple(map(self._transfer, transfers.by_key.values())),
@@ -128,7 +143,7 @@ class _Writing:
 
     def _job(self, job: Job) -> JobPage:
         held = self._ledger.claims
-        same: dict[str, Any] = {field: getattr(job, field) for field in AS_IT_IS}
+        same: dict[str, Any] = dict(zip(AS_IT_IS, _as_it_is(job), strict=True))
         return JobPage(
             story=self._story(job),
             refused_idle=None if job.refused_idle is None else self._idle(job.refused_idle),

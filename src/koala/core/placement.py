@@ -33,7 +33,7 @@ class PlacementDesk:
         self.staging = staging
         self._demands: dict[DemandKey, Demand] = {}
         self.last_job: JobId = -1
-        self._default = catalogue.find(ledger.parameters.policy)  # an unknown one is an error now, not later
+        catalogue.find(ledger.parameters.policy)  # an unknown one is an error now, not later
 
     def on_submitted(self, event: JobSubmitted) -> None:
         """Try the new job at once; a failed try puts it at the tail of its queue."""
@@ -63,7 +63,7 @@ class PlacementDesk:
 
     def demand_of(self, request: Request) -> Demand:
         """The request in numbers; equal ones are shared by all jobs."""
-        policy = self._default if request.policy is None else self.catalogue.find(request.policy)
+        policy = self.catalogue.choose(request, self.ledger.parameters.policy)
         key = demand_key(request, policy.name)
         demand = self._demands.get(key)
         if demand is None:

@@ -69,6 +69,11 @@ class PlacementQueue:
         """Head to tail; those that rest come last."""
         return iter([*self.in_line(), *self.resting.values()])
 
+    @property
+    def kinds(self) -> int:
+        """How many different demands there are among those that are tried."""
+        return len(self._groups)
+
     def in_line(self) -> list[Job]:
         """Those that are tried, head to tail."""
         return sorted((job for group in self._groups.values() for job in group.jobs), key=lambda job: job.position)

@@ -236,7 +236,7 @@ class Running:
         job.tell(ledger.now, "component_failed", claim.part, claim.site, f"the application ended{code}")
         limit = first_given(job.request.restarts_max, ledger.parameters.restarts_max)
         if limit is not None and job.application_failures > limit:
-            self.leaving.end(job, State.FAILED, f"{reason}, after {limit} restarts")
+            self.leaving.end(job, State.FAILED, f"{reason}{_after_restarts(limit)}")
         else:
             self.leaving.back_to_queue(job, reason)
 
@@ -271,3 +271,9 @@ class Running:
             return
         short = f"{len(unclaimed)} of {len(job.claims)} components"
         self.leaving.claim_failed(job, f"{short} unclaimed at the job start time")
+
+
+def _after_restarts(limit: int) -> str:
+    if limit == 0:
+        return ", and it may not be restarted"
+    return f", after {limit} {'restart' if limit == 1 else 'restarts'}"

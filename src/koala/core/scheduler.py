@@ -7,7 +7,7 @@ components, ``leaving`` gives everything back. Each uses only those named after 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from heapq import heappop, heappush
 from typing import Any
 
@@ -118,6 +118,19 @@ class Scheduler:
 
     def books(self) -> Books:
         """Everything that decides what it will do next, as a value; the stories of ended jobs are not in it."""
+        writing = self.books_in_steps()
+        while True:
+            try:
+                next(writing)
+            except StopIteration as written:
+                books: Books = written.value
+                return books
+
+    def books_in_steps(self) -> Generator[None, None, Books]:
+        """The same in short steps, for a driver that has other things to do in between.
+
+        It may look at the scheduler meanwhile, and hands it no event before the last step has given the books.
+        """
         return write_books(self.ledger, grid=self._digest(), last_job=self._placement.last_job)
 
     @classmethod
@@ -151,7 +164,7 @@ class Scheduler:
         tries = job.placement_tries
         if job.state is State.WAITING:
             tries += ledger.tries_in_queue(job)
-        return explain(job, ledger.queue_of(job), ledger.sites.view, tries)
+        return explain(job, ledger.queue_of(job), ledger.sites, tries)
 
     # ---------------------------------------------------------------------------------------- time
 

@@ -10,9 +10,9 @@ import msgspec
 from koala.core.job import Job
 from koala.core.lifecycle import MEANING, State
 from koala.core.queues import PlacementQueue
+from koala.core.refusals import refusal_of
+from koala.core.sites import SiteBook
 from koala.model import JobId, Refusal, SiteName
-from koala.policies import PolicyError
-from koala.policies.placing import View, refuse
 
 # An entry that is words already: it was told when the sites had other numbers.
 TOLD = "told"
@@ -51,7 +51,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 def tell(job: Job, names: Sequence[SiteName]) -> tuple[StoryLine, ...]:
     """The whole story, from the submission on."""
     size = job.request.processors
-    first = StoryLine(at=job.submitted_at, text=f"submitted: {job.request.kind} request for {size} processors")
+    first = StoryLine(at=job.submitted_at, text=f"submitted: {job.request.kind} request for {_processors(size)}")
     return (first, *(StoryLine(at=at, text=words(what, details, names)) for at, what, *details in job.story))
 
 
@@ -62,19 +62,19 @@ def words(what: str, details: Sequence[Any], names: Sequence[SiteName]) -> str:
     return _WORDS[what](names, *details)
 
 
-def explain(job: Job, queue: PlacementQueue, view: View, placement_tries: int) -> Explanation:
+def explain(job: Job, queue: PlacementQueue, sites: SiteBook, placement_tries: int) -> Explanation:
     """Where the job stands now."""
     waiting = job.state is State.WAITING
     refusal = None
     if waiting and job.demand is not None:
         idle = queue.last_refusal_idle(job)
         if idle is not None:
-            refusal = _refusal(job, idle, view)
-    story = tell(job, view.names)
+            refusal = refusal_of(job.demand, idle, sites, high=job.high)
+    story = tell(job, sites.view.names)
     return Explanation(
         job=job.id,
         state=job.state,
-        meaning=MEANING[job.state],
+        meaning=_meaning(job),
         since=story[-1].at,
         waiting_since=job.waiting_since if waiting else None,
         placement_tries=placement_tries,
@@ -89,12 +89,13 @@ def explain(job: Job, queue: PlacementQueue, view: View, placement_tries: int) -
     )
 
 
-def _refusal(job: Job, idle: tuple[int, ...], view: View) -> Refusal:
-    assert job.demand is not None
-    try:
-        return refuse(job.demand, idle, view)
-    except PolicyError as error:  # a policy of somebody else's, on numbers that it was not tried with before
-        return Refusal(policy=job.demand.policy.name, reason=error.for_user(), cure="repair the policy")
+def _meaning(job: Job) -> str:
+    """What its state means; of one that failed, why it did."""
+    if job.state is State.FAILED:
+        _, what, *details = job.story[-1]
+        if what == "ended" and details[1]:
+            return str(details[1])
+    return MEANING[job.state]
 
 
 def _refused(names: Sequence[SiteName], idle: tuple[int, ...]) -> str:
@@ -130,6 +131,10 @@ _WORDS: dict[str, Callable[..., str]] = {
     "returned": lambda _, reason: f"back to its placement queue: {reason}",
     "ended": lambda _, state, reason: f"{state}: {reason}" if reason else str(state),
 }
+
+
+def _processors(count: int) -> str:
+    return "1 processor" if count == 1 else f"{count} processors"
 
 
 def _jobs(ids: tuple[int, ...]) -> str:

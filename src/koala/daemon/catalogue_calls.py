@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from koala.daemon.engine import Engine
 from koala.daemon.errors import ConflictError, InvalidError, NotFoundError, ServiceError, UnavailableError
 from koala.daemon.grid_sites import LinkBook
+from koala.daemon.own_thread import in_own_thread
 from koala.daemon.reading import reading
 from koala.daemon.replica_keeping import ReplicaKeeper, incoming_name, take_name
 from koala.descriptions.errors import CONTROL_ADVICE, NOT_TEXT, control_problem, shown
@@ -47,6 +48,8 @@ from koala.wire import Forgetting, Registration, Replication
 
 # So many files are read at once to be registered, each in a thread; others wait.
 MEASURED_AT_ONCE_MAX = 2
+# How long changes that are under way may take when the daemon stops; less than answers may, so that theirs are sent.
+CHANGES_S_MAX = 7.0
 _FAULTS_OF_SOURCE = (MissingFileError, ChangedFileError, ChecksumError)
 
 T = TypeVar("T")
@@ -54,7 +57,8 @@ T = TypeVar("T")
 
 class CatalogueDesk:
     """Carries out changes of the catalogue, one at a time for each file. A change that was begun is finished, also
-    when its caller does not wait for it any more."""
+    when its caller does not wait for it any more, unless the daemon stops; then nothing is left of it that the next
+    ``open`` does not clear up."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -64,6 +68,7 @@ class CatalogueDesk:
         self._changes: set[asyncio.Task[Any]] = set()
         self._opening = asyncio.Lock()
         self._opened = False
+        self._stopping = False
 
     async def open(self) -> None:
         """Clear up what a daemon that was killed has left in the file areas, once. The first change does it too."""
@@ -72,10 +77,21 @@ class CatalogueDesk:
                 await self._keeper.open()
                 self._opened = True
 
+    async def stop(self) -> None:
+        """Begin no more changes, and give up those that take longer than ``CHANGES_S_MAX``: their callers hear
+        ``UnavailableError``."""
+        self._stopping = True
+        if not self._changes:
+            return
+        _, late = await asyncio.wait(list(self._changes), timeout=CHANGES_S_MAX)
+        for change in late:
+            change.cancel()
+        if late:
+            await asyncio.wait(late)
+
     async def close(self) -> None:
-        """Let the changes that were begun come to their end, and wait for nothing else."""
-        if self._changes:
-            await asyncio.wait(list(self._changes))
+        """``stop``, and wait for nothing else. Idempotent."""
+        await self.stop()
         await self._keeper.close()
 
     async def register(self, wish: Registration) -> Entry:
@@ -108,7 +124,7 @@ class CatalogueDesk:
             try:
                 async with self._measuring:
                     with _told_to_the_caller():
-                        replica = await asyncio.to_thread(_take_in, area, incoming, path)
+                        replica = await in_own_thread(_take_in, area, incoming, path)
                 changed, event = self._with(await self._entry(name), name, replica)
                 await self._check_place(area, changed)
                 await self._doubt([area.site], name)
@@ -123,7 +139,7 @@ class CatalogueDesk:
         async with self._keeper.alone(name):
             async with self._measuring:
                 with _told_to_the_caller():
-                    replica = await asyncio.to_thread(_measure_url, name, site, url)
+                    replica = await in_own_thread(_measure_url, name, site, url)
             entry = await self._entry(name)
             changed, event = self._with(entry, name, replica)
             # Only from now on is it read from the URL; what the site's own area has of it is not needed any more.
@@ -251,10 +267,18 @@ class CatalogueDesk:
 
     async def _finished(self, change: Coroutine[Any, Any, T]) -> T:
         """The change's result. It goes on when the caller is cancelled, since half of it is of no use to anybody."""
+        if self._stopping:
+            change.close()
+            raise _stopping()
         task = asyncio.create_task(self._in_turn(change))
         self._changes.add(task)
         task.add_done_callback(self._changes.discard)
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.cancelled():
+                raise
+            raise _stopping() from None
 
     async def _in_turn(self, change: Coroutine[Any, Any, T]) -> T:
         await self.open()
@@ -313,6 +337,10 @@ def _check_name(name: FileName) -> None:
         raise InvalidError(f"file {shown(name)}: {problem}; {CONTROL_ADVICE}")
     if NOT_TEXT.search(name) is not None:
         raise InvalidError(f"file {shown(name)}: the name is not text that UTF-8 can write; choose another")
+
+
+def _stopping() -> UnavailableError:
+    return UnavailableError("the daemon is stopping, and the change was not made; ask again when it is back")
 
 
 def _service_error(error: FilesError) -> ServiceError:

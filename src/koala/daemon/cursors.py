@@ -6,11 +6,10 @@ import base64
 import binascii
 
 from koala.daemon.errors import InvalidError
+from koala.store import NUMBER_MAX
 
 # Longer than any cursor that is handed out: a file's name of 1,024 characters, encoded.
 CURSOR_CHARACTERS_MAX = 8_192
-# The largest number that a store keeps.
-NUMBER_MAX = 2**63 - 1
 
 
 def write_cursor(listing: str, after: str) -> str:

@@ -1,15 +1,16 @@
-"""What those who perform commands may know of the engine, and what they tell it."""
+"""What those who perform commands may know of the engine, what they tell it, and how they repeat what failed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from koala import files
 from koala.core import Scheduler
 from koala.daemon.live_rows import LiveRows
 from koala.daemon.owing import Owed
-from koala.messages import AnyEvent, Outcome, Token
+from koala.messages import AnyEvent
 from koala.model import FileName, SiteName
 
 # A site call that has not returned after so long counts as failed, and is made again.
@@ -62,11 +63,23 @@ class Desk(Protocol):
         """A call of a site came back."""
         ...
 
-    def condemn(self, token: Token, outcome: Outcome, reason: str) -> None:
-        """The component is about to be aborted for this reason, which is what its end is to say."""
-        ...
 
+async def until_it_works(
+    attempt: Callable[[], Awaitable[None]],
+    failed: Callable[[Exception], None],
+    wanted: Callable[[], bool] = lambda: True,
+) -> None:
+    """Make an attempt, again and ever more rarely, until it returns or nobody wants it any more.
 
-def next_wait_s(wait_s: float) -> float:
-    """How long to wait before the next try, after one that had waited so long."""
-    return min(2 * wait_s, RETRY_MOST_S)
+    ``failed`` hears of every attempt that raised.
+    """
+    wait_s = RETRY_FIRST_S
+    while wanted():
+        try:
+            await attempt()
+        except Exception as error:
+            failed(error)
+        else:
+            return
+        await asyncio.sleep(wait_s)
+        wait_s = min(2 * wait_s, RETRY_MOST_S)

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -24,13 +24,15 @@ from koala.daemon.clock import SteadyClock
 from koala.daemon.errors import InvalidError, TooManyError, UnavailableError
 from koala.daemon.grid_sites import LinkBook, SiteMaker, check_kinds, make_areas, make_site
 from koala.daemon.handling import Memory, Round
+from koala.daemon.journal_tail import JournalTail
 from koala.daemon.live_rows import ENDED_STATES, LiveRows
 from koala.daemon.mailbox import Item, Mailbox
 from koala.daemon.owing import Owed
 from koala.daemon.performing import Performer
 from koala.daemon.probing import Prober
 from koala.daemon.projecting import Submitter
-from koala.daemon.recovering import Recovery, encode_snapshot, live_grid, nothing_yet, recover, store_snapshot
+from koala.daemon.pruning import Pruner
+from koala.daemon.recovering import Recovery, live_grid, nothing_yet, recover, store_snapshot
 from koala.daemon.retaining import Retention
 from koala.daemon.silences import Silences
 from koala.daemon.transferring import Carrier
@@ -40,11 +42,8 @@ from koala.messages import (
     AnyCommand,
     AnyEvent,
     CancelTransfer,
-    ComponentEnded,
-    Outcome,
     SiteSilent,
     Tick,
-    Token,
 )
 from koala.model import FileName, JobId, Request, SiteName
 from koala.policies import Catalogue
@@ -110,19 +109,21 @@ class Engine:
         self._performer = Performer(self, self._sites, self._areas, self._carrier, grid.scheduler)
         self._prober = Prober(self, self._sites)
         self._retention = Retention(self, store, self._sites)
+        self._pruner = Pruner(store)
         self._silences = Silences()
         self._waiters = Waiters()
+        self.tail = JournalTail()  # of what is on record
         self._mailbox = Mailbox()
         self._wake = asyncio.Event()
         self._store_thread = ThreadPoolExecutor(1, thread_name_prefix="koala-store")
         self._memory = Memory(nothing_yet(self._core_grid, catalogue))
         self._submitting: dict[tuple[str, str], asyncio.Task[tuple[JobRow, bool]]] = {}
         self._submissions = 0  # that wait to be put on record
-        self._condemned: dict[Token, tuple[Outcome, str]] = {}
         self._settle_at: float | None = None
         self._turning: asyncio.Task[None] | None = None
         self._failure = "the daemon has not started yet"
         self._closing = False
+        self.died = asyncio.Event()  # set when the engine has stopped without being closed: only a restart helps
         self.counters = Counters()
         self.started_at = self.now()
 
@@ -148,6 +149,7 @@ class Engine:
         self._prober.start()
         self._retention.start()
         self._turning = asyncio.create_task(self._turn(), name="engine")
+        self._turning.add_done_callback(self._turned)
 
     async def close(self) -> None:
         """Take no more calls, put on record what has happened, and stop. Components go on running. Idempotent."""
@@ -160,7 +162,8 @@ class Engine:
         await self._performer.close()
         await self._close_sites()
         self._wake.set()
-        await turning
+        await asyncio.wait([turning])
+        await self._pruner.stop()
         self._failure = "the daemon has stopped"
         self._mailbox.refuse_all(self._unavailable())
         self._waiters.wake_all()
@@ -367,9 +370,6 @@ class Engine:
         """Something happened at a site. While the engine recovers it is passed over: the sites are then asked."""
         if self._failure:
             return
-        if isinstance(event, ComponentEnded) and event.outcome is Outcome.ABORTED and event.token in self._condemned:
-            outcome, reason = self._condemned[event.token]
-            event = msgspec.structs.replace(event, outcome=outcome, reason=reason)
         self._mailbox.put(Item(event=event))
         self._wake.set()
 
@@ -389,10 +389,6 @@ class Engine:
     def answered(self, site: SiteName, who: str) -> None:
         """A call of a site came back."""
         self._silences.end(site, who)
-
-    def condemn(self, token: Token, outcome: Outcome, reason: str) -> None:
-        """What the end of a component that is about to be aborted is to say."""
-        self._condemned[token] = (outcome, reason)
 
     def _on_mail(self, mail: Mail) -> None:
         self._performer.take_mail(mail)
@@ -416,6 +412,17 @@ class Engine:
             if last:
                 return
             await self._something_to_do()
+
+    def _turned(self, turning: asyncio.Task[None]) -> None:
+        """The engine has stopped. Unless it was asked to, nobody must take it for one that works."""
+        if self._closing and not turning.cancelled() and turning.exception() is None:
+            return
+        error = None if turning.cancelled() else turning.exception()
+        why = "it was cancelled" if error is None else _in_words(error)
+        _log.critical("the engine has died: %s", why, exc_info=error)
+        self._failure = f"the engine has died: {why}; nothing that was acknowledged is lost, start the daemon again"
+        self._mailbox.refuse_all(self._unavailable())
+        self.died.set()
 
     async def _something_to_do(self) -> None:
         """Sleep until an event, a tick that is due, or a performed command that must go on record."""
@@ -452,9 +459,9 @@ class Engine:
 
     def _act(self, batch: Batch, commands: Sequence[tuple[int, AnyCommand]]) -> None:
         """The batch is on record: what it commands is done, and those who wait for it are woken."""
+        self.tail.grow(batch, self._memory.rows.jobs)
         for component in batch.components:
             if component.ended_at is not None:
-                self._condemned.pop(component.token, None)
                 self._carrier.component_ended(component.token)
         if not self._closing:
             for seq, command in commands:
@@ -465,11 +472,13 @@ class Engine:
         return self._memory.events_since_snapshot > max(SNAPSHOT_EVENTS, 2 * len(self._memory.rows.jobs))
 
     async def _snapshot(self) -> None:
-        """Between two batches the books in memory are those of the record."""
-        data = encode_snapshot(self._core_grid, self._memory.scheduler)
-        self._memory.events_since_snapshot = 0
-        await self._in_store(store_snapshot, self._store, data, self._memory.last_seq)
+        """Between two batches the books in memory are those of the record; no event is handled meanwhile."""
+        memory = self._memory
+        books = await _others_between(memory.scheduler.books_in_steps())
+        memory.events_since_snapshot = 0
+        await self._in_store(store_snapshot, self._store, self._core_grid, books, memory.last_seq)
         self.counters.snapshots += 1
+        self._pruner.start(memory.last_seq)
 
     # ----------------------------------------------------------------------------------------------- recovery
 
@@ -515,13 +524,13 @@ class Engine:
         self._memory = Memory(recovery)
         self._clock.not_before(recovery.last_at)
         self._settle_at = None
-        self._condemned.clear()
         self._silences = Silences()  # whoever waited for an answer has been stopped
 
     def _go_on(self) -> None:
         """Perform what is owed, ask the sites, and let the core see what time it is."""
         self._failure = ""
         self._performer.start()
+        self._pruner.start(self._memory.last_seq)
         self._mailbox.put(Item(event=Tick(at=self.now())))
         self._wake.set()
 
@@ -530,6 +539,17 @@ class Engine:
         return await asyncio.get_running_loop().run_in_executor(
             self._store_thread, functools.partial(call, *arguments, **named)
         )
+
+
+async def _others_between(steps: Generator[None, None, T]) -> T:
+    """Take all the steps, and let the others of the loop have their turn between two of them."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as last:
+            found: T = last.value
+            return found
+        await asyncio.sleep(0)
 
 
 def _in_words(error: BaseException) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any
 
 from koala.core.job import Phase
-from koala.daemon.desk import RETRY_FIRST_S, SITE_CALL_S, Desk, next_wait_s
+from koala.daemon.desk import SITE_CALL_S, Desk, until_it_works
 from koala.launching import LaunchError
 from koala.messages import Outcome, Token
 from koala.model import SiteName
@@ -48,8 +49,8 @@ class Postman:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _begin(self, errand: object) -> None:
-        task: asyncio.Task[None] = asyncio.create_task(errand)  # type: ignore[arg-type]
+    def _begin(self, errand: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(errand)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -58,27 +59,24 @@ class Postman:
         return claim is not None and claim.phase is Phase.RUNNING and not claim.aborting
 
     async def _deliver(self, row: ComponentRow, letter: bytes) -> None:
-        wait_s = RETRY_FIRST_S
-        while self._lives(row.token):
-            try:
-                async with asyncio.timeout(SITE_CALL_S):
-                    await self._sites[row.site].deliver(row.token, PROXY, letter)
-                return
-            except (OSError, SiteError) as error:
-                _log.warning("mail for component %s at %s could not be delivered yet: %s", row.token, row.site, error)
-            await asyncio.sleep(wait_s)
-            wait_s = next_wait_s(wait_s)
+        async def attempt() -> None:
+            async with asyncio.timeout(SITE_CALL_S):
+                await self._sites[row.site].deliver(row.token, PROXY, letter)
+
+        await self._keep_trying(row, "could not be given its mail", attempt)
 
     async def _end(self, row: ComponentRow, reason: str) -> None:
         """What mpiexec printed makes no sense: the component ends, with that as the reason."""
-        wait_s = RETRY_FIRST_S
-        while self._lives(row.token):
-            self._desk.condemn(row.token, Outcome.FAILED, reason)
-            try:
-                async with asyncio.timeout(SITE_CALL_S):
-                    await self._sites[row.site].abort(row.token)
-                return
-            except (OSError, SiteError) as error:
-                _log.warning("component %s at %s could not be ended yet: %s", row.token, row.site, error)
-            await asyncio.sleep(wait_s)
-            wait_s = next_wait_s(wait_s)
+
+        async def attempt() -> None:
+            async with asyncio.timeout(SITE_CALL_S):
+                await self._sites[row.site].abort(row.token, outcome=Outcome.FAILED, reason=reason)
+
+        await self._keep_trying(row, "could not be ended", attempt)
+
+    async def _keep_trying(self, row: ComponentRow, what: str, attempt: Callable[[], Awaitable[None]]) -> None:
+        def failed(error: Exception) -> None:
+            story = None if isinstance(error, OSError | SiteError) else error
+            _log.warning("component %s at %s %s yet: %s", row.token, row.site, what, error, exc_info=story)
+
+        await until_it_works(attempt, failed, lambda: self._lives(row.token))

@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from typing import Literal
 
 from koala.daemon.errors import InvalidError, NotFoundError, UnavailableError
+from koala.daemon.reading import aside
 from koala.messages import Outcome
 from koala.sites import Site, SiteError, Stream
+from koala.store import NUMBER_MAX
 from koala.store.rows import ComponentRow
 from koala.wire import OUTPUT_BYTES_MAX, Output
 
 # No character of UTF-8 has more bytes, so that so many always hold at least one.
 _CHARACTER_BYTES_MAX = 4
-_OFFSET_MAX = 2**63 - 1 - OUTPUT_BYTES_MAX
+_OFFSET_MAX = NUMBER_MAX - OUTPUT_BYTES_MAX
 _NEVER_THERE = frozenset({Outcome.REFUSED, Outcome.ABSENT})
 
 
@@ -64,19 +66,24 @@ async def read_output(
             f"{error.strerror or error}; try again"
         ) from None
     complete = component.ended_at is not None and len(data) < wanted_bytes
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    text = decoder.decode(data, final=complete)
-    held_back = decoder.getstate()[0]
+    text, held_back_bytes = await aside(_text_of, data, whole=complete)
     return Output(
         token=component.token,
         part=component.part,
         site=component.site,
         stream=stream,
         offset=offset,
-        next_offset=offset + len(data) - len(held_back),
+        next_offset=offset + len(data) - held_back_bytes,
         text=text,
         complete=complete,
     )
+
+
+def _text_of(data: bytes, *, whole: bool) -> tuple[str, int]:
+    """The text, and how many bytes at the end are the beginning of a character; none where it is the whole."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    text = decoder.decode(data, final=whole)
+    return text, len(decoder.getstate()[0])
 
 
 def _not_there(component: ComponentRow, error: SiteError) -> NotFoundError:

@@ -51,6 +51,7 @@ class Performer:
 
     def start(self) -> None:
         """Perform what is owed, in order, and then settle with each site what it holds and what it should."""
+        self._carrier.go_on()
         for name, site in self._sites.items():
             worker = self._workers[name] = SiteWorker(site, self._desk, self._parameters)
             self._tasks.append(asyncio.create_task(worker.run(), name=f"site {name}"))
@@ -60,7 +61,7 @@ class Performer:
             worker.settle_difference()
 
     async def stop(self) -> None:
-        """Give everything up where it is, but for mail, which no store needs to know of."""
+        """Give everything up where it is, but for mail and for what no command orders again."""
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -72,6 +73,7 @@ class Performer:
     async def close(self) -> None:
         """Stop for good."""
         await self.stop()
+        await self._carrier.close()
         await self._postman.stop()
 
     def perform(self, seq: int, command: AnyCommand) -> None:

@@ -203,7 +203,7 @@ class Projector:
             priority=str(request.priority),
             job_type=str(request.job_type),
             kind=request.kind,
-            policy=request.policy or self._default_policy,
+            policy=job.demand.policy.name if job.demand is not None else request.policy or self._default_policy,
             processors=request.processors,
             submitted_at=job.submitted_at,
             since=job.submitted_at,

@@ -6,12 +6,13 @@ snapshot keeps the grid that was in force, and a changed grid takes effect only 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
 
 from koala import files
-from koala.core import Scheduler, decode_books, encode_books
+from koala.core import Books, Scheduler, decode_books, encode_books
 from koala.core.lifecycle import ENDED, State
 from koala.daemon.live_rows import LiveRows
 from koala.daemon.owing import Owed
@@ -20,7 +21,7 @@ from koala.messages import AnyEvent, WakeAt
 from koala.model import FileName, JobId
 from koala.policies import Catalogue
 from koala.store import Store
-from koala.store.rows import ComponentRow, JobRow, TransferRow
+from koala.store.rows import ComponentRow, Entry, JobRow, TransferRow
 
 # Rows are read from the store so many at a time.
 PAGE_ROWS = 1_000
@@ -77,15 +78,10 @@ def live_grid(grid: Grid) -> Grid:
     return msgspec.structs.replace(grid, files=())
 
 
-def encode_snapshot(grid: Grid, scheduler: Scheduler) -> bytes:
-    """The books as they are now; quick enough to be done between two events."""
-    return msgspec.json.encode(Snapshot(grid=grid, books=msgspec.Raw(encode_books(scheduler.books()))))
-
-
-def store_snapshot(store: Store, data: bytes, seq: int) -> None:
-    """Keep a snapshot as of entry ``seq``, and let go of old entries that nobody needs then."""
-    prune_below = seq - JOURNAL_ENTRIES_MAX
-    store.save_books(data, seq, prune_below if prune_below > 0 else None)
+def store_snapshot(store: Store, grid: Grid, books: Books, seq: int) -> None:
+    """Keep the books as of entry ``seq``, and the grid that they are about."""
+    data = msgspec.json.encode(Snapshot(grid=grid, books=msgspec.Raw(encode_books(books))))
+    store.save_books(data, seq)
 
 
 def _decode(data: bytes) -> Snapshot:
@@ -99,7 +95,8 @@ def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
     """The state at the end of the record, for the grid that is in force from now on.
 
     When it returns, the store holds a snapshot with this grid from which no event need be replayed. Raises
-    ``BooksError`` when the grid lacks a site that is still needed, ``StoreError`` when the store cannot be used.
+    ``BooksError`` when the grid lacks a site that is still needed, ``StoreError`` when the store cannot be used, and
+    ``RecoveryError`` when the record makes no sense.
     """
     found = store.recover()
     grid = live_grid(grid)
@@ -110,15 +107,11 @@ def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
         snapshot = _decode(found.books)
         known = snapshot.grid
         scheduler = Scheduler.from_books(known, catalogue, decode_books(bytes(snapshot.books)))
-    # What was commanded is not performed again as such, but the core relies on every tick that it asks for.
-    wakes: list[float] = []
-    for entry in found.entries:
-        event: AnyEvent = entry.body  # type: ignore[assignment]  # what the store gives for replay are events
-        wakes += [command.at for command in scheduler.handle(event) if isinstance(command, WakeAt)]
+    wakes = _replay(scheduler, found.entries)
     if known is not None and known != grid:
         scheduler = Scheduler.from_books(grid, catalogue, scheduler.books())
     if known != grid or found.entries:
-        store_snapshot(store, encode_snapshot(grid, scheduler), found.last_seq)
+        store_snapshot(store, grid, scheduler.books(), found.last_seq)
     return Recovery(
         scheduler=scheduler,
         rows=_live_rows(store, scheduler),
@@ -129,6 +122,25 @@ def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
         last_at=found.last_at,
         wakes=tuple(at for at in wakes if at > found.last_at),
     )
+
+
+def _replay(scheduler: Scheduler, entries: Iterable[Entry]) -> list[float]:
+    """Have the core handle the events again; the times of all ticks that it asked for meanwhile.
+
+    What was commanded is not performed again as such, but the core relies on every tick that it asks for.
+    """
+    wakes: list[float] = []
+    for entry in entries:
+        event: AnyEvent = entry.body  # type: ignore[assignment]  # what the store gives for replay are events
+        try:
+            commands = scheduler.handle(event)
+        except Exception as error:
+            raise RecoveryError(
+                f"entry {entry.seq} of the journal ({entry.what}) cannot be handled again: {error!r}; start the "
+                "Koala that wrote it, with the policies that it had, or restore the database from a backup"
+            ) from error
+        wakes += [command.at for command in commands if isinstance(command, WakeAt)]
+    return wakes
 
 
 def _live_rows(store: Store, scheduler: Scheduler) -> LiveRows:

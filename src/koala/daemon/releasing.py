@@ -1,23 +1,30 @@
 """Opening a barrier: every component of the job learns where the others are and gets its input files, all at once.
 
-A component whose files cannot be had is ended with the reason, which sends the job back as a whole; nothing stays
-held.
+When the files of a component cannot be had, no component of the job is released: that one is ended with the reason,
+which sends the job back as a whole, and nothing stays held.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
 
 from koala.core.job import Claim, Phase
-from koala.daemon.desk import RETRY_FIRST_S, SITE_CALL_S, Desk, next_wait_s
+from koala.daemon.desk import SITE_CALL_S, Desk, until_it_works
 from koala.daemon.launches import destination_of
 from koala.daemon.transferring import Carrier
-from koala.files import Area, FilesError, MissingFileError, TransferCancelledError, TransferInterruptedError
+from koala.files import (
+    Area,
+    ChangedFileError,
+    FilesError,
+    MissingFileError,
+    TransferCancelledError,
+    TransferInterruptedError,
+)
 from koala.launching import Go, LaunchError, Link, Peer
 from koala.messages import Outcome, ReleaseBarrier, Token, TransferId
 from koala.model import FileName, InputMode, SiteName
@@ -76,19 +83,19 @@ class Releaser:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _release(self, seq: int, command: ReleaseBarrier) -> None:
-        wait_s = RETRY_FIRST_S
         silent: set[SiteName] = set()
-        while wanted := self._wanted(command.tokens):
-            try:
-                await self._open(wanted)
-                break
-            except _Unreachable as error:
+
+        async def attempt() -> None:
+            await self._open(self._wanted(command.tokens))
+
+        def failed(error: Exception) -> None:
+            if isinstance(error, _Unreachable):
                 silent.add(error.site)
                 self._desk.silent(error.site, "releases", error.reason)
-            except Exception:
-                _log.exception("the barrier of job %s could not be opened; it is tried again", command.job)
-            await asyncio.sleep(wait_s)
-            wait_s = next_wait_s(wait_s)
+            else:
+                _log.error("the barrier of job %s could not be opened yet", command.job, exc_info=error)
+
+        await until_it_works(attempt, failed, lambda: bool(self._wanted(command.tokens)))
         for site in silent:
             self._desk.answered(site, "releases")
         self._desk.settle(seq)
@@ -102,7 +109,6 @@ class Releaser:
     async def _open(self, wanted: list[Claim]) -> None:
         """Everything is made ready first, so that all start as nearly at the same moment as can be."""
         rows = self._of_one_run(wanted[0].token)
-        tokens = [claim.token for claim in wanted]
         mine = [rows[claim.part] for claim in wanted]
         # What the core knows of the job's files is read before anything is waited for: the job may leave meanwhile.
         plans = [self._plan(claim, row) for claim, row in zip(wanted, mine, strict=True)]
@@ -112,24 +118,21 @@ class Releaser:
             await asyncio.gather(*(self._end(row, Outcome.FAILED, error.for_user()) for row in mine))
             return
         found = await asyncio.gather(*map(self._links, mine, plans), return_exceptions=True)
-        results = await asyncio.gather(
-            *(self._release_one(row, gos[row.part], links) for row, links in zip(mine, found, strict=True)),
-            return_exceptions=True,
-        )
-        # One that cannot be reached has not kept the others from hearing it.
-        for token, result in zip(tokens, results, strict=True):
-            if isinstance(result, Exception):
-                _log.debug("component %s was not released: %s", token, result)
-                raise result
-
-    async def _release_one(self, row: ComponentRow, go: Go, links: tuple[Link, ...] | BaseException) -> None:
-        if isinstance(links, TransferCancelledError):
-            return  # the component has ended meanwhile
-        if isinstance(links, FilesError):
-            await self._end(row, Outcome.SITE_FAILED, links.for_user())
+        broken = [(row, error) for row, error in zip(mine, found, strict=True) if isinstance(error, FilesError)]
+        missing = [(row, error) for row, error in broken if not isinstance(error, TransferCancelledError)]
+        if missing:
+            # Nobody is released: a part of the job must not run when it is known that another cannot.
+            ends = [self._end(row, Outcome.SITE_FAILED, error.for_user()) for row, error in missing]
+            _raise_first(await asyncio.gather(*ends, return_exceptions=True))
             return
-        if isinstance(links, BaseException):
-            raise links
+        _raise_first([each for each in found if not isinstance(each, FilesError)])
+        # Where a piece was cancelled the component has ended meanwhile, and need not hear anything.
+        ready = [(row, links) for row, links in zip(mine, found, strict=True) if isinstance(links, tuple)]
+        releases = [self._release_one(row, gos[row.part], links) for row, links in ready]
+        # One that cannot be reached has not kept the others from hearing it.
+        _raise_first(await asyncio.gather(*releases, return_exceptions=True))
+
+    async def _release_one(self, row: ComponentRow, go: Go, links: tuple[Link, ...]) -> None:
         try:
             told = Go(environment=go.environment, links=links)
             await self._call(row.site, self._sites[row.site].release(row.token, told))
@@ -139,11 +142,10 @@ class Releaser:
             await self._end(row, Outcome.SITE_FAILED, error.message)
 
     async def _end(self, row: ComponentRow, outcome: Outcome, reason: str) -> None:
-        """The component cannot run: the site lets go of it, and its end says why."""
+        """The component cannot run: the site lets go of it, and keeps why for its end to say."""
         _log.warning("component %s at %s cannot be released: %s", row.token, row.site, reason)
-        self._desk.condemn(row.token, outcome, reason)
         try:
-            await self._call(row.site, self._sites[row.site].abort(row.token))
+            await self._call(row.site, self._sites[row.site].abort(row.token, outcome=outcome, reason=reason))
         except SiteError as error:
             raise _Unreachable(row.site, error.message) from None
 
@@ -164,13 +166,23 @@ class Releaser:
         return sorted((row for row in rows if row.released_at is not None), key=lambda row: row.part)
 
     async def _gos(self, claim: Claim, rows: list[ComponentRow]) -> tuple[Go, ...]:
+        request = claim.job.request
         found = await asyncio.gather(*(self._nodes(row) for row in rows), return_exceptions=True)
         peers = []
         for row, nodes in zip(rows, found, strict=True):
             if isinstance(nodes, BaseException):
                 raise nodes
-            peers.append(Peer(part=row.part, host=nodes[0], processors=row.processors, nodes=nodes))
-        return go_for(claim.job.request.job_type, claim.job.id, peers)
+            application = request.components[0 if request.flexible is not None else row.part].application
+            peers.append(
+                Peer(
+                    part=row.part,
+                    host=nodes[0],
+                    processors=row.processors,
+                    nodes=nodes,
+                    processors_per_task=application.processors_per_task,
+                )
+            )
+        return go_for(request.job_type, claim.job.id, peers)
 
     async def _nodes(self, row: ComponentRow) -> tuple[str, ...]:
         try:
@@ -211,7 +223,7 @@ class Releaser:
         for number, wanted in enumerate(plan):
             if wanted.transfer is not None:
                 path = self._carrier.path_of(wanted.transfer)
-                if path is None:
+                if path is None or await self._size_bytes(row.site, wanted.file, path) is None:
                     raise MissingFileError(wanted.file, row.site, "its copy has gone; it is brought again")
             elif not wanted.known:
                 raise MissingFileError(wanted.file, row.site, "it was forgotten; register it again")
@@ -220,12 +232,43 @@ class Releaser:
             links.append(Link(source=path, destination=wanted.destination))
         return tuple(links)
 
-    async def _own(self, row: ComponentRow, number: int, file: str, chunk: tuple[int, int] | None) -> str:
+    async def _own(self, row: ComponentRow, number: int, file: FileName, chunk: tuple[int, int] | None) -> str:
         entry = self._desk.entries.get(file)
         replica = None if entry is None else entry.replica_at(row.site)
-        if chunk is None and replica is not None and replica.url is None:
-            return self._areas[row.site].relative(file)
+        if entry is not None and chunk is None and replica is not None and replica.url is None:
+            path = self._areas[row.site].relative(file)
+            await self._check_replica(row.site, file, path, entry.size_bytes)
+            return path
         try:
             return await self._carrier.piece(row.token, number, file, row.site, chunk)
         except TransferInterruptedError as error:
             raise _Unreachable(row.site, error.message) from None
+
+    async def _check_replica(self, site: SiteName, file: FileName, path: str, size_bytes: int) -> None:
+        """A site's disk may have lost what the catalogue knows."""
+        there_bytes = await self._size_bytes(site, file, path)
+        if there_bytes is None:
+            raise MissingFileError(file, site, "it is not there; forget this replica or bring it back")
+        if there_bytes != size_bytes:
+            raise ChangedFileError(
+                file,
+                site,
+                f"it has {there_bytes} bytes and should have {size_bytes}; register it again or forget this replica",
+            )
+
+    async def _size_bytes(self, site: SiteName, file: FileName, path: str) -> int | None:
+        """How large a file in the site's area is, or None where there is none."""
+        try:
+            return (await asyncio.to_thread((self._areas[site].root / path).stat)).st_size
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            why = f"it cannot be read: {error.strerror or error}; check this site's disk"
+            raise MissingFileError(file, site, why) from None
+
+
+def _raise_first(results: Iterable[object]) -> None:
+    """Raise the first error among what was gathered."""
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result

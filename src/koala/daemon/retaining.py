@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from koala.daemon.desk import SITE_CALL_S, Desk
+from koala.messages import Token
 from koala.model import SiteName
 from koala.sites import Site, SiteError
 from koala.store import Store, StoreError
@@ -21,6 +22,8 @@ RETENTION_COMPONENTS = 10_000
 STEP_COMPONENTS = 50
 STEP_S = 1.0
 LOOK_S = 600.0
+# When the sites could not forget so many, the others wait until it is looked again.
+FAILURES_MAX = 1_000
 
 
 class Retention:
@@ -38,6 +41,8 @@ class Retention:
         self._sites = sites
         self._sleep = sleep
         self._task: asyncio.Task[None] | None = None
+        self._failed: set[Token] = set()  # since it was last looked
+        self.more = False  # whether the last step has left any that are due
 
     def start(self) -> None:
         """Begin to look."""
@@ -53,35 +58,49 @@ class Retention:
     async def _keep_looking(self) -> None:
         while True:
             try:
-                forgotten = await self.step()
-            except (StoreError, OSError, SiteError) as error:
+                await self.step()
+            except StoreError as error:
                 _log.warning("old components could not be removed: %s", error)
-                forgotten = 0
             except Exception:
                 _log.exception("old components could not be removed")
-                forgotten = 0
-            await self._sleep(STEP_S if forgotten == STEP_COMPONENTS else LOOK_S)
+            await self._sleep(STEP_S if self.more else LOOK_S)
 
     async def step(self) -> int:
-        """Forget some components that are due; how many."""
+        """Forget some components that are due; how many. One that its site cannot forget holds up no other."""
+        self.more = False
         live = self._desk.rows
-        # Those of live jobs may stand first, and must not keep others from being found.
-        kept = sum(row.ended_at is not None for row in live.components.values())
-        due = await asyncio.to_thread(self._due, STEP_COMPONENTS + kept)
+        # Those of live jobs, and those that failed, may stand first, and must not keep others from being found.
+        passed_over = sum(row.ended_at is not None for row in live.components.values()) + len(self._failed)
+        due, most = await asyncio.to_thread(self._due, passed_over)
+        live = self._desk.rows  # a recovery may have replaced it meanwhile
+        chosen = [row for row in due if row.job not in live.jobs and row.token not in self._failed][:most]
         forgotten = []
-        for row in [row for row in due if row.job not in self._desk.rows.jobs][:STEP_COMPONENTS]:
-            site = self._sites.get(row.site)
-            if site is not None:
-                async with asyncio.timeout(SITE_CALL_S):
-                    await site.forget(row.token)
-            forgotten.append(row.token)
+        for row in chosen:
+            try:
+                await self._forget(row)
+            except (OSError, SiteError) as error:
+                _log.warning("component %s at %s could not be forgotten: %s", row.token, row.site, error)
+                self._failed.add(row.token)
+            else:
+                forgotten.append(row.token)
         if forgotten:
             await asyncio.to_thread(self._store.mark_pruned, forgotten)
+        self.more = len(chosen) == most and len(self._failed) < FAILURES_MAX
+        if not self.more:
+            self._failed.clear()  # they are due again when it is next looked
         return len(forgotten)
 
-    def _due(self, limit: int) -> list[ComponentRow]:
+    async def _forget(self, row: ComponentRow) -> None:
+        site = self._sites.get(row.site)
+        if site is not None:
+            async with asyncio.timeout(SITE_CALL_S):
+                await site.forget(row.token)
+
+    def _due(self, passed_over: int) -> tuple[list[ComponentRow], int]:
+        """The oldest ended components, so many more as are passed over, and how many of them may go now."""
         now = self._desk.now()
         excess = self._store.ended_components_count() - RETENTION_COMPONENTS
         if excess > 0:
-            return self._store.ended_components(now, min(excess, limit))
-        return self._store.ended_components(now - RETENTION_S, limit)
+            most = min(excess, STEP_COMPONENTS)
+            return self._store.ended_components(now, most + passed_over), most
+        return self._store.ended_components(now - RETENTION_S, STEP_COMPONENTS + passed_over), STEP_COMPONENTS

@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -20,6 +21,7 @@ from koala.daemon.api import Lobby, make_app
 from koala.daemon.api.limits import HEADER_BYTES_MAX, KEEP_ALIVE_S
 from koala.daemon.connections import Connection
 from koala.daemon.engine import Engine
+from koala.daemon.errors import UnavailableError
 from koala.daemon.logs import log_to
 from koala.daemon.options import Listening, Options
 from koala.daemon.service import Service
@@ -32,6 +34,8 @@ from koala.store import Store
 # How long answers that are under way may take when the daemon stops.
 ANSWERS_S_MAX = 10
 STARTED_POLL_S = 0.01
+# Threads that read large texts and answers let the event loop have its turn after so long, which else takes 5 ms.
+THREAD_TURN_S = 0.0005
 
 log = logging.getLogger("koala.daemon")
 
@@ -43,9 +47,12 @@ def run(options: Options, *, ready: Ready | None = None) -> None:
     nothing either. ``ready`` is called when the daemon answers. What keeps it from starting is raised as an error
     with ``for_user``."""
     handler = log_to(level=options.log_level)
+    turn_s_before = sys.getswitchinterval()
+    sys.setswitchinterval(THREAD_TURN_S)
     try:
         asyncio.run(serve(options, ready))
     finally:
+        sys.setswitchinterval(turn_s_before)
         logging.getLogger().removeHandler(handler)
 
 
@@ -73,9 +80,21 @@ async def serve(options: Options, ready: Ready | None = None) -> None:
             log.info("ready", extra={"socket": listening.socket, "url": listening.url or "none"})
             if ready is not None:
                 ready(listening)
-            await stop.wait()
+            await _until_stopped(stop, engine)
             log.info("stopping")
     log.info("stopped")
+
+
+async def _until_stopped(stop: asyncio.Event, engine: Engine) -> None:
+    """Until somebody stops the daemon. Raises ``UnavailableError`` when the engine has died: only a new one helps."""
+    waits = [asyncio.create_task(event.wait()) for event in (stop, engine.died)]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+    if engine.died.is_set():
+        raise UnavailableError(engine.failure)
 
 
 @asynccontextmanager
@@ -96,8 +115,8 @@ async def _opened_engine(options: Options, state: Path) -> AsyncIterator[Engine]
 async def _answering(
     service: Service, tokens: TokenDesk, unix: socket.socket, address: Address | None
 ) -> AsyncIterator[None]:
-    """Answer at both doors while the block lasts. On the way out streams and waits end at once, other answers within
-    ``ANSWERS_S_MAX``."""
+    """Answer at both doors while the block lasts. On the way out streams and waits end at once, changes of files
+    somewhat later, other answers within ``ANSWERS_S_MAX``."""
     lobby = Lobby()
     owner = owner_name()
     url = None if address is None else address.url
@@ -126,7 +145,7 @@ async def _answering(
         lobby.stop()
         for server in servers:
             server.should_exit = True
-        await asyncio.gather(*tasks)
+        await asyncio.gather(service.stop(), *tasks)
 
 
 class _Server(uvicorn.Server):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import heapq
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
@@ -21,9 +21,6 @@ from koala.wire import JobSummary, Overview, SiteInfo, TransferInfo
 # An overview shows at most so many jobs of each list, and so many transfers; the counts tell how many there are.
 OVERVIEW_JOBS_MAX = 500
 OVERVIEW_TRANSFERS_MAX = 500
-# Of the jobs of a caller who sees no others, so many that have ended are counted, the newest ones.
-OWN_ENDED_COUNTED_MAX = 1_000
-_ENDED = frozenset(map(str, ENDED))
 _ACTIVE = frozenset(State) - ENDED - IN_CLAIMING_QUEUE - {State.WAITING}
 
 
@@ -39,8 +36,6 @@ class Sight:
         engine = self._engine
         ledger = engine.scheduler.ledger
         rows = [row for row in engine.live_rows() if self._who.sees_all or row.owner == self._who.name]
-        in_line = places_in_line(engine.scheduler)
-        waiting = sorted((row for row in rows if row.state == State.WAITING), key=lambda row: in_line.get(row.id, 0))
         return Overview(
             grid=engine.grid.name,
             version=__version__,
@@ -50,8 +45,8 @@ class Sight:
             sites=self.sites(),
             links=link_infos(engine.grid, ledger.sites.view),
             transfers=self._transfers_now(),
-            waiting_high=_summaries((row for row in waiting if row.priority == Priority.HIGH), in_line),
-            waiting_low=_summaries((row for row in waiting if row.priority == Priority.LOW), in_line),
+            waiting_high=self._waiting(rows, Priority.HIGH),
+            waiting_low=self._waiting(rows, Priority.LOW),
             claiming=_summaries(row for row in rows if row.state in IN_CLAIMING_QUEUE),
             active=_summaries(row for row in rows if row.state in _ACTIVE),
             counts=_every_state(counts),
@@ -85,6 +80,21 @@ class Sight:
 
     # ------------------------------------------------------------------------------------------- parts
 
+    def _waiting(self, rows: Iterable[JobRow], priority: Priority) -> list[JobSummary]:
+        """Those of the rows that wait with this priority, head to tail, at most ``OVERVIEW_JOBS_MAX``."""
+        ledger = self._engine.scheduler.ledger
+
+        def standing(row: JobRow) -> tuple[bool, int]:
+            job = ledger.jobs.get(row.id)
+            if job is None or job.state is not State.WAITING:
+                return False, -1  # it has just left the queue
+            return job.id in ledger.queue_of(job).resting, job.position
+
+        here = (row for row in rows if row.state == State.WAITING and row.priority == priority)
+        first = heapq.nsmallest(OVERVIEW_JOBS_MAX, here, key=standing)
+        in_line = places_in_line(ledger, (row.id for row in first))
+        return [job_summary(row, in_line.get(row.id)) for row in first]
+
     def _transfers_now(self) -> list[TransferInfo]:
         rows = self._engine.transfers_now()
         seen = [row for row in rows if self._who.sees_all or self._visible(row.jobs)]
@@ -103,18 +113,13 @@ class Sight:
         return [job for job, row in rows if row is not None and row.owner == self._who.name]
 
 
-def _summaries(rows: Iterable[JobRow], in_line: Mapping[int, int] | None = None) -> list[JobSummary]:
-    places = in_line or {}
-    return [job_summary(row, places.get(row.id)) for row in islice(rows, OVERVIEW_JOBS_MAX)]
+def _summaries(rows: Iterable[JobRow]) -> list[JobSummary]:
+    return [job_summary(row) for row in islice(rows, OVERVIEW_JOBS_MAX)]
 
 
 async def counts_for(engine: Engine, who: Principal) -> dict[str, int]:
     """How many jobs are in which state: all, or those of the caller."""
-    if who.sees_all:
-        return await reading(engine.store.counts)
-    live = Counter(row.state for row in engine.live_rows() if row.owner == who.name)
-    ended = await reading(engine.store.jobs, owner=who.name, states=_ENDED, limit=OWN_ENDED_COUNTED_MAX)
-    return live + Counter(row.state for row in ended)
+    return await reading(engine.store.counts, None if who.sees_all else who.name)
 
 
 def count_up(engine: Engine, counts: Mapping[str, int]) -> Numbers:

@@ -7,8 +7,8 @@ Each call says who asks. Rights are checked here and nowhere else, so that no do
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Literal, cast
 
 from koala.core.lifecycle import State
@@ -22,20 +22,23 @@ from koala.daemon.answers import (
     stored_explanation,
 )
 from koala.daemon.catalogue_calls import CatalogueDesk
-from koala.daemon.cursors import NUMBER_MAX, read_cursor, read_number_cursor, write_cursor
+from koala.daemon.cursors import read_cursor, read_number_cursor, write_cursor
 from koala.daemon.engine import Engine
 from koala.daemon.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
-from koala.daemon.journal_reading import follow_journal, read_journal
+from koala.daemon.journal_reading import JournalReader, read_journal
+from koala.daemon.journal_tail import Told
 from koala.daemon.numbers import Numbers
 from koala.daemon.outputs import check_range, choose, read_output
 from koala.daemon.principal import Principal
-from koala.daemon.reading import reading
+from koala.daemon.reading import aside, reading
 from koala.daemon.seeing import Sight, count_up, counts_for
 from koala.daemon.site_history import check_stretch, usage_points
-from koala.daemon.submissions import check_client_token, read_submission, try_out
+from koala.daemon.submissions import SubmissionReader, check_client_token, try_out
+from koala.descriptions import write_job_yaml
 from koala.messages import CancelAsked, SiteDrained, SiteResumed
 from koala.model import Request
 from koala.policies.errors import suggest
+from koala.store import NUMBER_MAX
 from koala.store.rows import ComponentRow, JobRow
 from koala.wire import (
     PAGE_ITEMS_MAX,
@@ -69,14 +72,21 @@ class Service:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._catalogue = CatalogueDesk(engine)
+        self._submissions = SubmissionReader()
+        self._journal = JournalReader(engine)
 
     async def open(self) -> None:
         """Clear up what a daemon that was killed amid a call has left behind."""
         await self._catalogue.open()
 
+    async def stop(self) -> None:
+        """Begin no more changes of files, and give up those that do not end soon; all else is still answered."""
+        await self._catalogue.stop()
+
     async def close(self) -> None:
-        """Let the changes of files that were begun come to their end."""
+        """``stop``, and then everything. Idempotent."""
         await self._catalogue.close()
+        self._submissions.close()
 
     # ------------------------------------------------------------------------------------------- jobs
 
@@ -84,7 +94,7 @@ class Service:
         """Put a job on record; when this returns it is durable. Needs ``submit``."""
         who.need(Scope.SUBMIT)
         check_client_token(wish.client_token)
-        request = await self._request(wish)
+        request = await self._request(who, wish)
         row, new = await self._engine.submit(request, owner=who.name, client_token=wish.client_token)
         if not new and row.request != request:
             raise ConflictError(
@@ -93,15 +103,14 @@ class Service:
         return Submitted(job=job_summary(row, self._place_in_line(row)), new=new)
 
     async def dry_run(self, who: Principal, wish: Submission) -> DryRun:
-        """Where the job would go now. Needs ``submit`` or ``read``; changes nothing."""
-        if not who.may(Scope.SUBMIT):
-            who.need(Scope.READ)
-        request = await self._request(wish)
+        """Where the job would go now. Needs ``submit``, since to read a description is work; changes nothing."""
+        who.need(Scope.SUBMIT)
+        request = await self._request(who, wish)
         return try_out(
             request,
             catalogue=self._engine.catalogue,
             default_policy=self._engine.grid.scheduler.policy,
-            view=self._engine.scheduler.ledger.sites.view,
+            sites=self._engine.scheduler.ledger.sites,
         )
 
     async def jobs(
@@ -125,11 +134,10 @@ class Service:
             owner = who.name
         before = None if cursor is None else read_number_cursor("jobs", cursor)
         found = await reading(self._engine.store.jobs, owner=owner, states=states, before=before, limit=limit + 1)
-        in_line = places_in_line(self._engine.scheduler)
+        waiting = (row.id for row in found[:limit] if row.state == State.WAITING)
+        in_line = places_in_line(self._engine.scheduler.ledger, waiting)
         return Page(
-            items=[
-                job_summary(row, in_line.get(row.id) if row.state == State.WAITING else None) for row in found[:limit]
-            ],
+            items=[job_summary(row, in_line.get(row.id)) for row in found[:limit]],
             next=write_cursor("jobs", str(found[limit - 1].id)) if len(found) > limit else None,
         )
 
@@ -141,6 +149,7 @@ class Service:
         transfers = await reading(self._engine.store.transfers, job)
         return job_detail(
             row,
+            description=await aside(write_job_yaml, row.request),
             place_in_line=self._place_in_line(row),
             placement_tries=self._placement_tries(row),
             components=components,
@@ -200,6 +209,11 @@ class Service:
         check_range(stream, offset, limit)
         await self._row(who, job)
         component = choose(job, await self._components(job), part, run)
+        if component.site not in {site.name for site in self._engine.grid.sites}:
+            raise NotFoundError(
+                f"the output of component {component.token} is at {component.site}: this site is no longer in the "
+                "grid; start the daemon with a grid that has it"
+            )
         which = cast(Literal["stdout", "stderr"], stream)
         return await read_output(self._engine.site(component.site), component, which, offset, limit)
 
@@ -225,7 +239,7 @@ class Service:
         described = next(each for each in self._engine.grid.sites if each.name == site)
         components = await reading(store.components_at, site, from_at, to_at)
         reports = await reading(store.site_reports, site, from_at, to_at)
-        points = await asyncio.to_thread(
+        points = await aside(
             usage_points, components, reports, processors=described.processors, from_at=from_at, to_at=to_at
         )
         return SiteHistory(site=site, from_at=from_at, to_at=to_at, points=points)
@@ -313,17 +327,24 @@ class Service:
     ) -> AsyncIterator[JournalEntry]:
         """The journal from the entry after ``after`` on (None: from now on), without an end. A reader that falls
         behind reads from the store what it missed, so nothing is left out. Needs ``read``."""
+        return _one_by_one(self.follow_rounds(who, after=after, job=job))
+
+    def follow_rounds(
+        self, who: Principal, *, after: int | None = None, job: int | None = None
+    ) -> AsyncIterator[list[Told]]:
+        """The same, each time with all that there is for the reader by then."""
         who.need(Scope.READ)
         if after is not None:
             _check_after(after)
         return self._follow(who, self.last_seq if after is None else after, job)
 
-    async def _follow(self, who: Principal, after: int, job: int | None) -> AsyncIterator[JournalEntry]:
+    async def _follow(self, who: Principal, after: int, job: int | None) -> AsyncIterator[list[Told]]:
         if job is not None:
             await self._row(who, job)
         owner = None if who.sees_all else who.name
-        async for entry in follow_journal(self._engine, after=after, job=job, owner=owner):
-            yield entry
+        async with aclosing(self._journal.follow(after=after, job=job, owner=owner)) as rounds:
+            async for found in rounds:
+                yield found
 
     @property
     def last_seq(self) -> int:
@@ -344,10 +365,9 @@ class Service:
 
     # ------------------------------------------------------------------------------------- behind the calls
 
-    async def _request(self, wish: Submission) -> Request:
-        """The request of a submission; a large text is read off the event loop."""
+    async def _request(self, who: Principal, wish: Submission) -> Request:
         sites = [site.name for site in self._engine.grid.sites]
-        return await asyncio.to_thread(read_submission, wish, sites=sites, policies=self._engine.catalogue.names())
+        return await self._submissions.read(who, wish, sites=sites, policies=self._engine.catalogue.names())
 
     async def _row(self, who: Principal, job: int) -> JobRow:
         """The job, if there is one for this caller."""
@@ -382,6 +402,12 @@ class Service:
         known = [each.name for each in self._engine.grid.sites]
         if site not in known:
             raise NotFoundError(f"there is no site {site!r}; {suggest(site, known)}")
+
+
+async def _one_by_one(rounds: AsyncIterator[list[Told]]) -> AsyncIterator[JournalEntry]:
+    async for found in rounds:
+        for told in found:
+            yield told.entry
 
 
 def _check_limit(limit: int) -> None:

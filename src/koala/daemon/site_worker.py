@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from functools import partial
 from typing import TypeAlias
 
-from koala.daemon.desk import RETRY_FIRST_S, SITE_CALL_S, Desk, next_wait_s
+from koala.daemon.desk import SITE_CALL_S, Desk, until_it_works
 from koala.daemon.launches import launch_for
 from koala.grid import SchedulerParameters
 from koala.launching import LaunchError
@@ -56,31 +57,30 @@ class SiteWorker:
 
     async def run(self) -> None:
         """Perform commands for ever."""
-        wait_s = RETRY_FIRST_S
         while True:
             if not self._queue:
                 self._wake.clear()
                 await self._wake.wait()
             seq, command = self._queue[0]
-            try:
-                async with asyncio.timeout(SITE_CALL_S):
-                    await self._perform(command)
-            except Exception as error:
-                if not isinstance(error, OSError | SiteError):
-                    _log.exception("site %s: %s could not be performed", self._site.name, type(command).__name__)
-                self._failing = True
-                self._desk.silent(self._site.name, "commands", _reason(error))
-                await asyncio.sleep(wait_s)
-                wait_s = next_wait_s(wait_s)
-                continue
+            await until_it_works(partial(self._in_time, command), partial(self._failed, command))
             self._queue.popleft()
             if seq is not None:
                 self._desk.settle(seq)
             if self._failing:
                 self._failing = False
-                wait_s = RETRY_FIRST_S
                 self._desk.answered(self._site.name, "commands")
                 self.settle_difference()
+
+    async def _in_time(self, command: SiteCommand | _Settlement) -> None:
+        async with asyncio.timeout(SITE_CALL_S):
+            await self._perform(command)
+
+    def _failed(self, command: SiteCommand | _Settlement, error: Exception) -> None:
+        if not isinstance(error, OSError | SiteError):
+            what = type(command).__name__
+            _log.error("site %s: %s could not be performed", self._site.name, what, exc_info=error)
+        self._failing = True
+        self._desk.silent(self._site.name, "commands", _reason(error))
 
     async def _perform(self, command: SiteCommand | _Settlement) -> None:
         claims = self._desk.scheduler.ledger.claims

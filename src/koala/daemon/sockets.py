@@ -106,11 +106,13 @@ def _resolved(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, in
 
 
 def _tls(certificate: Path, key: Path) -> ssl.SSLContext:
-    for path in (certificate, key):
+    for option, path in (("--tls-cert", certificate), ("--tls-key", key)):
         try:
             path.read_bytes()
         except OSError as error:
-            raise StartError(f"{path} cannot be read: {error.strerror}") from None
+            raise StartError(
+                f"{option} {path} cannot be read: {error.strerror}; name a PEM file that this user may read"
+            ) from None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -118,6 +120,7 @@ def _tls(certificate: Path, key: Path) -> ssl.SSLContext:
         context.load_cert_chain(certificate, key, password=lambda: "")
     except (ssl.SSLError, ValueError) as error:
         raise StartError(
-            f"{certificate} and {key} are no certificate with its unprotected key, both in PEM: {error}"
+            f"--tls-cert {certificate} and --tls-key {key} are no certificate with its unprotected key, both in PEM: "
+            f"{error}; name the two files that belong together"
         ) from None
     return context

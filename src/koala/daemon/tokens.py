@@ -19,6 +19,7 @@ import msgspec
 
 from koala.daemon.errors import ConflictError, NotFoundError
 from koala.daemon.principal import Principal
+from koala.daemon.reading import reading
 from koala.descriptions.errors import shown
 from koala.store.errors import StoreError
 from koala.store.rows import TokenRow
@@ -31,6 +32,9 @@ SECRET_PREFIX = "koala_"  # noqa: S105 - what a secret begins with, so that one 
 SECRET_BYTES = 32
 SECRET_CHARACTERS_MAX = 128
 TOKENS_MAX = 10_000
+# A revoked token is listed for so long, and no more than so many are; the store keeps them all.
+REVOKED_LISTED_S = 30 * 86_400.0
+REVOKED_LISTED_MAX = 1_000
 TOUCH_INTERVAL_S = 60.0
 CODE_S = 300.0
 CODES_MAX = 64
@@ -69,7 +73,7 @@ class TokenDesk:
     def __init__(self, store: Store, now: Callable[[], float]) -> None:
         self._store = store
         self._now = now
-        self._rows = {row.secret_hash: row for row in store.tokens() if row.revoked_at is None}
+        self._rows = {row.secret_hash: row for row in store.tokens(revoked_since=float("inf"))}
         self._hashes = {row.id: hashed for hashed, row in self._rows.items()}
         self._touched_at: dict[str, float] = {}
         self._touches: set[asyncio.Task[None]] = set()
@@ -105,9 +109,13 @@ class TokenDesk:
         return NewToken(token=info_of(row), secret=secret)
 
     async def tokens(self) -> list[TokenInfo]:
-        """Every token that was ever created, the newest first."""
-        rows = await asyncio.to_thread(self._store.tokens)
-        return [info_of(row) for row in sorted(rows, key=lambda row: (-row.created_at, row.id))]
+        """Every token that is valid and those revoked lately (``REVOKED_LISTED_S``, at most ``REVOKED_LISTED_MAX``),
+        the newest first."""
+        rows = await reading(self._store.tokens, revoked_since=self._now() - REVOKED_LISTED_S)
+        revoked = sorted(((row.revoked_at, row.id) for row in rows if row.revoked_at is not None), reverse=True)
+        left_out = {token for _, token in revoked[REVOKED_LISTED_MAX:]}
+        listed = (row for row in rows if row.id not in left_out)
+        return [info_of(row) for row in sorted(listed, key=lambda row: (-row.created_at, row.id))]
 
     async def revoke(self, token: str) -> None:
         """End a token, and every session that was opened with it. It is refused from the moment of the call on, also

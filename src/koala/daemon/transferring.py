@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 
-from koala.daemon.desk import RETRY_FIRST_S, Desk, next_wait_s
+from koala.daemon.desk import Desk, until_it_works
 from koala.daemon.grid_sites import LinkBook
 from koala.files import (
     Area,
@@ -40,7 +40,7 @@ class Carrier:
         self._areas = areas
         self._links = links
         self._tasks: dict[TransferId, asyncio.Task[None]] = {}
-        self._cancelling: set[asyncio.Task[None]] = set()
+        self._cancelling: dict[asyncio.Task[None], int | None] = {}
         self._paths: dict[TransferId, str] = {}
         self._pieces: dict[Token, set[TransferId]] = {}
         self.brought_bytes: dict[TransferId, int] = {}
@@ -62,14 +62,23 @@ class Carrier:
             else:
                 self._cancel_soon(transfer, None)
 
+    def go_on(self) -> None:
+        """After ``stop``: remove the pieces of components whose end went on record without being told here."""
+        for token in [token for token in self._pieces if token not in self._desk.scheduler.ledger.claims]:
+            self.component_ended(token)
+
     async def stop(self) -> None:
-        """Give up all tasks; nothing that has arrived is lost."""
-        tasks = [*self._tasks.values(), *self._cancelling]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        """Give up what the core has ordered, to be ordered again; nothing that has arrived is lost.
+
+        What nobody orders again, the removal of pieces, goes on.
+        """
+        await _end_all([*self._tasks.values(), *(task for task, seq in self._cancelling.items() if seq is not None)])
         self._tasks.clear()
-        self._cancelling.clear()
+
+    async def close(self) -> None:
+        """Give up everything; the next ``open`` finds what is to be removed."""
+        await self.stop()
+        await _end_all(list(self._cancelling))
 
     # --------------------------------------------------------------------------------- the core's transfers
 
@@ -107,11 +116,16 @@ class Carrier:
         except (TransferCancelledError, TransferInterruptedError):
             return
         except FilesError as error:
-            ended = TransferEnded(at=self._desk.now(), transfer=command.transfer, ok=False, reason=error.for_user())
+            ended = self._broken(command.transfer, error.for_user())
         except Exception as error:
             _log.exception("transfer %s broke in a way that nobody foresaw", command.transfer)
-            ended = TransferEnded(at=self._desk.now(), transfer=command.transfer, ok=False, reason=repr(error))
+            ended = self._broken(command.transfer, repr(error))
         self._desk.report(ended)
+
+    def _broken(self, transfer: TransferId, reason: str) -> TransferEnded:
+        """It has ended, and should have left nothing; whatever it did leave goes."""
+        self._cancel_soon(transfer, None)
+        return TransferEnded(at=self._desk.now(), transfer=transfer, ok=False, reason=reason)
 
     async def _bring_order(self, order: Order) -> str:
         def progress(brought_bytes: int) -> None:
@@ -121,19 +135,15 @@ class Carrier:
 
     def _cancel_soon(self, transfer: TransferId, seq: int | None) -> None:
         task = asyncio.create_task(self._cancel(transfer, seq), name=f"cancel {transfer}")
-        self._cancelling.add(task)
-        task.add_done_callback(self._cancelling.discard)
+        self._cancelling[task] = seq
+        task.add_done_callback(self._cancelling.pop)
 
     async def _cancel(self, transfer: TransferId, seq: int | None) -> None:
-        wait_s = RETRY_FIRST_S
-        while True:
-            try:
-                await self._mover.cancel(transfer)
-                break
-            except OSError as error:
-                _log.warning("what transfer %s brought cannot be removed yet: %s", transfer, error)
-            await asyncio.sleep(wait_s)
-            wait_s = next_wait_s(wait_s)
+        def failed(error: Exception) -> None:
+            story = None if isinstance(error, OSError) else error
+            _log.warning("what transfer %s brought cannot be removed yet: %s", transfer, error, exc_info=story)
+
+        await until_it_works(lambda: self._mover.cancel(transfer), failed)
         self._paths.pop(transfer, None)
         self.brought_bytes.pop(transfer, None)
         if seq is not None:
@@ -168,6 +178,12 @@ class Carrier:
         """The end of the component is on record: its pieces can go."""
         for transfer in self._pieces.pop(token, ()):
             self._cancel_soon(transfer, None)
+
+
+async def _end_all(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _token_of_piece(transfer: TransferId) -> Token | None:

@@ -14,6 +14,7 @@ _ADVICE = {
     "arguments": "remove the arguments, or write them in the script",
     "environment": "keep one of the two",
     "processors": f"write 1 to {PROCESSORS_MAX}",
+    "processors_per_task": "write a divisor of the processors; for a flexible job, list splits of whole tasks",
     "input_files": f"name each file once, and at most {INPUT_FILES_MAX} of them",
     "components": f"write 1 to {COMPONENTS_MAX} components",
     "flexible": "leave one component, whose processors are the total, or let the job not be flexible",
@@ -40,6 +41,7 @@ def told(error: InvalidRequestError, words: Mapping[str, str]) -> tuple[str, str
     # What the message says after its semicolon is advice too, unless it is why the part is wrong.
     repeated = error.field in {
         "processors",
+        "processors_per_task",
         "environment",
         "input_files",
         "placement_tries_max",

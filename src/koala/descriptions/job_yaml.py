@@ -85,6 +85,11 @@ class ApplicationText(Description):
     stdin: SomeText | None = Field(default=None, description="the file that is its standard input")
     stdout: SomeText | None = Field(default=None, description="the file for its standard output")
     stderr: SomeText | None = Field(default=None, description="the file for its standard error")
+    processors_per_task: Processors = Field(
+        default=1,
+        description="how many of the processors belong to one task, an MPI rank or a worker of torchrun; "
+        "OMP_NUM_THREADS is set to it unless the environment says otherwise",
+    )
 
 
 class ComponentText(Description):
@@ -140,7 +145,9 @@ class JobText(Description):
     priority: Priority = Field(
         default=Priority.LOW, description="high jobs are tried more often and may preempt low ones"
     )
-    policy: Name | None = Field(default=None, description="the placement policy; by default the grid's")
+    policy: Name | None = Field(
+        default=None, description="the placement policy; by default the grid's, or for a total one that divides"
+    )
     type: JobType = Field(default=JobType.PLAIN, description="which runner starts the application")
     walltime: Duration | None = Field(
         default=None, description='the longest the job may run: seconds, 15m, 2h, 1h30m or "HH:MM:SS"'
@@ -358,6 +365,8 @@ def _application_values(application: Application) -> dict[str, Any]:
             values |= _if_any(key, dict(value))
         elif value is not None:
             values[key] = value
+    if application.processors_per_task != 1:
+        values["processors_per_task"] = application.processors_per_task
     return values
 
 

@@ -40,6 +40,7 @@ __all__ = ["COMPONENT_ATTRIBUTES", "JOB_ATTRIBUTES", "UNSUPPORTED_ATTRIBUTES", "
 # Which attribute a field of the model comes from, for errors that the model finds.
 _ATTRIBUTE_OF = {
     "processors": "count",
+    "processors_per_task": "koalaProcessorsPerTask",
     "application": "koalaScript",
     "input_files": "fileStageIn",
     "site": "resourceManagerContact",
@@ -145,6 +146,8 @@ class _Reader:
         application["arguments"] = get("arguments", self._texts) or ()
         application["environment"] = get("environment", self._pairs) or ()
         application["script"] = get("koalaScript", self._one_text)
+        per_task = get("koalaProcessorsPerTask", self._whole)
+        application["processors_per_task"] = 1 if per_task is None else per_task
         chunks = get("koalaChunkFiles", self._texts) or ()
         files = get("fileStageIn", lambda relation: self._files(relation, chunks)) or ()
         missing = [name for name in chunks if name not in {file.name for file in files}]

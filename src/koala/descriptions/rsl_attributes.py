@@ -12,6 +12,7 @@ COMPONENT_ATTRIBUTES = (
     "executable",
     "arguments",
     "koalaScript",
+    "koalaProcessorsPerTask",
     "directory",
     "environment",
     "stdin",

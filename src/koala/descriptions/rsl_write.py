@@ -39,6 +39,8 @@ def _component_relations(component: Component) -> Iterable[str]:
         yield f"(arguments={_list(application.arguments)})"
     if application.environment:
         yield f"(environment={_groups(application.environment)})"
+    if application.processors_per_task != 1:
+        yield f"(koalaProcessorsPerTask={application.processors_per_task})"
     if component.input_files:
         files = [(file.name,) if file.path is None else (file.name, file.path) for file in component.input_files]
         yield f"(fileStageIn={_groups(files)})"

@@ -56,6 +56,7 @@ _STREAMS = {"output": "stdout", "error": "stderr", "input": "stdin"}
 # Which option a field of the model comes from, for errors that the model finds.
 _OPTION_OF = {
     "processors": "ntasks",
+    "processors_per_task": "cpus-per-task",
     "environment": "export",
     "input_files": "input-file",
     "site": "clusters",
@@ -181,26 +182,28 @@ class _Reader:
     # ------------------------------------------------------------------------------ the parts of a request
 
     def _part(self, index: int) -> dict[str, Any]:
-        application = {
+        application: dict[str, Any] = {
             "directory": self._get(index, "chdir", self._some_text),
             "environment": self._get(index, "export", self._environment),
         }
         for name, field in _STREAMS.items():
             application[field] = self._get(index, name, self._file_name)
+        cpus_per_task = self._get(index, "cpus-per-task", self._count) or 1
+        # Like the number of tasks, this is each component's own.
+        application["processors_per_task"] = cpus_per_task
         files = [self._try(option, self._input_file) for option in self.files[index]]
         return {
-            "processors": self._processors(index),
+            "processors": self._processors(index, cpus_per_task),
             "site": self._get(index, "clusters", self._site),
             "application": {key: value for key, value in application.items() if value is not None},
             "input_files": tuple(file for file in files if file is not None) if files else None,
         }
 
-    def _processors(self, index: int) -> int:
+    def _processors(self, index: int, cpus_per_task: int) -> int:
         options = self.components[index]
         tasks = self._get(index, "ntasks", self._count)
         nodes = self._get(index, "nodes", self._count)
         per_node = self._get(index, "ntasks-per-node", self._count)
-        cpus_per_task = self._get(index, "cpus-per-task", self._count) or 1
         if tasks is None:
             if per_node is not None and nodes is None:
                 self._note(

@@ -10,6 +10,7 @@ from koala.experiments.experiment import Experiment
 
 # name -> (module, the class of the experiment)
 EXPERIMENTS: dict[str, tuple[str, str]] = {
+    "calibrate": ("koala.experiments.calibrate", "Calibrate"),
     "heterogeneous": ("koala.experiments.heterogeneous", "Heterogeneous"),
     "koala2005": ("koala.experiments.koala2005", "Koala2005"),
     "koala2006": ("koala.experiments.koala2006", "Koala2006"),

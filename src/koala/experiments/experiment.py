@@ -11,6 +11,7 @@ import difflib
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -53,13 +54,15 @@ class Finished(NamedTuple):
 class Conclusion(NamedTuple):
     """What the results say: numbers for ``report.json``, claims with their verdicts, and pictures to draw.
 
-    ``notes`` are sentences on how this run went, for people.
+    ``notes`` are sentences on how this run went, for people. ``files`` are texts by name that others read, to be
+    written beside the report.
     """
 
     results: dict[str, Any]
     claims: Sequence[Claim]
     figures: Sequence[Picture]
     notes: Sequence[str] = ()
+    files: Mapping[str, str] = MappingProxyType({})
 
 
 class ParameterError(ValueError):

@@ -49,6 +49,19 @@ class Data:
                 shares[clusters].append(100.0 * run.get(str(clusters), 0) / sum(run.values()))
         return {clusters: mean_interval(values) for clusters, values in shares.items()}
 
+    def clusters_by_size(self, workload: str, policy: str) -> dict[int, BySeed]:
+        """By processors of a job, the mean number of clusters that such jobs combined in each run."""
+        found: dict[int, BySeed] = defaultdict(dict)
+        for seed, run in self._runs(workload, [policy]):
+            sums: dict[int, list[int]] = defaultdict(lambda: [0, 0])
+            for key, (_, count) in run["execution_by_clusters"].items():
+                _, processors, clusters = key.split("/")
+                sums[int(processors)][0] += int(clusters) * count
+                sums[int(processors)][1] += count
+            for processors, (total, count) in sums.items():
+                found[processors][seed] = total / count
+        return dict(sorted(found.items()))
+
     def overhead_by_components(self, workload: str) -> dict[int, BySeed]:
         """By number of components, the mean overhead of such jobs under all policies together, as in the paper."""
         grouped = self._grouped([workload], "overhead_by_components")

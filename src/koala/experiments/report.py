@@ -95,6 +95,8 @@ def write_report(
     }
     text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     (folder / REPORT_JSON).write_text(text, encoding="utf-8")
+    for name, content in conclusion.files.items():
+        (folder / name).write_text(content, encoding="utf-8")
     files = [path for picture in conclusion.figures for path in save(picture, folder)]
     page = _page(experiment, report, conclusion, repetitions, folder)
     (folder / REPORT_HTML).write_text(page, encoding="utf-8")

@@ -18,7 +18,7 @@ from koala.files.errors import (
     TransferInterruptedError,
     UnwritableError,
 )
-from koala.files.mover import Brought, Mover, Movers, Order, Progress, order_for
+from koala.files.mover import Brought, Mover, Order, Progress, order_for
 
 __all__ = [
     "Area",
@@ -30,7 +30,6 @@ __all__ = [
     "FilesError",
     "MissingFileError",
     "Mover",
-    "Movers",
     "NoSpaceError",
     "Order",
     "Progress",

@@ -32,6 +32,7 @@ class _Running:
         self.work = work
         self.answers: dict[TransferId, asyncio.Future[Brought]] = {}
         self.unwanted = False
+        self.not_removed: OSError | None = None
         self.task: asyncio.Task[None] | None = None
 
 
@@ -99,23 +100,23 @@ class CopyMover:
         """Stop bringing it, or delete it, unless another transfer needs it. See ``Mover.cancel``."""
         for waiting in self._waiting:
             waiting.cancelled |= waiting.transfer == transfer
-        key = self._key_of.pop(transfer, None)
+        key = self._key_of.get(transfer)
         if key is None:
             return
-        area = self._areas[key[0]]
-        place = area.copy_named(key[1])
-        self._holders[key].discard(transfer)
+        place = self._areas[key[0]].copy_named(key[1])
         running = self._running.get(key)
-        if running is not None and transfer in running.answers:
-            answer = running.answers.pop(transfer)
-            _refuse(answer, _cancelled(running.work.order))
-        if self._holders[key]:
+        if self._holders[key] != {transfer}:
             place.let_go(transfer)
-            return
-        if running is not None:
+            self._holders[key].discard(transfer)
+            del self._key_of[transfer]
+            _cancel_answer(running, transfer)
+        elif running is not None:
+            _cancel_answer(running, transfer)
             running.unwanted = True
             running.work.stop()
             await self._settled(running)
+            if running.not_removed is not None:
+                raise running.not_removed
         else:
             await self._remove(key, place)
 
@@ -145,7 +146,14 @@ class CopyMover:
         self._note(order.transfer, key)
 
     def _start(self, order: Order, key: _Key, place: Copy) -> _Running:
-        work = OneCopy(order, partial(self._source, order), place, clock=self._clock, pause=self._pause)
+        work = OneCopy(
+            order,
+            partial(self._source, order),
+            place,
+            clock=self._clock,
+            pause=self._pause,
+            sharing=partial(self._sharing, order),
+        )
         running = self._running[key] = _Running(work)
         running.task = asyncio.create_task(self._carry(running, key, place), name=f"bring {order.transfer}")
         return running
@@ -155,15 +163,14 @@ class CopyMover:
         work = asyncio.create_task(running.work.run())
         await asyncio.wait([work])
         error = work.exception()
-        interrupted = isinstance(error, TransferInterruptedError)
-        if running.unwanted or (error is not None and not interrupted):
+        if error is not None and not isinstance(error, TransferInterruptedError):
             # From here on nobody joins: who comes now waits until it is gone, and begins anew.
             running.unwanted = True
-            for transfer in self._holders.get(key, ()):
-                self._key_of.pop(transfer, None)
         try:
             if running.unwanted:
                 await self._remove(key, place)
+        except OSError as left:
+            running.not_removed = left
         finally:
             del self._running[key]
             for answer in running.answers.values():
@@ -173,12 +180,19 @@ class CopyMover:
                     answer.set_result(work.result())
 
     async def _remove(self, key: _Key, place: Copy) -> None:
-        """Out of its place at once, and then, in a thread, off the disk."""
-        self._holders.pop(key, None)
+        """Out of its place at once, and then, in a thread, off the disk. After an ``OSError`` it is still known."""
         area = self._areas[key[0]]
         trash = area.discard(place)
+        for transfer in self._holders.pop(key, ()):
+            self._key_of.pop(transfer, None)
         if trash is not None:
             await asyncio.to_thread(area.empty, trash)
+
+    def _sharing(self, order: Order) -> int:
+        """How many copies flow on the order's link, in both directions together, as links are described."""
+        link = {order.source, order.target}
+        works = [running.work for running in self._running.values()]
+        return sum(work.flowing and {work.order.source, work.order.target} == link for work in works)
 
     async def _settled(self, *copies: _Running) -> None:
         """Wait until these have come to their end, whatever it is."""
@@ -205,6 +219,12 @@ class CopyMover:
 
 def _cancelled(order: Order) -> TransferCancelledError:
     return TransferCancelledError(order.file, order.target, "the transfer was cancelled; order it again if needed")
+
+
+def _cancel_answer(running: _Running | None, transfer: TransferId) -> None:
+    """Whoever waits for the transfer hears that it was cancelled."""
+    if running is not None and (answer := running.answers.pop(transfer, None)) is not None:
+        _refuse(answer, _cancelled(running.work.order))
 
 
 def _refuse(answer: asyncio.Future[Brought], error: BaseException) -> None:

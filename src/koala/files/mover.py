@@ -1,11 +1,11 @@
-"""What every mover of files promises, the orders it takes and the answers it gives, and which mover serves a scheme.
+"""What every mover of files promises, the orders it takes and the answers it gives.
 
 How bytes are moved is in the movers themselves; ``koala.files.copying`` is the one for areas that this machine sees.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -23,7 +23,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Bring ``size_bytes`` of a file to a site: all of it, or with ``chunk`` (offset, size) that piece.
 
     ``checksum`` is the whole file's; ``url`` is where the source site has the file if not in its own area;
-    ``rate_bytes_s`` bounds the speed, for links that must not be filled.
+    ``rate_bytes_s`` is what flows between the two sites; orders that are carried out at once share it equally.
     """
 
     transfer: TransferId
@@ -78,7 +78,8 @@ class Mover(Protocol):
     - Orders for the same piece of the same file to the same site share one copy, which stays until each of them is
       cancelled.
     - ``cancel`` may come at any time, and for a transfer never heard of; when it returns, what no other order needs
-      is gone, and a ``bring`` that waits has raised ``TransferCancelledError``.
+      is gone, and a ``bring`` that waits has raised ``TransferCancelledError``. When it raises ``OSError`` something
+      of the transfer is left: call it again.
     """
 
     async def bring(self, order: Order, progress: Progress | None = None) -> Brought:
@@ -88,24 +89,6 @@ class Mover(Protocol):
     async def cancel(self, transfer: TransferId) -> None:
         """Stop bringing it, or delete it."""
         ...
-
-
-class Movers:
-    """Which mover serves which scheme of a source's address; a file in a site's own area has ``copy``."""
-
-    def __init__(self, by_scheme: Mapping[str, Mover]) -> None:
-        self._by_scheme = dict(by_scheme)
-
-    def for_order(self, order: Order) -> Mover:
-        """The mover for an order. A scheme that has no mover of its own goes to ``url``, if that is there."""
-        scheme, fallback = ("copy", "copy") if order.url is None else (order.url.partition("://")[0], "url")
-        mover = self._by_scheme.get(scheme) or self._by_scheme.get(fallback)
-        if mover is None:
-            known = ", ".join(sorted(self._by_scheme)) or "none"
-            raise FilesError(
-                order.file, order.source, f"no mover serves the scheme {scheme!r}; these are served: {known}"
-            )
-        return mover
 
 
 def order_for(command: StartTransfer, entry: Entry, rate_bytes_s: float | None = None) -> Order:

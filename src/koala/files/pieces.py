@@ -53,15 +53,29 @@ class _Origin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OneCopy:
-    """Moves the bytes of one order. ``run`` is called once; ``stop`` ends it at the next piece."""
+    """Moves the bytes of one order. ``run`` is called once; ``stop`` ends it at the next piece.
 
-    def __init__(self, order: Order, find: Callable[[], Source], place: Copy, *, clock: Clock, pause: Pause) -> None:
+    The order's rate is for all copies on its link together: ``sharing`` says how many flow there now, this included.
+    """
+
+    def __init__(
+        self,
+        order: Order,
+        find: Callable[[], Source],
+        place: Copy,
+        *,
+        clock: Clock,
+        pause: Pause,
+        sharing: Callable[[], int] = lambda: 1,
+    ) -> None:
         self.order = order
         self._find = find
         self._place = place
         self._clock = clock
         self._pause = pause
+        self._sharing = sharing
         self._stopped = False
+        self.flowing = False
         self._copied = 0
         self._flowing_s = 0.0
         self.listeners: list[Progress] = []
@@ -155,13 +169,20 @@ class OneCopy:
         return there if there == here else None
 
     async def _copy(self, source: Source, done: int) -> None:
+        self.flowing = True
+        try:
+            await self._let_flow(source, done)
+        finally:
+            self.flowing = False
+
+    async def _let_flow(self, source: Source, done: int) -> None:
         order = self.order
-        rate = order.rate_bytes_s
-        most = PIECE_BYTES if rate is None else max(1, min(PIECE_BYTES, int(rate * PIECE_S)))
         self._tell(done)
         while done < order.size_bytes:
             self._check_stopped()
             began = self._clock()
+            rate = None if order.rate_bytes_s is None else order.rate_bytes_s / self._sharing()
+            most = PIECE_BYTES if rate is None else max(1, min(PIECE_BYTES, int(rate * PIECE_S)))
             size = min(most, order.size_bytes - done)
             piece = await self._reading(source.read, order.offset + done, size)
             if len(piece) != size:

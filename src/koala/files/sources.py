@@ -18,8 +18,11 @@ import msgspec
 from koala.files.errors import FilesError
 from koala.model import FileName, SiteName
 
-# These would read the files of the machine that the driver runs on, past every site's area.
-_OWN_MACHINE = ("", "file", "local")
+# Others may read the files of the machine that the driver runs on, past every site's area, as archives do.
+REMOTE_SCHEMES = (
+    "http", "https", "ftp", "sftp", "ssh", "smb", "s3", "s3a", "gs", "gcs", "abfs", "adl", "az", "oci",
+    "hdfs", "webhdfs", "memory",
+)  # fmt: skip
 
 
 class Stamp(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,9 +80,12 @@ class UrlSource:
 
     def __init__(self, file: FileName, site: SiteName, url: str) -> None:
         scheme = url.partition("://")[0] if "://" in url else ""
-        if scheme in _OWN_MACHINE or "::" in url:
+        if scheme not in REMOTE_SCHEMES or "::" in url:
             raise FilesError(
-                file, site, f"{url!r} is not read as a URL; name one remote scheme, or register the file at a site"
+                file,
+                site,
+                f"{url!r} is not read as a URL; name one with one of the schemes {', '.join(REMOTE_SCHEMES)}, or "
+                "register the file at a site",
             )
         self._url = url
         try:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from koala.model import Request
 from koala.policies.close_to_files import close_to_files, closest_site
 from koala.policies.cluster_minimization import cluster_minimization
 from koala.policies.errors import PolicyFileError, UnknownPolicyError
@@ -212,6 +213,13 @@ FCF = Policy(
 _COMPONENTS_POLICIES = {Form.FLEXIBLE: CM, Form.FLEXIBLE_FILES: CF, Form.FLEXIBLE_NETWORK: NCM}
 
 
+def dividing(policy: Policy) -> Policy:
+    """The policy that divides totals where this one does not: the one of ours that looks at the same things."""
+    if policy.form.divides:
+        return policy
+    return next((ours for ours in (FCM, NFCM, FCF) if ours.components_policy is policy), FCM)
+
+
 class Catalogue:
     """The policies that a process knows, by name; names are compared without regard to case."""
 
@@ -241,6 +249,17 @@ class Catalogue:
         if found is None:
             raise UnknownPolicyError(name, self.names())
         return found
+
+    def choose(self, request: Request, default: str) -> Policy:
+        """The policy for a request: the one that it names, else the grid's, which is ``default``.
+
+        Where the grid's does not divide, a total goes to the one that divides in its place: a job that leaves the
+        choice to the grid is never kept waiting by it. What a request names is taken as it stands.
+        """
+        if request.policy is not None:
+            return self.find(request.policy)
+        grids = self.find(default)
+        return dividing(grids) if request.is_total else grids
 
     def add(self, new: Policy) -> None:
         """Take up a policy. Raises PolicyFileError where the name is taken: nothing is ever replaced."""
@@ -287,7 +306,7 @@ class Catalogue:
             except BaseException as error:
                 # Loading runs the package's own code, which may raise anything.
                 raise PolicyFileError(
-                    origin, None, f"{entry_point.value} can not be loaded: {error}", "repair or remove its package"
+                    origin, None, f"{entry_point.value} cannot be loaded: {error}", "repair or remove its package"
                 ) from error
             if not callable(function) or not hasattr(function, _MARK):
                 raise PolicyFileError(
@@ -319,7 +338,7 @@ def _foreign(function: Callable[..., int], origin: str) -> Policy:
         raise PolicyFileError(
             origin,
             _first_line(function),
-            f"policy {mark.name!r} can not be called with {len(parameters)} arguments",
+            f"policy {mark.name!r} cannot be called with {len(parameters)} arguments",
             f"a policy of the form {mark.form} is a function of ({', '.join(parameters)})",
         ) from None
     return Policy(

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from koala.model import Component, InputMode, Request
-from koala.policies.catalogue import Policy
+from koala.policies.catalogue import Policy, dividing
 from koala.policies.errors import UnknownSiteError
 
 DemandKey: TypeAlias = tuple[Hashable, ...]
@@ -50,6 +50,7 @@ class Demand:
       under a policy that divides totals, else the same);
     - ``total``: processors in all; ``least``: no placement exists unless some single site has this many idle;
     - ``bounds``: set when the policy divides the total; otherwise ``shapes`` are tried in order;
+    - ``divided``: the same request under a policy that divides, where this one takes a total for one component;
     - ``files``: the names of all files read; ``reads``: by component of the request (one for a flexible job);
     - ``steady``: fewer idle processors never help it. Of others that cannot be said: the way in which a policy
       fills sites depends on what is idle, and with less of it it may take a way that fits;
@@ -58,6 +59,7 @@ class Demand:
 
     __slots__ = (
         "bounds",
+        "divided",
         "files",
         "flexible",
         "has_files",
@@ -85,6 +87,8 @@ class Demand:
         self.has_files = bool(self.files)
         self.bounds = _bounds(request, policy, len(index))
         self.shapes = () if self.bounds is not None else _shapes(request, index)
+        takes_total_whole = request.is_total and self.bounds is None
+        self.divided = Demand(request, dividing(policy), index) if takes_total_whole else None
         if self.bounds is not None:
             self.least = self.bounds.component_min
         else:

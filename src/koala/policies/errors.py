@@ -19,7 +19,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
     question = f"did you mean {' or '.join(near)}? " if near else ""
     shown = ", ".join(names[:NAMES_SHOWN_MAX]) or "none"
     more = f" and {len(names) - NAMES_SHOWN_MAX} more" if len(names) > NAMES_SHOWN_MAX else ""
-    return f"{question}There are: {shown}{more}"
+    return f"{question}{'There' if near else 'there'} are: {shown}{more}"
 
 
 class UnknownPolicyError(ValueError):
@@ -42,7 +42,7 @@ class UnknownSiteError(ValueError):
         self.name = name
         self.component = component
         self.known = tuple(known)
-        super().__init__(f"component {component + 1} names the site {name!r}, which the grid does not have")
+        super().__init__(f"component {component} names the site {name!r}, which the grid does not have")
 
     def for_user(self) -> str:
         """The component, the name, what comes near, and the names there are."""

@@ -40,7 +40,7 @@ def room_within(
 def fewest_parts(room: Sequence[int], total: int, component_min: int, components_max: int) -> int:
     """The least number of parts in which the total fits, within the bounds; 0 where it does not.
 
-    Exact: more room anywhere never makes it fail, which FCM, filling sites to the brim, can not promise.
+    Exact: more room anywhere never makes it fail, which FCM, filling sites to the brim, cannot promise.
     """
     count = 0
     unplaced = total
@@ -112,7 +112,7 @@ def flexible_close_to_files(
     """Divide the total so that the last part gets its input as early as can be; then in as few parts as that allows.
 
     A part of p processors at a site has its input after ``fixed_s[site] + p * per_processor_s[site]``; a site with
-    an infinite ``fixed_s`` can not be reached. The sites are those with the most room within that time, ties to the
+    an infinite ``fixed_s`` cannot be reached. The sites are those with the most room within that time, ties to the
     lowest index, filled in this order, and each part holds ``component_min`` at least. ``parts`` and the answer are
     as for FCM, and whatever FCM could divide over the sites that can be reached is divided. To compile this with
     numba, make the functions that it calls known first with ``numba.extending.register_jitable``.

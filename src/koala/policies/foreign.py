@@ -45,7 +45,7 @@ def ask_components(
                 f"put {sizes[component]} processors on site {site}, where {free[site]} of {idle[site]} are left",
             )
         if transfer_s is not None and transfer_s[component][site] == inf:
-            raise _wrong(policy, f"put component {component} on site {site}, where its files can not be brought")
+            raise _wrong(policy, f"put component {component} on site {site}, where its files cannot be brought")
         free[site] -= sizes[component]
         chosen[component] = site
     return failed
@@ -76,7 +76,7 @@ def ask_flexible(
         if 0 < part < bounds.component_min:
             raise _wrong(policy, f"made a part of {part} processors, below the minimum of {bounds.component_min}")
         if part and fixed_s is not None and fixed_s[site] == inf:
-            raise _wrong(policy, f"made a part on site {site}, where its files can not be brought")
+            raise _wrong(policy, f"made a part on site {site}, where its files cannot be brought")
         made += part > 0
         parts[site] = part
     if made > bounds.components_max:

@@ -104,6 +104,8 @@ def _refuse_components(demand: Demand, idle: Sequence[int], view: View) -> Refus
         cure = _other_policy(demand)
     else:
         cure = _component_cure(shape, failure.component, growth, permanent, view)
+    if demand.divided is not None:
+        cure = _dividing_cure(demand.divided, cure, idle, permanent, view)
     return Refusal(
         policy=demand.policy.name,
         reason=_component_reason(demand, shape, failure, idle, view) + (_UNWILLING if unwilling else ""),
@@ -130,6 +132,18 @@ def _may_hold_shapes(demand: Demand, view: View) -> bool:
 
 def _other_policy(demand: Demand) -> str:
     return f"another policy, or a change to {demand.policy.name} (from {demand.policy.origin})"
+
+
+def _dividing_cure(divided: Demand, cure: str, idle: Sequence[int], permanent: bool, view: View) -> str:
+    """What helps a total that was taken for one component: first of all a policy that divides it, if one could."""
+    name = divided.policy.name
+    if place_on(divided, idle, view) is not None:
+        better = f"let the policy {name} divide the total: that would place it now"
+    elif place_on(divided, view.limit, view) is not None:
+        better = f"let the policy {name} divide the total over several sites"
+    else:
+        return cure
+    return better if permanent else f"{better}; or {cure}"
 
 
 def _shape_attempt(demand: Demand, shape: Shape, view: View) -> Attempt:
@@ -165,7 +179,11 @@ def _component_failure(demand: Demand, shape: Shape, filled: Filled, component: 
 def _component_reason(demand: Demand, shape: Shape, failure: Failure, idle: Sequence[int], view: View) -> str:
     component = failure.component or 0
     size = shape.sizes[component]
-    who = f"component {component + 1} of {len(shape.sizes)} ({_processors(size)})"
+    who = (
+        f"component {component} ({_processors(size)})"
+        if len(shape.sizes) > 1
+        else f"a component of {_processors(size)}"
+    )
     if len(demand.shapes) > 1:
         splits = f"none of the {len(demand.shapes)} splits fits; nearest is {'+'.join(map(str, shape.sizes))}, where "
         who = splits + who
@@ -187,13 +205,12 @@ def _component_cure(shape: Shape, component: int, growth: Growth | None, permane
     size = shape.sizes[component]
     site = shape.sites[component]
     if permanent and site >= 0:
-        return (
-            f"ask for no more than the {view.limit[site]} processors that {view.names[site]} offers, or another site"
-        )
+        offered = _processors(view.limit[site])
+        return f"ask for no more than the {offered} that {view.names[site]} offers, or another site"
     if permanent and size > max(view.limit):
-        return f"a request with smaller components: no site ever offers more than {max(view.limit)} processors"
+        return f"ask for smaller components, since no site ever offers more than {_processors(max(view.limit))}"
     if permanent:
-        return "a request with smaller or fewer components: the sites can not hold these together"
+        return "ask for smaller or fewer components, since the sites cannot hold these together"
     cure = _growth_text(growth, view)
     return cure if site >= 0 or size == 1 else f"{cure}, or a request with smaller components"
 
@@ -261,9 +278,9 @@ def _never_cure(demand: Demand, bounds: Bounds, idle: Sequence[int], view: View)
     """What to ask for instead of a total that does not fit into these bounds even on idle sites."""
     relaxed = _relaxed(demand, bounds, idle, view) or _relaxed(demand, bounds, view.limit, view)
     if relaxed is not None:
-        return f"{_relaxed_text(bounds, relaxed)}: within the present bounds the sites can not hold it"
+        return f"ask for {_relaxed_text(bounds, relaxed)}, since within the present bounds the sites cannot hold it"
     if demand.total > sum(view.limit):
-        return f"ask for no more than the {sum(view.limit)} processors that the sites offer"
+        return f"ask for no more than the {_processors(sum(view.limit))} that the sites offer"
     return "ask for fewer processors, or allow smaller or more parts"
 
 

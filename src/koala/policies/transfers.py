@@ -92,7 +92,7 @@ def division_times_s(demand: Demand, component_min: int, view: View) -> tuple[li
     A whole file costs a part of any size the same, a chunk by its share of the processors. The line goes through the
     estimates for the smallest and the largest part that can be, and is exact in between where all that is read
     comes from one replica site; with several it may be somewhat above or below. Both are 0 without files; the
-    fixed part is infinite where a file can not be brought.
+    fixed part is infinite where a file cannot be brought.
     """
     sites = range(len(view.names))
     if not demand.has_files:

@@ -35,11 +35,11 @@ def mpi_go(job: JobId, peers: Sequence[Peer], port: int | None = None) -> tuple[
     check_peers(peers)
     chosen = rendezvous_port(job) if port is None else port
     # Hydra wants a name for each proxy's host and never looks it up under the manual launcher.
-    hosts = ",".join(f"component{peer.part}:{peer.processors}" for peer in peers)
+    hosts = ",".join(f"component{peer.part}:{peer.tasks}" for peer in peers)
     world = (
         ("KOALA_MPI_ADDRESS", peers[0].host),
         ("KOALA_MPI_HOSTS", hosts),
-        ("KOALA_MPI_RANKS", str(sum(peer.processors for peer in peers))),
+        ("KOALA_MPI_RANKS", str(sum(peer.tasks for peer in peers))),
     )
     return tuple(Go(environment=each + world) for each in common_environment(job, peers, chosen))
 

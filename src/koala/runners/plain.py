@@ -32,7 +32,7 @@ def common_environment(job: JobId, peers: Sequence[Peer], port: int) -> list[tup
     """The ``KOALA_`` variables, which every runner gives to every component.
 
     ``KOALA_NODES`` lists the components separated by ';' and the nodes of each by ','. ``KOALA_FIRST_RANK`` is the
-    number of processors in the components before this one.
+    number of tasks in the components before this one.
     """
     nodes = ";".join(",".join(peer.nodes or (peer.host,)) for peer in peers)
     environments: list[tuple[tuple[str, str], ...]] = []
@@ -45,12 +45,13 @@ def common_environment(job: JobId, peers: Sequence[Peer], port: int) -> list[tup
                 ("KOALA_COMPONENTS", str(len(peers))),
                 ("KOALA_PROCESSORS", str(peer.processors)),
                 ("KOALA_PROCESSORS_ALL", ",".join(str(each.processors) for each in peers)),
+                ("KOALA_PROCESSORS_PER_TASK", str(peer.processors_per_task)),
                 ("KOALA_FIRST_RANK", str(first_rank)),
                 ("KOALA_NODES", nodes),
                 ("KOALA_RENDEZVOUS", address(peers[0].host, port)),
             )
         )
-        first_rank += peer.processors
+        first_rank += peer.tasks
     return environments
 
 

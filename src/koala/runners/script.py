@@ -59,10 +59,13 @@ def _places(application: Application) -> list[str]:
 def _program(application: Application) -> list[str]:
     """A function that becomes the application, with the user's variables and then those that it is given.
 
+    A task with several processors runs as many threads, unless the user says otherwise.
     ``env`` sets them because a shell refuses to set some names; the inner ``sh`` keeps a program whose name holds a
     '=' from being taken for a variable.
     """
     variables = "".join(f" {shlex.quote(f'{name}={value}')}" for name, value in application.environment)
+    if application.processors_per_task > 1:
+        variables = f" OMP_NUM_THREADS={application.processors_per_task}{variables}"
     become = """/bin/sh -c 'exec "$@"' sh"""
     if application.script is None:
         assert application.executable is not None, "a launch has something to run"

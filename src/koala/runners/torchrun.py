@@ -18,7 +18,7 @@ def torchrun_go(job: JobId, peers: Sequence[Peer], port: int | None = None) -> t
     check_peers(peers)
     chosen = rendezvous_port(job) if port is None else port
     common = common_environment(job, peers, chosen)
-    world = sum(peer.processors for peer in peers)
+    world = sum(peer.tasks for peer in peers)
     return tuple(
         Go(environment=common[place] + _variables(job, peer, peers, chosen, world))
         for place, peer in enumerate(peers)
@@ -27,7 +27,7 @@ def torchrun_go(job: JobId, peers: Sequence[Peer], port: int | None = None) -> t
 
 def _variables(job: JobId, peer: Peer, peers: Sequence[Peer], port: int, world: int) -> tuple[tuple[str, str], ...]:
     master = peers[0].host
-    nodes, rank, processes = str(len(peers)), str(peer.part), str(peer.processors)
+    nodes, rank, processes = str(len(peers)), str(peer.part), str(peer.tasks)
     return (
         ("MASTER_ADDR", master),
         ("MASTER_PORT", str(port)),

@@ -14,10 +14,12 @@ def notes(requests: Iterable[Request], policy: str, catalogue: Catalogue) -> tup
     counts: Counter[str] = Counter()
     for request in requests:
         try:
-            used = catalogue.find(policy if request.policy is None else request.policy)
+            used = catalogue.choose(request, policy)
         except UnknownPolicyError:
             continue
-        if used.name.casefold() != policy.casefold():
+        if request.policy is None and used.name.casefold() != policy.casefold():
+            counts[f"with a flexible total, divided by {used.name}: {policy} does not divide"] += 1
+        elif used.name.casefold() != policy.casefold():
             counts[f"placed by {used.name}, a policy given in the request"] += 1
         if used.form.divides and used.components_policy is not None:
             if request.flexible is None or request.flexible.splits:

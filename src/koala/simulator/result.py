@@ -93,6 +93,7 @@ class Result:
         uses: Sequence[SiteUse],
         voids: Sequence[VoidPeriod],
         policy: str,
+        totals_policy: str,
         seed: int,
         first_submission_s: float,
         end_s: float,
@@ -108,6 +109,7 @@ class Result:
         self.uses = tuple(uses)
         self.voids = tuple(voids)
         self.policy = policy
+        self._totals_policy = totals_policy
         self.seed = seed
         self.first_submission_s = first_submission_s
         self.end_s = end_s
@@ -136,11 +138,14 @@ class Result:
 
     def rows(self) -> Iterator[JobRow]:
         """Every job, by id."""
-        policy, seed = self.policy, self.seed
-        rows = [_ended_row(ended, request, request.policy or policy, seed) for ended, request in self._ended]
-        rows += [_unfinished_row(left, left.request.policy or policy, seed) for left in self._unfinished]
+        seed = self.seed
+        rows = [_ended_row(ended, request, self._policy_of(request), seed) for ended, request in self._ended]
+        rows += [_unfinished_row(left, self._policy_of(left.request), seed) for left in self._unfinished]
         rows.sort()
         return iter(rows)
+
+    def _policy_of(self, request: Request) -> str:
+        return request.policy or (self._totals_policy if request.is_total else self.policy)
 
     def _runs(self) -> list[int]:
         """How often each job's barrier opened."""

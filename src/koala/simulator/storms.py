@@ -186,7 +186,7 @@ def _request(rng: random.Random, grid: Grid, view: View, catalogue: Catalogue) -
     """A job that fits, drawn again until it does."""
     for _ in range(DRAWS_MAX):
         request = _any_request(rng, grid)
-        policy = catalogue.find(request.policy or grid.scheduler.policy)
+        policy = catalogue.choose(request, grid.scheduler.policy)
         if try_place(compile_demand(request, policy, view.index), view) is not None:
             return request
     return Request(components=(Component(processors=1),))

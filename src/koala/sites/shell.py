@@ -7,10 +7,11 @@ those of its session, and those that carry its directory in their environment: M
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -19,10 +20,13 @@ import msgspec
 INHERITED_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
 MARKER = "KOALA_HOME"
 ENVIRON_BYTES_MAX = 4_194_304
+_STAT_BYTES_MAX = 4_096
+_PIECE_BYTES = 65_536
 
 _PROC = Path("/proc")
 _BOOT_ID = _PROC / "sys/kernel/random/boot_id"
 _UNKNOWN = "-"
+_MARK = os.fsencode(f"\0{MARKER}=")  # variables end with NUL
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -98,33 +102,75 @@ def is_alive(process: Identity) -> bool:
     return stat is not None and stat.state not in "ZX" and stat.started == process.started
 
 
-def members(process: Identity, home: Path) -> list[int]:
-    """The living processes of the component that ``process`` leads or led."""
-    if not _BOOT_ID.exists():
-        return [process.pid] if _answers(process.pid) else []
-    if process.boot != _UNKNOWN and process.boot != _boot():
-        return []
-    leader = _stat(process.pid)
-    session_is_ours = leader is None or leader.started == process.started
-    mark = os.fsencode(f"{MARKER}={home}")
-    found = []
-    for pid in _pids():
-        stat = _stat(pid)
-        if stat is None or stat.state in "ZX":
-            continue
-        if (session_is_ours and stat.session == process.pid) or _carries(pid, mark):
-            found.append(pid)
-    return found
+def identity_of(child: Child) -> Identity | None:
+    """Who a child is, for the time when it is a child no more; None once it has ended."""
+    if has_left(child):
+        return None
+    stat = _stat(child.pid)
+    return Identity(child.pid, _UNKNOWN if stat is None else stat.started, _boot())
 
 
-def end(process: Identity, home: Path, *, by_force: bool) -> None:
+class Census:
+    """The processes that live now. Who asks it later learns who lived then: of a component, all that can live still,
+    unless a process was started for it in between."""
+
+    def __init__(self) -> None:
+        self.processes: list[tuple[int, int, Path | None]] = []  # process, session, component's directory
+        for pid in _pids() if _BOOT_ID.exists() else ():
+            stat = _stat(pid)
+            if stat is not None and stat.state not in "ZX":
+                self.processes.append((pid, stat.session, _home_of(pid)))
+
+    def members(self, process: Identity | None, home: Path) -> list[int]:
+        """Those of the component that ``process`` leads or led; None where nobody knows who that is."""
+        if not _BOOT_ID.exists():
+            return [process.pid] if process is not None and _answers(process.pid) else []
+        if process is not None and process.boot != _UNKNOWN and process.boot != _boot():
+            return []
+        session = None
+        if process is not None:
+            leader = _stat(process.pid)
+            session = process.pid if leader is None or leader.started == process.started else None
+        return [pid for pid, its_session, its_home in self.processes if its_session == session or its_home == home]
+
+
+def end(process: Identity | None, home: Path, *, by_force: bool) -> None:
     """Send SIGTERM, or by force SIGKILL, to all processes of a component. Those already gone do not matter."""
     signal_number = signal.SIGKILL if by_force else signal.SIGTERM
     if not _BOOT_ID.exists():
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal_number)
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal_number)
         return
-    for pid in members(process, home):
+    _send(signal_number, Census().members(process, home))
+
+
+def strays(components: Path, known: Container[str]) -> dict[str, list[int]]:
+    """The living processes of components below a directory whose names are not known, by these names.
+
+    To such a component belong also those that its processes' sessions hold. Without /proc none are found.
+    """
+    found: dict[str, list[int]] = {}
+    names: dict[int, str] = {}  # of the sessions
+    census = Census().processes
+    for pid, session, home in census:
+        if home is not None and home.parent == components and home.name not in known:
+            found.setdefault(home.name, []).append(pid)
+            if session == pid:
+                names[session] = home.name
+    for pid, session, home in census:
+        if session in names and (home is None or home.parent != components):
+            found[names[session]].append(pid)
+    return found
+
+
+def kill(pids: Iterable[int]) -> None:
+    """Send SIGKILL to processes. Those already gone do not matter."""
+    _send(signal.SIGKILL, pids)
+
+
+def _send(signal_number: signal.Signals, pids: Iterable[int]) -> None:
+    for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal_number)
 
@@ -139,7 +185,9 @@ def _answers(pid: int) -> bool:
     return True
 
 
+@functools.cache
 def _boot() -> str:
+    """No process outlives it, so that it is read once."""
     try:
         return _BOOT_ID.read_text().strip()
     except OSError:
@@ -155,10 +203,7 @@ def _pids() -> Iterator[int]:
 
 def _stat(pid: int) -> _Stat | None:
     """State, session and start time of a process; None if there is none."""
-    try:
-        text = (_PROC / str(pid) / "stat").read_text(errors="replace")
-    except OSError:
-        return None
+    text = _read(f"{_PROC}/{pid}/stat", _STAT_BYTES_MAX).decode(errors="replace")
     # The program's name may hold anything, also ')', so the fields begin after the last one.
     fields = text.rpartition(")")[2].split()
     if len(fields) < 20:
@@ -166,9 +211,27 @@ def _stat(pid: int) -> _Stat | None:
     return _Stat(fields[0], int(fields[3]), fields[19])
 
 
-def _carries(pid: int, mark: bytes) -> bool:
+def _home_of(pid: int) -> Path | None:
+    """The directory of the component to which a process belongs by its environment."""
+    environment = _read(f"{_PROC}/{pid}/environ", ENVIRON_BYTES_MAX)
+    _, found, rest = (b"\0" + environment).partition(_MARK)
+    return Path(os.fsdecode(rest.partition(b"\0")[0])) if found else None
+
+
+def _read(path: str, limit: int) -> bytes:
+    """A file of /proc; nothing if it cannot be read. There are many, and each system call counts: another thread may
+    have to be waited for after it."""
     try:
-        with (_PROC / str(pid) / "environ").open("rb") as file:
-            return mark in file.read(ENVIRON_BYTES_MAX).split(b"\0")
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return False
+        return b""
+    pieces: list[bytes] = []
+    try:
+        while limit > 0 and (piece := os.read(descriptor, min(limit, _PIECE_BYTES))):
+            pieces.append(piece)
+            limit -= len(piece)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+    return b"".join(pieces)

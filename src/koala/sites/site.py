@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from koala.launching import Go, Launch
-from koala.messages import AnyEvent, SiteReported, Token
+from koala.messages import AnyEvent, Outcome, SiteReported, Token
 
 # One answer of ``Site.output`` holds at most so much.
 OUTPUT_BYTES_MAX = 1_048_576
@@ -72,7 +72,7 @@ class Site(Protocol):
     async def open(self) -> None:
         """Find again everything that was started here, and begin to watch it.
 
-        Raises ``SiteError`` when another driver holds the site. Without ``open`` nothing else may be called.
+        Raises ``SiteError`` when another driver holds the site. So does every other call to a site that is not open.
         """
         ...
 
@@ -89,10 +89,12 @@ class Site(Protocol):
         """
         ...
 
-    async def abort(self, token: Token) -> None:
+    async def abort(self, token: Token, *, outcome: Outcome = Outcome.ABORTED, reason: str = "") -> None:
         """End a component wherever it is; answered by ``ComponentEnded``, at once or when the last process is gone.
 
-        A token never heard of is remembered, so that it can never start. One that has ended keeps its end.
+        That event tells ``outcome`` and ``reason``, which the site keeps from the return of this call on; without a
+        reason it says where the abort found the component. Aborted twice, the first outcome and reason stand. A token
+        never heard of is remembered, so that it can never start. One that has ended keeps its end.
         """
         ...
 
@@ -110,7 +112,11 @@ class Site(Protocol):
         ...
 
     async def deliver(self, token: Token, name: str, data: bytes) -> None:
-        """Put mail of other components into a component's inbox. The first mail of a name stands."""
+        """Put mail of other components into a component's inbox. The first mail of a name stands.
+
+        For a component that has ended or is being ended it does nothing. Raises ``SiteError`` for a token that the
+        site does not know; then nothing was delivered.
+        """
         ...
 
     async def fetch(self, token: Token, name: str) -> bytes | None:

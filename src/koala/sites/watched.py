@@ -23,9 +23,26 @@ class Phase(enum.Enum):
 
 
 class Watched:
-    """A living component. ``verdict`` says that it is being ended, and why; force is used from ``kill_at`` on."""
+    """A living component.
 
-    __slots__ = ("child", "folder", "kill_at", "launch", "mailed", "phase", "process", "released_at", "verdict")
+    ``verdict`` says that it is being ended and ``reason`` why; force is used from ``kill_at`` on. One that is
+    ``lost`` has no directory any more that could be used. ``complaint`` is the last trouble with it that was logged.
+    """
+
+    __slots__ = (
+        "child",
+        "complaint",
+        "folder",
+        "kill_at",
+        "launch",
+        "lost",
+        "mailed",
+        "phase",
+        "process",
+        "reason",
+        "released_at",
+        "verdict",
+    )
 
     def __init__(self, launch: Launch, folder: Folder) -> None:
         self.launch = launch
@@ -35,6 +52,9 @@ class Watched:
         self.child: Child | None = None
         self.released_at: float | None = None
         self.verdict: Outcome | None = None
+        self.reason = ""
+        self.lost = False
+        self.complaint = ""
         self.kill_at = 0.0
         self.mailed: set[str] = set()
 
@@ -50,10 +70,8 @@ def ending(watched: Watched, exit_words: list[str] | None) -> tuple[Outcome, str
     ``exit_words`` is what its script recorded; None if it vanished without a word.
     """
     exit_code = _exit_code(exit_words)
-    if watched.verdict is Outcome.TIMED_OUT:
-        return Outcome.TIMED_OUT, f"it ran longer than its walltime of {watched.launch.walltime_s:g} s", exit_code
     if watched.verdict is not None:
-        return watched.verdict, "aborted", exit_code
+        return watched.verdict, watched.reason or "aborted", exit_code
     if exit_words is None:
         return Outcome.SITE_FAILED, _why_vanished(watched), None
     match exit_words[:1]:

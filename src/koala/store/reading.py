@@ -30,8 +30,8 @@ from koala.store.exact_json import BODY
 from koala.store.recording import file_head, file_key
 from koala.store.rows import ComponentRow, Entry, JobRow, Recovered, TokenRow, TransferRow
 
-# The databases' whole numbers.
-WHOLE_MAX = 2**63 - 1
+# The largest number that the databases keep.
+NUMBER_MAX = 2**63 - 1
 
 R = TypeVar("R")
 
@@ -75,7 +75,7 @@ def _entries(connection: Connection, statement: Select[Any]) -> list[Entry]:
 
 def clamped(number: int) -> int:
     """The nearest number that the databases know; nothing is beyond it."""
-    return max(-WHOLE_MAX, min(number, WHOLE_MAX))
+    return max(-NUMBER_MAX, min(number, NUMBER_MAX))
 
 
 def is_whole(number: int) -> bool:
@@ -145,10 +145,13 @@ def job_by_client_token(connection: Connection, owner: str, client_token: str) -
     return _row(connection, _BY_CLIENT_TOKEN, JobRow, owner=owner, client_token=client_token)
 
 
-def counts(connection: Connection) -> dict[str, int]:
-    """How many jobs are in each state that any is in."""
+def counts(connection: Connection, owner: str | None) -> dict[str, int]:
+    """How many jobs, of one owner or of all, are in each state that any is in. An index alone answers it."""
     state = tables.jobs.c.state
-    return {row[0]: row[1] for row in connection.execute(select(state, func.count()).group_by(state).order_by(state))}
+    found = select(state, func.count()).group_by(state).order_by(state)
+    if owner is not None:
+        found = found.where(tables.jobs.c.owner == owner)
+    return {row[0]: row[1] for row in connection.execute(found)}
 
 
 # --------------------------------------------------------------------------------- components and transfers
@@ -262,9 +265,13 @@ def site_reports(connection: Connection, site: str, from_at: float, to_at: float
 # ------------------------------------------------------------------------------------------------- tokens
 
 
-def tokens(connection: Connection) -> list[TokenRow]:
-    """All tokens, the oldest first."""
-    return _rows(connection, select(*_TOKEN).order_by(tables.tokens.c.created_at, tables.tokens.c.id), TokenRow)
+def tokens(connection: Connection, revoked_since: float | None) -> list[TokenRow]:
+    """All tokens, or all but those that were revoked before a time; the oldest first."""
+    table = tables.tokens
+    found = select(*_TOKEN).order_by(table.c.created_at, table.c.id)
+    if revoked_since is not None:
+        found = found.where(or_(table.c.revoked_at.is_(None), table.c.revoked_at >= revoked_since))
+    return _rows(connection, found, TokenRow)
 
 
 def token_by_hash(connection: Connection, secret_hash: str) -> TokenRow | None:

@@ -82,19 +82,21 @@ def record(connection: Connection, batch: Batch) -> None:
     _execute(connection, _forget_file, [{"its_key": file_key(entry.name)} for entry in last if not entry.replicas])
 
 
-def save_books(connection: Connection, body: bytes, seq: int, prune_below: int | None) -> None:
-    """The one snapshot, and fewer entries before it. What is owed stays, and so does the newest entry."""
-    statements = _STATEMENTS[connection.dialect.name]
-    connection.execute(statements.books, {"id": _BOOKS_ID, "seq": seq, "body": body})
-    if prune_below is None:
-        return
+def save_books(connection: Connection, body: bytes, seq: int) -> None:
+    """The one snapshot."""
+    connection.execute(_STATEMENTS[connection.dialect.name].books, {"id": _BOOKS_ID, "seq": seq, "body": body})
+
+
+def prune_journal(connection: Connection, below: int) -> bool:
+    """Remove the oldest entries that may go; whether more may. What is owed stays, and so does the newest entry."""
     journal = tables.journal
     newest = connection.scalar(select(func.max(journal.c.seq))) or 0
-    bound = min(prune_below, seq + 1, newest)
-    next_time = connection.scalar(select(journal.c.seq).order_by(journal.c.seq).offset(PRUNED_ENTRIES_MAX).limit(1))
-    if next_time is not None:
-        bound = min(bound, next_time)
-    connection.execute(delete(journal).where(journal.c.seq < bound, journal.c.seq.not_in(select(tables.owed.c.seq))))
+    known = connection.scalar(select(tables.books.c.seq)) or 0
+    bound = min(below, known + 1, newest)
+    may_go = (journal.c.seq < bound, journal.c.seq.not_in(select(tables.owed.c.seq)))
+    oldest = select(journal.c.seq).where(*may_go).order_by(journal.c.seq).limit(PRUNED_ENTRIES_MAX)
+    gone = connection.execute(delete(journal).where(journal.c.seq.in_(oldest))).rowcount
+    return bool(gone == PRUNED_ENTRIES_MAX)
 
 
 def mark_pruned(connection: Connection, tokens: Iterable[str]) -> None:

@@ -92,17 +92,21 @@ class Store:
         if self._last_seq is not None:
             self._last_seq = last
 
-    def save_books(self, books: bytes, seq: int, prune_below: int | None = None) -> None:
-        """Keep this snapshot instead of the last one; ``seq`` is the last journal entry that it knows of.
-
-        Entries below ``prune_below`` go, as far as the books know of them and at most ``PRUNED_ENTRIES_MAX`` a call;
-        commands that are owed stay, and so does the newest entry.
-        """
+    def save_books(self, books: bytes, seq: int) -> None:
+        """Keep this snapshot instead of the last one; ``seq`` is the last journal entry that it knows of."""
         with self._write("save the books") as connection:
             known = reading.books_seq(connection)
             if seq < known:
                 raise StoreError(self.name, f"cannot save books of entry {seq} after those of {known}; recover first")
-            recording.save_books(connection, books, seq, prune_below)
+            recording.save_books(connection, books, seq)
+
+    def prune_journal(self, below: int) -> bool:
+        """Entries below that one go, as far as the books know of them, at most ``PRUNED_ENTRIES_MAX`` a call.
+
+        Commands that are owed stay, and so does the newest entry. Says whether another call would find more.
+        """
+        with self._write("prune the journal") as connection:
+            return recording.prune_journal(connection, below)
 
     def mark_pruned(self, tokens: Iterable[Token]) -> None:
         """Their sites have forgotten these ended components; their rows stay."""
@@ -135,10 +139,10 @@ class Store:
         with self._read("read a job") as connection:
             return reading.job_by_client_token(connection, owner, client_token)
 
-    def counts(self) -> dict[str, int]:
-        """How many jobs are in each state that any is in."""
+    def counts(self, owner: str | None = None) -> dict[str, int]:
+        """How many jobs, of one owner or of all, are in each state that any is in."""
         with self._read("count jobs") as connection:
-            return reading.counts(connection)
+            return reading.counts(connection, owner)
 
     # ------------------------------------------------------------------------------- components and transfers
 
@@ -217,10 +221,10 @@ class Store:
         with self._write("add a token") as connection:
             recording.add_token(connection, row)
 
-    def tokens(self) -> list[TokenRow]:
-        """All tokens, the revoked ones too, the oldest first."""
+    def tokens(self, *, revoked_since: float | None = None) -> list[TokenRow]:
+        """All tokens, the oldest first: the revoked ones too, or of them only those revoked at a time or later."""
         with self._read("read tokens") as connection:
-            return reading.tokens(connection)
+            return reading.tokens(connection, revoked_since)
 
     def token_by_hash(self, secret_hash: str) -> TokenRow | None:
         """The token whose secret has this hash, revoked or not."""

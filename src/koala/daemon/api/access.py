@@ -31,7 +31,8 @@ async def create_token(
 
 @router.get("/tokens", summary="List tokens", responses=declared())
 async def list_tokens(request: Request, _who: Owner) -> list[TokenInfo]:
-    """Every token, the newest first, without the secrets. Only for the daemon's own user."""
+    """Valid tokens and those revoked in the last 30 days, the newest first, without the secrets. Only for the
+    daemon's own user."""
     return await door_of(request).tokens.tokens()
 
 

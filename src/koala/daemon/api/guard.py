@@ -4,6 +4,7 @@ caught."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 from fastapi import FastAPI
@@ -54,6 +55,14 @@ class Guard:
             await answer_to(error)(scope, receive, answer.send)
         except GoneError:
             return
+        except asyncio.CancelledError:
+            if answer.is_begun or not self._door.lobby.is_stopping:
+                raise
+            # The server's patience is over; that is no fault of the request's.
+            late = UnavailableError(
+                "the daemon stopped before this was answered; look what became of it when it is back"
+            )
+            await answer_to(late)(scope, receive, answer.send)
         except Exception as error:
             what = f"{printable(scope['method'])} {route_of(scope)}"
             response = answer_to_unexpected(error, what)

@@ -11,8 +11,9 @@ from koala.daemon.api.callers import Who, caller_of
 from koala.daemon.api.errors import declared
 from koala.daemon.api.examples import SUBMISSIONS
 from koala.daemon.api.lobby import door_of
-from koala.daemon.api.parameters import NUMBER_MAX, Cursor, JobPath, Limit, The
+from koala.daemon.api.parameters import Cursor, JobPath, Limit, The
 from koala.model import COMPONENTS_MAX
+from koala.store import NUMBER_MAX
 from koala.wire import (
     OUTPUT_BYTES_MAX,
     PAGE_ITEMS_DEFAULT,

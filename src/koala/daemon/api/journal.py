@@ -9,8 +9,9 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from koala.daemon.api.callers import Who, caller_of
 from koala.daemon.api.errors import declared
 from koala.daemon.api.lobby import door_of
-from koala.daemon.api.parameters import NUMBER_MAX, After, JobFilter, Limit, The
+from koala.daemon.api.parameters import After, JobFilter, Limit, The
 from koala.daemon.api.sse import EventStream
+from koala.store import NUMBER_MAX
 from koala.wire import PAGE_ITEMS_DEFAULT, JournalEntry
 
 router = APIRouter(prefix="/v1/events", tags=["events"])
@@ -61,7 +62,7 @@ async def stream_events(
     # What the caller may not read is refused here, while the answer can still say so.
     await service.journal(who, after=begin, limit=1, job=job)
     return EventStream(
-        service.follow(who, after=begin, job=job),
+        service.follow_rounds(who, after=begin, job=job),
         check=lambda: caller.check(door),
         stopped=door.lobby.stopped,
         place=door.lobby.stream_of(who),

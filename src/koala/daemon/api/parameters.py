@@ -7,11 +7,11 @@ from typing import Annotated
 from fastapi import Depends, Path, Query
 
 from koala.daemon.api.lobby import service_of
+from koala.daemon.cursors import CURSOR_CHARACTERS_MAX
 from koala.daemon.service import Service
+from koala.store import NUMBER_MAX
 from koala.wire import PAGE_ITEMS_MAX
 
-NUMBER_MAX = 2**63 - 1
-CURSOR_CHARACTERS_MAX = 8_192
 TIME_MAX = 253_402_300_799.0  # the end of the year 9999
 
 The = Annotated[Service, Depends(service_of)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
@@ -12,15 +12,29 @@ from starlette.types import Receive, Scope, Send
 
 from koala.daemon.api.limits import HEARTBEAT_S, STREAM_SEND_S_MAX
 from koala.daemon.errors import ServiceError
-from koala.wire import JournalEntry
+from koala.daemon.journal_tail import Told
 
 RETRY_MS = 1_000
 HEARTBEAT = b": still here\n\n"
+# Events that come together are sent together, up to about so much.
+PART_BYTES = 65_536
 
 
-def event_of(entry: JournalEntry) -> bytes:
+def event_of(told: Told) -> bytes:
     """An entry as an event. JSON holds no line break, so one line of data is enough."""
-    return f"id: {entry.seq}\nevent: journal\ndata: {entry.model_dump_json()}\n\n".encode()
+    return f"id: {told.entry.seq}\nevent: journal\ndata: {told.json}\n\n".encode()
+
+
+def parts_of(found: Iterable[Told]) -> Iterator[bytes]:
+    """Entries as events, several in one part."""
+    part = b""
+    for told in found:
+        part += event_of(told)
+        if len(part) >= PART_BYTES:
+            yield part
+            part = b""
+    if part:
+        yield part
 
 
 class EventStream(Response):
@@ -35,7 +49,7 @@ class EventStream(Response):
 
     def __init__(
         self,
-        entries: AsyncIterator[JournalEntry],
+        rounds: AsyncIterator[list[Told]],
         *,
         check: Callable[[], None],
         stopped: Callable[[], Coroutine[Any, Any, None]],
@@ -44,7 +58,7 @@ class EventStream(Response):
     ) -> None:
         super().__init__(media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
         del self.headers["content-length"]
-        self._entries = entries
+        self._rounds = rounds
         self._check = check
         self._stopped = stopped
         self._place = place
@@ -68,7 +82,7 @@ class EventStream(Response):
     async def _pump(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         await _send_part(send, f"retry: {RETRY_MS}\n\n".encode())
-        following = asyncio.ensure_future(_next(self._entries))
+        following = asyncio.ensure_future(_next(self._rounds))
         try:
             while True:
                 done, _ = await asyncio.wait({following}, timeout=self._heartbeat_s)
@@ -76,21 +90,23 @@ class EventStream(Response):
                 if not done:
                     await _send_part(send, HEARTBEAT)
                     continue
-                entry = following.result()
-                if entry is None:
+                found = following.result()
+                if found is None:
                     return
-                await _send_part(send, event_of(entry))
-                following = asyncio.ensure_future(_next(self._entries))
+                for part in parts_of(found):
+                    self._check()
+                    await _send_part(send, part)
+                following = asyncio.ensure_future(_next(self._rounds))
         finally:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
-            close = getattr(self._entries, "aclose", None)
+            close = getattr(self._rounds, "aclose", None)
             if close is not None:
                 await close()
 
 
-async def _next(entries: AsyncIterator[JournalEntry]) -> JournalEntry | None:
-    return await anext(entries, None)
+async def _next(rounds: AsyncIterator[list[Told]]) -> list[Told] | None:
+    return await anext(rounds, None)
 
 
 async def _gone(receive: Receive) -> None:

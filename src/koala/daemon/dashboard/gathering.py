@@ -17,7 +17,7 @@ from koala.daemon.dashboard.tailing import Tail, Wanted, read_tail
 from koala.daemon.dashboard.timeline import component_rows, job_row, rows_at_site
 from koala.daemon.errors import NotFoundError, ServiceError
 from koala.daemon.principal import Principal
-from koala.wire import ComponentRun, JobDetail, JobSummary, JournalEntry, LinkInfo, Overview, Scope, TransferInfo
+from koala.wire import JobDetail, JobSummary, JournalEntry, LinkInfo, Overview, Scope, TransferInfo
 
 if TYPE_CHECKING:
     from koala.daemon.service import Service
@@ -116,9 +116,9 @@ class Gathering:
             "explanation": explanation,
             "axis": axis,
             "rows": [job_row(job, axis, now), *component_rows(job, axis, now)],
-            "runs": run_numbers(job.components),
             "components": sorted(job.components, key=lambda each: (-each.claimed_at, each.part))[:COMPONENTS_MAX],
             "parts": sorted({each.part for each in job.components}),
+            "runs": sorted({each.run for each in job.components}),
             "wanted": wanted,
             "tail": tail,
             "no_output": no_output,
@@ -197,12 +197,6 @@ class Gathering:
             return await read_tail(self._service, who, wanted), ""
         except ServiceError as error:
             return None, error.for_user()
-
-
-def run_numbers(components: Iterable[ComponentRun]) -> dict[float, int]:
-    """The run that each opening of the barrier began: 1 for the first. A barrier opens for all parts at once."""
-    opened = {each.released_at for each in components if each.released_at is not None}
-    return {at: number for number, at in enumerate(sorted(opened), 1)}
 
 
 def busiest_links(grid: Overview) -> list[LinkInfo]:

@@ -21,6 +21,7 @@ from koala.daemon.dashboard.rendering import STATIC, page
 from koala.daemon.dashboard.tailing import Wanted
 from koala.daemon.errors import NotFoundError, NotSignedInError, ServiceError
 from koala.daemon.principal import Principal
+from koala.store import NUMBER_MAX
 from koala.wire import Scope
 
 if TYPE_CHECKING:
@@ -37,10 +38,9 @@ _NOTICES = {
     "probe": "The site was asked for its state.",
 }
 _TITLES = {403: "Not allowed", 404: "Not found", 422: "That makes no sense", 429: "Too much at once", 503: "Not now"}
-_NUMBER_MAX = 2**63 - 1
 
 Who = Callable[..., Principal | Awaitable[Principal]]
-Number = Annotated[int, Query(ge=0, le=_NUMBER_MAX)]
+Number = Annotated[int, Query(ge=0, le=NUMBER_MAX)]
 
 
 class _PageRoute(APIRoute):

@@ -126,8 +126,10 @@
     if (fresh === null || readerSelects()) return;
     const before = states();
     const focused = document.activeElement;
-    for (const notice of main.querySelectorAll(":scope > .banner-notice")) {
-      fresh.prepend(document.importNode(notice, true)); // stays until the reader leaves the page
+    if (fresh.querySelector(":scope > .banner-notice") === null) {
+      for (const notice of main.querySelectorAll(":scope > .banner-notice")) {
+        fresh.prepend(document.importNode(notice, true)); // stays until the reader leaves the page
+      }
     }
     window.koalaMorph(main, fresh);
     if (document.title !== wanted.title) document.title = wanted.title;

@@ -1,0 +1,118 @@
+"""Why a waiting job has no places, where more than idle processors stands in the way.
+
+A policy sees only what is idle. The core also knows which sites it keeps out, because they are drained or not
+trusted, and that a job of high priority makes no room for itself before it has places. Reads; decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from koala.core.sites import SiteBelief, SiteBook, Trust
+from koala.model import Refusal, Shortage
+from koala.policies import PolicyError
+from koala.policies.placing import Demand, View, place_on, refuse
+
+# Of how many sites that are kept out each is tried alone, and how many are named.
+SHUT_SITES_TRIED_MAX = 16
+
+_NO_CURE = "none:"
+
+
+def refusal_of(demand: Demand, idle: Sequence[int], sites: SiteBook, *, high: bool) -> Refusal:
+    """What the demand lacked on ``idle``, and what would help: also at sites that are kept out.
+
+    Like every cure, one that opens a site is verified: with what it would have idle then, the demand is placed.
+    """
+    view = sites.view
+    try:
+        refusal = refuse(demand, idle, view)
+        shut = {index: site for index, site in enumerate(sites) if _is_shut(site)}
+        if shut and refusal.shortages:
+            refusal = _with_shut_sites(refusal, demand, idle, shut, view)
+    except PolicyError as error:  # a policy of somebody else's, on numbers that it was not tried with before
+        return Refusal(policy=demand.policy.name, reason=error.for_user(), cure="repair the policy")
+    if high and not refusal.permanent and refusal.shortages and _low_jobs_hold_some(sites):
+        preempting = "it preempts jobs of low priority only once it has places and cannot claim them"
+        refusal = msgspec.structs.replace(refusal, cure=f"{refusal.cure}; {preempting}")
+    return refusal
+
+
+def _is_shut(site: SiteBelief) -> bool:
+    """Whether nothing new goes to the site, whatever is idle there."""
+    return (
+        site.drained or site.trust is Trust.UNUSABLE or (site.trust is Trust.PROBING and site.probe_job is not None)
+    )
+
+
+def _with_shut_sites(
+    refusal: Refusal, demand: Demand, idle: Sequence[int], shut: dict[int, SiteBelief], view: View
+) -> Refusal:
+    names = {site.name: site for site in shut.values()}
+    shortages = tuple(_shortage(each, names.get(each.site)) for each in refusal.shortages)
+    cure = refusal.cure
+    if not refusal.permanent:
+        cures = [*_opening_cure(demand, idle, shut, view), *_cure_without(demand, idle, shut, view)]
+        # Where neither is enough the sites have to be open, and then to have more idle.
+        cure = ", or ".join(cures) or f"{_opening_words(list(shut.values()))}, and then {cure}"
+    return msgspec.structs.replace(refusal, shortages=shortages, cure=cure)
+
+
+def _shortage(short: Shortage, site: SiteBelief | None) -> Shortage:
+    """What would help at a site that is kept out; where it could never help, that is said already."""
+    if site is None or short.cure.startswith(_NO_CURE):
+        return short
+    return msgspec.structs.replace(short, cure=_why_shut(site))
+
+
+def _why_shut(site: SiteBelief) -> str:
+    if site.drained:
+        return f"{site.name} is drained; resume it"
+    if site.trust is Trust.PROBING:
+        return f"{site.name} is tried out with one job; it is used again when that ends well, or resume it"
+    errors = "1 error" if site.errors == 1 else f"{site.errors} errors"
+    return f"{site.name} is not trusted after {errors}; it is tried again after its cool-down, or resume it"
+
+
+def _opening_cure(demand: Demand, idle: Sequence[int], shut: dict[int, SiteBelief], view: View) -> list[str]:
+    """The one site that is enough to open, or all of them; nothing where that is not enough."""
+    for index, site in list(shut.items())[:SHUT_SITES_TRIED_MAX]:
+        if place_on(demand, _opened(idle, {index: site}), view) is not None:
+            return [_opening_words([site])]
+    if place_on(demand, _opened(idle, shut), view) is not None:
+        return [_opening_words(list(shut.values()))]
+    return []
+
+
+def _opened(idle: Sequence[int], shut: dict[int, SiteBelief]) -> list[int]:
+    return [
+        max(now, shut[index].free - shut[index].earmarked) if index in shut else now for index, now in enumerate(idle)
+    ]
+
+
+def _opening_words(sites: Sequence[SiteBelief]) -> str:
+    if len(sites) == 1:
+        return f"resuming {sites[0].name}, which is {'drained' if sites[0].drained else 'not trusted after errors'}"
+    more = len(sites) - SHUT_SITES_TRIED_MAX
+    names = ", ".join(site.name for site in sites[:SHUT_SITES_TRIED_MAX]) + (f" and {more} more" if more > 0 else "")
+    return f"resuming {names}, which are drained or not trusted"
+
+
+def _cure_without(demand: Demand, idle: Sequence[int], shut: dict[int, SiteBelief], view: View) -> list[str]:
+    """What would help without the sites that are kept out, if anything would."""
+    open_only = View(
+        names=view.names,
+        idle=view.idle,
+        limit=[0 if index in shut else limit for index, limit in enumerate(view.limit)],
+        latency_s=view.latency_s,
+        bytes_per_s=view.bytes_per_s,
+        files=view.files,
+    )
+    without = refuse(demand, [0 if index in shut else now for index, now in enumerate(idle)], open_only)
+    return [] if without.permanent or not without.shortages else [without.cure]
+
+
+def _low_jobs_hold_some(sites: SiteBook) -> bool:
+    return any(not claim.job.high and not claim.aborting for site in sites for claim in site.claims.values())
