@@ -181,4 +181,17 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.simulator.failure_trace", "NODE_PROCESSORS_MAX", "processors of one node of a failure trace"),
     ("koala.experiments.running", "UNITS_MAX", "pieces of work of one experiment"),
     ("koala.experiments.calibrate_runs", "START_S_MAX", "seconds until a measured MPI program must have started"),
+    (
+        "koala.daemon.submissions",
+        "SMALL_TEXT_CHARACTERS_MAX",
+        "characters of a job that need not wait behind larger ones",
+    ),
+    (
+        "koala.daemon.submissions",
+        "WAITING_TEXT_CHARACTERS_MAX",
+        "characters of one caller's jobs that wait to be read",
+    ),
+    ("koala.daemon.journal_tail", "TAIL_ENTRIES_MAX", "journal entries that followers read from memory"),
+    ("koala.daemon.reading", "READS_AT_ONCE_MAX", "questions to the store at the same time"),
+    ("koala.daemon.catalogue_calls", "CHANGES_S_MAX", "seconds that a stop waits for a change of the files"),
 )

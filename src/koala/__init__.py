@@ -8,10 +8,10 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from koala.version import __version__
+
 if TYPE_CHECKING:
     from koala.client import AsyncClient, Client, ClientError
-
-__version__ = "0.1.0"
 
 __all__ = ["AsyncClient", "Client", "ClientError", "__version__"]
 

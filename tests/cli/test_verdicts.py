@@ -32,7 +32,8 @@ class Asked:
             raise NotFoundError("there is no such job")
         told = self.refusals.pop(0) if len(self.refusals) > 1 else self.refusals[0]
         counts = dict.fromkeys(("placement_tries", "claiming_tries", "runs", "failures", "preemptions"), 0)
-        return Explanation(job=number, state="waiting", meaning="waits", since=0.0, refusal=told, **counts)
+        fields = {"job": number, "state": "waiting", "meaning": "waits", "since": 0.0, "refusal": told}
+        return Explanation.model_validate({**fields, **counts})
 
     @property
     def client(self) -> Client:

@@ -31,6 +31,16 @@ async def waiting_jobs(world: EngineWorld, count: int) -> list[int]:
     return [first, *[await world.submit(a_request()) for _ in range(count)]]
 
 
+async def next_snapshot(world: EngineWorld) -> None:
+    """Let events come until one is taken."""
+    before = world.engine.counters.snapshots
+    for _ in range(100):
+        if world.engine.counters.snapshots > before:
+            return
+        await world.engine.probe("a")
+    raise AssertionError("no snapshot was taken")
+
+
 async def cancel(world: EngineWorld, jobs: list[int]) -> None:
     for job in reversed(jobs):
         await world.engine.tell(CancelAsked(at=0.0, job=job))
@@ -53,7 +63,6 @@ def test_others_have_their_turn_while_a_snapshot_is_taken_and_what_they_submit_i
     async def scenario() -> None:
         async with open_engine(root, local_grid((1,))) as world:
             jobs = await waiting_jobs(world, 5)
-            await world.until(lambda: world.engine.counters.snapshots >= 1)
             steps = world.engine.scheduler.books_in_steps
 
             def while_it_is_taken() -> Any:
@@ -68,9 +77,7 @@ def test_others_have_their_turn_while_a_snapshot_is_taken_and_what_they_submit_i
 
             monkeypatch.setattr(recovering, "encode_books", encode)
             monkeypatch.setattr(world.engine.scheduler, "books_in_steps", while_it_is_taken)
-            before = world.engine.counters.snapshots
-            await world.engine.probe("a")
-            await world.until(lambda: submitted and world.engine.counters.snapshots > before)
+            await next_snapshot(world)
             monkeypatch.setattr(world.engine.scheduler, "books_in_steps", steps)
             jobs.append(await submitted[0])
             monkeypatch.setattr(engine_module.Engine, "_snapshot", no_snapshot)

@@ -157,6 +157,29 @@ def test_no_more_jobs_are_taken_than_the_limit_but_a_known_one_is_found(
     asyncio.run(scenario())
 
 
+def test_a_dry_run_knows_that_a_site_is_drained(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with open_daemon(tmp_path / "d", small_grid((4, 2))) as world:
+            await world.service.drain(OWNER, "A")
+            told = await world.service.dry_run(
+                ANNA, Submission(description=job_text(components=("{processors: 3}",)))
+            )
+            assert told.refusal is not None
+            assert told.refusal.cure == "resuming A, which is drained"
+
+    asyncio.run(scenario())
+
+
+def test_a_flexible_job_without_a_policy_shows_the_one_that_divided_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with open_daemon(tmp_path / "d", small_grid((4, 2))) as world:
+            text = "flexible: {processors: 6}\napplication: {executable: /bin/true}\n"
+            told = await world.submit(text, ANNA)
+            assert told.job.policy == "FCM"
+
+    asyncio.run(scenario())
+
+
 def test_a_dry_run_says_where_a_job_would_go_and_changes_nothing(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with open_daemon(tmp_path / "d", small_grid((4, 2))) as world:

@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
-from koala import __version__
 from koala.cli.errors import ReportedGroup
+from koala.version import __version__
 
 # verb -> (module, attribute, one line for the overview)
 VERBS: dict[str, tuple[str, str, str]] = {

@@ -17,7 +17,6 @@ from typing import Any, ClassVar, TypeVar, cast
 
 import httpx
 
-from koala import __version__
 from koala.client import calls
 from koala.client.address import CA_FILE_VARIABLE, Address, checked_token, find_address, find_token
 from koala.client.calls import Call
@@ -26,6 +25,7 @@ from koala.client.errors import UnavailableError, WrongAddressError
 from koala.client.exchange import PATIENCE_S, Exchange, Pause, Reply, Send, Step, Steps, timeout_of
 from koala.client.journal_stream import JournalStream
 from koala.client.socket_transport import SocketTransport
+from koala.version import __version__
 from koala.wire import FileInfo, JobSummary, JournalEntry, Page
 
 Value = TypeVar("Value")

@@ -6,7 +6,6 @@ import heapq
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
-from koala import __version__
 from koala.core.lifecycle import ENDED, IN_CLAIMING_QUEUE, State
 from koala.core.sites import Trust
 from koala.daemon.answers import job_summary, link_infos, places_in_line, site_info, transfer_info
@@ -16,6 +15,7 @@ from koala.daemon.principal import Principal
 from koala.daemon.reading import reading
 from koala.model import Priority
 from koala.store.rows import JobRow, TransferRow
+from koala.version import __version__
 from koala.wire import JobSummary, Overview, SiteInfo, TransferInfo
 
 # An overview shows at most so many jobs of each list, and so many transfers; the counts tell how many there are.

@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from koala import __version__
 from koala.experiments.claims import Claim
 from koala.experiments.figures import Picture
+from koala.version import __version__
 
 # A claim is judged from so many seeds at least.
 SEEDS_MIN = 20

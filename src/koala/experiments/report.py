@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import msgspec
 from jinja2 import Environment, StrictUndefined
 
-from koala import __version__
 from koala.experiments.claims import measured
 from koala.experiments.experiment import SEEDS_MIN, Conclusion, Experiment, P
 from koala.experiments.figures import Picture, save
+from koala.version import __version__
 
 REPORT_JSON = "report.json"
 REPORT_HTML = "report.html"

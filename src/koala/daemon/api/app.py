@@ -5,7 +5,6 @@ from __future__ import annotations
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from koala import __version__
 from koala.daemon.api import access, errors, files, guard, health, jobs, journal, sessions, sites
 from koala.daemon.api.callers import signed_in
 from koala.daemon.api.lobby import Door, Lobby
@@ -13,6 +12,7 @@ from koala.daemon.dashboard import dashboard_router
 from koala.daemon.principal import owner as owner_named
 from koala.daemon.service import Service
 from koala.daemon.tokens import TokenDesk
+from koala.version import __version__
 
 DESCRIPTION = """\
 Submit jobs to many clusters at once, follow them and see why they wait. Every error has the same form: a `code` for

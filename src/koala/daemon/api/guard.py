@@ -11,7 +11,6 @@ from fastapi import FastAPI
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from koala import __version__
 from koala.daemon.api.bodies import GoneError, check_head, check_json, read_body
 from koala.daemon.api.callers import CALLER, Caller, identify
 from koala.daemon.api.errors import answer_to, answer_to_unexpected
@@ -19,6 +18,7 @@ from koala.daemon.api.limits import BODY_BYTES_MAX, STRANGER_BODY_BYTES_MAX
 from koala.daemon.api.lobby import Door
 from koala.daemon.errors import ServiceError, UnavailableError
 from koala.descriptions.errors import printable
+from koala.version import __version__
 
 CONTENT_POLICY = (
     "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'; "

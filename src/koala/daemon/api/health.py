@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from koala import __version__
 from koala.daemon.api.callers import CALLER, Caller, Who
 from koala.daemon.api.errors import declared
 from koala.daemon.api.lobby import door_of
 from koala.daemon.api.metrics import CONTENT_TYPE_LATEST, exposition
 from koala.daemon.api.parameters import The
+from koala.version import __version__
 from koala.wire import Health, Scope
 
 router = APIRouter(tags=["health"])
