@@ -194,4 +194,17 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.daemon.journal_tail", "TAIL_ENTRIES_MAX", "journal entries that followers read from memory"),
     ("koala.daemon.reading", "READS_AT_ONCE_MAX", "questions to the store at the same time"),
     ("koala.daemon.catalogue_calls", "CHANGES_S_MAX", "seconds that a stop waits for a change of the files"),
+    (
+        "koala.client.exchange",
+        "SILENCES_MAX",
+        "times that a client asks an address which takes calls and says nothing",
+    ),
+    ("koala.cli.verdicts", "ASKED_MAX", "waiting jobs of a list about which it is asked whether they can ever fit"),
+    ("koala.cli.job_waiting", "REASONS_TOLD_MAX", "reasons that `--wait` tells where there is no terminal"),
+    ("koala.cli.background", "STOP_S_MAX", "seconds that `koala down` waits for the daemon's end"),
+    (
+        "koala.sites.local",
+        "STRAY_LOOKS_MAX",
+        "looks for processes without a component that an embedded site takes when it is opened",
+    ),
 )
