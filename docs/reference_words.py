@@ -207,4 +207,9 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
         "STRAY_LOOKS_MAX",
         "looks for processes without a component that an embedded site takes when it is opened",
     ),
+    (
+        "koala.daemon.retaining",
+        "FAILURES_MAX",
+        "components that could not be forgotten before the rest waits for later",
+    ),
 )
