@@ -13,14 +13,14 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import httpx
 
 from koala.client import calls
 from koala.client.address import CA_FILE_VARIABLE, Address, checked_token, find_address, find_token
 from koala.client.calls import Call
-from koala.client.endpoints import Endpoint, Listing, endpoint
+from koala.client.endpoints import Awaited, Blocking, Endpoint, Listing, endpoint
 from koala.client.errors import UnavailableError, WrongAddressError
 from koala.client.exchange import PATIENCE_S, Exchange, Pause, Reply, Send, Step, Steps, timeout_of
 from koala.client.journal_stream import JournalStream
@@ -46,8 +46,6 @@ def _entries_and_next(entries: list[JournalEntry]) -> tuple[list[JournalEntry], 
 
 class BothClients:
     """What both clients have: an address, a token, and every endpoint of the API."""
-
-    is_async: ClassVar[bool]
 
     submit = endpoint(calls.submit)
     dry_run = endpoint(calls.dry_run)
@@ -103,15 +101,13 @@ class BothClients:
         }
 
 
-class Client(BothClients):
+class Client(BothClients, Blocking):
     """A daemon to talk to. ``server`` is ``unix:PATH`` or ``http(s)://HOST:PORT``; without one, KOALA_SERVER, or the
     socket of the default state directory. Every method raises a ``ClientError`` when it does not succeed.
 
     A call that may be repeated survives a daemon that is away for up to ``patience_s``. Use it as a context, or
     call ``close``.
     """
-
-    is_async = False
 
     def __init__(
         self,
@@ -197,10 +193,8 @@ class Client(BothClients):
             after = {cursor: following}
 
 
-class AsyncClient(BothClients):
+class AsyncClient(BothClients, Awaited):
     """The same as ``Client`` for asyncio: every method is awaited, every list and ``follow`` is an async iterator."""
-
-    is_async = True
 
     def __init__(
         self,

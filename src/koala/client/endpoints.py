@@ -11,20 +11,29 @@ import inspect
 import typing
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from koala.client.calls import Call
 from koala.client.exchange import Exchange, Steps
 from koala.client.validation import checked
 from koala.wire import PAGE_ITEMS_MAX
 
-if TYPE_CHECKING:
-    from koala.client.client import AsyncClient, BothClients, Client
-
 Value = TypeVar("Value")
 Item = TypeVar("Item")
 Whole = TypeVar("Whole")
 P = ParamSpec("P")
+
+
+class Blocking:
+    """A client whose methods return what they are asked for."""
+
+    is_async: ClassVar[bool] = False
+
+
+class Awaited:
+    """A client whose methods are awaited."""
+
+    is_async: ClassVar[bool] = True
 
 
 def _generic(kind: Any, value: Any) -> Any:
@@ -83,11 +92,11 @@ class Endpoint(_Method, Generic[P, Value]):
         self._steps = steps
 
     @overload
-    def __get__(self, client: Client, kind: type[Client]) -> Callable[P, Value]: ...
+    def __get__(self, client: Blocking, kind: type[Blocking]) -> Callable[P, Value]: ...
     @overload
-    def __get__(self, client: AsyncClient, kind: type[AsyncClient]) -> Callable[P, Awaitable[Value]]: ...
+    def __get__(self, client: Awaited, kind: type[Awaited]) -> Callable[P, Awaitable[Value]]: ...
     @overload
-    def __get__(self, client: None, kind: type[BothClients]) -> Callable[Concatenate[Any, P], Any]: ...
+    def __get__(self, client: None, kind: type[Blocking | Awaited]) -> Callable[Concatenate[Any, P], Any]: ...
     def __get__(self, client: Any, kind: type[Any]) -> Any:
         given = functools.partial(_generic, Awaitable) if kind.is_async else _itself
         if client is None:
@@ -126,11 +135,11 @@ class Listing(_Method, Generic[P, Item]):
         self._next_of = next_of
 
     @overload
-    def __get__(self, client: Client, kind: type[Client]) -> Callable[P, Iterator[Item]]: ...
+    def __get__(self, client: Blocking, kind: type[Blocking]) -> Callable[P, Iterator[Item]]: ...
     @overload
-    def __get__(self, client: AsyncClient, kind: type[AsyncClient]) -> Callable[P, AsyncIterator[Item]]: ...
+    def __get__(self, client: Awaited, kind: type[Awaited]) -> Callable[P, AsyncIterator[Item]]: ...
     @overload
-    def __get__(self, client: None, kind: type[BothClients]) -> Callable[Concatenate[Any, P], Any]: ...
+    def __get__(self, client: None, kind: type[Blocking | Awaited]) -> Callable[Concatenate[Any, P], Any]: ...
     def __get__(self, client: Any, kind: type[Any]) -> Any:
         given = functools.partial(_generic, AsyncIterator if kind.is_async else Iterator)
         if client is None:
