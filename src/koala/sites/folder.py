@@ -251,13 +251,17 @@ class Folder:
         return sorted(name for name in names if not name.startswith("."))
 
     def output(self, stream: Stream, application: Application, offset: int, limit: int) -> bytes:
-        """What the application has written from ``offset`` on."""
+        """What the application has written from ``offset`` on. Where a file for its errors could not be opened, the
+        shell's complaint about that stands in the usual place."""
         named = application.stdout if stream is Stream.STDOUT else application.stderr
         if named is None:
             path = self.home / (STDOUT if stream is Stream.STDOUT else STDERR)
         else:
             path = self.home / WORK / (application.directory or ".") / named
-        return read_regular(path, limit, offset) or b""
+        found = read_regular(path, limit, offset)
+        if found is None and stream is Stream.STDERR:
+            found = read_regular(self.home / STDERR, limit, offset)
+        return found or b""
 
     def mail(self, name: str) -> bytes | None:
         """A piece of mail from the outbox. What is too long is cut, one byte too late, so that its reader notices."""
