@@ -210,7 +210,6 @@ def test_jobs_that_were_left_behind_are_told() -> None:
 
 
 def test_every_figure_can_be_drawn() -> None:
-    pytest.importorskip("matplotlib")
     figures = Findings(results_of(numbers(), seeds=3)).figures()
     assert len({figure.name for figure in figures}) == len(figures)
     for figure in figures:
