@@ -15,7 +15,7 @@ from koala.core.job import Job
 from koala.core.ledger import Ledger
 from koala.core.lifecycle import IN_CLAIMING_QUEUE
 from koala.core.sites import Trust
-from koala.grid import Grid, Link, Links, SchedulerParameters, Site, StoredFile
+from koala.grid import Grid, Link, Links, Network, SchedulerParameters, Site, StoredFile
 from koala.messages import (
     AnyCommand,
     AnyEvent,
@@ -53,6 +53,7 @@ def make_grid(
     *,
     files: Mapping[str, tuple[float, tuple[str, ...]]] | None = None,
     quotas: Mapping[str, float] | None = None,
+    network: Network | None = None,
     **parameters: Any,
 ) -> Grid:
     """Sites by name and processors, files by name with (seconds to bring, replicas), the scheduler's parameters."""
@@ -62,6 +63,7 @@ def make_grid(
             for name, processors in sites.items()
         ),
         links=Links(default=Link(bandwidth_mbit_s=8.0, latency_s=0.0)),
+        network=network,
         files=tuple(
             StoredFile(name=name, size_bytes=seconds(transfer_s), replicas=replicas)
             for name, (transfer_s, replicas) in (files or {}).items()
@@ -114,10 +116,11 @@ class Desk:
         *,
         files: Mapping[str, tuple[float, tuple[str, ...]]] | None = None,
         quotas: Mapping[str, float] | None = None,
+        network: Network | None = None,
         catalogue: Catalogue | None = None,
         **parameters: Any,
     ) -> None:
-        grid = make_grid(sites, files=files, quotas=quotas, **parameters)
+        grid = make_grid(sites, files=files, quotas=quotas, network=network, **parameters)
         self.scheduler = Scheduler(grid, catalogue)
         self.ledger = self.scheduler.ledger
         self.now = 0.0
@@ -250,6 +253,7 @@ class Desk:
 def assert_books_balance(ledger: Ledger) -> None:
     """What is written of each site is the sum of what the jobs have there; each job is where its state says."""
     _assert_sites_balance(ledger)
+    _assert_links_balance(ledger)
     for queue, high in ((ledger.high, True), (ledger.low, False)):
         waiting = {job.id for job in ledger.jobs.values() if job.state is State.WAITING and job.high is high}
         assert {job.id for job in queue} == waiting
@@ -281,6 +285,25 @@ def _assert_sites_balance(ledger: Ledger) -> None:
         assert book.view.idle[index] == max(0, idle)
 
 
+def _assert_links_balance(ledger: Ledger) -> None:
+    """On every link is what jobs with places ask of it, and a job that is being let go of asks nothing."""
+    view = ledger.sites.view
+    asked = [0] * len(view.wiring.names)
+    for job in ledger.jobs.values():
+        if job.spots is None or job.state is State.RELEASING:
+            assert not job.link_demands
+            continue
+        assert job.demand is not None
+        parts = [0] * len(view.names)
+        for site, size in zip(job.spots.sites, job.spots.sizes, strict=True):
+            parts[site] += size
+        traffic = job.demand.traffic
+        demands = view.wiring.demands_bit_s(traffic.pattern, traffic.dimensions, parts, traffic.per_processor_bit_s)
+        for link, bit_s in demands:
+            asked[link] += bit_s
+    assert view.link_demand_bit_s == asked
+
+
 def _promised(job: Job, index: int) -> int:
     if job.state not in IN_CLAIMING_QUEUE or job.spots is None:
         return 0
@@ -305,6 +328,7 @@ def assert_clean(ledger: Ledger) -> None:
     assert len(ledger.high) == len(ledger.low) == len(ledger.claiming) == 0
     assert ledger.transfers.by_id == {}
     assert ledger.transfers.by_key == {}
+    assert not any(ledger.sites.view.link_demand_bit_s)
     for site in ledger.sites:
         assert (site.ours, site.promised, site.earmarked, site.waiters) == (0, 0, 0, {})
         assert site.probe_job is None

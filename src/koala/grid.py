@@ -15,6 +15,9 @@ from koala.model import FileName, SiteName
 # Limits on one grid file.
 SITES_MAX = 10_000
 FILES_MAX = 1_000_000
+NETWORK_GROUPS_MAX = 1_000
+NETWORK_LINKS_MAX = 1_000
+ROUTES_MAX = 10_000
 
 
 class SiteKind(enum.StrEnum):
@@ -111,13 +114,17 @@ class GridSimulation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
-    """One autonomous cluster. ``quota`` is the fraction that may be in use before we take no more of it."""
+    """One autonomous cluster. ``quota`` is the fraction that may be in use before we take no more of it.
+
+    ``uplink_mbit_s`` is the capacity of its own link in the grid's ``network``; None is as the network says.
+    """
 
     name: SiteName
     processors: int
     kind: SiteKind = SiteKind.SIMULATED
     quota: float = 1.0
     file_server: str | None = None
+    uplink_mbit_s: float | None = None
     simulation: SiteSimulation = SiteSimulation()
 
 
@@ -141,6 +148,36 @@ class Links(msgspec.Struct, frozen=True, kw_only=True):
 
     default: Link = Link(bandwidth_mbit_s=100.0, latency_s=0.005)
     pairs: tuple[PairLink, ...] = ()
+
+
+class LinkGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Sites (or groups of them) behind one uplink: what leaves the group crosses it. None is unlimited."""
+
+    name: str
+    members: tuple[str, ...]
+    uplink_mbit_s: float | None = None
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """Named links that traffic between two sites crosses, beside the uplinks of the sites and of their groups."""
+
+    between: tuple[SiteName, SiteName]
+    over: tuple[str, ...]
+
+
+class Network(msgspec.Struct, frozen=True, kw_only=True):
+    """Links that communicating jobs share: where they demand more of one than it has, they slow down.
+
+    Every site has an uplink of ``uplink_mbit_s``, or of its own; None is unlimited. With no more than that the
+    network is a star. Traffic between two sites crosses both uplinks, the uplink of every group that holds one of
+    them and not the other, and the named ``links`` (name and Mbit/s) of the route between them, if there is one.
+    A site or group is a member of one group at most, so that groups nest.
+    """
+
+    uplink_mbit_s: float | None = None
+    groups: tuple[LinkGroup, ...] = ()
+    links: tuple[tuple[str, float], ...] = ()
+    routes: tuple[Route, ...] = ()
 
 
 class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,6 +231,7 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
     sites: tuple[Site, ...]
     name: str = "grid"
     links: Links = Links()
+    network: Network | None = None
     files: tuple[StoredFile, ...] = ()
     scheduler: SchedulerParameters = SchedulerParameters()
     simulation: GridSimulation = GridSimulation()

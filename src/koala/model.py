@@ -21,6 +21,9 @@ PROCESSORS_MAX = 10_000_000
 SPLITS_MAX = 1_000
 INPUT_FILES_MAX = 1_000
 TEXT_CHARACTERS_MAX = 65_536
+# The most that is read as a bandwidth, a petabit per second: a larger number is a mistake in the unit.
+BANDWIDTH_MBIT_S_MAX = 1_000_000_000
+CUBE_DIMENSIONS_MAX = 8
 
 
 class Priority(enum.StrEnum):
@@ -43,6 +46,25 @@ class JobType(enum.StrEnum):
     PLAIN = "plain"
     MPI = "mpi"
     TORCHRUN = "torchrun"
+
+
+class Pattern(enum.StrEnum):
+    """Who talks to whom in a job: every processor with all others, with its neighbours in a ring or in a torus (a
+    k-ary n-cube), every worker with the first processor, or nobody."""
+
+    ALL_TO_ALL = "all-to-all"
+    RING = "ring"
+    CUBE = "cube"
+    MASTER_WORKER = "master-worker"
+    NONE = "none"
+
+    @property
+    def number(self) -> int:
+        """What the functions of ``koala.network`` call it."""
+        return _PATTERN_NUMBERS[self]
+
+
+_PATTERN_NUMBERS = {pattern: number for number, pattern in enumerate(Pattern)}
 
 
 class InvalidRequestError(ValueError):
@@ -143,6 +165,42 @@ class Flexibility(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     splits: tuple[tuple[int, ...], ...] = ()
 
 
+class Communication(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the processors of a job talk to each other, which loads the links between its sites.
+
+    ``bisection_mbit_s`` is the bandwidth over the middle of the job, cut into halves; ``per_processor_mbit_s`` that
+    of each processor. Exactly one of the two is given (none is needed where nobody talks). ``share`` is the part of
+    the execution time that is communication on one site; only that part takes longer where a link is too narrow.
+    """
+
+    pattern: Pattern = Pattern.ALL_TO_ALL
+    bisection_mbit_s: float | None = None
+    per_processor_mbit_s: float | None = None
+    share: float = 0.3
+    dimensions: int = 2
+
+    def __post_init__(self) -> None:
+        given = [field for field in ("bisection_mbit_s", "per_processor_mbit_s") if getattr(self, field) is not None]
+        if len(given) == 2:
+            raise InvalidRequestError(
+                "per_processor_mbit_s", "bisection_mbit_s and per_processor_mbit_s are given together; keep one"
+            )
+        if not given and self.pattern is not Pattern.NONE:
+            raise InvalidRequestError(
+                "bisection_mbit_s", "the bandwidth is missing; write bisection_mbit_s or per_processor_mbit_s"
+            )
+        for field in given:
+            mbit_s: float = getattr(self, field)
+            if not 0 <= mbit_s <= BANDWIDTH_MBIT_S_MAX:
+                raise InvalidRequestError(field, f"{mbit_s:g} is not a bandwidth; write 0 to {BANDWIDTH_MBIT_S_MAX}")
+        if not 0 <= self.share <= 1:
+            raise InvalidRequestError("share", f"{self.share:g} is not a fraction; write 0 to 1")
+        if not 1 <= self.dimensions <= CUBE_DIMENSIONS_MAX:
+            raise InvalidRequestError(
+                "dimensions", f"{self.dimensions} is not a number of dimensions; write 1 to {CUBE_DIMENSIONS_MAX}"
+            )
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One rigid parallel job.
 
@@ -150,6 +208,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     - non-fixed: no component does (some may: those are fixed, the rest are placed);
     - flexible: one component, whose processors are the total, and ``flexible`` says how it may be divided.
       The parts that the scheduler makes all run that component's application.
+
+    ``home`` is the site where the job arrived, which some policies try first; ``communication`` what it asks of the
+    links between its sites, nothing where there is none.
     """
 
     components: tuple[Component, ...]
@@ -162,6 +223,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     placement_tries_max: int | None = None
     claiming_tries_max: int | None = None
     restarts_max: int | None = None
+    home: SiteName | None = None
+    communication: Communication | None = None
 
     def __post_init__(self) -> None:
         if not self.components:

@@ -35,8 +35,20 @@ def test_every_policy_of_koala_is_listed_with_its_form() -> None:
         ("NCM", "network", "koala"),
         ("NFCM", "flexible-network", "koala"),
         ("FCF", "flexible-files", "koala"),
+        *[
+            (name, "links", "koala")
+            for name in ("Migration-Only", "Initial", "Ideal", "A1", "A2", "B1", "B2", "B3", "B4", "B5")
+        ],
     ]
     assert all(known["summary"] for known in listed)
+
+
+def test_the_parameters_of_a_policy_are_listed_with_their_defaults() -> None:
+    listed = {known["name"]: known["parameters"] for known in json.loads(run("--json").stdout)}
+    assert listed["WF"] == []
+    assert [(each["name"], each["default"]) for each in listed["B3"]] == [("chunk", "0.85"), ("lslt", "1")]
+    assert listed["A1"][0]["values"] == "index or most-free"
+    assert "chunk=0.85" in run().stdout
 
 
 def test_the_table_shows_a_users_policies_and_where_they_come_from(tmp_path: Path) -> None:

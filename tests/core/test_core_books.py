@@ -20,7 +20,7 @@ from koala.core.books_writing import AS_IT_IS
 from koala.core.job import Claim, Job
 from koala.core.sites import SiteBelief, Trust
 from koala.core.transfer import Transfer
-from koala.grid import Grid, Link, Links
+from koala.grid import Grid, Link, Links, Network
 from koala.messages import (
     AbortComponent,
     AnyCommand,
@@ -37,6 +37,7 @@ from koala.messages import (
     Tick,
     WakeAt,
 )
+from koala.model import Communication
 from koala.policies import Catalogue
 from koala.simulator import restarts
 from koala.simulator.properties import PropertyBrokenError
@@ -140,8 +141,9 @@ def test_after_a_restart_at_any_moment_every_answer_is_the_same(data: st.DataObj
     ("remembered", "derived", "cls"),
     [
         (
-            {*JobPage.__struct_fields__},
+            {*JobPage.__struct_fields__} - {"refused_idle", "refused_demand"} | {"refused"},
             {
+                "link_demands",  # from request and places
                 *("demand", "high", "spots", "transfers_open", "timer"),  # from request, places, transfers, alarms
                 *("claim_at", "claim_sequence"),  # in the claiming queue
                 *("position", "entered_scan", "has_limit", "joined_after_scan"),  # in the placement queue
@@ -545,10 +547,11 @@ def test_what_is_no_book_is_refused(text: bytes) -> None:
 def busy_books() -> tuple[Grid, bytes]:
     """Books with something on every kind of page."""
     files = {"f": (30.0, ("b",)), "g": (9.0, ("b",))}
-    desk = Desk({"a": 8, "b": 4}, files=files, error_threshold=1, claim_fraction=0.5)
+    network = Network(uplink_mbit_s=100.0)
+    desk = Desk({"a": 8, "b": 4}, files=files, network=network, error_threshold=1, claim_fraction=0.5)
     desk.run(ask(part(3, "a")))
     desk.cancel(1)
-    desk.run(ask(part(3, "a"), part(2, "b")))
+    desk.run(ask(part(3, "a"), part(2, "b"), communication=Communication(bisection_mbit_s=30.0)))
     desk.submit(ask(part(2, "a", "f")))
     desk.submit(ask(part(2, "a", "f"), high=True))
     desk.submit(ask(12, high=True, placement_tries_max=9))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from desk import Desk, ask, ask_total, assert_books_balance, assert_clean, kind, part, seconds
 from koala.core import State
 from koala.core.sites import Trust
+from koala.grid import LinkGroup, Network
 from koala.messages import (
     AnyCommand,
     AnyEvent,
@@ -25,10 +26,20 @@ from koala.messages import (
     SiteSilent,
     StartComponent,
 )
-from koala.model import InputMode, Request
+from koala.model import Communication, Component, Flexibility, InputMode, Pattern, Request
 
 SITES = ("a", "b", "store")
+NETWORK = Network(uplink_mbit_s=100.0, groups=(LinkGroup(name="ab", members=("a", "b"), uplink_mbit_s=50.0),))
+ALL_TO_ALL = Communication(bisection_mbit_s=60.0)
+RING = Communication(pattern=Pattern.RING, per_processor_mbit_s=20.0)
 STEPS_MAX = 60
+
+
+def talking_total(high: bool, policy: str) -> Request:
+    """A total that is divided with an eye on the links."""
+    components = (Component(processors=10),)
+    return ask(*components, high=high, policy=policy, flexible=Flexibility(), communication=ALL_TO_ALL, home="b")
+
 
 # Small numbers that meet often; every request can be placed on some state of the sites.
 REQUESTS: tuple[Callable[[bool], Request], ...] = (
@@ -39,6 +50,10 @@ REQUESTS: tuple[Callable[[bool], Request], ...] = (
     lambda high: ask(part(6, "a", "f"), part(5, "b", "f"), high=high, restarts_max=1),
     lambda high: ask(part(4, "a", "f"), part(4, "a", "g"), high=high, claiming_tries_max=4),
     lambda high: ask(part(5, None, "f", mode=InputMode.CHUNK), 2, high=high, placement_tries_max=3),
+    lambda high: ask(4, 4, high=high, communication=RING),
+    lambda high: ask(part(4, None, "f"), part(5, None, "g"), high=high, policy="CF", communication=ALL_TO_ALL),
+    lambda high: talking_total(high, "B1(lslt=0.5)"),
+    lambda high: talking_total(high, "A1"),
     lambda high: ask_total(9, "f", high=high, mode=InputMode.CHUNK, component_min=2),
 )
 
@@ -69,6 +84,7 @@ class Storm:
         self.desk = WatchedDesk(
             {"a": 8, "b": 6, "store": 2},
             files={"f": (40.0, ("store",)), "g": (15.0, ("store", "b"))},
+            network=NETWORK,
             scan_interval_s=self.draw(st.sampled_from([0.0, 4.0])),
             hold_placed=self.draw(st.booleans()),
             claim_threshold=self.draw(st.sampled_from([0.0, 0.5, 1.0])),

@@ -9,12 +9,16 @@ from hypothesis import strategies as st
 
 from koala.descriptions.fields import DURATION_S_MAX
 from koala.model import (
+    BANDWIDTH_MBIT_S_MAX,
+    CUBE_DIMENSIONS_MAX,
     Application,
+    Communication,
     Component,
     Flexibility,
     InputFile,
     InputMode,
     JobType,
+    Pattern,
     Priority,
     Request,
 )
@@ -75,7 +79,7 @@ JOB_SBATCH = """\
 GRID_YAML = """\
 name: DAS-2
 sites:
-  vu: {processors: 144, quota: 0.9, kind: slurm, file_server: "gsiftp://fs.vu"}
+  vu: {processors: 144, quota: 0.9, kind: slurm, file_server: "gsiftp://fs.vu", uplink_mbit_s: 622}
   delft:
     processors: 64
     simulation:
@@ -88,6 +92,11 @@ links:
   pairs:
     - {between: [vu, delft], bandwidth_mbit_s: 622, latency_s: 0.002}
     - {between: ["2024", vu], latency_ms: 1}
+network:
+  uplink_mbit_s: 1000
+  groups: [{name: west, uplink_mbit_s: 155.5, members: [vu, delft]}]
+  links: {sea: 45}
+  routes: [{between: [vu, "2024"], over: [sea]}]
 files:
   mesh.dat: {size: 4 GB, replicas: [vu, delft]}
   small.dat: {size_bytes: 17, replicas: [2024]}
@@ -169,6 +178,23 @@ def flexibilities(draw: st.DrawFn, total: int) -> Flexibility:
     )
 
 
+policies = st.one_of(names, names.map("{}(chunk=0.85)".format), st.just("A1(objective=fewest-clusters)"))
+bandwidths = st.floats(0, BANDWIDTH_MBIT_S_MAX, allow_subnormal=False) | st.sampled_from([0.1, 300.0])
+
+
+@st.composite
+def communications(draw: st.DrawFn) -> Communication:
+    """Any way to communicate."""
+    pattern = draw(st.sampled_from(Pattern))
+    given = draw(st.sampled_from(["bisection_mbit_s", "per_processor_mbit_s", ""]))
+    return Communication(
+        pattern=pattern if given else Pattern.NONE,
+        share=draw(st.floats(0, 1, allow_subnormal=False)),
+        dimensions=draw(st.integers(1, CUBE_DIMENSIONS_MAX)),
+        **({given: draw(bandwidths)} if given else {}),
+    )
+
+
 @st.composite
 def requests(draw: st.DrawFn) -> Request:
     """A request of any structure."""
@@ -191,7 +217,7 @@ def requests(draw: st.DrawFn) -> Request:
         name=draw(labels),
         flexible=draw(flexibilities(components[0].processors)) if flexible else None,
         priority=draw(st.sampled_from(Priority)),
-        policy=draw(st.none() | names),
+        policy=draw(st.none() | policies),
         job_type=draw(st.sampled_from(JobType)),
         walltime_s=draw(
             st.none()
@@ -201,4 +227,6 @@ def requests(draw: st.DrawFn) -> Request:
         placement_tries_max=draw(tries),
         claiming_tries_max=draw(tries),
         restarts_max=draw(st.none() | st.integers(0, 10**6)),
+        home=draw(st.none() | names),
+        communication=draw(st.none() | communications()),
     )

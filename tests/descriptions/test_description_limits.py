@@ -10,8 +10,15 @@ from koala.descriptions.fields import DURATION_S_MAX, NAME_CHARACTERS_MAX, SIZE_
 from koala.descriptions.grid_simulation import OUTAGES_MAX
 from koala.descriptions.rsl_syntax import RSL_DEPTH_MAX, RSL_TOKENS_MAX
 from koala.descriptions.yaml_text import DEPTH_MAX, NODES_MAX
-from koala.grid import SITES_MAX
-from koala.model import COMPONENTS_MAX, INPUT_FILES_MAX, SPLITS_MAX, TEXT_CHARACTERS_MAX
+from koala.grid import NETWORK_GROUPS_MAX, NETWORK_LINKS_MAX, ROUTES_MAX, SITES_MAX
+from koala.model import (
+    BANDWIDTH_MBIT_S_MAX,
+    COMPONENTS_MAX,
+    CUBE_DIMENSIONS_MAX,
+    INPUT_FILES_MAX,
+    SPLITS_MAX,
+    TEXT_CHARACTERS_MAX,
+)
 
 
 def message(text: str, source: str) -> str:
@@ -138,6 +145,30 @@ def test_a_grid_has_at_most_so_many_sites_outages_and_bytes_in_a_file() -> None:
             f"sites: {{a: {{processors: 1}}}}\nfiles: {{f: {{size_bytes: {SIZE_BYTES_MAX + 1}, replicas: [a]}}}}",
             "grid.yaml",
         )
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        "groups: [" + ", ".join(f"{{name: g{n}, members: [a]}}" for n in range(NETWORK_GROUPS_MAX + 1)) + "]",
+        "links: {" + ", ".join(f"l{n}: 1" for n in range(NETWORK_LINKS_MAX + 1)) + "}",
+        "routes: [" + ", ".join(["{between: [a, b], over: [l]}"] * (ROUTES_MAX + 1)) + "]",
+    ],
+    ids=["groups", "links", "routes"],
+)
+def test_a_network_has_at_most_so_many_groups_links_and_routes(network: str) -> None:
+    with pytest.raises(DescriptionError, match="too many entries"):
+        read_grid(f"sites: {{a: {{processors: 1}}}}\nnetwork: {{{network}}}", "grid.yaml")
+
+
+def test_bandwidths_and_dimensions_beyond_reason_are_refused_in_every_format() -> None:
+    for mbit_s, dimensions in ((BANDWIDTH_MBIT_S_MAX, CUBE_DIMENSIONS_MAX + 1), (BANDWIDTH_MBIT_S_MAX + 1, 2)):
+        yaml = f"processors: 2\ncommunication: {{bisection_mbit_s: {mbit_s}, dimensions: {dimensions}}}"
+        assert "too large" in message(yaml, "job.yaml")
+        rsl = f"&(count=2)(koalaBisectionMbit={mbit_s})(koalaDimensions={dimensions})"
+        assert "is not a" in message(rsl, "job.rsl")
+    with pytest.raises(DescriptionError, match="too large"):
+        read_grid(f"sites: {{a: {{processors: 1, uplink_mbit_s: {BANDWIDTH_MBIT_S_MAX + 1}}}}}", "grid.yaml")
 
 
 def test_only_so_many_problems_are_reported_and_the_rest_counted() -> None:

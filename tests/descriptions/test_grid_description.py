@@ -13,9 +13,12 @@ from koala.grid import (
     Grid,
     GridSimulation,
     Link,
+    LinkGroup,
     Links,
     LocalScheduler,
+    Network,
     PairLink,
+    Route,
     SchedulerParameters,
     Site,
     SiteFaults,
@@ -30,7 +33,14 @@ def test_a_full_grid_is_read_field_by_field() -> None:
     assert read_grid(GRID_YAML, "grid.yaml") == Grid(
         name="DAS-2",
         sites=(
-            Site(name="vu", processors=144, quota=0.9, kind=SiteKind.SLURM, file_server="gsiftp://fs.vu"),
+            Site(
+                name="vu",
+                processors=144,
+                quota=0.9,
+                kind=SiteKind.SLURM,
+                file_server="gsiftp://fs.vu",
+                uplink_mbit_s=622.0,
+            ),
             Site(
                 name="delft",
                 processors=64,
@@ -52,6 +62,12 @@ def test_a_full_grid_is_read_field_by_field() -> None:
                 PairLink(between=("vu", "delft"), bandwidth_mbit_s=622.0, latency_s=0.002),
                 PairLink(between=("2024", "vu"), bandwidth_mbit_s=200.0, latency_s=0.001),
             ),
+        ),
+        network=Network(
+            uplink_mbit_s=1000.0,
+            groups=(LinkGroup(name="west", uplink_mbit_s=155.5, members=("vu", "delft")),),
+            links=(("sea", 45.0),),
+            routes=(Route(between=("vu", "2024"), over=("sea",)),),
         ),
         files=(
             StoredFile(name="mesh.dat", size_bytes=4_000_000_000, replicas=("vu", "delft")),

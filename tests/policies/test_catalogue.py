@@ -12,11 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from policy_worlds import FIRST_FIT
 
-from koala.descriptions.fields import is_name
+from koala.descriptions.fields import POLICY_PATTERN, is_name
 from koala.model import Component, Flexibility, Request
 from koala.policies import Catalogue, Form, PolicyFileError, UnknownPolicyError, policy
-from koala.policies.catalogue import NAME_CHARACTERS_MAX
+from koala.policies.catalogue import NAME_CHARACTERS_MAX, PARAMETRIZED_REMEMBERED
 from koala.policies.errors import NAMES_SHOWN_MAX
+from koala.policies.forms import ModuleChoice
+from koala.policies.meta_scheduling import A1_FEWEST, A1_LEAST, A1_MOST_FREE, A2, B1, B3
+from koala.policies.own import LSLT_MAX
 
 
 def file_error(text: str) -> PolicyFileError:
@@ -29,7 +32,16 @@ def file_error(text: str) -> PolicyFileError:
 
 def test_the_catalogue_holds_the_policies_of_koala() -> None:
     catalogue = Catalogue.builtin()
-    assert catalogue.names() == ("WF", "CM", "FCM", "CF", "NCM", "NFCM", "FCF")
+    assert catalogue.names() == (
+        "WF",
+        "CM",
+        "FCM",
+        "CF",
+        "NCM",
+        "NFCM",
+        "FCF",
+        *("Migration-Only", "Initial", "Ideal", "A1", "A2", "B1", "B2", "B3", "B4", "B5"),
+    )
     assert all(known.origin == "koala" and not known.checked and known.summary for known in catalogue)
 
 
@@ -59,8 +71,87 @@ def test_a_flexible_policy_places_given_sizes_by_cluster_minimization() -> None:
 def test_each_policy_that_divides_places_given_sizes_by_the_one_that_looks_at_the_same_things() -> None:
     catalogue = Catalogue.builtin()
     placing = {known.name: known.components_policy and known.components_policy.name for known in catalogue}
-    assert placing == {"WF": None, "CM": None, "FCM": "CM", "CF": None, "NCM": None, "NFCM": "NCM", "FCF": "CF"}
+    by_links = {known.name: "CM" for known in catalogue if known.form is Form.LINKS}
+    others = {"WF": None, "CM": None, "FCM": "CM", "CF": None, "NCM": None, "NFCM": "NCM", "FCF": "CF"}
+    assert placing == others | by_links
     assert all(known.form.divides == (known.components_policy is not None) for known in catalogue)
+
+
+@pytest.mark.parametrize(
+    ("written", "name", "choice"),
+    [
+        ("B3", "B3", ModuleChoice(B3, 1.0, 0.85)),
+        ("b3()", "B3", ModuleChoice(B3, 1.0, 0.85)),
+        ("B3(chunk=0.9)", "B3(chunk=0.9)", ModuleChoice(B3, 1.0, 0.9)),
+        ("B3(0.9)", "B3(chunk=0.9)", ModuleChoice(B3, 1.0, 0.9)),
+        ("b3( LSLT=.8 , chunk=1 )", "B3(chunk=1, lslt=0.8)", ModuleChoice(B3, 0.8, 1.0)),
+        ("B3(0.9, 1.2)", "B3(chunk=0.9, lslt=1.2)", ModuleChoice(B3, 1.2, 0.9)),
+        ("B1(lslt=0.8)", "B1(lslt=0.8)", ModuleChoice(B1, 0.8)),
+        ("A1(order=most-free)", "A1(order=most-free)", ModuleChoice(A1_MOST_FREE)),
+        ("A1(objective=Fewest-Clusters)", "A1(objective=fewest-clusters)", ModuleChoice(A1_FEWEST)),
+        (
+            "A1(objective=least-bandwidth, lslt=1.1)",
+            "A1(objective=least-bandwidth, lslt=1.1)",
+            ModuleChoice(A1_LEAST, 1.1),
+        ),
+        ("A2", "A2", ModuleChoice(A2, 1.1)),
+    ],
+)
+def test_parameters_stand_behind_the_name_and_are_said_back_in_one_form(
+    written: str, name: str, choice: ModuleChoice
+) -> None:
+    catalogue = Catalogue.builtin()
+    found = catalogue.find(written)
+    assert (found.name, found.module) == (name, choice)
+    assert catalogue.find(found.name) == found
+    assert is_name(found.name, POLICY_PATTERN), "a job file can write it"
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        ("B3(chunk=0.85", "nothing closes the parenthesis"),
+        ("B3(chunk=1.5)", "'1.5' is no value for chunk; write a share of the job"),
+        ("B3(chunk=much)", "'much' is no value for chunk"),
+        ("B3(chunk=nan)", "'nan' is no value for chunk"),
+        ("B3(chunk=)", "'chunk=' is no parameter with a value"),
+        ("B3(=1)", "'=1' is no parameter with a value"),
+        ("B3(size=1)", "B3 has no parameter 'size'; the parameters are: chunk, lslt"),
+        ("B3(0.8, chunk=0.9)", "chunk is given twice"),
+        ("B3(chunk=0.8, 1)", "behind one with a name"),
+        ("B1(1, 2)", "too many values; the parameters are: lslt"),
+        ("B1(lslt=0)", "'0' is no value for lslt"),
+        (f"B1(lslt={LSLT_MAX + 0.5})", f"up to {LSLT_MAX:g}"),
+        ("A1(order=random)", "write index or most-free"),
+        ("A1(order=index, objective=least-bandwidth)", "keep one"),
+        ("WF(1)", "WF has no parameters; write WF"),
+        ("B9(chunk=1)", "there is no policy 'B9'"),
+    ],
+)
+def test_what_is_wrong_with_parameters_is_said_with_what_there_is(written: str, problem: str) -> None:
+    with pytest.raises(UnknownPolicyError) as caught:
+        Catalogue.builtin().find(written)
+    assert problem in caught.value.for_user()
+
+
+def test_the_largest_threshold_is_read() -> None:
+    assert Catalogue.builtin().find(f"B1({LSLT_MAX})").module == ModuleChoice(B1, LSLT_MAX)
+
+
+def test_no_more_names_with_parameters_are_remembered_than_the_limit() -> None:
+    catalogue = Catalogue.builtin()
+    first = catalogue.find("B3(chunk=0.5)")
+    assert catalogue.find("B3(chunk=0.5)") is first
+    for number in range(1, PARAMETRIZED_REMEMBERED + 1):
+        catalogue.find(f"B3(chunk={number / (PARAMETRIZED_REMEMBERED + 1)!r})")
+    assert catalogue.find("B3(chunk=0.5)") is not first
+
+
+@given(st.floats(min_value=0, exclude_min=True, max_value=1), st.floats(min_value=0, exclude_min=True, max_value=1))
+def test_different_values_never_have_the_same_name(one: float, other: float) -> None:
+    catalogue = Catalogue.builtin()
+    names = [catalogue.find(f"B3({value!r})").name for value in (one, other)]
+    assert (names[0] == names[1]) == (one == other)
 
 
 def test_a_users_file_adds_its_policies_under_their_names() -> None:

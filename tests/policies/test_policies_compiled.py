@@ -12,11 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from policy_worlds import BUILTIN, idle_lists, size_lists
 
+from koala.network import ALL_TO_ALL, CUBE, MASTER_WORKER, RING, SILENT, UNLIMITED_BIT_S
 from koala.policies import Form
+from koala.policies.meta_scheduling import metaschedule, placeable_most
+from koala.policies.routed_scheduling import metaschedule_routed
+from koala.simulator import compiling
 
 
 def compiled(name: str) -> Any:
     policy = BUILTIN.find(name)
+    if policy.form is Form.LINKS:
+        return compiling.compiled(policy.function)
     for helper in policy.helpers:
         numba.extending.register_jitable(helper)
     return numba.njit(policy.function)
@@ -68,3 +74,89 @@ def test_compiled_flexible_cluster_minimization_divides_as_python_does(
     fast_parts = whole([0] * len(idle))
     assert COMPILED["FCM"](whole(idle), total, least, parts_max, fast_parts) == answer
     assert fast_parts.tolist() == parts
+
+
+LINKS = [name for name in BUILTIN.names() if BUILTIN.find(name).form is Form.LINKS]
+CHOICES = [*LINKS, "A1(order=most-free)", "A1(objective=fewest-clusters)", "A1(objective=least-bandwidth)"]
+
+
+@st.composite
+def link_worlds(draw: st.DrawFn) -> tuple[list[int], int, int, list[int], list[int], float]:
+    """Idle processors, a total, a home, demands and capacities (of four sites and two shared links), bandwidth."""
+    sites = 4
+    idle = draw(st.lists(st.integers(0, 30), min_size=sites, max_size=sites))
+    capacity = draw(st.lists(st.sampled_from([1000, 10**9, UNLIMITED_BIT_S]), min_size=sites + 2, max_size=sites + 2))
+    demand = [draw(st.one_of(st.just(0), st.integers(0, min(most, 10**9) * 2))) for most in capacity]
+    own_bit_s = draw(st.one_of(st.just(0.0), st.floats(0.1, 1e9)))
+    return idle, draw(st.integers(1, 80)), draw(st.integers(-1, sites - 1)), demand, capacity, own_bit_s
+
+
+# Sites 0 and 1 behind the shared link 4, sites 2 and 3 behind 5.
+ROUTE_FIRST = [0, 0, 0, 2, 4, 4, 4, 6, 8, 8, 8, 8, 8, 8, 8, 8, 8]
+ROUTE_LINKS = [4, 5] * 4
+
+
+@pytest.mark.parametrize("name", CHOICES)
+@settings(deadline=None, max_examples=40)
+@given(world=link_worlds(), pattern=st.sampled_from([ALL_TO_ALL, RING, CUBE, MASTER_WORKER, SILENT]))
+def test_a_compiled_module_places_as_python_does(
+    name: str, world: tuple[list[int], int, int, list[int], list[int], float], pattern: int
+) -> None:
+    idle, total, home, demand, capacity, own_bit_s = world
+    choice = BUILTIN.find(name).module
+    assert choice is not None
+    module, threshold, chunk = choice
+    parts, fast_parts = [0] * 4, whole([0] * 4)
+    answer = metaschedule(
+        module, idle, total, home, demand, capacity, own_bit_s, threshold, chunk, [0] * 4, parts, pattern, 2, 1, 9
+    )
+    links = whole(demand), whole(capacity)
+    fast: Any = compiling.compiled(metaschedule)
+    more = own_bit_s, threshold, chunk, whole([0] * 4), fast_parts, pattern, 2, 1, 9
+    assert fast(module, whole(idle), total, home, *links, *more) == answer
+    assert answer > 0 or fast_parts.tolist() == parts
+    fast_most: Any = compiling.compiled(placeable_most)
+    most = placeable_most(module, idle, demand, capacity, threshold, chunk)
+    assert fast_most(module, whole(idle), *links, threshold, chunk) == most
+
+
+@pytest.mark.parametrize("name", CHOICES)
+@settings(deadline=None, max_examples=40)
+@given(world=link_worlds(), pattern=st.sampled_from([ALL_TO_ALL, RING, CUBE, MASTER_WORKER, SILENT]))
+def test_a_compiled_module_keeps_shared_links_as_python_does(
+    name: str, world: tuple[list[int], int, int, list[int], list[int], float], pattern: int
+) -> None:
+    idle, total, home, demand, capacity, own_bit_s = world
+    choice = BUILTIN.find(name).module
+    assert choice is not None
+    module, threshold, chunk = choice
+    parts, fast_parts = [0] * 4, whole([0] * 4)
+    answer = metaschedule_routed(
+        module,
+        idle,
+        total,
+        home,
+        demand,
+        capacity,
+        own_bit_s,
+        threshold,
+        chunk,
+        ROUTE_FIRST,
+        ROUTE_LINKS,
+        [0.0] * 6,
+        [0] * 6,
+        [0] * 4,
+        [0] * 4,
+        [0] * 4,
+        parts,
+        pattern,
+        2,
+        1,
+        9,
+    )
+    fast: Any = compiling.compiled(metaschedule_routed)
+    told = module, whole(idle), total, home, whole(demand), whole(capacity), own_bit_s, threshold, chunk
+    scratch = numpy.zeros(6), whole([0] * 6), whole([0] * 4), whole([0] * 4), whole([0] * 4)
+    routes = whole(ROUTE_FIRST), whole(ROUTE_LINKS)
+    assert fast(*told, *routes, *scratch, fast_parts, pattern, 2, 1, 9) == answer
+    assert answer > 0 or fast_parts.tolist() == parts

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from policy_worlds import components, demand_for, flexible, policy_names, requests, view_of
 
 from koala.model import Component, InputFile, Refusal, Request
+from koala.policies.growing import CURE_STEPS_MAX
 from koala.policies.placing import Demand, FileAt, View, place_on, refuse, try_place
-from koala.policies.refusing import CURE_STEPS_MAX, SPLITS_EXPLAINED_MAX
+from koala.policies.refusing import SPLITS_EXPLAINED_MAX
 
 MORE = re.compile(r"(\d+) more idle processors? on (C\d+)")
 ANYWHERE = re.compile(r"(\d+) more idle processors? anywhere")

@@ -11,11 +11,13 @@ import pytest
 from koala.cli.torture import HAPPENINGS
 from koala.core.job import Claim, Job, Phase
 from koala.core.leaving import Leaving
+from koala.core.links import LinkBook
 from koala.core.placement import PlacementDesk
 from koala.core.running import Running
 from koala.core.sites import SiteBook
 from koala.core.transfers import TransferBook
 from koala.messages import ReleaseBarrier
+from koala.simulator.contention import Contention
 from koala.simulator.storms import draw_storm
 from koala.simulator.torture import Verdict, minimise, torture, weather
 
@@ -172,6 +174,26 @@ def _never_ask_a_quiet_site(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Running, "_ask", ask)
 
 
+def _keep_bandwidth_of_jobs_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = LinkBook.release
+
+    def release(self: LinkBook, job: Job) -> None:
+        if not job.failures:
+            original(self, job)
+
+    monkeypatch.setattr(LinkBook, "release", release)
+
+
+def _leave_traffic_of_broken_jobs_on_the_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Contention.leave
+
+    def leave(self: Contention, flow: Any, component: Any, *, done: bool, now: float) -> None:
+        if done:
+            original(self, flow, component, done=done, now=now)
+
+    monkeypatch.setattr(Contention, "leave", leave)
+
+
 PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (_forget_to_abort, "no processor leaked"),
     (_open_the_barrier_early, "none runs twice at once"),
@@ -185,6 +207,8 @@ PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (_scan_the_queues_in_the_wrong_order, "high before low"),
     (_leave_transfers_running, "no transfer without a job"),
     (_never_ask_a_quiet_site, "every job finishes"),
+    (_keep_bandwidth_of_jobs_that_failed, "links add up"),
+    (_leave_traffic_of_broken_jobs_on_the_links, "nothing left behind"),
 ]
 
 

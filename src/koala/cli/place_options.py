@@ -1,4 +1,4 @@
-"""The small languages of ``koala place``'s options: ``--idle``, ``--components``, ``--flexible`` and ``--splits``.
+"""The small languages of ``koala place``'s options: sites with numbers, component sizes, totals and their splits.
 
 Each parser names the piece that it could not read and shows the form expected.
 """
@@ -9,9 +9,20 @@ import msgspec
 
 from koala.cli.errors import UserError
 from koala.grid import SITES_MAX
-from koala.model import COMPONENTS_MAX, PROCESSORS_MAX, Component, Flexibility, InvalidRequestError, Request
+from koala.model import (
+    BANDWIDTH_MBIT_S_MAX,
+    COMPONENTS_MAX,
+    PROCESSORS_MAX,
+    Communication,
+    Component,
+    Flexibility,
+    InvalidRequestError,
+    Pattern,
+    Request,
+)
 
 _IDLE_FORM = "write SITE=PROCESSORS, separated by commas, like C1=18,C2=15"
+_LOAD_FORM = "write LINK=MBIT_S, separated by commas, like C1=900,C2=450.5"
 _COMPONENTS_FORM = "write the processors of each component, separated by commas, like 8,8,8 or 8@C1,8"
 _SPLITS_FORM = "write the parts of each split joined by +, the splits separated by commas, like 18+6,12+12"
 
@@ -30,6 +41,53 @@ def parse_idle(text: str) -> dict[str, int]:
     if len(idle) > SITES_MAX:
         raise UserError(f"--idle: more than {SITES_MAX} sites (SITES_MAX)")
     return idle
+
+
+def parse_load(text: str) -> dict[str, float]:
+    """``C1=900,C2=450.5`` as what is in use by link, in Mbit/s, in the order written."""
+    load: dict[str, float] = {}
+    for piece in _pieces(text, "--load", _LOAD_FORM):
+        name, equals, amount = piece.rpartition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise UserError(f"--load: {piece!r} does not name a link; {_LOAD_FORM}")
+        if name in load:
+            raise UserError(f"--load: the link {name!r} is given twice; give it once")
+        try:
+            mbit_s = msgspec.json.decode(amount.strip().encode(), type=float)
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            raise UserError(f"--load: {amount.strip()!r} is not a number; {_LOAD_FORM}") from None
+        load[name] = _bandwidth(mbit_s, f"--load: {piece!r}")
+    return load
+
+
+def with_communication(
+    request: Request, *, home: str | None, bisection: float | None, pattern: str | None
+) -> Request:
+    """The request with what these options say of it; without any of them it stays as it is."""
+    if home is not None:
+        request = msgspec.structs.replace(request, home=home)
+    if bisection is None and pattern is None:
+        return request
+    said = request.communication
+    if bisection is None and said is None and pattern != Pattern.NONE:
+        raise UserError("--pattern: how much is sent is not known; give --bisection too")
+    chosen = Pattern(pattern) if pattern is not None else Pattern.ALL_TO_ALL if said is None else said.pattern
+    if bisection is not None:
+        bisection = _bandwidth(bisection, "--bisection")
+        before = Communication(pattern=Pattern.NONE) if said is None else said
+        known = msgspec.structs.replace(before, pattern=chosen, bisection_mbit_s=bisection, per_processor_mbit_s=None)
+    elif said is None:
+        known = Communication(pattern=chosen)
+    else:
+        known = msgspec.structs.replace(said, pattern=chosen)
+    return msgspec.structs.replace(request, communication=known)
+
+
+def _bandwidth(mbit_s: float, what: str) -> float:
+    if not 0 <= mbit_s <= BANDWIDTH_MBIT_S_MAX:
+        raise UserError(f"{what}: {mbit_s:g} is not a bandwidth; write 0 to {BANDWIDTH_MBIT_S_MAX} Mbit/s")
+    return mbit_s
 
 
 def parse_components(text: str) -> tuple[Component, ...]:

@@ -46,13 +46,23 @@ def policies(policy_files: tuple[str, ...], as_json: bool) -> None:
     """List the placement policies.
 
     A policy's form says what it decides: "components" places components of given sizes, "files" does so by
-    the time their input files take, "flexible" divides a total (and places given sizes by CM).
+    the time their input files take, "flexible" divides a total (and places given sizes by CM), "links" does so with
+    an eye on the links between the sites. Parameters stand behind the name: B3(chunk=0.9, lslt=0.8).
     """
     catalogue = full_catalogue(policy_files)
     if as_json:
         print_json(
             [
-                {"name": known.name, "form": str(known.form), "summary": known.summary, "origin": known.origin}
+                {
+                    "name": known.name,
+                    "form": str(known.form),
+                    "summary": known.summary,
+                    "origin": known.origin,
+                    "parameters": [
+                        {"name": each.name, "default": each.default, "values": each.values}
+                        for each in known.parameters
+                    ],
+                }
                 for known in catalogue
             ]
         )
@@ -60,10 +70,11 @@ def policies(policy_files: tuple[str, ...], as_json: bool) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
-    for column in ("policy", "form", "what it does", "from"):
+    for column in ("policy", "form", "what it does", "parameters", "from"):
         table.add_column(column, no_wrap=column in ("policy", "form"))
     for known in catalogue:
-        table.add_row(*_plain(known.name, str(known.form), known.summary, known.origin))
+        parameters = "\n".join(f"{each.name}={each.default}" for each in known.parameters)
+        table.add_row(*_plain(known.name, str(known.form), known.summary, parameters, known.origin))
     console().print(table)
 
 

@@ -61,7 +61,8 @@ class JobPage(Page, frozen=True, kw_only=True):
     """One job; the fields are those of ``koala.core.job.Job``.
 
     ``places`` are its spots, ``earmarks`` the components with one, ``claims`` the tokens of what it still holds,
-    ``refused_idle`` a number in ``Books.idles``.
+    ``refused_idle`` a number in ``Books.idles`` and ``refused_demand`` one in ``Books.link_demands``. What it asks of
+    links follows from its request and its places.
     """
 
     id: JobId
@@ -74,6 +75,7 @@ class JobPage(Page, frozen=True, kw_only=True):
     story: tuple[StoryEntry, ...] = ()
     placement_tries: int = 0
     refused_idle: int | None = None
+    refused_demand: int | None = None
     places: tuple[tuple[SiteName, int], ...] = ()
     placed_at: float | None = None
     started_at: float | None = None
@@ -85,6 +87,7 @@ class JobPage(Page, frozen=True, kw_only=True):
     needs: tuple[tuple[TransferId, ...], ...] = ()
     ready: int = 0
     outstanding: int = 0
+    observed: bool = False
     deadline: Time = 0.0
     claim_resumed: bool = False
     rests: int = 0
@@ -173,8 +176,8 @@ class PlacePage(Page, frozen=True, kw_only=True):
 class QueuePage(Page, frozen=True, kw_only=True):
     """A placement queue: those in line head to tail, those that rest, and what its last scans saw.
 
-    ``scans_so_far`` is the number of scans as it was counted when the books were written; ``seen`` are pairs of a
-    position and a number in ``Books.idles``.
+    ``scans_so_far`` is the number of scans as it was counted when the books were written; ``seen`` are a position, a
+    number in ``Books.idles``, and one in ``Books.link_demands`` where something was on the links.
     """
 
     in_line: tuple[PlacePage, ...] = ()
@@ -182,11 +185,12 @@ class QueuePage(Page, frozen=True, kw_only=True):
     scan_due_at: Time = "infinite"
     scanned_helped: int = 0
     scanned_changed: int = 0
+    passed_changed: int = 0
     next_position: int = 0
     untried: bool = False
     scans: int = 0
     scans_so_far: int = 0
-    seen: tuple[tuple[int, int], ...] = ()
+    seen: tuple[tuple[int, ...], ...] = ()
 
 
 class ClaimingPage(Page, frozen=True, kw_only=True):
@@ -210,7 +214,7 @@ class Books(Page, frozen=True, kw_only=True):
 
     ``grid`` is the digest of the grid that they were written on; ``gone`` are the jobs that have ended while a site
     has not let go of all their components. What the driver was asked to bring (``WakeAt``) is not here: whoever
-    reads the books sends a ``Tick`` first.
+    reads the books sends a ``Tick`` first. ``observations`` jobs make up the observed mean of bandwidths.
     """
 
     version: int
@@ -221,6 +225,9 @@ class Books(Page, frozen=True, kw_only=True):
     helped: int = 0
     changed: int = 0
     idles: tuple[tuple[int, ...], ...] = ()
+    link_demands: tuple[tuple[int, ...], ...] = ()
+    observations: int = 0
+    observed_bisection_bit_s: float = 0.0
     jobs: tuple[JobPage, ...] = ()
     gone: tuple[JobPage, ...] = ()
     claims: tuple[ClaimPage, ...] = ()

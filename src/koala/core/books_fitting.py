@@ -57,7 +57,11 @@ def _left_at(site: SiteName, books: Books) -> list[str]:
     transfers = [
         page.id for page in books.transfers if page.target == site or (page.source == site and not page.done)
     ]
-    naming = [job.id for job in books.jobs if any(component.site == site for component in job.request.components)]
+    naming = [
+        job.id
+        for job in books.jobs
+        if job.request.home == site or any(component.site == site for component in job.request.components)
+    ]
     found = (
         ("components", tokens),
         ("jobs placed there", placed),

@@ -24,9 +24,9 @@ from koala.core.books import (
 )
 from koala.core.books_fitting import fit_to_grid, nothing_is_left_at_missing_sites
 from koala.core.books_writing import AS_IT_IS
-from koala.core.job import Claim, Job
+from koala.core.job import Claim, Job, Seen
 from koala.core.ledger import Ledger
-from koala.core.lifecycle import IN_CLAIMING_QUEUE
+from koala.core.lifecycle import IN_CLAIMING_QUEUE, State
 from koala.core.placement import PlacementDesk
 from koala.core.queues import INFINITY, PlacementQueue
 from koala.core.sites import SiteBelief
@@ -49,7 +49,7 @@ def read_books(books: Books, ledger: Ledger, placement: PlacementDesk, *, same_g
     check_version(books.version)
     nothing_is_left_at_missing_sites(books, ledger.index)
     try:
-        _Reading(books, ledger, placement).read()
+        _Reading(books, ledger, placement, same_grid=same_grid).read()
     except BooksError:
         raise
     except (AssertionError, LookupError, TypeError, ValueError) as error:
@@ -60,13 +60,14 @@ def read_books(books: Books, ledger: Ledger, placement: PlacementDesk, *, same_g
 
 
 class _Reading:
-    def __init__(self, books: Books, ledger: Ledger, placement: PlacementDesk) -> None:
+    def __init__(self, books: Books, ledger: Ledger, placement: PlacementDesk, *, same_grid: bool) -> None:
         self._books = books
         self._ledger = ledger
         self._placement = placement
         self._index = ledger.index
         self._names = [page.name for page in books.sites]
         self._same_sites = self._names == ledger.names
+        self._same_grid = same_grid
         self._idles = [self._idle_here(idle) for idle in books.idles]
         self._gone: dict[int, Job] = {}
 
@@ -92,6 +93,7 @@ class _Reading:
             self._alarm(alarm)
         idle_of = {page.name: page.idle for page in books.sites}
         idle = [idle_of.get(name, 0) for name in ledger.names]
+        self._links()
         ledger.sites.restore(idle, helped=books.helped, changed=books.changed)
 
     def _idle_here(self, idle: tuple[int, ...]) -> tuple[int, ...]:
@@ -108,6 +110,24 @@ class _Reading:
             raise damaged(f"there are {len(self._idles)} lists of idle processors, and none has the number {number}")
         return self._idles[number]
 
+    def _seen(self, idle: Any, demand: Any = None) -> Seen:
+        """What a try saw. Of the links of another grid nothing is said."""
+        if demand is None or not self._same_grid:
+            return self._idle(idle), ()
+        demands = self._books.link_demands
+        if not 0 <= demand < len(demands) or len(demands[demand]) != len(self._ledger.sites.view.wiring.names):
+            raise damaged(f"what was on the links, with the number {demand}, is missing or of another network")
+        return self._idle(idle), demands[demand]
+
+    def _links(self) -> None:
+        """What jobs ask of links follows from their places, on this grid's network."""
+        ledger, books = self._ledger, self._books
+        for job in ledger.jobs.values():
+            if job.spots is not None and job.request.communication is not None and job.state is not State.RELEASING:
+                ledger.links.book(job)
+        ledger.links.observations = books.observations
+        ledger.sites.view.observed_bisection_bit_s = books.observed_bisection_bit_s
+
     def _live(self, job: int) -> Job:
         return _known(self._ledger.jobs, job, "job")
 
@@ -119,7 +139,7 @@ class _Reading:
         for field in AS_IT_IS:
             setattr(job, field, getattr(page, field))
         job.story = [self._story_entry(entry) for entry in page.story]
-        job.refused_idle = None if page.refused_idle is None else self._idle(page.refused_idle)
+        job.refused = None if page.refused_idle is None else self._seen(page.refused_idle, page.refused_demand)
         job.start_estimate = None if page.start_estimate is None else from_time(page.start_estimate)
         if page.first_start_estimate is not None:
             job.first_start_estimate = from_time(page.first_start_estimate)
@@ -264,10 +284,11 @@ class _Reading:
         queue.scan_due_at = from_time(page.scan_due_at)
         queue.scanned_helped = page.scanned_helped
         queue.scanned_changed = page.scanned_changed
+        queue.passed_changed = page.passed_changed
         queue.next_position = page.next_position
         queue.scans = page.scans
         queue.untried = page.untried
-        queue.seen = [(position, self._idle(number)) for position, number in page.seen]
+        queue.seen = [(position, self._seen(*numbers)) for position, *numbers in page.seen]
         queue.resting = {job: self._live(job) for job in page.resting}
         # With another scan interval the scans are counted otherwise; nobody gains or loses a try by that.
         shift = self._ledger.scans_so_far(queue) - page.scans_so_far

@@ -26,7 +26,7 @@ from koala.core.books import (
     TransferPage,
     to_time,
 )
-from koala.core.job import Claim, Job
+from koala.core.job import Claim, Job, Seen
 from koala.core.ledger import Ledger
 from koala.core.queues import PlacementQueue
 from koala.core.sites import SiteBelief
@@ -50,6 +50,7 @@ AS_IT_IS = (
     "started_at",
     "ready",
     "outstanding",
+    "observed",
     "claim_resumed",
     "rests",
     "claiming_tries",
@@ -85,6 +86,7 @@ class _Writing:
         # Many jobs were refused on the very same idle processors: each different tuple is written once.
         self._idle_numbers: dict[tuple[int, ...], int] = {}
         self._idle_numbers_by_identity: dict[int, int] = {}
+        self._demand_numbers: dict[tuple[int, ...], int] = {}
 
     def books(self, grid: str, last_job: JobId) -> Generator[None, None, Books]:
         ledger = self._ledger
@@ -110,6 +112,9 @@ class _Writing:
             helped=ledger.sites.helped,
             changed=ledger.sites.changed,
             idles=tuple(self._idle_numbers),
+            link_demands=tuple(self._demand_numbers),
+            observations=ledger.links.observations,
+            observed_bisection_bit_s=ledger.sites.view.observed_bisection_bit_s,
             jobs=tuple(jobs),
             gone=gone_pages,
             claims=tuple(map(self._claim, ledger.claims.values())),
@@ -141,12 +146,22 @@ class _Writing:
             self._idle_numbers_by_identity[id(idle)] = number
         return number
 
+    def _seen(self, seen: Seen) -> tuple[int] | tuple[int, int]:
+        """What a try saw, as numbers of lists that are written once."""
+        idle, link_demand_bit_s = seen
+        if not link_demand_bit_s:
+            return (self._idle(idle),)
+        number = self._demand_numbers.setdefault(link_demand_bit_s, len(self._demand_numbers))
+        return self._idle(idle), number
+
     def _job(self, job: Job) -> JobPage:
         held = self._ledger.claims
+        refused_idle, refused_demand, *_ = (None, None) if job.refused is None else (*self._seen(job.refused), None)
         same: dict[str, Any] = dict(zip(AS_IT_IS, _as_it_is(job), strict=True))
         return JobPage(
             story=self._story(job),
-            refused_idle=None if job.refused_idle is None else self._idle(job.refused_idle),
+            refused_idle=refused_idle,
+            refused_demand=refused_demand,
             start_estimate=None if job.start_estimate is None else to_time(job.start_estimate),
             first_start_estimate=None if job.first_start_estimate is None else to_time(job.first_start_estimate),
             claims=tuple(
@@ -241,11 +256,12 @@ class _Writing:
             scan_due_at=to_time(queue.scan_due_at),
             scanned_helped=queue.scanned_helped,
             scanned_changed=queue.scanned_changed,
+            passed_changed=queue.passed_changed,
             next_position=queue.next_position,
             untried=queue.untried,
             scans=queue.scans,
             scans_so_far=self._ledger.scans_so_far(queue),
-            seen=tuple([(position, self._idle(idle)) for position, idle in queue.seen]),
+            seen=tuple([(position, *self._seen(seen)) for position, seen in queue.seen]),
         )
 
     def _alarm(self, timer: Timer) -> AlarmPage:

@@ -202,6 +202,10 @@ class Claiming:
         sites = (*job.spots.sites[:part], site, *job.spots.sites[part + 1 :])
         job.spots = Spots(sites=sites, sizes=job.spots.sizes)
         job.places = ledger.places(job.spots)
+        if job.request.communication is not None:
+            if job.link_demands:
+                ledger.links.release(job)
+            ledger.links.book(job)
         ledger.sites.withdraw(before, size)
         ledger.sites.promise(site, size, job)
         if before not in sites:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import Any, TypeAlias
 
 from koala.core.lifecycle import TRANSITIONS, InvalidTransitionError, State
 from koala.core.timers import Timer
@@ -15,6 +15,10 @@ from koala.policies.placing import Demand, Spots
 # The longest story that is kept of one job; beyond it the middle is left out.
 STORY_LINES_MAX = 400
 STORY_HEAD_LINES = 20
+
+# What a try to place a job saw: idle processors by site, and bit/s by link where jobs asked any. A plain pair, since
+# one is made for nearly every try, and a tuple with names takes several times as long.
+Seen: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class Phase(enum.IntEnum):
@@ -70,7 +74,9 @@ class Job:
         "high",
         "id",
         "joined_after_scan",
+        "link_demands",
         "needs",
+        "observed",
         "outstanding",
         "placed_at",
         "placement_tries",
@@ -78,7 +84,7 @@ class Job:
         "position",
         "preemptions",
         "ready",
-        "refused_idle",
+        "refused",
         "request",
         "rests",
         "runs",
@@ -105,13 +111,13 @@ class Job:
         self.waiting_since = at
         self.ended_at: float | None = None
         self.story: list[tuple[Any, ...]] = []
-        # In the placement queue: its position there, and the idle processors that its last own try saw.
+        # In the placement queue: its position there, and what its last own try saw.
         self.position = -1
         self.entered_scan = 0
         self.has_limit = False
         self.joined_after_scan = 0
         self.placement_tries = 0
-        self.refused_idle: tuple[int, ...] | None = None
+        self.refused: Seen | None = None
         # Since its last placement.
         self.spots: Spots | None = None
         self.places: tuple[tuple[SiteName, int], ...] = ()
@@ -124,6 +130,8 @@ class Job:
         self.transfers: dict[Key, Transfer] = {}
         self.needs: list[tuple[Key, ...]] = []  # what each component needs of them
         self.transfers_open = 0
+        self.link_demands: list[tuple[int, int]] = []  # (link, bit/s), while they are booked
+        self.observed = False  # whether its bandwidth counts in what was observed
         self.ready = 0
         self.outstanding = 0
         self.deadline = 0.0

@@ -105,6 +105,7 @@ class Leaving:
         job.spots = None
         job.places = ()
         job.started_at = None
+        job.observed = False
         job.ready = 0
         self.ledger.enqueue(job, tried=False)
 
@@ -114,6 +115,8 @@ class Leaving:
         job.stop_timer()
         if job.spots is None:
             return
+        if job.link_demands:
+            ledger.links.release(job)
         if job.state in IN_CLAIMING_QUEUE:
             ledger.claiming.remove(job)
             for part, claim in enumerate(job.claims):

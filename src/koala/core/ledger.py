@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from koala.core.job import Claim, Job
+from koala.core.links import LinkBook
 from koala.core.queues import ClaimingQueue, PlacementQueue
 from koala.core.scans import ScanClock
 from koala.core.sites import SiteBook
@@ -36,11 +37,14 @@ class Ledger:
         self.commands: list[AnyCommand] = []
         self.jobs: dict[JobId, Job] = {}
         self.ended: OrderedDict[JobId, Job] = OrderedDict()
-        self.high = PlacementQueue(high=True)
-        self.low = PlacementQueue(high=False)
+        # With an interval of 0, every event that could help brings a scan.
+        self.scans_every_event = self.parameters.scan_interval_s == 0
+        self.high = PlacementQueue(high=True, every_event=self.scans_every_event)
+        self.low = PlacementQueue(high=False, every_event=self.scans_every_event)
         self.claiming = ClaimingQueue()
         self.claims: dict[Token, Claim] = {}
         self.sites = SiteBook(grid)
+        self.links = LinkBook(self.sites)
         self.transfers = TransferBook(self.sites.view)
         self.timers = Timers()
         self.timers.on(Alarm.RESTED, self._rested)
@@ -48,7 +52,6 @@ class Ledger:
         self.clock = ScanClock(self.parameters.scan_interval_s, self.parameters.high_scans_per_low_scan)
         # True while what is due at this moment is run and the scans, which come last, have not been made yet.
         self.before_scans = False
-        self.scans_every_event = self.parameters.scan_interval_s == 0
         self.names = self.sites.view.names
         self.index = self.sites.view.index
 

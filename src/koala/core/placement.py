@@ -33,29 +33,37 @@ class PlacementDesk:
         self.staging = staging
         self._demands: dict[DemandKey, Demand] = {}
         self.last_job: JobId = -1
-        catalogue.find(ledger.parameters.policy)  # an unknown one is an error now, not later
+        self._grids_policy = catalogue.find(ledger.parameters.policy)  # an unknown one is an error now, not later
 
     def on_submitted(self, event: JobSubmitted) -> None:
-        """Try the new job at once; a failed try puts it at the tail of its queue."""
+        """Try the new job at once; a failed try puts it at the tail of its queue.
+
+        Where others of the queue might fit now, they are tried before it, in a scan at the end of the instant.
+        """
         ledger = self.ledger
         if event.job <= self.last_job:
             return
         self.last_job = event.job
         job = Job(event.job, event.request, event.at, ledger.parameters.claim_fraction)
         ledger.jobs[job.id] = job
-        view = ledger.sites.view
+        sites, queue = ledger.sites, ledger.high if job.high else ledger.low
         try:
             job.demand = self.demand_of(event.request)
-            spots = try_place(job.demand, view)
+            if queue.patient and queue.scanned_changed != sites.changed:
+                ledger.enqueue(job, tried=False)
+                return
+            spots = try_place(job.demand, sites.view)
         except (UnknownPolicyError, UnknownSiteError, PolicyError) as error:
             self.leaving.end(job, State.FAILED, error.for_user())
             return
         job.placement_tries = 1
         if spots is not None:
             self._place(job, spots)
+            queue.passed_changed = sites.changed
             return
-        job.refused_idle = ledger.sites.idle_now()
-        job.tell(ledger.now, "refused", job.refused_idle)
+        queue.passed_changed = sites.changed
+        job.refused = sites.seen_now()
+        job.tell(ledger.now, "refused", job.refused[0])
         if ledger.placement_tries_max(job) == 1:
             self._out_of_tries(job)
         else:
@@ -63,13 +71,18 @@ class PlacementDesk:
 
     def demand_of(self, request: Request) -> Demand:
         """The request in numbers; equal ones are shared by all jobs."""
-        policy = self.catalogue.choose(request, self.ledger.parameters.policy)
+        if request.policy is None and request.flexible is None:
+            policy = self._grids_policy  # what would be chosen: most jobs are like this
+        else:
+            policy = self.catalogue.choose(request, self.ledger.parameters.policy)
         key = demand_key(request, policy.name)
         demand = self._demands.get(key)
         if demand is None:
             if len(self._demands) >= DEMANDS_REMEMBERED:
                 self._demands.clear()
-            demand = self._demands[key] = compile_demand(request, policy, self.ledger.index)
+            shared_links = not self.ledger.sites.view.wiring.is_star
+            demand = compile_demand(request, policy, self.ledger.index, shared_links=shared_links)
+            self._demands[key] = demand
         return demand
 
     # --------------------------------------------------------------------------------------- scans
@@ -98,6 +111,7 @@ class PlacementDesk:
         ledger = self.ledger
         queue.scan_begins(ledger.sites)
         queue.scan(ledger.sites, self._place_from_queue, self._policy_broke)
+        queue.passed_changed = ledger.sites.changed
         if queue.has_limits:
             for job in queue.pop_exhausted(ledger.scans_so_far(queue)):
                 job.placement_tries += ledger.tries_in_queue(job)
@@ -125,6 +139,8 @@ class PlacementDesk:
         job.spots = spots
         job.placed_at = now
         job.claims = [None] * len(spots.sites)
+        if job.request.communication is not None:
+            ledger.links.book(job)
         transfer_s = self.staging.bring_files(job) if job.demand.has_files else 0.0
         job.start_estimate = now + transfer_s
         if job.first_start_estimate is None:

@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from koala.core.job import Job
+from koala.core.job import Job, Seen
 from koala.core.sites import SiteBook
 from koala.model import JobId
 from koala.policies import PolicyError
@@ -37,20 +37,29 @@ class Group:
 
 
 class PlacementQueue:
-    """Jobs of one priority that have no places yet, in the order of their last return to the queue."""
+    """Jobs of one priority that have no places yet, in the order of their last return to the queue.
 
-    def __init__(self, *, high: bool) -> None:
+    A job whose policy could place it even because less is free than before is *fickle*: any change is a reason to
+    try it. Under the modules of the meta-scheduler, with scans at every event, it is *patient*: each event brings one
+    pass over the queue and no more, so what others took in that pass is a reason only when the next job comes.
+    """
+
+    def __init__(self, *, high: bool, every_event: bool = False) -> None:
         self.high = high
-        # When the next scan is due, and the sites' counts of changes that the last one has seen.
+        self._every_event = every_event
+        # When the next scan is due, and the sites' counts of changes when the last one began. A pass is a scan, or
+        # the try of a job that has just come: what it took is no reason to try patient jobs again.
         self.scan_due_at = INFINITY
         self.scanned_helped = 0
         self.scanned_changed = 0
+        self.passed_changed = 0  # the same when the last pass was over
         self._groups: dict[Any, Group] = {}
         # (least, key order, group): the groups in order of what one site must have for them at least.
         self._by_least: list[tuple[int, int, Group]] = []
         self._group_sequence = 0
         self.next_position = 0
-        self._fickle = 0  # jobs here that might fit even because fewer processors are idle
+        self._fickle = 0
+        self.patient = 0
         self.size = 0
         # (scan number at which its tries are used up, position, job): entries of jobs that have left are skipped.
         self._limits: list[tuple[int, int, Job]] = []
@@ -59,8 +68,8 @@ class PlacementQueue:
         # Jobs that take a rest before they stand at the tail again: they wait, but are not tried.
         self.resting: dict[JobId, Job] = {}
         self.scans = 0
-        # What the last scan saw idle: at its start, and after each placement, with the position of the placed job.
-        self.seen: list[tuple[int, tuple[int, ...]]] = []
+        # What the last scan saw: at its start, and after each placement, with the position of the placed job.
+        self.seen: list[tuple[int, Seen]] = []
 
     def __len__(self) -> int:
         return self.size + len(self.resting)
@@ -85,11 +94,13 @@ class PlacementQueue:
     def is_worth_a_scan(self, book: SiteBook) -> bool:
         """Whether something has changed since the last scan that could help a job here.
 
-        Steady jobs are only helped by more idle processors, others by any change.
+        Steady jobs are only helped by more idle processors or less on the links, others by any change.
         """
         if self.untried or self.scanned_helped != book.helped:
             return True
-        return self._fickle > 0 and self.scanned_changed != book.changed
+        if self._fickle > 0 and self.scanned_changed != book.changed:
+            return True
+        return self.patient > 0 and self.passed_changed != book.changed
 
     @property
     def smallest_need(self) -> int:
@@ -128,7 +139,8 @@ class PlacementQueue:
         group.positions.append(job.position)
         group.jobs.append(job)
         self.size += 1
-        self._fickle += not demand.steady
+        if not demand.steady:
+            self._count_unsteady(demand, 1)
         if exhausted_at_scan is not None:
             job.has_limit = True
             self._limited += 1
@@ -162,7 +174,8 @@ class PlacementQueue:
             job.has_limit = False
             self._limited -= 1
         self.size -= 1
-        self._fickle -= not group.demand.steady
+        if not group.demand.steady:
+            self._count_unsteady(group.demand, -1)
         if not self.size:
             self.scan_due_at = INFINITY
         if not group.jobs:
@@ -174,23 +187,30 @@ class PlacementQueue:
             del self._by_least[start]
         return job
 
+    def _count_unsteady(self, demand: Demand, jobs: int) -> None:
+        if self._every_event and demand.policy.module is not None:
+            self.patient += jobs
+        else:
+            self._fickle += jobs
+
     def place_in_line(self, job: Job) -> int:
         """How many jobs stand before it, plus one."""
         if job.id in self.resting:
             return self.size + 1
         return 1 + sum(bisect_left(group.positions, job.position) for group in self._groups.values())
 
-    def last_refusal_idle(self, job: Job) -> tuple[int, ...] | None:
-        """The idle processors that the job's last try saw; None if it was never tried."""
+    def last_refused(self, job: Job) -> Seen | None:
+        """What the job's last try saw; None if it was never tried."""
         if job.id in self.resting or self.scans == job.joined_after_scan:
-            return job.refused_idle
+            return job.refused
         return self.seen[bisect_left(self.seen, job.position, key=_position) - 1][1]
 
     def scan_in_vain(self, book: SiteBook) -> None:
         """A scan in which nobody can be placed, because no site has enough for any job here."""
         self.scan_begins(book)
+        self.passed_changed = book.changed
         self.scans += 1
-        self.seen = [(-1, book.idle_now())]
+        self.seen = [(-1, book.seen_now())]
 
     def scan(
         self,
@@ -201,14 +221,15 @@ class PlacementQueue:
         """Try every job from head to tail; ``place`` takes those that fit and changes the book, ``broke`` those
         whose policy gave an answer that cannot be right.
 
-        Idle processors only fall during a scan, so a group that cannot fit by its plain numbers is out for
-        good; one that the policy refused is tried again, from the next position on, after each placement.
+        Idle processors only fall during a scan and links only fill, so a group that cannot fit by its plain numbers
+        is out for good, and so is a steady one that the policy refused; any other is tried again, from the next
+        position on, after each placement.
         """
         self.scans += 1
         self.untried = False
         view = book.view
         idle = view.idle
-        self.seen = [(-1, book.idle_now())]
+        self.seen = [(-1, book.seen_now())]
         most, total = max(idle), sum(idle)
         hopeful = bisect_right(self._by_least, most, key=_least)
         candidates = [
@@ -217,7 +238,7 @@ class PlacementQueue:
             if group.demand.total <= total
         ]
         heapq.heapify(candidates)
-        refused: list[tuple[int, Group]] = []
+        again: list[tuple[int, Group]] = []  # those to be tried after the next placement
         while candidates:
             position, sequence, group = heapq.heappop(candidates)
             if group.demand.least > most or group.demand.total > total:
@@ -228,17 +249,19 @@ class PlacementQueue:
                 broke(self._take(group, bisect_left(group.positions, position)), error)
                 self._next_of(group, sequence, position, candidates)
                 continue
-            refused.append((sequence, group))
             if spots is None:
+                if not group.demand.steady:
+                    again.append((sequence, group))
                 continue
+            again.append((sequence, group))
             place(self._take(group, bisect_left(group.positions, position)), spots)
-            self.seen.append((position, book.idle_now()))
+            self.seen.append((position, book.seen_now()))
             most, total = max(idle), sum(idle)
             if not self._by_least or most < self.smallest_need:
                 break
-            for again_sequence, again in refused:
-                self._next_of(again, again_sequence, position, candidates)
-            refused.clear()
+            for next_sequence, following in again:
+                self._next_of(following, next_sequence, position, candidates)
+            again.clear()
 
     @staticmethod
     def _next_of(group: Group, sequence: int, position: int, candidates: list[tuple[int, int, Group]]) -> None:
@@ -248,7 +271,7 @@ class PlacementQueue:
             heapq.heappush(candidates, (group.positions[following], sequence, group))
 
 
-def _position(entry: tuple[int, tuple[int, ...]]) -> int:
+def _position(entry: tuple[int, Seen]) -> int:
     return entry[0]
 
 

@@ -1,7 +1,8 @@
 """Why a waiting job has no places, where more than idle processors stands in the way.
 
-A policy sees only what is idle. The core also knows which sites it keeps out, because they are drained or not
-trusted, and that a job of high priority makes no room for itself before it has places. Reads; decides nothing.
+A policy sees only what is idle and what is on the links. The core also knows which sites it keeps out, because they
+are drained or not trusted, and that a job of high priority makes no room for itself before it has places. Reads;
+decides nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from koala.core.job import Seen
 from koala.core.sites import SiteBelief, SiteBook, Trust
 from koala.model import Refusal, Shortage
 from koala.policies import PolicyError
@@ -21,12 +23,13 @@ SHUT_SITES_TRIED_MAX = 16
 _NO_CURE = "none:"
 
 
-def refusal_of(demand: Demand, idle: Sequence[int], sites: SiteBook, *, high: bool) -> Refusal:
-    """What the demand lacked on ``idle``, and what would help: also at sites that are kept out.
+def refusal_of(demand: Demand, seen: Seen, sites: SiteBook, *, high: bool) -> Refusal:
+    """What the demand lacked on what its try has seen, and what would help: also at sites that are kept out.
 
     Like every cure, one that opens a site is verified: with what it would have idle then, the demand is placed.
     """
-    view = sites.view
+    idle, link_demand_bit_s = seen
+    view = _as_seen(sites.view, link_demand_bit_s)
     try:
         refusal = refuse(demand, idle, view)
         shut = {index: site for index, site in enumerate(sites) if _is_shut(site)}
@@ -38,6 +41,21 @@ def refusal_of(demand: Demand, idle: Sequence[int], sites: SiteBook, *, high: bo
         preempting = "it preempts jobs of low priority only once it has places and cannot claim them"
         refusal = msgspec.structs.replace(refusal, cure=f"{refusal.cure}; {preempting}")
     return refusal
+
+
+def _as_seen(view: View, link_demand_bit_s: Sequence[int], limit: list[int] | None = None) -> View:
+    """The view with the links, and where given the limits, as they were or would be."""
+    return View(
+        names=view.names,
+        idle=view.idle,
+        limit=view.limit if limit is None else limit,
+        latency_s=view.latency_s,
+        bytes_per_s=view.bytes_per_s,
+        files=view.files,
+        wiring=view.wiring,
+        link_demand_bit_s=list(link_demand_bit_s) or [0] * len(view.link_demand_bit_s),
+        observed_bisection_bit_s=view.observed_bisection_bit_s,
+    )
 
 
 def _is_shut(site: SiteBelief) -> bool:
@@ -102,14 +120,8 @@ def _opening_words(sites: Sequence[SiteBelief]) -> str:
 
 def _cure_without(demand: Demand, idle: Sequence[int], shut: dict[int, SiteBelief], view: View) -> list[str]:
     """What would help without the sites that are kept out, if anything would."""
-    open_only = View(
-        names=view.names,
-        idle=view.idle,
-        limit=[0 if index in shut else limit for index, limit in enumerate(view.limit)],
-        latency_s=view.latency_s,
-        bytes_per_s=view.bytes_per_s,
-        files=view.files,
-    )
+    limit = [0 if index in shut else limit for index, limit in enumerate(view.limit)]
+    open_only = _as_seen(view, view.link_demand_bit_s, limit)
     without = refuse(demand, [0 if index in shut else now for index, now in enumerate(idle)], open_only)
     return [] if without.permanent or not without.shortages else [without.cure]
 

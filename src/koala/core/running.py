@@ -67,6 +67,8 @@ class Running:
         ledger = self.ledger
         job.move(State.STARTING)
         job.tell(ledger.now, "claimed")
+        if job.request.communication is not None:
+            ledger.links.observe(job)
         job.deadline = max(job.start_estimate, ledger.now) + ledger.parameters.barrier_timeout_s
         job.stop_timer()
         self.look_after_later(job)

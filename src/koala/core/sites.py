@@ -1,7 +1,8 @@
 """What the core believes of each site: processors, who holds them, and whether the site can be trusted.
 
-The book keeps the policies' view of the grid up to date. ``changed`` counts every change of what is idle, ``helped``
-those by which more became idle; a queue that has been scanned since the last one need not be scanned again.
+The book keeps the policies' view of the grid up to date. ``changed`` counts every change of what is idle or of what
+is on the links, ``helped`` those by which more became free; a queue that has been scanned since the last one need
+not be scanned again.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 
-from koala.core.job import Claim, Job
+from koala.core.job import Claim, Job, Seen
 from koala.core.timers import Timer
 from koala.grid import Grid
 from koala.policies.placing import View, quota_processors
@@ -89,8 +90,9 @@ class SiteBook:
         self.helped = 0
         self.changed = 0
         self.files_told: dict[str, None] = {}  # files whose replicas are not, or no longer, as the grid says
-        self._idle = tuple(self.view.idle)
-        self._idle_as_of = 0
+        self._link_demand_bit_s: tuple[int, ...] = ()  # nothing where nothing is on any link
+        self._seen: Seen = (tuple(self.view.idle), ())
+        self._seen_as_of = 0
 
     def __iter__(self) -> Iterator[SiteBelief]:
         return iter(self.sites)
@@ -112,12 +114,20 @@ class SiteBook:
                 self.helped += 1
             self.view.idle[index] = idle
 
-    def idle_now(self) -> tuple[int, ...]:
-        """What is idle, as a value; the same one as long as nothing changes."""
-        if self._idle_as_of != self.changed:
-            self._idle_as_of = self.changed
-            self._idle = tuple(self.view.idle)
-        return self._idle
+    def seen_now(self) -> Seen:
+        """What a try would see now, as a value; the same one as long as nothing changes."""
+        if self._seen_as_of != self.changed:
+            self._seen_as_of = self.changed
+            self._seen = tuple(self.view.idle), self._link_demand_bit_s
+        return self._seen
+
+    def links_changed(self, *, helped: bool) -> None:
+        """Jobs ask more or less of the links than before; less may help one that waits."""
+        demand_bit_s = self.view.link_demand_bit_s
+        self._link_demand_bit_s = tuple(demand_bit_s) if any(demand_bit_s) else ()
+        self.changed += 1
+        if helped:
+            self.helped += 1
 
     def restore(self, idle: list[int], *, helped: int, changed: int) -> None:
         """Go on from counts that were written down, and from what was idle then; beliefs are in place already.
@@ -129,8 +139,8 @@ class SiteBook:
         self.view.idle[:] = idle
         for index in range(len(self.sites)):
             self.refresh(index)
-        self._idle = tuple(self.view.idle)
-        self._idle_as_of = self.changed
+        self._seen = tuple(self.view.idle), self._link_demand_bit_s
+        self._seen_as_of = self.changed
 
     def files_changed(self, file: str) -> None:
         """Replicas have come or gone: a job that could not be placed may fit now."""

@@ -67,9 +67,9 @@ def explain(job: Job, queue: PlacementQueue, sites: SiteBook, placement_tries: i
     waiting = job.state is State.WAITING
     refusal = None
     if waiting and job.demand is not None:
-        idle = queue.last_refusal_idle(job)
-        if idle is not None:
-            refusal = refusal_of(job.demand, idle, sites, high=job.high)
+        seen = queue.last_refused(job)
+        if seen is not None:
+            refusal = refusal_of(job.demand, seen, sites, high=job.high)
     story = tell(job, sites.view.names)
     return Explanation(
         job=job.id,

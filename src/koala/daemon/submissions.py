@@ -115,7 +115,7 @@ def try_out(request: Request, *, catalogue: Catalogue, default_policy: str, site
         spots = try_place(demand, view)
         if spots is not None:
             return dry_run(to_placement(demand, spots, view))
-        refusal = refusal_of(demand, view.idle, sites, high=request.priority is Priority.HIGH)
+        refusal = refusal_of(demand, sites.seen_now(), sites, high=request.priority is Priority.HIGH)
     except (UnknownPolicyError, UnknownSiteError, PolicyError) as error:
         raise InvalidError(error.for_user()) from None
     return DryRun(policy=demand.policy.name, refusal=refusal_info(refusal))

@@ -13,12 +13,14 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from koala.descriptions.errors import CONTROL_ADVICE, control_problem, shown
 from koala.descriptions.yaml_problems import text_wanted, wrong
-from koala.model import PROCESSORS_MAX, TEXT_CHARACTERS_MAX
+from koala.model import BANDWIDTH_MBIT_S_MAX, PROCESSORS_MAX, TEXT_CHARACTERS_MAX
 
 # The identifier of the draft of JSON Schema that pydantic writes.
 SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 NAME_CHARACTERS_MAX = 255
+# A policy may be named with parameters behind it, such as B3(chunk=0.85).
+POLICY_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*(\([A-Za-z0-9._=, -]*\))?$"
 # The longest time that is read, about 31 years: a larger number is a mistake in the unit.
 DURATION_S_MAX = 1e9
 # The largest file that is read, an exabyte.
@@ -43,9 +45,9 @@ _UNIT_BYTES = {"B": 1} | {
 _SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,19})?) ?([A-Za-z]+)")
 
 
-def is_name(text: str) -> bool:
-    """Whether the text can be the name of a site or a policy."""
-    return len(text) <= NAME_CHARACTERS_MAX and re.fullmatch(NAME_PATTERN.strip("^$"), text) is not None
+def is_name(text: str, pattern: str = NAME_PATTERN) -> bool:
+    """Whether the text can be the name of a site, or of what else has the pattern."""
+    return len(text) <= NAME_CHARACTERS_MAX and re.fullmatch(pattern.strip("^$"), text) is not None
 
 
 def duration_s(text: str) -> float | None:
@@ -153,10 +155,13 @@ SomeText = Annotated[Text, Field(min_length=1)]
 Label = Annotated[SomeText, AfterValidator(_read_label)]
 Variable = Annotated[Text, AfterValidator(_read_variable)]
 Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=NAME_CHARACTERS_MAX)]
+PolicyName = Annotated[str, Field(pattern=POLICY_PATTERN, max_length=NAME_CHARACTERS_MAX)]
 Processors = Annotated[int, Field(strict=True, ge=1, le=PROCESSORS_MAX)]
 Count = Annotated[int, Field(strict=True, ge=1)]
 CountOrZero = Annotated[int, Field(strict=True, ge=0)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Bandwidth = Annotated[Number, Field(ge=0, le=BANDWIDTH_MBIT_S_MAX)]
+Capacity = Annotated[Number, Field(gt=0, le=BANDWIDTH_MBIT_S_MAX)]
 Seconds = Annotated[Number, Field(ge=0)]
 SecondsAboveZero = Annotated[Number, Field(gt=0)]
 Fraction01 = Annotated[Number, Field(ge=0, le=1)]

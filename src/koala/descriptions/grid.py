@@ -16,6 +16,7 @@ from koala.descriptions.errors import DescriptionError, Problem, shown
 from koala.descriptions.fields import (
     NAME_CHARACTERS_MAX,
     NAME_PATTERN,
+    Capacity,
     Count,
     CountOrZero,
     Description,
@@ -24,6 +25,7 @@ from koala.descriptions.fields import (
     Label,
     Name,
     Number,
+    PolicyName,
     Processors,
     Seconds,
     SecondsAboveZero,
@@ -31,6 +33,7 @@ from koala.descriptions.fields import (
     SizeBytes,
     SomeText,
 )
+from koala.descriptions.grid_network import NetworkText
 from koala.descriptions.grid_simulation import GridSimulationText, SiteSimulationText
 from koala.descriptions.yaml_problems import nearest
 from koala.descriptions.yaml_text import Document, read_document
@@ -40,6 +43,7 @@ from koala.grid import (
     Grid,
     Link,
     Links,
+    Network,
     PairLink,
     SchedulerParameters,
     Site,
@@ -62,6 +66,9 @@ class SiteText(Description):
         default=1.0, description="the fraction of the site that may be in use before Koala takes no more of it"
     )
     file_server: SomeText | None = Field(default=None, description="where its files are served, for real transfers")
+    uplink_mbit_s: Capacity | None = Field(
+        default=None, description="the capacity of its own link in the network; by default as the network says"
+    )
     simulation: SiteSimulationText = Field(
         default=SiteSimulationText(), description="how the site behaves in a simulation"
     )
@@ -113,7 +120,7 @@ class FileText(Description):
 class SchedulerText(Description):
     """The scheduler's parameters."""
 
-    policy: Name = Field(default=_SCHEDULER.policy, description="the placement policy for jobs that name none")
+    policy: PolicyName = Field(default=_SCHEDULER.policy, description="the placement policy for jobs that name none")
     scan_interval_s: Seconds = Field(
         default=_SCHEDULER.scan_interval_s,
         description="seconds between scans of the placement queues; 0 scans at every event that could help",
@@ -188,7 +195,10 @@ class GridText(Description):
     sites: Annotated[dict[SiteKey, SiteText], Field(min_length=1, max_length=SITES_MAX)] = Field(
         description="the sites by name; ties between sites go to the one that stands first"
     )
-    links: LinksText = Field(default=LinksText(), description="the wide-area network")
+    links: LinksText = Field(default=LinksText(), description="the wide-area network, as file transfers see it")
+    network: NetworkText | None = Field(
+        default=None, description="the capacities that communicating jobs share; without it nothing limits them"
+    )
     files: Annotated[dict[Label, FileText], Field(max_length=FILES_MAX)] = Field(
         default={}, description="the replica catalogue: the files by logical name"
     )
@@ -210,6 +220,7 @@ def read_grid_yaml(text: str, source: str) -> Grid:
         name=grid.name,
         sites=tuple(_site(name, site) for name, site in grid.sites.items()),
         links=Links(default=default, pairs=tuple(_pair(pair, default) for pair in grid.links.pairs)),
+        network=_network(grid),
         files=tuple(_file(name, file) for name, file in grid.files.items()),
         scheduler=SchedulerParameters(**grid.scheduler.model_dump()),
         simulation=grid.simulation.simulation(),
@@ -223,8 +234,16 @@ def _site(name: str, site: SiteText) -> Site:
         kind=site.kind,
         quota=site.quota,
         file_server=site.file_server,
+        uplink_mbit_s=site.uplink_mbit_s,
         simulation=site.simulation.simulation(),
     )
+
+
+def _network(grid: GridText) -> Network | None:
+    if grid.network is not None:
+        return grid.network.network()
+    has_uplinks = any(site.uplink_mbit_s is not None for site in grid.sites.values())
+    return Network() if has_uplinks else None
 
 
 def _pair(pair: PairText, default: Link) -> PairLink:
@@ -241,6 +260,10 @@ def _file(name: str, file: FileText) -> StoredFile:
 def _contradictions(document: Document[GridText]) -> Iterator[Problem]:
     """What no part of the document can know alone."""
     yield from _link_problems(document)
+    network = document.model.network
+    if network is not None:
+        for path, message, advice in network.findings(document.model.sites):
+            yield document.problem(("network", *path), message, advice)
     yield from _file_problems(document)
     scheduler = document.model.scheduler
     if scheduler.claim_fraction_min > scheduler.claim_fraction:

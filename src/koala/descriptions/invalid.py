@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from koala.model import COMPONENTS_MAX, INPUT_FILES_MAX, PROCESSORS_MAX, SPLITS_MAX, InvalidRequestError
+from koala.model import (
+    BANDWIDTH_MBIT_S_MAX,
+    COMPONENTS_MAX,
+    CUBE_DIMENSIONS_MAX,
+    INPUT_FILES_MAX,
+    PROCESSORS_MAX,
+    SPLITS_MAX,
+    InvalidRequestError,
+)
 
 _ADVICE = {
     "application": "keep one of the two, and remove the other",
@@ -26,6 +34,11 @@ _ADVICE = {
     "placement_tries_max": "write 1 or more, or leave it out",
     "claiming_tries_max": "write 1 or more, or leave it out",
     "restarts_max": "write 0 or more, or leave it out",
+    "bisection_mbit_s": f"write the bandwidth over the middle of the job, 0 to {BANDWIDTH_MBIT_S_MAX}, or that of "
+    "each processor",
+    "per_processor_mbit_s": f"write one of the two, 0 to {BANDWIDTH_MBIT_S_MAX}",
+    "share": "write 0 to 1",
+    "dimensions": f"write 1 to {CUBE_DIMENSIONS_MAX}",
 }
 # Messages of the model that are advice and no more.
 _MESSAGES = {
@@ -46,5 +59,9 @@ def told(error: InvalidRequestError, words: Mapping[str, str]) -> tuple[str, str
         "input_files",
         "placement_tries_max",
         "claiming_tries_max",
+        "bisection_mbit_s",
+        "per_processor_mbit_s",
+        "share",
+        "dimensions",
     }
     return message.partition("; ")[0] if repeated else message, advice

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BeforeValidator, ConfigDict, Field
 
+from koala.descriptions.communication import CommunicationText, communication_values
 from koala.descriptions.errors import DescriptionError, Problem
 from koala.descriptions.fields import (
     Count,
@@ -20,6 +21,7 @@ from koala.descriptions.fields import (
     Duration,
     Label,
     Name,
+    PolicyName,
     Processors,
     SomeText,
     Text,
@@ -145,7 +147,7 @@ class JobText(Description):
     priority: Priority = Field(
         default=Priority.LOW, description="high jobs are tried more often and may preempt low ones"
     )
-    policy: Name | None = Field(
+    policy: PolicyName | None = Field(
         default=None, description="the placement policy; by default the grid's, or for a total one that divides"
     )
     type: JobType = Field(default=JobType.PLAIN, description="which runner starts the application")
@@ -161,6 +163,12 @@ class JobText(Description):
     )
     flexible: FlexibleText | None = Field(default=None, description="a total that the scheduler divides")
     processors: Processors | None = Field(default=None, description="the size of a job of one component")
+    home: Name | None = Field(
+        default=None, description="the site where the job arrives, which some policies try before all others"
+    )
+    communication: CommunicationText | None = Field(
+        default=None, description="what it asks of the links between its sites; without it, nothing"
+    )
     limits: LimitsText = Field(default=LimitsText(), description="when to give the job up")
 
 
@@ -182,6 +190,8 @@ def _unknown_names(document: Document[JobText], known: Known) -> Iterator[Proble
     job = document.model
     if job.policy is not None and (problem := known.policy_problem(job.policy)):
         yield document.problem(("policy",), *problem)
+    if job.home is not None and (problem := known.site_problem(job.home)):
+        yield document.problem(("home",), *problem)
     for index, part in enumerate(job.components or ()):
         if part.site is not None and (problem := known.site_problem(part.site)):
             yield document.problem(("components", index, "site"), *problem)
@@ -228,6 +238,8 @@ def _request(job: JobText, document: Document[JobText]) -> Request:
         placement_tries_max=job.limits.placement_tries,
         claiming_tries_max=job.limits.claiming_tries,
         restarts_max=job.limits.restarts,
+        home=job.home,
+        communication=None if job.communication is None else job.communication.communication(),
     )
 
 
@@ -320,6 +332,10 @@ def write_job_yaml(request: Request) -> str:
     if len(files) == 1:
         job |= _if_any("input_files", _file_values(request.components[0].input_files))
     job |= _size_values(request, own_application=len(applications) > 1, own_files=len(files) > 1)
+    if request.home is not None:
+        job["home"] = request.home
+    if request.communication is not None:
+        job["communication"] = communication_values(request.communication)
     limits = {
         "placement_tries": request.placement_tries_max,
         "claiming_tries": request.claiming_tries_max,

@@ -25,10 +25,14 @@ class Known(NamedTuple):
         return f"there is no site {shown(name)}", nearest(name, list(self.sites))
 
     def policy_problem(self, name: str) -> tuple[str, str] | None:
-        """What is wrong with the name of a policy, and advice; None where nothing is."""
-        if self.policies is None or name.casefold() in {policy.casefold() for policy in self.policies}:
+        """What is wrong with the name of a policy, and advice; None where nothing is.
+
+        Parameters behind the name are the catalogue's to read.
+        """
+        bare = name.partition("(")[0]
+        if self.policies is None or bare.casefold() in {policy.casefold() for policy in self.policies}:
             return None
-        return f"there is no policy {shown(name)}", nearest(name, list(self.policies))
+        return f"there is no policy {shown(bare)}", nearest(bare, list(self.policies))
 
 
 ANY = Known()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 from koala.descriptions.errors import CONTROL_ADVICE, DescriptionError, Problem, SourceText, control_problem, shown
-from koala.descriptions.fields import duration_problem, is_name, variable_problem
+from koala.descriptions.fields import NAME_PATTERN, POLICY_PATTERN, duration_problem, is_name, variable_problem
 from koala.descriptions.invalid import told
 from koala.descriptions.known import ANY, Known
 from koala.descriptions.rsl_attributes import (
@@ -25,12 +25,14 @@ from koala.descriptions.rsl_syntax import Group, Relation, Subrequest, Text, Val
 from koala.descriptions.yaml_problems import NAME_ADVICE, nearest
 from koala.model import (
     Application,
+    Communication,
     Component,
     Flexibility,
     InputFile,
     InputMode,
     InvalidRequestError,
     JobType,
+    Pattern,
     Priority,
     Request,
 )
@@ -51,11 +53,18 @@ _ATTRIBUTE_OF = {
     "placement_tries_max": "koalaPlacementTries",
     "claiming_tries_max": "koalaClaimingTries",
     "restarts_max": "koalaRestarts",
+    "pattern": "koalaPattern",
+    "bisection_mbit_s": "koalaBisectionMbit",
+    "per_processor_mbit_s": "koalaPerProcessorMbit",
+    "share": "koalaCommunicationShare",
+    "dimensions": "koalaDimensions",
 }
 _ADVICE = {
     "application": "keep executable or koalaScript, and remove the other",
     "flexible": "keep one subrequest, whose count is the total, or remove koalaFlexible",
     "site": "remove resourceManagerContact or koalaFlexible",
+    "bisection_mbit_s": "write koalaBisectionMbit or koalaPerProcessorMbit",
+    "per_processor_mbit_s": "keep koalaBisectionMbit or koalaPerProcessorMbit",
 }
 _JOB_TYPES = {
     "single": JobType.PLAIN,
@@ -95,9 +104,12 @@ class _Reader:
             raise DescriptionError(self.content.source, self.problems)
         components = [self._built(index, part) for index, part in enumerate(parts)]
         try:
-            flexible = job.pop("flexible", None)
+            flexible, communication = job.pop("flexible", None), job.pop("communication", None)
             return Request(
-                components=tuple(components), flexible=None if flexible is None else Flexibility(**flexible), **job
+                components=tuple(components),
+                flexible=None if flexible is None else Flexibility(**flexible),
+                communication=None if communication is None else Communication(**communication),
+                **job,
             )
         except InvalidRequestError as error:
             raise self._invalid(error, range(len(self.subrequests))) from None
@@ -176,6 +188,8 @@ class _Reader:
             "claiming_tries_max": self._agreed("koalaClaimingTries", self._whole),
             "restarts_max": self._agreed("koalaRestarts", self._whole),
             "flexible": self._flexible(),
+            "home": self._agreed("koalaHome", self._site),
+            "communication": self._communication(),
         }
         return {key: value for key, value in job.items() if value is not None}
 
@@ -208,6 +222,16 @@ class _Reader:
             relation = next(found for part in self.attributes if (found := part.get(key_of(name))))
             self._note(relation, f"{name} is for flexible jobs", "add (koalaFlexible=yes), or remove it")
         return given if wanted else None
+
+    def _communication(self) -> dict[str, Any] | None:
+        communication = {
+            "pattern": self._agreed("koalaPattern", self._choice({str(value): value for value in Pattern})),
+            "bisection_mbit_s": self._agreed("koalaBisectionMbit", self._number),
+            "per_processor_mbit_s": self._agreed("koalaPerProcessorMbit", self._number),
+            "share": self._agreed("koalaCommunicationShare", self._number),
+            "dimensions": self._agreed("koalaDimensions", self._whole),
+        }
+        return {key: value for key, value in communication.items() if value is not None} or None
 
     def _agreed(self, name: str, read: Callable[[Relation], T]) -> T | None:
         """The value of an attribute of the whole job: the same wherever it is given."""
@@ -266,14 +290,17 @@ class _Reader:
             self._refuse(value, problem, CONTROL_ADVICE)
 
     def _site(self, relation: Relation) -> str:
-        return self._name(relation, "; a site is named as in the grid file", self.known.site_problem)
+        hint = "; a site is named as in the grid file"
+        return self._name(relation, NAME_PATTERN, hint, self.known.site_problem)
 
     def _policy(self, relation: Relation) -> str:
-        return self._name(relation, "", self.known.policy_problem)
+        return self._name(relation, POLICY_PATTERN, "", self.known.policy_problem)
 
-    def _name(self, relation: Relation, hint: str, unknown: Callable[[str], tuple[str, str] | None]) -> str:
+    def _name(
+        self, relation: Relation, pattern: str, hint: str, unknown: Callable[[str], tuple[str, str] | None]
+    ) -> str:
         text = self._some_text(relation)
-        if not is_name(text):
+        if not is_name(text, pattern):
             self._refuse(relation.values[0], f"{shown(text)} is not a name", NAME_ADVICE + hint)
         problem = unknown(text)
         if problem is not None:
@@ -294,10 +321,13 @@ class _Reader:
         return self._time_s(relation, self._whole(relation) * 60)
 
     def _seconds(self, relation: Relation) -> float:
+        return self._time_s(relation, self._number(relation))
+
+    def _number(self, relation: Relation) -> float:
         text = self._one_text(relation)
         if not _NUMBER.fullmatch(text):
-            self._refuse(relation.values[0], f"{shown(text)} is not a number", "write a number of seconds")
-        return self._time_s(relation, float(text))
+            self._refuse(relation.values[0], f"{shown(text)} is not a number", "write a number, such as 300 or 0.5")
+        return float(text)
 
     def _time_s(self, relation: Relation, seconds: float) -> float:
         problem = duration_problem(seconds)

@@ -38,6 +38,12 @@ JOB_ATTRIBUTES = (
     "koalaPlacementTries",
     "koalaClaimingTries",
     "koalaRestarts",
+    "koalaHome",
+    "koalaPattern",
+    "koalaBisectionMbit",
+    "koalaPerProcessorMbit",
+    "koalaCommunicationShare",
+    "koalaDimensions",
 )
 KNOWN_ATTRIBUTES = {key_of(name): name for name in (*COMPONENT_ATTRIBUTES, *JOB_ATTRIBUTES, "rsl_substitution")}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from koala.model import Component, InputMode, JobType, Priority, Request
+from koala.model import Communication, Component, InputMode, JobType, Priority, Request
 
 # Text that every reader of RSL takes as one word without quotes.
 _SAFE = re.compile(r"[A-Za-z0-9_./:,@%~-]+", re.ASCII)
@@ -73,14 +73,34 @@ def _job_relations(request: Request) -> Iterable[str]:
     ):
         if limit is not None:
             yield f"({attribute}={limit})"
+    if request.home is not None:
+        yield f"(koalaHome={_quoted(request.home)})"
+    if request.communication is not None:
+        yield from _communication_relations(request.communication)
+
+
+def _communication_relations(communication: Communication) -> Iterable[str]:
+    yield f"(koalaPattern={communication.pattern})"
+    for attribute, number in (
+        ("koalaBisectionMbit", communication.bisection_mbit_s),
+        ("koalaPerProcessorMbit", communication.per_processor_mbit_s),
+        ("koalaCommunicationShare", communication.share),
+    ):
+        if number is not None:
+            yield f"({attribute}={_number(number)})"
+    yield f"(koalaDimensions={communication.dimensions})"
 
 
 def _walltime(walltime_s: float) -> str:
     """Whole minutes in the word that Globus has for them, anything else in seconds."""
     if walltime_s % 60 == 0:
         return f"(maxWallTime={int(walltime_s // 60)})"
+    return f"(koalaWalltimeSeconds={_number(walltime_s)})"
+
+
+def _number(number: float) -> str:
     # A + in the exponent would need quotes.
-    return f"(koalaWalltimeSeconds={_quoted(repr(float(walltime_s)))})"
+    return _quoted(repr(float(number)))
 
 
 def _quoted(text: str) -> str:

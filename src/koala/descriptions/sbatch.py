@@ -19,7 +19,7 @@ from koala.descriptions.errors import (
     control_problem,
     shown,
 )
-from koala.descriptions.fields import duration_problem, is_name
+from koala.descriptions.fields import NAME_PATTERN, POLICY_PATTERN, duration_problem, is_name
 from koala.descriptions.invalid import told
 from koala.descriptions.known import ANY, Known
 from koala.descriptions.sbatch_options import Option, OptionLines, Word
@@ -285,8 +285,8 @@ class _Reader:
             self._refuse(word, f"{number} is too small", "write 1 or more")
         return number
 
-    def _name(self, word: Word) -> str:
-        if not is_name(word.text):
+    def _name(self, word: Word, pattern: str = NAME_PATTERN) -> str:
+        if not is_name(word.text, pattern):
             self._refuse(word, f"{shown(word.text)} is not a name", NAME_ADVICE)
         return word.text
 
@@ -297,7 +297,7 @@ class _Reader:
         return word.text
 
     def _policy(self, word: Word) -> str:
-        problem = self.known.policy_problem(self._name(word))
+        problem = self.known.policy_problem(self._name(word, POLICY_PATTERN))
         if problem is not None:
             self._refuse(word, *problem)
         return word.text

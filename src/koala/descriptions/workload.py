@@ -21,6 +21,7 @@ from koala.descriptions.fields import (
     Label,
     Name,
     Number,
+    PolicyName,
     Processors,
     Seconds,
     SecondsAboveZero,
@@ -29,6 +30,8 @@ from koala.descriptions.fields import (
     schema_of,
 )
 from koala.descriptions.job_yaml import JobText, job_request
+from koala.descriptions.workload_communication import GeneratedCommunicationText, Home
+from koala.descriptions.workload_draws import as_constant, exactly_one, in_order
 from koala.descriptions.yaml_problems import nearest, wrong
 from koala.descriptions.yaml_text import Document, read_document
 from koala.model import COMPONENTS_MAX, InputMode, Request
@@ -37,22 +40,6 @@ from koala.model import COMPONENTS_MAX, InputMode, Request
 GENERATED_JOBS_MAX = 100_000_000
 LISTED_JOBS_MAX = 5_000
 MIX_MAX = 1_000
-
-_ONE_OF = "write exactly one of"
-
-
-def _constant(value: Any) -> Any:
-    """A number alone is a constant."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return {"constant": value}
-    return value
-
-
-def _exactly_one(model: Description, *keys: str) -> None:
-    given = [key for key in keys if getattr(model, key) is not None]
-    if len(given) != 1:
-        what = f"{' and '.join(given)} are given together" if given else "it says nothing"
-        raise wrong(what, f"{_ONE_OF} {', '.join(keys)}")
 
 
 class DistributionText(Description):
@@ -64,12 +51,8 @@ class DistributionText(Description):
 
     @model_validator(mode="after")
     def _is_one_thing(self) -> DistributionText:
-        _exactly_one(self, "constant", "uniform", "exponential")
-        return self._in_order()
-
-    def _in_order(self) -> DistributionText:
-        if self.uniform is not None and self.uniform[0] > self.uniform[1]:
-            raise wrong("the least is above the most", "write [least, most]", "uniform")
+        exactly_one(self, "constant", "uniform", "exponential")
+        in_order(self.uniform)
         return self
 
 
@@ -92,8 +75,8 @@ class ExecutionText(DistributionText):
 
     @model_validator(mode="after")
     def _is_one_thing(self) -> ExecutionText:
-        _exactly_one(self, "constant", "uniform", "exponential", "by_size")
-        self._in_order()
+        exactly_one(self, "constant", "uniform", "exponential", "by_size")
+        in_order(self.uniform)
         return self
 
     def covers(self, processors: int) -> bool:
@@ -103,8 +86,8 @@ class ExecutionText(DistributionText):
         return self.between is Between.LINEAR and min(self.by_size) < processors < max(self.by_size)
 
 
-Time = Annotated[DistributionText, BeforeValidator(_constant, json_schema_input_type=float | DistributionText)]
-Execution = Annotated[ExecutionText, BeforeValidator(_constant, json_schema_input_type=float | ExecutionText)]
+Time = Annotated[DistributionText, BeforeValidator(as_constant, json_schema_input_type=float | DistributionText)]
+Execution = Annotated[ExecutionText, BeforeValidator(as_constant, json_schema_input_type=float | ExecutionText)]
 
 
 class SizesText(Description):
@@ -117,9 +100,8 @@ class SizesText(Description):
 
     @model_validator(mode="after")
     def _is_one_thing(self) -> SizesText:
-        _exactly_one(self, "constant", "uniform")
-        if self.uniform is not None and self.uniform[0] > self.uniform[1]:
-            raise wrong("the least is above the most", "write [least, most]", "uniform")
+        exactly_one(self, "constant", "uniform")
+        in_order(self.uniform)
         return self
 
     @property
@@ -131,7 +113,7 @@ class SizesText(Description):
         return self.constant, self.constant
 
 
-Sizes = Annotated[SizesText, BeforeValidator(_constant, json_schema_input_type=int | SizesText)]
+Sizes = Annotated[SizesText, BeforeValidator(as_constant, json_schema_input_type=int | SizesText)]
 
 
 class SizeText(Description):
@@ -225,7 +207,15 @@ class GeneratorText(Description):
     priority: PriorityText = Field(default=PriorityText(low=1.0), description="the weights of the priorities")
     input_files: tuple[Label, ...] = Field(default=(), description="files, one of which each job reads")
     input_mode: InputMode = Field(default=InputMode.WHOLE, description="whole or chunk, for every component")
-    policy: Name | None = Field(default=None, description="the placement policy; by default the grid's")
+    policy: PolicyName | None = Field(default=None, description="the placement policy; by default the grid's")
+    home: Home = Field(
+        default=None,
+        description="where the jobs arrive: none: nowhere; drawn: at sites drawn at random; or sites with weights, "
+        "such as {vu: 2, delft: 1}",
+    )
+    communication: GeneratedCommunicationText | None = Field(
+        default=None, description="what the jobs ask of the links between their sites; without it, nothing"
+    )
 
 
 class ListedJobText(Description):
@@ -265,7 +255,7 @@ class WorkloadFileText(Description):
 
     @model_validator(mode="after")
     def _has_one_size(self) -> WorkloadFileText:
-        _exactly_one(self, "size", "size_bytes")
+        exactly_one(self, "size", "size_bytes")
         return self
 
     @property

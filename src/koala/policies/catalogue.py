@@ -7,107 +7,47 @@ that happens in ``koala.policies.foreign``, and turning requests into calls in `
 from __future__ import annotations
 
 import dataclasses
-import enum
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from koala.model import Request
-from koala.policies.close_to_files import close_to_files, closest_site
-from koala.policies.cluster_minimization import cluster_minimization
 from koala.policies.errors import PolicyFileError, UnknownPolicyError
-from koala.policies.flexible_close_to_files import (
-    fewest_parts,
-    flexible_close_to_files,
-    last_before,
-    least_time_s,
-    room_within,
-)
-from koala.policies.flexible_cluster_minimization import flexible_cluster_minimization
-from koala.policies.frozen_order import next_most_idle
-from koala.policies.near_sites import combination_cost, near_sites
-from koala.policies.network_cluster_minimization import network_cluster_minimization
-from koala.policies.network_flexible_cluster_minimization import network_flexible_cluster_minimization
+from koala.policies.forms import PARAMETERS, Form, Policy
+from koala.policies.own import CF, CM, FCF, FCM, NCM, NFCM, OWN_POLICIES, WF
+from koala.policies.parameters import read_name, with_parameters
 from koala.policies.policy_file import run_policy_file
-from koala.policies.worst_fit import worst_fit
+
+__all__ = [
+    "CF",
+    "CM",
+    "ENTRY_POINT_GROUP",
+    "FCF",
+    "FCM",
+    "NAME_CHARACTERS_MAX",
+    "NAME_PATTERN",
+    "NCM",
+    "NFCM",
+    "PARAMETERS",
+    "WF",
+    "Catalogue",
+    "Form",
+    "Policy",
+    "dividing",
+    "policy",
+]
 
 ENTRY_POINT_GROUP = "koala.policies"
-ORIGIN_KOALA = "koala"
 NAME_CHARACTERS_MAX = 64
-# What a job can write as the name of a policy: the readers of jobs know the same pattern.
+# What a job can write as the name of a policy, before any parameters: the readers of jobs know the same pattern.
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+
+# How many names with parameters are remembered; jobs may write any number of them.
+PARAMETRIZED_REMEMBERED = 1_024
 
 _MARK = "__koala_policy__"
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., int])
-
-
-class Form(enum.StrEnum):
-    """What a policy is called with; the lists it fills are its last arguments.
-
-    - COMPONENTS ``(idle, sizes, left, chosen)``: as ``worst_fit``;
-    - FILES ``(idle, sizes, transfer_s, left, chosen)``: as ``close_to_files``;
-    - FLEXIBLE ``(idle, total, component_min, components_max, parts)``: as ``flexible_cluster_minimization``;
-    - NETWORK ``(idle, sizes, slowness, combined, left, chosen)``: as ``network_cluster_minimization``;
-    - FLEXIBLE_FILES ``(idle, total, component_min, components_max, fixed_s, per_processor_s, parts)``: as
-      ``flexible_close_to_files``;
-    - FLEXIBLE_NETWORK ``(idle, total, component_min, components_max, slowness, parts)``: as
-      ``network_flexible_cluster_minimization``.
-    """
-
-    COMPONENTS = "components"
-    FILES = "files"
-    FLEXIBLE = "flexible"
-    NETWORK = "network"
-    FLEXIBLE_FILES = "flexible-files"
-    FLEXIBLE_NETWORK = "flexible-network"
-
-    @property
-    def divides(self) -> bool:
-        """Whether a policy of this form divides totals; otherwise it places components of given sizes."""
-        return self in (Form.FLEXIBLE, Form.FLEXIBLE_FILES, Form.FLEXIBLE_NETWORK)
-
-
-PARAMETERS: dict[Form, tuple[str, ...]] = {
-    Form.COMPONENTS: ("idle", "sizes", "left", "chosen"),
-    Form.FILES: ("idle", "sizes", "transfer_s", "left", "chosen"),
-    Form.FLEXIBLE: ("idle", "total", "component_min", "components_max", "parts"),
-    Form.NETWORK: ("idle", "sizes", "slowness", "combined", "left", "chosen"),
-    Form.FLEXIBLE_FILES: (
-        "idle",
-        "total",
-        "component_min",
-        "components_max",
-        "fixed_s",
-        "per_processor_s",
-        "parts",
-    ),
-    Form.FLEXIBLE_NETWORK: ("idle", "total", "component_min", "components_max", "slowness", "parts"),
-}
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """A named rule that says where the components of a job go.
-
-    - ``origin``: "koala", the path of a user's file, or the name of an entry point;
-    - ``checked``: the function is not ours, so every answer of it is verified;
-    - ``components_policy``: some policies divide totals. Where there is nothing to divide, because the user
-      fixed the component sizes or listed the allowed splits, those sizes are placed by this policy;
-    - ``helpers``: functions that ``function`` calls, which a compiler must know too;
-    - ``most_idle_takes_whole``: a lone component without files, or a flexible total, goes to the site with the
-      most idle processors (lowest index) whenever that site can hold it, so that asking the function is needless.
-    """
-
-    name: str
-    form: Form
-    function: Callable[..., int]
-    summary: str
-    origin: str = ORIGIN_KOALA
-    checked: bool = False
-    components_policy: Policy | None = None
-    helpers: tuple[Callable[..., Any], ...] = ()
-    most_idle_takes_whole: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -144,73 +84,8 @@ def policy(name: str, form: Form | str = Form.COMPONENTS, summary: str = "") -> 
     return mark
 
 
-CM = Policy(
-    name="CM",
-    form=Form.COMPONENTS,
-    function=cluster_minimization,
-    summary="Cluster minimization: components together, on the fewest sites, most idle first.",
-    most_idle_takes_whole=True,
-)
-WF = Policy(
-    name="WF",
-    form=Form.COMPONENTS,
-    function=worst_fit,
-    summary="Worst fit: each component on the site with the most idle processors left.",
-    most_idle_takes_whole=True,
-)
-CF = Policy(
-    name="CF",
-    form=Form.FILES,
-    function=close_to_files,
-    summary="Close to files: each component where its input files arrive soonest.",
-    helpers=(closest_site,),
-    most_idle_takes_whole=True,
-)
-FCM = Policy(
-    name="FCM",
-    form=Form.FLEXIBLE,
-    function=flexible_cluster_minimization,
-    summary="Flexible cluster minimization: divides a total over the fewest sites; given sizes go by CM.",
-    components_policy=CM,
-    most_idle_takes_whole=True,
-)
-
-NCM = Policy(
-    name="NCM",
-    form=Form.NETWORK,
-    function=network_cluster_minimization,
-    summary="Network-aware CM: combines near sites where unequal links make that the faster way.",
-    helpers=(next_most_idle, near_sites, combination_cost, cluster_minimization),
-    most_idle_takes_whole=True,
-)
-NFCM = Policy(
-    name="NFCM",
-    form=Form.FLEXIBLE_NETWORK,
-    function=network_flexible_cluster_minimization,
-    summary="Network-aware FCM: divides a total over near sites; given sizes go by NCM.",
-    components_policy=NCM,
-    helpers=(next_most_idle, near_sites, combination_cost, flexible_cluster_minimization),
-    most_idle_takes_whole=True,
-)
-FCF = Policy(
-    name="FCF",
-    form=Form.FLEXIBLE_FILES,
-    function=flexible_close_to_files,
-    summary="Flexible close to files: divides a total so that its input arrives soonest; given sizes go by CF.",
-    components_policy=CF,
-    helpers=(
-        next_most_idle,
-        room_within,
-        fewest_parts,
-        last_before,
-        least_time_s,
-        flexible_cluster_minimization,
-    ),
-    most_idle_takes_whole=True,
-)
-
 # The policies that given sizes go to where a user's policy only divides totals, by its form.
-_COMPONENTS_POLICIES = {Form.FLEXIBLE: CM, Form.FLEXIBLE_FILES: CF, Form.FLEXIBLE_NETWORK: NCM}
+_COMPONENTS_POLICIES = {Form.FLEXIBLE: CM, Form.FLEXIBLE_FILES: CF, Form.FLEXIBLE_NETWORK: NCM, Form.LINKS: CM}
 
 
 def dividing(policy: Policy) -> Policy:
@@ -221,18 +96,22 @@ def dividing(policy: Policy) -> Policy:
 
 
 class Catalogue:
-    """The policies that a process knows, by name; names are compared without regard to case."""
+    """The policies that a process knows, by name; names are compared without regard to case.
 
-    __slots__ = ("_by_name",)
+    Behind some names parameters may stand, in parentheses: ``B3(chunk=0.85)``.
+    """
+
+    __slots__ = ("_by_name", "_parametrized")
 
     def __init__(self) -> None:
         self._by_name: dict[str, Policy] = {}
+        self._parametrized: dict[str, Policy] = {}
 
     @classmethod
     def builtin(cls) -> Catalogue:
         """A catalogue of Koala's own policies. Each call makes a new one, to which more can be added."""
         catalogue = cls()
-        for ours in (WF, CM, FCM, CF, NCM, NFCM, FCF):
+        for ours in OWN_POLICIES:
             catalogue.add(ours)
         return catalogue
 
@@ -244,10 +123,21 @@ class Catalogue:
         return tuple(known.name for known in self)
 
     def find(self, name: str) -> Policy:
-        """The policy of that name, in any case. Raises UnknownPolicyError with the names that come near."""
-        found = self._by_name.get(name.casefold())
-        if found is None:
-            raise UnknownPolicyError(name, self.names())
+        """The policy of that name, in any case, with the parameters that stand behind it.
+
+        Raises UnknownPolicyError with the names that come near, or what is wrong with the parameters.
+        """
+        found = self._by_name.get(name.casefold()) or self._parametrized.get(name)
+        if found is not None:
+            return found
+        written = read_name(name)
+        bare = self._by_name.get(written.bare.casefold())
+        if bare is None:
+            raise UnknownPolicyError(written.bare, self.names())
+        found = with_parameters(bare, name, written)
+        if len(self._parametrized) >= PARAMETRIZED_REMEMBERED:
+            self._parametrized.clear()
+        self._parametrized[name] = found
         return found
 
     def choose(self, request: Request, default: str) -> Policy:

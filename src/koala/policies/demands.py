@@ -8,9 +8,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from koala.model import Component, InputMode, Request
-from koala.policies.catalogue import Policy, dividing
-from koala.policies.errors import UnknownSiteError
+from koala.model import Communication, Component, InputMode, Pattern, Request
+from koala.network import BIT_S_PER_MBIT_S, per_processor_bit_s
+from koala.policies.catalogue import dividing
+from koala.policies.chunking import chunk_processors
+from koala.policies.errors import UnknownHomeError, UnknownSiteError
+from koala.policies.forms import Form, Policy
+from koala.policies.meta_scheduling import B3, MIGRATION_ONLY, is_monotone
 
 DemandKey: TypeAlias = tuple[Hashable, ...]
 
@@ -30,10 +34,22 @@ class Shape(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """How a flexible total may be divided when no splits are listed."""
+    """How a flexible total may be divided when no splits are listed; a job that must not be is one part of it all."""
 
     component_min: int
     components_max: int
+
+
+class Traffic(NamedTuple):
+    """What a job sends between its sites, in the words of ``koala.network``."""
+
+    pattern: int
+    dimensions: int
+    per_processor_bit_s: float
+    share: float
+
+
+SILENCE = Traffic(Pattern.NONE.number, 2, 0.0, 0.0)
 
 
 class Read(NamedTuple):
@@ -52,8 +68,9 @@ class Demand:
     - ``bounds``: set when the policy divides the total; otherwise ``shapes`` are tried in order;
     - ``divided``: the same request under a policy that divides, where this one takes a total for one component;
     - ``files``: the names of all files read; ``reads``: by component of the request (one for a flexible job);
-    - ``steady``: fewer idle processors never help it. Of others that cannot be said: the way in which a policy
-      fills sites depends on what is idle, and with less of it it may take a way that fits;
+    - ``home``: the site where it arrived, -1 for none; ``traffic``: what it asks of links;
+    - ``steady``: fewer idle processors, or more on the links, never help it. Of others that cannot be said: the way
+      in which a policy fills sites depends on what is idle, and with less of it it may take a way that fits;
     - ``lone``: the most idle site takes the whole whenever it can, see ``Policy.most_idle_takes_whole``.
     """
 
@@ -63,6 +80,7 @@ class Demand:
         "files",
         "flexible",
         "has_files",
+        "home",
         "key",
         "least",
         "lone",
@@ -72,10 +90,13 @@ class Demand:
         "shapes",
         "steady",
         "total",
+        "traffic",
         "whole",
     )
 
-    def __init__(self, request: Request, policy: Policy, index: Mapping[str, int]) -> None:
+    def __init__(
+        self, request: Request, policy: Policy, index: Mapping[str, int], *, shared_links: bool = False
+    ) -> None:
         self.key = demand_key(request, policy.name)
         self.policy = policy
         self.rule = policy.components_policy or policy
@@ -85,19 +106,19 @@ class Demand:
         self.reads = _reads(request.components)
         self.files = tuple(dict.fromkeys(read.file for reads in self.reads for read in reads))
         self.has_files = bool(self.files)
+        self.home = _home(request, index)
+        self.traffic = traffic_of(request.communication, self.total)
         self.bounds = _bounds(request, policy, len(index))
-        self.shapes = () if self.bounds is not None else _shapes(request, index)
+        self.shapes = () if self.bounds is not None and self.flexible else _shapes(request, index)
         takes_total_whole = request.is_total and self.bounds is None
         self.divided = Demand(request, dividing(policy), index) if takes_total_whole else None
-        if self.bounds is not None:
-            self.least = self.bounds.component_min
-        else:
-            self.least = min(max(shape.sizes) for shape in self.shapes)
+        self.least = _least(policy, self.total, self.bounds, self.shapes)
         free_and_single = len(self.shapes) == 1 and self.shapes[0].ordered == self.whole
         deciding = policy if self.bounds is not None else self.rule
         all_pinned = len(self.shapes) == 1 and not self.shapes[0].order
         any_division = self.bounds == Bounds(1, len(index))
-        self.steady = all_pinned or ((free_and_single or any_division) and not policy.checked)
+        steady = not policy.checked and _is_monotone(policy, self.traffic, shared_links)
+        self.steady = all_pinned or ((free_and_single or any_division) and steady)
         self.lone = (
             deciding.most_idle_takes_whole and not self.has_files and (self.bounds is not None or free_and_single)
         )
@@ -106,8 +127,11 @@ class Demand:
 def demand_key(request: Request, policy_name: str) -> DemandKey:
     """Everything of a request that a policy can see, hashable: equal keys mean the same demand."""
     components = request.components
+    more: DemandKey = ()
+    if request.home is not None or request.communication is not None:
+        more = (request.home, request.communication)
     if len(components) == 1 and components[0].site is None and not components[0].input_files:
-        return (policy_name, components[0].processors, request.flexible)
+        return (policy_name, components[0].processors, request.flexible, *more)
     return (
         policy_name,
         tuple(
@@ -115,16 +139,64 @@ def demand_key(request: Request, policy_name: str) -> DemandKey:
             for component in components
         ),
         request.flexible,
+        *more,
     )
 
 
-def compile_demand(request: Request, policy: Policy, index: Mapping[str, int]) -> Demand:
-    """The request as this policy sees it on these sites. Raises UnknownSiteError for a site that is not there."""
-    return Demand(request, policy, index)
+def compile_demand(
+    request: Request, policy: Policy, index: Mapping[str, int], *, shared_links: bool = False
+) -> Demand:
+    """The request as this policy sees it on these sites. Raises UnknownSiteError for a site that is not there.
+
+    ``shared_links`` says that the grid's network is no star, where some policies are not ``steady``.
+    """
+    return Demand(request, policy, index, shared_links=shared_links)
+
+
+def traffic_of(communication: Communication | None, total: int) -> Traffic:
+    """What a job of this size sends; nothing where it says nothing of it."""
+    if communication is None:
+        return SILENCE
+    pattern, dimensions = communication.pattern.number, communication.dimensions
+    if communication.per_processor_mbit_s is not None:
+        own_bit_s = communication.per_processor_mbit_s * BIT_S_PER_MBIT_S
+    else:
+        bisection_bit_s = (communication.bisection_mbit_s or 0.0) * BIT_S_PER_MBIT_S
+        own_bit_s = per_processor_bit_s(pattern, dimensions, total, bisection_bit_s)
+    return Traffic(pattern, dimensions, own_bit_s, communication.share)
+
+
+def _home(request: Request, index: Mapping[str, int]) -> int:
+    if request.home is None:
+        return -1
+    if request.home not in index:
+        raise UnknownHomeError(request.home, index)
+    return index[request.home]
+
+
+def _least(policy: Policy, total: int, bounds: Bounds | None, shapes: tuple[Shape, ...]) -> int:
+    """The processors that some single site must have idle."""
+    if bounds is None:
+        return min(max(shape.sizes) for shape in shapes)
+    if policy.module is not None and policy.module.module == MIGRATION_ONLY:
+        return total
+    if policy.module is not None and policy.module.module == B3:
+        return max(bounds.component_min, chunk_processors(policy.module.chunk, total))
+    return bounds.component_min
+
+
+def _is_monotone(policy: Policy, traffic: Traffic, shared_links: bool) -> bool:
+    """Whether a division that the policy refuses stays refused while less is idle and more is on the links."""
+    if policy.module is None:
+        return True
+    return is_monotone(policy.module.module, traffic.pattern, shared_links)
 
 
 def _bounds(request: Request, policy: Policy, sites: int) -> Bounds | None:
     flexible = request.flexible
+    components = request.components
+    if policy.form is Form.LINKS and flexible is None and len(components) == 1 and components[0].site is None:
+        return Bounds(components[0].processors, 1)
     if not policy.form.divides or flexible is None or flexible.splits:
         return None
     return Bounds(flexible.component_min, sites if flexible.components_max is None else flexible.components_max)

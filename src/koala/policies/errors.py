@@ -35,6 +35,20 @@ class UnknownPolicyError(ValueError):
         return f"{self}; {suggest(self.name, self.known)}"
 
 
+class PolicyParameterError(UnknownPolicyError):
+    """A name of a policy whose parameters cannot be read, or are none of its own."""
+
+    def __init__(self, name: str, problem: str, cure: str) -> None:
+        super().__init__(name, ())
+        self.problem = problem
+        self.cure = cure
+        self.args = (f"the policy {name!r}: {problem}",)
+
+    def for_user(self) -> str:
+        """The name, what is wrong with it, and what to write."""
+        return f"{self}; {self.cure}"
+
+
 class UnknownSiteError(ValueError):
     """A component that names a site which the grid does not have."""
 
@@ -47,6 +61,14 @@ class UnknownSiteError(ValueError):
     def for_user(self) -> str:
         """The component, the name, what comes near, and the names there are."""
         return f"{self}; {suggest(self.name, self.known)}"
+
+
+class UnknownHomeError(UnknownSiteError):
+    """A job whose home the grid does not have."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__(name, 0, known)
+        self.args = (f"the home of the job is {name!r}, a site which the grid does not have",)
 
 
 class MissingFileError(ValueError):

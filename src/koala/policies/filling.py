@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from koala.policies.catalogue import Form
 from koala.policies.demands import Bounds, Demand, Shape
 from koala.policies.foreign import ask_components, ask_flexible
+from koala.policies.forms import Form
+from koala.policies.linking import divide_by_links
 from koala.policies.transfers import Spots, division_times_s, missing_file, transfer_row_s
 from koala.policies.view import View
 
@@ -98,6 +99,15 @@ def divide(demand: Demand, bounds: Bounds, idle: Sequence[int], view: View) -> D
         more = division_times_s(demand, bounds.component_min, view)
     elif policy.form is Form.FLEXIBLE_NETWORK:
         more = (view.slowness,)
+    elif policy.module is not None:
+        return Divided(parts, divide_by_links(demand, policy.module, bounds, idle, view, parts))
+    elif policy.form is Form.LINKS:
+        more = (
+            demand.home,
+            tuple(view.link_demand_bit_s),
+            view.link_capacity_bit_s,
+            demand.traffic.per_processor_bit_s,
+        )
     if policy.checked:
         return Divided(parts, ask_flexible(policy, idle, demand.total, bounds, more, parts))
     return Divided(parts, policy.function(idle, demand.total, *bounds, *more, parts))

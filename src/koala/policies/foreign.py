@@ -11,9 +11,9 @@ from collections.abc import Callable, MutableSequence, Sequence
 from math import inf
 from typing import Any
 
-from koala.policies.catalogue import Form, Policy
 from koala.policies.demands import Bounds
 from koala.policies.errors import PolicyError
+from koala.policies.forms import Form, Policy
 from koala.policies.policy_file import last_line_in
 
 

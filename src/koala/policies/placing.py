@@ -13,6 +13,7 @@ from koala.policies.close_to_files import closest_site
 from koala.policies.demands import Demand, DemandKey, compile_demand, demand_key
 from koala.policies.errors import MissingFileError, PolicyError, UnknownSiteError
 from koala.policies.filling import place_on
+from koala.policies.forms import Form
 from koala.policies.refusing import refuse
 from koala.policies.transfers import Input, Spots, UnderWay, inputs, link_s, transfer_row_s, transfer_s
 from koala.policies.view import FileAt, View, quota_processors
@@ -70,9 +71,12 @@ def replace_one(
     """Another site for one component of a placed job, close to its files; -1 where there is none.
 
     ``left`` are the processors that it may have, by site; the transfers must end within ``transfer_s_max``. A
-    component whose site the user chose can only stay there. ``under_way_s`` tells of files that are being brought
-    to a site already.
+    component whose site the user chose can only stay there, and so does a part of a job that was divided with an eye
+    on the links: on another site it would load others. ``under_way_s`` tells of files that are being brought to a
+    site already.
     """
+    if demand.policy.form is Form.LINKS and demand.bounds is not None and len(spots.sites) > 1:
+        return -1
     row_s: Sequence[float]
     row_s = transfer_row_s(demand, spots.sizes, part, view, under_way_s) if demand.has_files else (0.0,) * len(left)
     pinned_to = -1 if demand.flexible else demand.shapes[0].sites[part]

@@ -6,45 +6,35 @@ never on the way of a scan. Every cure is verified: the same try is made again o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import inf
-from typing import NamedTuple, TypeAlias
 
-from koala.model import Refusal, Shortage
-from koala.policies.catalogue import Form
+from koala.model import Refusal
 from koala.policies.demands import Bounds, Demand, Shape
 from koala.policies.filling import Divided, Filled, divide, fill, place_on
+from koala.policies.forms import Form
+from koala.policies.growing import (
+    Attempt,
+    Failure,
+    Growth,
+    Wanted,
+    find_growth,
+    growth_cost,
+    growth_text,
+    list_shortages,
+    more_text,
+    processors_text,
+    refuse_now_fitting,
+)
+from koala.policies.refusing_links import refuse_links
 from koala.policies.transfers import division_times_s, missing_file, transfer_row_s
 from koala.policies.view import View
 
-# How many sites may have to grow, one after the other, before a cure is too long to be worth telling.
-CURE_STEPS_MAX = 64
 # Of how many splits the nearest is looked for, the best-liked first.
 SPLITS_EXPLAINED_MAX = 16
 
 # Said of a foreign policy that places nothing where the sizes alone would let it.
 _UNWILLING = "; the policy refuses this even on an idle grid"
-
-Growth: TypeAlias = dict[int, int]
-
-
-class Wanted(NamedTuple):
-    """What a site would have to have idle for the failed part to fit there: this job's other parts included."""
-
-    site: int
-    processors: int
-    reachable: bool = True
-
-
-class Failure(NamedTuple):
-    """Where one try stopped: at a component of a shape (None for a division), and what would have let it go on."""
-
-    component: int | None
-    wanted: tuple[Wanted, ...]
-    unplaced: int
-
-
-Attempt: TypeAlias = Callable[[Sequence[int]], Failure | None]
 
 
 def refuse(demand: Demand, idle: Sequence[int], view: View) -> Refusal:
@@ -57,6 +47,8 @@ def refuse(demand: Demand, idle: Sequence[int], view: View) -> Refusal:
     name = missing_file(demand, view)
     if name is not None:
         return _refuse_file(demand, name)
+    if demand.bounds is not None and demand.policy.module is not None:
+        return refuse_links(demand, demand.policy.module, demand.bounds, idle, view)
     if demand.bounds is not None:
         return _refuse_total(demand, demand.bounds, idle, view)
     return _refuse_components(demand, idle, view)
@@ -72,15 +64,6 @@ def _refuse_file(demand: Demand, name: str) -> Refusal:
     )
 
 
-def _refuse_now_fitting(demand: Demand) -> Refusal:
-    """The world has changed since the try: what was missing then is there now."""
-    return Refusal(
-        policy=demand.policy.name,
-        reason="what was missing when the job was last tried is there now",
-        cure="nothing: the next scan of the queue will try the job again",
-    )
-
-
 # ------------------------------------------------------------------------------- components of given sizes
 
 
@@ -90,9 +73,9 @@ def _refuse_components(demand: Demand, idle: Sequence[int], view: View) -> Refus
         attempt = _shape_attempt(demand, shape, view)
         failure = attempt(idle)
         if failure is None:
-            return _refuse_now_fitting(demand)
-        growth = _growth(attempt, idle, view)
-        if nearest is None or _cost(growth) < _cost(nearest[2]):
+            return refuse_now_fitting(demand)
+        growth = find_growth(attempt, idle, view)
+        if nearest is None or growth_cost(growth) < growth_cost(nearest[2]):
             nearest = (shape, failure, growth)
     assert nearest is not None, "a demand without bounds has a shape"
     shape, failure, growth = nearest
@@ -111,7 +94,7 @@ def _refuse_components(demand: Demand, idle: Sequence[int], view: View) -> Refus
         reason=_component_reason(demand, shape, failure, idle, view) + (_UNWILLING if unwilling else ""),
         cure=cure,
         component=failure.component,
-        shortages=_shortages(failure, idle, view),
+        shortages=list_shortages(failure, idle, view),
         permanent=permanent,
     )
 
@@ -180,9 +163,9 @@ def _component_reason(demand: Demand, shape: Shape, failure: Failure, idle: Sequ
     component = failure.component or 0
     size = shape.sizes[component]
     who = (
-        f"component {component} ({_processors(size)})"
+        f"component {component} ({processors_text(size)})"
         if len(shape.sizes) > 1
-        else f"a component of {_processors(size)}"
+        else f"a component of {processors_text(size)}"
     )
     if len(demand.shapes) > 1:
         splits = f"none of the {len(demand.shapes)} splits fits; nearest is {'+'.join(map(str, shape.sizes))}, where "
@@ -205,13 +188,13 @@ def _component_cure(shape: Shape, component: int, growth: Growth | None, permane
     size = shape.sizes[component]
     site = shape.sites[component]
     if permanent and site >= 0:
-        offered = _processors(view.limit[site])
+        offered = processors_text(view.limit[site])
         return f"ask for no more than the {offered} that {view.names[site]} offers, or another site"
     if permanent and size > max(view.limit):
-        return f"ask for smaller components, since no site ever offers more than {_processors(max(view.limit))}"
+        return f"ask for smaller components, since no site ever offers more than {processors_text(max(view.limit))}"
     if permanent:
         return "ask for smaller or fewer components, since the sites cannot hold these together"
-    cure = _growth_text(growth, view)
+    cure = growth_text(growth, view)
     return cure if site >= 0 or size == 1 else f"{cure}, or a request with smaller components"
 
 
@@ -227,8 +210,8 @@ def _refuse_total(demand: Demand, bounds: Bounds, idle: Sequence[int], view: Vie
 
     failure = attempt(idle)
     if failure is None:
-        return _refuse_now_fitting(demand)
-    refused_idle = place_on(demand, view.limit, view) is None
+        return refuse_now_fitting(demand)
+    refused_idle = place_on(demand, view.limit, view.unloaded()) is None
     permanent = refused_idle and not (demand.policy.checked and _may_hold_total(demand, bounds, view))
     unwilling = refused_idle and not permanent
     unbounded = bounds.component_min == 1 and bounds.components_max >= len(idle)
@@ -241,17 +224,17 @@ def _refuse_total(demand: Demand, bounds: Bounds, idle: Sequence[int], view: Vie
         and all(want.reachable for want in failure.wanted)
         and attempt([idle[0] + failure.unplaced, *idle[1:]]) is None
     ):
-        cure = f"{_more(failure.unplaced)} anywhere"
+        cure = f"{more_text(failure.unplaced)} anywhere"
     else:
-        growth = _growth(attempt, idle, view)
-        more = _other_policy(demand) if unwilling and growth is None else _growth_text(growth, view)
+        growth = find_growth(attempt, idle, view)
+        more = _other_policy(demand) if unwilling and growth is None else growth_text(growth, view)
         relaxed = _relaxed(demand, bounds, idle, view)
         cure = more if relaxed is None else f"{_relaxed_text(bounds, relaxed)}, or {more}"
     return Refusal(
         policy=demand.policy.name,
         reason=reason + (_UNWILLING if unwilling else ""),
         cure=cure,
-        shortages=_shortages(failure, idle, view),
+        shortages=list_shortages(failure, idle, view),
         permanent=permanent,
     )
 
@@ -280,7 +263,7 @@ def _never_cure(demand: Demand, bounds: Bounds, idle: Sequence[int], view: View)
     if relaxed is not None:
         return f"ask for {_relaxed_text(bounds, relaxed)}, since within the present bounds the sites cannot hold it"
     if demand.total > sum(view.limit):
-        return f"ask for no more than the {_processors(sum(view.limit))} that the sites offer"
+        return f"ask for no more than the {processors_text(sum(view.limit))} that the sites offer"
     return "ask for fewer processors, or allow smaller or more parts"
 
 
@@ -351,70 +334,3 @@ def _bounds_text(bounds: Bounds, sites: int) -> str:
     most = f"at most {bounds.components_max} " if bounds.components_max < sites else ""
     least = f" of {bounds.component_min} or more" if bounds.component_min > 1 else ""
     return f"{most}{'part' if bounds.components_max == 1 else 'parts'}{least}"
-
-
-# --------------------------------------------------------------------------------------------- what helps
-
-
-def _growth(attempt: Attempt, idle: Sequence[int], view: View) -> Growth | None:
-    """More idle processors, by site, with which the same try succeeds: each time where the least is missing.
-
-    None where no such growth is found within what the sites offer.
-    """
-    grown = list(idle)
-    for _ in range(CURE_STEPS_MAX):
-        failure = attempt(grown)
-        if failure is None:
-            return {site: now - idle[site] for site, now in enumerate(grown) if now > idle[site]}
-        options = [
-            (want.processors - grown[want.site], want.site)
-            for want in failure.wanted
-            if want.reachable and grown[want.site] < want.processors <= view.limit[want.site]
-        ]
-        if not options:
-            return None
-        missing, site = min(options)
-        grown[site] += missing
-    return None
-
-
-def _cost(growth: Growth | None) -> float:
-    return inf if growth is None else sum(growth.values())
-
-
-def _growth_text(growth: Growth | None, view: View) -> str:
-    if growth is None:
-        return "more idle processors on several sites at once; with all sites idle it fits"
-    return " and ".join(f"{_more(missing)} on {view.names[site]}" for site, missing in sorted(growth.items()))
-
-
-def _shortages(failure: Failure, idle: Sequence[int], view: View) -> tuple[Shortage, ...]:
-    return tuple(
-        Shortage(
-            site=view.names[want.site],
-            wanted=want.processors,
-            idle=idle[want.site],
-            missing=max(0, want.processors - idle[want.site]),
-            cure=_site_cure(want, idle[want.site], view),
-        )
-        for want in failure.wanted
-    )
-
-
-def _site_cure(want: Wanted, idle: int, view: View) -> str:
-    name = view.names[want.site]
-    if not want.reachable:
-        return f"none: no replica of its input files can be brought to {name}"
-    if want.processors > view.limit[want.site]:
-        return f"none: {name} never offers more than {view.limit[want.site]}"
-    if want.processors <= idle:
-        return f"none: {name} has room, and the policy did not use it"
-    return f"{_more(want.processors - idle)} on {name}"
-
-
-def _processors(count: int) -> str:
-    return f"{count} processor" if count == 1 else f"{count} processors"
-
-
-def _more(count: int) -> str:
-    return f"{count} more idle processor" if count == 1 else f"{count} more idle processors"

@@ -1,4 +1,4 @@
-"""What a placement sees of the world: idle processors, links and replicas, by the index of each site.
+"""What a placement sees of the world: idle processors, links, what is on them, and replicas, by index.
 
 The core keeps one view up to date, ``koala place`` makes one for a single question. Nothing here decides.
 """
@@ -15,6 +15,7 @@ from koala.policies.slowness import (
     BYTES_PER_S_PER_MBIT_S,
     link_slowness,
 )
+from koala.policies.wiring import Wiring, compile_wiring, star
 
 __all__ = ["BYTES_PER_S_PER_MBIT_S", "FileAt", "LinkRows", "SlownessRows", "View", "quota_processors"]
 
@@ -94,7 +95,11 @@ class View:
     - ``limit``: the most that could ever be idle for us, floor(quota * processors);
     - ``latency_s[source][target]`` and ``bytes_per_s[source][target]``: what is believed of each link; the core
       corrects the bandwidths as it observes transfers;
-    - ``files``: every file that has a replica, by name.
+    - ``files``: every file that has a replica, by name;
+    - ``wiring``: the links that co-allocated jobs share, with their capacities; ``link_demand_bit_s`` by link: what
+      running and placed jobs demand of each now;
+    - ``observed_bisection_bit_s``: the mean bisection bandwidth of the jobs that were seen to run on several sites,
+      0 where none was: all that some policies know of a job that has not run yet.
     """
 
     __slots__ = (
@@ -106,7 +111,10 @@ class View:
         "index",
         "latency_s",
         "limit",
+        "link_demand_bit_s",
         "names",
+        "observed_bisection_bit_s",
+        "wiring",
     )
 
     def __init__(
@@ -118,6 +126,9 @@ class View:
         latency_s: LinkRows,
         bytes_per_s: LinkRows,
         files: dict[str, FileAt],
+        wiring: Wiring | None = None,
+        link_demand_bit_s: list[int] | None = None,
+        observed_bisection_bit_s: float = 0.0,
     ) -> None:
         if not names:
             raise ValueError("a view needs at least one site")
@@ -128,6 +139,9 @@ class View:
         self.latency_s = latency_s
         self.bytes_per_s = bytes_per_s
         self.files = files
+        self.wiring = star(names) if wiring is None else wiring
+        self.link_demand_bit_s = [0] * len(self.wiring.names) if link_demand_bit_s is None else link_demand_bit_s
+        self.observed_bisection_bit_s = observed_bisection_bit_s
         self._slowness = SlownessRows(latency_s, bytes_per_s)
         self._slowness_as_of = (latency_s.changes, bytes_per_s.changes)
 
@@ -140,9 +154,37 @@ class View:
             self._slowness_as_of = as_of
         return self._slowness
 
+    @property
+    def link_capacity_bit_s(self) -> tuple[int, ...]:
+        """The capacity of every link, those of the sites first."""
+        return self.wiring.capacity_bit_s
+
+    def unloaded(self) -> View:
+        """The same with nothing on any link."""
+        if not any(self.link_demand_bit_s):
+            return self
+        return self.with_link_demand([0] * len(self.link_demand_bit_s))
+
+    def with_link_demand(self, link_demand_bit_s: list[int]) -> View:
+        """The same with this on the links."""
+        return View(
+            names=self.names,
+            idle=self.idle,
+            limit=self.limit,
+            latency_s=self.latency_s,
+            bytes_per_s=self.bytes_per_s,
+            files=self.files,
+            wiring=self.wiring,
+            link_demand_bit_s=link_demand_bit_s,
+            observed_bisection_bit_s=self.observed_bisection_bit_s,
+        )
+
     @classmethod
     def from_grid(cls, grid: Grid) -> View:
-        """The grid with every site wholly idle, quotas applied, links and files as the grid says."""
+        """The grid with every site wholly idle and no demand on any link, quotas applied, the rest as it says.
+
+        Raises WiringError where its network is too large.
+        """
         names = [site.name for site in grid.sites]
         index = {name: site for site, name in enumerate(names)}
         limit = [quota_processors(site.processors, site.quota) for site in grid.sites]
@@ -156,6 +198,7 @@ class View:
                 file.name: FileAt(file.size_bytes, tuple(sorted({index[name] for name in file.replicas})))
                 for file in grid.files
             },
+            wiring=compile_wiring(grid),
         )
 
 

@@ -1,7 +1,8 @@
 """What will happen in a simulated world, in a defined order: a heap ordered by (time, kind, sequence).
 
 The kinds are ranked so that happenings of one instant have one order: what frees something comes before what
-asks for something; the scheduler's own clock comes when all answers of the instant are in, and new jobs come last.
+asks for something; the scheduler's own clock comes when all answers of the instant are in, then come new jobs. Links
+are shared out when all else of the instant has happened.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ USER_JOB_ARRIVES = 10
 SITE_REPORTS = 11
 TICK = 12
 JOB_ARRIVES = 13  # never in the heap: arrivals come one by one from the workload
-KINDS = 14
+SHARES_SETTLE = 14
+KINDS = 15
 
 # (time, kind, sequence, subject): the sequence is unique, so subjects are never compared.
 Happening: TypeAlias = tuple[float, int, int, Any]

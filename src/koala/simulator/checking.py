@@ -9,27 +9,31 @@ from collections.abc import Iterator
 
 from koala.descriptions.workload import WorkloadFile
 from koala.grid import Grid
-from koala.policies import Catalogue
-from koala.policies.errors import suggest
+from koala.policies import Catalogue, UnknownPolicyError
+from koala.policies.errors import PolicyParameterError, suggest
 from koala.simulator.workload import WorkloadError
 
 
 def check_names(file: WorkloadFile, grid: Grid, catalogue: Catalogue) -> None:
     """Raise WorkloadError for the first name that the grid, its files or the catalogue do not have."""
     known = {
-        "policy": (catalogue.names(), {name.casefold() for name in catalogue.names()}),
-        "site": _exactly(site.name for site in grid.sites),
-        "input file": _exactly([*(stored.name for stored in grid.files), *file.text.files]),
+        "site": dict.fromkeys(site.name for site in grid.sites),
+        "input file": dict.fromkeys([*(stored.name for stored in grid.files), *file.text.files]),
     }
     for who, what, name in _names(file):
-        names, accepted = known[what]
-        if (name.casefold() if what == "policy" else name) not in accepted:
-            raise WorkloadError(f"{who} names the {what} {name!r}; {suggest(name, names)}")
+        if what == "policy":
+            _check_policy(who, name, catalogue)
+        elif name not in known[what]:
+            raise WorkloadError(f"{who} names the {what} {name!r}; {suggest(name, known[what])}")
 
 
-def _exactly(names: Iterator[str] | list[str]) -> tuple[tuple[str, ...], set[str]]:
-    listed = tuple(dict.fromkeys(names))
-    return listed, set(listed)
+def _check_policy(who: str, name: str, catalogue: Catalogue) -> None:
+    try:
+        catalogue.find(name)
+    except PolicyParameterError as error:
+        raise WorkloadError(f"{who}: {error.for_user()}") from None
+    except UnknownPolicyError as error:
+        raise WorkloadError(f"{who} names the policy {error.name!r}; {suggest(error.name, error.known)}") from None
 
 
 def _names(file: WorkloadFile) -> Iterator[tuple[str, str, str]]:
@@ -38,12 +42,16 @@ def _names(file: WorkloadFile) -> Iterator[tuple[str, str, str]]:
         who = f"generator {number}"
         if generator.policy is not None:
             yield who, "policy", generator.policy
+        for name in generator.home or ():
+            yield who, "site", name
         for name in generator.input_files:
             yield who, "input file", name
     for number, request in enumerate(file.requests, 1):
         who = f"job {number} ({request.name})"
         if request.policy is not None:
             yield who, "policy", request.policy
+        if request.home is not None:
+            yield who, "site", request.home
         for component in request.components:
             if component.site is not None:
                 yield who, "site", component.site

@@ -24,6 +24,7 @@ from koala.messages import (
 from koala.model import JobId, SiteName
 from koala.simulator.agenda import COMPONENT_ENDS, COMPONENT_READY, Agenda
 from koala.simulator.background import BackgroundDesk
+from koala.simulator.contention import Contention
 from koala.simulator.draws import stream
 from koala.simulator.faults import application_fails_at, component_fails_at
 from koala.simulator.local_queue import LocalJob
@@ -50,6 +51,7 @@ class ComponentDesk:
         "_wide_area",
         "alive",
         "components",
+        "contention",
         "failures",
     )
 
@@ -69,6 +71,7 @@ class ComponentDesk:
         self._post = post
         self._backgrounds = BackgroundDesk(grid, sites, seed, agenda, post, self.serve)
         self._wide_area = WideArea(grid.links)
+        self.contention = Contention(grid, agenda, self._plan_end)
         self._startup = grid.simulation.startup
         self._has_startup = self._startup.base_s > 0.0 or self._startup.per_component_s > 0.0
         self._has_failures = any(
@@ -154,12 +157,15 @@ class ComponentDesk:
         """Let every named component that waits at the barrier start its application now."""
         named = [self.components[token] for token in command.tokens if token in self.components]
         clusters = 1 if len(named) == 1 else len({component.site.name for component in named})
-        slowness = self._slowness(named) if clusters > 1 else 1.0
+        job = named[0].job if clusters > 1 else None
+        slowness = 1.0 if job is None else self._slowness(job, named)
+        flow = None if job is None or named[0].clusters else self.contention.flow(job, named)
         reached: dict[SiteName, bool] = {}
         for component in named:
             if not component.clusters:
                 component.clusters = clusters
                 component.slowness = slowness
+                component.flow = flow
             site = component.site
             heard = reached.get(site.name)
             if heard is None:
@@ -167,10 +173,9 @@ class ComponentDesk:
             if heard and component.state is State.READY:
                 self._run(component, now)
 
-    def _slowness(self, named: list[SimulatedComponent]) -> float:
+    def _slowness(self, job: SimulatedJob, named: list[SimulatedComponent]) -> float:
         """How slow the worst link between the sites of a job is for its application."""
-        job = named[0].job
-        if job is None or not job.minds_links:
+        if not job.minds_links:
             return 1.0
         sites = dict.fromkeys(component.site.name for component in named)
         return self._wide_area.slowness(sites, job.bandwidth_share, job.latency_share)
@@ -217,21 +222,41 @@ class ComponentDesk:
         job = component.job
         assert job is not None, "only started components reach the barrier"
         execution_s = job.execution_on_s(component.clusters, component.slowness)
-        ends_at = now + execution_s
-        walltime_s = job.request.walltime_s
-        if walltime_s is not None and execution_s > walltime_s:
-            ends_at = now + walltime_s
-            component.outcome = Outcome.TIMED_OUT
-        for fails_at, outcome in (
-            (component.fails_at, Outcome.SITE_FAILED),
-            (component.application_fails_at, Outcome.FAILED),
-        ):
-            if fails_at is not None and fails_at >= 0.0:
-                breaks_at = now + fails_at * execution_s
-                if breaks_at < min(ends_at, self._heal_at_s):
-                    ends_at = breaks_at
-                    component.outcome = outcome
         component.state = State.RUNNING
+        flow = component.flow
+        if flow is not None and not flow.is_over:
+            self.contention.join(flow, component, execution_s, now)
+        else:
+            self._plan_end(component, now, execution_s, execution_s, 1.0, now)
+
+    def _plan_end(
+        self,
+        component: SimulatedComponent,
+        started_at: float,
+        execution_s: float,
+        work_s: float,
+        stretched: float,
+        now: float,
+    ) -> None:
+        """Plan when and how its execution ends, if it goes on at this speed; an earlier plan is called off."""
+        assert component.job is not None
+        ends_at = now + work_s * stretched
+        component.outcome = Outcome.DONE
+        walltime_s = component.job.request.walltime_s
+        if walltime_s is not None and ends_at > started_at + walltime_s:
+            ends_at = started_at + walltime_s
+            component.outcome = Outcome.TIMED_OUT
+        if component.fails_at is not None or component.application_fails_at is not None:
+            done_s = execution_s - work_s
+            for fails_at, outcome in (
+                (component.fails_at, Outcome.SITE_FAILED),
+                (component.application_fails_at, Outcome.FAILED),
+            ):
+                if fails_at is not None and fails_at >= 0.0:
+                    breaks_at = now + max(0.0, fails_at * execution_s - done_s) * stretched
+                    if breaks_at < min(ends_at, self._heal_at_s):
+                        ends_at = breaks_at
+                        component.outcome = outcome
         component.timer = self._agenda.add(ends_at, COMPONENT_ENDS, component)
 
     def execution_ends(self, component: SimulatedComponent, sequence: int, at: float) -> None:
@@ -269,6 +294,8 @@ class ComponentDesk:
     ) -> None:
         component.state = State.ENDED
         component.timer = 0
+        if component.flow is not None:
+            self.contention.leave(component.flow, component, done=outcome is Outcome.DONE, now=now)
         component.newest = ComponentEnded(
             at=now, token=component.token, outcome=outcome, reason=reason, exit_code=exit_code
         )

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import math
 import random
+from bisect import bisect
+from collections.abc import Sequence
+from itertools import accumulate
 
 import msgspec
 
@@ -43,6 +46,18 @@ class Exponential(msgspec.Struct, frozen=True):
 
     def draw(self, rng: random.Random) -> float:
         return exponential(rng, self.mean)
+
+
+class Choice:
+    """The index of one of several, by weight."""
+
+    __slots__ = ("_sums",)
+
+    def __init__(self, weights: Sequence[float]) -> None:
+        self._sums = list(accumulate(weights))
+
+    def draw(self, rng: random.Random) -> int:
+        return min(bisect(self._sums, rng.random() * self._sums[-1]), len(self._sums) - 1)
 
 
 Distribution = Constant | Uniform | Exponential

@@ -7,10 +7,8 @@ and execution times to a non-fixed workload and to its flexible variant.
 from __future__ import annotations
 
 import random
-from bisect import bisect
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import accumulate
 
 from koala.descriptions.workload import (
     ApplicationModelText,
@@ -25,9 +23,10 @@ from koala.descriptions.workload import (
     WorkloadText,
 )
 from koala.grid import Grid, StoredFile
-from koala.model import Application, Component, Flexibility, InputFile, Priority, Request
+from koala.model import Application, Communication, Component, Flexibility, InputFile, Priority, Request, SiteName
 from koala.simulator.checking import check_names
-from koala.simulator.draws import Constant, Distribution, Exponential, Uniform, stream
+from koala.simulator.draws import Choice, Constant, Distribution, Exponential, Uniform, stream
+from koala.simulator.generated_communication import CommunicationDraw, HomeDraw
 from koala.simulator.workload import Arrival, Source, Workload, WorkloadError
 
 
@@ -80,16 +79,6 @@ def _slow_down(application: ApplicationModelText | None) -> tuple[float, float, 
     if application is None:
         return 0.0, 0.0, 0.0
     return application.per_extra_cluster, application.bandwidth_share, application.latency_share
-
-
-class _Choice:
-    """One of several, by weight."""
-
-    def __init__(self, weights: Sequence[float]) -> None:
-        self._sums = list(accumulate(weights))
-
-    def draw(self, rng: random.Random) -> int:
-        return min(bisect(self._sums, rng.random() * self._sums[-1]), len(self._sums) - 1)
 
 
 class _Files:
@@ -158,8 +147,8 @@ class _Generator:
         self._number = number
         self._workload = workload.name
         self._interarrival = _distribution(text.interarrival_s)
-        self._mix = _Choice([mix.weight for mix in text.mix])
-        self._sizes = [_Choice([size.weight for size in mix.sizes]) for mix in text.mix]
+        self._mix = Choice([mix.weight for mix in text.mix])
+        self._sizes = [Choice([size.weight for size in mix.sizes]) for mix in text.mix]
         self._models: list[tuple[ExecutionModel, tuple[float, float, float]]] = []
         for mix in text.mix:
             application = workload.applications.get(mix.application)
@@ -168,14 +157,20 @@ class _Generator:
                 assert application is not None, "checked when it was read"
                 execution = application.execution_s
             self._models.append((ExecutionModel(execution), _slow_down(application)))
+        self._communication = None if text.communication is None else CommunicationDraw(text.communication)
         self._high_share = text.priority.high / (text.priority.high + text.priority.low)
 
     def arrivals(self, grid: Grid, seed: int) -> Iterator[Arrival]:
         """The jobs, drawn one by one. Every draw is made for every job, whether it matters to it or not."""
         rng = stream(seed, "workload", str(self._number))
         rng_sites = stream(seed, "workload", str(self._number), "sites")
+        rng_homes = stream(seed, "workload", str(self._number), "homes")
+        rng_communication = stream(seed, "workload", str(self._number), "communication")
         sites = [site.name for site in grid.sites]
         at_s = self._text.start_s
+        homes = None if self._text.home is None else HomeDraw(self._text.home, sites)
+        communicating = self._communication
+        remembers = communicating is None or not communicating.is_continuous
         requests: dict[object, Request] = {}
         files = self._text.input_files
         for _ in range(self._text.jobs):
@@ -190,11 +185,14 @@ class _Generator:
             model, slowdown = self._models[which]
             execution_s = model.draw(processors, rng)
             pinned = self._draw_sites(sites, components, rng_sites)
-            key = which, processors, components, high, file, pinned
+            home = None if homes is None else homes.draw(rng_homes)
+            communication = None if communicating is None else communicating.draw(rng_communication)
+            key = which, processors, components, high, file, pinned, home, communication
             request = requests.get(key)
             if request is None:
-                request = self._request(mix, processors, components, high, file, pinned)
-                requests[key] = request
+                request = self._request(mix, processors, components, high, file, pinned, home, communication)
+                if remembers:
+                    requests[key] = request
             yield Arrival(at_s, request, execution_s, *slowdown)
 
     def _draw_components(self, size: SizeText, processors: int, rng: random.Random) -> int:
@@ -219,7 +217,15 @@ class _Generator:
         return tuple(order[index % len(order)] for index in range(components))
 
     def _request(
-        self, mix: MixText, processors: int, components: int, high: bool, file: str | None, pinned: tuple[str, ...]
+        self,
+        mix: MixText,
+        processors: int,
+        components: int,
+        high: bool,
+        file: str | None,
+        pinned: tuple[str, ...],
+        home: SiteName | None,
+        communication: Communication | None,
     ) -> Request:
         text = self._text
         application = Application(executable=mix.application)
@@ -241,6 +247,8 @@ class _Generator:
             priority=Priority.HIGH if high else Priority.LOW,
             policy=text.policy,
             walltime_s=text.walltime,
+            home=home,
+            communication=communication,
         )
 
 

@@ -194,6 +194,20 @@ def no_processor_leaked(watch: Watch) -> None:
             watch.fail("no processor leaked", f"the books of {site.name} say {books}")
 
 
+def links_add_up(watch: Watch) -> None:
+    """On every link is what jobs with places ask of it, and nothing else."""
+    view = watch.ledger.sites.view
+    asked: Counter[int] = Counter()
+    for job in watch.ledger.jobs.values():
+        for link, bit_s in job.link_demands:
+            asked[link] += bit_s
+        if job.link_demands and (job.spots is None or job.state is State.RELEASING):
+            watch.fail("links add up", f"job {job.id} is {job.state} and keeps its bandwidth")
+    for link, bit_s in enumerate(view.link_demand_bit_s):
+        if bit_s != asked[link]:
+            watch.fail("links add up", f"{bit_s} bit/s on {view.wiring.names[link]}, and jobs ask {asked[link]}")
+
+
 def one_state_and_queue(watch: Watch) -> None:
     """A waiting job is in its own placement queue, a placed one in the claiming queue, any other in none."""
     ledger = watch.ledger
@@ -255,6 +269,7 @@ SAFETY: tuple[Callable[[Watch], None], ...] = (
     no_site_overclaimed,
     no_partial_coallocation,
     no_processor_leaked,
+    links_add_up,
     one_state_and_queue,
     no_job_lost,
     none_runs_twice,
@@ -270,6 +285,7 @@ def nothing_left_behind(watch: Watch) -> None:
         "components": world.components.alive,
         "transfers": len(ledger.transfers.by_key) + len(world.transfers.active),
         "queued": len(ledger.high) + len(ledger.low) + len(ledger.claiming),
+        "flows": len(world.components.contention.flows),
     }
     if any(left.values()):
         watch.fail("nothing left behind", ", ".join(f"{count} {what}" for what, count in left.items() if count))

@@ -13,6 +13,7 @@ from typing import Final, Literal
 from koala.grid import LocalScheduler, Site
 from koala.messages import AnyEvent, Outcome, Token
 from koala.model import JobId
+from koala.simulator.flows import Flow
 from koala.simulator.local_queue import DISCIPLINES, WALLTIME_DEFAULT_S, LocalJob
 from koala.simulator.nodes import SiteNodes
 from koala.simulator.workload import Arrival
@@ -40,7 +41,9 @@ class SimulatedJob:
         self.id = job
         self.request = arrival.request
         self.execution_s = arrival.execution_s
-        self.per_extra_cluster = arrival.per_extra_cluster
+        # What further clusters cost a job that says how it communicates follows from the links that it shares.
+        communicates = arrival.request.communication is not None
+        self.per_extra_cluster = 0.0 if communicates else arrival.per_extra_cluster
         self.bandwidth_share = arrival.bandwidth_share
         self.latency_share = arrival.latency_share
         self.tokens: list[Token] = []
@@ -63,13 +66,15 @@ class SimulatedComponent(LocalJob):
     at which the site will break it (below zero: on its way to the barrier; None: it will not),
     ``application_fails_at`` the fraction at which its application will return failure; ``clusters``
     how many sites the job was released on (0 before its release), ``slowness`` that of the worst link between
-    them for its application; ``outcome`` how its execution will end.
+    them for its application, ``flow`` its traffic on links that it shares with others, if any; ``outcome`` how its
+    execution will end.
     """
 
     __slots__ = (
         "application_fails_at",
         "clusters",
         "fails_at",
+        "flow",
         "job",
         "newest",
         "outcome",
@@ -98,6 +103,7 @@ class SimulatedComponent(LocalJob):
         self.application_fails_at: float | None = None
         self.clusters = 0
         self.slowness = 1.0
+        self.flow: Flow[SimulatedComponent] | None = None
         self.outcome = Outcome.DONE
         self.timer = 0
 

@@ -30,6 +30,7 @@ from koala.model import Component, Flexibility, InputFile, InputMode, Priority, 
 from koala.policies import Catalogue
 from koala.policies.placing import View, compile_demand, try_place
 from koala.simulator.draws import stream
+from koala.simulator.storm_networks import draw_communication, draw_network
 from koala.simulator.workload import Arrival
 
 # A drawn job fits into this share of the idle grid, so that the sites' own users cannot starve it for ever.
@@ -52,6 +53,7 @@ class Storm(msgspec.Struct, frozen=True, kw_only=True):
 def draw_storm(seed: int) -> Storm:
     """The storm of this seed, always the same."""
     rng = stream(seed, "storm")
+    rng_network = stream(seed, "storm", "network")
     heal_at_s = rng.uniform(1_000.0, 4_000.0)
     sites = tuple(_site(rng, index) for index in range(rng.randint(2, 5)))
     names = [site.name for site in sites]
@@ -65,6 +67,7 @@ def draw_storm(seed: int) -> Storm:
         name=f"storm-{seed}",
         sites=sites,
         links=_links(rng, names),
+        network=draw_network(rng_network, names),
         files=_files(rng, names),
         scheduler=_parameters(rng),
         simulation=GridSimulation(
@@ -74,7 +77,7 @@ def draw_storm(seed: int) -> Storm:
             heal_at_s=heal_at_s,
         ),
     )
-    arrivals = _arrivals(rng, grid)
+    arrivals = _arrivals(rng, rng_network, grid)
     return Storm(
         seed=seed,
         grid=grid,
@@ -167,7 +170,7 @@ def _answers(rng: random.Random) -> AnswerFaults:
     )
 
 
-def _arrivals(rng: random.Random, grid: Grid) -> tuple[Arrival, ...]:
+def _arrivals(rng: random.Random, rng_network: random.Random, grid: Grid) -> tuple[Arrival, ...]:
     view = View.from_grid(grid)
     view.idle = [int(limit * FITS_INTO_SHARE) for limit in view.limit]
     catalogue = Catalogue.builtin()
@@ -176,19 +179,23 @@ def _arrivals(rng: random.Random, grid: Grid) -> tuple[Arrival, ...]:
     arrivals = []
     for _ in range(rng.randint(4, 20)):
         at_s += rng.expovariate(1.0 / gap_s)
-        arrivals.append(
-            Arrival(at_s, _request(rng, grid, view, catalogue), rng.uniform(5.0, 300.0), rng.choice((0.0, 0.3)))
-        )
+        request = _request(rng, rng_network, grid, view, catalogue)
+        arrivals.append(Arrival(at_s, request, rng.uniform(5.0, 300.0), rng.choice((0.0, 0.3))))
     return tuple(arrivals)
 
 
-def _request(rng: random.Random, grid: Grid, view: View, catalogue: Catalogue) -> Request:
+def _request(rng: random.Random, rng_network: random.Random, grid: Grid, view: View, catalogue: Catalogue) -> Request:
     """A job that fits, drawn again until it does."""
+
+    def fits(request: Request) -> bool:
+        policy = catalogue.choose(request, grid.scheduler.policy)
+        return try_place(compile_demand(request, policy, view.index), view) is not None
+
     for _ in range(DRAWS_MAX):
         request = _any_request(rng, grid)
-        policy = catalogue.choose(request, grid.scheduler.policy)
-        if try_place(compile_demand(request, policy, view.index), view) is not None:
-            return request
+        if fits(request):
+            talking = draw_communication(rng_network, request, grid.network, view.names)
+            return talking if fits(talking) else request
     return Request(components=(Component(processors=1),))
 
 

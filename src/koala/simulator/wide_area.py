@@ -1,5 +1,6 @@
-"""What the links between the clusters of a co-allocated job do to its execution time.
+"""What the links between the clusters of a co-allocated job do to its execution time, however many others use them.
 
+This is for jobs that do not say how they communicate; those that do share links, in ``koala.simulator.contention``.
 A job over k clusters runs ``T1 * (1 + beta * slowness * (k - 1))``, where slowness is that of the worst link between
 two of them: ``koala.policies.slowness`` defines it, with 1 for the reference link. The links are those of the grid
 as they are described; neither file transfers nor other jobs slow an execution down.

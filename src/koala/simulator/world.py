@@ -111,6 +111,7 @@ class World:
             kinds.COMPONENT_READY: self.components.is_ready,
             kinds.USER_JOB_ARRIVES: self.components.backgrounds.user_arrives,
             kinds.SITE_REPORTS: self.components.backgrounds.site_reports,
+            kinds.SHARES_SETTLE: self.components.contention.settle,
             kinds.JOB_ARRIVES: self._never,
             kinds.TICK: self._tick,
         }

@@ -1,0 +1,125 @@
+"""What a policy is: its name, the form in which it is called, and the parameters that may stand behind its name.
+
+Koala's own policies are listed in ``koala.policies.own``; finding one by its name is the business of
+``koala.policies.catalogue``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+ORIGIN_KOALA = "koala"
+
+
+class Form(enum.StrEnum):
+    """What a policy is called with; the lists it fills are its last arguments.
+
+    - COMPONENTS ``(idle, sizes, left, chosen)``: as ``worst_fit``;
+    - FILES ``(idle, sizes, transfer_s, left, chosen)``: as ``close_to_files``;
+    - FLEXIBLE ``(idle, total, component_min, components_max, parts)``: as ``flexible_cluster_minimization``;
+    - NETWORK ``(idle, sizes, slowness, combined, left, chosen)``: as ``network_cluster_minimization``;
+    - FLEXIBLE_FILES ``(idle, total, component_min, components_max, fixed_s, per_processor_s, parts)``: as
+      ``flexible_close_to_files``;
+    - FLEXIBLE_NETWORK ``(idle, total, component_min, components_max, slowness, parts)``: as
+      ``network_flexible_cluster_minimization``;
+    - LINKS ``(idle, total, component_min, components_max, home, demand, capacity, per_processor_bit_s, parts)``: the
+      home of the job (-1: none), the demand on every link and its capacity in bits per second, the sites' own links
+      first, and the bandwidth of one of the job's processors. Ours are the modules of ``metaschedule``.
+    """
+
+    COMPONENTS = "components"
+    FILES = "files"
+    FLEXIBLE = "flexible"
+    NETWORK = "network"
+    FLEXIBLE_FILES = "flexible-files"
+    FLEXIBLE_NETWORK = "flexible-network"
+    LINKS = "links"
+
+    @property
+    def divides(self) -> bool:
+        """Whether a policy of this form divides totals; otherwise it places components of given sizes."""
+        return self in (Form.FLEXIBLE, Form.FLEXIBLE_FILES, Form.FLEXIBLE_NETWORK, Form.LINKS)
+
+
+PARAMETERS: dict[Form, tuple[str, ...]] = {
+    Form.COMPONENTS: ("idle", "sizes", "left", "chosen"),
+    Form.FILES: ("idle", "sizes", "transfer_s", "left", "chosen"),
+    Form.FLEXIBLE: ("idle", "total", "component_min", "components_max", "parts"),
+    Form.NETWORK: ("idle", "sizes", "slowness", "combined", "left", "chosen"),
+    Form.FLEXIBLE_FILES: (
+        "idle",
+        "total",
+        "component_min",
+        "components_max",
+        "fixed_s",
+        "per_processor_s",
+        "parts",
+    ),
+    Form.FLEXIBLE_NETWORK: ("idle", "total", "component_min", "components_max", "slowness", "parts"),
+    Form.LINKS: (
+        "idle",
+        "total",
+        "component_min",
+        "components_max",
+        "home",
+        "demand",
+        "capacity",
+        "per_processor_bit_s",
+        "parts",
+    ),
+}
+
+
+class ModuleChoice(NamedTuple):
+    """A module of ``koala.policies.meta_scheduling`` and what it goes by.
+
+    ``threshold`` says how far links may be used, as a multiple of their capacity; ``chunk`` is for B3.
+    """
+
+    module: int
+    threshold: float = 1.0
+    chunk: float = 0.85
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """Something of a policy that may be said in parentheses behind its name, such as ``B3(chunk=0.85)``.
+
+    ``read`` gives the choice with the text applied, and the text in its usual form; None where it is no value.
+    """
+
+    name: str
+    default: str
+    values: str
+    read: Callable[[ModuleChoice, str], tuple[ModuleChoice, str] | None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """A named rule that says where the components of a job go.
+
+    - ``origin``: "koala", the path of a user's file, or the name of an entry point;
+    - ``checked``: the function is not ours, so every answer of it is verified;
+    - ``components_policy``: some policies divide totals. Where there is nothing to divide, because the user
+      fixed the component sizes or listed the allowed splits, those sizes are placed by this policy;
+    - ``helpers``: functions that ``function`` calls, which a compiler must know too;
+    - ``most_idle_takes_whole``: a lone component without files, or a flexible total, goes to the site with the
+      most idle processors (lowest index) whenever that site can hold it, so that asking the function is needless;
+    - ``module``: which of the modules of ``function`` it is, for ours of the form LINKS; ``parameters`` are what may
+      be said about it behind the name.
+    """
+
+    name: str
+    form: Form
+    function: Callable[..., int]
+    summary: str
+    origin: str = ORIGIN_KOALA
+    checked: bool = False
+    components_policy: Policy | None = None
+    helpers: tuple[Callable[..., Any], ...] = ()
+    most_idle_takes_whole: bool = False
+    module: ModuleChoice | None = None
+    parameters: tuple[Parameter, ...] = ()
