@@ -36,6 +36,7 @@ docs: $(VENV)/dev
 	$(BIN)/mkdocs serve
 
 bench: $(VENV)/dev
+	$(BIN)/python benchmarks/simulators.py
 	$(BIN)/python benchmarks/core_under_simulator.py
 	$(BIN)/python benchmarks/daemon_under_load.py
 

@@ -68,7 +68,14 @@ BANNED_IN_FILES = {
     "socket": "a source that fsspec reads",
 }
 COMPILED = {"numpy", "numba"}
-MAY_IMPORT_COMPILED = {"simulator/kernel.py"}
+MAY_IMPORT_COMPILED = {
+    "simulator/synthetic.py",
+    "simulator/synthetic_lublin.py",
+    "simulator/traces.py",
+    "simulator/traces_running.py",
+    "simulator/traces_summary.py",
+    "simulator/traces_writing.py",
+}
 # Programs of their own, which the rest of the package never imports.
 APPLICATIONS = "examples/applications/"
 # Where the name to import is not the name to install; pydantic_core is pydantic's other half and comes with it.

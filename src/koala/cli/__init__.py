@@ -50,12 +50,24 @@ VERBS: dict[str, tuple[str, str, str]] = {
         "torture",
         "Run the scheduler under storms of faults and check that it keeps its promises.",
     ),
+    "trace": ("koala.cli.trace", "trace", "Look at a workload trace, or draw a new one."),
     "up": ("koala.cli.up", "up", "Run the daemon: a live grid, its queue, its API and its dashboard."),
 }
 
 # The verbs that need no daemon; all others but ``up`` and ``down`` talk to one.
 WITHOUT_DAEMON = frozenset(
-    {"completion", "demo", "examples", "experiment", "place", "policies", "schema", "simulate", "torture"}
+    {
+        "completion",
+        "demo",
+        "examples",
+        "experiment",
+        "place",
+        "policies",
+        "schema",
+        "simulate",
+        "torture",
+        "trace",
+    }
 )
 
 

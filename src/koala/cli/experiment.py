@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from koala.cli.errors import EXIT_INTERRUPTED, FailedError, UserError
+from koala.cli.experiment_single import RunCommand, run_single
 from koala.cli.output import console, counted, print_json
 
 if TYPE_CHECKING:
@@ -18,10 +19,15 @@ if TYPE_CHECKING:
 
     from koala.experiments.claims import Claim
     from koala.experiments.experiment import Conclusion, Experiment, Finished, Unit
+    from koala.experiments.running import Computer
 
 REPETITIONS_MAX = 10_000
-# The libraries of the extra ``experiments``, by the names they are imported with.
-_EXTRA = ("matplotlib", "numpy", "scipy")
+# The libraries of each extra, by the names they are imported with.
+_EXTRAS = {
+    "experiments": ("matplotlib", "numpy", "scipy"),
+    "kernel": ("numba", "numpy"),
+    "dask": ("distributed",),
+}
 
 
 @click.group()
@@ -62,32 +68,38 @@ def _described(each: Experiment[Any]) -> dict[str, Any]:
     }
 
 
-@experiment.command()
+@experiment.command(cls=RunCommand)
 @click.argument("name")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The first seed; others follow.")
-@click.option(
-    "--out", "folder", type=click.Path(path_type=Path, file_okay=False), required=True, help="Where the report goes."
-)
+@click.option("--out", "folder", type=click.Path(path_type=Path, file_okay=False), help="Where the report goes.")
 @click.option(
     "--repetitions",
     type=click.IntRange(2, REPETITIONS_MAX),
     help="How many seeds; by default as many as the claims need.",
 )
 @click.option("--jobs", "processes", type=click.IntRange(1), help="Processes to use; by default one for each core.")
+@click.option(
+    "--dask", metavar="ADDRESS", help="Compute on the Dask cluster of this scheduler, as tcp://host:8786, not here."
+)
 @click.option("--quick", is_flag=True, help="A first look: few seeds and less work in each.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a parameter of the experiment.")
 @click.option("--fresh", is_flag=True, help="Compute everything again, also what an earlier run kept in --out.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.pass_context
 def run(
+    ctx: click.Context,
+    /,
     name: str,
     seed: int,
-    folder: Path,
+    folder: Path | None,
     repetitions: int | None,
     processes: int | None,
+    dask: str | None,
     quick: bool,
     settings: tuple[str, ...],
     fresh: bool,
     as_json: bool,
+    **single: str | None,
 ) -> None:
     """Run an experiment and write its report: report.json, report.html, and each figure as PNG and SVG.
 
@@ -96,39 +108,62 @@ def run(
     koala experiment run koala2006 --quick --out first-look
 
     An interrupted run goes on where it was when the same command is given again.
+
+    Some experiments also offer one run alone, which is printed and leaves no report:
+
+    \b
+    koala experiment run minigrid --policy B1 --bsbw 300 --lslt 1.0
     """
-    _refuse_without_extra()
     from koala.experiments.catalogue import find
     from koala.experiments.experiment import parameters_from
     from koala.experiments.report import check_folder, needs_more_seeds, write_report
 
     chosen = find(name)
+    asked = {option: text for option, text in single.items() if text is not None}
+    if asked:
+        _refuse_without(chosen.extras)
+        run_single(chosen, asked, ctx, as_json)
+        return
+    if folder is None:
+        raise click.MissingParameter(ctx=ctx, param_hint="'--out'", param_type="option")
+    _refuse_without(("experiments", *chosen.extras, *(("dask",) if dask else ())))
     parameters = parameters_from(chosen, _parsed(settings), quick=quick)
     check_folder(folder, chosen.name)
+    computer = _cluster(chosen, dask, processes) if dask else None
     count = repetitions or (chosen.quick_repetitions if quick else chosen.repetitions)
     units = chosen.units(parameters, seed, count)
-    finished = _computed(chosen, units, folder, processes, fresh)
+    finished = _computed(chosen, units, folder, processes, computer, fresh)
     conclusion = chosen.conclude(parameters, finished)
     outcome = write_report(chosen, parameters, seed, count, conclusion, folder)
     if as_json:
         print_json(outcome.report)
         return
     screen = console()
-    for part in _summary(chosen, conclusion, count, needs_more_seeds(count)):
+    for part in _summary(chosen, conclusion, count, needs_more_seeds(chosen, count)):
         screen.print(part)
     screen.print(f"report: {outcome.html_path}", soft_wrap=True, markup=False)
     if outcome.figures:
         screen.print(f"and {counted(len(outcome.figures), 'figure file')} beside it", soft_wrap=True)
 
 
-def _refuse_without_extra() -> None:
-    missing = [library for library in _EXTRA if importlib.util.find_spec(library) is None]
-    if missing:
-        verb = "is" if len(missing) == 1 else "are"
-        raise UserError(
-            f"koala experiment run: {' and '.join(missing)} {verb} not installed; "
-            "install them with: pip install 'koala-scheduler[experiments]'"
-        )
+def _refuse_without(extras: Sequence[str]) -> None:
+    """Say what to install where a library of one of these extras is missing."""
+    for extra in extras:
+        missing = [library for library in _EXTRAS[extra] if importlib.util.find_spec(library) is None]
+        if missing:
+            verb = "is" if len(missing) == 1 else "are"
+            raise UserError(
+                f"koala experiment run: {' and '.join(missing)} {verb} not installed; "
+                f"install them with: pip install 'koala-scheduler[{extra}]'"
+            )
+
+
+def _cluster(chosen: Experiment[Any], address: str, processes: int | None) -> Computer:
+    if processes is not None:
+        raise UserError("--jobs: with --dask the cluster's workers decide how many; leave one of the two out")
+    from koala.experiments.dask_running import on_dask
+
+    return on_dask(chosen, address)
 
 
 def _parsed(settings: tuple[str, ...]) -> dict[str, str]:
@@ -148,6 +183,7 @@ def _computed(
     units: list[Unit],
     folder: Path,
     processes: int | None,
+    computer: Computer | None,
     fresh: bool,
 ) -> list[Finished]:
     from koala.experiments.running import UNITS_FOLDER, UnitError, run_units
@@ -161,7 +197,9 @@ def _computed(
             show(finished, all_units)
 
         try:
-            return run_units(chosen, units, folder, processes=processes, fresh=fresh, progress=progress)
+            return run_units(
+                chosen, units, folder, processes=processes, computer=computer, fresh=fresh, progress=progress
+            )
         except UnitError as error:
             raise FailedError(error.for_user()) from None
         except KeyboardInterrupt:

@@ -1,8 +1,33 @@
-"""Driver one: the scheduler in virtual time, with simulated sites, links, users and faults."""
+"""Driver one: the scheduler in virtual time, with simulated sites, links, users and faults.
 
-from koala.simulator.result import JobRow, Result
-from koala.simulator.run import simulate
-from koala.simulator.workload import Arrival, Workload, WorkloadError
-from koala.simulator.world import World
+What is named here is imported when it is first used: a compiled kernel starts without the core.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from koala.simulator.result import JobRow, Result
+    from koala.simulator.run import simulate
+    from koala.simulator.workload import Arrival, Workload, WorkloadError
+    from koala.simulator.world import World
 
 __all__ = ["Arrival", "JobRow", "Result", "Workload", "WorkloadError", "World", "simulate"]
+
+_HOME = {
+    "Arrival": "workload",
+    "JobRow": "result",
+    "Result": "result",
+    "Workload": "workload",
+    "WorkloadError": "workload",
+    "World": "world",
+    "simulate": "run",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -1,0 +1,68 @@
+"""The jobs that run, by their ends: a binary heap in two arrays, for kernels.
+
+Plain functions that run as Python and compile with numba unchanged. Jobs that end at the same moment come out in no
+order that counts: a kernel takes out all of them before it looks at anything else.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from numpy import float64, int32, int64
+    from numpy.typing import NDArray
+
+
+class Ends(NamedTuple):
+    """``held[0]`` jobs with their ends; both arrays have room for one more than ever run at once."""
+
+    end_s: NDArray[float64]
+    job: NDArray[int32]
+    held: NDArray[int64]
+
+
+def ends_of(jobs_at_once: int) -> Ends:
+    """An empty heap with room for so many jobs."""
+    import numpy
+
+    room = jobs_at_once + 1
+    return Ends(numpy.empty(room, numpy.float64), numpy.empty(room, numpy.int32), numpy.zeros(1, numpy.int64))
+
+
+def add_end(ends: Ends, end_s: float, job: int) -> None:
+    """The job runs until then."""
+    place = ends.held[0]
+    ends.held[0] = place + 1
+    while place > 0:
+        parent = (place - 1) >> 1
+        if ends.end_s[parent] <= end_s:
+            break
+        ends.end_s[place] = ends.end_s[parent]
+        ends.job[place] = ends.job[parent]
+        place = parent
+    ends.end_s[place] = end_s
+    ends.job[place] = job
+
+
+def take_next_end(ends: Ends) -> int:
+    """Remove a job that ends first, at ``end_s[0]``, and say which it was. The heap must not be empty."""
+    gone: int = ends.job[0]
+    held = ends.held[0] - 1
+    ends.held[0] = held
+    end_s, job = ends.end_s[held], ends.job[held]
+    # Beyond every end, so that a last child without a sibling needs no test of its own.
+    ends.end_s[held] = inf
+    place, child = 0, 1
+    while child < held:
+        if ends.end_s[child + 1] < ends.end_s[child]:
+            child += 1
+        if ends.end_s[child] >= end_s:
+            break
+        ends.end_s[place] = ends.end_s[child]
+        ends.job[place] = ends.job[child]
+        place = child
+        child = 2 * place + 1
+    ends.end_s[place] = end_s
+    ends.job[place] = job
+    return gone

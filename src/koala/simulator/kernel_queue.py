@@ -1,0 +1,137 @@
+"""The jobs that wait, in the order of their submission, for kernels: who is the next that is small enough?
+
+Plain functions that run as Python and compile with numba unchanged. Places stand in blocks with the least size in
+each, and blocks in rows with theirs, so that a long queue in which nothing fits is passed by in big steps. A job that
+leaves makes a hole; when holes are the most of the queue, it closes ranks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from numpy import int32, int64
+    from numpy.typing import NDArray
+
+BLOCK_SHIFT = 6
+BLOCK = 1 << BLOCK_SHIFT
+ROW_SHIFT = 2 * BLOCK_SHIFT
+ROW = 1 << ROW_SHIFT
+# The size at a place that a job has left: larger than any job.
+HOLE = 2**31 - 1
+# What ``bounds`` holds: the first place with a job, the place after the last, and how many jobs lie between.
+FIRST, END, JOBS = 0, 1, 2
+
+
+class Waiting(NamedTuple):
+    """Sizes and jobs by place, no more than the least size by block and by row, and the bounds of what is in use."""
+
+    size: NDArray[int32]
+    job: NDArray[int32]
+    least: NDArray[int32]
+    row_least: NDArray[int32]
+    bounds: NDArray[int64]
+
+
+def nobody_waiting(jobs: int) -> Waiting:
+    """An empty queue with room for so many jobs. Memory is taken as the queue grows, and not before."""
+    import numpy
+
+    return Waiting(
+        numpy.empty(jobs, numpy.int32),
+        numpy.empty(jobs, numpy.int32),
+        numpy.empty((jobs >> BLOCK_SHIFT) + 1, numpy.int32),
+        numpy.empty((jobs >> ROW_SHIFT) + 1, numpy.int32),
+        numpy.zeros(3, numpy.int64),
+    )
+
+
+def join(waiting: Waiting, job: int, size: int) -> int:
+    """The job queues up behind all others; returns its place."""
+    place: int = waiting.bounds[END]
+    waiting.size[place] = size
+    waiting.job[place] = job
+    block = place >> BLOCK_SHIFT
+    if place & (BLOCK - 1) == 0 or size < waiting.least[block]:
+        waiting.least[block] = size
+    row = place >> ROW_SHIFT
+    if place & (ROW - 1) == 0 or size < waiting.row_least[row]:
+        waiting.row_least[row] = size
+    waiting.bounds[END] = place + 1
+    waiting.bounds[JOBS] += 1
+    return place
+
+
+def next_fitting(waiting: Waiting, place: int, size: int) -> int:
+    """The first place, from this one on, with a job of at most this size; beyond the end of the queue if none is."""
+    end = waiting.bounds[END]
+    while place < end:
+        row = place >> ROW_SHIFT
+        row_end = min((row + 1) << ROW_SHIFT, end)
+        if waiting.row_least[row] <= size:
+            place = next_in_row(waiting, place, row_end, size)
+            if place < row_end:
+                return place
+            note_row(waiting, row, row_end)
+        place = row_end
+    return place
+
+
+def next_in_row(waiting: Waiting, place: int, row_end: int, size: int) -> int:
+    """The same within a row; its end if none is.
+
+    Where it looks through a whole block in vain, it notes the least size there anew.
+    """
+    first = waiting.bounds[FIRST]
+    while place < row_end:
+        block = place >> BLOCK_SHIFT
+        begin = block << BLOCK_SHIFT
+        block_end = min(begin + BLOCK, row_end)
+        if waiting.least[block] <= size:
+            whole = place <= max(begin, first)
+            least = HOLE
+            while place < block_end:
+                found = waiting.size[place]
+                if found <= size:
+                    return place
+                least = min(least, found)
+                place += 1
+            if whole:
+                waiting.least[block] = least
+        place = block_end
+    return place
+
+
+def note_row(waiting: Waiting, row: int, row_end: int) -> None:
+    """Note what the blocks of a row say of it, the last of which ends there."""
+    first_block, last_block = row << (ROW_SHIFT - BLOCK_SHIFT), (row_end - 1) >> BLOCK_SHIFT
+    least = waiting.least[first_block]
+    for block in range(first_block + 1, last_block + 1):
+        least = min(least, waiting.least[block])
+    waiting.row_least[row] = least
+
+
+def leave(waiting: Waiting, place: int) -> None:
+    """The job at this place waits no longer. Places stay as they are until ``close_ranks``."""
+    waiting.size[place] = HOLE
+    waiting.bounds[JOBS] -= 1
+
+
+def close_ranks(waiting: Waiting) -> None:
+    """Bring the bounds up to date, and the jobs together where most places are holes: places are other ones then."""
+    first, end, jobs = waiting.bounds[FIRST], waiting.bounds[END], waiting.bounds[JOBS]
+    if jobs == 0:
+        waiting.bounds[FIRST] = 0
+        waiting.bounds[END] = 0
+        return
+    while waiting.size[first] == HOLE:
+        first += 1
+    waiting.bounds[FIRST] = first
+    if end < 2 * (jobs + BLOCK):
+        return
+    waiting.bounds[FIRST] = 0
+    waiting.bounds[END] = 0
+    waiting.bounds[JOBS] = 0
+    for place in range(first, end):
+        if waiting.size[place] != HOLE:
+            join(waiting, waiting.job[place], waiting.size[place])

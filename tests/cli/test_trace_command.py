@@ -1,0 +1,89 @@
+"""``koala trace``: what it shows of a trace, and the traces that it draws."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from koala.cli import koala
+from koala.simulator.traces import read_trace
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(koala, ["trace", *arguments])
+
+
+def generated(path: Path, *arguments: str) -> Path:
+    result = run("generate", *arguments, "--out", str(path))
+    assert result.exit_code == 0, result.output
+    assert str(path) in result.stdout.replace("\n", "")
+    return path
+
+
+@pytest.mark.parametrize("model", [("lublin",), ("lublin", "--by-type", "--nodes", "512"), ("poisson",)])
+def test_a_drawn_trace_is_the_same_for_a_seed_packed_or_not(tmp_path: Path, model: tuple[str, ...]) -> None:
+    arguments = (*model, "--jobs", "300", "--seed", "7")
+    plain = generated(tmp_path / "a.swf", *arguments)
+    again = generated(tmp_path / "b.swf", *arguments)
+    packed = generated(tmp_path / "c.swf.gz", *arguments)
+    assert plain.read_bytes() == again.read_bytes()
+    assert packed.read_bytes()[:2] == b"\x1f\x8b"
+    assert read_trace(packed).submit_s.tolist() == read_trace(plain).submit_s.tolist()
+    other = generated(tmp_path / "d.swf", *model, "--jobs", "300", "--seed", "8")
+    assert other.read_bytes() != plain.read_bytes()
+
+
+def test_a_trace_is_drawn_like_another(tmp_path: Path) -> None:
+    original = generated(tmp_path / "o.swf", "lublin", "--jobs", "2000")
+    drawn = read_trace(generated(tmp_path / "f.swf", "fit", "--from", str(original), "--jobs", "50"))
+    assert drawn.jobs == 50
+    assert drawn.processors == 128
+    assert "fitted to o, 2000 jobs; seed 1" in drawn.header["Note"]
+
+
+def test_show_prints_tables_or_json(tmp_path: Path) -> None:
+    path = generated(tmp_path / "p.swf", "poisson", "--jobs", "400", "--sizes", "8", "--nodes", "32")
+    text = run("show", str(path)).stdout
+    for word in ("p (SWF)", "400 jobs over", "32 processors, load", "median", "run time, s", "powers of two 100.0%"):
+        assert word in text
+    assert all(len(line) <= 80 for line in text.splitlines())
+    summary = json.loads(run("show", str(path), "--json").stdout)
+    assert (summary["jobs"], summary["size"]["mean"], summary["processors"]) == (400, 8.0, 32)
+
+
+def test_show_tells_what_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "x.swf"
+    path.write_text("1 0 -1 -1 2 -1 -1 2 -1 -1 0 1 1 -1 -1 -1 -1 -1\n")
+    text = run("show", str(path)).stdout
+    assert "0 jobs" in text
+    assert "not run, for no run time: 1 job, first 1" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("generate", "poisson", "--jobs", "5", "--sizes", "a-b", "--out", "x.swf"), ("--sizes a-b", "10-50")),
+        (("generate", "poisson", "--jobs", "5", "--sizes", "5-200", "--out", "x.swf"), ("5 to 200 on 100 nodes",)),
+        (("generate", "lublin", "--jobs", "5", "--nodes", "4", "--out", "x.swf"), ("4 nodes",)),
+        (("generate", "lublin", "--jobs", "0", "--out", "x.swf"), ("--jobs",)),
+        (("generate", "fit", "--jobs", "5", "--out", "x.swf"), ("--from",)),
+        (("generate", "lublin", "--jobs", "5", "--out", "/no/such/folder/x.swf"), ("/no/such/folder",)),
+        (("show", "/no/such/file"), ("/no/such/file",)),
+    ],
+)
+def test_bad_input_is_named_and_exits_with_2(arguments: tuple[str, ...], words: tuple[str, ...]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert all(word in result.stderr for word in words), result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_a_drawn_trace_does_not_overwrite_the_one_it_is_drawn_from(tmp_path: Path) -> None:
+    path = generated(tmp_path / "o.swf", "lublin", "--jobs", "20")
+    before = path.read_bytes()
+    result = run("generate", "fit", "--from", str(path), "--jobs", "5", "--out", str(path))
+    assert result.exit_code == 2
+    assert path.read_bytes() == before
