@@ -6,7 +6,7 @@ import pytest
 from frame_samples import Sample, SampleParameters
 
 from koala.experiments.catalogue import EXPERIMENTS, UnknownExperimentError, experiments, find
-from koala.experiments.experiment import SEEDS_MIN, ParameterError, parameters_from
+from koala.experiments.experiment import ParameterError, parameters_from
 
 
 def test_text_becomes_what_the_parameter_is() -> None:
@@ -41,7 +41,7 @@ def test_every_experiment_has_a_question_and_enough_seeds() -> None:
     assert {each.name for each in experiments()} == set(EXPERIMENTS)
     for each in experiments():
         assert each.question.endswith("?")
-        assert each.repetitions >= SEEDS_MIN
+        assert each.repetitions >= each.seeds_min
         assert each.method
 
 

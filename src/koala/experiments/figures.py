@@ -11,6 +11,7 @@ import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from koala.experiments.claims import decimals
@@ -24,6 +25,8 @@ PNG_DPI = 150
 PANEL_INCHES = (2.9, 2.75)
 _CAP_POINTS = 3.0
 _GROUP_WIDTH = 0.8
+# How many names of many lines fit side by side above a figure.
+_LEGEND_COLUMNS = 4
 # Room above the highest bar and its error bar, as a share of the axis, for the number written there.
 _ROOM_ABOVE = 0.12
 
@@ -45,6 +48,17 @@ POLICIES: dict[str, Style] = {
     "NCM": Style("#56b4e9", "v"),
     "NFCM": Style("#1b7837", ">"),
     "FCF": Style("#7a5195", "P"),
+    # Class A in blue, class B in warm colours, B3 in green, and what bounds them in grey.
+    "Ideal": Style("#111111", "_", "--"),
+    "Migration-Only": Style("#707070", "|", ":"),
+    "Initial": Style("#a6761d", "x"),
+    "A1": Style("#08519c", "p"),
+    "A2": Style("#35a1e0", "h"),
+    "B1": Style("#e6550d", "8"),
+    "B2": Style("#f0a30a", "d"),
+    "B3": Style("#2f9e44", "H"),
+    "B4": Style("#b3123c", "4"),
+    "B5": Style("#8e44ad", "*"),
 }
 # For policies that are not among these; which one gets which depends on its name alone.
 _OTHERS = (
@@ -132,10 +146,10 @@ def new_figure(panels: int = 1, *, shared_y: bool = False) -> tuple[Figure, list
     return figure, list(axes[0])
 
 
-def legend(figure: Figure, axes: Axes) -> None:
-    """One legend for all panels, above them, where it hides nothing."""
+def legend(figure: Figure, axes: Axes, columns: int | None = None) -> None:
+    """One legend for all panels, above them, where it hides nothing; in one row unless it has so many columns."""
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
+    figure.legend(handles, labels, loc="outside upper center", ncols=columns or len(labels))
 
 
 def _from_zero(all_axes: Sequence[Axes], room_above: float = 0.05) -> None:
@@ -155,13 +169,21 @@ def error_bars(axes: Axes, x: float, interval: Interval, **look: Any) -> None:
 
 
 def bars(
-    panels: Mapping[str, Mapping[str, Interval]], ylabel: str, *, shared_y: bool = False, xlabel: str = ""
+    panels: Mapping[str, Mapping[str, Interval]],
+    ylabel: str,
+    *,
+    shared_y: bool = False,
+    xlabel: str = "",
+    looks: Mapping[str, str] = MappingProxyType({}),
 ) -> Figure:
-    """One panel for each workload and in it one bar for each policy, with its value written above it."""
+    """One panel for each workload and in it one bar for each policy, with its value written above it.
+
+    ``looks`` names the policy whose look a bar has, where that is not its label.
+    """
     figure, all_axes = new_figure(len(panels), shared_y=shared_y)
     for axes, (title, by_policy) in zip(all_axes, panels.items(), strict=True):
         for place, (policy, interval) in enumerate(by_policy.items()):
-            axes.bar(place, interval.mean, 0.62, color=style_of(policy).colour)
+            axes.bar(place, interval.mean, 0.62, color=style_of(looks.get(policy, policy)).colour)
             error_bars(axes, place, interval, ecolor="#222222", elinewidth=1.1)
             top = interval.high if interval.bounded else interval.mean
             axes.annotate(
@@ -183,9 +205,17 @@ def bars(
 
 
 def grouped_bars(
-    panels: Mapping[str, Sequence[Series]], xlabel: str, ylabel: str, *, places: Sequence[int]
+    panels: Mapping[str, Sequence[Series]],
+    xlabel: str,
+    ylabel: str,
+    *,
+    places: Sequence[int],
+    texts: Sequence[str] | None = None,
 ) -> Figure:
-    """A bar for each series at each place of the x axis, in a panel for each workload, on one scale."""
+    """A bar for each series at each place of the x axis, in a panel for each workload, on one scale.
+
+    ``texts`` name the places where their numbers do not.
+    """
     figure, all_axes = new_figure(len(panels), shared_y=True)
     for axes, (title, series) in zip(all_axes, panels.items(), strict=True):
         width = _GROUP_WIDTH / len(series)
@@ -197,7 +227,7 @@ def grouped_bars(
             for place, spot in zip(places, spots, strict=True):
                 if place in each.points:
                     error_bars(axes, spot, each.points[place], ecolor="#222222", elinewidth=0.9)
-        axes.set_xticks(list(places))
+        axes.set_xticks(list(places), texts)
         axes.set_title(title)
         axes.set_xlabel(xlabel)
         axes.tick_params(axis="x", length=0)
@@ -232,6 +262,46 @@ def lines(
     all_axes[0].set_ylabel(ylabel)
     _from_zero(all_axes)
     legend(figure, all_axes[list(panels).index(fullest)])
+    return figure
+
+
+def bands(
+    panels: Mapping[str, Sequence[Series]],
+    xlabel: str,
+    ylabel: str,
+    *,
+    levels: Sequence[Series] = (),
+    y_range: tuple[float, float] | None = None,
+) -> Figure:
+    """Lines with their confidence intervals as bands, in a panel for each title, on one scale.
+
+    ``levels`` are the same at every place, with one point: lines across all panels, named at the end of the legend.
+    The y axis need not begin at zero; what leaves ``y_range`` is cut off.
+    """
+    figure, all_axes = new_figure(len(panels), shared_y=True)
+    for axes, (title, series) in zip(all_axes, panels.items(), strict=True):
+        for each in series:
+            places = sorted(each.points)
+            look = each.style
+            points = [each.points[place] for place in places]
+            means = [point.mean for point in points]
+            axes.plot(places, means, look.line, color=look.colour, marker=look.marker, label=each.label)
+            if all(point.bounded for point in points):
+                low, high = [point.low for point in points], [point.high for point in points]
+                axes.fill_between(places, low, high, color=look.colour, alpha=0.15, linewidth=0)
+        for each in levels:
+            (point,) = each.points.values()
+            axes.axhline(point.mean, color=each.style.colour, linestyle=each.style.line, label=each.label, zorder=1.5)
+            if point.bounded:
+                axes.axhspan(point.low, point.high, color=each.style.colour, alpha=0.08, linewidth=0)
+        axes.margins(x=0.03)
+        if title:
+            axes.set_title(title)
+        axes.set_xlabel(xlabel)
+    all_axes[0].set_ylabel(ylabel)
+    if y_range is not None:
+        all_axes[0].set_ylim(*y_range)
+    legend(figure, all_axes[0], _LEGEND_COLUMNS)
     return figure
 
 

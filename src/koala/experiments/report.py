@@ -17,7 +17,7 @@ import msgspec
 from jinja2 import Environment, StrictUndefined
 
 from koala.experiments.claims import measured
-from koala.experiments.experiment import SEEDS_MIN, Conclusion, Experiment, P
+from koala.experiments.experiment import Conclusion, Experiment, P
 from koala.experiments.figures import Picture, save
 from koala.version import __version__
 
@@ -70,11 +70,11 @@ def check_folder(folder: Path, experiment: str) -> None:
         )
 
 
-def needs_more_seeds(repetitions: int) -> str:
+def needs_more_seeds(experiment: Experiment[Any], repetitions: int) -> str:
     """A warning where a run has too few seeds for its verdicts, or nothing."""
-    if repetitions >= SEEDS_MIN:
+    if repetitions >= experiment.seeds_min:
         return ""
-    return f"{repetitions} seeds are a first look: claims are judged from at least {SEEDS_MIN}"
+    return f"{repetitions} seeds are a first look: claims are judged from at least {experiment.seeds_min}"
 
 
 def write_report(
@@ -116,7 +116,7 @@ def _page(
         figures=_inline(conclusion.figures, folder),
         parameters=[(name, _as_text(value)) for name, value in report["parameters"].items()],
         notes=conclusion.notes,
-        warning=needs_more_seeds(repetitions),
+        warning=needs_more_seeds(experiment, repetitions),
         version=__version__,
         command=_command(experiment, report["parameters"]),
     )

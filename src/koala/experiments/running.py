@@ -1,7 +1,7 @@
 """Computes the units of an experiment on many cores, and keeps each result in a file so that a run can go on later.
 
-The results are independent of how many processes there are and of which were kept. Showing progress and saying
-what was interrupted is the caller's.
+The results are independent of how many processes there are, of where they run and of which were kept. Showing
+progress and saying what was interrupted is the caller's; computing on other machines is ``dask_running``'s.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,12 @@ from koala.experiments.experiment import Experiment, Finished, Unit
 UNITS_FOLDER = "units"
 # More units than this are no experiment but a mistake in a parameter.
 UNITS_MAX = 100_000
+
+
+# The results of some of the units, each with its number, as they come; closed early when nobody wants the rest.
+Computed = Generator[tuple[int, bytes], None, None]
+# Something that computes units: given the experiment, all units, and the numbers of those to compute.
+Computer = Callable[[Experiment[Any], Sequence[Unit], Sequence[int]], Computed]
 
 
 class UnitError(RuntimeError):
@@ -88,13 +95,14 @@ def run_units(
     folder: Path,
     *,
     processes: int | None = None,
+    computer: Computer | None = None,
     fresh: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Finished]:
     """The results of all units, in their order; those that are kept in the folder are not computed again.
 
-    ``progress`` is told how many are finished, of how many. After a UnitError or a KeyboardInterrupt all results
-    that were finished are kept.
+    They are computed by so many processes of this machine, or by the computer given. ``progress`` is told how many
+    are finished, of how many. After a UnitError or a KeyboardInterrupt all results that were finished are kept.
     """
     if len(units) > UNITS_MAX:
         raise TooManyUnitsError(
@@ -108,7 +116,8 @@ def run_units(
     left = [index for index in range(len(units)) if index not in results]
     tell = progress or _say_nothing
     tell(len(results), len(units))
-    with closing(_computed(experiment, units, left, processes_for(experiment, processes, len(left)))) as computed:
+    compute = computer or partial(_computed_here, processes_for(experiment, processes, len(left)))
+    with closing(compute(experiment, units, left)) as computed:
         for index, text in computed:
             results[index] = kept.keep(units[index], text)
             tell(len(results), len(units))
@@ -135,10 +144,10 @@ def _work(experiment: Experiment[Any], unit: Unit) -> bytes:
         raise UnitError(experiment.name, unit.label, problem) from error
 
 
-def _computed(
-    experiment: Experiment[Any], units: Sequence[Unit], left: Sequence[int], processes: int
-) -> Generator[tuple[int, bytes], None, None]:
-    """The results of the units that are left, with their numbers, as they come."""
+def _computed_here(
+    processes: int, experiment: Experiment[Any], units: Sequence[Unit], left: Sequence[int]
+) -> Computed:
+    """The results of the units that are left, from processes of this machine."""
     if processes == 1:
         for index in left:
             yield index, _work(experiment, units[index])
@@ -147,7 +156,7 @@ def _computed(
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context, initializer=_die_of_interrupts) as pool:
         try:
-            futures = {pool.submit(_carry, experiment, units[index]): index for index in left}
+            futures = {pool.submit(carry, experiment, units[index]): index for index in left}
             for future in as_completed(futures):
                 yield futures[future], _outcome(experiment, units[futures[future]], future)
         except BaseException:
@@ -160,8 +169,8 @@ def _die_of_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def _carry(experiment: Experiment[Any], unit: Unit) -> bytes | tuple[str, str]:
-    """``_work`` in a worker: the error is carried as text, since not every exception can be sent."""
+def carry(experiment: Experiment[Any], unit: Unit) -> bytes | tuple[str, str]:
+    """The result of one unit, in a worker: an error is carried as text, since not every exception can be sent."""
     try:
         return _work(experiment, unit)
     except UnitError as error:
@@ -175,6 +184,11 @@ def _outcome(experiment: Experiment[Any], unit: Unit, future: Future[bytes | tup
         raise UnitError(
             experiment.name, unit.label, "its process, or one beside it, was killed, perhaps for lack of memory"
         ) from None
+    return delivered(experiment, outcome)
+
+
+def delivered(experiment: Experiment[Any], outcome: bytes | tuple[str, str]) -> bytes:
+    """What was carried: the result, or a UnitError with the words that came in its place."""
     if isinstance(outcome, tuple):
         raise UnitError(experiment.name, *outcome)
     return outcome
