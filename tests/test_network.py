@@ -19,6 +19,7 @@ from koala.network import (
     UNLIMITED_BIT_S,
     add_shared_crossings,
     bisection_factor,
+    capacity_bit_s,
     crossing,
     cube_side,
     demand_bit_s,
@@ -322,6 +323,15 @@ def test_work_never_falls_below_nothing() -> None:
     assert work_left_s(1.0, 5.0, 2.0) == 0.0
 
 
+def test_a_link_without_a_limit_slows_nobody_whatever_is_demanded_of_it() -> None:
+    assert shares([{0: UNLIMITED_BIT_S, 1: 4}, {0: UNLIMITED_BIT_S}], [UNLIMITED_BIT_S, 2]) == [0.5, 1.0]
+
+
+def test_a_capacity_is_at_least_a_bit_and_at_most_unlimited() -> None:
+    assert [capacity_bit_s(mbit_s) for mbit_s in (1000, 0.5, 1e-9)] == [10**9, 500_000, 1]
+    assert [capacity_bit_s(mbit_s) for mbit_s in (None, 1e300)] == [UNLIMITED_BIT_S] * 2
+
+
 # -------------------------------------------------------------------------------------------- compiled
 
 
@@ -338,8 +348,18 @@ def test_compiled_crossings_are_pythons_bit_by_bit(pattern: int, dims: int, part
         assert fast == crossing(pattern, dims, parts, total, site)
 
 
+huge = st.integers(2**53 - 2, 2**53 + 2)
+
+
+@st.composite
+def huge_worlds(draw: st.DrawFn) -> tuple[Demands, list[int]]:
+    """Numbers that floats cannot tell apart."""
+    capacity = draw(st.lists(huge, min_size=2, max_size=2))
+    return draw(st.lists(st.dictionaries(st.integers(0, 1), huge, min_size=1), min_size=1, max_size=3)), capacity
+
+
 @settings(max_examples=100, deadline=None)
-@given(worlds())
+@given(st.one_of(worlds(), huge_worlds()))
 def test_compiled_shares_are_pythons_bit_by_bit(world: tuple[Demands, list[int]]) -> None:
     jobs, capacity = world
     links = len(capacity)

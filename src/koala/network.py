@@ -25,6 +25,13 @@ MASTER_WORKER = 3  # every worker with the first processor only
 SILENT = 4
 
 
+def capacity_bit_s(mbit_s: float | None) -> int:
+    """The capacity of a link in whole bits per second, 1 or more; None, and what is as much as that, is unlimited."""
+    if mbit_s is None or mbit_s * BIT_S_PER_MBIT_S >= UNLIMITED_BIT_S:
+        return UNLIMITED_BIT_S
+    return max(1, int(mbit_s * BIT_S_PER_MBIT_S + 0.5))
+
+
 # ---------------------------------------------------------------------------------------------- demand
 
 
@@ -218,9 +225,10 @@ def fill_shares(
     """What every job is granted of what it demands, by progressive filling: ``ratio[job]`` in (0, 1].
 
     ``jobs[:count]`` are those with a demand; job ``j`` demands ``span_bit_s[j][p]`` of link ``span_links[j][p]`` for
-    ``p`` below ``spans[j]``. Capacities are 1 or more, and those from ``UNLIMITED_BIT_S`` on unlimited. The jobs of the most saturated link are granted what it can give each of them, on all
+    ``p`` below ``spans[j]``. The jobs of the most saturated link are granted what it can give each of them, on all
     their links; what they take is subtracted everywhere, and so on until no link is saturated among those left, who
-    run at full speed. ``wanted``, ``taken`` and ``left`` are scratch room, one place a link.
+    run at full speed. Capacities are 1 or more; one of ``UNLIMITED_BIT_S`` is never saturated. ``wanted``, ``taken``
+    and ``left`` are scratch room, one place a link.
     """
     links = len(capacity)
     for link in range(links):

@@ -209,6 +209,9 @@ def test_a_short_grid_also_serves_a_workload(tmp_path: Path) -> None:
         (("--policy", "fcfs", "--until", "5"), ("--policy fcfs", "--until")),
         (("--policy", "WF", "--engine", "kernel", "--until", "5"), ("--engine kernel", "--until is given")),
         (("--failures-from", "5"), ("--failures FILE",)),
+        (("--policy", "WF", "--until", "nan"), ("--until", "'nan' is not a number")),
+        (("--policy", "B3(chunk=2)"), ("'B3(chunk=2)'", "'2' is no value for chunk", "up to 1")),
+        (("--policy", "B3(chnk=0.5)"), ("'B3(chnk=0.5)'", "chunk")),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(
@@ -227,6 +230,13 @@ def test_options_that_contradict_each_other_are_refused(
         (("--grid", "1x4", "--workload", "hello", "--engine", "core"), ("--engine", "leave it out")),
         (("--grid", "0x4", "--workload", "hello"), ("--grid 0x4", "SITES_MAX")),
         (("--grid", "4x0", "--workload", "hello"), ("--grid 4x0", "PROCESSORS_MAX")),
+        (("--grid", "1x9999999999999", "--workload", "hello"), ("--grid 1x9999999999999", "PROCESSORS_MAX")),
+        (("--grid", "4x", "--workload", "hello"), ("--grid 4x:", "4x100 is four clusters")),
+        (("--grid", "1e3x4", "--workload", "hello"), ("--grid 1e3x4:", "4x100 is four clusters")),
+        (("--grid", "4X100", "--workload", "hello"), ("--grid 4X100:", "4x100 is four clusters")),
+        (("--grid", "", "--workload", "hello"), ("--grid: it names no grid", "4x100")),
+        (("--grid", "fax", "--workload", "hello"), ("fax: there is no such file", "das2")),
+        (("--grid", "1x4", "--workload", "hello", "--policy", "Easy"), ("--policy Easy", "--trace FILE")),
         (("--grid", "1x4", "--trace", "/no/such/file.swf"), ("/no/such/file.swf",)),
     ],
 )
@@ -236,12 +246,21 @@ def test_wrong_use_is_named(arguments: tuple[str, ...], words: tuple[str, ...]) 
     assert all(word in result.stderr for word in words), result.stderr
 
 
+def test_a_policy_that_looks_at_links_says_that_a_trace_sends_nothing(trace: str, tmp_path: Path) -> None:
+    grid = tmp_path / "grid.yaml"
+    grid.write_text("sites: {A: {processors: 4}}\nnetwork: {uplink_mbit_s: 1000}\nscheduler: {scan_interval_s: 0}\n")
+    told = "a trace does not say what its jobs send"
+    assert told in figures("--trace", trace, "--grid", str(grid), "--policy", "B1")["notes"][0]
+    for other in (("--grid", str(grid), "--policy", "WF"), ("--grid", "1x4", "--policy", "B1")):
+        assert figures("--trace", trace, *other, "--engine", "core")["notes"] == []
+
+
 def test_a_bad_line_is_reported_with_file_and_number(tmp_path: Path) -> None:
     path = tmp_path / "bad.swf"
     path.write_text(TRACE + "oops\n")
     result = run("--trace", str(path), "--grid", "1x4")
     assert result.exit_code == 2
-    assert f"{path}, line 6: 1 fields where SWF has 18" in result.stderr
+    assert f"{path}, line 6: 1 field where SWF has 18" in result.stderr
 
 
 def test_an_output_does_not_overwrite_the_trace(trace: str) -> None:

@@ -54,6 +54,24 @@ def test_show_prints_tables_or_json(tmp_path: Path) -> None:
     assert (summary["jobs"], summary["size"]["mean"], summary["processors"]) == (400, 8.0, 32)
 
 
+def test_show_cuts_no_word_on_a_narrow_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = generated(tmp_path / "p.swf", "lublin", "--jobs", "400")
+    monkeypatch.setenv("COLUMNS", "60")
+    text = run("show", str(path)).stdout
+    assert "\N{HORIZONTAL ELLIPSIS}" not in text
+    assert "gap to the next, s" in text
+    assert all(len(line) <= 60 for line in text.splitlines())
+
+
+def test_a_machine_must_hold_the_jobs_of_the_trace_that_is_drawn_from(tmp_path: Path) -> None:
+    original = generated(tmp_path / "o.swf", "poisson", "--jobs", "50", "--sizes", "20", "--nodes", "32")
+    arguments = ("generate", "fit", "--from", str(original), "--jobs", "5", "--out", str(tmp_path / "f.swf"))
+    refused = run(*arguments, "--nodes", "19")
+    assert refused.exit_code == 2
+    assert "19 nodes: o has jobs of 20 processors; give 20 or more" in refused.stderr
+    assert run(*arguments, "--nodes", "20").exit_code == 0
+
+
 def test_show_tells_what_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "x.swf"
     path.write_text("1 0 -1 -1 2 -1 -1 2 -1 -1 0 1 1 -1 -1 -1 -1 -1\n")
@@ -67,8 +85,16 @@ def test_show_tells_what_is_left_out(tmp_path: Path) -> None:
     [
         (("generate", "poisson", "--jobs", "5", "--sizes", "a-b", "--out", "x.swf"), ("--sizes a-b", "10-50")),
         (("generate", "poisson", "--jobs", "5", "--sizes", "5-200", "--out", "x.swf"), ("5 to 200 on 100 nodes",)),
-        (("generate", "lublin", "--jobs", "5", "--nodes", "4", "--out", "x.swf"), ("4 nodes",)),
+        (("generate", "lublin", "--jobs", "5", "--nodes", "4", "--out", "x.swf"), ("a machine of 4", "8 nodes")),
         (("generate", "lublin", "--jobs", "0", "--out", "x.swf"), ("--jobs",)),
+        (("generate", "lublin", "--jobs", "5", "--nodes", "99999999999", "--out", "x.swf"), ("--nodes",)),
+        (("generate", "lublin", "--jobs", "5", "--out", "x.swf.xz"), ("--out x.swf.xz", "packed with gzip")),
+        (
+            ("generate", "poisson", "--jobs", "5", "--run", "nan", "--out", "x.swf"),
+            ("--run", "'nan' is not a number"),
+        ),
+        (("generate", "poisson", "--jobs", "5", "--run", "1e300", "--out", "x.swf"), ("--run",)),
+        (("generate", "poisson", "--jobs", "5", "--interarrival", "inf", "--out", "x.swf"), ("--interarrival",)),
         (("generate", "fit", "--jobs", "5", "--out", "x.swf"), ("--from",)),
         (("generate", "lublin", "--jobs", "5", "--out", "/no/such/folder/x.swf"), ("/no/such/folder",)),
         (("show", "/no/such/file"), ("/no/such/file",)),

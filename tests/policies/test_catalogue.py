@@ -41,6 +41,7 @@ def test_the_catalogue_holds_the_policies_of_koala() -> None:
         "NFCM",
         "FCF",
         *("Migration-Only", "Initial", "Ideal", "A1", "A2", "B1", "B2", "B3", "B4", "B5"),
+        *("WASE", "WASE-whole"),
     )
     assert all(known.origin == "koala" and not known.checked and known.summary for known in catalogue)
 
@@ -71,7 +72,7 @@ def test_a_flexible_policy_places_given_sizes_by_cluster_minimization() -> None:
 def test_each_policy_that_divides_places_given_sizes_by_the_one_that_looks_at_the_same_things() -> None:
     catalogue = Catalogue.builtin()
     placing = {known.name: known.components_policy and known.components_policy.name for known in catalogue}
-    by_links = {known.name: "CM" for known in catalogue if known.form is Form.LINKS}
+    by_links = {known.name: "CM" for known in catalogue if known.form in (Form.LINKS, Form.TASKS)}
     others = {"WF": None, "CM": None, "FCM": "CM", "CF": None, "NCM": None, "NFCM": "NCM", "FCF": "CF"}
     assert placing == others | by_links
     assert all(known.form.divides == (known.components_policy is not None) for known in catalogue)
@@ -126,6 +127,10 @@ def test_parameters_stand_behind_the_name_and_are_said_back_in_one_form(
         ("A1(order=index, objective=least-bandwidth)", "keep one"),
         ("WF(1)", "WF has no parameters; write WF"),
         ("B9(chunk=1)", "there is no policy 'B9'"),
+        (
+            f"B3(chunk=0.{'8' * 100_000})",
+            "8...': the name has 100012 characters; write 255 or less",
+        ),
     ],
 )
 def test_what_is_wrong_with_parameters_is_said_with_what_there_is(written: str, problem: str) -> None:

@@ -238,7 +238,7 @@ def test_a1_uses_what_the_links_have_left() -> None:
 def test_a_refused_job_stays_refused_while_less_is_idle_and_more_is_on_the_links(
     module: int, asked: State, data: st.DataObject
 ) -> None:
-    if not is_monotone(module, asked.pattern) or ask(module, asked) is not None:
+    if not is_monotone(module, asked.pattern, False) or ask(module, asked) is not None:
         return
     worse = asked._replace(
         idle=[data.draw(st.integers(0, idle)) for idle in asked.idle],
@@ -408,6 +408,34 @@ def test_a1_avoids_a_shared_link_that_its_first_division_would_overload(module: 
     parts = ask_routed(module, asked, TWO_ISLANDS, [0] * 6)
     assert parts == [0, 0, 25, 20]
     assert ask_routed(module, asked._replace(idle=[20, 0, 25, 0]), TWO_ISLANDS, [0] * 6) is None
+
+
+# Of three sites the first two are joined by a link of their own.
+CABLE = compile_wiring(
+    Grid(
+        sites=sites(9, 9, 9),
+        network=Network(
+            uplink_mbit_s=1000,
+            links=(("cable", 100.0),),
+            routes=(Route(between=("C1", "C2"), over=("cable",)),),
+        ),
+    )
+)
+
+
+@pytest.mark.parametrize("module", [B1, B2, B3, B4, A2])
+def test_where_links_are_shared_a_refused_job_may_find_a_place_when_less_is_idle(module: int) -> None:
+    """The first site draws the third into its group, away from the second; once it is taken, those two are one."""
+    asked = state([1, 9, 9], 11)._replace(chunk=0.5)
+    full = [0, 0, 0, 100_000_000]
+    assert ask_routed(module, asked, CABLE, full) is None
+    assert ask_routed(module, asked._replace(idle=[0, 9, 9]), CABLE, full) is not None
+    assert not is_monotone(module, ALL_TO_ALL, True)
+
+
+@pytest.mark.parametrize("chunk", [5e-324, 1e-300, 1e-18, 1e-9, 1e-3])
+def test_a_tiny_chunk_is_as_none(chunk: float) -> None:
+    assert placeable_most(B3, [9, 20], [0, 0], [GBIT] * 2, 1.0, chunk) == 29
 
 
 @st.composite

@@ -150,7 +150,9 @@ def test_on_a_grid_of_equal_links_requests_of_every_kind_are_answered_and_refuse
     assert try_place(aware, view) == try_place(plain, view)
     if try_place(plain, view) is None:
         told, known = refuse(aware, view.idle, view), refuse(plain, view.idle, view)
-        assert (told.cure, told.reason, told.permanent) == (known.cure, known.reason, known.permanent)
+        # A cure may be to have the total divided, each by its own kind.
+        assert told.cure.replace("NFCM", "FCM") == known.cure
+        assert (told.reason, told.permanent) == (known.reason, known.permanent)
 
 
 @given(idle_lists, size_lists, st.data())

@@ -5,10 +5,12 @@ What is said of processes is shown with real ones, each with a small kernel that
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,10 @@ from typing import Any
 import numpy
 import pytest
 
-from koala.simulator.compiling import compiled, fingerprint, kernels_folder
+from koala.simulator.compiling import KEPT_UNUSED_S, compiled, fingerprint, kernels_folder
+
+# Who holds a lock on a file, and who waits for one.
+LOCKS = Path("/proc/locks")
 
 POLICY = "BONUS = 1\n\n\ndef choose(value):\n    return 2 * value + BONUS\n"
 KERNEL = """
@@ -121,10 +126,104 @@ def test_a_damaged_file_of_the_cache_does_not_stop_a_run(programs: Programs) -> 
     assert [answer(process) for process in processes] == ["16", "16"]
 
 
+def unlike_all_others(number: int) -> Callable[[Any], int]:
+    """A function that nobody has compiled yet, in no process."""
+
+    def first(values: Any) -> int:
+        return int(values[0]) + number
+
+    return first
+
+
+@pytest.fixture
+def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "koala" / "kernels"
+
+
+def test_what_is_kept_is_for_the_user_alone(kernels: Path) -> None:
+    assert compiled(unlike_all_others(1))(numpy.arange(2)) == 1
+    (own,) = kernels.iterdir()
+    assert [folder.stat().st_mode & 0o777 for folder in (own, kernels, kernels.parent)] == [0o700] * 3
+    assert len(list(own.rglob("*.nbc"))) == 1
+
+
+@pytest.mark.parametrize("mode", [0o720, 0o702])
+@pytest.mark.parametrize("above", [0, 1])
+def test_a_folder_that_others_may_write_into_is_not_trusted(kernels: Path, above: int, mode: int) -> None:
+    kernels.mkdir(parents=True)
+    for folder in (kernels, kernels.parent):
+        folder.chmod(0o700)
+    (kernels, kernels.parent)[above].chmod(mode)
+    assert compiled(unlike_all_others(2))(numpy.arange(2)) == 2
+    assert list(kernels.rglob("*.nbc")) == []
+
+
+def test_the_folder_of_another_user_is_not_trusted(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    another = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: another)
+    assert compiled(unlike_all_others(3))(numpy.arange(2)) == 3
+    assert list(kernels.rglob("*.nbc")) == []
+
+
+def test_a_way_to_a_folder_elsewhere_is_not_followed(kernels: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    kernels.parent.mkdir(mode=0o700)
+    kernels.symlink_to(elsewhere)
+    assert compiled(unlike_all_others(4))(numpy.arange(2)) == 4
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_what_nobody_has_used_for_long_is_deleted_when_something_new_is_kept(kernels: Path) -> None:
+    def folder(name: str, unused_s: float) -> Path:
+        made = kernels / name
+        (made / "inside").mkdir(parents=True)
+        lock = made / "lock"
+        lock.touch()
+        used_s = time.time() - unused_s
+        os.utime(lock, (used_s, used_s))
+        return made
+
+    kernels.mkdir(mode=0o700, parents=True)
+    kernels.parent.chmod(0o700)
+    old = folder("0" * 32, KEPT_UNUSED_S + 60)
+    young = folder("1" * 32, KEPT_UNUSED_S - 60)
+    in_use = folder("2" * 32, KEPT_UNUSED_S + 60)
+    foreign = folder("notes", KEPT_UNUSED_S + 60)
+    with (in_use / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert compiled(unlike_all_others(5))(numpy.arange(2)) == 5
+    assert not old.exists()
+    assert all((kept / "inside").exists() for kept in (young, in_use, foreign))
+
+
+def test_a_folder_that_is_deleted_under_a_process_is_made_again(programs: Programs) -> None:
+    """One process has the lock, and the folder goes while the other waits for it, as one long unused would."""
+    assert programs.run() == "16"
+    (own,) = (programs.cache_home / "koala" / "kernels").iterdir()
+    with (own / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        waiting = programs.begin()
+        waits_for = f":{(own / 'lock').stat().st_ino} "
+        while waits_for not in "".join(line for line in LOCKS.read_text().splitlines(True) if "->" in line):
+            assert waiting.poll() is None
+            time.sleep(0.01)
+        shutil.rmtree(own)
+    assert answer(waiting) == "16"
+    assert len(programs.kept()) == 1
+    assert (own / "lock").exists()
+
+
 # ----------------------------------------------------------------------------------------------------- fingerprints
 
 CALLED = """
 from enum import IntEnum
+from typing import NamedTuple
+
+class Sizes(NamedTuple):
+    least: int
+    most: int
 
 class Kind(IntEnum):
     SMALL = 1
@@ -133,10 +232,13 @@ LIMIT = 5
 TABLE = (1, 2)
 
 def inner(value):
-    return min(value, LIMIT) + Kind.SMALL + TABLE[0]
+    return min(value, LIMIT) + Kind.SMALL + TABLE[0] + (value in {7, 8})
+
+def clipped(value, sizes: "Sizes | None"):
+    return max(sizes.least, value)
 
 def outer(value):
-    return inner(value) + 1
+    return inner(clipped(value, None)) + 1
 """
 
 
@@ -151,7 +253,9 @@ def outer_of(text: str) -> Callable[..., Any]:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("inner(value) + 1", "inner(value) + 2"),
+        ("None)) + 1", "None)) + 2"),
+        ("{7, 8}", "{7, 9}"),
+        ("least: int\n    most: int", "most: int\n    least: int"),
         ("min(value, LIMIT)", "max(value, LIMIT)"),
         ("LIMIT = 5", "LIMIT = 6"),
         ("TABLE = (1, 2)", "TABLE = (3, 2)"),

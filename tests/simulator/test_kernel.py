@@ -44,6 +44,17 @@ from koala.simulator.kernel import (
     mini_grid_workload,
     run_mini_grid,
 )
+from koala.simulator.kernel_queue import (
+    END,
+    FIRST,
+    HOLE,
+    ROW,
+    close_ranks,
+    join,
+    leave,
+    next_fitting,
+    nobody_waiting,
+)
 
 MODULES = {
     "Migration-Only": MIGRATION_ONLY,
@@ -275,6 +286,28 @@ def test_a_long_queue_is_passed_over_as_in_the_twin() -> None:
     assert_like_the_twin(jobs, MiniGrid.star((3, 2, 3), 20.0), ModuleChoice(B1))
 
 
+def test_a_queue_of_many_thousands_is_passed_over_as_if_one_looked_at_each() -> None:
+    """Rows of large jobs, then of some small ones, then of large ones again; jobs leave, and ranks are closed."""
+    rng = numpy.random.default_rng(3)
+    sizes = numpy.concatenate([rng.integers(3, 7, 3 * ROW + 5), rng.integers(1, 7, ROW), rng.integers(5, 7, ROW)])
+    waiting = nobody_waiting(len(sizes))
+    for job, size in enumerate(sizes.tolist()):
+        join(waiting, job, size)
+    left = dict(enumerate(sizes.tolist()))
+    for most in rng.integers(0, 7, 400).tolist():
+        begin = int(rng.integers(waiting.bounds[FIRST], waiting.bounds[END]))
+        place = next_fitting(waiting, begin, most)
+        expected = next((at for at in range(begin, waiting.bounds[END]) if waiting.size[at] <= most), None)
+        assert (place if place < waiting.bounds[END] else None) == expected
+        for taken in range(begin, min(begin + 300, waiting.bounds[END])):
+            if waiting.size[taken] <= most:
+                del left[int(waiting.job[taken])]
+                leave(waiting, taken)
+        close_ranks(waiting)
+    held = range(waiting.bounds[FIRST], waiting.bounds[END])
+    assert {int(waiting.job[at]): int(waiting.size[at]) for at in held if waiting.size[at] != HOLE} == left
+
+
 def test_what_comes_as_another_goes_leaves_no_trace_on_the_others() -> None:
     """The share of the first job is the same before and after that instant, so its end stays, to the last bit."""
     grid, first, second = MiniGrid.star((2, 2, 2), 90.0), three(0.0)._replace(work_s=77.7), three(1.1)
@@ -339,6 +372,32 @@ def test_a_job_that_cannot_be_is_named(changes: dict[str, Any], message: str) ->
     assert refused.value.for_user() == str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [("size", 2**32 + 1, "4294967297"), ("size", 2.5, "2.5"), ("home", math.nan, "nan"), ("pattern", 256, "256")],
+)
+def test_a_number_that_would_be_another_one_in_the_kernel_is_named(name: str, value: float, shown: str) -> None:
+    jobs = dataclasses.replace(as_arrays([three(0.0)]), **{name: numpy.array([value])})
+    with pytest.raises(MiniGridError, match=f"the job at index 0 has {shown} as its {name}; give a whole number"):
+        run_mini_grid(jobs, MiniGrid.star(), "B1")
+
+
+@pytest.mark.parametrize(
+    "choice", [ModuleChoice(B1, math.nan), ModuleChoice(B1, 0.0), ModuleChoice(B3, 1.0, math.nan)]
+)
+def test_a_choice_by_what_is_no_number_is_refused(choice: ModuleChoice) -> None:
+    with pytest.raises(MiniGridError, match="give a threshold above 0, and a chunk above 0 and up to 1"):
+        run_mini_grid(as_arrays([three(0.0)]), MiniGrid.star(), choice)
+
+
+def test_jobs_of_the_longest_time_there_is_end_on_the_thinnest_link_there_is() -> None:
+    jobs = [three(1e250)._replace(work_s=1e250, share=1.0, per_processor_bit_s=7e17)] * 2
+    ran = run_mini_grid(as_arrays(jobs), MiniGrid((2, 2, 2), star(["C1", "C2", "C3"], [1] * 3)), "Initial")
+    assert ran.clusters.tolist() == [2, 2]
+    assert numpy.isfinite(ran.end_s).all()
+    assert ran.end_s.min() > 1e267
+
+
 def test_a_column_of_another_length_is_named() -> None:
     jobs = dataclasses.replace(as_arrays([three(0.0)] * 3), work_s=numpy.array([1.0]))
     with pytest.raises(MiniGridError, match="there are 1 values of work_s for 3 jobs"):
@@ -358,6 +417,14 @@ def test_a_column_of_another_length_is_named() -> None:
 def test_a_grid_that_cannot_be_is_refused(nodes: tuple[int, ...], message: str) -> None:
     with pytest.raises(MiniGridError, match=message):
         MiniGrid.star(nodes)
+
+
+@pytest.mark.parametrize("mbit_s", [0.0, -1.0, math.nan, math.inf])
+def test_links_of_no_capacity_are_refused(mbit_s: float) -> None:
+    with pytest.raises(MiniGridError, match=f"links of {mbit_s} Mbit/s; give a number above 0"):
+        MiniGrid.star((1, 1), mbit_s)
+    with pytest.raises(MiniGridError, match="links of 0 to 5 bit/s; give each 1 to"):
+        MiniGrid((1, 1), star(["C1", "C2"], [0, 5]))
 
 
 def test_the_largest_grids_are_taken() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import os
 import re
@@ -208,11 +209,23 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+# What is written on a canvas is no text of the page; this keeps it by canvas, with its width and place.
+KEEP_WORDS = """
+window.words = {};
+const write = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+  (window.words[this.canvas.id] ||= []).push([text, x, this.measureText(text).width]);
+  write.call(this, text, x, y);
+};
+"""
+
+
 class Watched:
     """A page that collects what the browser complains of."""
 
-    def __init__(self, browser: Browser, path: Path, scheme: str = "light") -> None:
-        self.page: Page = browser.new_page(viewport={"width": 1200, "height": 1400}, color_scheme=scheme)  # type: ignore[arg-type]
+    def __init__(self, browser: Browser, path: Path, scheme: str = "light", width: int = 1200) -> None:
+        self.page: Page = browser.new_page(viewport={"width": width, "height": 1400}, color_scheme=scheme)  # type: ignore[arg-type]
+        self.page.add_init_script(KEEP_WORDS)
         self.complaints: list[str] = []
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("console", lambda said: self.complaints.append(said.text) if said.type == "error" else None)
@@ -330,6 +343,35 @@ def test_both_themes_are_painted(browser: Browser, many: Path) -> None:
     for seen in (light, dark):
         assert seen.complaints == []
         seen.page.close()
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+def test_times_stand_side_by_side_on_narrow_and_wide_screens(browser: Browser, many: Path, width: int) -> None:
+    seen = Watched(browser, many, width=width)
+    words = seen.page.evaluate("window.words.queue")
+    times = [(x - wide / 2, x + wide / 2) for text, x, wide in words if text.startswith("day ")]
+    assert len(times) >= 3
+    assert all(right < left for (_, right), (left, _) in itertools.pairwise(times))
+    assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
+    longest = seen.page.locator("i[data-wait]").evaluate_all(
+        "bars => Math.max(...bars.map((bar) => bar.clientWidth))"
+    )
+    assert longest > 40
+    assert seen.complaints == []
+    seen.page.close()
+
+
+def test_one_processor_is_not_told_as_several(browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "one.html"
+    holds = [Hold(0, 0, 1, 0.0, 100.0)]
+    path.write_text(
+        page(picture(1, sites=[("only", 1)], sizes=[1], submit_s=[0.0], start_s=[0.0], end_s=[100.0], holds=holds))
+    )
+    seen = Watched(browser, path)
+    seen.page.mouse.move(*seen.at(0.5, 0.4))
+    expect(seen.page.locator("#tip")).to_contain_text("1 processor on only")
+    assert seen.complaints == []
+    seen.page.close()
 
 
 def test_a_page_of_few_jobs_on_many_sites_is_drawn_too(browser: Browser, tmp_path: Path) -> None:

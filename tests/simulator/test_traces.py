@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import lzma
 from collections.abc import Callable
@@ -110,6 +111,19 @@ def test_lines_of_windows_and_empty_lines_are_no_trouble(tmp_path: Path) -> None
     assert read_trace(path).ids.tolist() == [1, 2]
 
 
+def test_lines_that_end_in_a_carriage_return_alone_are_lines_too(tmp_path: Path) -> None:
+    path = tmp_path / "t.swf"
+    path.write_bytes((HEADER + swf() + swf(2)).replace("\n", "\r").encode())
+    assert read_trace(path).ids.tolist() == [1, 2]
+
+
+def test_a_mark_of_unicode_before_the_first_line_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "t.swf"
+    path.write_bytes(codecs.BOM_UTF8 + (HEADER + swf()).encode())
+    found = read_trace(path)
+    assert (found.ids.tolist(), found.header["Version"]) == ([1], "2.2")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -118,6 +132,7 @@ def test_lines_of_windows_and_empty_lines_are_no_trouble(tmp_path: Path) -> None
             ("line 2", "field 2, the submit time, is 'soon'", "-1 for what is not known"),
         ),
         (HEADER + swf() + "1 2 3\n", ("line 8", "3 fields where SWF has 18")),
+        ("1,2,3\n", ("line 1", "1 field where SWF has 18")),
         (swf() + swf(2, run="nan"), ("line 2", "the run time", "'nan'")),
         (swf(2, run="1e300"), ("line 1", "the run time", "cannot be")),
         (swf(2, allocated="1.5"), ("line 1", "allocated processors", "whole number")),

@@ -7,13 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from koala.cli.output import console, print_json
-from koala.policies import Catalogue, PolicyFileError
+from koala.policies import Catalogue, Policy, PolicyFileError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 POLICY_FILE_BYTES_MAX = 1024 * 1024
+# On a narrower screen the table would cut words.
+_TABLE_FROM = 76
 
 
 def full_catalogue(policy_files: Iterable[str]) -> Catalogue:
@@ -67,6 +73,11 @@ def policies(policy_files: tuple[str, ...], as_json: bool) -> None:
             ]
         )
         return
+    screen = console()
+    if screen.width < _TABLE_FROM:
+        for known in catalogue:
+            screen.print(_entry(known))
+        return
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
@@ -75,7 +86,19 @@ def policies(policy_files: tuple[str, ...], as_json: bool) -> None:
     for known in catalogue:
         parameters = "\n".join(f"{each.name}={each.default}" for each in known.parameters)
         table.add_row(*_plain(known.name, str(known.form), known.summary, parameters, known.origin))
-    console().print(table)
+    screen.print(table)
+
+
+def _entry(known: Policy) -> RenderableType:
+    """One policy below the other, for a screen on which the table would cut its words."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.text import Text
+
+    parameters = ", ".join(f"{each.name}={each.default}" for each in known.parameters)
+    lines = [known.summary, *([f"Parameters: {parameters}."] if parameters else [])]
+    head = Text(f"{known.name} ({known.form}, from {known.origin})", style="bold")
+    return Group(head, Padding(Text("\n".join(lines)), (0, 0, 0, 2)))
 
 
 def _plain(*cells: str) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ import click
 from koala.cli.errors import EXIT_INTERRUPTED, UserError
 from koala.cli.output import OutputFile, console, print_json, refuse_clashes
 from koala.cli.simulate_grid import named_grid
+from koala.cli.simulate_ranges import FiniteRange
 from koala.cli.simulate_report import report
 from koala.cli.simulate_running import interrupts
 from koala.cli.simulate_workload import Outputs, Wishes
@@ -57,7 +58,7 @@ from koala.cli.simulate_workload import Outputs, Wishes
 @click.option(
     "--until",
     "until_s",
-    type=click.FloatRange(0.0),
+    type=FiniteRange(0.0),
     metavar="SECONDS",
     help="Cut the run off at this virtual time.",
 )
@@ -71,7 +72,7 @@ from koala.cli.simulate_workload import Outputs, Wishes
 @click.option(
     "--failures-from",
     "failures_from_s",
-    type=click.FloatRange(0.0),
+    type=FiniteRange(0.0),
     metavar="SECONDS",
     help="Begin this long after the beginning of the trace.",
 )

@@ -1,4 +1,4 @@
-"""``koala simulate --grid``: a grid file, a shipped example, or clusters in short: 4x100."""
+"""``--grid`` of ``koala simulate`` and ``place``: a grid file, a shipped example, or clusters in short: 4x100."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from koala.cli.examples import read_named
 if TYPE_CHECKING:
     from koala.grid import Grid
 
-_SHORT = re.compile(r"([0-9]{1,9})x([0-9]{1,9})")
+_SHORT = re.compile(r"([0-9]{1,18})x([0-9]{1,18})")
+# Numbers and signs of multiplication alone: somebody meant the short form.
+_MEANT_SHORT = re.compile(r"\s*(?=.*[0-9])[-+0-9.,e\s]*[xX*\u00d7][-+0-9.,exX*\u00d7\s]*")
 
 
 def named_grid(name: str) -> Grid:
@@ -20,9 +22,16 @@ def named_grid(name: str) -> Grid:
     from koala.descriptions import read_grid
 
     short = _SHORT.fullmatch(name)
-    if short is None or Path(name).is_file():
-        return read_grid(*read_named("grid", name))
-    return _clusters(name, int(short[1]), int(short[2]))
+    if short is not None and not Path(name).is_file():
+        return _clusters(name, int(short[1]), int(short[2]))
+    if not name:
+        raise UserError("--grid: it names no grid; give a grid file, an example's name, or clusters in short: 4x100")
+    if _MEANT_SHORT.fullmatch(name) and not Path(name).exists():
+        raise UserError(
+            f"--grid {name}: there is no such file; clusters in short are written as two whole numbers: "
+            "4x100 is four clusters of 100 processors"
+        )
+    return read_grid(*read_named("grid", name))
 
 
 def _clusters(name: str, clusters: int, processors: int) -> Grid:

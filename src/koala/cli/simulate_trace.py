@@ -21,17 +21,17 @@ from koala.cli.policies import full_catalogue
 from koala.cli.simulate_failures import read_failures
 from koala.cli.simulate_page import facts
 from koala.cli.simulate_running import refuse_without_kernel
-from koala.cli.simulate_workload import Done, Outputs, Wishes, run_scheduler
+from koala.cli.simulate_workload import DISCIPLINES, Done, Outputs, Wishes, run_scheduler
 
 if TYPE_CHECKING:
     from koala.grid import Grid
     from koala.policies import Catalogue
+    from koala.policies.catalogue import Policy
     from koala.simulator.page_data import RunPicture
     from koala.simulator.result import JobRow
     from koala.simulator.traces import Trace
     from koala.simulator.traces_running import TooLarge
 
-DISCIPLINES = ("fcfs", "first-fit", "easy")
 # Times in the table of jobs are rounded to microseconds, as those of a workload.
 _CSV_DIGITS = 6
 
@@ -90,6 +90,7 @@ def _run(grid: Grid, path: Path, wishes: Wishes, outputs: Outputs) -> Done:
 def _plan(grid: Grid, catalogue: Catalogue, wishes: Wishes, outputs: Outputs) -> _Plan:
     """Which engine runs the trace, and how; UserError where the one that was asked for cannot."""
     from koala.policies import UnknownPolicyError
+    from koala.policies.errors import PolicyParameterError
     from koala.simulator.traces_running import discipline_for, obstacles
 
     name = grid.scheduler.policy if wishes.policy is None else wishes.policy
@@ -106,6 +107,8 @@ def _plan(grid: Grid, catalogue: Catalogue, wishes: Wishes, outputs: Outputs) ->
         return _Plan(name.casefold(), name.casefold(), divides=False, notes=(note,) if ignored else ())
     try:
         policy = catalogue.find(name)
+    except PolicyParameterError:
+        raise
     except UnknownPolicyError as error:
         raise UnknownPolicyError(name, (*DISCIPLINES, *error.known)) from None
     discipline = discipline_for(policy)
@@ -120,8 +123,17 @@ def _plan(grid: Grid, catalogue: Catalogue, wishes: Wishes, outputs: Outputs) ->
         why = " and ".join(beyond)
         raise UserError(f"--engine kernel: {name} needs the scheduler, since {why}; leave --engine out")
     if discipline is None or beyond or wishes.engine == "core":
-        return _Plan(name, None, divides=policy.form.divides)
+        return _Plan(name, None, divides=policy.form.divides, notes=_about_links(grid, policy))
     return _Plan(name, discipline, divides=False)
+
+
+def _about_links(grid: Grid, policy: Policy) -> tuple[str, ...]:
+    """A remark for whoever expects links to fill up: a trace does not say what its jobs send."""
+    from koala.policies import Form
+
+    if grid.network is None or policy.form is not Form.LINKS:
+        return ()
+    return ("a trace does not say what its jobs send, so that all links stay empty; a workload can say it",)
 
 
 def _scheduler_options(wishes: Wishes, outputs: Outputs) -> list[str]:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from koala.simulator.node_mapping import SiteFailures
     from koala.simulator.page_data import Hold, RunPicture
 
+# What a trace can be run under besides the placement policies; see ``simulate_trace``.
+DISCIPLINES = ("fcfs", "first-fit", "easy")
+
 
 class Wishes(NamedTuple):
     """How a run is to go, as its user said it on the command line."""
@@ -73,6 +76,11 @@ def run_workload(grid: Grid, workload_name: str, wishes: Wishes, outputs: Output
     from koala.descriptions.workload import read_workload
     from koala.simulator.generators import workload_from_file
 
+    if wishes.policy is not None and wishes.policy.casefold() in DISCIPLINES:
+        raise UserError(
+            f"--policy {wishes.policy}: a discipline is for traces, which --trace FILE runs; "
+            "for a workload name a placement policy, see koala policies"
+        )
     workload = workload_from_file(read_workload(*read_named("workload", workload_name)))
     catalogue = full_catalogue(wishes.policy_files)
     failures, about_failures = read_failures(grid, wishes.failures_path, wishes.failures_from_s)

@@ -10,10 +10,12 @@ import click
 
 from koala.cli.errors import UserError
 from koala.cli.output import OutputFile, console, counted, print_json, refuse_clashes
+from koala.cli.simulate_ranges import FiniteRange
 from koala.cli.simulate_running import refuse_without_kernel
+from koala.model import PROCESSORS_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from rich.console import RenderableType
 
@@ -28,8 +30,24 @@ _SPREADS = (
     ("interarrival_s", "gap to the next, s"),
 )
 _COLUMNS = ("min", "p5", "p25", "p50", "p75", "p95", "max", "mean")
+# On a narrower screen only some of the columns are shown, so that no word is cut.
+_ALL_COLUMNS_FROM = 72
+_FEW_COLUMNS = ("min", "p50", "p95", "max", "mean")
 # Seconds and counts are shown whole from here on.
 _WHOLE_FROM = 100
+_NODES = click.IntRange(1, PROCESSORS_MAX)
+# Three years: with it, the times of a longest trace still have all of their digits.
+_MEAN_S = FiniteRange(0.0, 1e8, min_open=True)
+
+
+def _plain_or_gzip(_ctx: click.Context, _param: click.Parameter, path: Path) -> Path:
+    """The file to write; refused where its ending promises a packing that it would not have."""
+    if path.suffix.casefold() in (".xz", ".bz2", ".zip", ".zst"):
+        raise UserError(
+            f"--out {path}: a trace is written plain or packed with gzip; let the name end in .swf or .gz"
+        )
+    return path
+
 
 _jobs = click.option(
     "--jobs", type=click.IntRange(1, JOBS_MAX), required=True, metavar="N", help="How many jobs to draw."
@@ -42,6 +60,7 @@ _out = click.option(
     "out_path",
     type=click.Path(path_type=Path, dir_okay=False),
     required=True,
+    callback=_plain_or_gzip,
     metavar="FILE.swf",
     help="Where to write the trace, packed if it ends in .gz.",
 )
@@ -66,7 +85,7 @@ def show(path: Path, as_json: bool) -> None:
         print_json(summary)
         return
     screen = console()
-    for part in _report(summary):
+    for part in _report(summary, screen.width):
         screen.print(part)
 
 
@@ -83,9 +102,7 @@ def generate() -> None:
 @generate.command()
 @_jobs
 @_seed
-@click.option(
-    "--nodes", type=click.IntRange(1), default=128, show_default=True, metavar="N", help="The size of the machine."
-)
+@click.option("--nodes", type=_NODES, default=128, show_default=True, metavar="N", help="The size of the machine.")
 @click.option("--by-type", is_flag=True, help="Draw batch and interactive jobs apart, and mix them.")
 @_out
 def lublin(jobs: int, seed: int, nodes: int, by_type: bool, out_path: Path) -> None:
@@ -99,13 +116,11 @@ def lublin(jobs: int, seed: int, nodes: int, by_type: bool, out_path: Path) -> N
 @generate.command()
 @_jobs
 @_seed
-@click.option(
-    "--nodes", type=click.IntRange(1), default=100, show_default=True, metavar="N", help="The size of the machine."
-)
+@click.option("--nodes", type=_NODES, default=100, show_default=True, metavar="N", help="The size of the machine.")
 @click.option(
     "--interarrival",
     "interarrival_s",
-    type=click.FloatRange(0.0, min_open=True),
+    type=_MEAN_S,
     default=150.0,
     show_default=True,
     metavar="SECONDS",
@@ -114,7 +129,7 @@ def lublin(jobs: int, seed: int, nodes: int, by_type: bool, out_path: Path) -> N
 @click.option(
     "--run",
     "run_s",
-    type=click.FloatRange(0.0, min_open=True),
+    type=_MEAN_S,
     default=450.0,
     show_default=True,
     metavar="SECONDS",
@@ -156,9 +171,7 @@ def poisson(
     metavar="FILE",
     help="The trace to draw from, SWF or GWF.",
 )
-@click.option(
-    "--nodes", type=click.IntRange(1), metavar="N", help="The size of the machine, if not that of the trace."
-)
+@click.option("--nodes", type=_NODES, metavar="N", help="The size of the machine, if not that of the trace.")
 @_out
 def fit(jobs: int, seed: int, from_path: Path, nodes: int | None, out_path: Path) -> None:
     """Jobs like those of a trace: its sizes, its run times by size, its gaps and its daily cycle."""
@@ -186,7 +199,7 @@ def _write(made: Trace, path: Path) -> None:
 # ------------------------------------------------------------------------------------------ for people
 
 
-def _report(summary: dict[str, Any]) -> Iterator[RenderableType]:
+def _report(summary: dict[str, Any], width: int) -> Iterator[RenderableType]:
     from rich.text import Text
 
     yield Text(f"{summary['trace']} ({summary['format']})", style="bold")
@@ -204,7 +217,7 @@ def _report(summary: dict[str, Any]) -> Iterator[RenderableType]:
     if not summary["jobs"]:
         return
     yield ""
-    yield _spreads_table(summary)
+    yield _spreads_table(summary, _COLUMNS if width >= _ALL_COLUMNS_FROM else _FEW_COLUMNS)
     yield ""
     yield Text(
         f"serial {summary['serial_share']:.1%}, powers of two {summary['power_of_two_share']:.1%}, "
@@ -212,17 +225,17 @@ def _report(summary: dict[str, Any]) -> Iterator[RenderableType]:
     )
 
 
-def _spreads_table(summary: dict[str, Any]) -> RenderableType:
+def _spreads_table(summary: dict[str, Any], columns: Sequence[str]) -> RenderableType:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
     table.add_column("")
-    for name in _COLUMNS:
+    for name in columns:
         table.add_column("median" if name == "p50" else name, justify="right")
     for key, name in _SPREADS:
         spread = summary[key]
         if spread is not None:
-            table.add_row(name, *(_number(spread[column]) for column in _COLUMNS))
+            table.add_row(name, *(_number(spread[column]) for column in columns))
     return table
 
 
@@ -231,4 +244,6 @@ def _number(value: float) -> str:
 
 
 def _days(seconds: float) -> str:
+    if seconds < 3600:
+        return f"{seconds:.0f} s"
     return f"{seconds / 86_400:.1f} days" if seconds >= 86_400 else f"{seconds / 3600:.1f} hours"

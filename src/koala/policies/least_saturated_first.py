@@ -7,13 +7,7 @@ from __future__ import annotations
 
 from collections.abc import MutableSequence, Sequence
 
-from koala.network import UNLIMITED_BIT_S
-from koala.policies.open_sites import open_idle
-
-
-def saturation(demand_bit_s: int, capacity_bit_s: int) -> float:
-    """The demand on a link as a multiple of its capacity; 0 for one without a capacity."""
-    return 0.0 if capacity_bit_s >= UNLIMITED_BIT_S else demand_bit_s / capacity_bit_s
+from koala.policies.open_sites import open_idle, saturation
 
 
 def next_least_saturated(

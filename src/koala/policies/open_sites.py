@@ -31,6 +31,12 @@ def is_open(demand_bit_s: int, capacity_bit_s: int, threshold: float) -> bool:
     return demand_bit_s < link_limit_bit_s(capacity_bit_s, threshold)
 
 
+def saturation(demand_bit_s: int, capacity_bit_s: int) -> float:
+    """The demand on a link as a multiple of its capacity, which is 1 or more; 0 for one without a capacity."""
+    # As floats, since Python divides whole numbers exactly, however large, and compiled code does not.
+    return 0.0 if capacity_bit_s >= UNLIMITED_BIT_S else float(demand_bit_s) / float(capacity_bit_s)
+
+
 def open_idle(
     idle: Sequence[int],
     demand: Sequence[int],

@@ -8,6 +8,10 @@ from typing import NamedTuple
 from koala.policies.errors import PolicyParameterError
 from koala.policies.forms import Parameter, Policy
 
+# A longer name is a mistake, and is not repeated in the error about it.
+LONGEST_NAME_CHARACTERS = 255
+_SHOWN_CHARACTERS = 40
+
 
 class Written(NamedTuple):
     """A name as it was written: the bare name, and each value with the name of its parameter if that was given."""
@@ -17,7 +21,11 @@ class Written(NamedTuple):
 
 
 def read_name(text: str) -> Written:
-    """The pieces of a name. Raises PolicyParameterError where the parentheses or what is in them is malformed."""
+    """The pieces of a name. Raises PolicyParameterError where it is too long, or the parentheses are malformed."""
+    if len(text) > LONGEST_NAME_CHARACTERS:
+        begin = f"{text[:_SHOWN_CHARACTERS]}..."
+        cure = f"write {LONGEST_NAME_CHARACTERS} or less"
+        raise PolicyParameterError(begin, f"the name has {len(text)} characters", cure)
     bare, opened, inside = text.partition("(")
     bare = bare.strip()
     if not opened:

@@ -36,7 +36,7 @@ FULL_LINKS_NAMED_MAX = 8
 def refuse_links(demand: Demand, choice: ModuleChoice, bounds: Bounds, idle: Sequence[int], view: View) -> Refusal:
     """Explain why a module did not place the demand on ``idle``, with the links as the view has them.
 
-    ``permanent`` is set when it would not on wholly idle sites and links either.
+    ``permanent`` is set when it would not on wholly idle sites and links either, with nothing seen of other jobs.
     """
     if not honours(choice.module, bounds, demand.total, len(idle)):
         return _refuse_bounds(demand)
@@ -53,6 +53,11 @@ def refuse_links(demand: Demand, choice: ModuleChoice, bounds: Bounds, idle: Seq
     permanent = place_on(demand, view.limit, view.unloaded()) is None
     if permanent:
         cure = _never_cure(demand, choice, bounds, view)
+    elif place_on(demand, view.limit, view.with_link_demand([0] * len(view.link_demand_bit_s))) is None:
+        cure = (
+            f"jobs that are seen to send less than the {_mbit_s(int(view.observed_bisection_bit_s))} Mbit/s across "
+            "their middle that is believed of this one: with so much it does not fit even on idle links"
+        )
     else:
         cure = _cure(demand, choice, idle, find_growth(attempt, idle, view), view)
     return Refusal(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import MutableSequence, Sequence
 
 from koala.network import ALL_TO_ALL, UNLIMITED_BIT_S
-from koala.policies.open_sites import link_limit_bit_s
+from koala.policies.open_sites import link_limit_bit_s, saturation
 from koala.policies.satisfying import low_limit, part_demand_bit_s, takes_large_part
 
 # A link is left with this share of what the job sends, besides what the job takes, until the threshold.
@@ -25,11 +25,6 @@ def reserved_room_bit_s(demand: int, capacity: int, threshold: float, reserve: f
     if capacity >= UNLIMITED_BIT_S:
         return UNLIMITED_BIT_S
     return max(0, int((link_limit_bit_s(capacity, threshold) - demand) / (1.0 + reserve)))
-
-
-def saturation(demand: int, capacity: int) -> float:
-    """The share of a link that is demanded; a link without capacity counts as one of the least there is."""
-    return demand / max(1, capacity)
 
 
 def next_small_site(

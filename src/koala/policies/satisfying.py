@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import MutableSequence, Sequence
 from math import sqrt
 
-from koala.network import ALL_TO_ALL, RING, SILENT, crossing, demand_bit_s
+from koala.network import ALL_TO_ALL, RING, SILENT, UNLIMITED_BIT_S, crossing, demand_bit_s
 from koala.policies.frozen_order import next_most_idle
 from koala.policies.open_sites import link_limit_bit_s
 
@@ -25,6 +25,8 @@ LEAST_BANDWIDTH = 3
 
 def link_room_bit_s(demand: int, capacity: int, threshold: float) -> int:
     """What a link may take besides its demand; never negative, since what sends nothing harms nobody."""
+    if capacity >= UNLIMITED_BIT_S:
+        return UNLIMITED_BIT_S
     return max(0, link_limit_bit_s(capacity, threshold) - demand)
 
 

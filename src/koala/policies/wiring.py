@@ -10,13 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from koala.grid import Grid, Network
-from koala.network import (
-    BIT_S_PER_MBIT_S,
-    UNLIMITED_BIT_S,
-    add_shared_crossings,
-    crossing,
-    demand_bit_s,
-)
+from koala.network import UNLIMITED_BIT_S, add_shared_crossings, capacity_bit_s, crossing, demand_bit_s
 
 # The routes are kept for every pair of sites, which are a million with so many.
 SHARED_LINK_SITES_MAX = 1_000
@@ -87,7 +81,8 @@ def compile_wiring(grid: Grid) -> Wiring:
     if network is None:
         return star(names)
     uplinks = [
-        _bit_s(network.uplink_mbit_s if site.uplink_mbit_s is None else site.uplink_mbit_s) for site in grid.sites
+        capacity_bit_s(network.uplink_mbit_s if site.uplink_mbit_s is None else site.uplink_mbit_s)
+        for site in grid.sites
     ]
     if not network.groups and not network.routes:
         return star(names, uplinks)
@@ -102,16 +97,12 @@ def compile_wiring(grid: Grid) -> Wiring:
         names=(*names, *(group.name for group in network.groups), *(name for name, _ in network.links)),
         capacity_bit_s=(
             *uplinks,
-            *(_bit_s(group.uplink_mbit_s) for group in network.groups),
-            *(_bit_s(mbit_s) for _, mbit_s in network.links),
+            *(capacity_bit_s(group.uplink_mbit_s) for group in network.groups),
+            *(capacity_bit_s(mbit_s) for _, mbit_s in network.links),
         ),
         route_first=route_first,
         route_links=route_links,
     )
-
-
-def _bit_s(mbit_s: float | None) -> int:
-    return UNLIMITED_BIT_S if mbit_s is None else int(mbit_s * BIT_S_PER_MBIT_S + 0.5)
 
 
 def _routes(names: Sequence[str], network: Network) -> tuple[tuple[int, ...], tuple[int, ...]]:

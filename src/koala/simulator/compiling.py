@@ -17,7 +17,6 @@ import shutil
 import stat
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -151,7 +150,7 @@ def _alone_in(folder: Path) -> Iterator[Path]:
                 continue  # deleted, as long unused, while we waited for it
             os.utime(lock.fileno())
             if is_new:
-                _delete_unused(kernels)
+                _delete_unused(kernels, os.fstat(lock.fileno()).st_mtime)
             yield folder
             return
 
@@ -176,9 +175,9 @@ def _is_in_place(path: Path, descriptor: int) -> bool:
         return False
 
 
-def _delete_unused(kernels: Path) -> None:
+def _delete_unused(kernels: Path, now_s: float) -> None:
     """Delete the folders that nobody has used for long; those that are in use at this moment are left."""
-    long_ago_s = time.time() - KEPT_UNUSED_S
+    long_ago_s = now_s - KEPT_UNUSED_S
     for folder in kernels.iterdir():
         if _FOLDER_NAME.fullmatch(folder.name) is None:
             continue

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from koala.grid import Grid
 from koala.model import CUBE_DIMENSIONS_MAX
-from koala.network import ALL_TO_ALL, BIT_S_PER_MBIT_S, CUBE, SILENT, UNLIMITED_BIT_S, bisection_factor
+from koala.network import ALL_TO_ALL, CUBE, SILENT, UNLIMITED_BIT_S, bisection_factor, capacity_bit_s
 from koala.policies.catalogue import Catalogue
 from koala.policies.forms import ModuleChoice
 from koala.policies.meta_scheduling import B5, is_monotone
@@ -39,8 +40,9 @@ KERNEL_NODES_MAX = 10_000_000
 # Arrays of any other kind would have the kernel compiled once more.
 _LAYOUT: Final = ("C", "A", "W")
 _ONE_FOR_ALL = ("share", "per_processor_bit_s", "pattern", "dimensions")
-# The last instant there is; times beyond it, and what is no number, are refused.
-_LAST_S: Final = 1e300
+# The last instant there is; times beyond it, and what is no number, are refused. However links stretch such times,
+# and however many jobs wait for each other, numbers hold the ends.
+_LAST_S: Final = 1e250
 
 
 class MiniGridError(ValueError):
@@ -68,15 +70,24 @@ class MiniGrid:
                 f"clusters of {min(self.nodes)} to {max(self.nodes)} nodes, {sum(self.nodes)} in all; "
                 f"give each 0 or more, and all together 1 to {KERNEL_NODES_MAX} (KERNEL_NODES_MAX)"
             )
+        if (
+            min(self.wiring.capacity_bit_s, default=1) < 1
+            or max(self.wiring.capacity_bit_s, default=1) > UNLIMITED_BIT_S
+        ):
+            raise MiniGridError(
+                f"links of {min(self.wiring.capacity_bit_s)} to {max(self.wiring.capacity_bit_s)} bit/s; give each "
+                f"1 to {UNLIMITED_BIT_S}, which is unlimited"
+            )
         if self.wiring.sites != len(self.nodes):
             raise MiniGridError(f"links for {self.wiring.sites} sites and {len(self.nodes)} clusters; give as many")
 
     @classmethod
     def star(cls, nodes: Sequence[int] = (100,) * 4, uplink_mbit_s: float | None = 1000.0) -> MiniGrid:
         """Clusters with a link each, all of one capacity; None is unlimited. The defaults are the paper's grid."""
-        capacity_bit_s = UNLIMITED_BIT_S if uplink_mbit_s is None else int(uplink_mbit_s * BIT_S_PER_MBIT_S + 0.5)
+        if uplink_mbit_s is not None and not 0 < uplink_mbit_s < inf:
+            raise MiniGridError(f"links of {uplink_mbit_s} Mbit/s; give a number above 0, or None for unlimited ones")
         names = [f"C{number}" for number in range(1, len(nodes) + 1)]
-        return cls(tuple(nodes), star(names, [capacity_bit_s] * len(nodes)))
+        return cls(tuple(nodes), star(names, [capacity_bit_s(uplink_mbit_s)] * len(nodes)))
 
     @classmethod
     def of(cls, grid: Grid) -> MiniGrid:
@@ -125,6 +136,8 @@ def run_mini_grid(jobs: MiniGridJobs, grid: MiniGrid, policy: str | ModuleChoice
         choice = found.module
         if found.name == "Ideal":
             grid = grid.unlimited()
+    if not (0.0 < choice.threshold < inf and 0.0 < choice.chunk <= 1.0):
+        raise MiniGridError(f"{choice}; give a threshold above 0, and a chunk above 0 and up to 1")
     checked = _checked(jobs, grid)
     meta = _meta(checked, grid, choice)
     links = links_of(grid.wiring.capacity_bit_s)
@@ -146,13 +159,14 @@ def _meta(jobs: Jobs, grid: MiniGrid, choice: ModuleChoice) -> Meta:
     import numpy
 
     idle: Any = numpy.array(grid.nodes, numpy.int64)
-    monotone = all(is_monotone(choice.module, int(pattern)) for pattern in numpy.unique(jobs.pattern))
+    shared_links = not grid.wiring.is_star
+    patterns = numpy.unique(jobs.pattern).tolist()
     return Meta(
         module=choice.module,
         threshold=float(choice.threshold),
         chunk=float(choice.chunk),
         believes=choice.module == B5,
-        rescans=not (monotone and grid.wiring.is_star),
+        rescans=not all(is_monotone(choice.module, pattern, shared_links) for pattern in patterns),
         idle=idle,
         spare=idle.copy(),
         parts=idle.copy(),
@@ -291,7 +305,14 @@ def _array(jobs: MiniGridJobs, name: str, kind: type[Any]) -> NDArray[Any]:
     values = numpy.atleast_1d(getattr(jobs, name))
     if len(values) != len(jobs) and not (name in _ONE_FOR_ALL and len(values) == 1):
         raise MiniGridError(f"there are {len(values)} values of {name} for {len(jobs)} jobs; give each job one")
-    return numpy.require(values, kind, _LAYOUT)
+    with numpy.errstate(invalid="ignore"):
+        wanted = numpy.require(values, kind, _LAYOUT)
+    if wanted.dtype.kind == "i" and not numpy.array_equal(wanted, values):
+        job = int((wanted != values).argmax())
+        raise MiniGridError(
+            f"the job at index {job} has {values[job]} as its {name}; give a whole number, not so large"
+        )
+    return wanted
 
 
 def _refuse_outside(jobs: Jobs, name: str, least: float, most: float, cure: str) -> None:

@@ -24,7 +24,10 @@ FIRST, END, JOBS = 0, 1, 2
 
 
 class Waiting(NamedTuple):
-    """Sizes and jobs by place, no more than the least size by block and by row, and the bounds of what is in use."""
+    """Sizes and jobs by place, at most the least size by block and by row, and the bounds of what is in use.
+
+    Of a row that is not full yet nothing is known: its least is 0.
+    """
 
     size: NDArray[int32]
     job: NDArray[int32]
@@ -54,39 +57,23 @@ def join(waiting: Waiting, job: int, size: int) -> int:
     block = place >> BLOCK_SHIFT
     if place & (BLOCK - 1) == 0 or size < waiting.least[block]:
         waiting.least[block] = size
-    row = place >> ROW_SHIFT
-    if place & (ROW - 1) == 0 or size < waiting.row_least[row]:
-        waiting.row_least[row] = size
+    if place & (ROW - 1) == 0:
+        waiting.row_least[place >> ROW_SHIFT] = 0
     waiting.bounds[END] = place + 1
     waiting.bounds[JOBS] += 1
     return place
 
 
 def next_fitting(waiting: Waiting, place: int, size: int) -> int:
-    """The first place, from this one on, with a job of at most this size; beyond the end of the queue if none is."""
-    end = waiting.bounds[END]
-    while place < end:
-        row = place >> ROW_SHIFT
-        row_end = min((row + 1) << ROW_SHIFT, end)
-        if waiting.row_least[row] <= size:
-            place = next_in_row(waiting, place, row_end, size)
-            if place < row_end:
-                return place
-            note_row(waiting, row, row_end)
-        place = row_end
-    return place
-
-
-def next_in_row(waiting: Waiting, place: int, row_end: int, size: int) -> int:
-    """The same within a row; its end if none is.
+    """The first place, from this one on, with a job of at most this size; beyond the end of the queue if none is.
 
     Where it looks through a whole block in vain, it notes the least size there anew.
     """
-    first = waiting.bounds[FIRST]
-    while place < row_end:
+    first, end = waiting.bounds[FIRST], waiting.bounds[END]
+    while place < end:
         block = place >> BLOCK_SHIFT
         begin = block << BLOCK_SHIFT
-        block_end = min(begin + BLOCK, row_end)
+        block_end = min(begin + BLOCK, end)
         if waiting.least[block] <= size:
             whole = place <= max(begin, first)
             least = HOLE
@@ -99,14 +86,18 @@ def next_in_row(waiting: Waiting, place: int, row_end: int, size: int) -> int:
             if whole:
                 waiting.least[block] = least
         place = block_end
+        if place & (ROW - 1) == 0:
+            note_row(waiting, (place >> ROW_SHIFT) - 1)
+            while place < end and waiting.row_least[place >> ROW_SHIFT] > size:
+                place += ROW
     return place
 
 
-def note_row(waiting: Waiting, row: int, row_end: int) -> None:
-    """Note what the blocks of a row say of it, the last of which ends there."""
-    first_block, last_block = row << (ROW_SHIFT - BLOCK_SHIFT), (row_end - 1) >> BLOCK_SHIFT
-    least = waiting.least[first_block]
-    for block in range(first_block + 1, last_block + 1):
+def note_row(waiting: Waiting, row: int) -> None:
+    """Note what its blocks say of a full row."""
+    begin = row << (ROW_SHIFT - BLOCK_SHIFT)
+    least = waiting.least[begin]
+    for block in range(begin + 1, begin + (ROW >> BLOCK_SHIFT)):
         least = min(least, waiting.least[block])
     waiting.row_least[row] = least
 

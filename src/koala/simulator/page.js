@@ -234,8 +234,9 @@
     return step >= 86400 ? `day ${days}` : last * unit >= 86400 ? `day ${days}, ${time}` : time;
   };
   const drawTimes = ({ context, plot }) => {
-    const span = (view.to - view.from) * unit, wanted = span / Math.max(2, plot.w / 130);
-    const step = STEPS.find((each) => each >= wanted) || STEPS[STEPS.length - 1];
+    const span = (view.to - view.from) * unit;
+    const room = (step) => (step / span) * plot.w - context.measureText(clock(view.to * unit, step)).width;
+    const step = STEPS.find((each) => room(each) >= 28) || STEPS[STEPS.length - 1];
     context.strokeStyle = ink.grid; context.fillStyle = ink.soft; context.lineWidth = 1;
     context.textAlign = "center"; context.textBaseline = "top";
     for (let s = Math.ceil((view.from * unit) / step) * step; s <= view.to * unit; s += step) {
@@ -419,8 +420,9 @@
   const tellJob = (event, hold) => {
     const job = jobOf(hold), parts = [];
     if (holdJob) for (let i = 0; i < holds; i++) if (holdJob[i] === job) parts.push(`${holdSize[i]} on ${sites[holdSite[i]].name}`);
-    const lines = [`${size[job]} processors on ${sites[holdSite[hold]].name}`];
-    if (parts.length > 1) lines[0] = `${size[job]} processors: ${parts.slice(0, 8).join(", ")}${parts.length > 8 ? ", ..." : ""}`;
+    const taken = `${size[job]} ${size[job] === 1 ? "processor" : "processors"}`;
+    const lines = [`${taken} on ${sites[holdSite[hold]].name}`];
+    if (parts.length > 1) lines[0] = `${taken}: ${parts.slice(0, 8).join(", ")}${parts.length > 8 ? ", ..." : ""}`;
     lines.push(`submitted ${when(submit[job])}`);
     if (start[job] !== NEVER) lines.push(`waited ${duration(waitOf(job))}`);
     if (start[job] !== NEVER && end[job] !== NEVER) lines.push(`ran ${duration((end[job] - start[job]) * unit)}`);

@@ -87,17 +87,25 @@ def fitted(original: Trace, jobs: int, seed: int, *, nodes: int | None = None) -
     - run time and estimate are drawn, as a pair, from the jobs of the same size class (1, 2, 3-4, 5-8, ...);
     - gaps between arrivals are drawn from those of the trace, measured in its daily cycle, and follow that cycle.
 
-    What binds jobs that follow each other, such as a user's session, is lost. ``nodes`` is by default the trace's.
+    What binds jobs that follow each other, such as a user's session, is lost. ``nodes`` is by default the trace's;
+    it must hold the largest job.
     """
     if original.jobs < 2:
-        raise SyntheticError(f"{original.name}: {original.jobs} jobs are too few to draw from; give a longer trace")
+        raise SyntheticError(
+            f"{original.name}: it takes 2 jobs or more to draw from, and it has {original.jobs}; give a longer trace"
+        )
+    largest = int(original.size.max())
+    if nodes is not None and nodes < largest:
+        raise SyntheticError(
+            f"{nodes} nodes: {original.name} has jobs of {largest} processors; give {largest} or more"
+        )
     rng = np.random.default_rng(seed)
     cycle = daily_cycle(original.submit_s)
     gaps_s = np.diff(cycle.effort(original.submit_s))
     submit_s = cycle.times(np.cumsum(rng.choice(gaps_s, jobs)) + cycle.effort(original.submit_s[:1]))
     donors = _donors(original.size, rng.integers(0, original.jobs, jobs), rng)
     sizes, pairs = donors
-    machine = nodes or original.processors or int(original.size.max())
+    machine = nodes or original.processors or largest
     note = f"fitted to {original.name}, {original.jobs} jobs; seed {seed}"
     return synthetic_trace(
         f"like {original.name}",

@@ -81,7 +81,9 @@ def lublin(jobs: int, seed: int, *, nodes: int = 128, by_type: bool = False) -> 
     all jobs are of the one kind that was fitted to both together. There are no estimates in the model.
     """
     if nodes < NODES_MIN:
-        raise SyntheticError(f"{nodes} nodes are too few for the model's sizes; give {NODES_MIN} or more")
+        raise SyntheticError(
+            f"a machine of {nodes} is too small for the model's sizes; give {NODES_MIN} nodes or more"
+        )
     rng = np.random.default_rng(seed)
     drawn = [
         _drawn(population, jobs, nodes, rng) for population in ((BATCH, INTERACTIVE) if by_type else (ALL_JOBS,))

@@ -7,6 +7,7 @@ an error with its number. Writing is ``koala.simulator.traces_writing``, running
 from __future__ import annotations
 
 import bz2
+import codecs
 import dataclasses
 import gzip
 import lzma
@@ -157,8 +158,8 @@ def _content(path: Path) -> str:
         raise TraceError(path, f"it cannot be unpacked ({error}); fetch the file again") from None
     if len(content) > TRACE_BYTES_MAX:
         raise TraceError(path, f"it has more than {TRACE_BYTES_MAX:,} bytes (TRACE_BYTES_MAX); divide it")
-    text = content.decode("latin-1")
-    return text.replace("\r\n", "\n") if "\r" in text else text
+    text = content.removeprefix(codecs.BOM_UTF8).decode("latin-1")
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def _unpacked(raw: IO[bytes]) -> Any:
@@ -217,12 +218,9 @@ def _first_problem(path: Path, found: Format, lines: Sequence[str]) -> TraceErro
         if not cells or line.startswith(found.comment) or cells[0].casefold() == "jobid":
             continue
         if len(cells) < found.fields_min:
-            return TraceError(
-                path,
-                f"{len(cells)} fields where {found.name} has {'at least ' if found is GWF else ''}"
-                f"{found.fields_min}; is it a trace in {found.name}?",
-                number,
-            )
+            has = f"{len(cells)} field{'' if len(cells) == 1 else 's'}"
+            wanted = f"{'at least ' if found is GWF else ''}{found.fields_min}"
+            return TraceError(path, f"{has} where {found.name} has {wanted}; is it a trace in {found.name}?", number)
         for place, field in _FIELDS.items():
             problem = _cell_problem(cells[place], whole=place in _WHOLE, most=_MOST.get(place, SECONDS_MAX))
             if problem:

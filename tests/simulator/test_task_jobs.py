@@ -1,0 +1,51 @@
+"""Jobs of tasks in a simulation run like any other, on the sites where WASE put their tasks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from koala.cli import koala
+
+GRID = """
+sites:
+  near: {processors: 4, man: town}
+  beside: {processors: 4, man: town}
+  far: {processors: 40, man: elsewhere, node_power: 500}
+scheduler: {policy: FCM, scan_interval_s: 0}
+"""
+TASKS = "{a: 1, b: 1, c: 1, d: 1, e: 1, f: 1}"
+EDGES = "[[a, b, 9], [b, c, 9], [d, e, 9], [e, f, 9], [c, d, 1]]"
+WORKLOAD = f"""
+jobs:
+  - {{at_s: 0, execution_s: 100, job: {{name: film, mcr: 800, tasks: {TASKS}, edges: {EDGES}}}}}
+  - {{at_s: 1, execution_s: 100, job: {{name: sequel, mcr: 800, tasks: {TASKS}, edges: {EDGES}}}}}
+  - {{at_s: 2, execution_s: 10, job: {{name: light, mcr: 100, tasks: {TASKS}, edges: {EDGES}}}}}
+"""
+
+
+def test_jobs_of_tasks_run_where_the_power_is_and_wait_for_it(tmp_path: Path) -> None:
+    grid, workload, log = tmp_path / "grid.yaml", tmp_path / "workload.yaml", tmp_path / "log.jsonl"
+    grid.write_text(GRID, encoding="utf-8")
+    workload.write_text(WORKLOAD, encoding="utf-8")
+    result = CliRunner().invoke(
+        koala, ["simulate", "--grid", str(grid), "--workload", str(workload), "--log", str(log), "--json"]
+    )
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert told["outcomes"] == {"done": 3}
+    assert "3 jobs of tasks, mapped by WASE: FCM does not map tasks" in told["notes"]
+    lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    commands = [line["do"] for line in lines if line.get("do", {}).get("command") == "StartComponent"]
+    held = [(each["job"], each["site"], " ".join(each["tasks"])) for each in commands]
+    # The first leaves two processors in the town, which is no place for clusters of three: the second waits.
+    assert held == [
+        (1, "near", "a b c d"),
+        (1, "beside", "e f"),
+        (3, "beside", "a b"),
+        (3, "far", "c d e f"),
+        (2, "near", "a b c d"),
+        (2, "beside", "e f"),
+    ]
