@@ -1,0 +1,37 @@
+"""A search that goes beyond the neighbourhood: farther LANs are looked at while the near ones leave tasks too little.
+
+Closest first stops at the first LAN that will do, so the affinity of the worst-off task does not gain from a larger
+grid. Here the search goes on until a LAN takes the cluster whole and gives each of its tasks the affinity wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from koala.mapping.power_left import Placing, Spot
+
+
+class WantsAffinity:
+    """The judge who wants every task's machine to have so many times the power that the task needs."""
+
+    def __init__(self, affinity: float) -> None:
+        self._wanted = affinity
+        self._needs: list[float] = []
+
+    def begin(self, placing: Placing, tasks: Sequence[int]) -> None:
+        """Note what the tasks need."""
+        self._needs = [placing.needs[task] for task in tasks]
+
+    def least_lack(self, placing: Placing, lan: int) -> float:
+        """What the task that needs most would lack on the best machine."""
+        return self._lack(placing.left.lan_best[lan] / self._needs[0])
+
+    def lack(self, placing: Placing, lan: int, spots: Sequence[Spot]) -> float:
+        """What the worst-off task lacks, as a share of what is wanted."""
+        return self._lack(min(power / need for (_, power), need in zip(spots, self._needs, strict=True)))
+
+    def settled(self, placing: Placing, tasks: Sequence[int]) -> None:
+        """Nothing to remember."""
+
+    def _lack(self, affinity: float) -> float:
+        return max(0.0, 1.0 - affinity / self._wanted)

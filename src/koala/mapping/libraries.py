@@ -1,0 +1,30 @@
+"""The libraries of the extra ``mapping``, loaded when they are first needed.
+
+Types, local search and the mapping itself work without any of them; the LP, the exact clustering and networkx graphs
+do not, and say so.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+class MissingLibraryError(ValueError):
+    """A method needs a library that is not installed."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the library {name} is not installed")
+        self.name = name
+
+    def for_user(self) -> str:
+        """The library, and how to get it."""
+        return f"{self}; it comes with the extra `mapping`: pip install 'koala-scheduler[mapping]'"
+
+
+def library(name: str) -> Any:
+    """The module of this name. Raises ``MissingLibraryError`` where it cannot be imported because it is not there."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise MissingLibraryError(name.split(".")[0]) from error
