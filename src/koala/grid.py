@@ -10,6 +10,7 @@ import enum
 
 import msgspec
 
+from koala.mapping.dendrogram import Machine
 from koala.model import FileName, SiteName
 
 # Limits on one grid file.
@@ -18,6 +19,10 @@ FILES_MAX = 1_000_000
 NETWORK_GROUPS_MAX = 1_000
 NETWORK_LINKS_MAX = 1_000
 ROUTES_MAX = 10_000
+NODES_NAMED_MAX = 10_000
+
+# The power of a processor of which nothing is said, in MFlop/s.
+NODE_POWER = 1_000.0
 
 
 class SiteKind(enum.StrEnum):
@@ -117,6 +122,10 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     """One autonomous cluster. ``quota`` is the fraction that may be in use before we take no more of it.
 
     ``uplink_mbit_s`` is the capacity of its own link in the grid's ``network``; None is as the network says.
+
+    For jobs of tasks: ``man`` and ``wan`` are the region and the wide area that it is in, None as the network's
+    groups say; ``nodes`` are processors with a power and a load of their own, and the others have ``node_power``
+    (MFlop/s) and ``node_load``.
     """
 
     name: SiteName
@@ -125,6 +134,11 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     quota: float = 1.0
     file_server: str | None = None
     uplink_mbit_s: float | None = None
+    man: str | None = None
+    wan: str | None = None
+    nodes: tuple[Machine, ...] = ()
+    node_power: float = NODE_POWER
+    node_load: float = 0.0
     simulation: SiteSimulation = SiteSimulation()
 
 

@@ -174,7 +174,8 @@ class StartComponent(Command, frozen=True, kw_only=True, tag=True):
     """Give the component to the site's batch system; its script reports in and waits at the barrier.
 
     ``component`` is its index in the request (0 for every part of a flexible job, told apart by ``part``),
-    ``parts`` how many components the job has now.
+    ``parts`` how many components the job has now. ``tasks`` are those of a job of tasks that the component holds, by
+    name, in the order of their ranks.
     """
 
     job: JobId
@@ -184,6 +185,7 @@ class StartComponent(Command, frozen=True, kw_only=True, tag=True):
     component: int
     part: int
     parts: int
+    tasks: tuple[str, ...] = ()
 
 
 class AbortComponent(Command, frozen=True, kw_only=True, tag=True):

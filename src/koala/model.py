@@ -11,6 +11,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from koala.mapping.task_graph import TaskGraph
+
 JobId: TypeAlias = int
 SiteName: TypeAlias = str
 FileName: TypeAlias = str
@@ -24,6 +26,9 @@ TEXT_CHARACTERS_MAX = 65_536
 # The most that is read as a bandwidth, a petabit per second: a larger number is a mistake in the unit.
 BANDWIDTH_MBIT_S_MAX = 1_000_000_000
 CUBE_DIMENSIONS_MAX = 8
+# The scheduler clusters the tasks of a job by itself, and may not be long about it.
+JOB_TASKS_MAX = 1_000
+JOB_EDGES_MAX = 100_000
 
 
 class Priority(enum.StrEnum):
@@ -211,6 +216,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``home`` is the site where the job arrived, which some policies try first; ``communication`` what it asks of the
     links between its sites, nothing where there is none.
+
+    ``tasks`` are what a flexible job consists of where its processors are not all alike: as many as it has
+    processors, one for each. ``task_clusters`` are those that belong together, by index, every task in one of them;
+    where there are none the scheduler finds them.
     """
 
     components: tuple[Component, ...]
@@ -225,6 +234,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     restarts_max: int | None = None
     home: SiteName | None = None
     communication: Communication | None = None
+    tasks: TaskGraph | None = None
+    task_clusters: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.components:
@@ -241,6 +252,27 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise InvalidRequestError("restarts_max", "write 0 or more, or leave it out")
         if self.flexible is not None:
             self._check_flexible(self.flexible)
+        if self.tasks is not None:
+            self._check_tasks(self.tasks)
+        elif self.task_clusters:
+            raise InvalidRequestError("clusters", "there are clusters and no tasks; name the tasks or leave both out")
+
+    def _check_tasks(self, tasks: TaskGraph) -> None:
+        if len(tasks.names) > JOB_TASKS_MAX:
+            raise InvalidRequestError("tasks", f"more than {JOB_TASKS_MAX} tasks (JOB_TASKS_MAX)")
+        if len(tasks.edges) > JOB_EDGES_MAX:
+            raise InvalidRequestError("edges", f"more than {JOB_EDGES_MAX} edges (JOB_EDGES_MAX)")
+        if sum(len(name) + 1 for name in tasks.names) > TEXT_CHARACTERS_MAX:
+            raise InvalidRequestError(
+                "tasks", f"their names have more than {TEXT_CHARACTERS_MAX} characters in all (TEXT_CHARACTERS_MAX)"
+            )
+        if not self.is_total or self.flexible != Flexibility():
+            raise InvalidRequestError("tasks", "a job of tasks is divided by them alone; it has no other structure")
+        if self.components[0].processors != len(tasks.names):
+            raise InvalidRequestError("tasks", f"each has one processor, so the job has {len(tasks.names)} of them")
+        clustered = sorted(task for cluster in self.task_clusters for task in cluster)
+        if self.task_clusters and (clustered != [*range(len(tasks.names))] or not all(self.task_clusters)):
+            raise InvalidRequestError("clusters", "every task is in one cluster, and no cluster is empty")
 
     def _check_flexible(self, flexible: Flexibility) -> None:
         if len(self.components) != 1:
@@ -308,12 +340,16 @@ class FileSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlacedComponent(msgspec.Struct, frozen=True, kw_only=True):
-    """One component with the site it goes to; ``index`` is its place in the request (or among the parts made)."""
+    """One component with the site it goes to; ``index`` is its place in the request (or among the parts made).
+
+    ``tasks`` are those of a job of tasks that it holds, by name, in the order of their ranks.
+    """
 
     index: int
     site: SiteName
     processors: int
     sources: tuple[FileSource, ...] = ()
+    tasks: tuple[str, ...] = ()
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from koala.cli import koala
 from koala.cli.examples import Example, shipped
-from koala.descriptions import read_grid, read_job
+from koala.descriptions import read_application, read_grid, read_job, read_machines
 from koala.descriptions.workload import read_workload
 
 
@@ -26,7 +26,7 @@ def test_the_list_has_one_line_of_words_for_each_example() -> None:
     assert {"koala2006-w1", "koala2006-w2", "koala2006-w1-flexible", "koala2005", "hello"} <= {
         each["name"] for each in listed if each["kind"] == "workload"
     }
-    assert {"laplace", "coallocated", "hetjob", "flexible", "hello", "countdown"} == {
+    assert {"laplace", "coallocated", "hetjob", "flexible", "hello", "countdown", "film"} == {
         each["name"] for each in listed if each["kind"] == "job"
     }
     assert all(20 <= len(each["summary"]) <= 110 and each["summary"][0] not in "#(*" for each in listed)
@@ -40,7 +40,13 @@ def test_the_table_names_every_example() -> None:
 
 @pytest.mark.parametrize("example", shipped(), ids=lambda example: f"{example.kind}-{example.name}")
 def test_every_example_can_be_read(example: Example) -> None:
-    readers = {"grid": read_grid, "workload": read_workload, "job": read_job}
+    readers = {
+        "grid": read_grid,
+        "workload": read_workload,
+        "job": read_job,
+        "graph": read_application,
+        "dendrogram": read_machines,
+    }
     readers[example.kind](example.text(), example.file.name)
 
 

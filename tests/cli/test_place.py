@@ -187,6 +187,11 @@ def test_a_file_that_can_not_be_read_is_named(grid: str, tmp_path: Path) -> None
     assert "not UTF-8" in run(str(binary), "--grid", grid).stderr
 
 
+def test_clusters_in_short_are_a_grid() -> None:
+    answer = json.loads(run("--grid", "2x10", "--flexible", "14", "--policy", "FCM", "--json").stdout)
+    assert answer["components"] == [{"site": "c1", "processors": 10}, {"site": "c2", "processors": 4}]
+
+
 def test_an_example_can_be_named_instead_of_a_file() -> None:
     assert "8 processors on 1 site" in run("laplace", "--grid", "das2").stdout
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from koala.cli import koala
@@ -39,6 +40,8 @@ def test_every_policy_of_koala_is_listed_with_its_form() -> None:
             (name, "links", "koala")
             for name in ("Migration-Only", "Initial", "Ideal", "A1", "A2", "B1", "B2", "B3", "B4", "B5")
         ],
+        ("WASE", "tasks", "koala"),
+        ("WASE-whole", "tasks", "koala"),
     ]
     assert all(known["summary"] for known in listed)
 
@@ -59,6 +62,16 @@ def test_the_table_shows_a_users_policies_and_where_they_come_from(tmp_path: Pat
     assert "MINE" in answer.stdout
     assert "Refuses [everything]." in answer.stdout
     assert "mine.py" in answer.stdout
+
+
+def test_a_narrow_screen_cuts_no_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    answer = run()
+    assert answer.exit_code == 0
+    assert "\N{HORIZONTAL ELLIPSIS}" not in answer.stdout
+    assert all(len(line) <= 60 for line in answer.stdout.splitlines())
+    assert "Migration-Only (links, from koala)" in answer.stdout
+    assert "Parameters: order=index, objective=none, lslt=1." in answer.stdout
 
 
 def test_a_policy_file_that_is_not_there_or_not_text_is_named(tmp_path: Path) -> None:

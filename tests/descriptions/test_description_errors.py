@@ -31,7 +31,7 @@ BAD_JOBS_YAML = [
     ("processors: 8\nwalltime: 0", 2, 11, "0 seconds", "write more than 0"),
     ("processors: 8\nwalltime: [1]", 2, 11, "not a duration", "15m"),
     ("processors: 8\nprocessors: 9", 2, 1, "given twice; first in line 1", "keep one"),
-    ("name: x", 1, 1, "does not say its size", "exactly one of components, flexible and processors"),
+    ("name: x", 1, 1, "does not say its size", "exactly one of components, flexible, processors and tasks"),
     ("processors: 8\nflexible: {processors: 8}", 1, 1, "flexible and processors are given", "exactly one"),
     ("components:\n- site: vu", 2, 3, "'processors' is missing", "how many processors"),
     ("components: []", 1, 13, "too few entries", "1 or more"),

@@ -24,7 +24,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "examples": (
         "koala.cli.examples",
         "examples",
-        "List, show and copy the grids, workloads and jobs that ship with Koala.",
+        "List, show and copy the files that ship with Koala: grids, workloads, jobs.",
     ),
     "events": ("koala.cli.events", "events", "Print the journal: every event and every command, in order."),
     "experiment": (
@@ -36,6 +36,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "files": ("koala.cli.files", "files", "List the files that jobs can read."),
     "job": ("koala.cli.job", "job", "Look at one job, wait for it or cancel it."),
     "jobs": ("koala.cli.jobs", "jobs", "List jobs, the newest first."),
+    "map": ("koala.cli.map", "map_application", "Map communicating tasks onto the machines of a wide-area grid."),
     "place": ("koala.cli.place", "place", "Ask where a job would go, without any grid running."),
     "policies": ("koala.cli.policies", "policies", "List the placement policies."),
     "schema": ("koala.cli.schema", "schema", "Print the JSON schema of a file that Koala reads."),
@@ -61,6 +62,7 @@ WITHOUT_DAEMON = frozenset(
         "demo",
         "examples",
         "experiment",
+        "map",
         "place",
         "policies",
         "schema",

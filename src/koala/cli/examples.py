@@ -1,4 +1,4 @@
-"""``koala examples``: the grids, workloads and jobs that ship with Koala.
+"""``koala examples``: the grids, workloads, jobs and task graphs that ship with Koala.
 
 ``read_named`` also serves the other verbs that take a file or the name of an example.
 """
@@ -18,12 +18,18 @@ from koala.cli.errors import UserError
 from koala.cli.output import OutputFile, console, print_json
 
 # Folder of the examples -> what one of them is.
-KINDS = {"grids": "grid", "workloads": "workload", "jobs": "job"}
+KINDS = {
+    "grids": "grid",
+    "workloads": "workload",
+    "jobs": "job",
+    "task_graphs": "graph",
+    "dendrograms": "dendrogram",
+}
 _COMMENT_MARKS = "#(* "
 
 
 class Example(NamedTuple):
-    """One shipped file. Grids, workloads and jobs have names of their own, which may be the same."""
+    """One shipped file. Each kind has names of its own, which may be the same."""
 
     kind: str
     name: str
@@ -55,15 +61,18 @@ def _bare_name(file: Traversable) -> str:
     return file.name.rsplit(".", 1)[0]
 
 
-def read_named(kind: str, name: str) -> tuple[str, str]:
-    """The text of a file, or of the example of that name, and what to call it in messages."""
+def read_named(kind: str, name: str, *others: str) -> tuple[str, str]:
+    """The text of a file, or of the example of that name, and what to call it in messages.
+
+    The example is of this kind or of one of the others, the first that has the name.
+    """
     from koala.descriptions import decoded
 
     path = Path(name)
     shown = os.fsencode(name).decode("utf-8", errors="replace")
     if path.is_file():
         return decoded(path.read_bytes(), shown), shown
-    known = {example.name: example for example in shipped(kind)}
+    known = {example.name: example for each in reversed((kind, *others)) for example in shipped(each)}
     if name in known:
         example = known[name]
         return example.text(), example.file.name
@@ -99,9 +108,9 @@ def _full_name(example: Example) -> str:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def examples(ctx: click.Context, as_json: bool) -> None:
-    """List, show and copy the grids, workloads and jobs that ship with Koala.
+    """List, show and copy the grids, workloads, jobs and task graphs that ship with Koala.
 
-    Wherever a verb takes a grid or a workload it takes the name of one of these too.
+    Wherever a verb takes such a file it takes the name of one of these too.
     """
     if ctx.invoked_subcommand is not None:
         return

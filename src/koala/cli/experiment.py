@@ -27,6 +27,7 @@ _EXTRAS = {
     "experiments": ("matplotlib", "numpy", "scipy"),
     "kernel": ("numba", "numpy"),
     "dask": ("distributed",),
+    "mapping": ("highspy", "networkx", "numpy", "scipy"),
 }
 
 

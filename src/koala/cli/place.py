@@ -18,6 +18,7 @@ from koala.cli.output import console, counted, print_json
 from koala.cli.place_options import parse_idle, parse_load, request_from_options, with_communication
 from koala.cli.policies import full_catalogue
 from koala.cli.refusals import print_refusal
+from koala.cli.simulate_grid import named_grid
 from koala.grid import Grid, Network, SchedulerParameters, Site
 from koala.model import BANDWIDTH_MBIT_S_MAX, PROCESSORS_MAX, Pattern, Placement, Refusal, Request
 from koala.network import BIT_S_PER_MBIT_S
@@ -27,7 +28,9 @@ from koala.policies.placing import View, compile_demand, refuse, to_placement, t
 
 @click.command()
 @click.argument("job", required=False, shell_complete=complete_example("job"))
-@click.option("--grid", "grid_name", metavar="GRID", help="A grid file or an example's name; all sites are idle.")
+@click.option(
+    "--grid", "grid_name", metavar="GRID", help="A grid file, an example's name, or 4x100; all sites are idle."
+)
 @click.option("--idle", metavar="C1=18,C2=15", help="Idle processors by site; with --grid, of those sites only.")
 @click.option("--components", metavar="8,8@C1", help="Component sizes; @SITE fixes where one goes.")
 @click.option("--flexible", type=int, metavar="TOTAL", help="A total that the policy may divide.")
@@ -82,7 +85,7 @@ def place(
     """
     if policy_name == "":
         raise UserError("--policy: it names no policy; see koala policies")
-    grid = None if grid_name is None else _read_grid(grid_name)
+    grid = None if grid_name is None else named_grid(grid_name)
     view = _view(grid, idle, uplink)
     if load is not None:
         _put_on_links(view, parse_load(load))
@@ -112,12 +115,6 @@ def _request(
     from koala.descriptions import read_job
 
     return read_job(*read_named("job", job), known_sites=known_sites, known_policies=known_policies)
-
-
-def _read_grid(name: str) -> Grid:
-    from koala.descriptions import read_grid
-
-    return read_grid(*read_named("grid", name))
 
 
 def _view(grid: Grid | None, idle: str | None, uplink_mbit_s: float | None) -> View:
@@ -170,6 +167,8 @@ def _print_placement(placement: Placement, as_json: bool) -> None:
         components = []
         for component in placement.components:
             shown: dict[str, Any] = {"site": component.site, "processors": component.processors}
+            if component.tasks:
+                shown["tasks"] = component.tasks
             if component.sources:
                 shown["sources"] = [msgspec.to_builtins(source) for source in component.sources]
             components.append(shown)
@@ -179,10 +178,13 @@ def _print_placement(placement: Placement, as_json: bool) -> None:
     from rich.text import Text
 
     with_files = any(component.sources for component in placement.components)
+    with_tasks = any(component.tasks for component in placement.components)
     table = Table(box=None, pad_edge=False)
     table.add_column("component", justify="right")
     table.add_column("processors", justify="right")
     table.add_column("site")
+    if with_tasks:
+        table.add_column("tasks")
     if with_files:
         table.add_column("files from")
     for component in placement.components:
@@ -190,7 +192,9 @@ def _print_placement(placement: Placement, as_json: bool) -> None:
             f"{source.name} from {source.site} ({source.transfer_s:.3g} s)" for source in component.sources
         )
         cells = [str(component.index), str(component.processors), component.site]
-        table.add_row(*map(Text, [*cells, sources] if with_files else cells))
+        cells += [" ".join(component.tasks)] if with_tasks else []
+        cells += [sources] if with_files else []
+        table.add_row(*map(Text, cells))
     total = sum(component.processors for component in placement.components)
     out = console()
     out.print(table)

@@ -60,9 +60,9 @@ class Page(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
 class JobPage(Page, frozen=True, kw_only=True):
     """One job; the fields are those of ``koala.core.job.Job``.
 
-    ``places`` are its spots, ``earmarks`` the components with one, ``claims`` the tokens of what it still holds,
-    ``refused_idle`` a number in ``Books.idles`` and ``refused_demand`` one in ``Books.link_demands``. What it asks of
-    links follows from its request and its places.
+    ``places`` and ``task_parts`` are its spots, ``earmarks`` the components with one, ``claims`` the tokens of what
+    it still holds, ``refused_idle`` a number in ``Books.idles`` and ``refused_demand`` one in ``Books.link_demands``.
+    What it asks of links follows from its request and its places.
     """
 
     id: JobId
@@ -77,6 +77,7 @@ class JobPage(Page, frozen=True, kw_only=True):
     refused_idle: int | None = None
     refused_demand: int | None = None
     places: tuple[tuple[SiteName, int], ...] = ()
+    task_parts: tuple[tuple[int, ...], ...] = ()
     placed_at: float | None = None
     started_at: float | None = None
     start_estimate: Time | None = None

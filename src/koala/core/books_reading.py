@@ -158,7 +158,7 @@ class _Reading:
             ) from error
         if page.places:
             sites = tuple([self._index[site] for site, _ in page.places])
-            job.spots = Spots(sites=sites, sizes=tuple([size for _, size in page.places]))
+            job.spots = Spots(sites=sites, sizes=tuple([size for _, size in page.places]), tasks=page.task_parts)
             for part in page.earmarks:
                 job.earmarks[part] = sites[part]
 

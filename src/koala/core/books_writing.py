@@ -46,6 +46,7 @@ AS_IT_IS = (
     "ended_at",
     "placement_tries",
     "places",
+    "task_parts",
     "placed_at",
     "started_at",
     "ready",

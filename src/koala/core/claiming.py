@@ -17,7 +17,7 @@ from koala.core.running import Running
 from koala.core.sites import SiteBook, Trust
 from koala.core.staging import Staging
 from koala.core.transfers import TransferBook
-from koala.policies.placing import Spots, replace_one
+from koala.policies.placing import replace_one
 
 
 @dataclass(slots=True)
@@ -200,7 +200,7 @@ class Claiming:
         ledger = self.ledger
         before, size = job.spots.sites[part], job.spots.sizes[part]
         sites = (*job.spots.sites[:part], site, *job.spots.sites[part + 1 :])
-        job.spots = Spots(sites=sites, sizes=job.spots.sizes)
+        job.spots = job.spots._replace(sites=sites)
         job.places = ledger.places(job.spots)
         if job.request.communication is not None:
             if job.link_demands:

@@ -95,6 +95,7 @@ class Job:
         "state",
         "story",
         "submitted_at",
+        "task_parts",
         "timer",
         "transfers",
         "transfers_open",
@@ -121,6 +122,7 @@ class Job:
         # Since its last placement.
         self.spots: Spots | None = None
         self.places: tuple[tuple[SiteName, int], ...] = ()
+        self.task_parts: tuple[tuple[int, ...], ...] = ()  # of a job of tasks: what each component holds
         self.placed_at: float | None = None
         self.started_at: float | None = None
         self.start_estimate: float | None = None

@@ -104,6 +104,7 @@ class Leaving:
         job.claims = []
         job.spots = None
         job.places = ()
+        job.task_parts = ()
         job.started_at = None
         job.observed = False
         job.ready = 0

@@ -104,7 +104,7 @@ class Ledger:
 
     def places(self, spots: Spots) -> tuple[tuple[SiteName, int], ...]:
         """The spots by the names of their sites."""
-        names, (sites, sizes) = self.names, spots
+        names, sites, sizes = self.names, spots.sites, spots.sizes
         if len(sites) == 1:
             return ((names[sites[0]], sizes[0]),)
         return tuple([(names[site], size) for site, size in zip(sites, sizes, strict=True)])

@@ -148,6 +148,7 @@ class PlacementDesk:
         job.move(State.PLACED)
         job.tell(now, "placed", spots, transfer_s)
         job.places = ledger.places(spots)
+        job.task_parts = spots.tasks
         ledger.commands.append(JobPlaced(job=job.id, places=job.places))
         if transfer_s > 0:
             for site, size in zip(spots.sites, spots.sizes, strict=True):

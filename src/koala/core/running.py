@@ -23,6 +23,7 @@ from koala.messages import (
     StartComponent,
     Token,
 )
+from koala.policies.placing import tasks_of
 
 # The sequence JCT(n) comes ever closer to the job start time; closer than this counts as reached.
 START_REACHED_S = 1.0
@@ -43,6 +44,7 @@ class Running:
     def start_component(self, job: Job, part: int) -> None:
         """Claim the component's processors: have it started at its site, where it waits at the barrier."""
         assert job.spots is not None
+        assert job.demand is not None
         ledger = self.ledger
         site, size = job.spots.sites[part], job.spots.sizes[part]
         claim = Claim(job.next_token(), job, part, site, size)
@@ -58,6 +60,7 @@ class Running:
                 component=0 if job.request.flexible is not None else part,
                 part=part,
                 parts=len(job.claims),
+                tasks=tasks_of(job.demand, job.spots, part),
             )
         )
 

@@ -11,12 +11,17 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import msgspec
+
 from koala.core.job import Job
 from koala.grid import SchedulerParameters
 from koala.launching import BARRIER_TIMEOUT_S_MAX, Launch, LaunchError, Link
 from koala.messages import StartComponent
-from koala.model import Component, InputFile, Request
+from koala.model import Application, Component, InputFile, Request
 from koala.runners import component_script
+
+# Names the tasks that a component holds, in the order of their ranks, separated by blanks.
+TASKS_VARIABLE = "KOALA_TASKS"
 
 # Stands for the source where only the destination of an input file is looked at.
 _SOMEWHERE = "replicas/file"
@@ -55,7 +60,7 @@ def launch_for(command: StartComponent, job: Job, parameters: SchedulerParameter
         token=command.token,
         job=command.job,
         processors=command.processors,
-        application=request.components[command.component].application,
+        application=_with_tasks(request.components[command.component].application, command.tasks),
         part=command.part,
         parts=command.parts,
         job_type=request.job_type,
@@ -63,6 +68,14 @@ def launch_for(command: StartComponent, job: Job, parameters: SchedulerParameter
         walltime_s=request.walltime_s,
         search_path=search_path(),
     )
+
+
+def _with_tasks(application: Application, tasks: tuple[str, ...]) -> Application:
+    """What the component runs, told which tasks it holds; the variable wins over one that the user set."""
+    if not tasks:
+        return application
+    others = tuple(pair for pair in application.environment if pair[0] != TASKS_VARIABLE)
+    return msgspec.structs.replace(application, environment=(*others, (TASKS_VARIABLE, " ".join(tasks))))
 
 
 def check_launch(request: Request) -> None:

@@ -13,7 +13,9 @@ from koala.descriptions.errors import DescriptionError, Problem, decoded
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from koala.descriptions.mapping_tasks import ApplicationGraph
     from koala.grid import Grid
+    from koala.mapping.dendrogram import Dendrogram
     from koala.model import Request
 
 __all__ = [
@@ -22,8 +24,10 @@ __all__ = [
     "decoded",
     "grid_schema",
     "job_schema",
+    "read_application",
     "read_grid",
     "read_job",
+    "read_machines",
     "write_job_yaml",
     "write_rsl",
 ]
@@ -77,6 +81,20 @@ def read_grid(text: str, source: str) -> Grid:
     from koala.descriptions.grid import read_grid_yaml
 
     return read_grid_yaml(text, source)
+
+
+def read_application(text: str, source: str) -> ApplicationGraph:
+    """The application of communicating tasks that a YAML text describes."""
+    from koala.descriptions import mapping_tasks
+
+    return mapping_tasks.read_application(text, source)
+
+
+def read_machines(text: str, source: str) -> Dendrogram:
+    """The machines of a grid, in LANs, MANs and WANs, that a YAML text describes; a grid file will do, too."""
+    from koala.descriptions import mapping_grid
+
+    return mapping_grid.read_machines(text, source)
 
 
 def write_job_yaml(request: Request) -> str:

@@ -35,10 +35,13 @@ from koala.descriptions.fields import (
 )
 from koala.descriptions.grid_network import NetworkText
 from koala.descriptions.grid_simulation import GridSimulationText, SiteSimulationText
+from koala.descriptions.mapping_grid import LOAD_WORDS, POWER_WORDS, MachineText, Power
 from koala.descriptions.yaml_problems import nearest
 from koala.descriptions.yaml_text import Document, read_document
 from koala.grid import (
     FILES_MAX,
+    NODE_POWER,
+    NODES_NAMED_MAX,
     SITES_MAX,
     Grid,
     Link,
@@ -50,11 +53,18 @@ from koala.grid import (
     SiteKind,
     StoredFile,
 )
+from koala.mapping.dendrogram import Machine
 
 _LINK = Links().default
 _SCHEDULER = SchedulerParameters()
 
 _LATENCY_TWICE = "latency_ms and latency_s are given together"
+
+
+class NodeText(MachineText):
+    """One processor of a site, with a power of its own."""
+
+    name: Name = Field(description="a name that no other node of the grid has")
 
 
 class SiteText(Description):
@@ -69,6 +79,15 @@ class SiteText(Description):
     uplink_mbit_s: Capacity | None = Field(
         default=None, description="the capacity of its own link in the network; by default as the network says"
     )
+    man: Name | None = Field(
+        default=None, description="the region that it is in, for jobs of tasks; by default as the groups say"
+    )
+    wan: Name | None = Field(default=None, description="the wide area that its region is in, for jobs of tasks")
+    nodes: Annotated[tuple[NodeText, ...], Field(max_length=NODES_NAMED_MAX)] = Field(
+        default=(), description="those of its processors that have a power and a load of their own, for jobs of tasks"
+    )
+    node_power: Power = Field(default=NODE_POWER, description=f"of each other processor, {POWER_WORDS}")
+    node_load: Fraction01 = Field(default=0.0, description=f"of each other processor, {LOAD_WORDS}")
     simulation: SiteSimulationText = Field(
         default=SiteSimulationText(), description="how the site behaves in a simulation"
     )
@@ -235,6 +254,11 @@ def _site(name: str, site: SiteText) -> Site:
         quota=site.quota,
         file_server=site.file_server,
         uplink_mbit_s=site.uplink_mbit_s,
+        man=site.man,
+        wan=site.wan,
+        nodes=tuple(Machine(**node.model_dump()) for node in site.nodes),
+        node_power=site.node_power,
+        node_load=site.node_load,
         simulation=site.simulation.simulation(),
     )
 
@@ -259,6 +283,7 @@ def _file(name: str, file: FileText) -> StoredFile:
 
 def _contradictions(document: Document[GridText]) -> Iterator[Problem]:
     """What no part of the document can know alone."""
+    yield from _node_problems(document)
     yield from _link_problems(document)
     network = document.model.network
     if network is not None:
@@ -274,6 +299,27 @@ def _contradictions(document: Document[GridText]) -> Iterator[Problem]:
             f"({scheduler.claim_fraction:g})",
             "write a claim_fraction_min of at most claim_fraction",
         )
+
+
+def _node_problems(document: Document[GridText]) -> Iterator[Problem]:
+    seen: dict[str, str] = {}
+    for name, site in document.model.sites.items():
+        path = ("sites", name, "nodes")
+        if len(site.nodes) > site.processors:
+            yield document.problem(
+                path,
+                f"{len(site.nodes)} nodes are more than the site's processors, {site.processors}",
+                "name one node for each processor, or fewer: the others have node_power and node_load",
+                at_key=True,
+            )
+        for index, node in enumerate(site.nodes):
+            if node.name in seen:
+                yield document.problem(
+                    (*path, index, "name"),
+                    f"there is a node {shown(node.name)} at {seen[node.name]} already",
+                    "give it another name",
+                )
+            seen.setdefault(node.name, name)
 
 
 def _link_problems(document: Document[GridText]) -> Iterator[Problem]:

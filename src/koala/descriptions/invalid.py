@@ -12,6 +12,8 @@ from koala.model import (
     COMPONENTS_MAX,
     CUBE_DIMENSIONS_MAX,
     INPUT_FILES_MAX,
+    JOB_EDGES_MAX,
+    JOB_TASKS_MAX,
     PROCESSORS_MAX,
     SPLITS_MAX,
     InvalidRequestError,
@@ -38,6 +40,9 @@ _ADVICE = {
     "each processor",
     "per_processor_mbit_s": f"write one of the two, 0 to {BANDWIDTH_MBIT_S_MAX}",
     "share": "write 0 to 1",
+    "tasks": f"write at most {JOB_TASKS_MAX} tasks, with short names, and no components, flexible or processors",
+    "edges": f"write at most {JOB_EDGES_MAX} edges",
+    "clusters": "put every task into one cluster, or leave clusters out to have them found",
     "dimensions": f"write 1 to {CUBE_DIMENSIONS_MAX}",
 }
 # Messages of the model that are advice and no more.

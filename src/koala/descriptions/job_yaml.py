@@ -29,6 +29,20 @@ from koala.descriptions.fields import (
 )
 from koala.descriptions.invalid import told
 from koala.descriptions.known import ANY, Known
+from koala.descriptions.mapping_tasks import (
+    CLUSTERS_WORDS,
+    EDGES_WORDS,
+    MCR_WORDS,
+    TASKS_WORDS,
+    ClusterNames,
+    Edges,
+    Positive,
+    Tasks,
+    clusters_of,
+    graph_of,
+    graph_problems,
+    graph_values,
+)
 from koala.descriptions.yaml_problems import text_wanted
 from koala.descriptions.yaml_text import Document, read_document
 from koala.model import (
@@ -139,7 +153,7 @@ def _one_given(*keys: str) -> list[Any]:
 
 
 class JobText(Description):
-    """One parallel job for Koala. Give exactly one of components, flexible and processors."""
+    """One parallel job for Koala. Give exactly one of components, flexible, processors and tasks."""
 
     model_config = ConfigDict(json_schema_extra={"oneOf": _one_given("components", "flexible", "processors")})
 
@@ -163,6 +177,10 @@ class JobText(Description):
     )
     flexible: FlexibleText | None = Field(default=None, description="a total that the scheduler divides")
     processors: Processors | None = Field(default=None, description="the size of a job of one component")
+    tasks: Tasks | None = Field(default=None, description=f"for a job of tasks: {TASKS_WORDS}; one processor each")
+    edges: Edges = Field(default=(), description=f"for a job of tasks: {EDGES_WORDS}")
+    mcr: Positive | None = Field(default=None, description=f"for a job of tasks: {MCR_WORDS}")
+    clusters: ClusterNames | None = Field(default=None, description=f"for a job of tasks: {CLUSTERS_WORDS}")
     home: Name | None = Field(
         default=None, description="the site where the job arrives, which some policies try before all others"
     )
@@ -172,7 +190,8 @@ class JobText(Description):
     limits: LimitsText = Field(default=LimitsText(), description="when to give the job up")
 
 
-_STRUCTURES = ("components", "flexible", "processors")
+_STRUCTURES = ("components", "flexible", "processors", "tasks")
+_OF_TASKS = ("edges", "mcr", "clusters")
 _ADVICE = {"application": "keep the executable or the script, and remove the other"}
 
 
@@ -204,19 +223,42 @@ def job_request(document: Document[JobText]) -> Request:
     if len(given) != 1:
         both = f"{' and '.join(given)} are given together" if given else "the job does not say its size"
         problem = document.problem(
-            given[1:2], both, "write exactly one of components, flexible and processors", at_key=True
+            given[1:2], both, "write exactly one of components, flexible, processors and tasks", at_key=True
         )
         raise DescriptionError(document.content.source, [problem])
+    problems = [*_task_problems(document)]
+    if problems:
+        raise DescriptionError(document.content.source, problems)
     try:
         return _request(job, document)
     except InvalidRequestError as error:
         raise _positioned(error, document, ((given[0],), ())) from None
 
 
+def _task_problems(document: Document[JobText]) -> Iterator[Problem]:
+    job = document.model
+    if job.tasks is not None:
+        if job.mcr is None:
+            yield document.problem(("tasks",), "'mcr' is missing", f"write 'mcr: ...': {MCR_WORDS}", at_key=True)
+        yield from graph_problems(document, job.tasks, job.edges, job.clusters)
+        return
+    for key in _OF_TASKS:
+        if key in job.model_fields_set:
+            yield document.problem(
+                (key,), f"{key}: there are no tasks", "name the tasks, or take it out", at_key=True
+            )
+
+
 def _request(job: JobText, document: Document[JobText]) -> Request:
-    flexible = None
+    flexible = tasks = None
+    clusters: tuple[tuple[int, ...], ...] = ()
     if job.components is not None:
         components = _components(job, job.components, document)
+    elif job.tasks is not None:
+        assert job.mcr is not None, "tasks without mcr were refused before"
+        components = _components(job, (ComponentText(processors=len(job.tasks)),), document)
+        flexible, tasks = Flexibility(), graph_of(job.tasks, job.edges, job.mcr)
+        clusters = clusters_of(job.tasks, job.clusters) or ()
     else:
         total = job.flexible.processors if job.flexible is not None else job.processors
         assert total is not None, "one of the three is given"
@@ -240,6 +282,8 @@ def _request(job: JobText, document: Document[JobText]) -> Request:
         restarts_max=job.limits.restarts,
         home=job.home,
         communication=None if job.communication is None else job.communication.communication(),
+        tasks=tasks,
+        task_clusters=clusters,
     )
 
 
@@ -348,6 +392,8 @@ def write_job_yaml(request: Request) -> str:
 
 def _size_values(request: Request, *, own_application: bool, own_files: bool) -> dict[str, Any]:
     first = request.components[0]
+    if request.tasks is not None:
+        return graph_values(request.tasks, request.task_clusters)
     if request.flexible is not None:
         flexible: dict[str, Any] = {"processors": first.processors}
         if request.flexible.component_min != 1:

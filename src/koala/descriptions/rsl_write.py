@@ -5,14 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from koala.model import Communication, Component, InputMode, JobType, Priority, Request
+from koala.model import Communication, Component, InputMode, InvalidRequestError, JobType, Priority, Request
 
 # Text that every reader of RSL takes as one word without quotes.
 _SAFE = re.compile(r"[A-Za-z0-9_./:,@%~-]+", re.ASCII)
 
 
 def write_rsl(request: Request) -> str:
-    """RSL that ``read_rsl`` reads as this request. RSL has no escapes, so the text may not hold NUL."""
+    """RSL that ``read_rsl`` reads as this request. RSL has no escapes, so the text may not hold NUL.
+
+    Raises ``InvalidRequestError`` for a job of tasks, for which RSL has no words.
+    """
+    if request.tasks is not None:
+        raise InvalidRequestError("tasks", "RSL has no words for a task graph; write the job in YAML")
     subrequests = [[*_component_relations(component)] for component in request.components]
     subrequests[0] += _job_relations(request)
     if len(subrequests) == 1:

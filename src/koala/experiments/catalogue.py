@@ -15,6 +15,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "koala2005": ("koala.experiments.koala2005", "Koala2005"),
     "koala2006": ("koala.experiments.koala2006", "Koala2006"),
     "minigrid": ("koala.experiments.minigrid", "MiniGridStudy"),
+    "wase": ("koala.experiments.wase", "WaseStudy"),
 }
 
 

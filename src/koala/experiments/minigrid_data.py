@@ -14,7 +14,7 @@ from koala.experiments.statistics import CONFIDENCE, Interval, mean_interval, pa
 
 TURNAROUND = "mean_turnaround_s"
 # A run has a steady state when jobs of its last quarter take less than so many times as long as those of its second.
-GROWTH_MAX = 1.5
+STEADY_GROWTH = 1.5
 
 BySeed = dict[int, float]
 
@@ -87,7 +87,7 @@ class Data:
         """Whether the queue stops growing in every run of the case."""
         for run in self._runs[case].values():
             _, second, _, last = run["quarters_turnaround_s"]
-            if last > GROWTH_MAX * second:
+            if last > STEADY_GROWTH * second:
                 return False
         return True
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 from koala.model import Request
 from koala.policies.errors import PolicyFileError, UnknownPolicyError
 from koala.policies.forms import PARAMETERS, Form, Policy
-from koala.policies.own import CF, CM, FCF, FCM, NCM, NFCM, OWN_POLICIES, WF
+from koala.policies.own import CF, CM, FCF, FCM, NCM, NFCM, OWN_POLICIES, WASE, WF
 from koala.policies.parameters import read_name, with_parameters
 from koala.policies.policy_file import run_policy_file
 
@@ -29,6 +29,7 @@ __all__ = [
     "NCM",
     "NFCM",
     "PARAMETERS",
+    "WASE",
     "WF",
     "Catalogue",
     "Form",
@@ -85,7 +86,13 @@ def policy(name: str, form: Form | str = Form.COMPONENTS, summary: str = "") -> 
 
 
 # The policies that given sizes go to where a user's policy only divides totals, by its form.
-_COMPONENTS_POLICIES = {Form.FLEXIBLE: CM, Form.FLEXIBLE_FILES: CF, Form.FLEXIBLE_NETWORK: NCM, Form.LINKS: CM}
+_COMPONENTS_POLICIES = {
+    Form.FLEXIBLE: CM,
+    Form.FLEXIBLE_FILES: CF,
+    Form.FLEXIBLE_NETWORK: NCM,
+    Form.LINKS: CM,
+    Form.TASKS: CM,
+}
 
 
 def dividing(policy: Policy) -> Policy:
@@ -143,12 +150,15 @@ class Catalogue:
     def choose(self, request: Request, default: str) -> Policy:
         """The policy for a request: the one that it names, else the grid's, which is ``default``.
 
+        A job of tasks goes to WASE where the grid's policy does not map tasks.
         Where the grid's does not divide, a total goes to the one that divides in its place: a job that leaves the
         choice to the grid is never kept waiting by it. What a request names is taken as it stands.
         """
         if request.policy is not None:
             return self.find(request.policy)
         grids = self.find(default)
+        if request.tasks is not None and grids.form is not Form.TASKS:
+            return WASE
         return dividing(grids) if request.is_total else grids
 
     def add(self, new: Policy) -> None:

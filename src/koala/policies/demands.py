@@ -15,6 +15,7 @@ from koala.policies.chunking import chunk_processors
 from koala.policies.errors import UnknownHomeError, UnknownSiteError
 from koala.policies.forms import Form, Policy
 from koala.policies.meta_scheduling import B3, MIGRATION_ONLY, is_monotone
+from koala.policies.task_mapping import ClusteredTasks
 
 DemandKey: TypeAlias = tuple[Hashable, ...]
 
@@ -71,6 +72,7 @@ class Demand:
     - ``home``: the site where it arrived, -1 for none; ``traffic``: what it asks of links;
     - ``steady``: fewer idle processors, or more on the links, never help it. Of others that cannot be said: the way
       in which a policy fills sites depends on what is idle, and with less of it it may take a way that fits;
+    - ``tasks``: of a job of tasks, with their clusters, which are found once;
     - ``lone``: the most idle site takes the whole whenever it can, see ``Policy.most_idle_takes_whole``.
     """
 
@@ -89,6 +91,7 @@ class Demand:
         "rule",
         "shapes",
         "steady",
+        "tasks",
         "total",
         "traffic",
         "whole",
@@ -106,6 +109,7 @@ class Demand:
         self.reads = _reads(request.components)
         self.files = tuple(dict.fromkeys(read.file for reads in self.reads for read in reads))
         self.has_files = bool(self.files)
+        self.tasks = ClusteredTasks.of(request)
         self.home = _home(request, index)
         self.traffic = traffic_of(request.communication, self.total)
         self.bounds = _bounds(request, policy, len(index))
@@ -117,10 +121,14 @@ class Demand:
         deciding = policy if self.bounds is not None else self.rule
         all_pinned = len(self.shapes) == 1 and not self.shapes[0].order
         any_division = self.bounds == Bounds(1, len(index))
-        steady = not policy.checked and _is_monotone(policy, self.traffic, shared_links)
+        by_tasks = self.tasks is not None and policy.form is Form.TASKS
+        steady = not policy.checked and not by_tasks and _is_monotone(policy, self.traffic, shared_links)
         self.steady = all_pinned or ((free_and_single or any_division) and steady)
         self.lone = (
-            deciding.most_idle_takes_whole and not self.has_files and (self.bounds is not None or free_and_single)
+            deciding.most_idle_takes_whole
+            and not self.has_files
+            and self.tasks is None
+            and (self.bounds is not None or free_and_single)
         )
 
 
@@ -128,8 +136,8 @@ def demand_key(request: Request, policy_name: str) -> DemandKey:
     """Everything of a request that a policy can see, hashable: equal keys mean the same demand."""
     components = request.components
     more: DemandKey = ()
-    if request.home is not None or request.communication is not None:
-        more = (request.home, request.communication)
+    if request.home is not None or request.communication is not None or request.tasks is not None:
+        more = (request.home, request.communication, request.tasks, request.task_clusters)
     if len(components) == 1 and components[0].site is None and not components[0].input_files:
         return (policy_name, components[0].processors, request.flexible, *more)
     return (

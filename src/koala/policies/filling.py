@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from koala.mapping.result import NoPlace
 from koala.policies.demands import Bounds, Demand, Shape
 from koala.policies.foreign import ask_components, ask_flexible
 from koala.policies.forms import Form
 from koala.policies.linking import divide_by_links
+from koala.policies.task_mapping import ClusteredTasks, TaskSpots
 from koala.policies.transfers import Spots, division_times_s, missing_file, transfer_row_s
 from koala.policies.view import View
 
@@ -34,6 +36,16 @@ def place_on(demand: Demand, idle: Sequence[int], view: View) -> Spots | None:
     """Try the demand on these idle processors. All or nothing; the arguments are left as they are."""
     if demand.has_files and missing_file(demand, view) is not None:
         return None
+    if demand.tasks is not None and demand.policy.form is Form.TASKS:
+        mapped = map_on(demand, demand.tasks, idle, view)
+        if isinstance(mapped, NoPlace):
+            return None
+        return Spots(mapped.sites, tuple(map(len, mapped.tasks)), mapped.tasks)
+    spots = _untasked(demand, idle, view)
+    return spots if spots is None or demand.tasks is None else spots._replace(tasks=demand.tasks.dealt(spots.sizes))
+
+
+def _untasked(demand: Demand, idle: Sequence[int], view: View) -> Spots | None:
     if demand.bounds is not None:
         divided = divide(demand, demand.bounds, idle, view)
         return None if divided.unplaced else _spots_of_parts(divided.parts, idle)
@@ -42,6 +54,11 @@ def place_on(demand: Demand, idle: Sequence[int], view: View) -> Spots | None:
         if filled.failed is None:
             return Spots(tuple(filled.sites), shape.sizes)
     return None
+
+
+def map_on(demand: Demand, tasks: ClusteredTasks, idle: Sequence[int], view: View) -> TaskSpots | NoPlace:
+    """Map the tasks by the demand's policy, which is one that does, or say who found no place."""
+    return view.lans.placed(tasks, demand.policy.mapping, demand.home, idle)
 
 
 def fill(demand: Demand, shape: Shape, idle: Sequence[int], view: View) -> Filled:

@@ -27,7 +27,8 @@ class Form(enum.StrEnum):
       ``network_flexible_cluster_minimization``;
     - LINKS ``(idle, total, component_min, components_max, home, demand, capacity, per_processor_bit_s, parts)``: the
       home of the job (-1: none), the demand on every link and its capacity in bits per second, the sites' own links
-      first, and the bandwidth of one of the job's processors. Ours are the modules of ``metaschedule``.
+      first, and the bandwidth of one of the job's processors. Ours are the modules of ``metaschedule``;
+    - TASKS: jobs of tasks are mapped task by task, by ``koala.mapping``; other totals are divided as by FLEXIBLE.
     """
 
     COMPONENTS = "components"
@@ -37,11 +38,12 @@ class Form(enum.StrEnum):
     FLEXIBLE_FILES = "flexible-files"
     FLEXIBLE_NETWORK = "flexible-network"
     LINKS = "links"
+    TASKS = "tasks"
 
     @property
     def divides(self) -> bool:
         """Whether a policy of this form divides totals; otherwise it places components of given sizes."""
-        return self in (Form.FLEXIBLE, Form.FLEXIBLE_FILES, Form.FLEXIBLE_NETWORK, Form.LINKS)
+        return self in (Form.FLEXIBLE, Form.FLEXIBLE_FILES, Form.FLEXIBLE_NETWORK, Form.LINKS, Form.TASKS)
 
 
 PARAMETERS: dict[Form, tuple[str, ...]] = {
@@ -70,6 +72,7 @@ PARAMETERS: dict[Form, tuple[str, ...]] = {
         "per_processor_bit_s",
         "parts",
     ),
+    Form.TASKS: ("idle", "total", "component_min", "components_max", "parts"),
 }
 
 
@@ -109,7 +112,8 @@ class Policy:
     - ``most_idle_takes_whole``: a lone component without files, or a flexible total, goes to the site with the
       most idle processors (lowest index) whenever that site can hold it, so that asking the function is needless;
     - ``module``: which of the modules of ``function`` it is, for ours of the form LINKS; ``parameters`` are what may
-      be said about it behind the name.
+      be said about it behind the name;
+    - ``mapping``: the method by which it maps jobs of tasks, for ours of the form TASKS.
     """
 
     name: str
@@ -123,3 +127,4 @@ class Policy:
     most_idle_takes_whole: bool = False
     module: ModuleChoice | None = None
     parameters: tuple[Parameter, ...] = ()
+    mapping: str = "wase"

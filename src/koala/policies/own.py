@@ -219,4 +219,23 @@ META_POLICIES = (
         threshold=RESERVING_THRESHOLD,
     ),
 )
-OWN_POLICIES = (WF, CM, FCM, CF, NCM, NFCM, FCF, *META_POLICIES)
+
+
+# ------------------------------------------------------------------------------------- jobs of communicating tasks
+
+
+def _mapping(name: str, method: str, summary: str) -> Policy:
+    return Policy(
+        name=name,
+        form=Form.TASKS,
+        function=flexible_cluster_minimization,
+        summary=summary,
+        components_policy=CM,
+        mapping=method,
+    )
+
+
+WASE = _mapping("WASE", "wase", "Maps a job of tasks, cluster by cluster, each to a near site with the power for it.")
+WASE_WHOLE = _mapping("WASE-whole", "wase-whole", "As WASE, each cluster to the nearest site that takes it whole.")
+
+OWN_POLICIES = (WF, CM, FCM, CF, NCM, NFCM, FCF, *META_POLICIES, WASE, WASE_WHOLE)

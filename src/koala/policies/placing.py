@@ -36,6 +36,7 @@ __all__ = [
     "quota_processors",
     "refuse",
     "replace_one",
+    "tasks_of",
     "to_placement",
     "transfer_s",
     "try_place",
@@ -72,10 +73,13 @@ def replace_one(
 
     ``left`` are the processors that it may have, by site; the transfers must end within ``transfer_s_max``. A
     component whose site the user chose can only stay there, and so does a part of a job that was divided with an eye
-    on the links: on another site it would load others. ``under_way_s`` tells of files that are being brought to a
+    on the links: on another site it would load others. So do tasks, which were mapped by the powers of their sites.
+    ``under_way_s`` tells of files that are being brought to a
     site already.
     """
     if demand.policy.form is Form.LINKS and demand.bounds is not None and len(spots.sites) > 1:
+        return -1
+    if spots.tasks:
         return -1
     row_s: Sequence[float]
     row_s = transfer_row_s(demand, spots.sizes, part, view, under_way_s) if demand.has_files else (0.0,) * len(left)
@@ -84,6 +88,13 @@ def replace_one(
         return closest_site(left, spots.sizes[part], row_s, transfer_s_max)
     only_there = [idle if site == pinned_to else 0 for site, idle in enumerate(left)]
     return closest_site(only_there, spots.sizes[part], row_s, transfer_s_max)
+
+
+def tasks_of(demand: Demand, spots: Spots, part: int) -> tuple[str, ...]:
+    """The tasks that component ``part`` holds, by name, in the order of their ranks; none but of a job of tasks."""
+    if demand.tasks is None:
+        return ()
+    return tuple([demand.tasks.graph.names[task] for task in spots.tasks[part]])
 
 
 def to_placement(demand: Demand, spots: Spots, view: View) -> Placement:
@@ -95,6 +106,7 @@ def to_placement(demand: Demand, spots: Spots, view: View) -> Placement:
                 index=part,
                 site=view.names[site],
                 processors=spots.sizes[part],
+                tasks=tasks_of(demand, spots, part),
                 sources=tuple(
                     FileSource(name=read.file, site=view.names[read.source], transfer_s=read.transfer_s)
                     for read in inputs(demand, spots, part, view)

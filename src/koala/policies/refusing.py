@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
+from koala.mapping.result import NoPlace
 from koala.model import Refusal
 from koala.policies.demands import Bounds, Demand, Shape
-from koala.policies.filling import Divided, Filled, divide, fill, place_on
+from koala.policies.filling import Divided, Filled, divide, fill, map_on, place_on
 from koala.policies.forms import Form
 from koala.policies.growing import (
     Attempt,
@@ -27,6 +28,7 @@ from koala.policies.growing import (
     refuse_now_fitting,
 )
 from koala.policies.refusing_links import refuse_links
+from koala.policies.task_mapping import ClusteredTasks
 from koala.policies.transfers import division_times_s, missing_file, transfer_row_s
 from koala.policies.view import View
 
@@ -49,6 +51,8 @@ def refuse(demand: Demand, idle: Sequence[int], view: View) -> Refusal:
         return _refuse_file(demand, name)
     if demand.bounds is not None and demand.policy.module is not None:
         return refuse_links(demand, demand.policy.module, demand.bounds, idle, view)
+    if demand.tasks is not None and demand.policy.form is Form.TASKS and sum(idle) >= demand.total:
+        return _refuse_tasks(demand, demand.tasks, idle, view)
     if demand.bounds is not None:
         return _refuse_total(demand, demand.bounds, idle, view)
     return _refuse_components(demand, idle, view)
@@ -196,6 +200,25 @@ def _component_cure(shape: Shape, component: int, growth: Growth | None, permane
         return "ask for smaller or fewer components, since the sites cannot hold these together"
     cure = growth_text(growth, view)
     return cure if site >= 0 or size == 1 else f"{cure}, or a request with smaller components"
+
+
+# ------------------------------------------------------------------------------------------ a job of tasks
+
+
+def _refuse_tasks(demand: Demand, tasks: ClusteredTasks, idle: Sequence[int], view: View) -> Refusal:
+    """Processors there are enough, so that it is their powers which lack."""
+    answer = map_on(demand, tasks, idle, view)
+    if not isinstance(answer, NoPlace):
+        return refuse_now_fitting(demand)
+    whole = map_on(demand, tasks, view.limit, view)
+    permanent = isinstance(whole, NoPlace)
+    cure = "a lower mcr, more powerful nodes, or smaller clusters"
+    return Refusal(
+        policy=demand.policy.name,
+        reason=answer.for_user().rpartition("; ")[0],
+        cure=cure if permanent else f"idle processors with more power; or {cure}",
+        permanent=permanent,
+    )
 
 
 # ---------------------------------------------------------------------------------- a total to be divided

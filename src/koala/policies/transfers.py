@@ -21,10 +21,12 @@ class Spots(NamedTuple):
     """Where the components go: the site and the processors of each.
 
     In the order of the request; for a flexible job that was divided, in the order in which the parts were made.
+    ``tasks`` are by component those of a job of tasks that it holds, by index.
     """
 
     sites: tuple[int, ...]
     sizes: tuple[int, ...]
+    tasks: tuple[tuple[int, ...], ...] = ()
 
 
 class Input(NamedTuple):

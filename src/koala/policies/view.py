@@ -15,6 +15,7 @@ from koala.policies.slowness import (
     BYTES_PER_S_PER_MBIT_S,
     link_slowness,
 )
+from koala.policies.task_mapping import SiteLans
 from koala.policies.wiring import Wiring, compile_wiring, star
 
 __all__ = ["BYTES_PER_S_PER_MBIT_S", "FileAt", "LinkRows", "SlownessRows", "View", "quota_processors"]
@@ -99,7 +100,8 @@ class View:
     - ``wiring``: the links that co-allocated jobs share, with their capacities; ``link_demand_bit_s`` by link: what
       running and placed jobs demand of each now;
     - ``observed_bisection_bit_s``: the mean bisection bandwidth of the jobs that were seen to run on several sites,
-      0 where none was: all that some policies know of a job that has not run yet.
+      0 where none was: all that some policies know of a job that has not run yet;
+    - ``lans``: the sites as jobs of tasks see them, by default all alike.
     """
 
     __slots__ = (
@@ -109,6 +111,7 @@ class View:
         "files",
         "idle",
         "index",
+        "lans",
         "latency_s",
         "limit",
         "link_demand_bit_s",
@@ -129,6 +132,7 @@ class View:
         wiring: Wiring | None = None,
         link_demand_bit_s: list[int] | None = None,
         observed_bisection_bit_s: float = 0.0,
+        lans: SiteLans | None = None,
     ) -> None:
         if not names:
             raise ValueError("a view needs at least one site")
@@ -142,6 +146,7 @@ class View:
         self.wiring = star(names) if wiring is None else wiring
         self.link_demand_bit_s = [0] * len(self.wiring.names) if link_demand_bit_s is None else link_demand_bit_s
         self.observed_bisection_bit_s = observed_bisection_bit_s
+        self.lans = SiteLans.alike(names, limit) if lans is None else lans
         self._slowness = SlownessRows(latency_s, bytes_per_s)
         self._slowness_as_of = (latency_s.changes, bytes_per_s.changes)
 
@@ -160,10 +165,12 @@ class View:
         return self.wiring.capacity_bit_s
 
     def unloaded(self) -> View:
-        """The same with nothing on any link."""
-        if not any(self.link_demand_bit_s):
+        """The same with nothing on any link, nor anything seen there before."""
+        if not any(self.link_demand_bit_s) and not self.observed_bisection_bit_s:
             return self
-        return self.with_link_demand([0] * len(self.link_demand_bit_s))
+        unloaded = self.with_link_demand([0] * len(self.link_demand_bit_s))
+        unloaded.observed_bisection_bit_s = 0.0
+        return unloaded
 
     def with_link_demand(self, link_demand_bit_s: list[int]) -> View:
         """The same with this on the links."""
@@ -177,6 +184,7 @@ class View:
             wiring=self.wiring,
             link_demand_bit_s=link_demand_bit_s,
             observed_bisection_bit_s=self.observed_bisection_bit_s,
+            lans=self.lans,
         )
 
     @classmethod
@@ -199,6 +207,7 @@ class View:
                 for file in grid.files
             },
             wiring=compile_wiring(grid),
+            lans=SiteLans(grid),
         )
 
 

@@ -17,7 +17,9 @@ def notes(requests: Iterable[Request], policy: str, catalogue: Catalogue) -> tup
             used = catalogue.choose(request, policy)
         except UnknownPolicyError:
             continue
-        if request.policy is None and used.name.casefold() != policy.casefold():
+        if request.policy is None and request.tasks is not None and used.name.casefold() != policy.casefold():
+            counts[f"of tasks, mapped by {used.name}: {policy} does not map tasks"] += 1
+        elif request.policy is None and used.name.casefold() != policy.casefold():
             counts[f"with a flexible total, divided by {used.name}: {policy} does not divide"] += 1
         elif used.name.casefold() != policy.casefold():
             counts[f"placed by {used.name}, a policy given in the request"] += 1

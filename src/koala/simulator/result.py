@@ -94,6 +94,7 @@ class Result:
         voids: Sequence[VoidPeriod],
         policy: str,
         totals_policy: str,
+        tasks_policy: str,
         seed: int,
         first_submission_s: float,
         end_s: float,
@@ -110,6 +111,7 @@ class Result:
         self.voids = tuple(voids)
         self.policy = policy
         self._totals_policy = totals_policy
+        self._tasks_policy = tasks_policy
         self.seed = seed
         self.first_submission_s = first_submission_s
         self.end_s = end_s
@@ -145,6 +147,8 @@ class Result:
         return iter(rows)
 
     def _policy_of(self, request: Request) -> str:
+        if request.policy is None and request.tasks is not None:
+            return self._tasks_policy
         return request.policy or (self._totals_policy if request.is_total else self.policy)
 
     def _runs(self) -> list[int]:

@@ -16,7 +16,7 @@ from koala.grid import Grid
 from koala.messages import AnyCommand, JobEnded, JobOutcome, JobPlaced, JobRequeued, JobSubmitted, WakeAt
 from koala.model import JobId, Request, SiteName
 from koala.policies import Catalogue, PolicyError
-from koala.policies.catalogue import dividing
+from koala.policies.catalogue import WASE, Form, dividing
 from koala.simulator.log import RunLog
 from koala.simulator.node_mapping import SiteFailures
 from koala.simulator.notes import notes
@@ -264,6 +264,7 @@ class _Run:
             voids=world.voids(self._first_submission_s, measured_s),
             policy=self._grid.scheduler.policy,
             totals_policy=self._totals_policy(),
+            tasks_policy=self._tasks_policy(),
             seed=self._seed,
             first_submission_s=self._first_submission_s,
             end_s=end_s,
@@ -279,6 +280,11 @@ class _Run:
         """The policy that divides totals: the grid's, by the name that it is given there, or the one in its place."""
         grids = self._catalogue.find(self._grid.scheduler.policy)
         return self._grid.scheduler.policy if grids.form.divides else dividing(grids).name
+
+    def _tasks_policy(self) -> str:
+        """The policy that maps jobs of tasks: the grid's, or the one in its place."""
+        grids = self._catalogue.find(self._grid.scheduler.policy)
+        return self._grid.scheduler.policy if grids.form is Form.TASKS else WASE.name
 
     def _unfinished(self, job: JobId, request: Request, submitted_s: float) -> Unfinished:
         """A job that was left behind, with the scheduler's own words about it."""

@@ -1,0 +1,220 @@
+"""Task graphs and machines in YAML: what they become, and where each mistake is reported."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from koala.descriptions import DescriptionError, read_application, read_job, read_machines, write_job_yaml, write_rsl
+from koala.mapping.dendrogram import Dendrogram, Lan, Machine, Man, Wan
+from koala.mapping.task_graph import TaskGraph
+from koala.model import JOB_EDGES_MAX, JOB_TASKS_MAX, Component, Flexibility, InvalidRequestError, Request
+
+APP = "mcr: 50\ntasks: {a: 1.0, b: 2.5, 3: 4}\nedges: [[a, b, 3.0], [3, a, 1]]\n"
+GRID = """\
+user_lan: isti
+wans:
+  italy:
+    uplink_mbit_s: 622
+    mans:
+      pisa:
+        uplink_mbit_s: 155
+        lans:
+          isti: {uplink_mbit_s: 1000, machines: {m1: {power: 1000, load: 0.3}, m2: {power: 800}}}
+          cnit: {}
+"""
+
+
+def problems(text: str, *, grid: bool = False) -> list[tuple[int | None, int | None, str]]:
+    """The places and messages of what is wrong with a text."""
+    with pytest.raises(DescriptionError) as caught:
+        (read_machines if grid else read_application)(text, "x.yaml")
+    return [(problem.line, problem.column, problem.message) for problem in caught.value.problems]
+
+
+def test_a_task_graph_is_read_as_it_is_written() -> None:
+    graph, clusters = read_application(APP, "app.yaml")
+    assert graph == TaskGraph.of({"a": 1.0, "b": 2.5, "3": 4.0}, [("a", "b", 3.0), ("a", "3", 1.0)], 50.0)
+    assert clusters is None
+
+
+def test_tasks_and_edges_may_name_their_numbers() -> None:
+    long = "mcr: 50\ntasks: {a: {rcr: 1}, b: 2.5, 3: {rcr: 4}}\nedges: [{between: [a, b], rqoc: 3}, [3, a, 1]]\n"
+    assert read_application(long, "app.yaml") == read_application(APP, "app.yaml")
+
+
+def test_clusters_by_hand_keep_their_order() -> None:
+    assert read_application(APP + "clusters: [[3, a], [b]]\n", "app.yaml").clusters == ((2, 0), (1,))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("mcr: 50\ntasks: {a: 0}\n", [(2, 12, "rcr: 0 is too small")]),
+        ("mcr: 50\ntasks: {a: {rcr: 0}}\n", [(2, 18, "rcr: 0 is too small")]),
+        ("mcr: 50\ntasks: {a: fast}\n", [(2, 12, "a: 'fast' stands where a mapping is wanted")]),
+        ("mcr: 0\ntasks: {a: 1}\n", [(1, 6, "mcr: 0 is too small")]),
+        ("tasks: {a: 1}\n", [(1, 1, "'mcr' is missing")]),
+        ("mcr: 50\ntasks: {}\n", [(2, 8, "tasks: there are too few entries")]),
+        ("mcr: 50\ntasks: {a b: 1}\n", [(2, 9, "'a b' is not a name")]),
+        ("mcr: 50\ntasks: {a: 1}\nedges: [[a, z, 1]]\n", [(3, 13, "there is no task 'z'")]),
+        ("mcr: 50\ntasks: {a: 1}\nedges: [{between: [a, z], rqoc: 1}]\n", [(3, 23, "there is no task 'z'")]),
+        ("mcr: 50\ntasks: {a: 1}\nedges: [[a, a, 1]]\n", [(3, 9, "the edge joins 'a' with itself")]),
+        (
+            "mcr: 50\ntasks: {a: 1, b: 1}\nedges: [[a, b, 1], [b, a, 2]]\n",
+            [(3, 20, "the edge between b and a is given twice; first as entry 1")],
+        ),
+        ("mcr: 50\ntasks: {a: 1, b: 1}\nedges: [[a, b]]\n", [(3, 9, "an edge has 3 entries, not 2")]),
+        ("mcr: 50\ntasks: {a: 1, b: 1}\nedges: [[a, b, 0]]\n", [(3, 16, "rqoc: 0 is not a number above 0")]),
+        ("mcr: 50\ntasks: {a: 1, b: 1}\nedges: [[a, b, x]]\n", [(3, 16, "rqoc: 'x' is not a number above 0")]),
+        (APP + "clusters: [[a, b]]\n", [(4, 1, "the task '3' is in no cluster")]),
+        (
+            APP + "clusters: [[a], [a, z], [3]]\n",
+            [
+                (4, 1, "the task 'b' is in no cluster"),
+                (4, 18, "the task 'a' is in a cluster already"),
+                (4, 21, "there is no task 'z'"),
+            ],
+        ),
+        (APP + "task: 1\n", [(4, 1, "'task' is not a key that is known here")]),
+    ],
+)
+def test_a_mistake_in_a_task_graph_is_reported_at_its_place(text: str, expected: list[tuple[int, int, str]]) -> None:
+    assert problems(text) == expected
+
+
+def test_machines_are_read_as_they_are_written() -> None:
+    isti = Lan(
+        name="isti",
+        machines=(Machine(name="m1", power=1000, load=0.3), Machine(name="m2", power=800)),
+        uplink_mbit_s=1000,
+    )
+    pisa = Man(name="pisa", lans=(isti, Lan(name="cnit", machines=())), uplink_mbit_s=155)
+    assert read_machines(GRID, "grid.yaml") == Dendrogram(
+        wans=(Wan(name="italy", mans=(pisa,), uplink_mbit_s=622),), user_lan="isti"
+    )
+
+
+def test_what_is_left_out_is_unlimited_idle_and_the_first() -> None:
+    grid = read_machines("wans: {w: {mans: {m: {lans: {one: {machines: {x: {power: 5}}}}}}}}", "grid.yaml")
+    assert grid.user_lan == "one"
+    assert grid.wans[0].mans[0].lans[0].uplink_mbit_s == math.inf
+    assert grid.flat.power == [5.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (GRID.replace("power: 800", "power: 0"), [(9, 92, "power: 0 is too small")]),
+        (GRID.replace("load: 0.3", "load: 30"), [(9, 74, "load: 30 is too large")]),
+        (GRID.replace("user_lan: isti", "user_lan: iet"), [(1, 11, "there is no LAN 'iet'")]),
+        (
+            GRID.replace("cnit: {}", "cnit: {machines: {m1: {power: 1}}}"),
+            [(10, 29, "there is a machine 'm1' in the LAN isti already")],
+        ),
+        (
+            GRID + "      rome: {lans: {isti: {}}}\n",
+            [(11, 21, "there is a LAN 'isti' in the MAN pisa of italy already")],
+        ),
+        ("user_lan: a\n", [(1, 1, "'wans' is missing")]),
+        ("wans: {w: {mans: {}}}\n", [(1, 18, "mans: there are too few entries")]),
+        (GRID.replace("uplink_mbit_s: 622", "uplink: 622"), [(4, 5, "'uplink' is not a key that is known here")]),
+    ],
+)
+def test_a_mistake_in_machines_is_reported_at_its_place(text: str, expected: list[tuple[int, int, str]]) -> None:
+    assert problems(text, grid=True) == expected
+
+
+# ---------------------------------------------------------------------- jobs and grid files of the scheduler
+
+JOB = f"name: film\napplication: {{executable: render}}\nhome: delft\n{APP}"
+
+
+def test_a_job_may_hold_a_task_graph() -> None:
+    request = read_job(JOB + "clusters: [[3, a], [b]]\n", "job.yaml")
+    assert request.tasks == read_application(APP, "app.yaml").graph
+    assert request.task_clusters == ((2, 0), (1,))
+    assert (request.processors, request.kind, request.home) == (3, "flexible", "delft")
+
+
+@pytest.mark.parametrize("clusters", ["", "clusters: [[3, a], [b]]\n"])
+def test_a_job_of_tasks_is_written_as_it_is_read(clusters: str) -> None:
+    request = read_job(JOB + clusters, "job.yaml")
+    assert read_job(write_job_yaml(request), "job.yaml") == request
+    with pytest.raises(InvalidRequestError, match="write the job in YAML"):
+        write_rsl(request)
+
+
+def test_the_task_graph_of_a_job_is_read_alone() -> None:
+    assert read_application(JOB, "job.yaml") == read_application(APP, "app.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (JOB + "processors: 3\n", [(5, 1, "processors and tasks are given together")]),
+        (JOB.replace("mcr: 50\n", ""), [(4, 1, "'mcr' is missing")]),
+        (JOB.replace("[a, b, 3.0]", "[a, z, 3.0]"), [(6, 13, "there is no task 'z'")]),
+        ("processors: 1\nmcr: 50\n", [(2, 1, "mcr: there are no tasks")]),
+        ("processors: 1\nclusters: [[a]]\n", [(2, 1, "clusters: there are no tasks")]),
+        (
+            f"mcr: 1\ntasks: {{{', '.join(f't{n}: 1' for n in range(JOB_TASKS_MAX + 1))}}}\n",
+            [(2, 8, "more than 1000 tasks (JOB_TASKS_MAX)")],
+        ),
+        (
+            f"mcr: 1\ntasks: {{{', '.join(f'{n:0>200}: 1' for n in range(400))}}}\n",
+            [(2, 8, "their names have more than 65536 characters in all (TEXT_CHARACTERS_MAX)")],
+        ),
+    ],
+)
+def test_a_mistake_in_a_job_of_tasks_is_reported_at_its_place(
+    text: str, expected: list[tuple[int, int, str]]
+) -> None:
+    with pytest.raises(DescriptionError) as caught:
+        read_job(text, "job.yaml")
+    assert [(each.line, each.column, each.message) for each in caught.value.problems] == expected
+
+
+def test_too_many_edges_are_refused() -> None:
+    tasks = JOB_TASKS_MAX
+    pairs = [(one, other, 1.0) for one in range(tasks) for other in range(one + 1, tasks)][: JOB_EDGES_MAX + 1]
+    graph = TaskGraph(names=tuple(map(str, range(tasks))), rcr=(1.0,) * tasks, edges=tuple(pairs), mcr=1.0)
+    with pytest.raises(InvalidRequestError, match="JOB_EDGES_MAX"):
+        Request(components=(Component(processors=tasks),), flexible=Flexibility(), tasks=graph)
+
+
+SITES = """\
+sites:
+  delft: {processors: 2, man: holland, wan: europe, nodes: [{name: d1, power: 1200, load: 0.5}]}
+  pisa: {processors: 1, wan: europe, node_power: 800, node_load: 0.25, uplink_mbit_s: 100}
+"""
+
+
+def test_a_grid_file_of_the_scheduler_has_machines_too() -> None:
+    tree = read_machines(SITES, "grid.yaml")
+    assert [(wan.name, [man.name for man in wan.mans]) for wan in tree.wans] == [("europe", ["holland", "pisa"])]
+    assert tree.flat.machine_names == ["d1", "delft/1", "pisa/1"]
+    assert tree.flat.power == [600.0, 1000.0, 600.0]
+    assert tree.user_lan == "delft"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            SITES.replace("processors: 1,", "processors: 1, nodes: [{name: d1, power: 1}],"),
+            [(3, 40, "there is a node 'd1' at delft already")],
+        ),
+        (
+            SITES.replace("processors: 1,", "processors: 1, nodes: [{name: a, power: 1}, {name: b, power: 1}],"),
+            [(3, 25, "2 nodes are more than the site's processors, 1")],
+        ),
+        (SITES.replace("load: 0.5", "load: 2"), [(2, 91, "load: 2 is too large")]),
+        (SITES.replace("node_power: 800", "node_power: 0"), [(3, 50, "node_power: 0 is too small")]),
+    ],
+)
+def test_a_mistake_in_the_nodes_of_a_site_is_reported_at_its_place(
+    text: str, expected: list[tuple[int, int, str]]
+) -> None:
+    assert problems(text, grid=True) == expected
