@@ -31,7 +31,6 @@ from koala.policies import Catalogue
 from koala.policies.placing import View, compile_demand, try_place
 from koala.simulator.draws import stream
 from koala.simulator.storm_networks import draw_communication, draw_network
-from koala.simulator.storm_tasks import draw_tasks
 from koala.simulator.workload import Arrival
 
 # A drawn job fits into this share of the idle grid, so that the sites' own users cannot starve it for ever.
@@ -78,7 +77,7 @@ def draw_storm(seed: int) -> Storm:
             heal_at_s=heal_at_s,
         ),
     )
-    arrivals = _arrivals(rng, rng_network, stream(seed, "storm", "tasks"), grid)
+    arrivals = _arrivals(rng, rng_network, grid)
     return Storm(
         seed=seed,
         grid=grid,
@@ -171,9 +170,7 @@ def _answers(rng: random.Random) -> AnswerFaults:
     )
 
 
-def _arrivals(
-    rng: random.Random, rng_network: random.Random, rng_tasks: random.Random, grid: Grid
-) -> tuple[Arrival, ...]:
+def _arrivals(rng: random.Random, rng_network: random.Random, grid: Grid) -> tuple[Arrival, ...]:
     view = View.from_grid(grid)
     view.idle = [int(limit * FITS_INTO_SHARE) for limit in view.limit]
     catalogue = Catalogue.builtin()
@@ -182,7 +179,7 @@ def _arrivals(
     arrivals = []
     for _ in range(rng.randint(4, 20)):
         at_s += rng.expovariate(1.0 / gap_s)
-        request = draw_tasks(rng_tasks, _request(rng, rng_network, grid, view, catalogue))
+        request = _request(rng, rng_network, grid, view, catalogue)
         arrivals.append(Arrival(at_s, request, rng.uniform(5.0, 300.0), rng.choice((0.0, 0.3))))
     return tuple(arrivals)
 
