@@ -109,8 +109,6 @@ def test_clusters_by_hand_are_not_looked_for(files: list[str], app: Path) -> Non
 
 @pytest.mark.parametrize("clustering", ["local-search", "lp", "region-growing", "lp-search", "exact"])
 def test_every_way_of_clustering_finds_the_two_pairs(files: list[str], clustering: str) -> None:
-    if clustering != "local-search":
-        pytest.importorskip("highspy")
     told = answer(*files, "--clustering", clustering)
     assert told["clusters"] == [["a", "b"], ["c", "d"]]
     assert told["clustering"]["theta"] == 0

@@ -9,6 +9,15 @@ from __future__ import annotations
 from collections.abc import MutableSequence, Sequence
 
 
+def part_here(idle_here: int, unplaced: int, component_min: int) -> int:
+    """The part of a total that a site takes, so that no remainder below the minimum is left; 0: pass it over."""
+    take = min(idle_here, unplaced)
+    remainder = unplaced - take
+    if 0 < remainder < component_min:
+        take -= component_min - remainder
+    return take if take >= component_min else 0
+
+
 def flexible_cluster_minimization(
     idle: Sequence[int], total: int, component_min: int, components_max: int, parts: MutableSequence[int]
 ) -> int:
@@ -41,12 +50,9 @@ def flexible_cluster_minimization(
         if best < 0:
             return unplaced
         previous = best
-        take = min(idle[best], unplaced)
-        remainder = unplaced - take
-        if 0 < remainder < component_min:
-            take -= component_min - remainder
-            if take < component_min:
-                continue
+        take = part_here(idle[best], unplaced, component_min)
+        if take == 0:
+            continue
         if made >= components_max:
             return unplaced
         parts[best] = take

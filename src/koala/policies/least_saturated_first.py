@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import MutableSequence, Sequence
 
+from koala.policies.flexible_cluster_minimization import part_here
 from koala.policies.open_sites import open_idle, saturation
 
 
@@ -55,12 +56,9 @@ def least_saturated_first(
         site = next_least_saturated(spare, component_min, demand, capacity, site)
         if site < 0:
             return unplaced
-        take = min(spare[site], unplaced)
-        remainder = unplaced - take
-        if 0 < remainder < component_min:
-            take -= component_min - remainder
-            if take < component_min:
-                continue
+        take = part_here(spare[site], unplaced, component_min)
+        if take == 0:
+            continue
         if made >= components_max:
             return unplaced
         parts[site] = take

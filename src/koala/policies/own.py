@@ -16,7 +16,7 @@ from koala.policies.flexible_close_to_files import (
     least_time_s,
     room_within,
 )
-from koala.policies.flexible_cluster_minimization import flexible_cluster_minimization
+from koala.policies.flexible_cluster_minimization import flexible_cluster_minimization, part_here
 from koala.policies.forms import Form, ModuleChoice, Parameter, Policy
 from koala.policies.frozen_order import next_most_idle
 from koala.policies.meta_scheduling import (
@@ -71,6 +71,7 @@ FCM = Policy(
     function=flexible_cluster_minimization,
     summary="Flexible cluster minimization: divides a total over the fewest sites; given sizes go by CM.",
     components_policy=CM,
+    helpers=(part_here,),
     most_idle_takes_whole=True,
 )
 
@@ -88,7 +89,7 @@ NFCM = Policy(
     function=network_flexible_cluster_minimization,
     summary="Network-aware FCM: divides a total over near sites; given sizes go by NCM.",
     components_policy=NCM,
-    helpers=(next_most_idle, near_sites, combination_cost, flexible_cluster_minimization),
+    helpers=(next_most_idle, near_sites, combination_cost, part_here, flexible_cluster_minimization),
     most_idle_takes_whole=True,
 )
 FCF = Policy(
@@ -103,6 +104,7 @@ FCF = Policy(
         fewest_parts,
         last_before,
         least_time_s,
+        part_here,
         flexible_cluster_minimization,
     ),
     most_idle_takes_whole=True,
@@ -231,6 +233,7 @@ def _mapping(name: str, method: str, summary: str) -> Policy:
         function=flexible_cluster_minimization,
         summary=summary,
         components_policy=CM,
+        helpers=(part_here,),
         mapping=method,
     )
 
