@@ -209,13 +209,95 @@ def test_names_are_quoted_in_pictures() -> None:
         (["--cluster-size", "6-4"], "the smaller one first"),
         (["--cluster-size", "many"], "write two numbers, like 4-6"),
         (["--user-lan", "nowhere"], "there is no LAN 'nowhere'"),
-        (["--affinity-wanted", "0"], "affinity_wanted is 0.0; write a number above 0"),
+        (["--method", "wase-far", "--affinity-wanted", "0"], "affinity_wanted is 0.0; write a number above 0"),
+        (["--method", "wase-far", "--affinity-wanted", "nan"], "affinity_wanted is nan; write a number above 0"),
+        (["--affinity-wanted", "3"], "--affinity-wanted is of wase-far and wase-all; leave it out with wase"),
+        (["--method", "greedy", "--lan-by-lan"], "--lan-by-lan is of wase; leave it out with greedy"),
+        (["--time-limit", "3"], "--time-limit is of optimal; leave it out with wase"),
         (["--dot", "-", "--svg", "-"], "would both write to standard output"),
         (["--json", "--svg", "-"], "would both write to standard output"),
     ],
 )
 def test_bad_options_are_told_what_to_write(files: list[str], arguments: list[str], message: str) -> None:
     result = run(*files, *arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_the_best_mapping_comes_with_its_proof(files: list[str]) -> None:
+    told = answer(*files, "--method", "optimal", "--objective", "inter-lan")
+    assert told["method"] == "optimal"
+    # f1 alone has room for all four.
+    assert set(told["mapping"].values()) == {"f1"}
+    assert told["optimum"] == {"status": "optimal", "value": 0.0, "bound": 0.0}
+    assert "no mapping does better" in run(*files, "--method", "optimal").stdout
+
+
+def test_where_no_mapping_exists_optimisation_says_so(files: list[str], app: Path) -> None:
+    app.write_text(APP.replace("mcr: 50", "mcr: 500"), encoding="utf-8")
+    assert answer(*files, "--method", "optimal", exit_code=3)["optimum"]["status"] == "infeasible"
+    assert "It is certain that no mapping exists." in run(*files, "--method", "optimal").stdout
+
+
+# --------------------------------------------------------------------------------- while the application runs
+
+GROWN = """
+mcr: 50
+tasks: {late: 2, a: 4, b: 4, c: 4, d: 4}
+edges: [[a, b, 9], [c, d, 9], [b, c, 1], [late, d, 5]]
+"""
+
+
+@pytest.fixture
+def running(files: list[str], tmp_path: Path) -> Path:
+    path = tmp_path / "running.json"
+    path.write_text(run(*files, "--json").stdout, encoding="utf-8")
+    return path
+
+
+def test_tasks_that_come_later_join_those_that_run(files: list[str], app: Path, running: Path) -> None:
+    before = json.loads(running.read_text(encoding="utf-8"))
+    app.write_text(GROWN, encoding="utf-8")
+    told = answer(*files, "--running", str(running))
+    assert told["clusters"] == [["a", "b"], ["c", "d", "late"]]
+    # What runs stays; b1 and b2 have 100 left each, and late needs just that.
+    assert told["mapping"] == {**before["mapping"], "late": "b1"}
+    assert told["lans"]["late"] == "beside"
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "message"),
+    [
+        (APP.replace("d: 4", "e: 4").replace("d, 9", "e, 9"), [], "the task d is not in APP"),
+        (GROWN, ["--grid", "tuscany"], "the task a is on the machine n1, which is not in the grid"),
+        (GROWN, ["--method", "greedy"], "leave out clusters and --method"),
+        (GROWN + "clusters: [[a, b, c, d, late]]\n", [], "leave out clusters and --method"),
+    ],
+)
+def test_what_runs_must_fit_to_the_application_and_the_grid(
+    files: list[str], app: Path, running: Path, text: str, arguments: list[str], message: str
+) -> None:
+    app.write_text(text, encoding="utf-8")
+    result = run(*files, "--running", str(running), *arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"mapping": {}}, "are not of the same tasks"),
+        ({"homes": ["near"]}, "are not of the same tasks"),
+        ({"homes": ["near", "nowhere"]}, "at home in the LAN nowhere, which is not in the grid"),
+        ({"mapping": 3}, "this is no mapping as koala map --json prints it"),
+    ],
+)
+def test_an_answer_that_somebody_spoilt_is_refused(
+    files: list[str], running: Path, change: dict[str, Any], message: str
+) -> None:
+    spoilt = {**json.loads(running.read_text(encoding="utf-8")), **change}
+    running.write_text(json.dumps(spoilt), encoding="utf-8")
+    result = run(*files, "--running", str(running))
     assert result.exit_code == 2
     assert message in result.stderr
 

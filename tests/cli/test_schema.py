@@ -25,6 +25,8 @@ def schema_of(kind: str) -> dict[str, Any]:
         ("job", {"name", "priority", "walltime", "components", "flexible", "processors", "application", "limits"}),
         ("grid", {"name", "sites", "links", "files", "scheduler", "simulation"}),
         ("workload", set()),
+        ("graph", {"mcr", "tasks", "edges", "clusters"}),
+        ("dendrogram", {"user_lan", "wans"}),
     ],
 )
 def test_a_schema_is_an_object_that_allows_no_unknown_keys(kind: str, keys: set[str]) -> None:
@@ -34,7 +36,7 @@ def test_a_schema_is_an_object_that_allows_no_unknown_keys(kind: str, keys: set[
     assert keys <= set(schema["properties"])
 
 
-@pytest.mark.parametrize("kind", ["job", "grid"])
+@pytest.mark.parametrize("kind", ["job", "grid", "graph", "dendrogram"])
 def test_every_field_of_a_schema_has_a_description(kind: str) -> None:
     schema = schema_of(kind)
     objects = [schema, *(part for part in schema["$defs"].values() if part["type"] == "object")]
@@ -54,7 +56,16 @@ def test_values_with_several_forms_say_so_in_the_schema() -> None:
     assert {"type": "string"} in schema["properties"]["input_files"]["items"]["anyOf"]
 
 
+def test_tasks_and_edges_have_a_short_form_and_a_long_one() -> None:
+    schema = schema_of("graph")
+    (task,) = (named["anyOf"] for named in schema["properties"]["tasks"]["patternProperties"].values())
+    assert "number" in {form.get("type") for form in task}
+    assert {"$ref": "#/$defs/TaskText"} in task
+    edge = schema["properties"]["edges"]["items"]["anyOf"]
+    assert {form.get("type") for form in edge} == {"array", None}
+
+
 def test_an_unknown_kind_is_wrong_use() -> None:
     result = CliRunner().invoke(koala, ["schema", "cluster"])
     assert result.exit_code == 2
-    assert "'job', 'grid', 'workload'" in result.output
+    assert "'job', 'grid', 'workload', 'graph', 'dendrogram'" in result.output

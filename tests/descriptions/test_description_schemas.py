@@ -9,13 +9,21 @@ import pytest
 
 from koala.descriptions import grid_schema, job_schema
 from koala.descriptions.fields import duration_s
+from koala.descriptions.mapping_grid import dendrogram_schema
+from koala.descriptions.mapping_tasks import graph_schema
 from koala.descriptions.workload import workload_schema
 
 
 @pytest.mark.parametrize(
     ("schema", "title"),
-    [(job_schema(), "Koala job"), (grid_schema(), "Koala grid"), (workload_schema(), "Koala workload")],
-    ids=["job", "grid", "workload"],
+    [
+        (job_schema(), "Koala job"),
+        (grid_schema(), "Koala grid"),
+        (workload_schema(), "Koala workload"),
+        (graph_schema(), "Koala task graph"),
+        (dendrogram_schema(), "Koala dendrogram"),
+    ],
+    ids=["job", "grid", "workload", "graph", "dendrogram"],
 )
 def test_a_schema_names_its_draft_and_what_it_describes(schema: dict[str, Any], title: str) -> None:
     assert next(iter(schema)) == "$schema"
@@ -24,8 +32,9 @@ def test_a_schema_names_its_draft_and_what_it_describes(schema: dict[str, Any], 
 
 
 @pytest.mark.parametrize("schema", [job_schema(), workload_schema()["$defs"]["JobText"]], ids=["job", "workload"])
-def test_a_job_gives_one_of_components_flexible_and_processors(schema: dict[str, Any]) -> None:
-    assert [branch["required"] for branch in schema["oneOf"]] == [["components"], ["flexible"], ["processors"]]
+def test_a_job_gives_one_of_components_flexible_processors_and_tasks(schema: dict[str, Any]) -> None:
+    given = [branch["required"] for branch in schema["oneOf"]]
+    assert given == [["components"], ["flexible"], ["processors"], ["tasks"]]
     for branch in schema["oneOf"]:
         (key,) = branch["required"]
         assert key in schema["properties"]

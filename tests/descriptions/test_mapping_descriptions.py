@@ -6,8 +6,19 @@ import math
 
 import pytest
 
-from koala.descriptions import DescriptionError, read_application, read_job, read_machines, write_job_yaml, write_rsl
-from koala.mapping.dendrogram import Dendrogram, Lan, Machine, Man, Wan
+from koala.descriptions import (
+    DescriptionError,
+    mapping_grid,
+    mapping_tasks,
+    read_application,
+    read_job,
+    read_machines,
+    write_job_yaml,
+    write_rsl,
+)
+from koala.descriptions.errors import TEXT_BYTES_MAX, Limit
+from koala.descriptions.yaml_nodes import LARGE, NODES_MAX
+from koala.mapping.dendrogram import MACHINES_MAX, Dendrogram, Lan, Machine, Man, Wan
 from koala.mapping.task_graph import TaskGraph
 from koala.model import JOB_EDGES_MAX, JOB_TASKS_MAX, Component, Flexibility, InvalidRequestError, Request
 
@@ -68,6 +79,8 @@ def test_clusters_by_hand_keep_their_order() -> None:
         ("mcr: 50\ntasks: {a: 1, b: 1}\nedges: [[a, b]]\n", [(3, 9, "an edge has 3 entries, not 2")]),
         ("mcr: 50\ntasks: {a: 1, b: 1}\nedges: [[a, b, 0]]\n", [(3, 16, "rqoc: 0 is not a number above 0")]),
         ("mcr: 50\ntasks: {a: 1, b: 1}\nedges: [[a, b, x]]\n", [(3, 16, "rqoc: 'x' is not a number above 0")]),
+        ("mcr: 50\ntasks: {a: 1, b: 1}\nedges: [[a, b, 1e99]]\n", [(3, 16, "rqoc: 1e+99 is out of range")]),
+        ("mcr: 1e99\ntasks: {a: 1e-99}\n", [(1, 6, "mcr: 1e+99 is too large"), (2, 12, "rcr: 1e-99 is too small")]),
         (APP + "clusters: [[a, b]]\n", [(4, 1, "the task '3' is in no cluster")]),
         (
             APP + "clusters: [[a], [a, z], [3]]\n",
@@ -103,10 +116,45 @@ def test_what_is_left_out_is_unlimited_idle_and_the_first() -> None:
     assert grid.flat.power == [5.0]
 
 
+def test_equal_machines_are_written_once_with_their_count() -> None:
+    """They stand where they are written, and a count of one is a group, too."""
+    machines = "{a: {power: 9}, n: {power: 5, load: 0.5, count: 2}, z: {power: 3, count: 1}}"
+    grid = read_machines(f"wans: {{w: {{mans: {{m: {{lans: {{one: {{machines: {machines}}}}}}}}}}}}}", "grid.yaml")
+    assert grid.wans[0].mans[0].lans[0].machines == (
+        Machine(name="a", power=9),
+        Machine(name="n/1", power=5, load=0.5),
+        Machine(name="n/2", power=5, load=0.5),
+        Machine(name="z/1", power=3),
+    )
+
+
+def test_more_machines_than_the_limit_are_refused_before_they_are_made() -> None:
+    group = f"{{power: 1, count: {MACHINES_MAX}}}"
+    text = f"wans: {{w: {{mans: {{m: {{lans: {{one: {{machines: {{a: {group}, b: {{power: 1}}}}}}}}}}}}}}}}\n"
+    assert problems(text, grid=True) == [(1, 1, "1000001 machines are more than 1000000 (MACHINES_MAX)")]
+    assert problems(text.replace(str(MACHINES_MAX), str(MACHINES_MAX + 1)), grid=True) == [
+        (1, text.index("1000000") + 1, "count: 1000001 is too large")
+    ]
+
+
+def test_files_of_machines_and_of_tasks_may_be_larger_than_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read_machines(f"{GRID}#{'x' * TEXT_BYTES_MAX}", "grid.yaml") == read_machines(GRID, "grid.yaml")
+    tasks = ", ".join(f"t{number}: 1" for number in range(NODES_MAX // 2))
+    assert len(read_application(f"mcr: 1\ntasks: {{{tasks}}}", "app.yaml").graph.names) == NODES_MAX // 2
+    for module, size, reader, text in (
+        (mapping_grid, LARGE._replace(nodes=Limit("LARGE_NODES_MAX", 5)), read_machines, GRID),
+        (mapping_tasks, LARGE._replace(text=Limit("LARGE_TEXT_BYTES_MAX", 5)), read_application, APP),
+    ):
+        monkeypatch.setattr(module, "LARGE", size)
+        with pytest.raises(DescriptionError, match=r"more than 5 .*LARGE_"):
+            reader(text, "x.yaml")
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
         (GRID.replace("power: 800", "power: 0"), [(9, 92, "power: 0 is too small")]),
+        (GRID.replace("power: 800", "power: 8, count: 0"), [(9, 102, "count: 0 is too small")]),
         (GRID.replace("load: 0.3", "load: 30"), [(9, 74, "load: 30 is too large")]),
         (GRID.replace("user_lan: isti", "user_lan: iet"), [(1, 11, "there is no LAN 'iet'")]),
         (

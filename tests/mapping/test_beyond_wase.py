@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from naive_mapping import clustered, graphs, grids, lan, one_man, tasks
 
 from koala.mapping import scarce_machines, whole_clusters
+from koala.mapping.closest_first import SearchOrders
 from koala.mapping.dendrogram import Dendrogram, Man, Wan
 from koala.mapping.mapping import InvalidMappingError, MappingOptions, map_tasks
-from koala.mapping.power_left import PowerLeft
+from koala.mapping.power_left import Placing, PowerLeft, Spot
 from koala.mapping.result import NoPlace, TaskMapping, measured
-from koala.mapping.soft_bandwidth import bandwidth_measured
+from koala.mapping.soft_bandwidth import LinkLoads, WantsBandwidth, bandwidth_measured
 from koala.mapping.spawning import grown, left_by, map_spawned
 from koala.mapping.task_graph import TaskGraph
+from koala.mapping.whole_clusters import Lenient, map_whole
 
 Clustered = tuple[TaskGraph, tuple[tuple[int, ...], ...]]
 BEYOND = ("wase-whole", "wase-far", "wase-soft", "wase-all")
@@ -171,6 +175,53 @@ def test_tasks_in_one_lan_load_no_link() -> None:
     answer = mapped(map_tasks(graph, [(0, 1)], grid, "wase-soft"))
     measures = bandwidth_measured(answer, graph, grid, 1.0)
     assert (measures.carried_share, measures.overloaded_links) == (1, 0)
+
+
+class NaiveBandwidth(Lenient):
+    """The same wish, reckoned anew for every LAN over every edge."""
+
+    def __init__(self, mbit_s_per_rqoc: float) -> None:
+        self._mbit_s_per_rqoc = mbit_s_per_rqoc
+        self._tasks: Sequence[int] = ()
+
+    def begin(self, placing: Placing, tasks: Sequence[int]) -> None:
+        self._tasks = tasks
+
+    def least_lack(self, placing: Placing, lan: int, enough: float) -> float:
+        return self.lack(placing, lan, [])
+
+    def lack(self, placing: Placing, lan: int, spots: Sequence[Spot]) -> float:
+        flat = placing.left.flat
+        loads, more = LinkLoads(flat), LinkLoads(flat)
+        total = 0.0
+        where = [flat.machine_lan[machine] if machine >= 0 else -1 for machine in placing.machines]
+        for one, other, rqoc in placing.graph.edges:
+            mbit_s = rqoc * self._mbit_s_per_rqoc
+            if where[one] >= 0 and where[other] >= 0:
+                loads.add(where[one], where[other], mbit_s)
+            partner = max(where[one], where[other])
+            if partner >= 0 and (one in self._tasks) != (other in self._tasks):
+                total += mbit_s
+                more.add(lan, partner, mbit_s)
+        uncarried = [
+            mbit_s - max(0.0, loads.capacity_mbit_s(link) - loads.mbit_s.get(link, 0.0))
+            for link, mbit_s in more.mbit_s.items()
+        ]
+        return max(0.0, *uncarried) / total if uncarried else 0.0
+
+
+@given(clustered(), grids(), st.sampled_from([0.5, 1.0]))
+def test_the_judge_of_links_passes_over_no_lan_that_is_better(
+    drawn: Clustered, grid: Dendrogram, mbit_s_per_rqoc: float
+) -> None:
+    graph, clusters = drawn
+    found = []
+    for judge in (WantsBandwidth(graph, grid.flat, mbit_s_per_rqoc), NaiveBandwidth(mbit_s_per_rqoc)):
+        placing = Placing(graph, clusters, PowerLeft(grid.flat))
+        orders = SearchOrders(grid.flat)
+        answer = map_whole(placing, orders, grid.flat.lan_of_name(grid.user_lan), judge, "wase-soft")
+        found.append((answer, placing.machines, placing.homes))
+    assert found[0] == found[1]
 
 
 @given(clustered(), grids(), st.sampled_from([0.25, 1.0]))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from naive_mapping import Tree, grids, lan, one_man
 
-from koala.mapping.closest_first import ClosestFirst, SearchOrders, closest_first
+from koala.mapping.closest_first import ClosestFirst, SearchOrders
 from koala.mapping.dendrogram import (
     LAN,
     MACHINES_MAX,
@@ -128,12 +128,12 @@ def test_distance_is_the_level_where_the_ways_meet() -> None:
 def test_the_search_goes_from_the_user_outwards_by_bandwidth() -> None:
     """b itself; c and a of its MAN by their links with b; roma's by their uplinks; then France, ties by index."""
     grid = two_wans()
-    assert names(grid, closest_first(grid.flat, 1)) == "bcaedfg"
+    assert names(grid, ClosestFirst(grid.flat, 1)) == "bcaedfg"
 
 
 def test_a_narrow_uplink_of_its_own_makes_all_brothers_equally_near() -> None:
     grid = two_wans()
-    assert names(grid, closest_first(grid.flat, 0)) == "abcedfg"
+    assert names(grid, ClosestFirst(grid.flat, 0)) == "abcedfg"
 
 
 @given(grids())
@@ -141,7 +141,7 @@ def test_closest_first_is_by_distance_then_bandwidth(grid: Dendrogram) -> None:
     tree = Tree(grid)
     lan_names = grid.flat.levels[LAN].names
     for start, name in enumerate(lan_names):
-        assert [lan_names[each] for each in closest_first(grid.flat, start)] == tree.closest_first(name)
+        assert [lan_names[each] for each in ClosestFirst(grid.flat, start)] == tree.closest_first(name)
 
 
 def test_searches_at_the_same_time_see_the_same_order() -> None:
@@ -150,8 +150,8 @@ def test_searches_at_the_same_time_see_the_same_order() -> None:
     one, other = iter(order), iter(order)
     mixed = [next(one), next(other), next(other), next(one), next(one), next(other)]
     assert mixed == [1, 1, 2, 2, 0, 0]
-    assert list(order) == list(closest_first(flat, 1))
-    assert [*islice(one, 10)] == list(closest_first(flat, 1))[3:]
+    assert list(order) == list(ClosestFirst(flat, 1))
+    assert [*islice(one, 10)] == list(ClosestFirst(flat, 1))[3:]
 
 
 def test_orders_are_worked_out_once() -> None:

@@ -8,8 +8,11 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from naive_mapping import clustered, grids
 
 from koala.mapping import optimal
+from koala.mapping.dendrogram import Dendrogram
+from koala.mapping.mapping import METHODS, map_tasks
 from koala.mapping.optimal import (
     INFEASIBLE,
     OBJECTIVES,
@@ -21,8 +24,13 @@ from koala.mapping.optimal import (
     optimised,
     value_of,
 )
+from koala.mapping.optimal_mapping import map_optimally
 from koala.mapping.random_graphs import random_task_graph
 from koala.mapping.random_grids import random_grid
+from koala.mapping.result import NoPlace, TaskMapping, measured
+from koala.mapping.task_graph import TaskGraph
+
+Clustered = tuple[TaskGraph, tuple[tuple[int, ...], ...]]
 
 
 def instance_of(seed: int, tasks: int, machines: int, mcr: float) -> Instance:
@@ -153,3 +161,27 @@ def test_more_than_can_be_optimised_is_refused_with_what_to_do(monkeypatch: pyte
 def test_an_objective_that_is_not_there_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="no objective 'speed'"):
         optimised(instance_of(1, tasks=5, machines=4, mcr=20.0), "speed")
+
+
+# ------------------------------------------------------------------------------------------- as one more method
+
+
+@given(clustered(6), grids())
+def test_the_best_mapping_is_a_mapping_and_no_worse_than_any_other(drawn: Clustered, grid: Dendrogram) -> None:
+    graph, clusters = drawn
+    best, found = map_optimally(graph, clusters, grid, time_limit_s=5.0)
+    others = [map_tasks(graph, clusters, grid, method) for method in METHODS]
+    if isinstance(best, NoPlace):
+        assert found.status == INFEASIBLE
+        assert all(isinstance(other, NoPlace) for other in others)
+        return
+    loads = [0.0] * len(grid.flat.power)
+    for task, machine in enumerate(best.machines):
+        loads[machine] += graph.mcr * graph.rcr[task]
+    assert all(load <= power + 1e-6 for load, power in zip(loads, grid.flat.power, strict=True))
+    assert min(best.affinities) >= 1
+    reached = measured(best, graph, grid).lan_hit_ratio
+    assert reached == pytest.approx(found.value)
+    for other in others:
+        if isinstance(other, TaskMapping):
+            assert measured(other, graph, grid).lan_hit_ratio <= reached + 1e-6

@@ -12,6 +12,7 @@ from naive_mapping import clustered, grids, lan, naive_wase, one_man, tasks
 from koala.mapping.dendrogram import Dendrogram, InvalidDendrogramError, Man, Wan
 from koala.mapping.mapping import METHODS, InvalidMappingError, MappingOptions, map_tasks
 from koala.mapping.power_left import PowerLeft
+from koala.mapping.quantities import QUANTITY_MAX, QUANTITY_MIN
 from koala.mapping.result import NoPlace, TaskMapping, measured
 from koala.mapping.suitability import offered_power, suitability, wanted_power
 from koala.mapping.task_graph import TaskGraph
@@ -64,6 +65,15 @@ def test_tasks_go_by_need_onto_the_machine_of_highest_affinity() -> None:
     answer = mapped(map_tasks(graph, [(0, 1, 2)], grid))
     assert answer.by_name(graph, grid) == {"t0": "a0", "t1": "a0", "t2": "a1"}
     assert answer.affinities == (5 / 3, 10 / 5, 8 / 4)
+
+
+def test_the_largest_and_the_smallest_numbers_there_can_be_are_mapped() -> None:
+    """No sum, square or quotient of them overflows or vanishes."""
+    largest, smallest = TaskGraph.of({"a": QUANTITY_MAX}, [], QUANTITY_MAX), TaskGraph.of({"a": 1e-9}, [], 1e-9)
+    grid = one_man(lan("a", QUANTITY_MAX, QUANTITY_MIN))
+    told = refused(map_tasks(largest, [(0,)], grid))
+    assert 0 < told.missing < math.inf
+    assert math.isfinite(mapped(map_tasks(smallest, [(0,)], grid)).affinities[0])
 
 
 def test_ties_go_to_the_machine_and_the_task_with_the_lower_index() -> None:

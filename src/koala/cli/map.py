@@ -20,11 +20,24 @@ from koala.cli.examples import read_named
 from koala.cli.output import OutputFile, refuse_clashes
 
 if TYPE_CHECKING:
+    from koala.descriptions.mapping_tasks import Clusters
     from koala.mapping.clustering import Clustering
     from koala.mapping.dendrogram import Dendrogram
-    from koala.mapping.result import TaskMapping
+    from koala.mapping.optimal import Optimised
+    from koala.mapping.result import NoPlace, TaskMapping
     from koala.mapping.task_graph import TaskGraph
 
+METHOD = "wase"
+OPTIMAL = "optimal"
+OBJECTIVES = ("lan-hit", "inter-lan")
+# Which methods can be told what.
+_OF_METHODS = {
+    "lan_by_lan": ("wase",),
+    "affinity_wanted": ("wase-far", "wase-all"),
+    "mbit_s_per_rqoc": ("wase-soft", "wase-all"),
+    "objective": (OPTIMAL,),
+    "time_limit_s": (OPTIMAL,),
+}
 CLUSTERINGS = ("local-search", "lp", "region-growing", "lp-search", "exact")
 # The paper's way has a short name, too.
 _SHORT = {"lp": "region-growing"}
@@ -55,7 +68,7 @@ class _Size(click.ParamType[tuple[float, float]]):
     "--grid", "grid_name", required=True, metavar="GRID", help="The machines: a file, or the name of an example."
 )
 @click.option(
-    "--method", default="wase", show_default=True, metavar="NAME", help="How clusters are mapped, see below."
+    "--method", default=METHOD, show_default=True, metavar="NAME", help="How clusters are mapped, see above."
 )
 @click.option(
     "--clustering",
@@ -67,13 +80,26 @@ class _Size(click.ParamType[tuple[float, float]]):
 @click.option("--seed", type=int, default=0, show_default=True, help="For the draws of the clustering.")
 @click.option("--user-lan", metavar="NAME", help="Where the user sits, instead of where the grid file says.")
 @click.option(
+    "--running",
+    "running_file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="An earlier answer in JSON: its tasks stay, and those that APP has besides get machines.",
+)
+@click.option(
     "--lan-by-lan", is_flag=True, help="Of wase: the rest of a cluster goes to one far LAN after the other."
 )
 @click.option("--affinity-wanted", type=float, metavar="X", help="Of wase-far and wase-all. [default: 2]")
 @click.option("--mbit-s-per-rqoc", type=float, metavar="X", help="Of wase-soft and wase-all. [default: 1]")
+@click.option("--objective", type=click.Choice(OBJECTIVES), help="Of optimal: what is made best. [default: lan-hit]")
 @click.option(
-    "--dot", "dot_file", type=click.Path(path_type=Path), metavar="FILE", help="Draw it for Graphviz; - here."
+    "--time-limit",
+    "time_limit_s",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Of optimal: when the best found until then will do. [default: 10]",
 )
+@click.option("--dot", "dot_file", type=_PICTURE, metavar="FILE", help="Draw it for Graphviz; - is standard output.")
 @click.option("--svg", "svg_file", type=_PICTURE, metavar="FILE", help="Draw it as SVG; - is standard output.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -88,6 +114,7 @@ def map_application(
     cluster_size: tuple[float, float] | None,
     seed: int,
     user_lan: str | None,
+    running_file: Path | None,
     dot_file: Path | None,
     svg_file: Path | None,
     as_json: bool,
@@ -104,37 +131,86 @@ def map_application(
     machines in LANs, MANs and WANs, or is a grid file of the scheduler, whose sites are LANs.
 
     The methods are wase and greedy, as in the paper; greedy-scan, the same at the paper's speed; wase-whole, which
-    keeps clusters whole; wase-far, which goes farther for power; wase-soft, which goes farther for bandwidth; and
-    wase-all, for both.
+    keeps clusters whole; wase-far, which goes farther for power; wase-soft, which goes farther for bandwidth;
+    wase-all, for both; and optimal, for small applications the best there is.
 
     Exits with 3 where a cluster or task finds no place, and says what was missing.
     """
     from koala.cli.map_report import print_failure, print_mapping
     from koala.descriptions import read_application, read_machines
-    from koala.mapping.mapping import MappingOptions, map_tasks
     from koala.mapping.result import NoPlace
 
-    _check_outputs(app, grid_name, dot_file, svg_file, as_json)
+    _check_outputs(app, grid_name, running_file, dot_file, svg_file, as_json)
+    chosen = {key: value for key, value in described.items() if value is not None and value is not False}
+    _check_method(method, chosen)
     graph, given = read_application(*read_named("graph", app, "job"))
     dendrogram = read_machines(*read_named("dendrogram", grid_name, "grid"))
-    options = MappingOptions(**{key: value for key, value in described.items() if value is not None})
     found: Clustering | None = None
-    if given is None:
-        found = _clustered(graph, clustering, theta, cluster_size, seed)
-    elif theta is not None or cluster_size is not None or clustering is not None:
+    clustered = [theta, cluster_size, clustering] != [None, None, None]
+    if given is not None and clustered:
         raise UserError(f"{app} has its clusters already; leave out --clustering, --theta and --cluster-size")
-    clusters = found.clusters if found is not None else given
-    assert clusters is not None, "they are given or found"
-    answer = map_tasks(graph, clusters, dendrogram, method, options=options, user_lan=user_lan)
+    optimum: Optimised | None = None
+    if running_file is not None:
+        if given is not None or clustered or method != METHOD:
+            raise UserError("--running: tasks that come join the clusters that run; leave out clusters and --method")
+        graph, clusters, answer = _spawned(running_file, graph, dendrogram, user_lan)
+    else:
+        if given is None:
+            found = _clustered(graph, clustering, theta, cluster_size, seed)
+        clusters = found.clusters if found is not None else given or ()
+        answer, optimum = _mapped(graph, clusters, dendrogram, method, user_lan, chosen)
     if isinstance(answer, NoPlace):
-        print_failure(answer, graph, clusters, as_json=as_json)
+        print_failure(answer, graph, clusters, optimum, as_json=as_json)
         ctx.exit(EXIT_REFUSED)
     drawn_here = _draw(answer, graph, dendrogram, dot_file, svg_file)
     if not drawn_here:
-        print_mapping(answer, graph, dendrogram, found, as_json=as_json)
+        print_mapping(answer, graph, dendrogram, found, optimum, as_json=as_json)
 
 
-def _check_outputs(app: str, grid: str, dot_file: Path | None, svg_file: Path | None, as_json: bool) -> None:
+def _check_method(method: str, chosen: dict[str, Any]) -> None:
+    """Refuse what is asked of a method that knows nothing of it: it would be passed over in silence."""
+    for key in chosen:
+        methods = _OF_METHODS[key]
+        if method not in methods:
+            option = "--" + key.removesuffix("_s").replace("_", "-")
+            raise UserError(f"{option} is of {' and '.join(methods)}; leave it out with {method}, or choose --method")
+
+
+def _mapped(
+    graph: TaskGraph,
+    clusters: Clusters,
+    dendrogram: Dendrogram,
+    method: str,
+    user_lan: str | None,
+    chosen: dict[str, Any],
+) -> tuple[TaskMapping | NoPlace, Optimised | None]:
+    """The answer of a method and, where it is optimisation, what it says besides."""
+    if method == OPTIMAL:
+        from koala.mapping.optimal_mapping import map_optimally
+
+        return map_optimally(graph, clusters, dendrogram, user_lan=user_lan, **chosen)
+    from koala.mapping.mapping import METHODS, MappingOptions, map_tasks
+
+    if method not in METHODS:
+        raise UserError(f"there is no method of mapping {method!r}; there are: {', '.join([*METHODS, OPTIMAL])}")
+    return map_tasks(graph, clusters, dendrogram, method, options=MappingOptions(**chosen), user_lan=user_lan), None
+
+
+def _spawned(
+    path: Path, graph: TaskGraph, dendrogram: Dendrogram, user_lan: str | None
+) -> tuple[TaskGraph, Clusters, TaskMapping | NoPlace]:
+    """The graph with the running tasks first, the clusters that run, and the answer for all."""
+    from koala.cli.map_running import read_running
+    from koala.mapping.spawning import map_spawned
+
+    running = read_running(path, graph, dendrogram)
+    answer = map_spawned(running.graph, running.mapping, dendrogram, user_lan=user_lan)
+    return running.graph, running.mapping.clusters, answer
+
+
+def _check_outputs(
+    app: str, grid: str, running: Path | None, dot_file: Path | None, svg_file: Path | None, as_json: bool
+) -> None:
     here = [
         option
         for option, asked in (("--json", as_json), ("--dot -", dot_file == _STDOUT), ("--svg -", svg_file == _STDOUT))
@@ -145,7 +221,7 @@ def _check_outputs(app: str, grid: str, dot_file: Path | None, svg_file: Path | 
     files = [
         (option, None if path == _STDOUT else path) for option, path in (("--dot", dot_file), ("--svg", svg_file))
     ]
-    refuse_clashes(files, [("APP", app), ("--grid", grid)])
+    refuse_clashes(files, [("APP", app), ("--grid", grid), *([("--running", str(running))] if running else [])])
 
 
 def _clustered(

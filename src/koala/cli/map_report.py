@@ -12,6 +12,7 @@ from koala.cli.output import console, counted, print_json
 if TYPE_CHECKING:
     from koala.mapping.clustering import Clustering
     from koala.mapping.dendrogram import Dendrogram
+    from koala.mapping.optimal import Optimised
     from koala.mapping.result import MappingMeasures, NoPlace, TaskMapping
     from koala.mapping.task_graph import TaskGraph
 
@@ -20,7 +21,14 @@ DISTANCES = ("lan", "man", "wan", "beyond")
 _FAR = ("at home", "in the MAN", "in the WAN", "beyond")
 
 
-def print_failure(answer: NoPlace, graph: TaskGraph, clusters: Sequence[Sequence[int]], *, as_json: bool) -> None:
+def print_failure(
+    answer: NoPlace,
+    graph: TaskGraph,
+    clusters: Sequence[Sequence[int]],
+    optimum: Optimised | None,
+    *,
+    as_json: bool,
+) -> None:
     """Who found no place, and what was missing."""
     if as_json:
         print_json(
@@ -30,26 +38,48 @@ def print_failure(answer: NoPlace, graph: TaskGraph, clusters: Sequence[Sequence
                 "clusters": _by_name(graph, clusters),
                 **msgspec.to_builtins(answer),
                 "missing": answer.missing,
+                "optimum": _optimum(optimum),
             }
         )
         return
     from rich.text import Text
 
-    console().print(Text(f"Not mapped by {answer.method}: {answer.for_user()}."))
+    certain = " It is certain that no mapping exists." if optimum is not None and optimum.bound is None else ""
+    console().print(Text(f"Not mapped by {answer.method}: {answer.for_user()}.{certain}"))
+
+
+def _optimum(optimum: Optimised | None) -> dict[str, Any] | None:
+    if optimum is None:
+        return None
+    return {"status": optimum.status, "value": optimum.value, "bound": optimum.bound}
 
 
 def print_mapping(
-    mapping: TaskMapping, graph: TaskGraph, dendrogram: Dendrogram, clustering: Clustering | None, *, as_json: bool
+    mapping: TaskMapping,
+    graph: TaskGraph,
+    dendrogram: Dendrogram,
+    clustering: Clustering | None,
+    optimum: Optimised | None,
+    *,
+    as_json: bool,
 ) -> None:
     """Every task with its machine, and how good the mapping is."""
     from koala.mapping.result import measured
 
     measures = measured(mapping, graph, dendrogram)
     if as_json:
-        print_json(_document(mapping, graph, dendrogram, measures, clustering))
+        print_json({**_document(mapping, graph, dendrogram, measures, clustering), "optimum": _optimum(optimum)})
         return
     _print_table(mapping, graph, dendrogram)
     _print_summary(mapping, graph, dendrogram, measures, clustering)
+    if optimum is not None:
+        console().print(_about_optimum(optimum), soft_wrap=True)
+
+
+def _about_optimum(optimum: Optimised) -> str:
+    if optimum.gap == 0:
+        return "Optimisation has ended: no mapping does better."
+    return f"Time was up: this one reaches {optimum.value:.4g}, and no mapping passes {optimum.bound:.4g}."
 
 
 def _document(

@@ -8,9 +8,10 @@ from koala.cli.output import print_json
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(["job", "grid", "workload"]))
+@click.argument("kind", type=click.Choice(["job", "grid", "workload", "graph", "dendrogram"]))
 def schema(kind: str) -> None:
-    """Print the JSON schema of a job, grid or workload file.
+    """Print the JSON schema of a job, grid or workload file, or of the files that `koala map` takes: a task graph
+    and a dendrogram, which has machines in LANs, MANs and WANs.
 
     An editor that knows YAML can check the file against it while you write:
 
@@ -26,7 +27,15 @@ def schema(kind: str) -> None:
         from koala.descriptions import grid_schema
 
         print_json(grid_schema())
-    else:
+    elif kind == "workload":
         from koala.descriptions.workload import workload_schema
 
         print_json(workload_schema())
+    elif kind == "graph":
+        from koala.descriptions.mapping_tasks import graph_schema
+
+        print_json(graph_schema())
+    else:
+        from koala.descriptions.mapping_grid import dendrogram_schema
+
+        print_json(dendrogram_schema())

@@ -10,11 +10,14 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 # How many problems of one document are reported; the rest are counted.
 ERRORS_MAX = 20
 # The largest document that is read at all, in bytes of UTF-8.
 TEXT_BYTES_MAX = 1024 * 1024
+# The same for files of task graphs and of machines, which may have hundreds of thousands of them.
+LARGE_TEXT_BYTES_MAX = 64 * 1024 * 1024
 # How much of a source line is shown under a message.
 SHOWN_CHARACTERS_MAX = 100
 # What no text holds: NUL, and halves of surrogate pairs (bytes that were not UTF-8).
@@ -22,6 +25,16 @@ NOT_TEXT = re.compile("[\\0\ud800-\udfff]")
 # What no name holds: names stand in tables and logs, where such characters would move the cursor or begin a line.
 CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f]")
 CONTROL_ADVICE = "take it out; a name is one line of visible characters"
+
+
+class Limit(NamedTuple):
+    """A limit, with the name under which the reference has it."""
+
+    name: str
+    most: int
+
+
+TEXT_LIMIT = Limit("TEXT_BYTES_MAX", TEXT_BYTES_MAX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,17 +171,17 @@ def control_problem(name: str) -> str | None:
     return None if found is None else f"the name holds the control character U+{ord(found[0]):04X}"
 
 
-def checked_source(text: str, source: str) -> SourceText:
+def checked_source(text: str, source: str, limit: Limit = TEXT_LIMIT) -> SourceText:
     """The text as a source, refused where it is too large or holds what no text file holds."""
     text = text.removeprefix("\N{BYTE ORDER MARK}")
     content = SourceText(text, source)
     size_bytes = len(text.encode("utf-8", errors="surrogatepass"))
-    if size_bytes > TEXT_BYTES_MAX:
+    if size_bytes > limit.most:
         raise DescriptionError(
             source,
             [
                 Problem(
-                    message=f"the text has {size_bytes} bytes, more than {TEXT_BYTES_MAX} (TEXT_BYTES_MAX)",
+                    message=f"the text has {size_bytes} bytes, more than {limit.most} ({limit.name})",
                     advice="make it smaller; large data belongs in the files it names",
                 )
             ],

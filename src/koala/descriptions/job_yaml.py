@@ -155,7 +155,9 @@ def _one_given(*keys: str) -> list[Any]:
 class JobText(Description):
     """One parallel job for Koala. Give exactly one of components, flexible, processors and tasks."""
 
-    model_config = ConfigDict(json_schema_extra={"oneOf": _one_given("components", "flexible", "processors")})
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": _one_given("components", "flexible", "processors", "tasks")}
+    )
 
     name: Label = Field(default="job", description="a name for tables; it need not be unique")
     priority: Priority = Field(

@@ -1,23 +1,25 @@
 """Grids for the mapping of tasks in YAML: machines in LANs, MANs and WANs, and the way to a Dendrogram.
 
-``read_machines`` is the one loader: a grid file of the scheduler will do as well, its sites being LANs.
+``read_machines`` is the one loader: a grid file of the scheduler will do as well, its sites being LANs. Machines that
+are all alike are written once, with their count.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from koala.descriptions.errors import DescriptionError, Problem, shown
-from koala.descriptions.fields import Capacity, Description, Fraction01, Name, Number
-from koala.descriptions.yaml_nodes import compose
+from koala.descriptions.fields import Capacity, Count, Description, Fraction01, Name, Number, schema_of
+from koala.descriptions.yaml_nodes import LARGE, compose
 from koala.descriptions.yaml_problems import nearest
-from koala.descriptions.yaml_text import Document, read_document
-from koala.mapping.dendrogram import Dendrogram, Lan, Machine, Man, Wan
+from koala.descriptions.yaml_text import Document, read_composed
+from koala.mapping.dendrogram import MACHINES_MAX, Dendrogram, Lan, Machine, Man, Wan
+from koala.mapping.quantities import QUANTITY_MAX, QUANTITY_MIN
 
-Power = Annotated[Number, Field(gt=0)]
+Power = Annotated[Number, Field(ge=QUANTITY_MIN, le=QUANTITY_MAX)]
 
 UPLINK_WORDS = "the bandwidth to the others of its kind, in megabits per second; null is unlimited"
 POWER_WORDS = "its nominal power, in MFlop/s"
@@ -31,18 +33,32 @@ class MachineText(Description):
     load: Fraction01 = Field(default=0.0, description=LOAD_WORDS)
 
 
+class MachinesText(MachineText):
+    """A machine, or as many equal ones as its count says."""
+
+    count: Annotated[Count, Field(le=MACHINES_MAX)] | None = Field(
+        default=None, description="so many machines, all alike: those of m are called m/1, m/2 and so on"
+    )
+
+    def machines(self, name: str) -> Iterator[Machine]:
+        """The same as values of ``koala.mapping``. No name in a file has a slash, so none is there twice."""
+        names = [name] if self.count is None else (f"{name}/{number}" for number in range(1, self.count + 1))
+        for each in names:
+            yield Machine(name=each, power=self.power, load=self.load)
+
+
 class LanText(Description):
     """Machines that reach each other fast."""
 
     uplink_mbit_s: Capacity | None = Field(default=None, description=UPLINK_WORDS)
-    machines: dict[Name, MachineText] = Field(
+    machines: dict[Name, MachinesText] = Field(
         default={}, description="its machines by name; a name is used once in the whole grid"
     )
 
     def lan(self, name: str) -> Lan:
         """The same as a value of ``koala.mapping``."""
-        machines = (Machine(name=each, power=text.power, load=text.load) for each, text in self.machines.items())
-        return Lan(name=name, machines=tuple(machines), uplink_mbit_s=_uplink(self.uplink_mbit_s))
+        machines = tuple(machine for each, text in self.machines.items() for machine in text.machines(each))
+        return Lan(name=name, machines=machines, uplink_mbit_s=_uplink(self.uplink_mbit_s))
 
 
 class ManText(Description):
@@ -89,13 +105,14 @@ def read_machines(text: str, source: str) -> Dendrogram:
 
     Raises DescriptionError with all problems where it describes none.
     """
-    root = compose(text, source)[1].content
+    composed = compose(text, source, LARGE)
+    root = composed.root.content
     if isinstance(root, dict) and "sites" in root and "wans" not in root:
         from koala.descriptions.grid import read_grid_yaml
         from koala.lans import dendrogram_of
 
         return dendrogram_of(read_grid_yaml(text, source))
-    document = read_document(text, source, DendrogramText)
+    document = read_composed(composed, DendrogramText)
     problems = [*_contradictions(document)]
     if problems:
         raise DescriptionError(source, problems)
@@ -115,17 +132,23 @@ def _uplink(mbit_s: float | None) -> float:
 
 
 def _contradictions(document: Document[DendrogramText]) -> Iterator[Problem]:
-    """Names that are used twice, and a user's LAN that is not there."""
+    """Names that are used twice, a user's LAN that is not there, and more machines than there can be."""
     grid = document.model
     lans: dict[str, str] = {}
     machines: dict[str, str] = {}
+    count = 0
     for wan_name, wan in grid.wans.items():
         for man_name, man in wan.mans.items():
             for name, lan in man.lans.items():
                 path = ("wans", wan_name, "mans", man_name, "lans", name)
                 yield from _twice(document, path, "LAN", f"the MAN {man_name} of {wan_name}", lans)
-                for machine in lan.machines:
+                for machine, text in lan.machines.items():
+                    count += text.count or 1
                     yield from _twice(document, (*path, "machines", machine), "machine", f"the LAN {name}", machines)
+    if count > MACHINES_MAX:
+        yield document.problem(
+            ("wans",), f"{count} machines are more than {MACHINES_MAX} (MACHINES_MAX)", "describe fewer", at_key=True
+        )
     if grid.user_lan is not None and grid.user_lan not in lans:
         yield document.problem(
             ("user_lan",), f"there is no LAN {shown(grid.user_lan)}", nearest(grid.user_lan, list(lans))
@@ -144,3 +167,8 @@ def _twice(
             at_key=True,
         )
     seen.setdefault(name, place)
+
+
+def dendrogram_schema() -> dict[str, Any]:
+    """The JSON schema of a file of machines in LANs, MANs and WANs."""
+    return schema_of(DendrogramText, "Koala dendrogram")

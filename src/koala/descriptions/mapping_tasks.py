@@ -11,13 +11,14 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BeforeValidator, Field
 
 from koala.descriptions.errors import DescriptionError, Problem, shown
-from koala.descriptions.fields import Description, Name, Number
-from koala.descriptions.yaml_nodes import compose
+from koala.descriptions.fields import Description, Name, Number, schema_of
+from koala.descriptions.yaml_nodes import LARGE, compose
 from koala.descriptions.yaml_problems import nearest, wrong
-from koala.descriptions.yaml_text import Document, read_document
+from koala.descriptions.yaml_text import Document, read_composed
+from koala.mapping.quantities import QUANTITY_MAX, QUANTITY_MIN, quantity_advice
 from koala.mapping.task_graph import EDGES_MAX, TASKS_MAX, TaskGraph
 
-Positive = Annotated[Number, Field(gt=0)]
+Positive = Annotated[Number, Field(ge=QUANTITY_MIN, le=QUANTITY_MAX)]
 Clusters = tuple[tuple[int, ...], ...]
 
 _EDGE_FORM = "write two tasks and the quality of communication that they need: [render, encode, 3.0]"
@@ -50,14 +51,17 @@ def _edge_by_list(value: Any) -> Any:
     if len(value) != 3:
         raise wrong(f"an edge has 3 entries, not {len(value)}", _EDGE_FORM)
     one, other, rqoc = value
-    if isinstance(rqoc, bool) or not isinstance(rqoc, int | float) or not 0 < rqoc < float("inf"):
+    if isinstance(rqoc, bool) or not isinstance(rqoc, int | float) or not rqoc > 0:
         raise wrong(f"rqoc: {shown(rqoc)} is not a number above 0", _EDGE_FORM, 2)
+    advice = quantity_advice(rqoc)
+    if advice is not None:
+        raise wrong(f"rqoc: {shown(rqoc)} is out of range", advice, 2)
     return {"between": [one, other], "rqoc": rqoc}
 
 
-_Task = Annotated[TaskText, BeforeValidator(_task_by_number, json_schema_input_type=float | TaskText)]
+_Task = Annotated[TaskText, BeforeValidator(_task_by_number, json_schema_input_type=Positive | TaskText)]
 _Edge = Annotated[
-    EdgeText, BeforeValidator(_edge_by_list, json_schema_input_type=tuple[Name, Name, float] | EdgeText)
+    EdgeText, BeforeValidator(_edge_by_list, json_schema_input_type=tuple[Name, Name, Positive] | EdgeText)
 ]
 Tasks = Annotated[dict[Name, _Task], Field(min_length=1, max_length=TASKS_MAX)]
 Edges = Annotated[tuple[_Edge, ...], Field(max_length=EDGES_MAX)]
@@ -92,7 +96,8 @@ def read_application(text: str, source: str) -> ApplicationGraph:
 
     Raises DescriptionError with all problems where it describes none.
     """
-    root = compose(text, source)[1].content
+    composed = compose(text, source, LARGE)
+    root = composed.root.content
     if isinstance(root, dict) and "tasks" in root and not root.keys() <= ApplicationGraphText.model_fields.keys():
         from koala.descriptions.job_yaml import JobText, read_job_yaml
 
@@ -100,7 +105,7 @@ def read_application(text: str, source: str) -> ApplicationGraph:
             job = read_job_yaml(text, source)
             assert job.tasks is not None, "it has a key of that name"
             return ApplicationGraph(job.tasks, job.task_clusters or None)
-    document = read_document(text, source, ApplicationGraphText)
+    document = read_composed(composed, ApplicationGraphText)
     application = document.model
     problems = [*graph_problems(document, application.tasks, application.edges, application.clusters)]
     if problems:
@@ -195,3 +200,8 @@ def _unknown_task(
     document: Document[Any], path: tuple[str | int, ...], name: str, tasks: Mapping[str, TaskText]
 ) -> Problem:
     return document.problem(path, f"there is no task {shown(name)}", nearest(name, list(tasks)))
+
+
+def graph_schema() -> dict[str, Any]:
+    """The JSON schema of a file that holds a task graph and no more."""
+    return schema_of(ApplicationGraphText, "Koala task graph")

@@ -8,15 +8,38 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import yaml
 
-from koala.descriptions.errors import NOT_TEXT, DescriptionError, Problem, SourceText, checked_source, shown
+from koala.descriptions.errors import (
+    LARGE_TEXT_BYTES_MAX,
+    NOT_TEXT,
+    TEXT_LIMIT,
+    DescriptionError,
+    Limit,
+    Problem,
+    SourceText,
+    checked_source,
+    shown,
+)
 
 # Limits on one document; an alias counts as everything that it stands for.
 DEPTH_MAX = 32
 NODES_MAX = 100_000
+# The same for files of task graphs and of machines.
+LARGE_NODES_MAX = 5_000_000
+
+
+class DocumentSize(NamedTuple):
+    """How large a document may be: its text, and its values."""
+
+    text: Limit = TEXT_LIMIT
+    nodes: Limit = Limit("NODES_MAX", NODES_MAX)
+
+
+USUAL = DocumentSize()
+LARGE = DocumentSize(Limit("LARGE_TEXT_BYTES_MAX", LARGE_TEXT_BYTES_MAX), Limit("LARGE_NODES_MAX", LARGE_NODES_MAX))
 
 Scalar: TypeAlias = str | int | float | bool | None
 
@@ -90,8 +113,9 @@ def scalar_value(raw: str) -> Scalar:
 class _Builder:
     """Puts the events of one document together, and keeps the problems that do not stop the reading."""
 
-    def __init__(self, content: SourceText) -> None:
+    def __init__(self, content: SourceText, limit: Limit) -> None:
         self.content = content
+        self.limit = limit
         self.problems: list[Problem] = []
         self.anchors: dict[str, Node] = {}
         self.nodes = 0
@@ -133,9 +157,10 @@ class _Builder:
         """Give a complete node to the collection that is open, or make it the root."""
         # The nodes below this one were counted when they were added, unless they come through an alias.
         self.nodes += 1
-        if self.nodes > NODES_MAX:
+        if self.nodes > self.limit.most:
+            most, name = self.limit.most, self.limit.name
             raise self.content.error(
-                node.index, f"the document has more than {NODES_MAX} values (NODES_MAX)", "make it smaller"
+                node.index, f"the document has more than {most} values ({name})", "make it smaller"
             )
         if not self.open:
             self.root = node
@@ -219,12 +244,20 @@ def _events(content: SourceText) -> Iterator[Any]:
         loader.dispose()
 
 
-def compose(text: str, source: str) -> tuple[SourceText, Node, list[Problem]]:
-    """The text, the root of its tree, and the problems that did not stop the reading.
+class Composed(NamedTuple):
+    """A text, the root of its tree, and the problems that did not stop the reading."""
+
+    content: SourceText
+    root: Node
+    problems: list[Problem]
+
+
+def compose(text: str, source: str, size: DocumentSize = USUAL) -> Composed:
+    """The tree of a text.
 
     Raises DescriptionError where no tree can be made: bad syntax, a limit, an empty text.
     """
-    content = checked_source(text, source)
+    content = checked_source(text, source, size.text)
     unwanted = _UNWANTED.search(content.text)
     if unwanted is not None:
         raise content.error(
@@ -232,7 +265,7 @@ def compose(text: str, source: str) -> tuple[SourceText, Node, list[Problem]]:
             f"the control character U+{ord(unwanted[0]):04X} stands here",
             "take it out, or write it as an escape in double quotes",
         )
-    builder = _Builder(content)
+    builder = _Builder(content, size.nodes)
     try:
         for event in _events(content):
             builder.take(event)
@@ -245,7 +278,7 @@ def compose(text: str, source: str) -> tuple[SourceText, Node, list[Problem]]:
         raise content.error(0, "this is not YAML: an escape names no character", "correct the \\U escape") from None
     if builder.root is None:
         raise content.error(0, "there is nothing in this text", "write a mapping: 'key: value' lines")
-    return content, builder.root, builder.problems
+    return Composed(content, builder.root, builder.problems)
 
 
 def _syntax_error(content: SourceText, error: yaml.YAMLError) -> DescriptionError:

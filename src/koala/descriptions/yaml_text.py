@@ -13,10 +13,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from koala.descriptions.errors import DescriptionError, Problem, SourceText
-from koala.descriptions.yaml_nodes import DEPTH_MAX, NODES_MAX, Node, compose
+from koala.descriptions.yaml_nodes import DEPTH_MAX, NODES_MAX, Composed, Node, compose
 from koala.descriptions.yaml_problems import Wording, worded
 
-__all__ = ["DEPTH_MAX", "NODES_MAX", "Document", "read_document", "read_yaml"]
+__all__ = ["DEPTH_MAX", "NODES_MAX", "Document", "read_composed", "read_document", "read_yaml"]
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -74,7 +74,12 @@ def read_yaml(text: str, source: str, model: type[M]) -> M:
 
 def read_document(text: str, source: str, model: type[M]) -> Document[M]:
     """Read the text as the model and keep the places, or raise DescriptionError as ``read_yaml`` does."""
-    content, root, problems = compose(text, source)
+    return read_composed(compose(text, source), model)
+
+
+def read_composed(composed: Composed, model: type[M]) -> Document[M]:
+    """The same for a text whose tree is there already."""
+    content, root, problems = composed
     document: Document[M] = Document(content, root)
     value = root.value()
     for _ in range(_ROUNDS_MAX):
@@ -87,9 +92,9 @@ def read_document(text: str, source: str, model: type[M]) -> Document[M]:
         if not _take_as_text(document, value, details):
             break
     told = [detail for detail in details if not _is_echo(detail)] or details
-    problems += [_positioned(document, worded(detail, model)) for detail in told]
+    problems = [*problems, *(_positioned(document, worded(detail, model)) for detail in told)]
     if problems:
-        raise DescriptionError(source, dict.fromkeys(problems))
+        raise DescriptionError(content.source, dict.fromkeys(problems))
     return document
 
 

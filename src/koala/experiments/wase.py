@@ -18,7 +18,6 @@ from koala.experiments.wase_data import BOUND, PIPELINE, TRIALS, Data
 from koala.experiments.wase_pipeline import run_pipeline, tables_text
 from koala.experiments.wase_trials import WaseParameters, run_trials
 from koala.mapping.clustering import METHODS
-from koala.mapping.libraries import library
 from koala.mapping.random_grids import SHAPE
 
 METHOD = (
@@ -66,6 +65,7 @@ class WaseStudy(Experiment[WaseParameters]):
     # A seed is the paper's whole experiment of 3,600 trials: what 20 seeds do for smaller runs, fewer do here.
     seeds_min = 8
     quick_repetitions = 2
+    extras = ("mapping",)
     parameters_type = WaseParameters
 
     def quick(self, parameters: WaseParameters) -> WaseParameters:
@@ -75,7 +75,6 @@ class WaseStudy(Experiment[WaseParameters]):
 
     def units(self, parameters: WaseParameters, seed: int, repetitions: int) -> list[Unit]:
         _check(parameters)
-        library("highspy")  # says what to install before anything runs
         of_trials = _settings(parameters, _NOT_OF_TRIALS)
         of_bounds = _settings(parameters, _NOT_OF_BOUNDS)
         units = [Unit(label="pipeline", work={"kind": PIPELINE, "clustering": parameters.clustering})]

@@ -18,6 +18,7 @@ from koala.experiments.wase_pipeline import CLUSTERS, LAN_NAMES, MCRS, PAPER_AFF
 from koala.experiments.wase_trials import ALL, FAR, GREEDY, GREEDY_SCAN, SOFT, WASE, WHOLE
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from koala.experiments.wase_data import Column
@@ -86,12 +87,22 @@ def category_lines(
             axes.set_title(title)
         axes.set_xlabel(xlabel)
     if logarithmic:
-        all_axes[0].set_yscale("log")
+        _set_logarithmic(all_axes[0])
     else:
         all_axes[0].set_ylim(*y_range)
     all_axes[0].set_ylabel(ylabel)
     legend(figure, max(all_axes, key=lambda axes: len(axes.get_lines())))
     return figure
+
+
+def _set_logarithmic(axes: Axes) -> None:
+    """A logarithmic scale with plain numbers: 0.1, 0.2, 0.5, 1 and so on."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def over(data: Data, axis: str, places: Sequence[float], values: Column, **fixed: float) -> dict[int, Interval]:

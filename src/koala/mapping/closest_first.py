@@ -6,8 +6,9 @@ Facts of the grid alone, worked out no further than a search has asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
-from koala.mapping.dendrogram import LAN, LEVELS, FlatGrid
+from koala.mapping.dendrogram import LAN, MAN, WAN, FlatGrid
 
 
 def brothers_by_bandwidth(flat: FlatGrid, level: int, node: int) -> list[int]:
@@ -24,21 +25,27 @@ def lans_below(flat: FlatGrid, level: int, node: int) -> Iterator[int]:
     if level == LAN:
         yield node
         return
-    uplinks = flat.levels[level - 1].uplink_mbit_s
-    for son in sorted(flat.levels[level].sons[node], key=lambda son: -uplinks[son]):
+    for son in _by_uplink(flat, level - 1, flat.levels[level].sons[node]):
         yield from lans_below(flat, level - 1, son)
 
 
-def closest_first(flat: FlatGrid, lan: int) -> Iterator[int]:
-    """Every LAN once: this one, the LANs of its MAN, those of the other MANs of its WAN, those of the other WANs.
+def _by_uplink(flat: FlatGrid, level: int, nodes: range) -> list[int]:
+    uplinks = flat.levels[level].uplink_mbit_s
+    return sorted(nodes, key=lambda node: -uplinks[node])
+
+
+def mans_closest_first(flat: FlatGrid, lan: int) -> Iterator[tuple[int, list[int]]]:
+    """Every MAN once, each with its LANs: that of this LAN, which comes first in it, the other MANs of its WAN, those
+    of the other WANs.
 
     Brothers of one level come by the bandwidth between them and the node that the search comes from.
     """
-    yield lan
-    node = lan
-    for level in range(len(LEVELS)):
+    node = flat.levels[LAN].father[lan]
+    yield node, [lan, *brothers_by_bandwidth(flat, LAN, lan)]
+    for level in (MAN, WAN):
         for brother in brothers_by_bandwidth(flat, level, node):
-            yield from lans_below(flat, level, brother)
+            for man in [brother] if level == MAN else _by_uplink(flat, MAN, flat.levels[WAN].sons[brother]):
+                yield man, _by_uplink(flat, LAN, flat.levels[MAN].sons[man])
         node = flat.levels[level].father[node]
 
 
@@ -46,10 +53,19 @@ class ClosestFirst:
     """The order from one LAN, to be gone through many times; each step of it is worked out once."""
 
     def __init__(self, flat: FlatGrid, lan: int) -> None:
-        self._known: list[int] = []
-        self._rest = closest_first(flat, lan)
+        self._known: list[tuple[int, list[int]]] = []
+        self._rest = mans_closest_first(flat, lan)
+        self._complete = False
 
     def __iter__(self) -> Iterator[int]:
+        """Every LAN once."""
+        return chain.from_iterable(lans for _, lans in self.by_man())
+
+    def by_man(self) -> Iterator[tuple[int, list[int]]]:
+        """The same LANs in the same order, with the MAN that they are in."""
+        return iter(self._known) if self._complete else self._steps()
+
+    def _steps(self) -> Iterator[tuple[int, list[int]]]:
         known = self._known
         place = 0
         while True:
@@ -57,6 +73,7 @@ class ClosestFirst:
             if place == len(known):
                 following = next(self._rest, None)
                 if following is None:
+                    self._complete = True
                     return
                 known.append(following)
             yield known[place]

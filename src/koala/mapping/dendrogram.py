@@ -15,6 +15,8 @@ from typing import NoReturn
 
 import msgspec
 
+from koala.mapping.quantities import quantity_advice
+
 MACHINES_MAX = 1_000_000
 
 # Levels of the tree; a node's brothers have the same father, and all WANs are brothers below the root.
@@ -44,8 +46,9 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     load: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.power < math.inf:
-            self._refuse(f"its power is {self.power}; write a number above 0")
+        advice = quantity_advice(self.power)
+        if advice is not None:
+            self._refuse(f"its power is {self.power}; {advice}")
         if not 0 <= self.load <= 1:
             self._refuse(f"its load is {self.load}; write a number from 0 to 1")
 

@@ -119,7 +119,7 @@ def dot(mapping: TaskMapping, graph: TaskGraph, dendrogram: Dendrogram) -> str:
     scene = _Scene.of(mapping, graph, dendrogram)
     lines = [
         "graph mapping {",
-        "  layout=fdp; overlap=false; splines=true;",
+        '  layout=fdp; overlap=false; splines=true; fontname="Helvetica";',
         '  node [shape=ellipse, style=filled, fontname="Helvetica", fontsize=11];',
         '  edge [color="#5b6270"];',
     ]

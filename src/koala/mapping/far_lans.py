@@ -22,16 +22,19 @@ class WantsAffinity:
         """Note what the tasks need."""
         self._needs = [placing.needs[task] for task in tasks]
 
-    def least_lack(self, placing: Placing, lan: int) -> float:
+    def promising(self, man: int, lans: Sequence[int], enough: float) -> Sequence[int]:
+        """Nothing is known of a MAN without a look at its LANs."""
+        return lans
+
+    def least_lack(self, placing: Placing, lan: int, enough: float) -> float:
         """What the task that needs most would lack on the best machine."""
-        return self._lack(placing.left.lan_best[lan] / self._needs[0])
+        lack = 1.0 - placing.left.lan_best[lan] / self._needs[0] / self._wanted
+        return lack if lack > 0.0 else 0.0
 
     def lack(self, placing: Placing, lan: int, spots: Sequence[Spot]) -> float:
         """What the worst-off task lacks, as a share of what is wanted."""
-        return self._lack(min(power / need for (_, power), need in zip(spots, self._needs, strict=True)))
+        affinity = min(power / need for (_, power), need in zip(spots, self._needs, strict=True))
+        return max(0.0, 1.0 - affinity / self._wanted)
 
     def settled(self, placing: Placing, tasks: Sequence[int]) -> None:
         """Nothing to remember."""
-
-    def _lack(self, affinity: float) -> float:
-        return max(0.0, 1.0 - affinity / self._wanted)

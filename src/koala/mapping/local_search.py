@@ -25,6 +25,7 @@ SLACK = 0.3
 TAKEN_CLUSTERS = 5
 TAKEN_TASKS_OF_ONE = 200
 TAKEN_TASKS = 60
+TAKEN_TASKS_OF_LARGE = (10, 60)
 # The noise on the weights has a standard deviation drawn from this range.
 NOISE = (0.1, 0.7)
 
@@ -71,12 +72,12 @@ def _best_mended(clusters: Clusters, cost: float, draws: Random, effort: int) ->
 
 
 def _taken(clusters: Clusters, task: int, draws: Random) -> list[int]:
-    """The tasks of this one's cluster and of a few clusters that edges lead to; of a large one a part by chance."""
+    """The tasks of this one's cluster and of a few clusters that edges lead to; of a large one what is near."""
     label = clusters.labels[task]
     labels = {label}
     taken = clusters.members(label)
     if len(taken) > TAKEN_TASKS_OF_ONE:
-        return draws.sample(taken, TAKEN_TASKS)
+        return _near(clusters, task, draws.randint(*TAKEN_TASKS_OF_LARGE))
     for _ in range(draws.randint(1, 2 * TAKEN_CLUSTERS)):
         near = clusters.neighbours[draws.choice(taken)]
         if not near:
@@ -88,6 +89,19 @@ def _taken(clusters: Clusters, task: int, draws: Random) -> list[int]:
                 labels.add(label)
                 taken += members
     return taken
+
+
+def _near(clusters: Clusters, task: int, count: int) -> list[int]:
+    """So many tasks, the nearest to this one, whatever clusters they are in."""
+    found = {task: None}
+    for each in (reached := [task]):
+        near = [other for other, _ in clusters.neighbours[each] if other not in found]
+        clusters.looked_at += len(clusters.neighbours[each])
+        reached += near
+        found |= dict.fromkeys(near)
+        if len(found) >= count:
+            break
+    return list(found)[:count]
 
 
 def _contracted_anew(clusters: Clusters, taken: list[int], draws: Random) -> list[tuple[list[int], int | None]]:

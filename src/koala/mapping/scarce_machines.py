@@ -6,14 +6,19 @@ place for a cluster counts only if such a plan remains, so this never fails wher
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import insort
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from koala.mapping.closest_first import SearchOrders
 from koala.mapping.dendrogram import LAN
 from koala.mapping.power_left import Placing
 from koala.mapping.result import plurality_lan
-from koala.mapping.suitability import may_take, pack_loosely, pack_tightly
+from koala.mapping.suitability import may_take, pack_loosely, pack_tightly, pack_tightly_onto, powers_by_size
 from koala.mapping.whole_clusters import part_choice
+
+# Machines with what they have left, the least first; ties by index.
+BySize: TypeAlias = list[tuple[float, int]]
 
 # LANs that take a cluster whole and are tried, for each cluster, until one leaves room for the tasks after it.
 SCARCE_TRIES_MAX = 50
@@ -21,30 +26,41 @@ SCARCE_TRIES_MAX = 50
 
 def map_scarcely(placing: Placing, orders: SearchOrders, user_lan: int) -> bool:
     """Place every task; False, with nothing placed, where greedy finds no place for one."""
-    mark = placing.mark()
     later = placing.by_need(range(len(placing.needs)))
-    plan = _plan(placing, later)
+    by_size = powers_by_size(placing.left, range(len(placing.left.power)))
+    plan = _plan(placing, by_size, later)
     if plan is None:
-        placing.roll_back(mark)
         return False
     for cluster in placing.clusters_by_need():
         members = set(placing.clusters[cluster])
         tasks = [task for task in later if task in members]
         later = [task for task in later if task not in members]
-        kept = _place_whole(placing, orders, user_lan, tasks, later)
-        plan = kept if kept is not None else _place_parts(placing, orders, user_lan, tasks, later, plan)
+        kept = _place_whole(placing, orders, user_lan, by_size, tasks, later)
+        if kept is None:
+            kept = _place_parts(placing, orders, user_lan, by_size, tasks, later, plan)
+        plan = kept
+        by_size = _resized(placing, by_size, tasks)
         placing.homes[cluster] = plurality_lan(placing.left.flat, [placing.machines[task] for task in tasks])
     return True
 
 
-def _plan(placing: Placing, tasks: Sequence[int]) -> dict[int, int] | None:
+def _plan(placing: Placing, by_size: BySize, tasks: Sequence[int]) -> dict[int, int] | None:
     """A machine for each of these tasks, which need most first, on what is left; None where best fit finds none."""
-    spots = pack_tightly(placing.left, range(len(placing.left.power)), [placing.needs[task] for task in tasks])
+    spots = pack_tightly_onto(by_size.copy(), placing.left, [placing.needs[task] for task in tasks])
     return None if spots is None else {task: spot[0] for task, spot in zip(tasks, spots, strict=True)}
 
 
+def _resized(placing: Placing, by_size: BySize, tasks: Iterable[int]) -> BySize:
+    """The machines by size once these tasks have come: only theirs have changed."""
+    machines = {placing.machines[task] for task in tasks}
+    kept = [each for each in by_size if each[1] not in machines]
+    for machine in machines:
+        insort(kept, (placing.left.power[machine], machine))
+    return kept
+
+
 def _place_whole(
-    placing: Placing, orders: SearchOrders, user_lan: int, tasks: list[int], later: list[int]
+    placing: Placing, orders: SearchOrders, user_lan: int, by_size: BySize, tasks: list[int], later: list[int]
 ) -> dict[int, int] | None:
     """Place the tasks in the closest LAN that leaves room for those after them; their plan, or None."""
     left = placing.left
@@ -59,7 +75,7 @@ def _place_whole(
         if spots is None:
             continue
         placing.put_all(tasks, spots)
-        plan = _plan(placing, later)
+        plan = _plan(placing, _resized(placing, by_size, tasks), later)
         if plan is not None:
             return plan
         placing.roll_back(mark)
@@ -70,7 +86,13 @@ def _place_whole(
 
 
 def _place_parts(
-    placing: Placing, orders: SearchOrders, user_lan: int, tasks: list[int], later: list[int], plan: dict[int, int]
+    placing: Placing,
+    orders: SearchOrders,
+    user_lan: int,
+    by_size: BySize,
+    tasks: list[int],
+    later: list[int],
+    plan: dict[int, int],
 ) -> dict[int, int]:
     """Place as many of the tasks as the others allow in the LAN that has room for most, the rest as planned.
 
@@ -86,11 +108,12 @@ def _place_parts(
         mark = placing.mark()
         placing.put(task, spots[0][0])
         waiting = [each for each in open_tasks if each != task]
-        kept = _plan(placing, placing.by_need([*waiting, *later]))
+        resized = _resized(placing, by_size, [task])
+        kept = _plan(placing, resized, placing.by_need([*waiting, *later]))
         if kept is None:
             placing.roll_back(mark)
             continue
-        plan, open_tasks = kept, waiting
+        plan, open_tasks, by_size = kept, waiting, resized
     for task in open_tasks:
         placing.put(task, plan[task])
     return plan

@@ -7,13 +7,13 @@ want of bandwidth. How well a whole mapping is carried is measured here too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from heapq import nlargest
 from typing import TypeAlias
 
 import msgspec
 
-from koala.mapping.dendrogram import LEVELS, Dendrogram, FlatGrid
+from koala.mapping.dendrogram import LAN, LEVELS, MAN, WAN, Dendrogram, FlatGrid
 from koala.mapping.power_left import Placing, Spot
 from koala.mapping.result import TaskMapping
 from koala.mapping.task_graph import TaskGraph
@@ -49,18 +49,14 @@ class LinkLoads:
         level, node = link
         return self._flat.levels[level].uplink_mbit_s[node]
 
-    def uncarried_mbit_s(self, link: Link, more_mbit_s: float) -> float:
-        """How much of so much more traffic an uplink cannot carry."""
-        free = max(0.0, self.capacity_mbit_s(link) - self.mbit_s.get(link, 0.0))
-        return max(0.0, more_mbit_s - free)
-
 
 class WantsBandwidth:
     """The judge who wants the links to carry what a cluster exchanges with the tasks placed before it."""
 
     def __init__(self, graph: TaskGraph, flat: FlatGrid, mbit_s_per_rqoc: float) -> None:
         self._flat = flat
-        self._loads = LinkLoads(flat)
+        # By level and node what is free of its uplink; below 0 where more is asked for than it carries.
+        self._free_mbit_s = [level.uplink_mbit_s.copy() for level in flat.levels]
         self._exchanged: list[list[tuple[int, float]]] = [[] for _ in graph.names]
         for one, other, rqoc in graph.edges:
             self._exchanged[one].append((other, rqoc * mbit_s_per_rqoc))
@@ -70,6 +66,7 @@ class WantsBandwidth:
         # it, the two worst of each level.
         self._mbit_s: list[dict[int, float]] = []
         self._worst: list[list[tuple[float, int]]] = []
+        self._known: list[dict[int, float]] = []
         self._total_mbit_s = 0.0
 
     def begin(self, placing: Placing, tasks: Sequence[int]) -> None:
@@ -87,29 +84,59 @@ class WantsBandwidth:
                 above[level.father[node]] = above.get(level.father[node], 0.0) + mbit_s
             self._mbit_s.append(above)
         self._worst = [
-            nlargest(2, ((self._loads.uncarried_mbit_s((level, node), more), node) for node, more in nodes.items()))
+            sorted([(self._uncarried(level, node, more), node) for node, more in nodes.items()], reverse=True)[:2]
             for level, nodes in enumerate(self._mbit_s)
         ]
+        self._known = [{} for _ in self._mbit_s]
 
-    def least_lack(self, placing: Placing, lan: int) -> float:
+    def promising(self, man: int, lans: Sequence[int], enough: float) -> Sequence[int]:
+        """All LANs or, where enough cannot leave the MAN or reach others anyway, those with partners in them."""
+        wanted = enough * self._total_mbit_s
+        if self._total_mbit_s == 0 or (self._worst[LAN][0][0] < wanted and self._uncarried_from(MAN, man) < wanted):
+            return lans
+        return [lan for lan in lans if lan in self._mbit_s[LAN]] if man in self._mbit_s[MAN] else ()
+
+    def least_lack(self, placing: Placing, lan: int, enough: float) -> float:
         """The part of the traffic that the worst link on its way cannot carry.
 
         What goes out of the LAN, its MAN and its WAN crosses their uplinks, and what others get of it crosses theirs.
         """
-        worst = 0.0
-        node = lan
-        for level, nodes in enumerate(self._mbit_s):
-            inside = nodes.get(node, 0.0)
-            if len(nodes) == (inside > 0):
-                break
-            worst = max(worst, self._loads.uncarried_mbit_s((level, node), self._total_mbit_s - inside))
-            worst = max(worst, next((uncarried for uncarried, other in self._worst[level] if other != node), 0.0))
-            node = self._flat.levels[level].father[node]
-        return worst / self._total_mbit_s if worst > 0 else 0.0
+        return self._uncarried_from(LAN, lan) / self._total_mbit_s if self._total_mbit_s > 0 else 0.0
+
+    def _uncarried_from(self, level: int, node: int) -> float:
+        """What the worst link of this level or one above cannot carry, if the tasks are below this node.
+
+        All LANs of a MAN share what is above it, so each node is worked out once.
+        """
+        known = self._known[level]
+        found = known.get(node)
+        if found is not None:
+            return found
+        nodes = self._mbit_s[level]
+        inside = nodes.get(node, 0.0)
+        found = 0.0
+        if len(nodes) > (inside > 0):
+            worst = self._worst[level]
+            # What others of this level cannot get: the worst of them, or the second where that is the node itself.
+            others = worst[0] if worst[0][1] != node else worst[-1]
+            found = max(
+                self._uncarried(level, node, self._total_mbit_s - inside),
+                others[0],
+                0.0 if level == WAN else self._uncarried_from(level + 1, self._flat.levels[level].father[node]),
+            )
+        known[node] = found
+        return found
+
+    def _uncarried(self, level: int, node: int, more_mbit_s: float) -> float:
+        """How much of so much more traffic an uplink cannot carry."""
+        free = self._free_mbit_s[level][node]
+        if free <= 0:
+            return more_mbit_s
+        return more_mbit_s - free if more_mbit_s > free else 0.0
 
     def lack(self, placing: Placing, lan: int, spots: Sequence[Spot]) -> float:
         """The same: which machines of the LAN they get makes no difference."""
-        return self.least_lack(placing, lan)
+        return self.least_lack(placing, lan, math.inf)
 
     def settled(self, placing: Placing, tasks: Sequence[int]) -> None:
         """Load the links with what these tasks exchange with those placed before, and among themselves."""
@@ -117,7 +144,8 @@ class WantsBandwidth:
             lan = self._lan[task] = self._flat.machine_lan[placing.machines[task]]
             for other, mbit_s in self._exchanged[task]:
                 if self._lan[other] >= 0:
-                    self._loads.add(lan, self._lan[other], mbit_s)
+                    for level, node in links_between(self._flat, lan, self._lan[other]):
+                        self._free_mbit_s[level][node] -= mbit_s
 
 
 class BandwidthMeasures(msgspec.Struct, frozen=True, kw_only=True):

@@ -73,7 +73,11 @@ def pack_tightly(left: PowerLeft, machines: range, needs: Sequence[float]) -> li
 
     With decreasing ``needs`` this packs more than putting each onto the best machine, at little affinity.
     """
-    by_size = powers_by_size(left, machines)
+    return pack_tightly_onto(powers_by_size(left, machines), left, needs)
+
+
+def pack_tightly_onto(by_size: list[tuple[float, int]], left: PowerLeft, needs: Sequence[float]) -> list[Spot] | None:
+    """The same onto machines that are in order already. ``by_size`` is used up."""
     spots: list[Spot] = []
     for need in needs:
         spot = best_fit(by_size, left, need)
@@ -89,7 +93,7 @@ def may_take(left: PowerLeft, lan: int, needs: Sequence[float], total: float) ->
         return False
     if left.exclusive:
         return len(left.flat.levels[LAN].sons[lan]) >= len(needs)
-    return sum(left.of_lan(lan)) >= total
+    return len(needs) == 1 or sum(left.of_lan(lan)) >= total
 
 
 def pack_whole(left: PowerLeft, lan: int, needs: Sequence[float]) -> list[Spot] | None:

@@ -6,7 +6,6 @@ is anything about machines.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
@@ -14,6 +13,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from koala.mapping.libraries import library
+from koala.mapping.quantities import quantity_advice
 
 Edge: TypeAlias = tuple[int, int, float]
 
@@ -50,8 +50,9 @@ class TaskGraph(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         _check_tasks(self.names, self.rcr)
         _check_edges(self.names, self.edges)
-        if not _is_positive(self.mcr):
-            raise InvalidTaskGraphError("mcr", f"{self.mcr} is no power; write a number above 0")
+        advice = quantity_advice(self.mcr)
+        if advice is not None:
+            raise InvalidTaskGraphError("mcr", f"{self.mcr} is no power; {advice}")
 
     @classmethod
     def of(cls, rcr: Mapping[str, float], edges: Iterable[tuple[str, str, float]], mcr: float) -> TaskGraph:
@@ -98,10 +99,6 @@ class TaskGraph(msgspec.Struct, frozen=True, kw_only=True):
         return graph
 
 
-def _is_positive(number: float) -> bool:
-    return math.isfinite(number) and number > 0
-
-
 def _attribute(data: Mapping[str, Any], key: str, part: str) -> float:
     found = data.get(key)
     if isinstance(found, bool) or not isinstance(found, int | float):
@@ -126,8 +123,9 @@ def _check_tasks(names: tuple[str, ...], rcr: tuple[float, ...]) -> None:
     if len(rcr) != len(names):
         raise InvalidTaskGraphError("rcr", f"{len(rcr)} numbers for {len(names)} tasks; give one for each task")
     for name, number in zip(names, rcr, strict=True):
-        if not _is_positive(number):
-            raise InvalidTaskGraphError(f"task {name}", f"its rcr is {number}; write a number above 0")
+        advice = quantity_advice(number)
+        if advice is not None:
+            raise InvalidTaskGraphError(f"task {name}", f"its rcr is {number}; {advice}")
 
 
 def _check_edges(names: tuple[str, ...], edges: tuple[Edge, ...]) -> None:
@@ -144,6 +142,7 @@ def _check_edges(names: tuple[str, ...], edges: tuple[Edge, ...]) -> None:
             raise InvalidTaskGraphError(part, "its first end comes after its second; turn it round")
         if (low, high) in seen:
             raise InvalidTaskGraphError(part, "is there twice; write it once, with the sum of what both carry")
-        if not _is_positive(rqoc):
-            raise InvalidTaskGraphError(part, f"its rqoc is {rqoc}; write a number above 0")
+        advice = quantity_advice(rqoc)
+        if advice is not None:
+            raise InvalidTaskGraphError(part, f"its rqoc is {rqoc}; {advice}")
         seen.add((low, high))

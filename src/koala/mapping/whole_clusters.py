@@ -7,6 +7,7 @@ divided over few LANs. What to do when machines are too scarce for this is in ``
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -28,8 +29,12 @@ class Judge(Protocol):
     def begin(self, placing: Placing, tasks: Sequence[int]) -> None:
         """From now on the questions are about these tasks, which need most first."""
 
-    def least_lack(self, placing: Placing, lan: int) -> float:
-        """At a glance, what the LAN lacks at least, whichever machines the tasks get."""
+    def promising(self, man: int, lans: Sequence[int], enough: float) -> Sequence[int]:
+        """These LANs of a MAN, without such as clearly lack ``enough`` or more."""
+
+    def least_lack(self, placing: Placing, lan: int, enough: float) -> float:
+        """At a glance, what the LAN lacks at least, whichever machines the tasks get; the rest need not be looked at
+        once that is ``enough``."""
 
     def lack(self, placing: Placing, lan: int, spots: Sequence[Spot]) -> float:
         """What the LAN lacks if the tasks go onto these machines of it."""
@@ -44,7 +49,11 @@ class Lenient:
     def begin(self, placing: Placing, tasks: Sequence[int]) -> None:
         """Nothing to prepare."""
 
-    def least_lack(self, placing: Placing, lan: int) -> float:
+    def promising(self, man: int, lans: Sequence[int], enough: float) -> Sequence[int]:
+        """All are."""
+        return lans
+
+    def least_lack(self, placing: Placing, lan: int, enough: float) -> float:
         """Nothing lacks."""
         return 0.0
 
@@ -60,25 +69,31 @@ class Both:
     """Two judges: what a LAN lacks by either is added up."""
 
     def __init__(self, one: Judge, other: Judge) -> None:
-        self._judges = (one, other)
+        self._one = one
+        self._other = other
 
     def begin(self, placing: Placing, tasks: Sequence[int]) -> None:
         """Both begin."""
-        for judge in self._judges:
-            judge.begin(placing, tasks)
+        self._one.begin(placing, tasks)
+        self._other.begin(placing, tasks)
 
-    def least_lack(self, placing: Placing, lan: int) -> float:
-        """The sum of both."""
-        return sum(judge.least_lack(placing, lan) for judge in self._judges)
+    def promising(self, man: int, lans: Sequence[int], enough: float) -> Sequence[int]:
+        """Those that are promising by both, each taken alone."""
+        return self._other.promising(man, self._one.promising(man, lans, enough), enough)
+
+    def least_lack(self, placing: Placing, lan: int, enough: float) -> float:
+        """The sum of both, or what the first says where that will do."""
+        lack = self._one.least_lack(placing, lan, enough)
+        return lack if lack >= enough else lack + self._other.least_lack(placing, lan, enough - lack)
 
     def lack(self, placing: Placing, lan: int, spots: Sequence[Spot]) -> float:
         """The sum of both."""
-        return sum(judge.lack(placing, lan, spots) for judge in self._judges)
+        return self._one.lack(placing, lan, spots) + self._other.lack(placing, lan, spots)
 
     def settled(self, placing: Placing, tasks: Sequence[int]) -> None:
         """Both remember."""
-        for judge in self._judges:
-            judge.settled(placing, tasks)
+        self._one.settled(placing, tasks)
+        self._other.settled(placing, tasks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,19 +142,20 @@ def whole_choice(
     needs = [placing.needs[task] for task in tasks]
     total = sum(needs)
     best: Choice | None = None
-    least = float("inf")
+    least = math.inf
     weighed = 0
-    for lan in orders.closest_first(origin):
-        if not may_take(left, lan, needs, total):
-            continue
-        weighed += 1
-        spots = pack_whole(left, lan, needs) if judge.least_lack(placing, lan) < least else None
-        if spots is not None:
-            lack = judge.lack(placing, lan, spots)
-            if lack < least:
-                best, least = Choice(lan, tasks, spots), lack
-        if least <= 0 or weighed >= LANS_WEIGHED_MAX:
-            break
+    for man, lans in orders.closest_first(origin).by_man():
+        for lan in judge.promising(man, lans, least):
+            if not may_take(left, lan, needs, total):
+                continue
+            weighed += 1
+            if judge.least_lack(placing, lan, least) < least:
+                spots = pack_whole(left, lan, needs)
+                lack = math.inf if spots is None else judge.lack(placing, lan, spots)
+                if spots is not None and lack < least:
+                    best, least = Choice(lan, tasks, spots), lack
+            if least <= 0 or weighed >= LANS_WEIGHED_MAX:
+                return best
     return best
 
 
