@@ -56,6 +56,8 @@ BANNED_IN_SITES = {
 }
 DEALS_WITH_PROCESSES = "sites/shell.py"
 DEALS_WITH_THREADS = "sites/ordered.py"
+# The lab starts daemons with the module above, and runs programs to their end in one of its own.
+RUNS_PROGRAMS_OF_THE_LAB = "lab/commands.py"
 # Files are moved in the event loop, with pathlib, os and hashlib at hand, but no process and no clock of their own.
 BANNED_IN_FILES = {
     "time": "the clock that the mover was built with",
@@ -221,10 +223,21 @@ def test_files_are_moved_without_a_clock_and_without_processes(module: Path) -> 
 def test_one_module_starts_processes(module: Path) -> None:
     for node in ast.walk(tree_of(module)):
         if isinstance(node, ast.Attribute) and name_of(module) != DEALS_WITH_PROCESSES:
-            started = node.attr in ("Popen", "create_subprocess_exec", "create_subprocess_shell", "system", "popen")
+            started = node.attr in ("Popen", "create_subprocess_exec", "create_subprocess_shell")
+            started = started or ast.unparse(node) in ("os.system", "os.popen")
             assert not started, (
                 f"{name_of(module)}:{node.lineno}: {node.attr} is banned here, use koala.{DEALS_WITH_PROCESSES}"
             )
+
+
+@modules
+def test_the_lab_runs_programs_in_one_module(module: Path) -> None:
+    if not name_of(module).startswith("lab/") or name_of(module) == RUNS_PROGRAMS_OF_THE_LAB:
+        return
+    for package, line in imports(tree_of(module)):
+        assert package not in ("subprocess", "multiprocessing"), (
+            f"{name_of(module)}:{line}: {package} is banned here, use koala.{RUNS_PROGRAMS_OF_THE_LAB}"
+        )
 
 
 @modules

@@ -34,6 +34,13 @@ class SiteKind(enum.StrEnum):
     GRID_ENGINE = "grid_engine"
 
 
+class Claims(enum.StrEnum):
+    """How processors of a batch system are claimed for the moment at which all components of a job start."""
+
+    BARRIER = "barrier"  # the component's job starts as soon as it can, and waits for the others
+    RESERVATION = "reservation"  # processors are reserved from the job's start time on; others use them until then
+
+
 class LocalScheduler(enum.StrEnum):
     """How a simulated site's own scheduler serves its queue."""
 
@@ -118,6 +125,33 @@ class GridSimulation(msgspec.Struct, frozen=True, kw_only=True):
     heal_at_s: float | None = None
 
 
+class BatchSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a site under a batch system is reached and used.
+
+    ``work_directory`` is a directory that all its nodes see; '~/' in front of it is the user's home there. Commands
+    run on this machine, or with ``ssh`` at that host of the user's ssh configuration; ``through`` are words in front
+    of every command, such as ``ip netns exec NAME``; ``environment`` is set for every command. Components are
+    submitted to ``queue`` (a partition or a queue) for ``account``, under Grid Engine in ``parallel_environment``,
+    with ``submit_options`` for what has no name here. ``job_environment`` and ``search_path`` (in front of PATH) are
+    for the components. Components of other sites reach a node at ``host`` where all share one address, at its address
+    in ``network`` (such as 10.0.0.0/8), or else by its name.
+    """
+
+    work_directory: str
+    ssh: str | None = None
+    through: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    queue: str | None = None
+    account: str | None = None
+    parallel_environment: str | None = None
+    submit_options: tuple[str, ...] = ()
+    job_environment: tuple[tuple[str, str], ...] = ()
+    search_path: tuple[str, ...] = ()
+    claims: Claims = Claims.BARRIER
+    host: str | None = None
+    network: str | None = None
+
+
 class Site(msgspec.Struct, frozen=True, kw_only=True):
     """One autonomous cluster. ``quota`` is the fraction that may be in use before we take no more of it.
 
@@ -139,6 +173,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[Machine, ...] = ()
     node_power: float = NODE_POWER
     node_load: float = 0.0
+    batch: BatchSettings | None = None  # of a site under a batch system
     simulation: SiteSimulation = SiteSimulation()
 
 

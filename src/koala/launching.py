@@ -25,6 +25,9 @@ LOG = "log"  # what the script and its helpers said, for whoever looks for a fau
 STDOUT = "stdout"
 STDERR = "stderr"
 WORK = "workspace"  # where the application starts, unless it names a directory
+SITE = "site"  # shell functions by which a site with nodes of its own tells of them, and runs commands on them
+NODES = "nodes"  # the component's nodes: a line of name and processors each, the script's own first
+ADDRESSES = "addresses"  # those of the script's own node, separated by blanks; empty where it does not know
 INBOX = "inbox"  # mail from other components, a file each
 OUTBOX = "outbox"  # mail to other components, a file each
 
@@ -33,6 +36,7 @@ EXITED = "exited"
 ABORTED = "aborted"
 GAVE_UP = "gave-up"
 KILLED = "killed"
+NO_NODES = "no-nodes"  # its site did not tell which nodes it has
 
 # Limits on what one component is given.
 TOKEN_CHARACTERS_MAX = 128
@@ -115,7 +119,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``part`` is its index among the job's ``parts`` components. ``walltime_s`` counts from the release of the barrier.
     A component that is not released within ``barrier_timeout_s`` ends by itself. ``search_path`` are directories of
-    the site where programs are looked for first, such as that of ``mpiexec``.
+    the site where programs are looked for first, such as that of ``mpiexec``. ``begin_at`` is when the job is planned
+    to start, in seconds since the epoch, for a site that can keep processors for that moment.
 
     Raises ``LaunchError`` for anything that could not reach the application byte for byte.
     """
@@ -130,6 +135,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     barrier_timeout_s: float = BARRIER_TIMEOUT_DEFAULT_S
     walltime_s: float | None = None
     search_path: tuple[str, ...] = ()
+    begin_at: float | None = None
 
     def __post_init__(self) -> None:
         check_token(self.token)
@@ -143,6 +149,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             )
         if self.walltime_s is not None and not (0 < self.walltime_s < math.inf):
             raise LaunchError("walltime_s", f"{self.walltime_s} is not a time above zero")
+        if self.begin_at is not None and not (0 <= self.begin_at < math.inf):
+            raise LaunchError("begin_at", f"{self.begin_at} is not a time since the epoch; leave it out")
         for directory in self.search_path:
             _check_text("search_path", directory)
             if not directory.startswith("/") or ":" in directory:
@@ -211,16 +219,24 @@ class Go(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return "".join(f"{name}={value}\n" for name, value in self.environment)
 
 
+class NodeShare(msgspec.Struct, frozen=True):
+    """A node, by the name that it has at its site or an address, and how many processors of it a component has."""
+
+    name: str
+    processors: int
+
+
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
     """One component of a job as the others see it: the address of its first node, its processors, all its nodes.
 
-    ``processors_per_task`` of its processors belong to one rank or worker.
+    Without ``nodes`` it is on one node, ``host``. ``processors_per_task`` of its processors belong to one rank or
+    worker. Its nodes may have more processors than it asked for, where a site gives whole nodes away, but not fewer.
     """
 
     part: int
     host: str
     processors: int
-    nodes: tuple[str, ...] = ()
+    nodes: tuple[NodeShare, ...] = ()
     processors_per_task: int = 1
 
     def __post_init__(self) -> None:
@@ -229,9 +245,24 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
                 "processors_per_task",
                 f"{self.processors} processors are not whole tasks of {self.processors_per_task}; write a divisor",
             )
-        for name in (self.host, *self.nodes):
+        for name in (self.host, *(node.name for node in self.nodes)):
             if re.fullmatch(r"[A-Za-z0-9_.:%\[\]-]+", name) is None or name.startswith("-"):
                 raise LaunchError("host", f"{name!r} is not the name or address of a node")
+        for node in self.nodes:
+            if node.processors < 1:
+                raise LaunchError("nodes", f"{node.name} gives {node.processors} processors; leave it out")
+        together = sum(node.processors for node in self.shares)
+        if together < self.processors:
+            raise LaunchError(
+                "nodes",
+                f"the nodes of component {self.part} have {together} processors together, and it needs "
+                f"{self.processors}; look at what its site gave it",
+            )
+
+    @property
+    def shares(self) -> tuple[NodeShare, ...]:
+        """All its nodes, the first one first."""
+        return self.nodes or (NodeShare(self.host, self.processors),)
 
     @property
     def tasks(self) -> int:

@@ -349,7 +349,8 @@ class FileInfo(Answer):
 
 
 class Registration(Question):
-    """A file to register, or another replica of one: copied from a path of the daemon's machine, or left at a URL."""
+    """A file to register, or another replica of one: copied from a path of the daemon's machine or, written as
+    SITE:/path, of the site, or left at a URL."""
 
     name: Annotated[str, Field(min_length=1, max_length=1_024)]
     site: Annotated[str, Field(min_length=1, max_length=255)]

@@ -23,6 +23,7 @@ from koala.model import Application, Component, InputFile, Request
 from koala.policies import Catalogue
 from koala.sites import LocalSite, Stream
 from koala.store import Batch, JobRow, Store, StoreError
+from seen_files import seen
 
 WAIT_S = 60.0
 OWNER = "anna"
@@ -121,9 +122,9 @@ class EngineWorld:
         """Put a file with replicas at some sites on record."""
         entry: files.Entry | None = None
         for site in sites:
-            source = self.engine.areas[site].root / "incoming"
+            source = seen(self.engine)[site].root / "incoming"
             source.write_bytes(data)
-            path = self.engine.areas[site].adopt(name, source)
+            path = seen(self.engine)[site].adopt(name, source)
             source.unlink()
             replica = files.Replica(site=site, size_bytes=len(data), checksum=of_path(path))
             if entry is None:
@@ -134,7 +135,7 @@ class EngineWorld:
 
     def copies_at(self, site: str) -> list[str]:
         """What lies in a site's file area beside replicas."""
-        root = self.engine.areas[site].root
+        root = seen(self.engine)[site].root
         return [each.name for each in [*(root / "copies").iterdir(), *(root / "trash").iterdir()]]
 
     async def all_given_back(self) -> None:

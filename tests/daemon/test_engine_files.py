@@ -14,6 +14,7 @@ from koala.daemon.errors import UnavailableError
 from koala.files import Area
 from koala.messages import CancelAsked
 from koala.model import InputFile, InputMode
+from seen_files import seen
 
 __all__ = ["root"]
 
@@ -37,7 +38,7 @@ def test_no_part_of_a_job_runs_when_the_file_of_another_is_known_to_be_lost(
     async def scenario() -> None:
         async with open_engine(root, local_grid(error_threshold=100)) as world:
             await world.register("data", b"longer", "a", "b")
-            spoil(world.engine.areas["b"])
+            spoil(seen(world.engine)["b"])
             reads = [InputFile(name="data", mode=mode)]
             job = await world.submit(a_request(NOTE.format(root=root), (1, 1), "ab", reads))
             await world.until(lambda: (row := world.engine.live_row(job)) is not None and row.failures >= 2)
@@ -59,7 +60,7 @@ def test_a_copy_that_was_lost_after_it_came_is_brought_again_before_any_part_run
             trouble(world, "a").gate.clear()
             job = await world.submit(a_request(NOTE.format(root=root), (1, 1), "ab", ["data"]))
             await world.until(lambda: any(row.ok for row in world.engine.transfers_now()))
-            (copy,) = world.engine.areas["b"].copies()
+            (copy,) = seen(world.engine)["b"].copies()
             copy.data.unlink()
             trouble(world, "a").gate.set()
             (row,) = await world.ended(job)
@@ -78,7 +79,7 @@ def test_why_a_component_was_ended_is_known_also_after_a_restart_before_its_end_
         grid = local_grid(error_threshold=100)
         async with open_engine(root, grid, site_maker=troubled) as world:
             await world.register("data", b"here", "a")
-            world.engine.areas["a"].forget("data")
+            seen(world.engine)["a"].forget("data")
             site = trouble(world, "a")
             site.mute = True
             job = await world.submit(a_request("cat data", (1,), "a", ["data"]))
@@ -105,7 +106,7 @@ def test_a_transfer_that_breaks_leaves_nothing_in_memory(root: Path) -> None:
             job = await world.submit(a_request("exit 0", (1,), "b", ["data"]))
             (moving,) = await world.until(world.engine.transfers_now)
             await world.until(lambda: world.engine.brought_bytes(moving.id))
-            world.engine.areas["a"].replica("data").unlink()
+            seen(world.engine)["a"].replica("data").unlink()
             await world.until(lambda: any(row.ok is False for row in world.store.transfers(job)))
             await world.until(lambda: moving.id not in world.engine.mover.transfers)
             await world.until(lambda: world.engine.brought_bytes(moving.id) == 0)
@@ -147,7 +148,7 @@ def test_a_piece_that_cannot_be_removed_at_once_is_removed_later_also_through_a_
         store = disturbed(root)
         async with open_engine(root, store=store) as world:
             job = await with_a_piece(world, f"until [ -e {root}/gate ]; do sleep 0.05; done")
-            tries = fail_discards(world.engine.areas["a"], 2, monkeypatch)
+            tries = fail_discards(seen(world.engine)["a"], 2, monkeypatch)
             (root / "gate").touch()
             await world.ended(job)
             await world.until(lambda: tries)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from engine_world import a_request
 
 from koala.core.job import Job
 from koala.core.transfer import Transfer
 from koala.daemon.launches import barrier_patience_s, check_launch, launch_for
-from koala.grid import SchedulerParameters
+from koala.grid import BatchSettings, SchedulerParameters, Site, SiteKind
 from koala.launching import BARRIER_TIMEOUT_S_MAX, LaunchError
 from koala.messages import StartComponent
 from koala.model import Application, Component, InputFile, Request
+
+HERE = Site(name="a", processors=1, kind=SiteKind.LOCAL)
+COMMAND = StartComponent(job=1, token="1.1", site="a", processors=1, component=0, part=0, parts=1)  # noqa: S106
 
 
 def reading(*files: InputFile) -> Request:
@@ -67,6 +72,28 @@ def test_a_component_waits_at_the_barrier_longer_than_the_core_ever_does() -> No
 
 def test_the_wait_at_the_barrier_has_a_limit_that_a_launch_can_carry() -> None:
     parameters = SchedulerParameters(barrier_timeout_s=1e9)
-    command = StartComponent(job=1, token="1.1", site="a", processors=1, component=0, part=0, parts=1)  # noqa: S106
-    launch = launch_for(command, job_of(a_request()), parameters, 100.0)
+    launch = launch_for(COMMAND, job_of(a_request()), HERE, parameters, 100.0)
     assert launch.barrier_timeout_s == BARRIER_TIMEOUT_S_MAX
+
+
+def test_a_site_is_told_when_the_job_is_planned_to_start() -> None:
+    job = job_of(a_request())
+    assert launch_for(COMMAND, job, HERE, SchedulerParameters(), 100.0).begin_at == 130.0
+    for never in (None, math.inf):
+        job.start_estimate = never
+        assert launch_for(COMMAND, job, HERE, SchedulerParameters(barrier_timeout_s=1.0), 100.0).begin_at is None
+
+
+def test_programs_of_this_machine_are_looked_for_only_where_commands_run_on_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("koala.daemon.launches.search_path", lambda: ("/here/bin",))
+
+    def searched(batch: BatchSettings | None) -> tuple[str, ...]:
+        kind = SiteKind.LOCAL if batch is None else SiteKind.SLURM
+        site = Site(name="a", processors=1, kind=kind, batch=batch)
+        return launch_for(COMMAND, job_of(a_request()), site, SchedulerParameters(), 100.0).search_path
+
+    assert searched(None) == ("/here/bin",)
+    assert searched(BatchSettings(work_directory="/w", through=("nice",))) == ("/here/bin",)
+    assert searched(BatchSettings(work_directory="/w", ssh="elsewhere")) == ()

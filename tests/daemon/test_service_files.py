@@ -16,6 +16,7 @@ from koala.daemon.errors import ConflictError, ForbiddenError, InvalidError, Not
 from koala.files import Area
 from koala.files.area import encode
 from koala.wire import FileInfo, Forgetting, Registration, Replication
+from seen_files import seen
 
 WORDS = b"the quick brown fox\n" * 1_000
 
@@ -60,7 +61,7 @@ def test_a_file_is_copied_measured_and_there_for_jobs_at_all_sites(tmp_path: Pat
             assert moved[0].jobs == [job]
 
             async def nothing_left() -> bool:
-                return not any(leftovers(area) for area in world.engine.areas.values())
+                return not any(leftovers(area) for area in seen(world.engine).values())
 
             await world.until(nothing_left)
         async with open_daemon(tmp_path / "d") as world:
@@ -75,21 +76,21 @@ def test_a_replica_is_brought_to_one_more_site_and_forgotten_there(tmp_path: Pat
             await register(world, words)
             there = await world.service.replicate(OPERATOR, Replication(name="words", site="C"))
             assert place(there) == [("A", None), ("C", None)]
-            area = world.engine.areas["C"]
+            area = seen(world.engine)["C"]
             assert area.replica("words").read_bytes() == WORDS
             again = await world.service.replicate(OPERATOR, Replication(name="words", site="C"))
             assert again == there
             assert leftovers(area) == []
             await world.service.forget(OPERATOR, Forgetting(name="words", site="A"))
             assert place(await world.service.file(ANNA, "words")) == [("C", None)]
-            assert world.engine.areas["A"].size_bytes("words") is None
+            assert seen(world.engine)["A"].size_bytes("words") is None
             await world.service.forget(OPERATOR, Forgetting(name="words"))
             assert area.size_bytes("words") is None
             assert (await world.service.files(ANNA)).items == []
             for wish in (Forgetting(name="words"), Forgetting(name="words", site="A")):
                 with pytest.raises(NotFoundError, match="no file 'words'"):
                     await world.service.forget(OPERATOR, wish)
-            assert not any(leftovers(each) for each in world.engine.areas.values())
+            assert not any(leftovers(each) for each in seen(world.engine).values())
 
     asyncio.run(scenario())
 
@@ -108,7 +109,7 @@ def test_calls_about_the_same_name_come_one_after_the_other(tmp_path: Path, word
                 *(world.service.replicate(OWNER, Replication(name="words", site=site)) for site in "AB"),
             )
             info = await world.service.file(OWNER, "words")
-            for site, area in world.engine.areas.items():
+            for site, area in seen(world.engine).items():
                 assert (area.size_bytes("words") is not None) == (site in {each.site for each in info.replicas})
                 assert leftovers(area) == []
 
@@ -125,9 +126,9 @@ def test_another_file_under_a_known_name_is_refused_and_the_known_one_stays(tmp_
                 with pytest.raises(ConflictError, match="register this one under another name"):
                     await register(world, other, site=site)
             assert await world.service.file(OWNER, "words") == before
-            assert world.engine.areas["A"].replica("words").read_bytes() == WORDS
-            assert world.engine.areas["B"].size_bytes("words") is None
-            assert not any(leftovers(area) for area in world.engine.areas.values())
+            assert seen(world.engine)["A"].replica("words").read_bytes() == WORDS
+            assert seen(world.engine)["B"].size_bytes("words") is None
+            assert not any(leftovers(area) for area in seen(world.engine).values())
             assert await register(world, words) == before
 
     asyncio.run(scenario())
@@ -161,7 +162,7 @@ def test_what_cannot_be_registered_is_refused_with_advice(
             with pytest.raises(InvalidError, match=words_of_error):
                 await world.service.register(OWNER, asked)
             assert (await world.service.files(OWNER)).items == []
-            assert leftovers(world.engine.areas["A"]) == []
+            assert leftovers(seen(world.engine)["A"]) == []
 
     asyncio.run(scenario())
 
@@ -175,13 +176,13 @@ def test_a_file_at_a_url_stays_there_and_is_read_when_it_is_needed(tmp_path: Pat
             info = await world.service.register(OPERATOR, Registration(name="words", site="A", url=url))
             assert place(info) == [("A", url)]
             assert info.checksum == hashlib.sha256(WORDS).hexdigest()
-            assert world.engine.areas["A"].size_bytes("words") is None
+            assert seen(world.engine)["A"].size_bytes("words") is None
             brought = await world.service.replicate(OPERATOR, Replication(name="words", site="A"))
             assert place(brought) == [("A", None)]
-            assert world.engine.areas["A"].replica("words").read_bytes() == WORDS
+            assert seen(world.engine)["A"].replica("words").read_bytes() == WORDS
             back = await world.service.register(OPERATOR, Registration(name="words", site="A", url=url))
             assert place(back) == [("A", url)]
-            assert world.engine.areas["A"].size_bytes("words") is None
+            assert seen(world.engine)["A"].size_bytes("words") is None
 
     asyncio.run(scenario())
 
@@ -219,14 +220,14 @@ def test_a_damaged_replica_is_passed_over_for_a_good_one(tmp_path: Path, words: 
         async with open_daemon(tmp_path / "d") as world:
             for site in "AB":
                 await register(world, words, site=site)
-            world.engine.areas["A"].replica("words").unlink()
+            seen(world.engine)["A"].replica("words").unlink()
             info = await world.service.replicate(OWNER, Replication(name="words", site="C"))
             assert "C" in [replica.site for replica in info.replicas]
-            world.engine.areas["B"].replica("words").unlink()
+            seen(world.engine)["B"].replica("words").unlink()
             await world.service.forget(OWNER, Forgetting(name="words", site="C"))
             with pytest.raises(ConflictError, match="it is not there; forget this replica"):
                 await world.service.replicate(OWNER, Replication(name="words", site="C"))
-            assert leftovers(world.engine.areas["C"]) == []
+            assert leftovers(seen(world.engine)["C"]) == []
 
     asyncio.run(scenario())
 
@@ -284,7 +285,7 @@ def test_what_a_running_job_reads_of_a_forgotten_file_stays_until_it_has_ended(t
             assert (await world.service.output(OWNER, job)).text == "the quick"
 
             async def removed() -> bool:
-                area = world.engine.areas["A"]
+                area = seen(world.engine)["A"]
                 return area.size_bytes("words") is None and not leftovers(area)
 
             await world.until(removed)
@@ -304,8 +305,8 @@ def test_a_forgotten_file_that_comes_back_while_it_is_read_is_not_removed(tmp_pa
             await world.ended(job)
             assert (await world.service.output(OWNER, job)).text == "the quick"
             await asyncio.sleep(1.0)  # longer than the pause after which it would be removed
-            assert world.engine.areas["A"].replica("words").read_bytes() == WORDS
-            assert leftovers(world.engine.areas["A"]) == []
+            assert seen(world.engine)["A"].replica("words").read_bytes() == WORDS
+            assert leftovers(seen(world.engine)["A"]) == []
 
     asyncio.run(scenario())
 
@@ -317,13 +318,13 @@ def test_a_restart_neither_takes_a_file_from_its_reader_nor_forgets_to_remove_it
             job = await reading_job(world, tmp_path / "gate")
             await world.service.forget(OWNER, Forgetting(name="words"))
         async with open_daemon(tmp_path / "d") as world:
-            assert world.engine.areas["A"].replica("words").read_bytes() == WORDS
+            assert seen(world.engine)["A"].replica("words").read_bytes() == WORDS
             (tmp_path / "gate").touch()
             assert (await world.ended(job)).state == "done"
             assert (await world.service.output(OWNER, job)).text == "the quick"
 
             async def removed() -> bool:
-                return world.engine.areas["A"].size_bytes("words") is None
+                return seen(world.engine)["A"].size_bytes("words") is None
 
             await world.until(removed)
 
@@ -350,13 +351,13 @@ def test_a_change_that_the_store_did_not_take_leaves_the_catalogue_as_it_was(
                 with pytest.raises(UnavailableError, match="the store is away"):
                     await call
             assert (await world.service.files(OWNER)).items == [before]
-            assert world.engine.areas["A"].replica("kept").read_bytes() == WORDS
+            assert seen(world.engine)["A"].replica("kept").read_bytes() == WORDS
         async with open_daemon(tmp_path / "d") as world:
             assert (await world.service.files(OWNER)).items == [before]
-            assert world.engine.areas["A"].replica("kept").read_bytes() == WORDS
-            assert world.engine.areas["A"].size_bytes("words") is None
-            assert world.engine.areas["B"].size_bytes("kept") is None
-            assert not any(leftovers(area) for area in world.engine.areas.values())
+            assert seen(world.engine)["A"].replica("kept").read_bytes() == WORDS
+            assert seen(world.engine)["A"].size_bytes("words") is None
+            assert seen(world.engine)["B"].size_bytes("kept") is None
+            assert not any(leftovers(area) for area in seen(world.engine).values())
 
     asyncio.run(scenario())
 
@@ -365,7 +366,7 @@ def test_what_a_killed_daemon_left_half_done_is_cleared_up_at_the_next_start(tmp
     async def scenario() -> None:
         async with open_daemon(tmp_path / "d") as world:
             await register(world, words)
-            area = world.engine.areas["A"]
+            area = seen(world.engine)["A"]
         (area.root / "replicas" / f"{encode(chr(0) + 'incoming.')}12").write_bytes(b"half")
         long = "y" * 1_000
         area.replica(long).write_bytes(b"placed, and killed before it was on record")
@@ -395,7 +396,7 @@ def test_a_change_is_finished_when_its_caller_goes_away(tmp_path: Path, words: P
                 return bool((await world.service.files(OWNER)).items)
 
             await world.until(known)
-            assert world.engine.areas["A"].replica("words").read_bytes() == WORDS
+            assert seen(world.engine)["A"].replica("words").read_bytes() == WORDS
 
     asyncio.run(scenario())
 
@@ -407,7 +408,7 @@ def test_a_site_without_room_is_an_error_that_says_so(tmp_path: Path, monkeypatc
             def full(*_: Any) -> None:
                 raise OSError(28, os.strerror(28), "/area")
 
-            monkeypatch.setattr(world.engine.areas["A"], "adopt", full)
+            monkeypatch.setattr(seen(world.engine)["A"], "adopt", full)
             with pytest.raises(ConflictError, match="No space left on device; check the path, and the site's disk"):
                 await register(world, Path("/etc/hostname"))
 

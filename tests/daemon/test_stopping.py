@@ -20,6 +20,7 @@ from koala.files.sources import UrlSource
 from koala.grid import Link, Links
 from koala.wire import Registration, Replication
 from live_daemon import Daemon, running_daemon, until
+from seen_files import seen
 
 SLOW_GRID = (
     "sites:\n  a: {processors: 2, kind: local}\n  b: {processors: 2, kind: local}\n"
@@ -40,7 +41,7 @@ def test_a_replication_that_would_take_long_is_given_up_and_leaves_nothing(
     async def scenario() -> None:
         async with open_daemon(tmp_path / "d", grid) as world, asyncio.timeout(WAIT_S):
             info = await world.service.register(OWNER, Registration(name="large", site="A", path=str(file)))
-            copies = world.engine.areas["B"].root / "copies"
+            copies = seen(world.engine)["B"].root / "copies"
             slow = asyncio.create_task(world.service.replicate(OPERATOR, Replication(name="large", site="B")))
 
             async def under_way() -> bool:

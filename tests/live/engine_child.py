@@ -51,9 +51,11 @@ async def register_files(engine: Engine) -> None:
             entry = engine.entries.get(name)
             if entry is not None and entry.replica_at(site) is not None:
                 continue
-            incoming = engine.areas[site].root / "incoming"
+            area = engine.areas[site]
+            assert isinstance(area, files.SeenArea)
+            incoming = area.blocking.root / "incoming"
             incoming.write_bytes(DATA)
-            path = engine.areas[site].adopt(name, incoming)
+            path = area.blocking.adopt(name, incoming)
             replica = files.Replica(site=site, size_bytes=len(DATA), checksum=of_path(path))
             if entry is None:
                 changed, event = files.register(name, replica, at=0.0)

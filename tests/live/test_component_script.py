@@ -212,6 +212,7 @@ def test_shellcheck_finds_nothing(tmp_path: Path, job_type: JobType) -> None:
         ({"part": 1}, "not one of 1 parts"),
         ({"barrier_timeout_s": BARRIER_TIMEOUT_S_MAX + 1}, "BARRIER_TIMEOUT_S_MAX"),
         ({"walltime_s": 0.0}, "above zero"),
+        ({"begin_at": float("inf")}, "since the epoch"),
         ({"search_path": ("bin",)}, "absolute directory"),
     ],
 )

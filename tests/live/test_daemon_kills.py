@@ -26,6 +26,7 @@ from koala.model import Application, Component, Flexibility, InputFile, InputMod
 from koala.policies import Catalogue
 from koala.sites import LocalSite
 from koala.store import ComponentRow, JobRow, Store
+from seen_files import seen
 
 CHILD = Path(__file__).parent / "engine_child.py"
 KILLS = int(os.environ.get("KOALA_KILLS", "8"))
@@ -259,12 +260,12 @@ async def check_nothing_is_held(root: Path, store: Store) -> None:
             assert isinstance(site, LocalSite)
             assert site.processors_held == 0
             assert await site.held() == ()
-            area = engine.areas[name].root
+            area = seen(engine)[name].root
             assert list((area / "copies").iterdir()) == []
             assert list((area / "trash").iterdir()) == []
             for file, sites in FILE_SITES.items():
                 if name in sites:
-                    assert engine.areas[name].replica(file).read_bytes() == DATA
+                    assert seen(engine)[name].replica(file).read_bytes() == DATA
         assert {row.owner for row in store.jobs(limit=1_000)} == {OWNER}
     finally:
         await engine.close()

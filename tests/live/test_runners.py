@@ -12,20 +12,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from live_sites import launch, opened
 
-from koala.launching import MAIL_BYTES_MAX, LaunchError, Peer
+from koala.launching import MAIL_BYTES_MAX, LaunchError, NodeShare, Peer
 from koala.messages import Outcome
 from koala.model import Application, JobType
 from koala.runners import go_for, proxy_mail, rendezvous_port
+from koala.runners.dealing import tasks_of_nodes
 from koala.runners.mpi import HydraOutputError, parse_proxies
 from koala.runners.plain import RENDEZVOUS_PORT_FIRST, RENDEZVOUS_PORTS
 
 PEERS = (
-    Peer(part=0, host="a1", processors=3, nodes=("a1", "a2")),
+    Peer(part=0, host="a1", processors=3, nodes=(NodeShare("a1", 2), NodeShare("a2", 1))),
     Peer(part=1, host="b1", processors=1),
 )
 COMMAND = "/opt/mpich/bin/hydra_pmi_proxy --control-port 127.0.0.1:39363 --rmk user --launcher manual --proxy-id"
 # As mpiexec of MPICH 5.0 prints it, with the blank at the end of each command.
 RECORDED = f"HYDRA_LAUNCH: {COMMAND} 0 \nHYDRA_LAUNCH: {COMMAND} 1 \nHYDRA_LAUNCH_END\n"
+# As the first component's script sends it.
+SENT = "KOALA_MPI_HOSTS=component0-0:3,component1-0:1\n" + RECORDED
 
 
 def told(job_type: JobType, part: int) -> dict[str, str]:
@@ -42,12 +45,13 @@ def test_every_runner_tells_who_the_others_are_and_where_to_meet(job_type: JobTy
         "KOALA_PROCESSORS_ALL": "3,1",
         "KOALA_FIRST_RANK": "3",
         "KOALA_NODES": "a1,a2;b1",
+        "KOALA_NODE_PROCESSORS": "2,1;1",
         "KOALA_RENDEZVOUS": "a1:4711",
     }.items()
 
 
-def test_the_mpi_runner_deals_out_ranks_in_the_order_of_the_components() -> None:
-    assert told(JobType.MPI, 0)["KOALA_MPI_HOSTS"] == "component0:3,component1:1"
+def test_the_mpi_runner_deals_out_ranks_in_the_order_of_components_and_nodes() -> None:
+    assert told(JobType.MPI, 0)["KOALA_MPI_HOSTS"] == "component0-0:2,component0-1:1,component1-0:1"
     assert told(JobType.MPI, 0)["KOALA_MPI_RANKS"] == "4"
     assert told(JobType.MPI, 1)["KOALA_MPI_ADDRESS"] == "a1"
 
@@ -58,7 +62,7 @@ def test_tasks_of_several_processors_are_that_many_fewer_ranks_and_workers() -> 
         Peer(part=1, host="b1", processors=4),
     )
     first, second = (dict(go.environment) for go in go_for(JobType.MPI, 12, peers, 4711))
-    assert (first["KOALA_MPI_HOSTS"], first["KOALA_MPI_RANKS"]) == ("component0:2,component1:4", "6")
+    assert (first["KOALA_MPI_HOSTS"], first["KOALA_MPI_RANKS"]) == ("component0-0:2,component1-0:4", "6")
     assert (second["KOALA_FIRST_RANK"], second["KOALA_PROCESSORS_ALL"]) == ("2", "6,4")
     assert (first["KOALA_PROCESSORS_PER_TASK"], second["KOALA_PROCESSORS_PER_TASK"]) == ("3", "1")
     first, second = (dict(go.environment) for go in go_for(JobType.TORCHRUN, 12, peers, 4711))
@@ -71,10 +75,57 @@ def test_a_peer_has_whole_tasks(per_task: int) -> None:
         Peer(part=0, host="a", processors=6, processors_per_task=per_task)
 
 
+def on(processors: int, per_task: int, *shares: int) -> Peer:
+    nodes = tuple(NodeShare(f"n{number}", share) for number, share in enumerate(shares))
+    return Peer(part=0, host="n0", processors=processors, nodes=nodes, processors_per_task=per_task)
+
+
+@pytest.mark.parametrize(
+    ("peer", "tasks"),
+    [
+        (on(7, 1, 4, 3), (4, 3)),
+        (on(6, 2, 4, 2), (2, 1)),
+        (on(6, 2, 3, 3), (2, 1)),  # two single processors are a task only together
+        (on(8, 4, 3, 2, 3), (1, 0, 1)),
+        (on(8, 4, 1, 7), (1, 1)),  # the first node has one, whatever it takes
+        (on(4, 1, 8, 8), (4, 0)),  # of whole nodes only what was asked for is used
+        (Peer(part=0, host="n0", processors=5), (5,)),
+    ],
+)
+def test_a_node_gets_the_tasks_that_its_processors_are(peer: Peer, tasks: tuple[int, ...]) -> None:
+    assert tasks_of_nodes(peer) == tasks
+
+
+@given(st.lists(st.integers(1, 20), min_size=1, max_size=8), st.integers(1, 6), st.data())
+def test_tasks_are_all_dealt_out_and_no_node_is_crowded_by_more_than_one(
+    shares: list[int], per_task: int, data: st.DataObject
+) -> None:
+    whole = sum(shares) // per_task
+    if whole == 0:
+        return
+    tasks = data.draw(st.integers(1, whole))
+    dealt = tasks_of_nodes(on(tasks * per_task, per_task, *shares))
+    assert sum(dealt) == tasks
+    assert dealt[0] >= 1
+    assert min(dealt) >= 0
+    assert all(mine <= share // per_task + 1 for mine, share in zip(dealt, shares, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("shares", "named"), [((2, 1), "have 3 processors together, and it needs 4"), ((4, 0), "n1")]
+)
+def test_nodes_that_cannot_hold_the_component_are_refused(shares: tuple[int, ...], named: str) -> None:
+    with pytest.raises(LaunchError, match=named):
+        on(4, 1, *shares)
+
+
 def test_torchrun_needs_no_options() -> None:
     second = told(JobType.TORCHRUN, 1)
     assert second["MASTER_ADDR"] == second["PET_MASTER_ADDR"] == "a1"
-    assert (second["NODE_RANK"], second["NNODES"], second["WORLD_SIZE"]) == ("1", "2", "4")
+    assert (second["NODE_RANK"], second["NNODES"], second["WORLD_SIZE"]) == ("2", "3", "4")
+    assert "KOALA_TORCHRUN_WORKERS" not in second
+    first = told(JobType.TORCHRUN, 0)
+    assert (first["NODE_RANK"], first["NPROC_PER_NODE"], first["KOALA_TORCHRUN_WORKERS"]) == ("0", "2", "2,1")
     assert second["PET_NPROC_PER_NODE"] == second["NPROC_PER_NODE"] == "1"
     assert second["PET_RDZV_ENDPOINT"] == "a1:4711"
     assert second["RDZV_ID"] == told(JobType.TORCHRUN, 0)["RDZV_ID"]
@@ -110,9 +161,17 @@ def test_recorded_output_of_mpiexec_becomes_one_command_for_each_component() -> 
     commands = parse_proxies("a warning of somebody\n" + RECORDED + "output of the program\n")
     assert [command[-1] for command in commands] == ["0", "1"]
     assert commands[0][0] == "/opt/mpich/bin/hydra_pmi_proxy"
-    first, second = proxy_mail(RECORDED.encode(), parts=2)
-    assert first.decode().split("\n")[:2] == ["/opt/mpich/bin/hydra_pmi_proxy", "--control-port"]
-    assert second.endswith(b"--proxy-id\n1\n")
+    first, second = proxy_mail(SENT.encode(), parts=2)
+    assert first.decode().split("\n")[:3] == ["0", "/opt/mpich/bin/hydra_pmi_proxy", "--control-port"]
+    assert second.startswith(b"0\n/opt/")
+    assert second.endswith(b"--proxy-id\n1\n\n")
+
+
+def test_a_component_gets_the_proxies_of_all_its_nodes() -> None:
+    hosts = "KOALA_MPI_HOSTS=component0-0:2,component0-2:2,component1-0:3"
+    printed = "".join(f"HYDRA_LAUNCH: /p --proxy-id {number}\n" for number in (2, 0, 1))
+    letters = proxy_mail(f"{hosts}\n{printed}HYDRA_LAUNCH_END\n".encode(), parts=2)
+    assert letters == (b"0\n/p\n--proxy-id\n0\n\n2\n/p\n--proxy-id\n1\n\n", b"0\n/p\n--proxy-id\n2\n\n")
 
 
 @pytest.mark.parametrize(
@@ -134,9 +193,21 @@ def test_what_hydra_did_not_print_is_refused(text: str, named: str) -> None:
         parse_proxies(text)
 
 
-def test_a_number_of_proxies_that_is_not_the_number_of_components_is_refused() -> None:
-    with pytest.raises(HydraOutputError, match="2 proxies for 3 components"):
-        proxy_mail(RECORDED.encode(), parts=3)
+@pytest.mark.parametrize(
+    ("hosts", "named"),
+    [
+        ("KOALA_MPI_HOSTS=component0-0:2,component0-1:1,component1-0:1", "2 proxies for 3 nodes"),
+        ("KOALA_MPI_HOSTS=component0-0:3,component0-1:1", "all 2 components"),
+        ("KOALA_MPI_HOSTS=component0-0:3,component2-0:1", "all 2 components"),
+        ("KOALA_MPI_HOSTS=component0-0:3,component1-x:1", "does not begin with the nodes"),
+        ("KOALA_MPI_HOSTS=", "does not begin with the nodes"),
+        ("component0-0:3,component1-0:1", "does not begin with the nodes"),
+        ("a warning of somebody", "does not begin with the nodes"),
+    ],
+)
+def test_proxies_that_are_not_those_of_all_nodes_are_refused(hosts: str, named: str) -> None:
+    with pytest.raises(HydraOutputError, match=named):
+        proxy_mail(f"{hosts}\n{RECORDED}".encode(), parts=2)
 
 
 @given(st.binary(max_size=200) | st.text("HYDRA_LAUNCH: END\n/-proxyid01", max_size=200).map(str.encode))
@@ -161,7 +232,7 @@ def test_two_components_find_each_other_by_the_variables_of_torchrun(tmp_path: P
                 await watcher.start(launch(f"1.{part}", program, part=part, parts=2, job_type=JobType.TORCHRUN))
             for part, watcher in enumerate((one, two)):
                 await watcher.ready(f"1.{part}")
-                assert await watcher.site.nodes(f"1.{part}") == ("127.0.0.1",)
+                assert await watcher.site.nodes(f"1.{part}") == (NodeShare("127.0.0.1", 1),)
                 await watcher.site.release(f"1.{part}", goes[part])
             for part, watcher in enumerate((one, two)):
                 assert (await watcher.ended(f"1.{part}")).outcome is Outcome.DONE

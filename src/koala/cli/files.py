@@ -84,7 +84,11 @@ def show(client: Client, /, name: str, as_json: bool) -> None:
 @file.command()
 @click.argument("name")
 @click.argument("site", shell_complete=complete_site)
-@click.option("--path", metavar="FILE", help="A file of the daemon's machine, which is copied into the site's area.")
+@click.option(
+    "--path",
+    metavar="FILE",
+    help="A file of the daemon's machine, or SITE:/path for one at the site; it is copied into the site's area.",
+)
 @click.option("--url", metavar="URL", help="Where the replica is and stays, such as https://... or s3://...")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_client
@@ -92,7 +96,7 @@ def register(client: Client, /, name: str, site: str, path: str | None, url: str
     """Register the file NAME with a replica at SITE, or one more replica of it."""
     if (path is None) == (url is None):
         raise UserError("say where the file is: --path FILE or --url URL, one of the two")
-    if path is not None and client.address.socket is not None:
+    if path is not None and client.address.socket is not None and not path.startswith(f"{site}:/"):
         path = str(Path(path).absolute())  # the daemon is on this machine, but in another directory
     found = client.register(name, site, path=path, url=url)
     _tell(found, as_json, f"{clean(found.name)}: {size(found.size_bytes)} at {_replicas(found)}.")

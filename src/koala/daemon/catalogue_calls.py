@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import stat
 import uuid
 from collections.abc import Coroutine, Iterable, Iterator
 from pathlib import Path
@@ -21,24 +20,27 @@ from koala.daemon.errors import ConflictError, InvalidError, NotFoundError, Serv
 from koala.daemon.grid_sites import LinkBook
 from koala.daemon.own_thread import in_own_thread
 from koala.daemon.reading import reading
-from koala.daemon.replica_keeping import ReplicaKeeper, incoming_name, take_name
+from koala.daemon.replica_keeping import ReplicaKeeper, incoming_name
 from koala.descriptions.errors import CONTROL_ADVICE, NOT_TEXT, control_problem, shown
 from koala.files import (
-    Area,
     ChangedFileError,
     ChecksumError,
     Entry,
+    FileArea,
     FilesError,
     MissingFileError,
     Order,
+    PathError,
     Replica,
     TransferCancelledError,
     TransferInterruptedError,
+    UnreachableError,
     forget,
     register,
     replicate,
 )
-from koala.files.checksums import READ_BYTES, of_path
+from koala.files.area import copy_name
+from koala.files.checksums import READ_BYTES
 from koala.files.sources import UrlSource
 from koala.messages import FileChanged
 from koala.model import FileName, SiteName
@@ -50,7 +52,7 @@ from koala.wire import Forgetting, Registration, Replication
 MEASURED_AT_ONCE_MAX = 2
 # How long changes that are under way may take when the daemon stops; less than answers may, so that theirs are sent.
 CHANGES_S_MAX = 7.0
-_FAULTS_OF_SOURCE = (MissingFileError, ChangedFileError, ChecksumError)
+_FAULTS_OF_SOURCE = (MissingFileError, ChangedFileError, ChecksumError, UnreachableError)
 
 T = TypeVar("T")
 
@@ -118,20 +120,22 @@ class CatalogueDesk:
 
     # ------------------------------------------------------------------------------------------ changes
 
-    async def _register_path(self, area: Area, name: FileName, path: str) -> Entry:
+    async def _register_path(self, area: FileArea, name: FileName, path: str) -> Entry:
         incoming = incoming_name()
         async with self._keeper.alone(name):
             try:
                 async with self._measuring:
                     with _told_to_the_caller():
-                        replica = await in_own_thread(_take_in, area, incoming, path)
+                        replica = await self._take_in(area, name, incoming, path)
                 changed, event = self._with(await self._entry(name), name, replica)
                 await self._check_place(area, changed)
                 await self._doubt([area.site], name)
                 with _told_to_the_caller():
-                    await asyncio.to_thread(take_name, area, incoming, name)
+                    await area.take_name(incoming, name)
             finally:
-                await asyncio.to_thread(area.forget, incoming)
+                # A site that is out of reach keeps it until it is looked at the next time.
+                with contextlib.suppress(OSError):
+                    await area.forget(incoming)
             await self._tell(changed, event, area.site)
             return changed
 
@@ -148,7 +152,7 @@ class CatalogueDesk:
             await self._tell(changed, event, *replaced)
             return changed
 
-    async def _replicate(self, area: Area, name: FileName) -> Entry:
+    async def _replicate(self, area: FileArea, name: FileName) -> Entry:
         async with self._keeper.alone(name):
             entry = await self._known(name)
             if area.site in self._in_areas(entry):
@@ -159,9 +163,11 @@ class CatalogueDesk:
                 await self._bring(entry, area.site, transfer)
                 await self._doubt([area.site], name)
                 with _told_to_the_caller():
-                    await asyncio.to_thread(area.promote, name, area.copy(name, None, entry.checksum))
+                    await area.promote(name, copy_name(name, None, entry.checksum))
             finally:
-                await self._engine.mover.cancel(transfer)
+                # At a site that is out of reach it is found, and removed, at the next start.
+                with contextlib.suppress(OSError):
+                    await self._engine.mover.cancel(transfer)
             replica = Replica(site=area.site, size_bytes=entry.size_bytes, checksum=entry.checksum)
             changed, event = self._with(entry, name, replica)
             await self._tell(changed, event, area.site)
@@ -180,6 +186,22 @@ class CatalogueDesk:
             await self._tell(changed, event, *gone)
 
     # -------------------------------------------------------------------------------------- their parts
+
+    async def _take_in(self, area: FileArea, name: FileName, incoming: FileName, path: str) -> Replica:
+        """Bring a file into the area under a name of its own, and measure it: from this machine, or, for a path
+        such as SITE:/data/x, from the site itself."""
+        at_site = path.startswith(f"{area.site}:/")
+        path = path.removeprefix(f"{area.site}:") if at_site else path
+        if not path.startswith("/") or "\0" in path:
+            raise InvalidError(
+                f"path: {path!r} is not absolute; write the whole path, from / on, or {area.site}:/... for a file "
+                "that is at the site"
+            )
+        if at_site or area.place.is_here:
+            measured = await area.take_in(incoming, path)
+        else:
+            measured = await self._engine.mover.upload(area.site, name, Path(path), incoming)
+        return Replica(site=area.site, size_bytes=measured.size_bytes, checksum=measured.checksum)
 
     async def _tell(self, entry: Entry, event: FileChanged, *in_doubt: SiteName) -> None:
         """Put the change on record; then see to the replicas that were in doubt until it was."""
@@ -229,13 +251,13 @@ class CatalogueDesk:
         assert failure is not None, "an entry of the catalogue has a replica"
         raise _service_error(failure)
 
-    async def _check_place(self, area: Area, entry: Entry) -> None:
+    async def _check_place(self, area: FileArea, entry: Entry) -> None:
         """``ConflictError`` where jobs still read another file that had this name."""
         readers = self._keeper.former_readers(area.site, entry.name)
         if not readers:
             return
         with _told_to_the_caller():
-            if await asyncio.to_thread(of_path, area.replica(entry.name)) == entry.checksum:
+            if (await area.measure(entry.name)).checksum == entry.checksum:
                 return
         jobs = f"{'job' if len(readers) == 1 else 'jobs'} {', '.join(map(str, readers))}"
         raise ConflictError(
@@ -259,7 +281,7 @@ class CatalogueDesk:
             raise NotFoundError(f"the catalogue has no file {name!r}; register it first")
         return entry
 
-    def _area(self, site: SiteName) -> Area:
+    def _area(self, site: SiteName) -> FileArea:
         area = self._engine.areas.get(site)
         if area is None:
             raise NotFoundError(f"there is no site {site!r} with files; {suggest(site, self._engine.areas)}")
@@ -286,23 +308,6 @@ class CatalogueDesk:
 
 
 # ------------------------------------------------------------------------------------ reading and measuring
-
-
-def _take_in(area: Area, incoming: FileName, path: str) -> Replica:
-    """Copy a file into the area under a name of its own, and measure the copy."""
-    source = Path(path)
-    if not source.is_absolute() or "\0" in path:
-        raise InvalidError(f"path: {path!r} is not absolute; write the whole path, from / on")
-    try:
-        mode = source.stat().st_mode
-    except OSError as error:
-        raise InvalidError(
-            f"path: {path!r}: {error.strerror or error}; name a file that the daemon can read"
-        ) from None
-    if not stat.S_ISREG(mode):
-        raise InvalidError(f"path: {path!r} is not a regular file; name a file")
-    copy = area.adopt(incoming, source)
-    return Replica(site=area.site, size_bytes=copy.stat().st_size, checksum=of_path(copy))
 
 
 def _measure_url(name: FileName, site: SiteName, url: str) -> Replica:
@@ -354,7 +359,7 @@ def _told_to_the_caller() -> Iterator[None]:
     """What goes wrong with disks and servers, as something that the caller can read."""
     try:
         yield
-    except FilesError as error:
+    except (FilesError, PathError) as error:
         raise InvalidError(error.for_user()) from None
     except OSError as error:
         about = f"{error.filename}: " if error.filename else ""

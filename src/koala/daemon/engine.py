@@ -22,7 +22,7 @@ from koala import files
 from koala.core import Scheduler
 from koala.daemon.clock import SteadyClock
 from koala.daemon.errors import InvalidError, TooManyError, UnavailableError
-from koala.daemon.grid_sites import LinkBook, SiteMaker, check_kinds, make_areas, make_site
+from koala.daemon.grid_sites import LinkBook, SiteMaker, check_kinds, make_areas, make_mover, make_site
 from koala.daemon.handling import Memory, Round
 from koala.daemon.journal_tail import JournalTail
 from koala.daemon.live_rows import ENDED_STATES, LiveRows
@@ -37,7 +37,7 @@ from koala.daemon.retaining import Retention
 from koala.daemon.silences import Silences
 from koala.daemon.transferring import Carrier
 from koala.daemon.waiting import Waiters
-from koala.grid import Grid
+from koala.grid import Grid, SiteKind
 from koala.messages import (
     AnyCommand,
     AnyEvent,
@@ -100,14 +100,16 @@ class Engine:
         self._store = store
         self._clock = SteadyClock() if clock is None else clock
         self._areas = make_areas(grid, root)
-        self._mover = files.CopyMover(self._areas.values(), clock=self._clock)
+        self._mover = make_mover(grid, self._areas, root, clock=self._clock)
         self._sites: dict[SiteName, Site] = {
             each.name: site_maker(each, root, emit=self.report, on_mail=self._on_mail, clock=self.now)
             for each in grid.sites
         }
-        self._carrier = Carrier(self, self._mover, self._areas, LinkBook(grid.links))
+        self._carrier = Carrier(self, self._mover, LinkBook(grid.links))
         self._performer = Performer(self, self._sites, self._areas, self._carrier, grid.scheduler)
-        self._prober = Prober(self, self._sites)
+        self._prober = Prober(
+            self, self._sites, {each.name for each in grid.sites if each.kind is not SiteKind.LOCAL}
+        )
         self._retention = Retention(self, store, self._sites)
         self._pruner = Pruner(store)
         self._silences = Silences()
@@ -201,12 +203,12 @@ class Engine:
         return self._catalogue
 
     @property
-    def areas(self) -> Mapping[SiteName, files.Area]:
+    def areas(self) -> Mapping[SiteName, files.FileArea]:
         """The sites' file areas."""
         return self._areas
 
     @property
-    def mover(self) -> files.CopyMover:
+    def mover(self) -> files.GridMover:
         """What brings files to sites."""
         return self._mover
 

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import os
+import platform
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from koala.daemon.errors import InvalidError
-from koala.files import Area
-from koala.grid import Grid, Links, SiteKind
+from koala.daemon.own_thread import in_own_thread
+from koala.files import Area, FileArea, GridMover, Place, RemoteArea, SeenArea
+from koala.files.ways import is_seen
+from koala.grid import BatchSettings, Grid, Links, SiteKind
 from koala.grid import Site as SiteDescription
 from koala.model import SiteName
 from koala.policies.view import BYTES_PER_S_PER_MBIT_S
 from koala.sites import LocalSite, Site
+from koala.sites.batch.grid_engine import GridEngineSystem
+from koala.sites.batch.site import BatchSite
+from koala.sites.batch.slurm import SlurmSystem
+from koala.sites.batch.system import BatchSystem
+from koala.sites.commands import SSH_VARIABLES, Commands
 from koala.sites.site import Clock, Deliver, Emit
 
-_ADVICE = {
-    SiteKind.SIMULATED: "it exists only in simulations; write 'kind: local' for processors of this machine",
-    SiteKind.SLURM: "components run only on this machine so far; write 'kind: local', or take the site out",
-    SiteKind.GRID_ENGINE: "components run only on this machine so far; write 'kind: local', or take the site out",
+_SYSTEMS: Mapping[SiteKind, Callable[[BatchSettings], BatchSystem]] = {
+    SiteKind.SLURM: SlurmSystem,
+    SiteKind.GRID_ENGINE: GridEngineSystem,
 }
 
 
@@ -32,8 +41,11 @@ class SiteMaker(Protocol):
 def check_kinds(grid: Grid) -> None:
     """Raises ``InvalidError`` for the first site of a kind that cannot run live."""
     for site in grid.sites:
-        if site.kind is not SiteKind.LOCAL:
-            raise InvalidError(f"site {site.name} is of the kind {site.kind}: {_ADVICE[site.kind]}")
+        if site.kind is SiteKind.SIMULATED:
+            raise InvalidError(
+                f"site {site.name} is of the kind {site.kind}: it exists only in simulations; write 'kind: local' "
+                "for processors of this machine, or the kind of its batch system"
+            )
 
 
 def site_root(root: Path, name: SiteName) -> Path:
@@ -43,20 +55,59 @@ def site_root(root: Path, name: SiteName) -> Path:
 
 def make_site(description: SiteDescription, root: Path, *, emit: Emit, on_mail: Deliver, clock: Clock) -> Site:
     """The site that a description stands for; ``check_kinds`` has passed."""
-    assert description.kind is SiteKind.LOCAL, "only such kinds pass the check"
-    return LocalSite(
+    if description.kind is SiteKind.LOCAL:
+        return LocalSite(
+            description.name,
+            site_root(root, description.name),
+            description.processors,
+            emit=emit,
+            on_mail=on_mail,
+            clock=clock,
+        )
+    settings = description.batch
+    assert settings is not None, "a site under a batch system says how it is reached"
+    return BatchSite(
         description.name,
-        site_root(root, description.name),
+        settings,
+        _SYSTEMS[description.kind](settings),
         description.processors,
+        owner=owner_of(root),
         emit=emit,
         on_mail=on_mail,
         clock=clock,
     )
 
 
-def make_areas(grid: Grid, root: Path) -> dict[SiteName, Area]:
-    """The file area of each site."""
-    return {site.name: Area(site.name, site_root(root, site.name) / "files") for site in grid.sites}
+def owner_of(root: Path) -> str:
+    """By what a site tells this daemon, through all its restarts, from others."""
+    return f"{platform.node()}:{root.resolve()}"
+
+
+def make_areas(grid: Grid, root: Path) -> dict[SiteName, FileArea]:
+    """The file area of each site: ``files`` in its work directory, or where an embedded site lives."""
+    here = this_machine()
+    return {site.name: _make_area(site, root, here) for site in grid.sites}
+
+
+def _make_area(site: SiteDescription, root: Path, here: Place) -> FileArea:
+    settings = site.batch
+    if settings is None:
+        return SeenArea(Area(site.name, site_root(root, site.name) / "files"), here, in_own_thread)
+    if is_seen(site):
+        path = Path(settings.work_directory).expanduser() / "files"
+        return SeenArea(Area(site.name, path), here, in_own_thread)
+    commands = Commands(ssh=settings.ssh, through=settings.through, environment=dict(settings.environment))
+    return RemoteArea(site.name, Place(commands, settings), f"{settings.work_directory}/files")
+
+
+def make_mover(grid: Grid, areas: Mapping[SiteName, FileArea], root: Path, *, clock: Clock) -> GridMover:
+    """What moves files between the sites of a grid."""
+    return GridMover(grid.sites, areas, this_machine(), root / "relays", clock=clock)
+
+
+def this_machine() -> Place:
+    """Where the daemon runs, with what its ssh needs to find the user's keys."""
+    return Place(Commands(environment={name: os.environ[name] for name in SSH_VARIABLES if name in os.environ}))
 
 
 class LinkBook:

@@ -6,6 +6,7 @@ where this Python keeps ``mpiexec``.
 
 from __future__ import annotations
 
+import math
 import posixpath
 import sys
 from functools import cache
@@ -14,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from koala.core.job import Job
-from koala.grid import SchedulerParameters
+from koala.grid import SchedulerParameters, Site
 from koala.launching import BARRIER_TIMEOUT_S_MAX, Launch, LaunchError, Link
 from koala.messages import StartComponent
 from koala.model import Application, Component, InputFile, Request
@@ -53,9 +54,15 @@ def barrier_patience_s(job: Job, parameters: SchedulerParameters, now: float) ->
     return min(patience_s, float(BARRIER_TIMEOUT_S_MAX))
 
 
-def launch_for(command: StartComponent, job: Job, parameters: SchedulerParameters, now: float) -> Launch:
-    """What the site gets for a command. Raises ``LaunchError`` for what cannot be carried."""
+def launch_for(command: StartComponent, job: Job, site: Site, parameters: SchedulerParameters, now: float) -> Launch:
+    """What ``site`` gets for a command. Raises ``LaunchError`` for what cannot be carried.
+
+    The directory of this machine's ``mpiexec`` goes only to sites whose commands run here: elsewhere it is not there,
+    or is something else.
+    """
     request = job.request
+    elsewhere = site.batch is not None and site.batch.ssh is not None
+    planned_at = job.start_estimate
     return Launch(
         token=command.token,
         job=command.job,
@@ -66,7 +73,8 @@ def launch_for(command: StartComponent, job: Job, parameters: SchedulerParameter
         job_type=request.job_type,
         barrier_timeout_s=barrier_patience_s(job, parameters, now),
         walltime_s=request.walltime_s,
-        search_path=search_path(),
+        search_path=() if elsewhere else search_path(),
+        begin_at=planned_at if planned_at is not None and math.isfinite(planned_at) else None,
     )
 
 

@@ -8,7 +8,8 @@ from koala.model import SiteName
 
 
 class SiteNumbers(msgspec.Struct, frozen=True, kw_only=True):
-    """One site: its processors, how many of them who holds, and whether it is used and answers."""
+    """One site: its processors, how many of them who holds, whether it is used and answers, and how often its batch
+    system was called, by what for."""
 
     name: SiteName
     processors: int
@@ -20,6 +21,7 @@ class SiteNumbers(msgspec.Struct, frozen=True, kw_only=True):
     trusted: bool
     drained: bool
     answers: bool
+    calls: dict[str, int]
 
 
 class Numbers(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-async def in_own_thread(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+async def in_own_thread(work: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T:
     """What the work gives. Who is cancelled stops waiting; the thread goes on to its own end, or the process's."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()

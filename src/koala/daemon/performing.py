@@ -14,7 +14,7 @@ from koala.daemon.mailing import Postman
 from koala.daemon.releasing import Releaser
 from koala.daemon.site_worker import SiteWorker
 from koala.daemon.transferring import Carrier
-from koala.files import Area
+from koala.files import FileArea
 from koala.grid import SchedulerParameters
 from koala.messages import (
     AbortComponent,
@@ -36,7 +36,7 @@ class Performer:
         self,
         desk: Desk,
         sites: Mapping[SiteName, Site],
-        areas: Mapping[SiteName, Area],
+        areas: Mapping[SiteName, FileArea],
         carrier: Carrier,
         parameters: SchedulerParameters,
     ) -> None:

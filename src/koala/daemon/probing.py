@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from koala.daemon.desk import SITE_CALL_S, Desk
 from koala.messages import SiteReported
@@ -13,18 +13,25 @@ from koala.sites import Site, SiteError
 
 _log = logging.getLogger(__name__)
 
-# How often a site is asked, and how rarely one that does not answer.
+# How often a site is asked, how rarely one under a batch system while there are no jobs, and how rarely one that does
+# not answer.
 PROBE_S = 5.0
+PROBE_IDLE_S = 30.0
 PROBE_MOST_S = 60.0
+# How soon a site that was left in peace is asked when a job has come.
+_LOOK_S = 0.5
 _WHO = "probes"
 
 
 class Prober:
-    """Asks every site in a task of its own."""
+    """Asks every site in a task of its own; those ``under_batch_systems`` more rarely while there are no jobs."""
 
-    def __init__(self, desk: Desk, sites: Mapping[SiteName, Site]) -> None:
+    def __init__(
+        self, desk: Desk, sites: Mapping[SiteName, Site], under_batch_systems: Container[SiteName] = ()
+    ) -> None:
         self._desk = desk
         self._sites = sites
+        self._under_batch_systems = under_batch_systems
         self._tasks: list[asyncio.Task[None]] = []
         self.reported_at: dict[SiteName, float] = {}
 
@@ -47,8 +54,21 @@ class Prober:
             report = await self.ask(site.name)
             if report is not None and self._is_news(report):
                 self._desk.report(report)
-            wait_s = PROBE_S if report is not None else min(2 * wait_s, PROBE_MOST_S)
-            await asyncio.sleep(wait_s)
+            if report is None:
+                wait_s = min(2 * wait_s, PROBE_MOST_S)
+                await asyncio.sleep(wait_s)
+            else:
+                wait_s = PROBE_S
+                await asyncio.sleep(PROBE_S)
+                if site.name in self._under_batch_systems:
+                    await self._rest_without_jobs()
+
+    async def _rest_without_jobs(self) -> None:
+        """Asking is work for a batch system, and of little use where nothing is to be placed."""
+        rested_s = PROBE_S
+        while rested_s < PROBE_IDLE_S and not self._desk.scheduler.ledger.jobs:
+            await asyncio.sleep(_LOOK_S)
+            rested_s += _LOOK_S
 
     async def ask(self, name: SiteName) -> SiteReported | None:
         """What the site says now; None when it does not answer, which the core then hears."""

@@ -18,14 +18,15 @@ from koala.daemon.desk import SITE_CALL_S, Desk, until_it_works
 from koala.daemon.launches import destination_of
 from koala.daemon.transferring import Carrier
 from koala.files import (
-    Area,
     ChangedFileError,
+    FileArea,
     FilesError,
     MissingFileError,
     TransferCancelledError,
     TransferInterruptedError,
 )
-from koala.launching import Go, LaunchError, Link, Peer
+from koala.files.area import replica_path
+from koala.launching import Go, LaunchError, Link, NodeShare, Peer
 from koala.messages import Outcome, ReleaseBarrier, Token, TransferId
 from koala.model import FileName, InputMode, SiteName
 from koala.policies.demands import reads_of
@@ -47,6 +48,15 @@ class _Unreachable(Exception):  # noqa: N818 - it never leaves this module
         self.reason = reason
 
 
+class _TooFewError(Exception):
+    """A site gave a component fewer processors than it accepted."""
+
+    def __init__(self, row: ComponentRow, processors: int) -> None:
+        self.row = row
+        self.reason = f"it gave {processors} processors instead of {row.processors}"
+        super().__init__(self.reason)
+
+
 class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """One input file of a component: by which transfer it came, or what of the site's own replica is needed."""
 
@@ -61,7 +71,7 @@ class Releaser:
     """Performs ``ReleaseBarrier``, each in a task of its own, again until it has happened or is pointless."""
 
     def __init__(
-        self, desk: Desk, sites: Mapping[SiteName, Site], areas: Mapping[SiteName, Area], carrier: Carrier
+        self, desk: Desk, sites: Mapping[SiteName, Site], areas: Mapping[SiteName, FileArea], carrier: Carrier
     ) -> None:
         self._desk = desk
         self._sites = sites
@@ -114,6 +124,9 @@ class Releaser:
         plans = [self._plan(claim, row) for claim, row in zip(wanted, mine, strict=True)]
         try:
             gos = await self._gos(wanted[0], rows)
+        except _TooFewError as error:
+            await self._end(error.row, Outcome.SITE_FAILED, error.reason)
+            return
         except LaunchError as error:
             await asyncio.gather(*(self._end(row, Outcome.FAILED, error.for_user()) for row in mine))
             return
@@ -176,7 +189,7 @@ class Releaser:
             peers.append(
                 Peer(
                     part=row.part,
-                    host=nodes[0],
+                    host=nodes[0].name,
                     processors=row.processors,
                     nodes=nodes,
                     processors_per_task=application.processors_per_task,
@@ -184,13 +197,16 @@ class Releaser:
             )
         return go_for(request.job_type, claim.job.id, peers)
 
-    async def _nodes(self, row: ComponentRow) -> tuple[str, ...]:
+    async def _nodes(self, row: ComponentRow) -> tuple[NodeShare, ...]:
         try:
             nodes = await self._call(row.site, self._sites[row.site].nodes(row.token))
         except SiteError as error:
             raise _Unreachable(row.site, error.message) from None
         if not nodes:
             raise _Unreachable(row.site, f"it does not say where component {row.token} is")
+        processors = sum(node.processors for node in nodes)
+        if processors < row.processors:
+            raise _TooFewError(row, processors)
         return nodes
 
     def _plan(self, claim: Claim, row: ComponentRow) -> list[_Wanted]:
@@ -236,7 +252,7 @@ class Releaser:
         entry = self._desk.entries.get(file)
         replica = None if entry is None else entry.replica_at(row.site)
         if entry is not None and chunk is None and replica is not None and replica.url is None:
-            path = self._areas[row.site].relative(file)
+            path = replica_path(file)
             await self._check_replica(row.site, file, path, entry.size_bytes)
             return path
         try:
@@ -259,9 +275,7 @@ class Releaser:
     async def _size_bytes(self, site: SiteName, file: FileName, path: str) -> int | None:
         """How large a file in the site's area is, or None where there is none."""
         try:
-            return (await asyncio.to_thread((self._areas[site].root / path).stat)).st_size
-        except FileNotFoundError:
-            return None
+            return await self._areas[site].size_bytes(path)
         except OSError as error:
             why = f"it cannot be read: {error.strerror or error}; check this site's disk"
             raise MissingFileError(file, site, why) from None

@@ -11,18 +11,13 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 from koala.core.lifecycle import State
 from koala.daemon.engine import Engine
 from koala.daemon.reading import reading
-from koala.files import Area
-from koala.files.area import encode, flush_directory
+from koala.files.area import INCOMING, replica_path
 from koala.model import FileName, SiteName
 
-_DOUBTS = "doubts"
-# No file that a user may register has such a name, since NUL is in none.
-_INCOMING = "\0incoming."
 # While jobs still read a replica that must go: how long one of them is waited for, and the least pause after it.
 READERS_WAIT_S = 60.0
 READERS_PAUSE_S = 0.5
@@ -45,7 +40,7 @@ class ReplicaKeeper:
         """Settle every doubt that a daemon before this one has left. One that cannot be settled now stays one."""
         for site, area in self._engine.areas.items():
             with contextlib.suppress(OSError):
-                for name in await asyncio.to_thread(_left_behind, area):
+                for name in await area.doubts():
                     async with self.alone(name):
                         await self.settle(site, name)
 
@@ -73,7 +68,7 @@ class ReplicaKeeper:
 
     async def doubt(self, site: SiteName, name: FileName) -> None:
         """From now on the replica may be one that the catalogue does not have. Raises ``OSError``."""
-        await asyncio.to_thread(_put_mark, self._engine.areas[site], name)
+        await self._engine.areas[site].doubt(name)
 
     async def settle(self, site: SiteName, name: FileName) -> None:
         """Ask the catalogue: its replica stays, another is removed, at once or when those who read it have ended."""
@@ -82,13 +77,13 @@ class ReplicaKeeper:
         replica = None if entry is None else entry.replica_at(site)
         if replica is not None and replica.url is None:
             self._read_by.pop((site, name), None)
-            await asyncio.to_thread(_take_mark, area, name)
+            await area.settle(name, keep=True)
             return
-        if area.size_bytes(name) is not None and (readers := self._readers(name)):
+        if (readers := self._readers(name)) and await area.size_bytes(replica_path(name)) is not None:
             self._remove_later(site, name, readers)
             return
         self._read_by.pop((site, name), None)
-        await asyncio.to_thread(_remove, area, name)
+        await area.settle(name, keep=False)
 
     def former_readers(self, site: SiteName, name: FileName) -> list[int]:
         """The jobs that still read a replica of this name which the catalogue has forgotten."""
@@ -119,53 +114,11 @@ class ReplicaKeeper:
         async with self.alone(name):
             if self._read_by.pop((site, name), None) is None:
                 return  # it is in the catalogue again
-            area = self._engine.areas[site]
-            await asyncio.to_thread(_remove, area, name)
+            # What cannot be removed now stays in doubt, for the next ``open``.
+            with contextlib.suppress(OSError):
+                await self._engine.areas[site].settle(name, keep=False)
 
 
 def incoming_name() -> FileName:
     """A name under which a file may come into an area before it is known whether it may stay."""
-    return f"{_INCOMING}{uuid.uuid4().hex}"
-
-
-def take_name(area: Area, incoming: FileName, name: FileName) -> None:
-    """Let what came in have its name, at once and whole."""
-    final = area.replica(name)
-    area.replica(incoming).replace(final)
-    flush_directory(final.parent)
-
-
-def _mark(area: Area, name: FileName) -> Path:
-    return area.root / _DOUBTS / encode(name)
-
-
-def _put_mark(area: Area, name: FileName) -> None:
-    mark = _mark(area, name)
-    mark.parent.mkdir(parents=True, exist_ok=True)
-    fresh = mark.with_name(f".{mark.name}")
-    # The name itself, as a long one is cut in the name of the mark.
-    fresh.write_bytes(name.encode("utf-8", "surrogatepass"))
-    fresh.replace(mark)
-    flush_directory(mark.parent)
-
-
-def _take_mark(area: Area, name: FileName) -> None:
-    _mark(area, name).unlink(missing_ok=True)
-
-
-def _remove(area: Area, name: FileName) -> None:
-    area.forget(name)
-    # The mark goes last, so that a kill in between leaves it to be settled again.
-    flush_directory(area.replica(name).parent)
-    _take_mark(area, name)
-
-
-def _left_behind(area: Area) -> list[FileName]:
-    """Remove what never got its name; the names of all replicas in doubt."""
-    for came in area.replica("").parent.glob(f"{encode(_INCOMING)}*"):
-        came.unlink()
-    doubts = area.root / _DOUBTS
-    if not doubts.is_dir():
-        return []
-    marks = [mark for mark in sorted(doubts.iterdir()) if not mark.name.startswith(".")]
-    return [mark.read_bytes().decode("utf-8", "surrogatepass") for mark in marks]
+    return f"{INCOMING}{uuid.uuid4().hex}"

@@ -141,6 +141,7 @@ def count_up(engine: Engine, counts: Mapping[str, int]) -> Numbers:
                 trusted=site.trust is not Trust.UNUSABLE,
                 drained=site.drained,
                 answers=engine.silence_of(site.name) is None,
+                calls=dict(engine.site(site.name).calls),
             )
             for index, site in enumerate(ledger.sites)
         ),

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from koala.daemon.desk import SITE_CALL_S, Desk, until_it_works
 from koala.daemon.launches import launch_for
 from koala.grid import SchedulerParameters
+from koala.grid import Site as SiteDescription
 from koala.launching import LaunchError
 from koala.messages import AbortComponent, AskSite, ComponentEnded, Outcome, StartComponent
 from koala.runners import component_script
@@ -102,7 +103,7 @@ class SiteWorker:
         job = self._desk.scheduler.ledger.claims[command.token].job
         now = self._desk.now()
         try:
-            launch = launch_for(command, job, self._parameters, now)
+            launch = launch_for(command, job, self._description(), self._parameters, now)
             script = component_script(launch)
         except LaunchError as error:
             self._desk.report(
@@ -110,6 +111,10 @@ class SiteWorker:
             )
             return
         await self._site.start(launch, script)
+
+    def _description(self) -> SiteDescription:
+        """The site as the grid describes it; a site that has commands is in the grid."""
+        return next(site for site in self._desk.scheduler.grid.sites if site.name == self._site.name)
 
     async def _settle_difference(self) -> None:
         """Ask about what is on record as held, unless its start is still to come: asking would forbid that."""

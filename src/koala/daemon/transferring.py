@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from koala.daemon.desk import Desk, until_it_works
 from koala.daemon.grid_sites import LinkBook
 from koala.files import (
-    Area,
-    CopyMover,
     FilesError,
+    GridMover,
     MissingFileError,
     Order,
     TransferCancelledError,
@@ -34,11 +33,11 @@ PIECE_PREFIX = "piece."
 class Carrier:
     """Carries out transfers with the mover, and knows what each has brought and where it is."""
 
-    def __init__(self, desk: Desk, mover: CopyMover, areas: Mapping[SiteName, Area], links: LinkBook) -> None:
+    def __init__(self, desk: Desk, mover: GridMover, links: LinkBook) -> None:
         self._desk = desk
         self._mover = mover
-        self._areas = areas
         self._links = links
+        self._wanted: set[TransferId] = set()
         self._tasks: dict[TransferId, asyncio.Task[None]] = {}
         self._cancelling: dict[asyncio.Task[None], int | None] = {}
         self._paths: dict[TransferId, str] = {}
@@ -48,14 +47,19 @@ class Carrier:
     async def open(self, wanted: Iterable[TransferId]) -> None:
         """Find again where everything is, and remove what neither the core nor a component wants.
 
-        ``wanted`` are the transfers of the core, those included that are still to be cancelled.
+        ``wanted`` are the transfers of the core, those included that are still to be cancelled. What is at a site
+        that cannot be reached now is seen to when it is.
         """
-        for area in self._areas.values():
-            for copy in await asyncio.to_thread(area.copies):
-                for transfer in await asyncio.to_thread(copy.holders):
-                    self._paths[transfer] = copy.relative
-        keep = set(wanted)
-        for transfer in self._mover.transfers - keep:
+        self._wanted = set(wanted)
+        self._mover.when_found = self._found
+        self._found(self._mover.transfers)
+
+    def _found(self, transfers: frozenset[TransferId]) -> None:
+        for transfer in transfers:
+            path = self._mover.path_of(transfer)
+            if path is not None:
+                self._paths[transfer] = path
+        for transfer in transfers - self._wanted:
             token = _token_of_piece(transfer)
             if token is not None and token in self._desk.scheduler.ledger.claims:
                 self._pieces.setdefault(token, set()).add(transfer)
@@ -84,6 +88,7 @@ class Carrier:
 
     def start(self, command: StartTransfer) -> None:
         """Begin or go on; ends in ``TransferEnded``, unless it is cancelled."""
+        self._wanted.add(command.transfer)
         if command.transfer not in self._tasks:
             task = asyncio.create_task(self._bring(command), name=f"transfer {command.transfer}")
             self._tasks[command.transfer] = task
@@ -95,6 +100,7 @@ class Carrier:
 
     def cancel(self, seq: int, command: CancelTransfer) -> None:
         """Stop it, or remove what it brought. Settles the command when that is done."""
+        self._wanted.discard(command.transfer)
         task = self._tasks.pop(command.transfer, None)
         if task is not None:
             task.cancel()

@@ -1,8 +1,8 @@
 """Grid files in YAML: their form, and the way to a Grid.
 
 The models below are also the JSON schema that ``koala schema grid`` prints, so every field says what it means.
-Defaults are those of ``koala.grid``; they are not written a second time. How a grid behaves in a simulation is
-described in ``grid_simulation``.
+Defaults are those of ``koala.grid``; they are not written a second time. Sites are described in ``grid_site``, how a
+grid behaves in a simulation in ``grid_simulation``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from koala.descriptions.errors import DescriptionError, Problem, shown
 from koala.descriptions.fields import (
     NAME_CHARACTERS_MAX,
     NAME_PATTERN,
-    Capacity,
     Count,
     CountOrZero,
     Description,
@@ -26,22 +25,18 @@ from koala.descriptions.fields import (
     Name,
     Number,
     PolicyName,
-    Processors,
     Seconds,
     SecondsAboveZero,
     Size,
     SizeBytes,
-    SomeText,
 )
 from koala.descriptions.grid_network import NetworkText
-from koala.descriptions.grid_simulation import GridSimulationText, SiteSimulationText
-from koala.descriptions.mapping_grid import LOAD_WORDS, POWER_WORDS, MachineText, Power
+from koala.descriptions.grid_simulation import GridSimulationText
+from koala.descriptions.grid_site import SiteText
 from koala.descriptions.yaml_problems import nearest
 from koala.descriptions.yaml_text import Document, read_document
 from koala.grid import (
     FILES_MAX,
-    NODE_POWER,
-    NODES_NAMED_MAX,
     SITES_MAX,
     Grid,
     Link,
@@ -49,48 +44,13 @@ from koala.grid import (
     Network,
     PairLink,
     SchedulerParameters,
-    Site,
-    SiteKind,
     StoredFile,
 )
-from koala.mapping.dendrogram import Machine
 
 _LINK = Links().default
 _SCHEDULER = SchedulerParameters()
 
 _LATENCY_TWICE = "latency_ms and latency_s are given together"
-
-
-class NodeText(MachineText):
-    """One processor of a site, with a power of its own."""
-
-    name: Name = Field(description="a name that no other node of the grid has")
-
-
-class SiteText(Description):
-    """One cluster."""
-
-    processors: Processors = Field(description="how many processors the site has in all")
-    kind: SiteKind = Field(default=SiteKind.SIMULATED, description="which batch system rules it")
-    quota: FractionAboveZero = Field(
-        default=1.0, description="the fraction of the site that may be in use before Koala takes no more of it"
-    )
-    file_server: SomeText | None = Field(default=None, description="where its files are served, for real transfers")
-    uplink_mbit_s: Capacity | None = Field(
-        default=None, description="the capacity of its own link in the network; by default as the network says"
-    )
-    man: Name | None = Field(
-        default=None, description="the region that it is in, for jobs of tasks; by default as the groups say"
-    )
-    wan: Name | None = Field(default=None, description="the wide area that its region is in, for jobs of tasks")
-    nodes: Annotated[tuple[NodeText, ...], Field(max_length=NODES_NAMED_MAX)] = Field(
-        default=(), description="those of its processors that have a power and a load of their own, for jobs of tasks"
-    )
-    node_power: Power = Field(default=NODE_POWER, description=f"of each other processor, {POWER_WORDS}")
-    node_load: Fraction01 = Field(default=0.0, description=f"of each other processor, {LOAD_WORDS}")
-    simulation: SiteSimulationText = Field(
-        default=SiteSimulationText(), description="how the site behaves in a simulation"
-    )
 
 
 class LinkText(Description):
@@ -237,29 +197,12 @@ def read_grid_yaml(text: str, source: str) -> Grid:
     default = grid.links.default.link(_LINK)
     return Grid(
         name=grid.name,
-        sites=tuple(_site(name, site) for name, site in grid.sites.items()),
+        sites=tuple(site.site(name) for name, site in grid.sites.items()),
         links=Links(default=default, pairs=tuple(_pair(pair, default) for pair in grid.links.pairs)),
         network=_network(grid),
         files=tuple(_file(name, file) for name, file in grid.files.items()),
         scheduler=SchedulerParameters(**grid.scheduler.model_dump()),
         simulation=grid.simulation.simulation(),
-    )
-
-
-def _site(name: str, site: SiteText) -> Site:
-    return Site(
-        name=name,
-        processors=site.processors,
-        kind=site.kind,
-        quota=site.quota,
-        file_server=site.file_server,
-        uplink_mbit_s=site.uplink_mbit_s,
-        man=site.man,
-        wan=site.wan,
-        nodes=tuple(Machine(**node.model_dump()) for node in site.nodes),
-        node_power=site.node_power,
-        node_load=site.node_load,
-        simulation=site.simulation.simulation(),
     )
 
 
@@ -283,6 +226,9 @@ def _file(name: str, file: FileText) -> StoredFile:
 
 def _contradictions(document: Document[GridText]) -> Iterator[Problem]:
     """What no part of the document can know alone."""
+    for name, site in document.model.sites.items():
+        for key, message, advice in site.findings(site.kind):
+            yield document.problem(("sites", name, key), message, advice, at_key=True)
     yield from _node_problems(document)
     yield from _link_problems(document)
     network = document.model.network

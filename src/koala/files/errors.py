@@ -39,9 +39,21 @@ class UnwritableError(FilesError):
     """The target cannot be written, for another reason than room."""
 
 
+class UnreachableError(FilesError):
+    """The bytes do not get from the source to the target, though both may be well."""
+
+
 class TransferCancelledError(FilesError):
     """The transfer was cancelled while it was awaited."""
 
 
 class TransferInterruptedError(FilesError):
     """The mover was closed. What has arrived stays, and the same order later continues there."""
+
+
+class PathError(ValueError):
+    """The path that a file is to be taken from names no file that can be read."""
+
+    def for_user(self) -> str:
+        """The path, what is wrong and what to do."""
+        return str(self)

@@ -1,6 +1,7 @@
 """What every mover of files promises, the orders it takes and the answers it gives.
 
-How bytes are moved is in the movers themselves; ``koala.files.copying`` is the one for areas that this machine sees.
+How bytes are moved is in the movers themselves: ``koala.files.grid_moving`` is the one for a whole grid,
+``koala.files.copying`` one for areas that this machine sees.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The MPI runner: one MPI_COMM_WORLD over all components, by the manual launcher of MPICH's hydra.
 
-The first component's script runs ``mpiexec``, which prints one proxy command for each component; the driver carries
-them to the components as mail, and each runs its own. Programs are unmodified MPICH programs.
+The first component's script runs ``mpiexec``, which prints one proxy command for each node of each component; the
+driver carries them to the components as mail, and each runs its own. Programs are unmodified MPICH programs.
 """
 
 from __future__ import annotations
@@ -11,14 +11,19 @@ from collections.abc import Sequence
 
 from koala.launching import MAIL_BYTES_MAX, Go, LaunchError, Peer
 from koala.model import JobId
+from koala.runners.dealing import tasks_of_nodes
 from koala.runners.plain import check_peers, common_environment, rendezvous_port
 
 # The mail: what the first component sends, and what each component gets.
 PROXIES = "proxies"
 PROXY = "proxy"
+# The hosts that mpiexec is given, and that the first component sends along with what mpiexec made of them.
+HOSTS = "KOALA_MPI_HOSTS"
 
 _LAUNCH = "HYDRA_LAUNCH:"
 _LAUNCH_END = "HYDRA_LAUNCH_END"
+# The place of a node among those of a part, and how many ranks it gets.
+_HOST = re.compile(r"component([0-9]{1,9})-([0-9]{1,9}):([1-9][0-9]{0,9})")
 # A proxy command is made of paths, options, numbers and addresses; a word with anything else is not one of hydra's.
 _WORD = re.compile(r"[A-Za-z0-9_.,:/@%+=\[\]-]+")
 
@@ -31,14 +36,19 @@ class HydraOutputError(LaunchError):
 
 
 def mpi_go(job: JobId, peers: Sequence[Peer], port: int | None = None) -> tuple[Go, ...]:
-    """What each component of an MPI job is told; the ranks are dealt out in the order of the components."""
+    """What each component of an MPI job is told; ranks are dealt out in the order of components and their nodes."""
     check_peers(peers)
     chosen = rendezvous_port(job) if port is None else port
     # Hydra wants a name for each proxy's host and never looks it up under the manual launcher.
-    hosts = ",".join(f"component{peer.part}:{peer.tasks}" for peer in peers)
+    hosts = ",".join(
+        f"component{peer.part}-{node}:{tasks}"
+        for peer in peers
+        for node, tasks in enumerate(tasks_of_nodes(peer))
+        if tasks > 0
+    )
     world = (
         ("KOALA_MPI_ADDRESS", peers[0].host),
-        ("KOALA_MPI_HOSTS", hosts),
+        (HOSTS, hosts),
         ("KOALA_MPI_RANKS", str(sum(peer.tasks for peer in peers))),
     )
     return tuple(Go(environment=each + world) for each in common_environment(job, peers, chosen))
@@ -83,9 +93,29 @@ def _proxy_id(words: tuple[str, ...]) -> int:
 def proxy_mail(proxies: bytes, parts: int) -> tuple[bytes, ...]:
     """For each of the job's components the mail ``PROXY``, made from the first component's mail ``PROXIES``.
 
-    The mail is the words of one proxy command, a line each: data that the script runs as it stands, not shell text.
+    The mail tells of each proxy the place of its node among the component's, from 0, and the words of its command, a
+    line each, with an empty line after the last: data that the script runs as it stands, not shell text.
     """
-    commands = parse_proxies(proxies.decode(errors="replace"))
-    if len(commands) != parts:
-        raise HydraOutputError(f"it printed {len(commands)} proxies for {parts} components")
-    return tuple("".join(f"{word}\n" for word in command).encode() for command in commands)
+    text = proxies.decode(errors="replace")
+    commands = parse_proxies(text)
+    hosts = _parse_hosts(text)
+    if len(commands) != len(hosts):
+        raise HydraOutputError(f"it printed {len(commands)} proxies for {len(hosts)} nodes")
+    if sorted({part for part, _ in hosts}) != list(range(parts)):
+        raise HydraOutputError(f"it was not given the nodes of all {parts} components")
+    letters = [""] * parts
+    for (part, node), command in zip(hosts, commands, strict=True):
+        letters[part] += "".join(f"{word}\n" for word in (str(node), *command, ""))
+    return tuple(letter.encode() for letter in letters)
+
+
+def _parse_hosts(text: str) -> list[tuple[int, int]]:
+    """Part and place of the node that each proxy is for; the first component's script has put them first."""
+    line = text.partition("\n")[0]
+    found = []
+    for host in line.removeprefix(f"{HOSTS}=").split(","):
+        match = _HOST.fullmatch(host)
+        if match is None or not line.startswith(f"{HOSTS}="):
+            raise HydraOutputError(f"its list of proxies does not begin with the nodes that they are for ({HOSTS})")
+        found.append((int(match[1]), int(match[2])))
+    return found

@@ -1,4 +1,7 @@
-"""The plain runner: each component runs the program once and is told who the others are and where to meet."""
+"""The plain runner: each component runs the program once, on its first node, and is told who the others are.
+
+What every runner tells is here too; how tasks are dealt out to nodes is in ``koala.runners.dealing``.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +34,12 @@ def address(host: str, port: int) -> str:
 def common_environment(job: JobId, peers: Sequence[Peer], port: int) -> list[tuple[tuple[str, str], ...]]:
     """The ``KOALA_`` variables, which every runner gives to every component.
 
-    ``KOALA_NODES`` lists the components separated by ';' and the nodes of each by ','. ``KOALA_FIRST_RANK`` is the
-    number of tasks in the components before this one.
+    ``KOALA_NODES`` lists the components separated by ';' and the nodes of each by ',', ``KOALA_NODE_PROCESSORS`` in
+    the same shape what the component has of each. ``KOALA_FIRST_RANK`` is the number of tasks in the components
+    before this one.
     """
-    nodes = ";".join(",".join(peer.nodes or (peer.host,)) for peer in peers)
+    nodes = ";".join(",".join(node.name for node in peer.shares) for peer in peers)
+    shares = ";".join(",".join(str(node.processors) for node in peer.shares) for peer in peers)
     environments: list[tuple[tuple[str, str], ...]] = []
     first_rank = 0
     for peer in peers:
@@ -48,6 +53,7 @@ def common_environment(job: JobId, peers: Sequence[Peer], port: int) -> list[tup
                 ("KOALA_PROCESSORS_PER_TASK", str(peer.processors_per_task)),
                 ("KOALA_FIRST_RANK", str(first_rank)),
                 ("KOALA_NODES", nodes),
+                ("KOALA_NODE_PROCESSORS", shares),
                 ("KOALA_RENDEZVOUS", address(peers[0].host, port)),
             )
         )

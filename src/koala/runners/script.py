@@ -23,6 +23,7 @@ def component_script(launch: Launch) -> str:
         f"# Component {launch.part} of {launch.parts} of job {launch.job}.",
         f"koala_job_type={launch.job_type.value}",
         f"koala_part={launch.part}",
+        f"koala_processors={launch.processors}",
         f"koala_barrier_tenths={barrier_tenths}",
     ]
     if launch.search_path:

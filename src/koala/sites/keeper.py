@@ -307,9 +307,19 @@ class Keeper:
             raise SiteError(self._name, f"there is no output at {offset} of {limit} bytes; write 0 or more")
         return folder.output(stream, record.launch.application, offset, min(limit, OUTPUT_BYTES_MAX))
 
-    def is_ready(self, token: Token) -> bool:
-        """Whether a component has reached the barrier."""
-        return self._folder(token).is_ready()
+    def processors_ready(self, token: Token) -> int | None:
+        """With how many processors a component has reached the barrier; None before that, and where it is lost."""
+        folder = self._folder(token)
+        if not folder.is_ready():
+            return None
+        watched = self.slots.alive.get(token)
+        if watched is not None:
+            return watched.processors
+        try:
+            record = folder.record()
+        except UnreadableError:
+            return None
+        return None if record is None else record.launch.processors
 
     def probe(self) -> SiteReported:
         """See ``Site.probe``."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
-from koala.launching import Go, Launch
+from koala.launching import Go, Launch, NodeShare
 from koala.messages import AnyEvent, Outcome, SiteReported, SiteSilent, Token
 from koala.sites import shell
 from koala.sites.keeper import OTHERS, Keeper
@@ -85,6 +85,11 @@ class LocalSite:
     def name(self) -> str:
         """The site's name in the grid."""
         return self._name
+
+    @property
+    def calls(self) -> Mapping[str, int]:
+        """None: it has no batch system. See ``Site.calls``."""
+        return {}
 
     @property
     def files(self) -> Path:
@@ -198,9 +203,10 @@ class LocalSite:
         """What the application has written. See ``Site.output``."""
         return await self._do(Keeper.output, token, stream, offset, limit)
 
-    async def nodes(self, token: Token) -> tuple[str, ...]:
+    async def nodes(self, token: Token) -> tuple[NodeShare, ...]:
         """This machine, once the component is ready. See ``Site.nodes``."""
-        return (self._host,) if await self._do(Keeper.is_ready, token) else ()
+        processors = await self._do(Keeper.processors_ready, token)
+        return () if processors is None else (NodeShare(self._host, processors),)
 
     async def probe(self) -> SiteReported:
         """Its slots, and those that its owner keeps for others. See ``Site.probe``."""

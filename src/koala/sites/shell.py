@@ -6,12 +6,13 @@ those of its session, and those that carry its directory in their environment: M
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import os
 import signal
 import subprocess
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -21,6 +22,8 @@ INHERITED_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TM
 MARKER = "KOALA_HOME"
 ENVIRON_BYTES_MAX = 4_194_304
 _STAT_BYTES_MAX = 4_096
+# What a program wrote is waited for so long after its end: something that it left behind may keep the pipe open.
+LAST_WORDS_S = 0.5
 _PIECE_BYTES = 65_536
 
 _PROC = Path("/proc")
@@ -74,6 +77,95 @@ def spawn(home: Path, script: str, log: str, environment: Mapping[str, str]) -> 
     # Popen objects complain when they are dropped before their process ends, which is how these are meant to live.
     process.returncode = 0
     return Child(process.pid)
+
+
+class Finished(msgspec.Struct, frozen=True, kw_only=True):
+    """What a program wrote, and its exit code: negative for a signal, None if its time was up and it was killed.
+
+    ``overflowed`` says that it wrote more than it may, for which it was killed as well.
+    """
+
+    code: int | None
+    stdout: bytes
+    stderr: bytes
+    overflowed: bool = False
+
+
+class _Running(asyncio.SubprocessProtocol):
+    """A program that runs: what it writes is kept up to a limit. ``left`` is set at its end, also while something
+    that it left behind holds its pipes open; ``full`` when it has written too much, ``silent`` when nothing can come.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.written = {1: bytearray(), 2: bytearray()}
+        self.left = asyncio.Event()
+        self.full = asyncio.Event()
+        self.silent = asyncio.Event()
+        self._limit = limit
+        self._open = {1, 2}
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        written = self.written[fd]
+        written += data[: self._limit - len(written)]
+        if len(written) >= self._limit:
+            self.full.set()
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        self._open.discard(fd)
+        if not self._open:
+            self.silent.set()
+
+    def process_exited(self) -> None:
+        self.left.set()
+
+
+async def run(
+    words: Sequence[str], *, stdin: bytes, environment: Mapping[str, str], timeout_s: float, output_bytes_max: int
+) -> Finished:
+    """Run a program in a session of its own and wait for it. When its time is up, when it writes too much, or when
+    the caller gives up waiting, everything in its process group is killed.
+
+    A program that ends without reading all of ``stdin`` is no error: its exit code says more. Raises ``OSError``
+    when it cannot be started.
+    """
+    running = _Running(output_bytes_max)
+    transport, _ = await asyncio.get_running_loop().subprocess_exec(
+        lambda: running, *words, env=dict(environment), start_new_session=True
+    )
+    try:
+        pipe = transport.get_pipe_transport(0)
+        assert isinstance(pipe, asyncio.WriteTransport)
+        pipe.write(stdin)
+        pipe.close()
+        await _first_of(running.left, running.full, wait_s=timeout_s)
+        if running.left.is_set() and not running.full.is_set():
+            await _first_of(running.silent, wait_s=LAST_WORDS_S)
+    finally:
+        code = transport.get_returncode()
+        if code is None:
+            _kill_group(transport.get_pid())
+            await _first_of(running.left, wait_s=LAST_WORDS_S)  # so that no zombie stays behind
+        transport.close()
+    return Finished(
+        code=code,
+        stdout=bytes(running.written[1]),
+        stderr=bytes(running.written[2]),
+        overflowed=running.full.is_set(),
+    )
+
+
+async def _first_of(*events: asyncio.Event, wait_s: float) -> None:
+    tasks = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait(tasks, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _kill_group(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 def has_left(child: Child) -> bool:

@@ -7,12 +7,12 @@ tokens is the one of ``koala.messages``; here is how a driver speaks it, and wha
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 import msgspec
 
-from koala.launching import Go, Launch
+from koala.launching import Go, Launch, NodeShare
 from koala.messages import AnyEvent, Outcome, SiteReported, Token
 
 # One answer of ``Site.output`` holds at most so much.
@@ -67,6 +67,11 @@ class Site(Protocol):
     @property
     def name(self) -> str:
         """The site's name in the grid."""
+        ...
+
+    @property
+    def calls(self) -> Mapping[str, int]:
+        """How often its batch system was called since this object was made, by what for; empty without one."""
         ...
 
     async def open(self) -> None:
@@ -133,8 +138,12 @@ class Site(Protocol):
         """
         ...
 
-    async def nodes(self, token: Token) -> tuple[str, ...]:
-        """The addresses of the nodes that a component holds, the first one first; empty before it is ready."""
+    async def nodes(self, token: Token) -> tuple[NodeShare, ...]:
+        """The nodes that a component holds, its script's own first, and its share of each; none until it is ready.
+
+        The first one's name is the address at which components of other sites reach it; the others are names by
+        which the nodes of this site know each other.
+        """
         ...
 
     async def probe(self) -> SiteReported:

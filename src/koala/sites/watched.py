@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import enum
 
-from koala.launching import ABORTED, EXITED, GAVE_UP, KILLED, Launch
+from koala.launching import ABORTED, EXITED, GAVE_UP, KILLED, NO_NODES, Launch
 from koala.messages import Outcome
 from koala.sites.folder import Folder
 from koala.sites.shell import Child, Identity
 
 # Exit codes above this are how a shell says that a signal ended a program.
-_SIGNALLED = 128
+SIGNALLED = 128
 
 
 class Phase(enum.Enum):
@@ -69,33 +69,42 @@ def ending(watched: Watched, exit_words: list[str] | None) -> tuple[Outcome, str
 
     ``exit_words`` is what its script recorded; None if it vanished without a word.
     """
-    exit_code = _exit_code(exit_words)
     if watched.verdict is not None:
-        return watched.verdict, watched.reason or "aborted", exit_code
+        return watched.verdict, watched.reason or "aborted", recorded_exit_code(exit_words)
     if exit_words is None:
         return Outcome.SITE_FAILED, _why_vanished(watched), None
+    return recorded_ending(exit_words, watched.launch)
+
+
+def recorded_ending(exit_words: list[str], launch: Launch) -> tuple[Outcome, str, int | None]:
+    """What a script's own record of its end means: outcome, reason and the application's exit code."""
+    exit_code = recorded_exit_code(exit_words)
     match exit_words[:1]:
         case [word] if word == EXITED and exit_code is not None:
             return _of_exit_code(exit_code)
         case [word] if word == ABORTED:
             return Outcome.ABORTED, "aborted", None
         case [word] if word == GAVE_UP:
-            limit_s = watched.launch.barrier_timeout_s
+            limit_s = launch.barrier_timeout_s
             return Outcome.ABORTED, f"it was not released within its barrier timeout of {limit_s:g} s", None
         case [word] if word == KILLED:
             return Outcome.SITE_FAILED, "a signal ended it at the barrier", None
+        case [word] if word == NO_NODES:
+            why = "the site did not tell which nodes it has; the log in its directory says why"
+            return Outcome.SITE_FAILED, why, None
     return Outcome.SITE_FAILED, f"its record of the exit makes no sense: {' '.join(exit_words)!r}", None
 
 
 def _of_exit_code(exit_code: int) -> tuple[Outcome, str, int | None]:
     if exit_code == 0:
         return Outcome.DONE, "", 0
-    if exit_code > _SIGNALLED:
-        return Outcome.FAILED, f"exit code {exit_code} (signal {exit_code - _SIGNALLED})", exit_code
+    if exit_code > SIGNALLED:
+        return Outcome.FAILED, f"exit code {exit_code} (signal {exit_code - SIGNALLED})", exit_code
     return Outcome.FAILED, f"exit code {exit_code}", exit_code
 
 
-def _exit_code(exit_words: list[str] | None) -> int | None:
+def recorded_exit_code(exit_words: list[str] | None) -> int | None:
+    """The application's exit code in a script's record of its end, if there is one."""
     match exit_words:
         case [word, code] if word == EXITED and code.isascii() and code.isdigit() and len(code) <= 3:
             return int(code)

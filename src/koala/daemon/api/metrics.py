@@ -95,6 +95,9 @@ def _of_sites(numbers: Numbers) -> Iterator[Metric]:
         "koala_site_state", "1 where it holds: the site answers, is trusted, is drained.", labels=["site", "state"]
     )
     errors = GaugeMetricFamily("koala_site_errors", "Errors of the site in a row.", labels=["site"])
+    calls = CounterMetricFamily(
+        "koala_site_calls", "Calls of the site's batch system, by what for.", labels=["site", "call"]
+    )
     for site in numbers.sites:
         held = {"ours": site.ours, "others": site.others, "idle": site.idle, "total": site.processors}
         for holder, count in held.items():
@@ -102,7 +105,9 @@ def _of_sites(numbers: Numbers) -> Iterator[Metric]:
         for state, holds in (("answers", site.answers), ("trusted", site.trusted), ("drained", site.drained)):
             states.add_metric([site.name, state], int(holds))
         errors.add_metric([site.name], site.errors)
-    yield from (processors, states, errors)
+        for call, count in site.calls.items():
+            calls.add_metric([site.name, call], count)
+    yield from (processors, states, errors, calls)
 
 
 def _gauge(name: str, told: str, value: float) -> Metric:

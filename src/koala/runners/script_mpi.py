@@ -1,0 +1,194 @@
+"""The part of a component's script that runs MPI: mpiexec in the first component, and a proxy on each node of all.
+
+What the mail between the components looks like is in ``koala.runners.mpi``.
+"""
+
+from __future__ import annotations
+
+# How long mpiexec may outlive a rank that ended without MPI_Finalize: it would wait for ever.
+MPIEXEC_GRACE_TENTHS = 50
+# How long a component whose ranks were cut off waits to hear that the job is over.
+VERDICT_TENTHS = 100
+
+_MPI = r"""
+# What mpiexec prints: first the proxies, for the driver, who is told too which nodes they are for; then the
+# application's output.
+koala_sort_output() {
+    printf 'KOALA_MPI_HOSTS=%s\n' "$(koala_told KOALA_MPI_HOSTS)" >"$koala_home/.proxies.new"
+    while IFS= read -r koala_line; do
+        case $koala_line in
+        HYDRA_LAUNCH:*) printf '%s\n' "$koala_line" >>"$koala_home/.proxies.new" ;;
+        HYDRA_LAUNCH_END*)
+            printf '%s\n' "$koala_line" >>"$koala_home/.proxies.new"
+            mv -f "$koala_home/.proxies.new" "$koala_home/outbox/proxies"
+            exec cat
+            ;;
+        *) printf '%s\n' "$koala_line" ;;
+        esac
+    done
+}
+
+koala_start_mpiexec() {
+    mkfifo "$koala_home/.mpiexec-output" || exit 74
+    exec 4<&0
+    # Each component's own script starts its ranks, so mpiexec needs to know nothing of the application.
+    # shellcheck disable=SC2016  # for the rank's shell to expand
+    mpiexec -rmk user -launcher manual -genvnone -wdir / -localhost "$(koala_told KOALA_MPI_ADDRESS)" \
+        -hosts "$(koala_told KOALA_MPI_HOSTS)" -n "$(koala_told KOALA_MPI_RANKS)" \
+        /bin/sh -c 'exec /bin/sh "$KOALA_HOME/script" rank' <&4 4<&- >"$koala_home/.mpiexec-output" &
+    koala_mpiexec=$!
+    exec 4<&-
+    trap koala_interrupt TERM INT HUP
+    koala_sort_output <"$koala_home/.mpiexec-output" &
+    koala_sorter=$!
+}
+
+# A proxy, on the node that it is for. It does not know of a rank that skipped MPI_Finalize, and may leave ranks.
+koala_proxy() {
+    if [ ! -x "$1" ]; then
+        # MPICH lives elsewhere on this site.
+        shift
+        set -- hydra_pmi_proxy "$@"
+    fi
+    koala_ranks=$koala_home/.ranks-$(uname -n)-$$
+    mkdir "$koala_ranks" || exit 74
+    KOALA_RANKS=$koala_ranks
+    export KOALA_RANKS
+    exec 4</dev/null
+    koala_with_child 0 "$@"
+    koala_code=$?
+    koala_signal_child KILL
+    koala_failure=$(koala_code_in "$koala_ranks")
+    exit "${koala_failure:-$koala_code}"
+}
+
+# The exit code of a rank that failed, of those that have left notes in these directories, or nothing.
+koala_code_in() {
+    for koala_one in "$@"; do
+        if [ -e "$koala_one/.code" ]; then
+            cat "$koala_one/.code"
+            return
+        fi
+    done
+}
+
+# That of any rank of this component.
+koala_rank_code() {
+    koala_code_in "$koala_home"/.ranks-*
+}
+
+# The mail tells of each proxy the place of its node and the words of its command, with an empty line at the end.
+koala_run_proxies() {
+    exec 4</dev/null
+    koala_open_crew
+    set --
+    while IFS= read -r koala_line; do
+        if [ -n "$koala_line" ]; then
+            set -- "$@" "$koala_line"
+            continue
+        fi
+        koala_node=$1
+        shift
+        koala_join "$koala_node" /bin/sh "$koala_home/script" proxy "$@" >>"$koala_home/log" 2>&1
+        set --
+    done <"$koala_home/inbox/proxy"
+    koala_await_crew
+}
+
+# mpiexec's exit code is the job's. It is ended if it waits for a rank that will not come back.
+koala_await_mpiexec() {
+    koala_failure=$(koala_rank_code)
+    if [ -z "$koala_failure" ] && [ "$1" -ne 0 ]; then
+        koala_failure=$1
+    fi
+    koala_begin_waiting
+    while [ -n "$koala_failure" ] && kill -0 "$koala_mpiexec" 2>/dev/null; do
+        if [ "$koala_waited" -ge @MPIEXEC_GRACE_TENTHS@ ]; then
+            kill -KILL "$koala_mpiexec" 2>/dev/null
+            wait "$koala_mpiexec" 2>/dev/null
+            wait "$koala_sorter"
+            return "$koala_failure"
+        fi
+        koala_pause
+    done
+    wait "$koala_mpiexec"
+    koala_code=$?
+    wait "$koala_sorter"
+    return "$koala_code"
+}
+
+# A rank's own failure is the component's; those of other nodes may be about to end by themselves. Where ranks ran and
+# were cut off, the first component knows why: when the scheduler has heard it, it aborts us, and until then we say
+# nothing that could be taken for the cause.
+koala_await_verdict() {
+    koala_begin_waiting
+    while [ "$1" -ne 0 ] && [ -z "$koala_interrupted" ]; do
+        if [ -e "$koala_home/abort" ]; then
+            koala_finish aborted
+        fi
+        koala_patience=@VERDICT_TENTHS@
+        if [ -n "$(koala_rank_code)" ]; then
+            koala_crew_lives || break
+            koala_patience=@MPIEXEC_GRACE_TENTHS@
+        elif [ ! -e "$koala_home/.ranks-ran" ]; then
+            break
+        fi
+        if [ "$koala_waited" -ge "$koala_patience" ]; then
+            break
+        fi
+        koala_pause
+    done
+    koala_failure=$(koala_rank_code)
+    return "${koala_failure:-$1}"
+}
+
+koala_mpi() {
+    KOALA_HOME=$koala_home
+    export KOALA_HOME
+    if [ "$koala_part" -eq 0 ]; then
+        koala_start_mpiexec
+    fi
+    if ! koala_wait_for inbox/proxy "$koala_mpiexec"; then
+        wait "$koala_mpiexec"
+        koala_code=$?
+        wait "$koala_sorter"
+        # It left before any rank ran, so whatever it says it has not succeeded.
+        [ "$koala_code" -ne 0 ] || koala_code=1
+        return "$koala_code"
+    fi
+    koala_run_proxies
+    koala_code=$?
+    if [ "$koala_part" -eq 0 ]; then
+        koala_await_mpiexec "$koala_code"
+    else
+        koala_await_verdict "$koala_code"
+    fi
+    koala_code=$?
+    koala_mpiexec=
+    koala_end_crew
+    return "$koala_code"
+}
+
+# One rank: the application, and a note of a failure, which hydra forgets if the rank skipped MPI_Finalize.
+koala_rank() {
+    : >"$koala_home/.ranks-ran"
+    koala_ranks=$KOALA_RANKS
+    unset KOALA_RANKS
+    : >"$koala_ranks/$$"
+    umask "$koala_umask"
+    koala_enter || exit 126
+    (koala_run)
+    koala_code=$?
+    rm -f "$koala_ranks/$$"
+    if [ "$koala_code" -gt 128 ]; then
+        kill "-$((koala_code - 128))" "$$"
+    elif [ "$koala_code" -ne 0 ]; then
+        (set -C && printf '%s\n' "$koala_code" >"$koala_ranks/.code") 2>/dev/null
+    fi
+    exit "$koala_code"
+}
+"""
+
+MPI_BODY = _MPI.replace("@VERDICT_TENTHS@", str(VERDICT_TENTHS)).replace(
+    "@MPIEXEC_GRACE_TENTHS@", str(MPIEXEC_GRACE_TENTHS)
+)

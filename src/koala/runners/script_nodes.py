@@ -1,0 +1,167 @@
+"""The part of a component's script that knows nodes: which there are, and how commands run on all of them at once.
+
+A component without the file ``site`` has one node. Commands of several nodes are a crew: the first that fails is seen
+at once, and whoever ends the script ends them all. What they are commands for is in the other parts.
+"""
+
+from __future__ import annotations
+
+# How long a command may take to end after SIGTERM before it gets SIGKILL.
+CREW_GRACE_TENTHS = 50
+
+_TELLING = r"""
+# What the file site tells otherwise: a component without one has this node alone.
+koala_nodes() {
+    printf '%s %s\n' "$(uname -n)" "$koala_processors"
+}
+
+koala_on_node() {
+    printf 'koala: the file site does not say how to reach node %s\n' "$1" >&2
+    exit 126
+}
+
+# Where the component is, for those who tell the others.
+koala_tell_nodes() {
+    koala_found=$(koala_nodes) || return
+    if [ -z "$koala_found" ]; then
+        return 1
+    fi
+    koala_put nodes "$koala_found" && koala_put addresses "$(hostname -I 2>/dev/null)"
+}
+"""
+
+_CREW = r"""
+# Become a command on one of the nodes, by its place from 0; the script's own node is the first.
+koala_become_at() {
+    koala_place=$1
+    shift
+    if [ "$koala_place" -eq 0 ]; then
+        exec "$@"
+    fi
+    koala_on_node "$(sed -n "$((koala_place + 1))s/ .*//p" "$koala_home/nodes")" "$@"
+}
+
+# Somebody wants the child to end: it is asked, and then made to.
+koala_end_child() {
+    koala_told_to_end=1
+    if [ -z "$koala_child" ]; then
+        return
+    fi
+    koala_signal_child TERM
+    koala_begin_waiting
+    while [ "$koala_waited" -lt @CREW_GRACE_TENTHS@ ] && kill -0 "$koala_child" 2>/dev/null; do
+        koala_pause
+    done
+    koala_signal_child KILL
+}
+
+# A child may be a proxy, which does not listen, and whose ranks lead sessions of their own.
+koala_signal_child() {
+    if [ -n "$koala_ranks" ]; then
+        for koala_one in "$koala_ranks"/*; do
+            kill -s "$1" -- "-${koala_one##*/}" 2>/dev/null
+        done
+    fi
+    kill -s "$1" "$koala_child" 2>/dev/null
+}
+
+# The exit code of a command at a place, which reads from descriptor 4 and ends with us.
+koala_with_child() {
+    koala_child=
+    koala_told_to_end=
+    trap koala_end_child TERM INT HUP
+    koala_become_at "$@" <&4 4<&- 5>&- &
+    koala_child=$!
+    # The signal may have come before there was anybody to pass it on to.
+    if [ -n "$koala_told_to_end" ]; then
+        koala_end_child
+    fi
+    koala_await "$koala_child"
+}
+
+# One of the crew: its exit code becomes a line in descriptor 5.
+koala_member() {
+    koala_with_child "$@"
+    printf '%s\n' "$?" >&5 2>/dev/null
+}
+
+# The exit code of a child, also if signals come meanwhile.
+koala_await() {
+    while :; do
+        wait "$1"
+        koala_awaited=$?
+        if [ "$koala_awaited" -le 128 ] || ! kill -0 "$1" 2>/dev/null; then
+            return "$koala_awaited"
+        fi
+    done
+}
+
+# Reads exit codes, and is gone at the first that is not 0, or after the last.
+koala_first_failure() {
+    while IFS= read -r koala_code; do
+        if [ "$koala_code" -ne 0 ]; then
+            exit "$koala_code"
+        fi
+    done
+    exit 0
+}
+
+# From here until koala_await_crew, koala_join adds commands to the crew; descriptor 4 is what they read.
+koala_open_crew() {
+    trap koala_interrupt TERM INT HUP
+    mkfifo "$koala_home/.ends" || exit 74
+    koala_first_failure <"$koala_home/.ends" &
+    koala_lookout=$!
+    exec 5>"$koala_home/.ends"
+}
+
+koala_join() {
+    koala_member "$@" &
+    koala_crew="$koala_crew $!"
+}
+
+# The exit code of the first that failed, as soon as it has, or 0 when all have ended.
+koala_await_crew() {
+    exec 4<&- 5>&-
+    if [ -n "$koala_interrupted" ]; then
+        koala_interrupt
+    fi
+    koala_await "$koala_lookout"
+    koala_code=$?
+    if [ "$koala_code" -eq 0 ]; then
+        koala_crew=
+    fi
+    return "$koala_code"
+}
+
+# A signal ends the whole crew, also where it did not reach them; mpiexec does not listen to SIGTERM.
+koala_interrupt() {
+    koala_interrupted=1
+    if [ -n "$koala_mpiexec" ]; then
+        kill -KILL "$koala_mpiexec" 2>/dev/null
+    fi
+    for koala_one in $koala_crew; do
+        kill -TERM "$koala_one" 2>/dev/null
+    done
+}
+
+koala_crew_lives() {
+    for koala_one in $koala_crew; do
+        if kill -0 "$koala_one" 2>/dev/null; then
+            return 0
+        fi
+    done
+    return 1
+}
+
+# Nobody stays behind.
+koala_end_crew() {
+    koala_interrupt
+    for koala_one in $koala_crew; do
+        koala_await "$koala_one"
+    done
+    koala_crew=
+}
+"""
+
+NODES_BODY = (_TELLING + _CREW).replace("@CREW_GRACE_TENTHS@", str(CREW_GRACE_TENTHS))

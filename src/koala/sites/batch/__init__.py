@@ -1,0 +1,1 @@
+"""Sites under a batch system: Slurm, Grid Engine."""

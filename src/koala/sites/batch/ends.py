@@ -1,0 +1,102 @@
+"""What the end of a component at a batch site means, from what its script recorded and what the batch system tells.
+
+Pure. The script knows best how its application ended, but not who sent the signal that ended it: a local user, an
+operator, a time limit. Where the two differ in this, the batch system is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from koala.launching import KILLED, Launch
+from koala.messages import Outcome
+from koala.sites.batch.system import BatchEnd, BatchId, BatchJob, BatchState, EndKind
+from koala.sites.folder import Verdict
+from koala.sites.watched import SIGNALLED, recorded_ending, recorded_exit_code
+
+# Outcome, reason and the application's exit code.
+Ending: TypeAlias = tuple[Outcome, str, int | None]
+
+# The exit code of a start of a component that came second; it says nothing about the component.
+_NOT_FIRST = 75
+
+_FORCED = (EndKind.CANCELLED, EndKind.TIME_LIMIT, EndKind.PREEMPTED, EndKind.SITE)
+_WORDS = {
+    EndKind.CANCELLED: "it was cancelled in the batch system",
+    EndKind.TIME_LIMIT: "the batch system's time limit ended it",
+    EndKind.PREEMPTED: "the batch system preempted it for another job",
+    EndKind.SITE: "the batch system or a node failed it",
+}
+
+
+class Story(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known of a component that holds nothing any more."""
+
+    launch: Launch
+    verdict: Verdict | None = None  # why it was to end
+    exit_words: list[str] | None = None
+    end: BatchEnd | None = None  # as the batch system tells it
+
+
+def is_complete(story: Story) -> bool:
+    """Whether the batch system need not be asked how its job ended."""
+    if story.verdict is not None:
+        return True
+    if story.end is not None and (story.end.kind in _FORCED or story.end.exit_code is not None):
+        return True
+    if story.exit_words is None:
+        return False
+    # An end that a signal may have brought about is told apart by who sent it.
+    code = recorded_exit_code(story.exit_words)
+    killed = story.exit_words[:1] == [KILLED] or (code is not None and code > SIGNALLED)
+    return not killed or (story.end is not None and story.end.kind is EndKind.ITSELF)
+
+
+def ending(story: Story) -> Ending:
+    """What the end means, with what is known of it."""
+    code = recorded_exit_code(story.exit_words)
+    if story.verdict is not None:
+        return story.verdict.outcome, story.verdict.reason or "aborted", code
+    forced = story.end is not None and story.end.kind in _FORCED
+    if story.exit_words is not None:
+        by_itself = story.exit_words[:1] != [KILLED] and (code is None or code <= SIGNALLED)
+        if by_itself or not forced:
+            return recorded_ending(story.exit_words, story.launch)
+    if forced:
+        assert story.end is not None
+        outcome = Outcome.TIMED_OUT if story.end.kind is EndKind.TIME_LIMIT else Outcome.SITE_FAILED
+        return outcome, _told(story.end), code
+    return Outcome.SITE_FAILED, _unrecorded(story.end), None
+
+
+def never_starts(end: BatchEnd) -> Verdict:
+    """What is said of a component whose job waits for something that will not come."""
+    why = f": {end.reason}" if end.reason else ""
+    return Verdict(outcome=Outcome.SITE_FAILED, reason=f"its job can never start{why}")
+
+
+def best_end(jobs: Sequence[BatchJob], known: BatchId | None = None) -> BatchEnd | None:
+    """How a component's jobs ended: that of the one that ran, where several were submitted, or else of the one that
+    its submission named."""
+    over = sorted((job for job in jobs if job.state is BatchState.OVER), key=lambda job: job.id == known)
+    ends = [job.end for job in over if job.end is not None]
+    told = [end for end in ends if not (end.kind is EndKind.ITSELF and end.exit_code == _NOT_FIRST)]
+    return told[-1] if told else ends[-1] if ends else None
+
+
+def _told(end: BatchEnd) -> str:
+    words = _WORDS[end.kind]
+    return f"{words}: {end.reason}" if end.reason else words
+
+
+def _unrecorded(end: BatchEnd | None) -> str:
+    if end is None:
+        return "its job vanished from the batch system without recording an exit code"
+    code = "" if end.exit_code is None else f" with exit code {end.exit_code}"
+    why = f" ({end.reason})" if end.reason else ""
+    return (
+        f"its script ended{code}{why} without recording how the application ended; the log in its directory says why"
+    )

@@ -1,0 +1,86 @@
+"""How an errand's answers are told apart: sections behind a mark that nobody could have written by chance.
+
+What a login shell says of its own accord stands in front of the first mark and is passed over; an errand that did not
+come to its last mark did not come to its end. Also here: how values become words of ``sh``.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+_LAST = "end"
+_PLAIN = frozenset(
+    b' !#$&()*+,-./:;<=>?@[]^_`{|}~"\n\t0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ'
+)
+
+
+class Section(msgspec.Struct, frozen=True):
+    """A piece of what an errand printed: the words of its mark, and all up to the next one."""
+
+    words: tuple[str, ...]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        """The body as text, whatever it holds."""
+        return self.body.decode(errors="replace")
+
+
+class Errand:
+    """A text for ``sh``, with marks of its own.
+
+    In ``body`` the function ``koala_mark WORDS...`` begins a section, and ``$koala_new`` is a word for the names of
+    files that are being made, which nobody else uses. An exit before the end of the body leaves the errand undone.
+    """
+
+    def __init__(self, body: str) -> None:
+        self._mark = f"@{secrets.token_hex(8)}"
+        self.text = (
+            f"koala_new={secrets.token_hex(6)}\n"
+            f"koala_mark() {{ printf '\\n%s %s\\n' {shlex.quote(self._mark)} \"$*\"; }}\n"
+            f"{body}koala_mark {_LAST}\n"
+        )
+
+    def sections(self, printed: bytes) -> list[Section]:
+        """All sections that are there, whether the errand came to its end or not."""
+        pieces = printed.split(f"\n{self._mark} ".encode())[1:]
+        found = []
+        for piece in pieces:
+            line, _, body = piece.partition(b"\n")
+            found.append(Section(tuple(line.decode(errors="replace").split()), body))
+        return found
+
+    def is_done(self, sections: Sequence[Section]) -> bool:
+        """Whether it came to its end."""
+        return bool(sections) and sections[-1].words == (_LAST,)
+
+
+def quoted(words: Iterable[str]) -> str:
+    """Words for ``sh``, each as it stands."""
+    return " ".join(map(shlex.quote, words))
+
+
+def printing(data: bytes) -> str:
+    """A command of ``sh`` that prints exactly these bytes; ``printf`` is built into every shell."""
+    pieces = []
+    for byte in data:
+        if byte == ord("%"):
+            pieces.append("%%")
+        elif byte in _PLAIN:
+            pieces.append(chr(byte))
+        else:
+            pieces.append(f"\\{byte:03o}")
+    return f"printf '{''.join(pieces)}'"
+
+
+def directory_word(path: str) -> str:
+    """A directory as one word of ``sh``; '~' in front of it is the user's home at the site."""
+    if path == "~":
+        return '"$HOME"'
+    if path.startswith("~/"):
+        return f'"$HOME"/{shlex.quote(path[2:])}'
+    return shlex.quote(path)

@@ -1,0 +1,242 @@
+"""The XML of ``qstat`` and ``qquota`` as plain values, from Grid Engine 6.2 on.
+
+The text comes from outside and holds names that any user may choose: its size is bounded, it may have no document
+type (so that no entity is ever expanded), and it is read piece by piece, so that a long queue takes little memory.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from xml.etree import ElementTree
+
+import msgspec
+
+from koala.sites.batch.system import BatchId, BatchOutputError
+
+# A job takes about 700 characters, so this is a queue of a hundred thousand.
+GRID_ENGINE_XML_CHARACTERS_MAX = 67_108_864
+# Names may hold what XML may not, and Grid Engine prints it as it is.
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_NUMBER = re.compile(r"-?[0-9]{1,12}(\.[0-9]{1,12})?", re.ASCII)
+_STATE = re.compile(r"[A-Za-z]{1,12}")
+_TASKS = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?(?::([0-9]{1,9}))?", re.ASCII)
+_RUNNING = "running"
+# What keeps a job that waits from being started.
+_NOT_ELIGIBLE = set("hEdzsST")
+
+
+class JobLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that waits, or the part of a running one that has slots of one queue instance."""
+
+    id: BatchId
+    name: str
+    owner: str
+    state: str
+    is_running: bool
+    slots: int
+    tasks: int = 1  # of an array that waits
+    queues: tuple[str, ...] = ()  # that it asked for
+    environment: str | None = None
+
+    @property
+    def is_in_error(self) -> bool:
+        """It failed to start, and waits for somebody to remove it."""
+        return "E" in self.state and not self.is_running
+
+    @property
+    def is_eligible(self) -> bool:
+        """It starts as soon as there is room."""
+        return not self.is_running and not _NOT_ELIGIBLE & set(self.state)
+
+
+class QueueInstance(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue on one host. ``host_free`` and ``cell_free`` are what is left of slots that its host, or the whole
+    cell, offers to all queues, where that is less than its own.
+    """
+
+    name: str
+    host: str
+    kinds: str
+    state: str
+    total: int
+    used: int
+    reserved: int
+    host_free: int | None = None
+    cell_free: int | None = None
+    job_limit_s: float | None = None
+    jobs: tuple[JobLine, ...] = ()
+
+    @property
+    def takes_jobs(self) -> bool:
+        """In any state at all it starts nothing: it is disabled, suspended, in error, overloaded or silent."""
+        return not self.state and bool(set("BP") & set(self.kinds))
+
+    def free(self, reserved_used_max: int) -> int:
+        """Slots that are neither in use nor kept for a reservation. Which of those in use are reserved ones is not
+        told: as many as can be, and at most so many.
+        """
+        return max(0, self.total - self.used - max(0, self.reserved - min(self.used, reserved_used_max)))
+
+
+class Quota(msgspec.Struct, frozen=True, kw_only=True):
+    """A limit on slots that concerns us, with what is used of it. Grid Engine shows none that is not in use."""
+
+    limit: int
+    used: int
+    host: str | None = None
+    queue: str | None = None
+    project: str | None = None
+    environment: str | None = None
+
+
+def read_cell(text: str) -> tuple[list[QueueInstance], list[JobLine]]:
+    """The queue instances with what runs in them, and the jobs that wait, in the order of their priority."""
+    instances, pending = [], []
+    for element in _elements(text, "job_info", ("Queue-List", "job_list")):
+        if _tag(element) == "Queue-List":
+            instances.append(_queue_instance(element))
+        else:
+            pending.append(_job(element))
+    return instances, pending
+
+
+def read_quotas(text: str) -> list[Quota]:
+    """Those on slots."""
+    quotas = []
+    for rule in _elements(text, "qquota_result", ("qquota_rule",)):
+        for limit in rule:
+            if _tag(limit) != "limit" or limit.get("resource") != "slots" or limit.get("value") is None:
+                continue
+            quotas.append(
+                Quota(
+                    limit=_number(limit.get("limit")),
+                    used=_number(limit.get("value")),
+                    host=_text(rule, "hosts"),
+                    queue=_text(rule, "queues"),
+                    project=_text(rule, "projects"),
+                    environment=_text(rule, "pes"),
+                )
+            )
+    return quotas
+
+
+def _elements(text: str, root: str, tags: tuple[str, ...]) -> Iterator[ElementTree.Element]:
+    """The elements with these tags, each whole when it comes and empty when the next one does. Jobs that run stand
+    within their queue; those that do not come last.
+    """
+    if len(text) > GRID_ENGINE_XML_CHARACTERS_MAX:
+        raise BatchOutputError(
+            f"more than {GRID_ENGINE_XML_CHARACTERS_MAX} characters (GRID_ENGINE_XML_CHARACTERS_MAX)"
+        )
+    if "<!DOCTYPE" in text:
+        raise BatchOutputError("XML with a document type, which Grid Engine does not write")
+    stream = io.StringIO(_NOT_XML.sub("?", text))
+    last = None
+    try:
+        # Entities need a document type, which was refused.
+        for _, element in ElementTree.iterparse(stream):  # noqa: S314
+            last = element
+            if _tag(element) in tags and element.get("state") != _RUNNING:
+                yield element
+                element.clear()
+    except ElementTree.ParseError as problem:
+        raise BatchOutputError(f"not XML: {problem}; it begins with {text.strip()[:80]!r}") from problem
+    if last is None or _tag(last) != root:
+        raise BatchOutputError(f"XML of something else than {root!r}")
+    yield from (each for each in last.iter() if _tag(each) in tags and len(each) > 0)
+
+
+def _tag(element: ElementTree.Element) -> str:
+    """Without its name space, which differs from version to version."""
+    return str(element.tag).rpartition("}")[2]
+
+
+def _queue_instance(element: ElementTree.Element) -> QueueInstance:
+    name = _text(element, "name")
+    if name is None or "@" not in name:
+        raise BatchOutputError(f"a queue instance without a name: {name!r}")
+    left: dict[str, int | None] = {"hc": None, "gc": None}
+    limit_s = None
+    for each in element:
+        if _tag(each) != "resource":
+            continue
+        kind = each.get("type", "")
+        if each.get("name") == "slots" and kind in left:
+            left[kind] = _number(each.text)
+        elif each.get("name") == "h_rt":
+            limit_s = _seconds(each.text)
+    return QueueInstance(
+        name=name,
+        host=name.partition("@")[2],
+        kinds=_text(element, "qtype") or "",
+        state=_text(element, "state") or "",
+        total=_number(_text(element, "slots_total")),
+        used=_number(_text(element, "slots_used")),
+        reserved=_number(_text(element, "slots_resv") or "0"),
+        host_free=left["hc"],
+        cell_free=left["gc"],
+        job_limit_s=limit_s,
+        jobs=tuple(_job(each) for each in element if _tag(each) == "job_list"),
+    )
+
+
+def _job(element: ElementTree.Element) -> JobLine:
+    # There may be a hundred thousand of them, so each is gone through once.
+    texts = {each.tag: each.text or "" for each in element}
+    number, state = _number(texts.get("JB_job_number")), texts.get("state", "")
+    # Older versions cut the short name.
+    name = (texts.get("full_job_name") or texts.get("JB_name") or "").strip()
+    owner = texts.get("JB_owner", "").strip()
+    if number < 1 or not _STATE.fullmatch(state) or not name or not owner:
+        raise BatchOutputError(f"a job that makes no sense: id {number}, name {name!r}, state {state!r}")
+    granted = element.find("granted_pe") if "granted_pe" in texts else None
+    asked = element.findall("hard_req_queue") if "hard_req_queue" in texts else ()
+    return JobLine(
+        id=str(number),
+        name=name,
+        owner=owner,
+        state=state,
+        is_running=element.get("state") == _RUNNING,
+        slots=_number(texts.get("slots")),
+        tasks=_count_of_tasks(texts["tasks"]) if "tasks" in texts else 1,
+        queues=tuple(each.text for each in asked if each.text),
+        environment=None if granted is None else granted.get("name"),
+    )
+
+
+def _text(element: ElementTree.Element, tag: str) -> str | None:
+    """The text of the first child of that name; None where there is none or it is empty."""
+    for each in element:
+        if _tag(each) == tag:
+            return (each.text or "").strip() or None
+    return None
+
+
+def _number(text: str | None) -> int:
+    if text is None or not _NUMBER.fullmatch(text.strip()):
+        raise BatchOutputError(f"{text!r} is not a number")
+    return int(float(text))
+
+
+def _seconds(text: str | None) -> float | None:
+    """A time limit as a queue has it, seconds or hours:minutes:seconds; None where there is none."""
+    if text is None or text.strip().lower() in ("infinity", "none", ""):
+        return None
+    seconds = 0.0
+    for part in text.strip().split(":"):
+        seconds = seconds * 60.0 + abs(_number(part or "0"))
+    return seconds
+
+
+def _count_of_tasks(text: str) -> int:
+    """How many tasks ``1-9:2,12`` are. Of a list that is cut short it tells those that it names."""
+    count = 0
+    for each in text.split(","):
+        match = _TASKS.fullmatch(each.strip())
+        if match is not None:
+            first, last, step = (int(group) if group else None for group in match.groups())
+            first = first or 0
+            count += max(0, ((last if last is not None else first) - first) // (step or 1) + 1)
+    return max(1, count)

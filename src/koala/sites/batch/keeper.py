@@ -1,0 +1,329 @@
+"""The living components of a batch site: what a look at their files and at the batch system means for each of them.
+
+Whatever follows from a look is carried out at the site first and told then. Who looks when is in
+``koala.sites.batch.watching``, what a driver may ask in ``koala.sites.batch.site``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Collection, Mapping, Sequence
+
+from koala.launching import Launch, LaunchError, check_mail_name
+from koala.messages import ComponentEnded, ComponentReady, Outcome, Token
+from koala.sites.batch import errands
+from koala.sites.batch.ends import Ending, best_end, ending, is_complete, never_starts
+from koala.sites.batch.living import Living, Phase
+from koala.sites.batch.looking import Found, Sight
+from koala.sites.batch.place import BATCH_S, Place
+from koala.sites.batch.system import (
+    JOB_NAME_PREFIX,
+    BatchEnd,
+    BatchId,
+    BatchJob,
+    BatchOutputError,
+    BatchState,
+    BatchSystem,
+    Listing,
+)
+from koala.sites.commands import CommandError
+from koala.sites.folder import Verdict
+from koala.sites.site import Clock, Deliver, Emit, Mail
+
+_log = logging.getLogger(__name__)
+
+# A job that its batch system does not know any more is waited for so long: its record may come later than its end.
+UNKNOWN_GRACE_S = 15.0
+# A job that goes on after it was cancelled is cancelled again after so long.
+CANCEL_AGAIN_S = 10.0
+_GONE = "its directory at the site was removed or altered while it was there"
+
+
+class Keeper:
+    """All that has not ended, in the order it was accepted.
+
+    A ``tag`` is a token made into a name that no other site and no other Koala gives to its jobs. At a site that
+    ``reserves`` every end gives back a reservation, whether anybody knows that there was one or not.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        system: BatchSystem,
+        *,
+        emit: Emit,
+        clock: Clock,
+        on_mail: Deliver | None,
+        reserves: bool = False,
+        unknown_grace_s: float = UNKNOWN_GRACE_S,
+    ) -> None:
+        self.alive: dict[Token, Living] = {}
+        self.unclear: set[Token] = set()  # those whose start failed on the way
+        self.root = ""  # the work directory, once it is known
+        self.mark = ""  # the part of jobs' names that no other work directory gives
+        self._place = place
+        self._system = system
+        self._emit = emit
+        self._clock = clock
+        self._on_mail = on_mail
+        self._reserves = reserves
+        self._unknown_grace_s = unknown_grace_s
+
+    @property
+    def is_found(self) -> bool:
+        """Whether it is known what the site holds."""
+        return bool(self.root)
+
+    def leave(self) -> None:
+        """Watch nothing any more."""
+        self.root = self.mark = ""
+        self.alive.clear()
+        self.unclear.clear()
+
+    # ------------------------------------------------------------------------------------------- who is who
+
+    def tag(self, token: Token) -> Token:
+        """What the batch system knows a component by."""
+        return f"{token}-{self.mark}"
+
+    def token_of(self, tag: Token) -> Token | None:
+        """The component that a job's name means; None for one of somebody else."""
+        token, _, mark = tag.rpartition("-")
+        return token if token and mark == self.mark else None
+
+    def adopt(self, found: Found) -> Living:
+        """Watch a component that is on record at the site."""
+        living = Living.of(found, self.tag(found.token), now_s())
+        if found.batch is not None:
+            try:
+                living.batch_id = self._system.parse_submitted(found.batch)
+            except BatchOutputError as error:
+                _log.warning("component %s: what was kept of its submission: %s", found.token, error)
+        self.alive[living.token] = living
+        return living
+
+    def add(self, launch: Launch, sequence: int, batch_id: BatchId | None, reservation: str | None) -> Living:
+        """Watch a component that was just made."""
+        living = Living(launch, sequence, self.tag(launch.token), now_s())
+        living.batch_id, living.reservation = batch_id, reservation
+        self.alive[living.token] = living
+        return living
+
+    def foreign_processors(self, listing: Listing) -> int:
+        """What jobs of other Koalas hold or wait for, which a listing takes for ours."""
+        return sum(
+            job.processors
+            for job in listing.jobs
+            if job.state is not BatchState.OVER and self.token_of(job.token) is None
+        )
+
+    # ------------------------------------------------------------------------------------ what files show
+
+    async def take_sights(self, sights: Mapping[Token, Sight]) -> bool:
+        """See to what a look at the files showed; whether there was any news."""
+        news = False
+        for token, sight in sights.items():
+            living = self.alive.get(token)
+            if living is None:
+                continue
+            if sight.lost:
+                news = self.lose(living) or news
+                continue
+            if sight.exit_words is not None and living.exit_words is None:
+                living.exit_words, news = sight.exit_words, True
+            if sight.ready and living.phase is Phase.QUEUED:
+                living.phase, news = Phase.READY, True
+                if living.released_at is None and not living.is_ending:
+                    self._emit(ComponentReady(at=self._clock(), token=token))
+            if living.released_at is not None and living.verdict is None:
+                news = await self._hand_out(living, sight.mail) or news
+        return news
+
+    async def _hand_out(self, living: Living, names: Sequence[str]) -> bool:
+        fresh = [name for name in names if name not in living.mailed and is_mail_name(name)]
+        if self._on_mail is None:
+            return False
+        for name in fresh:
+            data = await self.mail(living.token, name)
+            living.mailed.add(name)
+            if data is not None:
+                self._on_mail(Mail(token=living.token, name=name, data=data))
+        return bool(fresh)
+
+    async def mail(self, token: Token, name: str) -> bytes | None:
+        """A piece of mail of a component's outbox."""
+        section = (await self._place.do(errands.mail(self.root, token, name))).section("mail")
+        return None if section is None else section.body
+
+    def lose(self, living: Living) -> bool:
+        """Its directory is of no use any more, so nothing it does can be known: it is ended. Whether that is news."""
+        if living.lost:
+            return False
+        _log.warning("component %s is ended, as its directory cannot be used", living.token)
+        living.lost = True
+        if living.verdict is None:
+            living.verdict = Verdict(outcome=Outcome.SITE_FAILED, reason=_GONE)
+        return True
+
+    # ------------------------------------------------------------------------- what the batch system shows
+
+    async def take_listing(self, listing: Listing, began: float, busy: Collection[Token]) -> None:
+        """See to what a listing showed that began at a time; files were looked at after it.
+
+        Of tokens that are ``busy`` some call is under way.
+        """
+        by_tag: dict[Token, list[BatchJob]] = {}
+        for job in listing.jobs:
+            by_tag.setdefault(job.token, []).append(job)
+        over: list[tuple[Living, Ending]] = []
+        doubtful: list[Living] = []
+        cancel = self._strays(listing, busy)
+        for living in [each for each in self.alive.values() if each.known_since <= began]:
+            jobs = by_tag.get(living.tag, [])
+            if any(job.state is not BatchState.OVER for job in jobs):
+                living.unknown_since = None
+                if self._is_to_be_cancelled(living, jobs):
+                    cancel.append(living)
+            elif not jobs and living.batch_id is None and living.verdict is None and living.exit_words is None:
+                continue  # it is still to be submitted
+            elif is_complete(story := living.story(best_end(jobs, living.batch_id))) or (
+                not jobs and living.batch_id is None
+            ):
+                over.append((living, ending(story)))
+            else:
+                doubtful.append(living)
+        await self._note_ids(by_tag)
+        await self._cancel(cancel)
+        await self.settle(over + await self._ask_how_they_ended(doubtful, by_tag))
+
+    def _strays(self, listing: Listing, busy: Collection[Token]) -> list[Living | Token]:
+        """Jobs of components that have ended or never were: a submission that came through late."""
+        found: list[Living | Token] = []
+        for job in listing.jobs:
+            token = self.token_of(job.token)
+            if token is None or job.state in (BatchState.OVER, BatchState.ENDING):
+                continue
+            if token not in self.alive and token not in self.unclear and token not in busy:
+                _log.warning("job %s of component %s, which is not here, is cancelled", job.id, token)
+                found.append(job.token)
+        return found
+
+    def _is_to_be_cancelled(self, living: Living, jobs: Sequence[BatchJob]) -> bool:
+        never = next((job.end for job in jobs if job.state is not BatchState.OVER and job.end is not None), None)
+        if living.verdict is None and never is not None:
+            living.verdict = never_starts(never)
+        if living.verdict is None or now_s() < living.cancelled_at + CANCEL_AGAIN_S:
+            return False
+        return any(job.state not in (BatchState.OVER, BatchState.ENDING) for job in jobs)
+
+    async def _note_ids(self, by_tag: Mapping[Token, Sequence[BatchJob]]) -> None:
+        """Keep what the listing tells of jobs, at the site where the answer to a submission never came back."""
+        lines: dict[tuple[Token, str], str] = {}
+        for living in self.alive.values():
+            jobs = by_tag.get(living.tag)
+            if not jobs:
+                continue
+            living.job = next((job for job in jobs if job.id == living.batch_id), jobs[0])
+            if living.batch_id is None:
+                living.batch_id = living.job.id
+                if not living.lost:
+                    lines[living.token, errands.BATCH] = living.job.id
+        if lines:
+            await self._place.do(errands.put_lines(self.root, lines))
+
+    async def _cancel(self, whom: Sequence[Living | Token]) -> None:
+        if not whom:
+            return
+        text = ""
+        for each in whom:
+            tag, ids = (
+                (each.tag, [each.batch_id] if each.batch_id else []) if isinstance(each, Living) else (each, [])
+            )
+            text += f"(\n{self._system.cancel(tag, ids)})\n"
+        await self._place.do(text, timeout_s=BATCH_S, calls="cancel", times=len(whom))
+        for each in whom:
+            if isinstance(each, Living):
+                each.cancelled_at = now_s()
+
+    async def _ask_how_they_ended(
+        self, doubtful: Sequence[Living], by_tag: Mapping[Token, Sequence[BatchJob]]
+    ) -> list[tuple[Living, Ending]]:
+        """The ends that the batch system tells, and those that it has not told for long enough."""
+        if not doubtful:
+            return []
+        jobs = [living.for_history() for living in doubtful]
+        done = await self._place.do(
+            f"koala_mark history\n(\n{self._system.history(jobs)})\nkoala_mark asked $?\n",
+            timeout_s=BATCH_S,
+            calls="history",
+        )
+        section = done.section("history")
+        if section is None or done.code("asked") != 0:
+            raise CommandError(self._place.commands.host, done.complaint or "the batch system tells no history")
+        told = self._parse_history(section.text, jobs)
+        ends = []
+        for living, job in zip(doubtful, jobs, strict=True):
+            listed = best_end(by_tag.get(living.tag, ()), living.batch_id)
+            if job.id in told:
+                ends.append((living, ending(living.story(told[job.id]))))
+            elif living.unknown_since is None:
+                living.unknown_since = now_s()
+            elif now_s() >= living.unknown_since + self._unknown_grace_s:
+                ends.append((living, ending(living.story(listed))))
+        return ends
+
+    def _parse_history(self, text: str, jobs: Sequence[BatchJob]) -> dict[BatchId, BatchEnd]:
+        try:
+            return self._system.parse_history(text, jobs)
+        except BatchOutputError as error:
+            raise CommandError(self._place.commands.host, f"its history makes no sense: {error}") from None
+
+    # ---------------------------------------------------------------------------------------------- ending
+
+    async def settle(self, over: Sequence[tuple[Living, Ending]]) -> None:
+        """These hold nothing any more: on record first, all in one errand, and then told."""
+        if not over:
+            return
+        events = {living.token: self.end_event(living.token, *how) for living, how in over}
+        after = "".join(
+            self._system.unreserve(reservation_name(living.tag))
+            for living, _ in over
+            if self._reserves and living.launch.begin_at is not None
+        )
+        done = await self._place.do(
+            errands.bury(self.root, list(events.values()), after),
+            timeout_s=BATCH_S,
+            calls="unreserve" if after else "",
+        )
+        buried = {section.words[1] for section in done.sections if section.words[:1] == ("buried",)}
+        for living, _ in over:
+            if living.token not in buried:
+                _log.error("the end of component %s cannot be put on record yet: %s", living.token, done.complaint)
+            elif self.alive.get(living.token) is living:
+                del self.alive[living.token]
+                self._emit(events[living.token])
+
+    def end_event(self, token: Token, outcome: Outcome, reason: str, exit_code: int | None = None) -> ComponentEnded:
+        """The end of a component, now."""
+        return ComponentEnded(at=self._clock(), token=token, outcome=outcome, reason=reason, exit_code=exit_code)
+
+
+def reservation_name(tag: Token) -> str:
+    """A name for a component's reservation that every batch system takes."""
+    return re.sub(r"[^A-Za-z0-9_]", "_", f"{JOB_NAME_PREFIX}{tag}")
+
+
+def is_mail_name(name: str) -> bool:
+    """Whether a file of an outbox is mail."""
+    try:
+        check_mail_name(name)
+    except LaunchError:
+        return False
+    return True
+
+
+def now_s() -> float:
+    """The event loop's time: for how long ago something was, never for when."""
+    return asyncio.get_running_loop().time()

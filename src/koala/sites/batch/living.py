@@ -1,0 +1,115 @@
+"""One component that has not ended, as a batch site watches it, and how fast the site looks at such components."""
+
+from __future__ import annotations
+
+import enum
+
+from koala.launching import Launch
+from koala.messages import (
+    AnyEvent,
+    ComponentAccepted,
+    ComponentReady,
+    ComponentRunning,
+    Token,
+)
+from koala.sites.batch.ends import Story
+from koala.sites.batch.looking import Found
+from koala.sites.batch.system import BatchEnd, BatchId, BatchJob, BatchState
+from koala.sites.folder import Verdict
+
+
+class Phase(enum.Enum):
+    """Where a component is, as far as its files tell."""
+
+    QUEUED = "queued"  # the batch system has it, or is to get it
+    READY = "ready"  # at the barrier, or past it once it was released
+
+
+class Living:
+    """A living component.
+
+    ``tag`` is what the batch system knows it by, ``batch_id`` what it answered; None while that is not known.
+    ``known_since`` is the moment from which on a listing must show its job. ``unknown_since`` is when the batch
+    system first said that it knows nothing of the job any more. ``verdict`` says that it is being ended, and why.
+    One that is ``lost`` has no directory any more that could be used.
+    """
+
+    def __init__(self, launch: Launch, sequence: int, tag: Token, known_since: float) -> None:
+        self.launch = launch
+        self.sequence = sequence
+        self.tag = tag
+        self.phase = Phase.QUEUED
+        self.batch_id: BatchId | None = None
+        self.job: BatchJob | None = None
+        self.known_since = known_since
+        self.unknown_since: float | None = None
+        self.cancelled_at = 0.0
+        self.released_at: float | None = None
+        self.reservation: str | None = None
+        self.verdict: Verdict | None = None
+        self.lost = False
+        self.exit_words: list[str] | None = None
+        self.mailed: set[str] = set()
+
+    @classmethod
+    def of(cls, found: Found, tag: Token, known_since: float) -> Living:
+        """One that is on record at the site."""
+        assert found.record is not None, "only what was accepted lives"
+        living = cls(found.record.launch, found.record.sequence, tag, known_since)
+        living.released_at = found.released_at
+        living.verdict = found.verdict
+        living.reservation = found.reservation
+        return living
+
+    @property
+    def token(self) -> Token:
+        """Its name."""
+        return self.launch.token
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether its end is expected at any moment, and only the batch system can confirm it."""
+        return self.exit_words is not None or self.verdict is not None
+
+    def newest(self, at: float) -> AnyEvent:
+        """Its newest event."""
+        if self.phase is Phase.READY and self.released_at is not None:
+            return ComponentRunning(at=at, token=self.token)
+        if self.phase is Phase.READY:
+            return ComponentReady(at=at, token=self.token)
+        return ComponentAccepted(at=at, token=self.token)
+
+    def story(self, end: BatchEnd | None) -> Story:
+        """What is known of it once it holds nothing any more."""
+        return Story(launch=self.launch, verdict=self.verdict, exit_words=self.exit_words, end=end)
+
+    def for_history(self) -> BatchJob:
+        """Its job, for the question how it ended."""
+        if self.job is not None:
+            return self.job
+        assert self.batch_id is not None, "it was submitted"
+        return BatchJob(id=self.batch_id, token=self.tag, state=BatchState.OVER)
+
+    def walltime_left_s(self, now: float) -> float | None:
+        """How long it may go on; None where nothing limits it, or where it does not run or is being ended."""
+        if self.launch.walltime_s is None or self.released_at is None or self.is_ending:
+            return None
+        return self.released_at + self.launch.walltime_s - now
+
+
+class Pace:
+    """Ever longer waits, from the first to the longest, until it is told to begin again."""
+
+    def __init__(self, first_s: float, most_s: float, growth: float = 1.5) -> None:
+        self._first_s = first_s
+        self._most_s = most_s
+        self._growth = growth
+        self.wait_s = first_s  # how long to wait now
+
+    def hurry(self) -> None:
+        """Begin again."""
+        self.wait_s = self._first_s
+
+    def slow_down(self) -> None:
+        """Nothing has changed: the next wait is longer."""
+        self.wait_s = min(self._most_s, self._growth * self.wait_s)

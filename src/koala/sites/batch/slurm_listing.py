@@ -1,0 +1,267 @@
+"""What the commands of Slurm print, from which the state of a cluster and the ends of jobs are read.
+
+The formats are those that all versions since 17 know; nothing is asked for as JSON, which looks different in each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from koala.sites.batch.slurm_states import (
+    end_of,
+    exit_code,
+    is_eligible,
+    is_free,
+    is_kept_for_a_job,
+    never_starts,
+    state_of,
+)
+from koala.sites.batch.system import (
+    JOB_NAME_PREFIX,
+    BatchEnd,
+    BatchId,
+    BatchJob,
+    BatchOutputError,
+    BatchState,
+    Listing,
+)
+
+# Nodes, our jobs, jobs that wait. What may hold anything comes last in a line, and '|' separates.
+NODE_FORMAT = "%N|%T|%C|%P|%a|%l"
+JOB_FORMAT = "%A|%T|%C|%V|%r|%j"
+WAITING_FORMAT = "%i|%C|%P|%r|%u|%j"
+# Lines that part what the commands of one listing print.
+NODES_LINE = "koala nodes"
+JOBS_LINE = "koala jobs"
+WAITING_LINE = "koala waiting"
+USER_LINE = "koala user "
+SACCT_LINE = "koala sacct"
+SACCT_FIELDS = "JobIDRaw,JobName,State,ExitCode,Submit"
+
+
+class _Node(msgspec.Struct, frozen=True):
+    name: str
+    state: str
+    allocated: int
+    idle: int
+    partition: str
+    is_default: bool
+    is_up: bool
+    limit_s: float | None
+
+
+def parse_listing(printed: str, partition: str | None) -> Listing:
+    """What the text of a listing prints. ``partition`` is the one that components go to, or several with commas
+    between; None is the default one."""
+    parts = _parts(printed, (USER_LINE, NODES_LINE, JOBS_LINE, WAITING_LINE))
+    user = parts[USER_LINE][0]
+    nodes = _chosen([_node(line) for line in parts[NODES_LINE]], partition)
+    jobs = [_job(line) for line in parts[JOBS_LINE]]
+    names = {node.partition for node in nodes}
+    ours = tuple(job for job in jobs if job.token)
+    unique = {node.name: node for node in nodes}.values()
+    allocated = sum(node.allocated for node in unique)
+    working = allocated + sum(node.idle for node in unique if node.is_up and not node.state.endswith("*"))
+    kept = sum(node.idle for node in unique if node.is_up and is_kept_for_a_job(node.state))
+    barred = (
+        sum(node.idle for node in unique if node.is_up and not is_free(node.state) and node.state[-1] != "*") - kept
+    )
+    held = sum(job.processors for job in ours if job.state in (BatchState.RUNNING, BatchState.ENDING))
+    ahead = sum(_waiting(line, user, names) for line in parts[WAITING_LINE])
+    others = max(0, allocated - held) + max(0, barred) + max(kept, ahead)
+    limits = [node.limit_s for node in nodes if node.limit_s is not None]
+    unlimited = any(node.limit_s is None for node in nodes)
+    return Listing(
+        jobs=ours,
+        processors=working,
+        others=min(working, others),
+        job_limit_s=max(limits) if limits and not unlimited else None,
+    )
+
+
+def _parts(printed: str, heads: Sequence[str]) -> dict[str, list[str]]:
+    """The lines behind each head; the user's name stands in the line itself. All heads must be there, in order."""
+    parts: dict[str, list[str]] = {}
+    current: list[str] | None = None
+    for line in printed.splitlines():
+        head = next((each for each in heads if (line.startswith(each) if each.endswith(" ") else line == each)), None)
+        if head is not None:
+            if head in parts:
+                raise BatchOutputError(f"{head.strip()!r} comes twice")
+            current = parts[head] = [line.removeprefix(head)] if head.endswith(" ") else []
+        elif current is None:
+            raise BatchOutputError(f"nobody asked for {line[:100]!r}")
+        elif line.strip():
+            current.append(line)
+    missing = [head for head in heads if head not in parts]
+    if missing:
+        raise BatchOutputError(f"there is nothing behind {missing[0].strip()!r}")
+    return parts
+
+
+def _node(line: str) -> _Node:
+    fields = line.split("|")
+    if len(fields) != 6:
+        raise BatchOutputError(f"{line[:200]!r} is not a node")
+    name, state, processors, partition, available, limit = (field.strip() for field in fields)
+    counts = processors.split("/")
+    if not name or not state or len(counts) != 4:
+        raise BatchOutputError(f"{line[:200]!r} is not a node")
+    allocated, idle = _count(counts[0]), _count(counts[1])
+    return _Node(
+        name,
+        state.lower(),
+        allocated,
+        idle,
+        partition.rstrip("*"),
+        partition.endswith("*"),
+        available == "up",
+        _limit_s(limit),
+    )
+
+
+def _chosen(nodes: Sequence[_Node], partition: str | None) -> list[_Node]:
+    """Those where components can run. Where no partition is the default, anybody's guess is all of them."""
+    if partition is not None:
+        wanted = {each.strip() for each in partition.split(",")}
+        return [node for node in nodes if node.partition in wanted]
+    return [node for node in nodes if node.is_default] or list(nodes)
+
+
+def _job(line: str) -> BatchJob:
+    """One of this user's jobs; those without a component have no token."""
+    fields = line.split("|", 5)
+    if len(fields) != 6:
+        raise BatchOutputError(f"{line[:200]!r} is not a job")
+    number, word, processors, submitted, reason, name = (field.strip() for field in fields)
+    if not (number.isascii() and number.isdigit()):
+        raise BatchOutputError(f"{number[:100]!r} is not the number of a job")
+    state = state_of(word, reason)
+    end = end_of(word, reason) if state is BatchState.OVER else never_starts(state, reason)
+    return BatchJob(
+        id=number,
+        token=name.removeprefix(JOB_NAME_PREFIX) if name.startswith(JOB_NAME_PREFIX) else "",
+        state=state,
+        submitted=submitted,
+        processors=_count(processors),
+        reason=reason,
+        end=end,
+    )
+
+
+def _waiting(line: str, user: str, partitions: set[str]) -> int:
+    """What a job that waits will take of the processors that come free ahead of us: nothing if it is one of ours, or
+    waits for something else."""
+    fields = line.split("|", 5)
+    if len(fields) != 6:
+        raise BatchOutputError(f"{line[:200]!r} is not a job that waits")
+    number, processors, partition, reason, whose, name = (field.strip() for field in fields)
+    is_ours = whose == user and name.startswith(JOB_NAME_PREFIX)
+    if is_ours or not is_eligible(reason) or partitions.isdisjoint(partition.split(",")):
+        return 0
+    return _count(processors) * _array_tasks(number)
+
+
+def _array_tasks(number: str) -> int:
+    """How many jobs a line stands for: ``7_[1-9%3]`` for 3, as no more run at a time. Long ranges end in '...'."""
+    match = re.fullmatch(r"[\d+]+(?:_(?:\d+|\[([\d,:.-]*)(?:%(\d{1,9}))?\]?))?\.*", number, re.ASCII)
+    if match is None:
+        raise BatchOutputError(f"{number[:100]!r} is not the number of a job")
+    if match[1] is None:
+        return 1
+    tasks = sum(_range_length(each) for each in match[1].split(",") if each.strip("."))
+    return max(1, min(tasks, int(match[2])) if match[2] else tasks)
+
+
+def _range_length(text: str) -> int:
+    match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?(?::(\d{1,9}))?\.*-?", text, re.ASCII)
+    if match is None:
+        return 1
+    first, last, step = int(match[1]), int(match[2] or match[1]), max(1, int(match[3] or 1))
+    return max(1, (last - first) // step + 1)
+
+
+def _count(text: str) -> int:
+    """A number of processors; Slurm writes large ones as 1K or 1.5K where the column is narrow."""
+    match = re.fullmatch(r"(\d{1,9})(?:\.(\d{1,3}))?([KM]?)", text, re.ASCII)
+    if match is None or (match[2] and not match[3]):
+        raise BatchOutputError(f"{text[:100]!r} is not a number of processors")
+    scale = {"": 1, "K": 1_000, "M": 1_000_000}[match[3]]
+    return int(float(f"{match[1]}.{match[2] or 0}") * scale)
+
+
+def _limit_s(text: str) -> float | None:
+    """``1-00:00:00``, ``30:00``, ``infinite``; None where nothing limits it."""
+    if text.lower() in ("infinite", "unlimited", "n/a", "not_set"):
+        return None
+    match = re.fullmatch(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,6})(?::(\d{2}))?", text, re.ASCII)
+    if match is None:
+        raise BatchOutputError(f"{text[:100]!r} is not a time limit")
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    if match[2] is not None and match[4] is None:  # 30:00 has minutes and seconds
+        hours, minutes, seconds = 0, int(match[2]), int(match[3])
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+
+# --------------------------------------------------------------------------------------------------- history
+
+
+def parse_history(printed: str, jobs: Sequence[BatchJob]) -> dict[BatchId, BatchEnd]:
+    """What ``scontrol show job -o`` and ``sacct`` print of jobs; what they say of others is passed over."""
+    wanted = {job.id: job for job in jobs}
+    ends: dict[BatchId, BatchEnd] = {}
+    shown, _, accounted = printed.partition(f"{SACCT_LINE}\n")
+    for line in shown.splitlines():
+        if line.strip():
+            ends |= _shown_end(line, wanted)
+    for line in accounted.splitlines():
+        for number, end in _accounted_end(line, wanted).items():
+            ends.setdefault(number, end)
+    return ends
+
+
+def _shown_end(line: str, wanted: dict[BatchId, BatchJob]) -> dict[BatchId, BatchEnd]:
+    fields = dict(_pairs(line))
+    if "JobId" not in fields or "JobState" not in fields:
+        raise BatchOutputError(f"{line[:200]!r} is not a job")
+    job = wanted.get(fields["JobId"])
+    if job is None or not _is_same(job, fields.get("JobName", ""), fields.get("SubmitTime", "")):
+        return {}
+    word, reason = fields["JobState"], fields.get("Reason", "")
+    if state_of(word, reason) is not BatchState.OVER:
+        return {}
+    return {job.id: end_of(word, reason, exit_code(fields.get("ExitCode", "0:0")))}
+
+
+def _pairs(line: str) -> Iterator[tuple[str, str]]:
+    """``A=x B=y z C=...``: a value may hold blanks, so it reaches up to the next name. The first of a name counts: a
+    user's comment comes late in the line."""
+    seen = set()
+    for match in re.finditer(r"(?:^|\s)([A-Za-z:/]+)=(.*?)(?=\s[A-Za-z:/]+=|\s*$)", line):
+        if match[1] not in seen:
+            seen.add(match[1])
+            yield match[1], match[2]
+
+
+def _accounted_end(line: str, wanted: dict[BatchId, BatchJob]) -> dict[BatchId, BatchEnd]:
+    fields = line.split("|")
+    if len(fields) < 5:
+        raise BatchOutputError(f"{line[:200]!r} is not a line of sacct")
+    # A job's name may hold anything, so the fields are taken from both ends.
+    number, name, word, code, submitted = fields[0], "|".join(fields[1:-3]), fields[-3], fields[-2], fields[-1]
+    job = wanted.get(number)
+    if job is None or not _is_same(job, name, submitted):
+        return {}
+    if state_of(word, "") is not BatchState.OVER:
+        return {}
+    return {job.id: end_of(word, "", exit_code(code))}
+
+
+def _is_same(job: BatchJob, name: str, submitted: str) -> bool:
+    """Whether this is the job, and not a later one that was given its number."""
+    if name != f"{JOB_NAME_PREFIX}{job.token}":
+        return False
+    return not (job.submitted and submitted) or job.submitted == submitted

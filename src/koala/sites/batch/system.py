@@ -1,0 +1,165 @@
+"""What a batch system is to Koala: texts for ``sh`` that use its commands, and parsers of what these print.
+
+All of it is pure. Who runs the texts, where and when, is in ``koala.sites.batch.site``; a batch system never knows.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from koala.launching import Launch
+from koala.messages import Token
+
+BatchId: TypeAlias = str
+
+
+class BatchOutputError(ValueError):
+    """A batch system printed something that makes no sense here; nothing may be concluded from it."""
+
+
+class BatchState(enum.StrEnum):
+    """Where a job is in its batch system."""
+
+    PENDING = "pending"
+    HELD = "held"  # it waits for somebody to let it go
+    RUNNING = "running"  # it holds processors, also while it is suspended or being started
+    ENDING = "ending"  # it is over or being ended, and may still hold processors
+    OVER = "over"  # it holds nothing any more
+
+
+class EndKind(enum.StrEnum):
+    """Who ended a job, as far as its batch system tells."""
+
+    ITSELF = "itself"  # it returned, with the exit code
+    CANCELLED = "cancelled"
+    TIME_LIMIT = "time_limit"
+    PREEMPTED = "preempted"
+    SITE = "site"  # a node, the batch system or its operator
+    UNKNOWN = "unknown"
+
+
+class BatchEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """How a job ended. ``exit_code`` is that of its script, 128 + N for signal N, None where it is not told."""
+
+    kind: EndKind
+    exit_code: int | None = None
+    reason: str = ""
+
+
+class BatchJob(msgspec.Struct, frozen=True, kw_only=True):
+    """One of our jobs as a listing shows it. ``token`` is its name, without the prefix. ``submitted`` is whatever the
+    batch system tells of the time of submission: with ``id`` it tells a job from a later one that has its id.
+    ``end`` is that of a job that is over, or says of one that waits why it will never start.
+    """
+
+    id: BatchId
+    token: Token
+    state: BatchState
+    submitted: str = ""
+    processors: int = 0
+    reason: str = ""
+    end: BatchEnd | None = None
+
+
+class Listing(msgspec.Struct, frozen=True, kw_only=True):
+    """What one look at a batch system shows.
+
+    ``jobs`` are ours that it still knows. ``processors`` are those that the site's users could get if nobody else
+    were there: those of nodes that are down or drained, or beyond a quota, are not among them. ``others`` of these
+    are in use by others, or will be taken by what waits ahead of us. ``job_limit_s`` is how long a job may hold
+    processors there, None where nothing limits it.
+    """
+
+    jobs: tuple[BatchJob, ...]
+    processors: int
+    others: int
+    job_limit_s: float | None = None
+
+
+class Submission(msgspec.Struct, frozen=True, kw_only=True):
+    """What is submitted: the file ``script`` of the directory ``home``, which is an absolute path at the site.
+
+    ``limit_s`` is how long the job may hold processors in all. ``reservation`` is the one that it runs in.
+    """
+
+    launch: Launch
+    home: str
+    script: str
+    log: str
+    limit_s: float | None = None
+    reservation: str | None = None
+
+
+class BatchSystem(Protocol):
+    """One kind of batch system, with the settings of one site.
+
+    A text is for ``sh``, ends in a newline, reads no standard input and prints what its parser wants. Parsers raise
+    ``BatchOutputError`` for anything that they do not understand, and never guess. Our jobs are known by their name,
+    which is ``JOB_NAME_PREFIX`` and the token.
+    """
+
+    def submit(self, submission: Submission) -> str:
+        """Text that submits a job; it exits with a code other than 0 when the batch system refused."""
+        ...
+
+    def parse_submitted(self, printed: str) -> BatchId: ...
+
+    def refusal(self, code: int, printed: str, complaint: str) -> str | None:
+        """Why the batch system will never take this submission, in its own words; None when trying again may help."""
+        ...
+
+    def cancel(self, token: Token, ids: Sequence[BatchId]) -> str:
+        """Text that ends every job of that name, and these. Of what is gone it says nothing and exits with 0."""
+        ...
+
+    def listing(self) -> str:
+        """Text that shows the batch system as it is now; the only one that is run at every poll."""
+        ...
+
+    def parse_listing(self, printed: str) -> Listing: ...
+
+    def history(self, jobs: Sequence[BatchJob]) -> str:
+        """Text that tells how jobs ended that a listing shows no more. It exits with 0 when the batch system could be
+        asked, also when it does not know them."""
+        ...
+
+    def parse_history(self, printed: str, jobs: Sequence[BatchJob]) -> dict[BatchId, BatchEnd]:
+        """The ends that are told; a job that the batch system positively does not know is not among them."""
+        ...
+
+    def on_node(self) -> str:
+        """Text of two shell functions for a component's script. ``koala_nodes`` prints the job's nodes, a line of
+        name and processors each, the one that the script runs on first. ``koala_on_node NAME COMMAND...`` becomes
+        (exec) the command on that node, with this environment.
+        """
+        ...
+
+    # Claims by reservation.
+
+    def reserve(self, name: str, processors: int, begin_s: float, length_s: float) -> str:
+        """Text that reserves processors for us under a name, from a time (seconds since the epoch) on. Asked again
+        for a name that there is, it changes nothing. It exits with a code other than 0 when the site refuses.
+        """
+        ...
+
+    def parse_reserved(self, printed: str) -> str:
+        """What a submission names to run in the reservation."""
+        ...
+
+    def unreserve(self, name: str) -> str:
+        """Text that gives a reservation back; of one that is gone it says nothing."""
+        ...
+
+    # For ``koala site check``.
+
+    def version(self) -> str:
+        """Text that prints the batch system's name and version in one line."""
+        ...
+
+
+# In front of the token in a job's name: Grid Engine takes no name that begins with a digit.
+JOB_NAME_PREFIX = "koala-"

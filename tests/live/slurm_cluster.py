@@ -1,0 +1,219 @@
+"""A small private Slurm cluster for tests: a controller and some nodes on loopback, in the foreground, no munge.
+
+``slurm_cluster()`` gives one and stops it at the end; its daemons go when the test's process goes. Without Slurm it
+skips the test, or fails it where the environment variable CI is set.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import getpass
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = ("slurmctld", "slurmd", "sbatch", "squeue", "srun")
+PACKAGES = "slurmctld slurmd slurm-client"
+WAIT_S = 60.0
+
+_libc = ctypes.CDLL(None)
+
+
+def _die_with_parent() -> None:
+    """Runs in the child: PR_SET_PDEATHSIG."""
+    _libc.prctl(1, signal.SIGTERM)
+
+
+class SlurmCluster:
+    """One cluster below ``root``; ``environment`` is what its client commands need."""
+
+    def __init__(self, root: Path, *, nodes: int = 2, cpus: int = 4, extra: Sequence[str] = ()) -> None:
+        self.root = root
+        self.name = "koalatest"
+        self.nodes = [f"n{number}" for number in range(1, nodes + 1)]
+        self.cpus = cpus
+        self.environment = {"SLURM_CONF": str(root / "slurm.conf")}
+        self._daemons: dict[str, subprocess.Popen[bytes]] = {}
+        self._ports = _free_ports(nodes + 1)
+        for part in ("state", "spool", "log"):
+            (root / part).mkdir()
+        (root / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
+        (root / "slurm.conf").write_text(self._configuration(extra))
+
+    def _configuration(self, extra: Sequence[str]) -> str:
+        user, root, host = getpass.getuser(), self.root, socket.gethostname().split(".")[0]
+        nodes = [
+            f"NodeName={node} NodeAddr=127.0.0.1 NodeHostname={host} Port={port} CPUs={self.cpus} State=UNKNOWN"
+            for node, port in zip(self.nodes, self._ports[1:], strict=True)
+        ]
+        partition = f"Nodes={','.join(self.nodes)} MaxTime=INFINITE State=UP"
+        lines = [
+            f"ClusterName={self.name}",
+            f"SlurmctldHost={host}(127.0.0.1)",
+            f"SlurmctldPort={self._ports[0]}",
+            f"SlurmUser={user}",
+            f"SlurmdUser={user}",
+            "AuthType=auth/none",
+            "CredType=cred/none",
+            f"StateSaveLocation={root}/state",
+            f"SlurmdSpoolDir={root}/spool/%n",
+            f"SlurmctldPidFile={root}/slurmctld.pid",
+            f"SlurmdPidFile={root}/slurmd-%n.pid",
+            f"SlurmctldLogFile={root}/log/slurmctld",
+            f"SlurmdLogFile={root}/log/%n",
+            "ProctrackType=proctrack/linuxproc",
+            "TaskPlugin=task/none",
+            "JobAcctGatherType=jobacct_gather/none",
+            "AccountingStorageType=accounting_storage/none",
+            "SwitchType=switch/none",
+            "MpiDefault=none",
+            "ReturnToService=2",
+            "SlurmdParameters=config_overrides",
+            "SelectType=select/cons_tres",
+            "SelectTypeParameters=CR_CPU",
+            "SchedulerType=sched/backfill",
+            "SchedulerParameters=sched_interval=1,bf_interval=1,sched_min_interval=0,batch_sched_delay=0,bf_continue",
+            "PriorityType=priority/basic",
+            "PreemptType=preempt/partition_prio",
+            "PreemptMode=CANCEL",
+            "KillWait=1",
+            "SlurmctldTimeout=30",
+            "SlurmdTimeout=30",
+            "MessageTimeout=5",
+            *nodes,
+            f"PartitionName=low {partition} PriorityTier=1",
+            f"PartitionName=main {partition} PriorityTier=10 PreemptMode=OFF Default=YES",
+            *extra,
+        ]
+        return "\n".join(lines) + "\n"
+
+    # --------------------------------------------------------------------------------------- its daemons
+
+    def start(self) -> None:
+        """Returns when all nodes are idle."""
+        self.start_controller()
+        for node in self.nodes:
+            self._spawn(node, ["slurmd", "-D", "-N", node])
+        _until(lambda: self._idle_nodes() == set(self.nodes), "the nodes did not come up")
+
+    def start_controller(self) -> None:
+        """Returns when it answers."""
+        self._spawn("slurmctld", ["slurmctld", "-D"])
+        _until(lambda: "UP" in self.run("scontrol", "ping", check=False), "the controller did not come up")
+
+    def stop_controller(self) -> None:
+        """As an operator does; jobs go on."""
+        self._end("slurmctld")
+
+    def stop(self) -> None:
+        """End all jobs and daemons."""
+        if "slurmctld" in self._daemons:
+            with contextlib.suppress(AssertionError):
+                self.clear()
+        for name in list(self._daemons):
+            self._end(name)
+
+    def _spawn(self, name: str, command: list[str]) -> None:
+        with (self.root / "log" / f"{name}.out").open("ab") as output:
+            self._daemons[name] = subprocess.Popen(
+                command,
+                env={**os.environ, **self.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                preexec_fn=_die_with_parent,
+            )
+
+    def _end(self, name: str) -> None:
+        daemon = self._daemons.pop(name)
+        daemon.terminate()
+        try:
+            daemon.wait(20)
+        except subprocess.TimeoutExpired:
+            daemon.kill()
+            daemon.wait()
+
+    def _idle_nodes(self) -> set[str]:
+        return set(self.run("sinfo", "-h", "-N", "-t", "idle", "-o", "%N", check=False).split())
+
+    # ------------------------------------------------------------------------------------------ commands
+
+    def run(self, *command: str, check: bool = True, user: str | None = None) -> str:
+        """What a client command prints, run by this user or, as root, by another one."""
+        words = [*command] if user is None else ["runuser", "-u", user, "--", *command]
+        done = subprocess.run(
+            words,
+            env={**os.environ, **self.environment},
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+        )
+        assert not check or done.returncode == 0, f"{words}: {done.stderr}"
+        return done.stdout
+
+    def submit(self, *options: str, text: str = "exec sleep 600", user: str | None = None) -> str:
+        """A local user's job; its id."""
+        wrapped = ("sbatch", "--parsable", "-o", "/dev/null", *options, "--wrap", text)
+        return self.run(*wrapped, user=user).strip()
+
+    def ids_of(self, name: str) -> list[str]:
+        """The numbers of the jobs that have not ended and whose name begins so."""
+        lines = self.run("squeue", "-h", "-o", "%A %j").splitlines()
+        return [line.split()[0] for line in lines if line.split()[1].startswith(name)]
+
+    def clear(self) -> None:
+        """End all jobs."""
+        for partition in ("main", "low"):
+            self.run("scancel", "-p", partition, check=False)
+        _until(lambda: not self.run("squeue", "-h", check=False).strip(), "jobs did not end")
+
+    def job_names(self) -> list[str]:
+        """The names of all jobs that have not ended."""
+        return self.run("squeue", "-h", "-o", "%j").split()
+
+
+def _until(condition: object, complaint: str) -> None:
+    assert callable(condition)
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, complaint
+        time.sleep(0.05)
+
+
+def _free_ports(number: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+
+
+@contextlib.contextmanager
+def slurm_cluster(*, nodes: int = 2, cpus: int = 4, extra: Sequence[str] = ()) -> Iterator[SlurmCluster]:
+    """A running cluster."""
+    missing = [program for program in PROGRAMS if shutil.which(program) is None]
+    if missing:
+        complaint = f"{missing[0]} is missing; install the packages {PACKAGES}"
+        if os.environ.get("CI"):
+            pytest.fail(complaint)
+        pytest.skip(complaint)
+    root = Path(tempfile.mkdtemp(prefix="koala-slurm-", dir="/tmp"))
+    root.chmod(0o755)
+    cluster = SlurmCluster(root, nodes=nodes, cpus=cpus, extra=extra)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+        shutil.rmtree(root, ignore_errors=True)

@@ -1,0 +1,97 @@
+"""A real sshd on loopback for tests: its own host key, its own port, one key that may log in, and nothing of the
+user's own configuration. Without sshd the test is skipped, or fails where the environment variable CI is set.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HOST = "cluster"
+WAIT_S = 30.0
+
+
+class SshServer:
+    """A server that runs from ``start`` to ``stop``; ``config`` is what ``ssh -F`` wants to reach it as ``HOST``."""
+
+    def __init__(self, root: Path, program: str) -> None:
+        self.root = root
+        self.config = root / "ssh_config"
+        self._program = program
+        self._daemon: subprocess.Popen[bytes] | None = None
+        root.mkdir()
+        for name in ("host", "user"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(root / name)], check=True)
+        (root / "authorized").write_text((root / "user.pub").read_text())
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = int(free.getsockname()[1])
+        (root / "known").write_text(f"[127.0.0.1]:{self.port} {(root / 'host.pub').read_text()}")
+        (root / "sshd_config").write_text(
+            f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {root}/host\nAuthorizedKeysFile {root}/authorized\n"
+            f"PidFile none\nUsePAM no\nStrictModes no\nPasswordAuthentication no\n"
+        )
+        self.configure(f"IdentityFile {root}/user")
+
+    def configure(self, *lines: str) -> None:
+        """Write the client's configuration, with these lines for the host."""
+        common = (
+            f"HostName 127.0.0.1\nPort {self.port}\nUser {getpass.getuser()}\nIdentitiesOnly yes\n"
+            f"UserKnownHostsFile {self.root}/known\nStrictHostKeyChecking yes\n"
+        )
+        self.config.write_text(f"Host {HOST}\n{common}" + "".join(f"{line}\n" for line in lines))
+
+    def start(self) -> None:
+        """Returns when it takes connections."""
+        with (self.root / "log").open("ab") as log:
+            self._daemon = subprocess.Popen(
+                [self._program, "-D", "-e", "-f", str(self.root / "sshd_config")],
+                stdin=subprocess.DEVNULL,
+                stderr=log,
+            )
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+                return
+            assert time.monotonic() < deadline, (self.root / "log").read_text()
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """Take no new connections, and cut those there are."""
+        daemon, self._daemon = self._daemon, None
+        if daemon is None:
+            return
+        sessions = subprocess.run(["pgrep", "-P", str(daemon.pid)], capture_output=True, text=True, check=False)
+        daemon.terminate()
+        daemon.wait(WAIT_S)
+        for pid in sessions.stdout.split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), 15)
+
+
+@contextlib.contextmanager
+def ssh_server(root: Path) -> Iterator[SshServer]:
+    """A running server below ``root``."""
+    program = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
+    if program is None or shutil.which("ssh") is None:
+        complaint = "sshd is missing; install the packages openssh-server openssh-client"
+        if os.environ.get("CI"):
+            pytest.fail(complaint)
+        pytest.skip(complaint)
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # where it gives up its rights
+    server = SshServer(root, program)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()

@@ -1,0 +1,312 @@
+"""A check of a site, step by step: what each step finds wrong, what it advises, and what is then not tried."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+from played_site import ENVIRONMENT, NOW, PARTITIONS, Reaction, listing, played, refused
+
+from koala.grid import Claims, Site, SiteKind
+from koala.sites.batch.checking import Finding, Sign, check_own_site
+from koala.sites.batch.checking_grid_engine import parse_fields, parse_queue_summary
+from koala.sites.batch.checking_place import file_server_answers
+from koala.sites.batch.checking_slurm import parse_partitions
+from koala.sites.batch.system import BatchEnd, BatchJob, BatchState, EndKind
+from koala.sites.commands import Answer
+
+PASSED, WARNED, FAILED, SKIPPED = Sign.PASSED, Sign.WARNED, Sign.FAILED, Sign.SKIPPED
+GE = SiteKind.GRID_ENGINE
+
+
+def job(state: BatchState, **more: object) -> BatchJob:
+    return BatchJob(id="17", token="check-abcd", state=state, **more)  # type: ignore[arg-type]  # noqa: S106
+
+
+def signs(found: dict[str, Finding]) -> dict[str, Sign]:
+    return {step: finding.sign for step, finding in found.items()}
+
+
+# ------------------------------------------------------------------------------------- the whole of a check
+
+
+def test_a_healthy_slurm_site_passes_every_step_and_gets_no_job() -> None:
+    found, site = played()
+    assert list(found) == [
+        "connection", "shell", "clock", "work directory", "programs", "controller", "queue", "processors",
+        "submission", "mpiexec", "files", "job",
+    ]  # fmt: skip
+    assert signs(found) == dict.fromkeys(found, PASSED) | {"job": SKIPPED}
+    submitted = [text for text in site.texts if text.startswith("SUBMIT")]
+    assert submitted == ["SUBMIT None None 2 /work/check-abcd --test-only\n"]
+
+
+def test_a_healthy_grid_engine_site_passes_every_step_and_gets_no_job() -> None:
+    found, site = played(kind=GE, queue="all.q", parallel_environment="mpi", processors=6)
+    assert signs(found) == dict.fromkeys(found, PASSED) | {"job": SKIPPED}
+    assert "parallel environment" in found
+    submitted = [text for text in site.texts if text.startswith("SUBMIT")]
+    assert submitted == ["SUBMIT all.q None 2 /work/check-abcd -w v\n"]
+
+
+def test_what_a_check_makes_is_removed() -> None:
+    _, site = played(run=True)
+    made = [index for index, text in enumerate(site.texts) if text.startswith("mkdir /work/check-abcd")]
+    removed = [index for index, text in enumerate(site.texts) if text == "rm -rf -- /work/check-abcd\n"]
+    assert len(made) == len(removed) == 2
+    assert all(before < after for before, after in zip(made, removed, strict=True))
+    assert any(text == "CANCEL check-abcd 17\n" for text in site.texts)
+
+
+def test_without_a_connection_nothing_else_is_tried() -> None:
+    found, site = played({"koala-answers": OSError("far: Permission denied (publickey)")}, ssh="far")
+    assert found["connection"].sign is FAILED
+    assert "Permission denied" in found["connection"].words
+    assert "ssh-copy-id far" in found["connection"].advice
+    others = [finding for step, finding in found.items() if step != "connection"]
+    assert {finding.sign for finding in others} == {SKIPPED}
+    assert {finding.words for finding in others} == {"not tried, since it needs: connection"}
+    assert len(site.texts) == 1
+
+
+def test_a_skipped_step_names_the_first_that_is_to_blame() -> None:
+    found, _ = played({"scontrol ping": refused("timeout")})
+    assert found["controller"].sign is FAILED
+    assert found["submission"].words == found["queue"].words == "not tried, since it needs: controller"
+    assert signs(found)["work directory"] is signs(found)["mpiexec"] is PASSED
+
+
+def test_a_question_that_is_not_answered_fails_its_step_alone() -> None:
+    found, _ = played({"mpiexec": OSError("this machine: no answer within 20 s")})
+    assert found["mpiexec"].sign is FAILED
+    assert "no answer within 20 s" in found["mpiexec"].words
+    assert found["submission"].sign is PASSED
+
+
+# ---------------------------------------------------------------------------------------- one step at a time
+
+# reactions, settings, step, sign, a part of the words, a part of the advice
+CASES: list[tuple[dict[str, Reaction], dict[str, object], str, Sign, str, str]] = [
+    ({"koala-answers": "motd\nkoala-answers\n"}, {"ssh": "far"}, "connection", FAILED, "'motd'", "[ -t 1 ]"),
+    ({"koala-answers": refused("no such")}, {"through": ("x",)}, "connection", FAILED, "no such", "check 'through'"),
+    ({"koala-answers": OSError("Connection refused")}, {"ssh": "far"}, "connection", FAILED, "refused", "Port"),
+    ({}, {"ssh": "far"}, "connection", PASSED, "far answers; a round trip takes 10 ms", ""),
+    ({}, {"through": ("ip", "a b")}, "connection", PASSED, "through ip 'a b'", ""),
+    ({"uname": "missing ln\nmissing df\nLinux\n"}, {}, "shell", FAILED, "missing there: ln, df", "PATH"),
+    ({"uname": refused("syntax error")}, {}, "shell", FAILED, "syntax error", "POSIX sh"),
+    ({"date": f"{NOW + 90:.0f}\n"}, {}, "clock", WARNED, "90 s ahead", "NTP"),
+    ({"date": f"{NOW - 90:.0f}\n"}, {"claims": Claims.RESERVATION}, "clock", FAILED, "90 s behind", "NTP"),
+    ({"date": "%s\n"}, {}, "clock", WARNED, "cannot be read", "date +%s"),
+    ({"df -Pk": refused("mkdir: denied")}, {}, "work directory", FAILED, "/work: mkdir: denied", "work_directory:"),
+    ({"df -Pk": "made\n/work\n/dev/x 9 0 9000 1% /\n"}, {}, "work directory", WARNED, "just now) has 9 MB", "room"),
+    ({"df -Pk": "there\n/work\n"}, {}, "work directory", PASSED, "not told", ""),
+    ({"squeue": "sbatch\n"}, {}, "programs", FAILED, "missing there: sbatch", "environment: {PATH:"),
+    ({"VERSION": refused("?")}, {}, "controller", WARNED, "its version is not told", "nothing"),
+    ({"show partition": refused("bad")}, {}, "queue", FAILED, "bad", "scontrol show partition"),
+    ({}, {"queue": "huge"}, "queue", FAILED, "no partition huge", "there are low, main"),
+    ({}, {"queue": "low,huge"}, "queue", FAILED, "no partition huge", "correct 'queue: ...'"),
+    ({}, {"queue": "low,main"}, "queue", PASSED, "low, main: open, 16 processors", ""),
+    ({}, {}, "queue", PASSED, "main, the default: open, 16 processors, up to 1-00:00:00 a job", ""),
+    ({"partition": PARTITIONS.replace("State=UP", "State=DOWN")}, {}, "queue", FAILED, "main is DOWN", "another"),
+    ({"partition": PARTITIONS.replace("RootOnly=NO", "RootOnly=YES")}, {}, "queue", FAILED, "root only", "operator"),
+    (
+        {"show partition": PARTITIONS.replace("AllowGroups=ALL", "AllowGroups=staff")},
+        {}, "queue", FAILED, "for the groups staff", "operator",
+    ),
+    (
+        {"show partition": PARTITIONS.replace("AllowGroups=ALL", "AllowGroups=staff,physics")},
+        {}, "queue", PASSED, "open", "",
+    ),
+    (
+        {"show partition": PARTITIONS.replace("AllowAccounts=ALL", "AllowAccounts=astro")},
+        {"account": "bio"}, "queue", FAILED, "for the accounts astro", "operator",
+    ),
+    (
+        {"show partition": PARTITIONS.replace("Default=YES", "Default=NO")},
+        {}, "queue", FAILED, "no default partition", "there are low, main",
+    ),
+    ({"qhost": refused("commlib error")}, {"kind": GE}, "controller", FAILED, "commlib error", "SGE_QMASTER_PORT"),
+    ({}, {"kind": GE, "queue": "huge.q"}, "queue", FAILED, "no queue huge.q", "there are all.q, long.q"),
+    ({}, {"kind": GE}, "queue", PASSED, "any of all.q, long.q: 18 slots", ""),
+    ({}, {"kind": GE, "queue": "all.q@host"}, "queue", PASSED, "all.q: 6 slots", ""),
+    ({}, {"kind": GE}, "parallel environment", PASSED, "none is named", ""),
+    ({"qconf -spl": ""}, {"kind": GE}, "parallel environment", WARNED, "there is none", "operator"),
+    (
+        {"qconf -sp ": refused("nope is not a parallel environment")},
+        {"kind": GE, "parallel_environment": "nope"},
+        "parallel environment", FAILED, "nope is not a parallel environment", "there are mpi, smp",
+    ),
+    (
+        {"qconf -sq ": "pe_list make\n"}, {"kind": GE, "queue": "all.q", "parallel_environment": "mpi"},
+        "parallel environment", FAILED, "all.q does not offer mpi", "pe_list",
+    ),
+    (
+        {"qconf -sp ": ENVIRONMENT.replace("TRUE", "FALSE")}, {"kind": GE, "parallel_environment": "mpi"},
+        "parallel environment", WARNED, "no control_slaves", "control_slaves TRUE",
+    ),
+    (
+        {"qconf -sp ": ENVIRONMENT.replace("$fill_up", "$pe_slots")}, {"kind": GE, "parallel_environment": "mpi"},
+        "parallel environment", WARNED, "on one node", "another",
+    ),
+    ({}, {"processors": 17}, "processors", FAILED, "17 are described, but the queue has 16", "'processors: 16'"),
+    ({"LISTING": listing(processors=4)}, {}, "processors", WARNED, "4 can be used now", "come back"),
+    ({"LISTING": listing(others=3)}, {}, "processors", PASSED, "16 can be used, 3 of them taken by others", ""),
+    ({"LISTING": refused("slow")}, {}, "processors", FAILED, "cannot be listed: slow", "squeue"),
+    ({"LISTING": "garbage"}, {}, "processors", FAILED, "makes no sense here", "version"),
+    ({"SUBMIT": refused("Invalid qos")}, {}, "submission", FAILED, "is refused: Invalid qos", "submit_options"),
+    ({"SUBMIT": refused("no")}, {"processors": 1}, "submission", FAILED, "a job of 1 processor is refused", ""),
+    ({}, {"account": "bio"}, "account", PASSED, "bio is accepted", ""),
+    (
+        {"SUBMIT None bio": refused("Invalid account")}, {"account": "bio"},
+        "account", FAILED, "bio is refused: Invalid account", "correct 'account: ...'",
+    ),
+    ({"SUBMIT": refused("no")}, {"account": "bio"}, "account", SKIPPED, "refused without it too", ""),
+    ({"mpiexec": refused("", 3)}, {}, "mpiexec", WARNED, "cannot run here", "search_path"),
+    ({"mpiexec": "/usr/bin/mpiexec\nmpiexec (OpenRTE) 4.1\n"}, {}, "mpiexec", WARNED, "OpenRTE", "search_path"),
+    ({"rsync": refused("")}, {"ssh": "far"}, "files", WARNED, "rsync is missing at far", "file_server"),
+    ({}, {"claims": Claims.RESERVATION}, "reservation", SKIPPED, "tried with --run", ""),
+    (
+        {"UNRESERVE": ""}, {"claims": Claims.RESERVATION, "run": True},
+        "reservation", PASSED, "granted and given back", "",
+    ),
+    (
+        {"UNRESERVE": "", "RESERVE": refused("Access denied")}, {"claims": Claims.RESERVATION, "run": True},
+        "reservation", FAILED, "Access denied", "'claims: barrier'",
+    ),
+    (
+        {"UNRESERVE": refused("stuck")}, {"claims": Claims.RESERVATION, "run": True},
+        "reservation", FAILED, "could not be given back: stuck", "by hand",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("reactions", "settings", "step", "sign", "words", "advice"),
+    CASES,
+    ids=[f"{step}: {words}" for _, _, step, _, words, _ in CASES],
+)
+def test_a_step_says_what_it_found_and_what_to_do(
+    reactions: dict[str, Reaction], settings: dict[str, object], step: str, sign: Sign, words: str, advice: str
+) -> None:
+    found, _ = played(reactions, **settings)  # type: ignore[arg-type]
+    assert found[step].sign is sign, found[step]
+    assert words in found[step].words
+    assert advice in found[step].advice
+    assert bool(found[step].advice) == (sign in (WARNED, FAILED))
+
+
+# --------------------------------------------------------------------------------------------- the tiny job
+
+
+def test_a_job_that_runs_tells_its_nodes() -> None:
+    found, site = played(run=True)
+    assert found["job"].sign is PASSED
+    assert "job 17 ran on n1, n2" in found["job"].words
+    assert [text for text in site.texts if text.startswith("SUBMIT")] == [
+        "SUBMIT None None 2 /work/check-abcd --test-only\n",
+        "SUBMIT None None 2 /work/check-abcd\n",
+    ]
+
+
+JOBS: list[tuple[dict[str, Reaction], str, str]] = [
+    ({"SUBMIT None None 2 /work/check-abcd\n": refused("QOSMaxSubmit")}, "refused: QOSMaxSubmit", "grid file"),
+    ({"SUBMIT None None 2 /work/check-abcd\n": "what?\n"}, "answered strangely", "sbatch or qsub"),
+    (
+        {"done": "", "LISTING": listing(job(BatchState.PENDING, reason="Resources"))},
+        "did not end within 20 s: it is pending (Resources); it was cancelled",
+        "--patience",
+    ),
+    ({"done": ""}, "did not end within 20 s: it is not listed", "--patience"),
+    (
+        {
+            "done": "",
+            "/log": "",
+            "LISTING": listing(job(BatchState.OVER, end=BatchEnd(kind=EndKind.ITSELF, exit_code=9))),
+        },
+        "ended (itself, exit code 9), but nothing of it is seen in /work",
+        "share with the head node",
+    ),
+    (
+        {"done": "", "/log": "no such file\n", "LISTING": listing(job(BatchState.OVER))},
+        "ended and said: no such file",
+        "mend what it says",
+    ),
+    (
+        {"cat seen": Answer(code=0, stdout=b"n1 1 abcd\nn2 1 \n", stderr=b"koala check ran on n1\n")},
+        "n2 does not see /work",
+        "all nodes share",
+    ),
+    ({"cat seen": Answer(code=0, stdout=b"n1 1 abcd\n", stderr=b"")}, "not in its log", "submit_options"),
+    ({"cat seen": refused("gone")}, "cannot be read: gone", "check again"),
+]
+
+
+@pytest.mark.parametrize(("reactions", "words", "advice"), JOBS, ids=[words for _, words, _ in JOBS])
+def test_a_job_that_does_not_run_as_it_should_is_told_and_cleaned_up(
+    reactions: dict[str, Reaction], words: str, advice: str
+) -> None:
+    found, site = played(reactions, run=True, asking_takes_s=3.0)
+    assert found["job"].sign is FAILED
+    assert words in found["job"].words
+    assert advice in found["job"].advice
+    assert site.texts[-1] == "rm -rf -- /work/check-abcd\n"
+    if "refused" not in words:
+        assert any(text.startswith("CANCEL check-abcd") for text in site.texts)
+
+
+# ------------------------------------------------------------------------------------------- file servers
+
+
+@pytest.mark.parametrize(("greeting", "sign"), [(b"220 GridFTP ready\r\n", PASSED), (b"SSH-2.0\r\n", FAILED)])
+def test_a_file_server_must_greet(greeting: bytes, sign: Sign) -> None:
+    async def check() -> Sign:
+        async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(greeting)
+            await writer.drain()
+            writer.close()
+
+        server = await asyncio.start_server(greet, "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            return (await file_server_answers(f"ftp://127.0.0.1:{port}/files")).sign
+
+    assert asyncio.run(check()) is sign
+
+
+@pytest.mark.parametrize("url", ["ftp://127.0.0.1:1/x", "nonsense", "ftp://h:99999999/", "http://127.0.0.1/"])
+def test_a_file_server_that_cannot_be_reached_must_be_mended(url: str) -> None:
+    found, _ = played(file_server=url)
+    assert found["files"].sign is FAILED
+    assert "ftp://HOST:PORT/DIRECTORY" in found["files"].advice
+
+
+# ------------------------------------------------------------------------------------ what programs print
+
+
+@pytest.mark.parametrize("printed", ["", "garbage", "=", "PartitionName", "a=b c", "PartitionName=x TotalCPUs=many"])
+def test_partitions_are_read_from_anything(printed: str) -> None:
+    assert all(partition.processors == 0 for partition in parse_partitions(printed))
+
+
+def test_queues_and_fields_are_read_from_anything() -> None:
+    assert parse_queue_summary("a\nall.q 0.1 1 2 3\nall.q x y z 1 2 3 4\n") == {}
+    assert parse_fields("a\n\nb  c d \\\n  e\n") == {"a": "", "b": "c d e"}
+
+
+# ------------------------------------------------------------------------- sites without a batch system
+
+
+def test_a_site_of_this_machine_is_short() -> None:
+    there = os.cpu_count() or 1
+    found = list(check_own_site(Site(name="here", kind=SiteKind.LOCAL, processors=there)))
+    assert [(each.step, each.sign) for each in found] == [("processors", PASSED), ("shell", PASSED)]
+    crowded, _ = check_own_site(Site(name="here", kind=SiteKind.LOCAL, processors=there + 1))
+    assert crowded.sign is WARNED
+    assert f"'processors: {there}'" in crowded.advice
+
+
+def test_a_simulated_site_cannot_be_used() -> None:
+    (found,) = check_own_site(Site(name="sim", processors=4))
+    assert found.sign is FAILED
+    assert "kind: local" in found.advice

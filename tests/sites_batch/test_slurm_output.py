@@ -1,0 +1,189 @@
+"""What Slurm prints is read as it is meant, of several versions; and of anything else nothing is concluded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koala.grid import BatchSettings
+from koala.sites.batch.slurm import SlurmSystem
+from koala.sites.batch.slurm_states import end_of, exit_code, state_of
+from koala.sites.batch.system import BatchEnd, BatchJob, BatchOutputError, BatchState, EndKind, Listing
+
+RECORDED = Path(__file__).parent / "recorded"
+
+
+def recorded(name: str) -> str:
+    """What is below the first line, which says where it comes from."""
+    return (RECORDED / name).read_text().partition("\n")[2]
+
+
+def system(queue: str | None = None) -> SlurmSystem:
+    return SlurmSystem(BatchSettings(work_directory="/w", queue=queue))
+
+
+def states(listing: Listing) -> dict[str, BatchState]:
+    return {job.token.rpartition("-")[0]: job.state for job in listing.jobs}
+
+
+def test_an_idle_cluster() -> None:
+    listing = system().parse_listing(recorded("slurm_22.05_idle.txt"))
+    assert (listing.processors, listing.others, listing.job_limit_s) == (8, 0, None)
+
+
+def test_a_busy_cluster() -> None:
+    listing = system().parse_listing(recorded("slurm_22.05_busy.txt"))
+    assert states(listing) == {
+        "1.1": BatchState.OVER,
+        "1.2": BatchState.OVER,
+        "1.3": BatchState.OVER,
+        "3.4": BatchState.OVER,
+        "3.1": BatchState.PENDING,
+        "3.3": BatchState.PENDING,
+        "3.2": BatchState.HELD,
+        "2.1": BatchState.RUNNING,
+    }
+    ends = {job.token[:3]: job.end.kind for job in listing.jobs if job.end is not None}
+    own, cancelled = EndKind.ITSELF, EndKind.CANCELLED
+    assert ends == {"1.1": own, "1.2": own, "1.3": own, "3.4": cancelled}
+    job = next(job for job in listing.jobs if job.token.startswith("2.1"))
+    assert (job.id, job.processors, job.submitted) == ("22", 3, "2026-11-15T12:23:01")
+    # Others have 3 of 8, and two are idle; those who wait will take far more than that.
+    assert (listing.processors, listing.others) == (8, 8)
+
+
+def test_a_draining_node_has_only_what_is_in_use() -> None:
+    listing = system("main").parse_listing(recorded("slurm_22.05_draining.txt"))
+    assert listing.processors == 6
+
+
+def test_a_listing_of_an_old_version() -> None:
+    listing = system().parse_listing(recorded("slurm_17.11_listing.txt"))
+    # 16 + 16 + 16 that sleep + 6 in use on a node that drains; those of a node that does not answer are not counted.
+    assert listing.processors == 54
+    # 26 in use of which 16 are ours; 4 + 2 + 3 wait, and of arrays 2 and 4 at a time, and 2 of our own user.
+    assert listing.others == 10 + 4 + 2 + 3 + 2 + 4 + 2
+    assert listing.job_limit_s == 2 * 86_400
+    assert states(listing) == {
+        "5.1": BatchState.RUNNING,
+        "5.2": BatchState.ENDING,
+        "5.3": BatchState.RUNNING,
+        "5.4": BatchState.RUNNING,
+        "5.5": BatchState.OVER,
+        "5.6": BatchState.OVER,
+        "5.7": BatchState.OVER,
+        "5.8": BatchState.PENDING,
+        "5.9": BatchState.OVER,
+        "5.10": BatchState.HELD,
+        "5.11": BatchState.HELD,
+    }
+    ends = {job.token.rpartition("-")[0]: job.end for job in listing.jobs if job.end is not None}
+    assert ends["5.5"] == BatchEnd(kind=EndKind.TIME_LIMIT, reason="TIMEOUT (TimeLimit)")
+    assert ends["5.6"] == BatchEnd(kind=EndKind.SITE, reason="NODE_FAIL (NodeDown)")
+    assert ends["5.7"].kind is EndKind.PREEMPTED
+    assert ends["5.8"] == BatchEnd(kind=EndKind.SITE, reason="PartitionTimeLimit")
+    assert ends["5.9"].kind is EndKind.SITE
+    assert system("debug").parse_listing(recorded("slurm_17.11_listing.txt")).job_limit_s == 1_800
+
+
+def test_a_listing_of_a_new_version() -> None:
+    listing = system().parse_listing(recorded("slurm_24.05_listing.txt"))
+    assert listing.processors == 1_500 + 8 * 32
+    # 1512 are in use, 12 of them ours; reserved, under maintenance and blocked are 3 x 32; planned are 56, more than
+    # the 40 that wait.
+    assert listing.others == 1_500 + 96 + 56
+    assert states(listing)["7.5"] is BatchState.RUNNING, "a state that nobody knows is no end"
+    assert states(listing)["7.6"] is BatchState.HELD
+    assert states(listing)["7.7"] is BatchState.PENDING
+
+
+def job(number: str, token: str, submitted: str = "2024-09-01T10:00:00") -> BatchJob:
+    return BatchJob(id=number, token=token, state=BatchState.OVER, submitted=submitted)
+
+
+def test_the_history_of_real_jobs() -> None:
+    printed = recorded("slurm_22.05_history.txt")
+    jobs = [job(str(number), f"{token}-ab12cd34", "") for number, token in ((19, "1.1"), (20, "1.2"), (21, "1.3"))]
+    waiting, unknown = job("33", "3.1-ab12cd34", ""), job("99999", "9.9-ab12cd34", "")
+    told = system().parse_history(printed, [*jobs, waiting, unknown])
+    assert {number: end.exit_code for number, end in told.items()} == {"19": 3, "20": 137, "21": 0}
+
+
+def test_history_tells_a_job_from_another_that_has_its_number() -> None:
+    jobs = [job(f"90001{number}", f"8.{number + 1}-8899aabb") for number in range(5)]
+    told = system().parse_history(recorded("slurm_24.05_history.txt"), jobs)
+    assert told == {
+        "900010": BatchEnd(kind=EndKind.ITSELF, exit_code=137, reason="RaisedSignal:9(Killed)"),
+        "900012": BatchEnd(kind=EndKind.CANCELLED, exit_code=143, reason="CANCELLED by 1001"),
+        "900014": BatchEnd(kind=EndKind.TIME_LIMIT, exit_code=143, reason="TIMEOUT"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "code"), [("0:0", 0), ("3:0", 3), ("0:9", 137), ("768", 3), ("9", 137), ("0", 0), ("0:125", 253)]
+)
+def test_exit_codes_in_both_forms(text: str, code: int) -> None:
+    assert exit_code(text) == code
+
+
+def test_no_word_that_could_be_an_end_is_guessed() -> None:
+    assert state_of("NEVER_HEARD_OF", "") is BatchState.RUNNING
+    with pytest.raises(BatchOutputError):
+        end_of("NEVER_HEARD_OF", "")
+
+
+# --------------------------------------------------------------------------------------------------- garbage
+
+FIELDS = st.sampled_from(
+    ["n1", "idle", "0/4/0/4", "main*", "up", "infinite", "1", "PENDING", "", "x", "1_[2", "٣", "9" * 30]
+)
+LINES = st.one_of(
+    st.lists(FIELDS, max_size=8).map("|".join),
+    st.sampled_from(["koala user me", "koala nodes", "koala jobs", "koala waiting", "koala sacct"]),
+    st.text(max_size=60),
+)
+
+
+@given(st.lists(LINES, max_size=12).map("\n".join))
+def test_garbage_is_a_listing_or_an_error_of_its_own(printed: str) -> None:
+    try:
+        listing = system().parse_listing(printed)
+    except BatchOutputError:
+        return
+    assert 0 <= listing.others <= listing.processors
+
+
+@given(st.integers(0, 2_000), st.integers(0, 2_000), st.text(max_size=3))
+def test_a_real_listing_that_is_cut_or_altered_is_a_listing_or_an_error_of_its_own(
+    begin: int, end: int, instead: str
+) -> None:
+    printed = recorded("slurm_22.05_busy.txt")
+    try:
+        listing = system().parse_listing(printed[:begin] + instead + printed[end:])
+    except BatchOutputError:
+        return
+    assert 0 <= listing.others <= listing.processors
+
+
+@given(st.one_of(st.text(max_size=200), st.lists(LINES, max_size=6).map("\n".join), st.integers(0, 3_000)))
+def test_garbage_is_a_history_or_an_error_of_its_own(printed: str | int) -> None:
+    if isinstance(printed, int):
+        printed = recorded("slurm_24.05_history.txt")[:printed]
+    try:
+        told = system().parse_history(printed, [job("900010", "8.1-8899aabb")])
+    except BatchOutputError:
+        return
+    assert set(told) <= {"900010"}
+
+
+@given(st.text(max_size=100))
+def test_garbage_is_no_answer_to_a_submission(printed: str) -> None:
+    try:
+        number = system().parse_submitted(printed)
+    except BatchOutputError:
+        return
+    assert number.isascii()
+    assert number.isdigit()
