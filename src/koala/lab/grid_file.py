@@ -1,0 +1,72 @@
+"""The grid file of a lab: what ``koala up --grid`` reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from koala.grid import SiteKind
+from koala.lab import grid_engine_files, slurm_files
+from koala.lab.options import WideAreaLink, pairs
+from koala.lab.plan import Plan, SitePlan
+
+# A lab's jobs come and go in seconds: the scheduler looks at every event.
+_SCHEDULER = {"scan_interval_s": 0}
+# What the loopback of a machine carries, roughly; it is far from being what limits a job.
+_LOOPBACK = WideAreaLink(rate_mbit_s=10_000.0, delay_s=0.000_05)
+
+
+def client_environment(site: SitePlan) -> dict[str, str]:
+    """What the commands of a site's batch system need in their environment."""
+    if site.kind is SiteKind.SLURM:
+        return {"SLURM_CONF": str(slurm_files.configuration_file(site))}
+    return grid_engine_files.environment(site)
+
+
+def grid_text(plan: Plan) -> str:
+    """The YAML text: its sites in order, and the links between them."""
+    grid: dict[str, Any] = {"name": "lab", "sites": {site.name: _site(site, plan) for site in plan.sites}}
+    grid["links"] = _links(plan)
+    grid["scheduler"] = _SCHEDULER
+    head = "# Written by koala lab up; koala lab down removes it.\n"
+    return head + yaml.safe_dump(grid, sort_keys=False, default_flow_style=False, width=1_000)
+
+
+def _site(site: SitePlan, plan: Plan) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "kind": str(site.kind),
+        "processors": site.processors,
+        "work_directory": str(site.work),
+        "environment": client_environment(site),
+    }
+    if site.kind is SiteKind.SLURM:
+        described["queue"] = slurm_files.QUEUE
+    else:
+        described["queue"] = grid_engine_files.QUEUE
+        described["parallel_environment"] = grid_engine_files.PARALLEL_ENVIRONMENT
+    described["host"] = site.address
+    if site.through:
+        described["through"] = list(site.through)
+        # All sites share this machine's memory, which would be a way around the link.
+        described["job_environment"] = {"UCX_TLS": "tcp,self"}
+    if plan.options.gridftp:
+        described["file_server"] = site.file_server
+    return described
+
+
+def _links(plan: Plan) -> dict[str, Any]:
+    default = plan.options.wan or _LOOPBACK
+    links: dict[str, Any] = {"default": _link(default.rate_mbit_s, default.delay_s)}
+    differing = []
+    for one, other in pairs(plan.options):
+        link = plan.options.link(one, other)
+        if link is not None and link != default:
+            differing.append({"between": [one, other], **_link(link.rate_mbit_s, link.delay_s)})
+    if differing:
+        links["pairs"] = differing
+    return links
+
+
+def _link(rate_mbit_s: float, delay_s: float) -> dict[str, float]:
+    return {"bandwidth_mbit_s": rate_mbit_s, "latency_ms": round(delay_s * 1000, 6)}

@@ -1,0 +1,63 @@
+"""A GridFTP server for each site of a lab: anonymous, in the clear, and for one directory of the site alone."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+
+from koala.lab import commands
+from koala.lab.daemons import Daemons
+from koala.lab.errors import LabError, LabFailedError
+from koala.lab.plan import Plan, SitePlan
+
+PROGRAMS = ("globus-gridftp-server",)
+_NOBODY = "nobody"
+_START_S = 15.0
+
+
+def name_of(site: SitePlan) -> str:
+    """The name of the daemon."""
+    return f"{site.name}-gridftp"
+
+
+def check(plan: Plan) -> None:
+    """LabError where the server of a lab of root, which runs as nobody, could not come to its files."""
+    if os.geteuid() != 0:
+        return
+    existing = next(each for each in (plan.directory, *plan.directory.parents) if each.is_dir())
+    for each in (existing, *existing.parents):
+        if not each.stat().st_mode & stat.S_IXOTH:
+            raise LabError(
+                f"--directory {plan.directory}: --gridftp of root serves files as {_NOBODY}, who may not enter {each}"
+                "; choose a directory that all may enter, such as /var/tmp/koala-lab"
+            )
+
+
+def start(site: SitePlan, daemons: Daemons) -> None:
+    """Returns when it takes connections. As root it runs as nobody, and what it writes belongs to nobody; so its
+    directory is open to all there."""
+    site.files.mkdir(parents=True)
+    words = [
+        commands.find("globus-gridftp-server") or "globus-gridftp-server",
+        "-no-detach",
+        "-aa",
+        *("-port", str(site.file_server_port)),
+        *("-control-interface", site.address),
+        *("-data-interface", site.address),
+        *("-restrict-paths", f"RW{site.files}"),
+    ]
+    if os.geteuid() == 0:
+        nobody = pwd.getpwnam(_NOBODY)
+        site.files.chmod(0o1777)
+        words = ["setpriv", f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups", *words]
+    daemons.start(name_of(site), words, site, {"HOME": str(site.files)})
+    wait(site, daemons)
+
+
+def wait(site: SitePlan, daemons: Daemons) -> None:
+    """Until it takes connections."""
+    name = name_of(site)
+    commands.wait_until(lambda: daemons.listens(name, site.file_server_port) or not daemons.is_alive(name), _START_S)
+    if not (daemons.is_alive(name) and daemons.listens(name, site.file_server_port)):
+        raise LabFailedError(f"{site.name}: its GridFTP server did not start: {daemons.said(name)}")

@@ -1,0 +1,294 @@
+"""A lab: real batch systems on this machine, brought up, used and taken down.
+
+``up`` either brings all of it up or leaves nothing; ``Lab`` is one that is up, also after the process that started it
+has gone; ``down`` ends exactly what belongs to it, whatever state it is in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from koala.grid import SiteKind
+from koala.lab import (
+    commands,
+    grid_engine,
+    grid_file,
+    gridftp,
+    leftovers,
+    munge,
+    network,
+    record,
+    requirements,
+    slurm,
+)
+from koala.lab.daemons import Daemons
+from koala.lab.errors import LabError, LabFailedError, LabIsUpError
+from koala.lab.options import SITE_NAMES, Options, check
+from koala.lab.plan import Plan, SitePlan, plan_lab
+from koala.lab.record import Record, Recorder
+from koala.sites import shell
+
+Say = Callable[[str], None]
+_STOP_S = 20.0
+
+
+class Lab:
+    """A lab that is up, or was: everything is asked of its directory and of the machine."""
+
+    def __init__(self, plan: Plan, recorder: Recorder) -> None:
+        self.plan = plan
+        self.daemons = Daemons(plan, recorder)
+        self._recorder = recorder
+
+    @property
+    def grid_file(self) -> Path:
+        """What ``koala up --grid`` takes."""
+        return self.plan.grid_file
+
+    @property
+    def record(self) -> Record:
+        """Its options and its daemons."""
+        return self._recorder.record
+
+    def environment(self, site: str) -> dict[str, str]:
+        """What commands of the site's batch system need in their environment."""
+        return grid_file.client_environment(self.plan.site(site))
+
+    def command(self, site: str, *words: str) -> list[str]:
+        """A command as it is run at a site: in its namespace, if it has one."""
+        return [*self.plan.site(site).through, *words]
+
+    def run(
+        self, site: str, *words: str, text: str | None = None, timeout_s: float = commands.TIMEOUT_S
+    ) -> commands.Answer:
+        """Run a command at a site to its end, with the site's environment and nothing of another batch system."""
+        return commands.run(self.command(site, *words), self.environment(site), text=text, timeout_s=timeout_s)
+
+    def stop_controller(self, site: str, *, by_force: bool = False) -> None:
+        """Stop slurmctld or qmaster; jobs run on. It saves its state first, unless it is stopped by force."""
+        name = _controller(self.plan.site(site))
+        process = next(each.process for each in self.record.daemons if each.name == name)
+        with contextlib.suppress(ProcessLookupError):
+            if shell.is_alive(process):
+                os.kill(process.pid, signal.SIGKILL if by_force else signal.SIGTERM)
+        if not commands.wait_until(lambda: not self._lives(process), _STOP_S):
+            raise LabFailedError(f"{name}: it did not stop within {_STOP_S:g} seconds")
+
+    def start_controller(self, site: str) -> None:
+        """Start it again after it was stopped or has died; returns when it answers."""
+        plan = self.plan.site(site)
+        if not self.daemons.is_alive(_controller(plan)):
+            self.daemons.start_again(_controller(plan))
+        _wait(plan, self.plan, self.daemons, [_controller(plan)])
+
+    def down(self) -> None:
+        """End everything that belongs to it, and remove its files."""
+        down(self.plan.directory)
+
+    @staticmethod
+    def _lives(process: shell.Identity) -> bool:
+        shell.has_left(shell.Child(process.pid))  # a child of this process would stay a zombie
+        return shell.is_alive(process)
+
+
+def up(options: Options, say: Say | None = None) -> Lab:
+    """Bring a lab up. Each step is told to ``say``.
+
+    LabIsUpError if it is up already. Daemons of it that have died since are started again; one that was never
+    complete, or is from before the machine was started, is removed first. A lab that cannot be brought up leaves
+    nothing behind; LabError tells why.
+    """
+    check(options)
+    say = say or _say_nothing
+    plan = plan_of(options)
+    with _directory(options.directory):
+        _check_owner(options.directory)
+        before = record.read(options.directory)
+        if before is not None and before.complete and leftovers.processes(options.directory):
+            return _revived(before, options, say)
+        if before is not None:
+            say("removing what is left of a lab that has died")
+            _remove(options.directory, before.options)
+        _check_empty(options.directory)
+        requirements.check(plan)
+        recorder = Recorder(Record(options=options))
+        recorder.write()
+        try:
+            return _started(plan, recorder, say)
+        except BaseException:
+            _remove(options.directory, options)
+            raise
+
+
+def down(directory: Path, *, keep: bool = False) -> int:
+    """End what belongs to the lab in a directory, in whatever state it is, and return how many processes that were.
+
+    Its files go too, unless they are kept for a look at them; the next ``up`` removes them. LabError if there is no
+    lab.
+    """
+    if not (directory / record.FILE).exists():
+        raise LabError(f"{directory}: there is no lab here; koala lab up makes one")
+    _check_owner(directory)
+    with record.alone(directory):
+        found = record.read(directory)
+        ended = _remove(directory, found.options if found is not None else None, keep=keep)
+        with contextlib.suppress(OSError):  # it holds what is kept, or something of its owner
+            directory.rmdir()
+    return ended
+
+
+def find(directory: Path) -> Lab | None:
+    """The lab in a directory, up or not; None if there is none."""
+    found = record.read(directory)
+    if found is None:
+        return None
+    return Lab(plan_of(found.options), Recorder(found))
+
+
+def plan_of(options: Options) -> Plan:
+    """The lab that options ask for, on this machine and for this user."""
+    host = socket.gethostname()
+    try:
+        address = socket.gethostbyname(host)
+    except OSError:
+        address = None
+    return plan_lab(options, _user_name(os.geteuid()), host.partition(".")[0], address)
+
+
+def _say_nothing(words: str) -> None:
+    del words
+
+
+@contextlib.contextmanager
+def _directory(directory: Path) -> Iterator[None]:
+    """The directory, made if it is not there, and held; removed if it is empty in the end."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise LabError(f"--directory {directory}: it is a file; choose another name") from None
+    with record.alone(directory):
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                directory.rmdir()
+
+
+def _check_owner(directory: Path) -> None:
+    """Of another user's lab the processes cannot be seen; only root sees all."""
+    owner = directory.stat().st_uid
+    if os.geteuid() not in (0, owner):
+        raise LabError(f"{directory}: it belongs to the user {_user_name(owner)}; do this as that user, or as root")
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _check_empty(directory: Path) -> None:
+    if any(directory.iterdir()):
+        raise LabError(f"--directory {directory}: it holds something else than a lab; choose one that is empty")
+
+
+def _revived(before: Record, options: Options, say: Say) -> Lab:
+    """A lab that is up, with its dead daemons started again."""
+    plan = plan_of(before.options)
+    lab = Lab(plan, Recorder(before))
+    dead = [each.name for each in before.daemons if not shell.is_alive(each.process)]
+    if not dead:
+        same = before.options == options
+        advice = "" if same else ", with other options; take it down first with: koala lab down"
+        raise LabIsUpError(f"the lab in {options.directory} is up already{advice}", same=same)
+    for name in dead:
+        say(f"{name}: it has died; starting it again")
+        if name == network.NAME:
+            network.prepare_again(plan)
+        lab.daemons.start_again(name)
+    if plan.options.wan is not None:
+        network.wait(plan, lab.daemons)
+    if plan.has_slurm:
+        munge.wait(plan, lab.daemons)
+    for site in plan.sites:
+        _wait(site, plan, lab.daemons, dead)
+    return lab
+
+
+def _started(plan: Plan, recorder: Recorder, say: Say) -> Lab:
+    daemons = Daemons(plan, recorder)
+    if plan.options.wan is not None:
+        network.start(plan, daemons)
+        say("network: a namespace for each site, and the links between them")
+    plan.grid_file.write_text(grid_file.grid_text(plan), encoding="utf-8")
+    with ThreadPoolExecutor(max_workers=len(plan.sites) + 1) as pool:
+        munged = pool.submit(munge.start, plan, daemons) if plan.has_slurm else None
+
+        def bring_up(site: SitePlan) -> None:
+            begun = time.monotonic()
+            if site.kind is SiteKind.SLURM and munged is not None:
+                munged.result()
+            _start(site, plan, daemons)
+            took = time.monotonic() - begun
+            say(f"{site.name}: {_version(site)} with {site.processors} processors is up ({took:.1f} s)")
+
+        sites = [pool.submit(bring_up, site) for site in plan.sites]
+        problems = [problem for each in sites if (problem := each.exception()) is not None]
+    if problems:
+        raise problems[0]
+    recorder.complete()
+    return Lab(plan, recorder)
+
+
+def _start(site: SitePlan, plan: Plan, daemons: Daemons) -> None:
+    if site.kind is SiteKind.SLURM:
+        slurm.start(site, plan, daemons)
+    else:
+        grid_engine.start(site, plan, daemons)
+    if plan.options.gridftp:
+        gridftp.start(site, daemons)
+
+
+def _wait(site: SitePlan, plan: Plan, daemons: Daemons, started: Sequence[str]) -> None:
+    """Until those daemons of a site that were started again do their work; what its user drained stays drained."""
+    if site.kind is SiteKind.SLURM:
+        slurm.wait(site, slurm.nodes_of(site, plan, started), daemons)
+    elif grid_engine.executor(site) in started:
+        grid_engine.wait(site, daemons)
+    else:
+        grid_engine.wait_for_controller(site, daemons)
+    if gridftp.name_of(site) in started:
+        gridftp.wait(site, daemons)
+
+
+def _version(site: SitePlan) -> str:
+    return slurm.version(site) if site.kind is SiteKind.SLURM else grid_engine.version(site)
+
+
+def _controller(site: SitePlan) -> str:
+    return slurm.controller(site) if site.kind is SiteKind.SLURM else grid_engine.controller(site)
+
+
+def _remove(directory: Path, options: Options | None, *, keep: bool = False) -> int:
+    """End all processes, remove namespaces and files. What is in the directory and not of a lab stays."""
+    ended = leftovers.end(directory)
+    if options is not None and options.wan is not None:
+        network.remove(plan_of(options))
+    if keep:
+        return ended
+    for name in (*SITE_NAMES, "munge", "spool", "daemons"):
+        if (directory / name).is_dir():
+            shutil.rmtree(directory / name)
+    for name in ("grid.yaml", record.FILE):
+        (directory / name).unlink(missing_ok=True)
+    return ended

@@ -1,0 +1,124 @@
+"""What a lab has on record in its directory: its options and its daemons, so that any later call finds them.
+
+The record is written before anything is started and after every start, whole by rename. One call at a time works on
+a directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from koala.lab.errors import LabError, LabFailedError
+from koala.lab.options import Options
+from koala.sites.shell import Identity
+
+FILE = "lab.json"
+VERSION = 1
+
+
+class Daemon(msgspec.Struct, frozen=True, kw_only=True):
+    """A daemon that was started: the site that it is for (none for the whole lab), and the process that it was."""
+
+    name: str
+    site: str | None
+    process: Identity
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """A lab as it was started; ``complete`` once all of it was up."""
+
+    version: int = VERSION
+    options: Options
+    complete: bool = False
+    daemons: tuple[Daemon, ...] = ()
+
+
+class Recorder:
+    """The record of a lab that is being started or changed; several threads may add to it."""
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self._lock = threading.Lock()
+
+    @property
+    def record(self) -> Record:
+        """As it is now."""
+        return self._record
+
+    def write(self) -> None:
+        """Put it into its file."""
+        with self._lock:
+            self._write()
+
+    def add(self, daemon: Daemon) -> None:
+        """A daemon, in place of an earlier one of its name."""
+        with self._lock:
+            others = tuple(each for each in self._record.daemons if each.name != daemon.name)
+            self._record = msgspec.structs.replace(self._record, daemons=(*others, daemon))
+            self._write()
+
+    def complete(self) -> None:
+        """All of it is up."""
+        with self._lock:
+            self._record = msgspec.structs.replace(self._record, complete=True)
+            self._write()
+
+    def _write(self) -> None:
+        path = self._record.options.directory / FILE
+        beside = path.with_suffix(".part")
+        beside.write_bytes(msgspec.json.format(msgspec.json.encode(self._record, enc_hook=_encode), indent=2))
+        beside.replace(path)
+
+
+def read(directory: Path) -> Record | None:
+    """The record of the lab in a directory; None if there is no lab. LabError if it cannot be read."""
+    try:
+        text = (directory / FILE).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        record = msgspec.json.decode(text, type=Record, dec_hook=_decode)
+    except msgspec.DecodeError as error:
+        raise LabError(
+            f"{directory / FILE}: {error}; it is no record of a lab; remove the directory by hand"
+        ) from None
+    if record.version != VERSION:
+        raise LabError(
+            f"{directory / FILE}: it is of version {record.version}, and this Koala knows {VERSION}; use that Koala"
+        )
+    return record
+
+
+@contextlib.contextmanager
+def alone(directory: Path) -> Iterator[None]:
+    """Hold a directory that is there against other calls. LabFailedError if one is at work."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LabFailedError(
+                f"{directory}: another koala lab is at work on it; wait until it has finished"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _encode(value: object) -> object:
+    if isinstance(value, Path):
+        return str(value)
+    raise NotImplementedError(type(value))
+
+
+def _decode(wanted: type, value: object) -> object:
+    if wanted is Path and isinstance(value, str):
+        return Path(value)
+    raise NotImplementedError(wanted)

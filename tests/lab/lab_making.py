@@ -1,0 +1,103 @@
+"""What tests of the lab share: whether the real programs are there, free ports, jobs as users submit them, and a look
+at this machine's processes that owes nothing to the lab's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from koala.lab import Lab, LabError, Options, WideAreaLink, down, requirements
+from koala.lab.lab import plan_of
+
+WAIT_S = 30.0
+_FIRST_PORT, _LAST_PORT, _STEP = 22_000, 31_800, 200
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces are for root")
+
+
+def need_programs(options: Options) -> None:
+    """Skip the test where a program that these options need is missing; fail it where the variable CI is set."""
+    try:
+        requirements.check_programs(plan_of(options))
+    except LabError as error:
+        if os.environ.get("CI"):
+            pytest.fail(error.for_user())
+        pytest.skip(error.for_user())
+
+
+def options_in(
+    directory: Path,
+    *,
+    sites: tuple[str, ...] = ("alpha", "beta", "gamma"),
+    wan: WideAreaLink | None = None,
+    gridftp: bool = False,
+) -> Options:
+    """Options for a lab in a directory, at ports that are free, with all its programs there."""
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    options = Options(directory=directory, sites=sites, wan=wan, gridftp=gridftp)
+    need_programs(options)
+    for port in range(_FIRST_PORT + number * _STEP, _LAST_PORT, _STEP):
+        options = Options(directory=directory, sites=sites, wan=wan, gridftp=gridftp, first_port=port)
+        with contextlib.suppress(LabError):
+            requirements.check(plan_of(options))
+            return options
+    pytest.fail("there are no free ports for a lab")
+
+
+@contextlib.contextmanager
+def taken_down(directory: Path) -> Iterator[None]:
+    """Whatever a test does with a lab in this directory, nothing of it stays."""
+    try:
+        yield
+    finally:
+        if (directory / "lab.json").exists():
+            down(directory)
+
+
+def wait_for(what: str, holds: Callable[[], bool]) -> None:
+    """Look again and again until it holds, within bounds."""
+    deadline = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < deadline, f"{what}: not within {WAIT_S:g} s"
+        time.sleep(0.05)
+
+
+def mentioning(directory: Path) -> list[str]:
+    """The living processes that have anything to do with a directory: by their command, their environment, their
+    working directory or their open files."""
+    others = (home for home in Path("/proc").iterdir() if home.name.isdigit() and int(home.name) != os.getpid())
+    return [f"{home.name} {home.joinpath('comm').read_text()}" for home in others if _mentions(home, str(directory))]
+
+
+def _mentions(home: Path, directory: str) -> bool:
+    try:
+        if (home / "stat").read_text(errors="replace").rpartition(")")[2].split()[0] in "ZX":
+            return False
+        texts = [(home / name).read_text(errors="replace") for name in ("cmdline", "environ")]
+        texts += [str(each.readlink()) for each in (home / "cwd", *(home / "fd").iterdir())]
+    except OSError:
+        return False
+    return any(directory in text for text in texts)
+
+
+def submit(lab: Lab, site: str, text: str, *options: str) -> str:
+    """Submit a job to a site's batch system, as its user would, and give its id."""
+    work = str(lab.plan.site(site).work)
+    words = ["sbatch", "--parsable", "--chdir", work, "--output", "out", "--open-mode=append"]
+    if site == "gamma":
+        words = ["qsub", "-terse", "-wd", work, "-o", "out", "-j", "y", "-S", "/bin/sh"]
+    answer = lab.run(site, *words, *options, text=f"#!/bin/sh\n{text}\n")
+    assert answer.code == 0, answer
+    return answer.stdout.strip()
+
+
+def output(lab: Lab, site: str) -> str:
+    """What jobs at a site have printed."""
+    path = lab.plan.site(site).work / "out"
+    return path.read_text() if path.exists() else ""
