@@ -23,7 +23,7 @@ demo: $(VENV)/base
 	$(BIN)/koala demo
 
 test: lint
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist loadgroup
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .
@@ -38,7 +38,9 @@ docs: $(VENV)/dev
 bench: $(VENV)/dev
 	$(BIN)/python benchmarks/simulators.py
 	$(BIN)/python benchmarks/core_under_simulator.py
+	$(BIN)/python benchmarks/mapping.py
 	$(BIN)/python benchmarks/daemon_under_load.py
+	$(BIN)/python benchmarks/real_clusters.py
 
 clean:
 	rm -rf $(VENV) site

@@ -18,7 +18,10 @@ PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 PICTURES = sorted((DOCS / "images").glob("*.svg"))
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 # Addresses of a daemon in commands for readers; names that by design belong to nobody.
-EXAMPLE_ADDRESS = re.compile(r"https?://(koala(\.example)?|127\.0\.0\.1)(:\d+)?(?=[/\s\"]|$)", re.MULTILINE)
+# Nobody has a name that ends in .example.
+EXAMPLE_ADDRESS = re.compile(
+    r"(https?|ftp)://(koala|([a-z]+\.)+example|127\.0\.0\.1)(:\d+)?(?=[/\s\"]|$)", re.MULTILINE
+)
 ADDRESS = re.compile(r"(?:https?:)?//[A-Za-z0-9.-]+\.[a-z]+[^\s\"')>]*")
 # The name of the language that an SVG is written in; nothing is fetched from there.
 SVG_NAMESPACE = "http://www.w3.org/2000/svg"

@@ -1,0 +1,140 @@
+"""The text of the grid file that ``koala grid init`` writes: an entry for each cluster, comments for the rest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from koala.cli.output import counted
+from koala.descriptions.errors import printable
+from koala.descriptions.fields import NAME_CHARACTERS_MAX
+from koala.descriptions.grid_batch import WORK_DIRECTORY_DEFAULT
+from koala.grid import SiteKind
+from koala.sites.finding import Found, FoundCluster
+
+_COMMENT_CHARACTERS_MAX = 160
+_REASON_CHARACTERS_MAX = 100
+_UNNAMED = re.compile(r"[^A-Za-z0-9._-]+")
+# What YAML reads as text without quotes, whatever it stands for.
+_PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9/._@-]*")
+_NOT_TEXT = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
+
+
+class Place(NamedTuple):
+    """A host (None is this machine) with what was found there; ``environment`` is what it was asked with."""
+
+    host: str | None
+    found: Found
+    environment: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
+        return "this machine" if self.host is None else self.host
+
+    def words(self) -> str:
+        """What was found, in a line."""
+        words = [
+            f"{each.kind} {each.name}, {counted(each.queue.processors, 'processor')} in {each.queue.name}"
+            for each in self.found.clusters
+        ]
+        words += [f"no answer: {printable(reason, _REASON_CHARACTERS_MAX)}" for reason in self.found.silent]
+        return f"{self.name}: {'; '.join(words) or 'no Slurm and no Grid Engine'}"
+
+
+def grid_text(places: Sequence[Place], out: Path) -> str:
+    """The file, which the reader of grid files reads."""
+    names: set[str] = set()
+    seen: dict[str, str] = {}  # cluster -> the site under which it stands
+    entries: list[str] = []
+    notes: list[str] = []
+    for place in places:
+        for cluster in place.found.clusters:
+            if cluster.identity in seen:
+                notes.append(f"{place.name}: the same {cluster.kind} cluster as {seen[cluster.identity]}")
+                continue
+            name = _free_name(place, cluster, names)
+            names.add(name)
+            seen[cluster.identity] = name
+            entries += _entry(name, place, cluster)
+        notes += [f"{place.name}: {reason}" for reason in place.found.silent]
+        if place.host is not None and place.found == Found():
+            notes.append(f"{place.name}: no Slurm and no Grid Engine")
+    return "".join(f"{line}\n" for line in (*_head(out), "sites:", *entries, *_left_out(notes)))
+
+
+def _head(out: Path) -> Iterator[str]:
+    yield "# Written by koala grid init from what it found; change it as you like, and write it anew with --force."
+    yield "# processors is the most that Koala uses at a site. Before the first use:"
+    yield _comment(f"koala site check SITE --run --grid {out}", indent="", room="   ")
+    yield "name: my grid"
+
+
+def _entry(name: str, place: Place, cluster: FoundCluster) -> Iterator[str]:
+    queue = cluster.queue
+    others = [f"{each.name} ({each.processors})" for each in cluster.queues if each.name != queue.name]
+    environment = dict(cluster.environment) | _own_environment(place, cluster)
+    yield f"  {_text(name)}:"
+    yield f"    kind: {cluster.kind}"
+    if place.host is not None:
+        yield f"    ssh: {_text(place.host)}"
+    yield f"    processors: {queue.processors}"
+    if others:
+        yield _comment(f"there are also {', '.join(others)}")
+    yield f"    queue: {_text(queue.name)}"
+    if queue.environments:
+        yield f"    parallel_environment: {_text(queue.environments[0])}"
+        if queue.environments[1:]:
+            yield _comment(f"the queue also offers {', '.join(queue.environments[1:])}")
+    if environment:
+        yield "    environment:"
+        yield from (f"      {name}: {_quoted(value)}" for name, value in environment.items())
+    yield f"    work_directory: {_quoted(WORK_DIRECTORY_DEFAULT)}"
+    yield _comment("a directory that all its nodes see; a scratch file system is better than a small home")
+    if place.host is not None:
+        yield _comment("search_path: [/opt/mpich/bin]  # where MPICH's mpiexec is there, for jobs of the type mpi")
+
+
+def _own_environment(place: Place, cluster: FoundCluster) -> dict[str, str]:
+    prefix = "SLURM_" if cluster.kind is SiteKind.SLURM else "SGE_"
+    return {name: value for name, value in place.environment if name.startswith(prefix)}
+
+
+def _left_out(notes: Sequence[str]) -> Iterator[str]:
+    if notes:
+        yield _comment("Left out:", indent="  ")
+    yield from (_comment(note, indent="  ", room="   ") for note in notes)
+
+
+def _free_name(place: Place, cluster: FoundCluster, taken: set[str]) -> str:
+    """A name for the site: that of the host, or on this machine the cluster's own."""
+    wanted = cluster.name if place.host is None else place.host.rpartition("@")[2]
+    name = _UNNAMED.sub("-", wanted).strip("-._")[: NAME_CHARACTERS_MAX - 10] or str(cluster.kind)
+    number = 1
+    while (free := name if number == 1 else f"{name}-{number}") in taken:
+        number += 1
+    return free
+
+
+def _comment(text: str, *, indent: str = "    ", room: str = " ") -> str:
+    """One line, whatever the text holds; YAML takes some characters not even in a comment."""
+    safe = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+    return f"{indent}#{room}{printable(safe, _COMMENT_CHARACTERS_MAX)}"
+
+
+def _text(value: str) -> str:
+    plain = _PLAIN.fullmatch(value) is not None and value.lower() not in _NOT_TEXT
+    return value if plain else _quoted(value)
+
+
+def _quoted(value: str) -> str:
+    """Any text in double quotes, with the escapes of YAML for what is not plain ASCII."""
+    return f'"{"".join(map(_escaped, value))}"'
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\':
+        return f"\\{character}"
+    return character if " " <= character <= "~" else f"\\U{ord(character):08x}"

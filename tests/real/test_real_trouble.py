@@ -1,0 +1,75 @@
+"""What goes wrong on real clusters: others are faster, a controller is away, a cluster always fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from real_grid import PROCESSORS, SITES, RealGrid, real_grid
+
+from koala.lab import Lab
+from live_daemon import until
+
+SLEEP = """
+application:
+  executable: sleep
+  arguments: ["%s"]
+"""
+
+
+def test_local_users_jobs_count_as_taken(grid: RealGrid) -> None:
+    numbers = {site: grid.local_job(site, 5, 60) for site in SITES}
+    for site, number in numbers.items():
+        until(lambda site=site, number=number: grid.is_running(site, number), f"the local user's job runs at {site}")  # type: ignore[misc]
+        assert grid.client.probe(site).idle == PROCESSORS - 5, site
+    job = grid.submit(
+        f"{SLEEP % 1}policy: WF\ncomponents:\n- {{processors: 3}}\n- {{processors: 3}}\n- {{processors: 3}}\n"
+    )
+    grid.done(job)
+    assert sorted(each.site for each in grid.last_run(job)) == sorted(SITES)
+
+
+def test_processors_that_local_users_take_before_they_are_claimed_lose_nothing(grid: RealGrid) -> None:
+    """Koala has not heard of the local user's job when it claims: it places anew, or waits, and the job runs."""
+    grid.client.probe("alpha")
+    number = grid.local_job("alpha", PROCESSORS, 6)
+    job = grid.submit(f"{SLEEP % 1}components:\n- {{processors: 4, site: alpha}}\n- {{processors: 4, site: gamma}}\n")
+    found = grid.done(job)
+    assert found.runs == 1, grid.story(job)
+    assert not grid.is_running("alpha", number), "the local user's job was not disturbed"
+    grid.nothing_is_held()
+
+
+def test_a_controller_that_is_away_for_a_while_loses_nothing(grid: RealGrid) -> None:
+    job = grid.submit(
+        "application:\n  script: |\n    sleep 6; echo finished\n"
+        "components:\n- {processors: 2, site: alpha}\n- {processors: 2, site: beta}\n- {processors: 2, site: gamma}\n"
+    )
+    grid.in_state(job, "running")
+    grid.lab.stop_controller("beta")
+    try:
+        until(lambda: grid.client.site("beta").silent_reason != "", "Koala notices that beta is silent")
+        assert grid.client.job(job).state == "running", "silence is not an end"
+    finally:
+        grid.lab.start_controller("beta")
+    found = grid.done(job)
+    assert found.runs == 1, grid.story(job)
+    until(lambda: grid.client.probe("beta").silent_reason == "", "beta answers again")
+    grid.nothing_is_held()
+
+
+def test_a_cluster_that_always_fails_is_taken_out_after_the_threshold(the_lab: Lab, tmp_path: Path) -> None:
+    with real_grid(the_lab, tmp_path, error_threshold=2, cooldown_s=600, restarts_max=10) as grid:
+        # Every job that comes to alpha is ended by its operator.
+        job = grid.submit(f"{SLEEP % 3}policy: CM\ncomponents:\n- {{processors: 6}}\n- {{processors: 6}}\n")
+
+        def alpha_is_out() -> bool:
+            ours = grid.ours("alpha")
+            if ours:
+                grid.cancel_as_operator("alpha", *ours)
+            return grid.client.site("alpha").trust != "usable" or grid.client.job(job).state == "done"
+
+        until(alpha_is_out, "alpha is taken out")
+        grid.done(job)
+        assert grid.client.site("alpha").trust == "unusable"
+        assert "alpha" not in {each.site for each in grid.last_run(job)}
+        grid.client.resume("alpha")
