@@ -8,8 +8,8 @@ import pytest
 
 from koala.descriptions import (
     DescriptionError,
+    mapping_application,
     mapping_grid,
-    mapping_tasks,
     read_application,
     read_job,
     read_machines,
@@ -143,7 +143,7 @@ def test_files_of_machines_and_of_tasks_may_be_larger_than_others(monkeypatch: p
     assert len(read_application(f"mcr: 1\ntasks: {{{tasks}}}", "app.yaml").graph.names) == NODES_MAX // 2
     for module, size, reader, text in (
         (mapping_grid, LARGE._replace(nodes=Limit("LARGE_NODES_MAX", 5)), read_machines, GRID),
-        (mapping_tasks, LARGE._replace(text=Limit("LARGE_TEXT_BYTES_MAX", 5)), read_application, APP),
+        (mapping_application, LARGE._replace(text=Limit("LARGE_TEXT_BYTES_MAX", 5)), read_application, APP),
     ):
         monkeypatch.setattr(module, "LARGE", size)
         with pytest.raises(DescriptionError, match=r"more than 5 .*LARGE_"):

@@ -32,7 +32,7 @@ def schema(kind: str) -> None:
 
         print_json(workload_schema())
     elif kind == "graph":
-        from koala.descriptions.mapping_tasks import graph_schema
+        from koala.descriptions.mapping_application import graph_schema
 
         print_json(graph_schema())
     else:

@@ -13,7 +13,7 @@ from koala.descriptions.errors import DescriptionError, Problem, decoded
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from koala.descriptions.mapping_tasks import ApplicationGraph
+    from koala.descriptions.mapping_application import ApplicationGraph
     from koala.grid import Grid
     from koala.mapping.dendrogram import Dendrogram
     from koala.model import Request
@@ -85,9 +85,9 @@ def read_grid(text: str, source: str) -> Grid:
 
 def read_application(text: str, source: str) -> ApplicationGraph:
     """The application of communicating tasks that a YAML text describes."""
-    from koala.descriptions import mapping_tasks
+    from koala.descriptions import mapping_application
 
-    return mapping_tasks.read_application(text, source)
+    return mapping_application.read_application(text, source)
 
 
 def read_machines(text: str, source: str) -> Dendrogram:

@@ -21,7 +21,7 @@ from koala.descriptions.fields import (
 )
 from koala.descriptions.grid_batch import BatchKeysText
 from koala.descriptions.grid_simulation import SiteSimulationText
-from koala.descriptions.mapping_grid import LOAD_WORDS, POWER_WORDS, MachineText, Power
+from koala.descriptions.mapping_machine import LOAD_WORDS, POWER_WORDS, MachineText, Power
 from koala.grid import NODE_POWER, NODES_NAMED_MAX, Site, SiteKind
 from koala.mapping.dendrogram import Machine
 

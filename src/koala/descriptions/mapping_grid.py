@@ -12,25 +12,16 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from koala.descriptions.errors import DescriptionError, Problem, shown
-from koala.descriptions.fields import Capacity, Count, Description, Fraction01, Name, Number, schema_of
+from koala.descriptions.fields import Capacity, Count, Description, Name, schema_of
+from koala.descriptions.grid import read_grid_yaml
+from koala.descriptions.mapping_machine import MachineText
 from koala.descriptions.yaml_nodes import LARGE, compose
 from koala.descriptions.yaml_problems import nearest
 from koala.descriptions.yaml_text import Document, read_composed
+from koala.lans import dendrogram_of
 from koala.mapping.dendrogram import MACHINES_MAX, Dendrogram, Lan, Machine, Man, Wan
-from koala.mapping.quantities import QUANTITY_MAX, QUANTITY_MIN
-
-Power = Annotated[Number, Field(ge=QUANTITY_MIN, le=QUANTITY_MAX)]
 
 UPLINK_WORDS = "the bandwidth to the others of its kind, in megabits per second; null is unlimited"
-POWER_WORDS = "its nominal power, in MFlop/s"
-LOAD_WORDS = "the part of it that others use now, from 0 to 1"
-
-
-class MachineText(Description):
-    """A machine."""
-
-    power: Power = Field(description=POWER_WORDS)
-    load: Fraction01 = Field(default=0.0, description=LOAD_WORDS)
 
 
 class MachinesText(MachineText):
@@ -108,9 +99,6 @@ def read_machines(text: str, source: str) -> Dendrogram:
     composed = compose(text, source, LARGE)
     root = composed.root.content
     if isinstance(root, dict) and "sites" in root and "wans" not in root:
-        from koala.descriptions.grid import read_grid_yaml
-        from koala.lans import dendrogram_of
-
         return dendrogram_of(read_grid_yaml(text, source))
     document = read_composed(composed, DendrogramText)
     problems = [*_contradictions(document)]

@@ -1,20 +1,19 @@
 """Task graphs in YAML: the form of their tasks, edges and clusters, their checks, and the way to a TaskGraph.
 
-``read_application`` reads a file that holds a task graph and no more. The parts serve jobs that hold one, too.
+The parts serve files that hold a task graph and no more (``mapping_application``), and jobs that hold one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from koala.descriptions.errors import DescriptionError, Problem, shown
-from koala.descriptions.fields import Description, Name, Number, schema_of
-from koala.descriptions.yaml_nodes import LARGE, compose
+from koala.descriptions.errors import Problem, shown
+from koala.descriptions.fields import Description, Name, Number
 from koala.descriptions.yaml_problems import nearest, wrong
-from koala.descriptions.yaml_text import Document, read_composed
+from koala.descriptions.yaml_text import Document
 from koala.mapping.quantities import QUANTITY_MAX, QUANTITY_MIN, quantity_advice
 from koala.mapping.task_graph import EDGES_MAX, TASKS_MAX, TaskGraph
 
@@ -73,47 +72,6 @@ MCR_WORDS = "the minimal computational requirement of the application, in MFlop/
 CLUSTERS_WORDS = (
     "the clusters of tasks that belong together, by hand: [[render, encode], [mix]]; by default they are found"
 )
-
-
-class ApplicationGraphText(Description):
-    """An application of communicating tasks."""
-
-    mcr: Positive = Field(description=MCR_WORDS)
-    tasks: Tasks = Field(description=TASKS_WORDS)
-    edges: Edges = Field(default=(), description=EDGES_WORDS)
-    clusters: ClusterNames | None = Field(default=None, description=CLUSTERS_WORDS)
-
-
-class ApplicationGraph(NamedTuple):
-    """What such a file says: the graph, and its clusters by index where they are given by hand."""
-
-    graph: TaskGraph
-    clusters: Clusters | None
-
-
-def read_application(text: str, source: str) -> ApplicationGraph:
-    """The task graph that a YAML text describes, alone or as a part of a job.
-
-    Raises DescriptionError with all problems where it describes none.
-    """
-    composed = compose(text, source, LARGE)
-    root = composed.root.content
-    if isinstance(root, dict) and "tasks" in root and not root.keys() <= ApplicationGraphText.model_fields.keys():
-        from koala.descriptions.job_yaml import JobText, read_job_yaml
-
-        if root.keys() & (JobText.model_fields.keys() - ApplicationGraphText.model_fields.keys()):
-            job = read_job_yaml(text, source)
-            assert job.tasks is not None, "it has a key of that name"
-            return ApplicationGraph(job.tasks, job.task_clusters or None)
-    document = read_composed(composed, ApplicationGraphText)
-    application = document.model
-    problems = [*graph_problems(document, application.tasks, application.edges, application.clusters)]
-    if problems:
-        raise DescriptionError(source, problems)
-    return ApplicationGraph(
-        graph_of(application.tasks, application.edges, application.mcr),
-        clusters_of(application.tasks, application.clusters),
-    )
 
 
 def graph_of(tasks: Mapping[str, TaskText], edges: Sequence[EdgeText], mcr: float) -> TaskGraph:
@@ -200,8 +158,3 @@ def _unknown_task(
     document: Document[Any], path: tuple[str | int, ...], name: str, tasks: Mapping[str, TaskText]
 ) -> Problem:
     return document.problem(path, f"there is no task {shown(name)}", nearest(name, list(tasks)))
-
-
-def graph_schema() -> dict[str, Any]:
-    """The JSON schema of a file that holds a task graph and no more."""
-    return schema_of(ApplicationGraphText, "Koala task graph")
