@@ -210,6 +210,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.sites.commands", "COMMAND_OUTPUT_BYTES_MAX", "bytes that one command at a site may write"),
     ("koala.sites.commands", "COMMANDS_AT_A_TIME_MAX", "commands that run at one site at a time"),
     ("koala.sites.batch.links", "LINK_HOPS_MAX", "links that an input file's path at a site may lead through"),
+    ("koala.experiments.replay_plan", "REPLAYED_JOBS_MAX", "jobs of one replay"),
     (
         "koala.files.carrying",
         "FRUITLESS_TRIES_MAX",

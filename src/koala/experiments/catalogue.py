@@ -14,6 +14,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "heterogeneous": ("koala.experiments.heterogeneous", "Heterogeneous"),
     "koala2005": ("koala.experiments.koala2005", "Koala2005"),
     "koala2006": ("koala.experiments.koala2006", "Koala2006"),
+    "live2006": ("koala.experiments.live2006", "Live2006"),
     "minigrid": ("koala.experiments.minigrid", "MiniGridStudy"),
     "wase": ("koala.experiments.wase", "WaseStudy"),
 }

@@ -1,0 +1,204 @@
+"""The simulation of the live experiment: a model fitted to what was measured of single jobs, and what it predicts for
+the same workload. Pure but for the simulator.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean, pstdev
+from typing import Any
+
+import msgspec
+
+from koala.experiments.calibrate_das2 import Form, form_of
+from koala.experiments.koala2006 import measures
+from koala.experiments.live2006_runs import Drawn, arrivals
+from koala.grid import Background, Grid, GridSimulation, SiteKind, SiteSimulation, Startup
+from koala.simulator import JobRow, Result, Workload, simulate
+from koala.simulator.workload import Arrival
+
+# How often a simulation is made again with what the last one showed of who runs beside whom.
+ROUNDS = 4
+
+replace = msgspec.structs.replace
+
+
+class Model(msgspec.Struct, frozen=True, kw_only=True):
+    """What a simulation is given: start-up times, execution times by application and processors, and by which
+    fraction a job on one cluster, or on several, takes longer for each job beside it that computes all the time.
+
+    ``forms`` are the execution times in the form that a workload file has, ``times`` the same as they were measured
+    on each number of clusters.
+    """
+
+    startup: Startup
+    forms: dict[str, Form]
+    times: dict[str, dict[int, float]]
+    crowding_one: float = 0.0
+    crowding_several: float = 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """For the report."""
+        return {
+            "startup": msgspec.to_builtins(self.startup),
+            "applications": {
+                name: {
+                    "one_cluster_s": next(iter(form.by_size.values())),
+                    "per_extra_cluster": form.beta,
+                    "by_clusters_s": {str(clusters): seconds for clusters, seconds in self.times[name].items()},
+                }
+                for name, form in self.forms.items()
+            },
+            "crowding": {"one_cluster": self.crowding_one, "several": self.crowding_several},
+        }
+
+
+def executions(calibrations: Iterable[Mapping[str, Any]]) -> dict[str, dict[int, list[float]]]:
+    """What was measured of single jobs: by application/processors and by clusters, a value a repetition."""
+    found: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for calibration in calibrations:
+        for key, seconds in calibration["executions"].items():
+            name, processors, clusters = key.split("/")
+            found[f"{name}/{processors}"][int(clusters)].append(seconds)
+    return {key: dict(sorted(by_clusters.items())) for key, by_clusters in sorted(found.items())}
+
+
+def overheads(calibrations: Iterable[Mapping[str, Any]]) -> dict[int, list[float]]:
+    """From placement to start, by components, a value a job."""
+    found: dict[int, list[float]] = defaultdict(list)
+    for calibration in calibrations:
+        for components, seconds in calibration["overheads"]:
+            found[components].append(seconds)
+    return dict(sorted(found.items()))
+
+
+def fitted(calibrations: Sequence[Mapping[str, Any]]) -> Model:
+    """The model that comes nearest to the measurements."""
+    times = {
+        key: {clusters: fmean(seconds) for clusters, seconds in by_clusters.items()}
+        for key, by_clusters in executions(calibrations).items()
+    }
+    forms = {key: form_of({int(key.partition("/")[2]): by_clusters}) for key, by_clusters in times.items()}
+    one, several = (crowding(calibrations, of_one=of_one) for of_one in (True, False))
+    return Model(
+        startup=fitted_startup(overheads(calibrations)),
+        forms=forms,
+        times=times,
+        crowding_one=one,
+        crowding_several=several,
+    )
+
+
+def crowding(calibrations: Sequence[Mapping[str, Any]], *, of_one: bool) -> float:
+    """By which fraction jobs on one cluster, or on several, took longer beside another than alone, on average, for
+    each other that computes all the time."""
+    alone = executions(calibrations)
+    ratios = []
+    for calibration in calibrations:
+        for key, seconds in calibration["pairs"].items():
+            kind, _, clusters = key.rpartition("/")
+            if (int(clusters) == 1) is of_one:
+                alone_s = fmean(alone[kind][int(clusters)])
+                computes = computing_share(fmean(alone[kind][1]), alone_s)
+                ratios += [(each / alone_s - 1.0) / computes for each in seconds]
+    return max(0.0, fmean(ratios)) if ratios else 0.0
+
+
+def computing_share(one_cluster_s: float, seconds: float) -> float:
+    """Of the time of a job on several clusters, the part in which it computes, as it does on one all the time."""
+    return min(1.0, one_cluster_s / seconds)
+
+
+def fitted_startup(by_components: Mapping[int, Sequence[float]]) -> Startup:
+    """The line through the overheads by components, by least squares, and the spread around it as jitter."""
+    points = [(components - 1, seconds) for components, all_s in by_components.items() for seconds in all_s]
+    mean_x, mean_y = fmean(x for x, _ in points), fmean(y for _, y in points)
+    width = sum((x - mean_x) ** 2 for x, _ in points)
+    slope = sum((x - mean_x) * (y - mean_y) for x, y in points) / width if width > 0 else 0.0
+    slope = max(0.0, slope)
+    base = max(0.0, mean_y - slope * mean_x)
+    # A uniform factor between 1 - j and 1 + j has the spread j / sqrt(3).
+    relative = [y / (base + slope * x) - 1.0 for x, y in points if base + slope * x > 0]
+    jitter = min(0.99, math.sqrt(3.0) * pstdev(relative)) if len(relative) > 1 else 0.0
+    return Startup(base_s=base, per_component_s=slope, jitter=jitter)
+
+
+def simulated_grid(grid: Grid, startup: Startup, background: Background) -> Grid:
+    """The lab's grid for a simulation, with the users that the load controller stands for."""
+    sites = tuple(
+        replace(site, kind=SiteKind.SIMULATED, batch=None, simulation=SiteSimulation(background=background))
+        for site in grid.sites
+    )
+    return replace(grid, sites=sites, simulation=GridSimulation(startup=startup))
+
+
+def timed(model: Model, jobs: Iterable[Arrival]) -> list[Arrival]:
+    """The jobs with the execution times of the model."""
+    found = []
+    for arrival in jobs:
+        request = arrival.request
+        form = model.forms[f"{request.name}/{request.processors}"]
+        execution_s = form.by_size[request.processors]
+        found.append(arrival._replace(execution_s=execution_s, per_extra_cluster=form.beta))
+    return found
+
+
+def predicted(
+    model: Model, grid: Grid, policy: str, drawn: Drawn, background: Background, runs: int
+) -> list[dict[str, Any]]:
+    """What the simulator makes of the same jobs, under other draws of users and start-up times in each run."""
+    simulated = simulated_grid(grid, model.startup, background)
+    jobs = timed(model, arrivals(grid, drawn, policy))
+    first_s = jobs[0].at_s
+    moved = [each._replace(at_s=each.at_s - first_s) for each in jobs]
+    return [measures(_settled(model, simulated, moved, policy, seed)) for seed in range(1, runs + 1)]
+
+
+def _settled(model: Model, grid: Grid, jobs: Sequence[Arrival], policy: str, seed: int) -> Result:
+    """A simulation in which each job takes the time that was measured on as many clusters as it combines, and as much
+    longer as those that it finds beside it make it.
+
+    Where a job goes and who is beside it follows from a simulation, so that it is made again until that hardly
+    changes. The first one goes by the form of workload files.
+    """
+    result = simulate(grid, Workload.from_arrivals(jobs), policy=policy, seed=seed)
+    for _ in range(ROUNDS):
+        rows = list(result.rows())
+        again = [
+            job._replace(execution_s=measured_s(model, row) * factor, per_extra_cluster=0.0)
+            for job, row, factor in zip(jobs, rows, crowded_factors(model, rows), strict=True)
+        ]
+        result = simulate(grid, Workload.from_arrivals(again), policy=policy, seed=seed)
+    return result
+
+
+def measured_s(model: Model, row: JobRow) -> float:
+    """The execution time that single jobs had on so many clusters; by the form where that was not measured."""
+    key = _kind(row)
+    clusters = max(1, row.clusters)
+    return model.times[key].get(clusters) or model.forms[key].seconds(row.processors, clusters)
+
+
+def crowded_factors(model: Model, rows: Sequence[JobRow]) -> list[float]:
+    """By which factor each job takes longer for the jobs that ran while it did. These count by the time that they
+    share with it, and by the part of their time in which they compute."""
+    computes = {row.job: computing_share(model.times[_kind(row)][1], measured_s(model, row)) for row in rows}
+    factors = []
+    for row in rows:
+        shared_s = sum(_overlap_s(row, other) * computes[other.job] for other in rows if other.job != row.job)
+        beside = shared_s / row.execution_s if row.execution_s else 0.0
+        share = model.crowding_one if row.clusters <= 1 else model.crowding_several
+        factors.append(1.0 + share * beside)
+    return factors
+
+
+def _kind(row: JobRow) -> str:
+    return f"{row.name}/{row.processors}"
+
+
+def _overlap_s(one: JobRow, other: JobRow) -> float:
+    if one.started is None or one.finished is None or other.started is None or other.finished is None:
+        return 0.0
+    return max(0.0, min(one.finished, other.finished) - max(one.started, other.started))

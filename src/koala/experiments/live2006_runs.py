@@ -1,0 +1,220 @@
+"""What is run live: single jobs on an otherwise idle lab, from which the model of the simulation comes, and the
+workload of the paper in small under each policy. Both are replays: see ``replaying``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from koala.client import AsyncClient
+from koala.descriptions.workload import read_workload
+from koala.experiments.koala2006 import POLICIES, measures
+from koala.experiments.live2006_lab import LiveGrid
+from koala.experiments.live2006_load import LoadController
+from koala.experiments.replay_plan import SLEEPER, Plan, Program, Programs, Wish, plan
+from koala.experiments.replay_result import Replayed
+from koala.experiments.replaying import Replay
+from koala.grid import Background, Grid
+from koala.model import Application, Component, JobType, Request
+from koala.simulator.generators import equal_parts, workload_from_file
+from koala.simulator.result import DONE, JobRow
+from koala.simulator.workload import Arrival
+
+APPLICATIONS = ("laplace", "heat")
+# Processors of a job -> the numbers of components that it is divided into under WF and CM.
+SIZES: dict[int, tuple[int, ...]] = {4: (2,), 6: (2, 3)}
+# The start-up of so many components is measured; more than there are sites share some.
+COMPONENTS = (1, 2, 3, 4)
+STARTS = 3
+WALLTIME_S = 300
+# Long enough for any job of a calibration, which never waits for another.
+_MODEL_S = 10.0
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """What the applications solve: ``size`` x ``size`` points, for so many iterations."""
+
+    size: int
+    laplace_iterations: int
+    heat_iterations: int
+
+
+class Drawn(msgspec.Struct, frozen=True, kw_only=True):
+    """The jobs of a run: how many, how often one comes, and the seed of all draws."""
+
+    jobs: int
+    interarrival_s: float
+    seed: int
+
+
+def programs(problem: Problem) -> Programs:
+    """The real solvers, by the names that the workload has for them."""
+
+    def laplace(_request: Request) -> Program:
+        return _solver(problem, "laplace", "--tolerance", "0", "--iterations-max", str(problem.laplace_iterations))
+
+    def heat(_request: Request) -> Program:
+        return _solver(problem, "heat", "--steps", str(problem.heat_iterations))
+
+    return {"laplace": laplace, "heat": heat}
+
+
+def _solver(problem: Problem, name: str, *arguments: str) -> Program:
+    words = ("-m", f"koala.examples.applications.{name}", "--size", str(problem.size), *arguments)
+    # The solvers do one thing at a time; threads of numpy would only disturb the other processes.
+    environment = (("OMP_NUM_THREADS", "1"), ("OPENBLAS_NUM_THREADS", "1"))
+    return Program(Application(executable=sys.executable, arguments=words, environment=environment), JobType.MPI)
+
+
+# ----------------------------------------------------------------------------------------- the workload
+
+
+def arrivals(grid: Grid, drawn: Drawn, policy: str) -> list[Arrival]:
+    """The jobs of one run, with execution times that are yet to be filled in; for all policies the same but for what
+    they ask for."""
+    sizes = ", ".join(
+        f"{{processors: {processors}, components: [{', '.join(map(str, components))}]}}"
+        for processors, components in SIZES.items()
+    )
+    mix = ", ".join(f"{{application: {name}, sizes: [{sizes}]}}" for name in APPLICATIONS)
+    text = f"""
+name: live2006
+generate:
+  - jobs: {drawn.jobs}
+    interarrival_s: {{exponential: {drawn.interarrival_s}}}
+    request: {POLICIES[policy]}
+    walltime: {WALLTIME_S}
+    execution_s: {_MODEL_S}
+    mix: [{mix}]
+"""
+    return list(workload_from_file(read_workload(text, "live2006")).arrivals(grid, drawn.seed))
+
+
+def run_policy(live: LiveGrid, policy: str, drawn: Drawn, problem: Problem, background: Background) -> dict[str, Any]:
+    """The workload under one policy, measured."""
+    wish = Wish(policy=policy, programs=programs(problem))
+    made = plan("live2006", arrivals(live.grid, drawn, policy), live.grid, wish)
+    controller = LoadController(live.lab, live.grid, background, drawn.seed)
+    replayed = asyncio.run(_replayed(live, made, controller, policy, drawn.seed))
+    return {
+        **measures(replayed.result),
+        "lag_s": max((each.lag_s for each in replayed.submissions), default=0.0),
+        "wasted_share": replayed.waste.share,
+        "local_load": dict(controller.shares()),
+    }
+
+
+async def _replayed(live: LiveGrid, made: Plan, controller: LoadController, policy: str, seed: int) -> Replayed:
+    async with controller.holding(), AsyncClient(live.server) as client:
+        replay = Replay(client, made, stop=lambda: False)
+        return await replay.run(await client.overview(), policy=policy, seed=seed)
+
+
+# ---------------------------------------------------------------------------------------- the calibration
+
+
+def calibrated(live: LiveGrid, problem: Problem, background: Background, seed: int) -> dict[str, Any]:
+    """The start-up of each number of components, each application and size alone on each number of clusters, and
+    beside another one like it."""
+    return asyncio.run(_calibrated(live, problem, background, seed))
+
+
+async def _calibrated(live: LiveGrid, problem: Problem, background: Background, seed: int) -> dict[str, Any]:
+    controller = LoadController(live.lab, live.grid, background, seed)
+    async with controller.holding(), AsyncClient(live.server) as client:
+
+        async def measured(runs: Iterable[tuple[Request, ...]]) -> list[JobRow]:
+            return [row for requests in runs for row in await _rows(live, client, problem, *requests)]
+
+        starts = await measured((request,) for request in _starts(live.grid, seed))
+        single = await measured((request,) for request in _single_jobs(live.grid, seed))
+        paired = await measured(_pairs(live.grid, seed))
+    pairs: dict[str, list[float]] = defaultdict(list)
+    for row in paired:
+        pairs[_key(row)].append(_seconds(row.execution_s))
+    return {
+        "overheads": [(row.components, _seconds(row.overhead_s)) for row in (*starts, *single)],
+        "executions": {_key(row): _seconds(row.execution_s) for row in single},
+        "pairs": dict(pairs),
+    }
+
+
+async def _rows(live: LiveGrid, client: AsyncClient, problem: Problem, *requests: Request) -> list[JobRow]:
+    """Run these jobs together, and nothing else; CalibrationError where one is not done."""
+    together = [Arrival(0.0, request, _MODEL_S) for request in requests]
+    made = plan(requests[0].name, together, live.grid, Wish(programs=programs(problem)))
+    overview = await client.overview()
+    replayed = await Replay(client, made, stop=lambda: False).run(overview, policy=overview.policy)
+    rows = list(replayed.result.rows())
+    for row in rows:
+        if row.outcome != DONE:
+            raise CalibrationError(f"{row.name} on {row.sites or 'no site'}: {row.reason or row.outcome}")
+    return rows
+
+
+def _key(row: JobRow) -> str:
+    return f"{row.name}/{row.processors}/{row.clusters}"
+
+
+def _seconds(value: float | None) -> float:
+    assert value is not None, "a job that was done has all times"
+    return value
+
+
+class CalibrationError(RuntimeError):
+    """A job of the calibration did not end well."""
+
+    def for_user(self) -> str:
+        """Which job, and why."""
+        return str(self)
+
+
+def _starts(grid: Grid, seed: int) -> Iterator[Request]:
+    """Short jobs of each number of components; the sites take turns."""
+    names = [site.name for site in grid.sites]
+    for turn, components in itertools.product(range(STARTS), COMPONENTS):
+        yield _fixed(SLEEPER, components, components, names, seed + turn)
+
+
+def _single_jobs(grid: Grid, seed: int) -> Iterator[Request]:
+    """Every application and size on every number of clusters."""
+    names = [site.name for site in grid.sites]
+    turns = itertools.count(seed)
+    for application, processors in itertools.product(APPLICATIONS, SIZES):
+        for clusters in range(1, len(names) + 1):
+            yield _fixed(application, processors, clusters, names, next(turns))
+
+
+def _pairs(grid: Grid, seed: int) -> Iterator[tuple[Request, Request]]:
+    """Two of a kind at the same time, on one cluster each, and on two each."""
+    names = [site.name for site in grid.sites]
+    turns = itertools.count(seed)
+    for application, processors, clusters in itertools.product(APPLICATIONS, SIZES, (1, 2)):
+        turn = next(turns)
+        yield (
+            _fixed(application, processors, clusters, names, turn),
+            _fixed(application, processors, clusters, names, turn + 1),
+        )
+
+
+def _fixed(application: str, processors: int, components: int, names: list[str], turn: int) -> Request:
+    real = Application(executable=SLEEPER, arguments=("0.2",)) if application == SLEEPER else None
+    return Request(
+        name=application,
+        walltime_s=WALLTIME_S,
+        components=tuple(
+            Component(
+                processors=part,
+                site=names[(turn + index) % len(names)],
+                application=real or Application(executable=application),
+            )
+            for index, part in enumerate(equal_parts(processors, components))
+        ),
+    )

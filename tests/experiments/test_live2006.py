@@ -1,0 +1,242 @@
+"""The live experiment without a lab: its model, what it simulates, what it concludes, and its load controller's
+decisions. What needs the lab is in ``test_live2006_lab``."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+import pytest
+
+from koala.experiments import live2006_lab
+from koala.experiments.experiment import Finished, Unit
+from koala.experiments.koala2006 import POLICIES
+from koala.experiments.live2006 import Live2006, Live2006Parameters
+from koala.experiments.live2006_load import Band, LoadError, SiteLoad, cancellation, submission, submitted_id
+from koala.experiments.live2006_model import (
+    Model,
+    crowded_factors,
+    fitted,
+    fitted_startup,
+    predicted,
+    simulated_grid,
+    timed,
+)
+from koala.experiments.live2006_runs import SIZES, Drawn, arrivals, programs
+from koala.grid import Background, Grid, Site, SiteKind
+from koala.model import JobType
+from koala.simulator import Workload, simulate
+from koala.simulator.draws import stream
+from koala.simulator.workload import Arrival, single_component
+
+GRID = Grid(name="lab", sites=tuple(Site(name=name, processors=8, kind=SiteKind.SLURM) for name in ("a", "b", "c")))
+DRAWN = Drawn(jobs=30, interarrival_s=5.0, seed=4)
+# By application and processors, the time on one cluster and what each further one adds to it.
+TRUTH = {"laplace/4": (2.0, 1.5), "laplace/6": (3.0, 1.0), "heat/4": (4.0, 0.5), "heat/6": (5.0, 0.25)}
+
+
+def calibration(*, slower: float = 1.0) -> dict[str, Any]:
+    """What would be measured if the truth were of the model's form."""
+    executions = {
+        f"{key}/{clusters}": slower * one_s * (1 + beta * (clusters - 1))
+        for key, (one_s, beta) in TRUTH.items()
+        for clusters in (1, 2, 3)
+    }
+    # Beside one that computes all the time, as a job on one cluster does, a job takes a fifth longer on one cluster,
+    # and a tenth longer on two.
+    pairs = {}
+    for key in TRUTH:
+        one_s, two_s = executions[f"{key}/1"], executions[f"{key}/2"]
+        pairs[f"{key}/1"] = [one_s * 1.2] * 2
+        pairs[f"{key}/2"] = [two_s * (1 + 0.1 * one_s / two_s)] * 2
+    overheads = [[count, 0.5 + 0.2 * (count - 1)] for count in (1, 2, 3, 4)]
+    return {"executions": executions, "overheads": overheads, "pairs": pairs}
+
+
+def test_the_model_finds_what_the_measurements_were_made_with() -> None:
+    model = fitted([calibration(slower=0.9), calibration(slower=1.1)])
+    for key, (one_s, beta) in TRUTH.items():
+        assert list(model.forms[key].by_size.values()) == pytest.approx([one_s])
+        assert model.forms[key].beta == pytest.approx(beta)
+    assert model.startup.base_s == pytest.approx(0.5)
+    assert model.startup.per_component_s == pytest.approx(0.2)
+    assert model.startup.jitter == pytest.approx(0.0, abs=1e-6)
+    assert (model.crowding_one, model.crowding_several) == pytest.approx((0.2, 0.1))
+
+
+def test_a_job_takes_longer_by_the_time_that_others_share_with_it() -> None:
+    model = msgspec.structs.replace(fitted([calibration()]), crowding_one=0.5, crowding_several=0.25)
+    job = Arrival(0.0, single_component(4, "laplace"), 10.0)
+    first = next(iter(simulate(GRID, Workload.from_arrivals([job])).rows()))
+    rows = [
+        first._replace(job=number, started=start, finished=end, execution_s=end - start, clusters=clusters)
+        for number, start, end, clusters in ((1, 0.0, 10.0, 1), (2, 5.0, 25.0, 2), (3, 20.0, 30.0, 1))
+    ]
+    # The first shares half of its time with the second, which computes in one of 2.5 s on two clusters; the second
+    # shares a quarter with each of two that compute all the time; the third is as the first.
+    assert crowded_factors(model, rows) == pytest.approx([1 + 0.5 * 0.5 / 2.5, 1 + 0.25 * 0.5, 1 + 0.5 * 0.5 / 2.5])
+
+
+def test_a_simulated_job_takes_the_time_that_was_measured_on_its_clusters() -> None:
+    bent = calibration()
+    bent["executions"] |= {f"{key}/{clusters}": 1.0 + clusters**2 for key in TRUTH for clusters in (1, 2, 3)}
+    bent["pairs"] = {}
+    model, background = fitted([bent]), Background(user_load=0.0, band_low=0.0, band_high=0.0)
+    alone = Drawn(jobs=1, interarrival_s=5.0, seed=4)
+    spread = len(arrivals(GRID, alone, "WF")[0].request.components)
+    assert spread > 1
+    for policy, clusters in (("WF", spread), ("FCM", 1)):
+        (found,) = predicted(model, GRID, policy, alone, background, 1)
+        assert found["clusters"] == {str(clusters): 1}
+        assert found["means"]["execution_s"] == pytest.approx(1.0 + clusters**2)
+
+
+def test_a_start_up_that_does_not_grow_gets_no_slope_below_zero_and_its_spread_as_jitter() -> None:
+    startup = fitted_startup({1: [1.2, 1.0], 2: [1.0, 0.8]})
+    assert startup.per_component_s == 0.0
+    assert startup.base_s == pytest.approx(1.0)
+    # The standard deviation of these four is 0.1414; a uniform factor of +-0.245 has the same.
+    assert startup.jitter == pytest.approx(0.245, abs=0.001)
+
+
+def test_all_policies_get_the_same_jobs_and_fcm_only_their_totals() -> None:
+    by_policy = {policy: arrivals(GRID, DRAWN, policy) for policy in POLICIES}
+    described = {
+        policy: [(each.at_s, each.request.name, each.request.processors) for each in jobs]
+        for policy, jobs in by_policy.items()
+    }
+    assert described["WF"] == described["CM"] == described["FCM"]
+    assert all(each.request.is_total for each in by_policy["FCM"])
+    assert {len(each.request.components) for each in by_policy["WF"] if each.request.processors == 6} == set(SIZES[6])
+
+
+def test_the_jobs_run_the_real_solvers_as_mpi() -> None:
+    problem = Live2006Parameters().problem
+    request = arrivals(GRID, DRAWN, "WF")[0].request
+    for name, program in programs(problem).items():
+        made = program(request)
+        assert made.job_type is JobType.MPI
+        assert f"koala.examples.applications.{name}" in made.application.arguments
+
+
+def test_the_simulation_gets_the_lab_with_its_users_and_the_times_of_the_model() -> None:
+    model = fitted([calibration()])
+    background = Background(user_load=0.1)
+    grid = simulated_grid(GRID, model.startup, background)
+    assert all(site.simulation.background == background for site in grid.sites)
+    assert grid.simulation.startup == model.startup
+    for job in timed(model, arrivals(GRID, DRAWN, "CM")):
+        one_s, beta = TRUTH[f"{job.request.name}/{job.request.processors}"]
+        assert (job.execution_s, job.per_extra_cluster) == pytest.approx((one_s, beta))
+
+
+def finished(parameters: Live2006Parameters, truth: Model, factor: float = 1.0) -> list[Finished]:
+    """Results as of a lab that does what a simulation with this model does, but for a factor in all times."""
+    shared = msgspec.to_builtins(parameters)
+    grid = {"grid": msgspec.to_builtins(GRID)}
+    found = []
+    for seed in (1, 2, 3):
+        calibrated = {**grid, **calibration()}
+        found.append(Finished(Unit(label="", work={"seed": seed, "policy": None, **shared}), calibrated))
+        drawn = Drawn(jobs=parameters.jobs, interarrival_s=parameters.interarrival_s, seed=seed)
+        for policy in POLICIES:
+            live = dict(predicted(truth, GRID, policy, drawn, parameters.background, 1)[0])
+            live["means"] = {name: factor * value for name, value in live["means"].items()}
+            live |= {"lag_s": 0.01, "wasted_share": 0.02, "local_load": {"a": 0.15}}
+            found.append(Finished(Unit(label="", work={"seed": seed, "policy": policy, **shared}), {**grid, **live}))
+    return found
+
+
+@pytest.mark.parametrize(("factor", "holds"), [(1.0, True), (1.5, False)])
+def test_the_report_says_whether_the_simulation_agrees_with_what_was_measured(factor: float, holds: bool) -> None:
+    parameters = Live2006Parameters(jobs=12, simulations=5, user_load=0.0)
+    concluded = Live2006().conclude(parameters, finished(parameters, fitted([calibration()]), factor))
+    agreement = concluded.claims[0]
+    assert agreement.id == "L1"
+    assert agreement.holds is holds
+    assert set(agreement.evidence["means_within"].values()) == {holds}
+    figures = re.findall(r"(WF|CM|FCM) ([+-]\d+\.\d) %", agreement.why)
+    assert [policy for policy, _ in figures][-3:] == ["WF", "CM", "FCM"]
+    for policy in POLICIES:
+        response = concluded.results["policies"][policy]["response_s"]
+        assert response["difference_percent"] == pytest.approx(
+            100 * (response["simulated"]["mean"] / response["live"]["mean"] - 1)
+        )
+
+
+def test_the_figures_of_the_paper_are_drawn_from_what_was_measured() -> None:
+    parameters = Live2006Parameters(jobs=6, simulations=2)
+    concluded = Live2006().conclude(parameters, finished(parameters, fitted([calibration()])))
+    assert [each.name for each in concluded.figures] == [
+        "response",
+        "execution-by-clusters",
+        "overhead-by-components",
+    ]
+    for picture in concluded.figures:
+        assert picture.draw().axes
+    by_claim = {claim.id: claim for claim in concluded.claims}
+    assert "figure 5" in by_claim["L4"].text
+    assert "figure 8" in by_claim["L5"].text
+    assert "start-up 0.50 s and 0.20 s" in concluded.notes[0]
+
+
+def test_predictions_differ_by_draws_of_users_alone_and_are_the_same_again() -> None:
+    model, background = fitted([calibration()]), Live2006Parameters().background
+    first = predicted(model, GRID, "WF", DRAWN, background, 3)
+    assert first == predicted(model, GRID, "WF", DRAWN, background, 3)
+    assert len({each["log_sha256"] for each in first}) == 3
+
+
+def test_each_seed_measures_single_jobs_first_and_then_every_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live2006_lab, "check_machine", lambda _: None)
+    experiment = Live2006()
+    units = experiment.units(Live2006Parameters(), 7, 2)
+    assert [(unit.work["seed"], unit.work["policy"]) for unit in units] == [
+        (seed, policy) for seed in (7, 8) for policy in (None, *POLICIES)
+    ]
+    # What only the conclusion uses does not make measurements useless.
+    again = experiment.units(Live2006Parameters(agree_percent=5.0, simulations=3), 7, 2)
+    assert [unit.work for unit in again] == [unit.work for unit in units]
+
+
+# ---------------------------------------------------------------------------------------------- other users
+
+
+@pytest.mark.parametrize(
+    ("users", "dummies", "wanted"),
+    [(0, 0, 2), (1, 0, 1), (1, 2, 2), (3, 0, 0), (3, 2, 1), (5, 1, 0), (2, 2, 2)],
+)
+def test_dummies_are_added_below_the_band_and_ended_above_it(users: int, dummies: int, wanted: int) -> None:
+    assert Band(low=2, high=4).wanted_dummies(users, dummies) == wanted
+
+
+def test_the_band_of_a_site_is_the_simulators() -> None:
+    background = Background(band_low=0.07, band_high=0.2)
+    assert Band.of(background, 100) == Band(7, 20)
+    assert Band.of(background, 8) == Band(1, 1)
+
+
+def test_users_come_as_often_and_stay_as_long_as_their_load_says() -> None:
+    background = Background(user_load=0.25, user_execution_mean_s=20.0)
+    site = SiteLoad(
+        name="a", kind=SiteKind.SLURM, queue="q", processors=8, background=background, rng=stream(1, "users", "a")
+    )
+    site.open(0.0)
+    runs_s = [run_s for now in range(1, 20_001) for run_s in site.due_users(float(now))]
+    # Two processors on average, for as long as they were looked at.
+    assert sum(runs_s) / 20_000 == pytest.approx(2.0, rel=0.1)
+
+
+def test_local_jobs_are_submitted_and_ended_with_the_programs_of_each_batch_system() -> None:
+    words, script = submission(SiteKind.SLURM, "main", 2.5)
+    assert words[0] == "sbatch"
+    assert "--partition=main" in words
+    assert script.endswith("exec sleep 2.500\n")
+    words, _ = submission(SiteKind.GRID_ENGINE, "all.q", 2.5)
+    assert words[:2] == ["qsub", "-terse"]
+    assert cancellation(SiteKind.SLURM, "7") == ["scancel", "7"]
+    assert cancellation(SiteKind.GRID_ENGINE, "7") == ["qdel", "7"]
+    assert submitted_id("a", "17;cluster\n") == "17"
+    with pytest.raises(LoadError, match=r"a: .*no number"):
+        submitted_id("a", "Submitted batch job 7\n")
