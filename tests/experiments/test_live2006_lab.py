@@ -23,14 +23,17 @@ FIRST_PORT = 24_700
 SIZE = Size(nodes=1, processors_per_node=4, slots=4, first_port=FIRST_PORT, rate_mbit_s=100.0, delay_ms=2.0)
 BACKGROUND = Background(user_load=0.3, user_size_mean=1.0, user_execution_mean_s=3.0, band_low=0.25, band_high=0.5)
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces are for root")
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces are for root"),
+    pytest.mark.xdist_group("real-grid"),
+]
 
 
 @pytest.fixture(autouse=True)
-def programs(tmp_path: Path) -> None:
+def programs() -> None:
     """Skip where a program is missing; fail where the variable CI is set."""
     try:
-        requirements.check_programs(plan_of(options_for(SIZE, tmp_path)))
+        requirements.check_programs(plan_of(options_for(SIZE, Path("/lab"))))
     except LabError as error:
         if os.environ.get("CI"):
             pytest.fail(error.for_user())
