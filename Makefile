@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 export NO_MKDOCS_2_WARNING = 1
+# Tests start Python hundreds of times: what it compiles is kept.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test lint docs bench clean
 
@@ -23,7 +25,7 @@ demo: $(VENV)/base
 	$(BIN)/koala demo
 
 test: lint
-	$(BIN)/pytest -n auto --dist loadgroup
+	$(BIN)/pytest -n auto --dist loadfile
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

@@ -180,7 +180,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     (
         "koala.daemon.probing",
         "PROBE_IDLE_S",
-        "seconds between such questions to a site under a batch system while there are no jobs",
+        "seconds between such questions to a site under a batch system while no job waits for processors",
     ),
     (
         "koala.descriptions.grid_batch",

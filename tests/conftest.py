@@ -1,11 +1,49 @@
-"""What every test run needs."""
+"""What every test run needs, and how several processes share the tests."""
 
 from __future__ import annotations
 
+import os
 import signal
+from typing import Any
+
+import pytest
+
+# Beyond one for each processor: tests of daemons, clusters and browsers mostly wait for them.
+WORKERS_MORE = 2
+# Its tests share one lab. They take longest, so they begin first.
+ONE_LAB = "tests/real"
 
 
 def pytest_configure() -> None:
     """A run that a shell started in the background ignores Ctrl-C, and so would the programs that tests interrupt."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """What ``-n auto`` means, unless the environment says otherwise."""
+    if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
+        return None
+    return len(os.sched_getaffinity(0)) + WORKERS_MORE
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Tests of one file run in one process, so that the daemon, the cluster or the results they share are made
+    once."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return ONE_LAB if nodeid.startswith(f"{ONE_LAB}/") else nodeid.split("::")[0]
+
+    config.option.loadscopereorder = False
+    return ByFile(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where processes share them, by the names of files: so those of all folders mix, and tests that wait for
+    something run beside tests that compute."""
+    if os.environ.get("PYTEST_XDIST_WORKER"):
+        items.sort(key=lambda item: (not item.nodeid.startswith(f"{ONE_LAB}/"), item.path.name))

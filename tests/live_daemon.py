@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from koala.client import ENDED_STATES, Client, ClientError
@@ -33,7 +33,15 @@ def until(condition: Callable[[], bool], what: str, wait_s: float = WAIT_S) -> N
 class Daemon:
     """A daemon in a directory. ``start`` again after ``kill`` or ``stop`` goes on with the same state."""
 
-    def __init__(self, directory: Path, state: Path, grid: str, options: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        state: Path,
+        grid: str,
+        options: tuple[str, ...],
+        environment: Mapping[str, str],
+        through: tuple[str, ...],
+    ) -> None:
         self.directory = directory
         self.state = state
         self.socket = state / "koala.sock"
@@ -42,6 +50,8 @@ class Daemon:
         self.client = Client(self.server)
         self._grid = grid
         self._options = options
+        self._environment = dict(environment)
+        self._through = through
         self._process: subprocess.Popen[bytes] | None = None
         self._starts = 0
 
@@ -67,11 +77,11 @@ class Daemon:
         command = [sys.executable, "-m", "koala", "up", "--state", str(self.state), "--grid", self._grid]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [*command, *self._options],
+                [*self._through, *command, *self._options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **self._environment},
             )
         until(self._has_greeted, "the daemon is up")
         found = re.search(r"^  address +(\S+)$", self.output, re.MULTILINE)
@@ -108,18 +118,20 @@ class Daemon:
 
     def clear(self) -> None:
         """End the jobs that it still has, then the daemon, then whatever its sites still run."""
-        with contextlib.suppress(ClientError):
+        try:
+            with contextlib.suppress(ClientError):
+                if self._process is not None and self._process.poll() is None:
+                    self._cancel_all()
+        finally:
+            self.client.close()
             if self._process is not None and self._process.poll() is None:
-                self._cancel_all()
-        self.client.close()
-        if self._process is not None and self._process.poll() is None:
-            try:
-                self.stop()
-            except subprocess.TimeoutExpired:
-                self.kill()
-        for pid in processes_below(self.state):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                try:
+                    self.stop()
+                except subprocess.TimeoutExpired:
+                    self.kill()
+            for pid in processes_below(self.state):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     def _cancel_all(self) -> None:
         live = [job.id for job in self.client.each_job() if job.state not in ENDED_STATES]
@@ -148,9 +160,12 @@ def running_daemon(
     grid: str = "embedded",
     listen: bool = False,
     options: tuple[str, ...] = (),
+    environment: Mapping[str, str] | None = None,
+    through: tuple[str, ...] = (),
 ) -> Iterator[Daemon]:
     """A daemon that runs while the block lasts. ``grid`` is an example's name, a file, or the text of a grid file;
-    ``listen`` gives it a port of 127.0.0.1, whose address is then ``url``; ``options`` go to ``koala up``."""
+    ``listen`` gives it a port of 127.0.0.1, whose address is then ``url``; ``options`` go to ``koala up``, which has
+    ``environment`` beside this process's own. ``through`` are words in front of it that become it."""
     if "\n" in grid:
         file = directory / "grid.yaml"
         file.write_text(grid, encoding="utf-8")
@@ -160,7 +175,7 @@ def running_daemon(
     if short:
         state = Path(tempfile.mkdtemp(prefix="koala-")) / "state"
     address = ("--listen", "127.0.0.1:0") if listen else ()
-    daemon = Daemon(directory, state, grid, (*address, *options))
+    daemon = Daemon(directory, state, grid, (*address, *options), environment or {}, through)
     try:
         daemon.start()
         yield daemon

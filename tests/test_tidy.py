@@ -10,14 +10,15 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "koala"
-MODULES = sorted(PACKAGE.rglob("*.py"))
 LINES_MAX = 650
 
 # What decides has no clock, no I/O, no threads and no dice of its own.
@@ -99,21 +100,51 @@ HOSTS = tuple(
 TEXT_SUFFIXES = {".py", ".md", ".toml", ".txt", ".yaml", ".yml", ".cfg", ".ini", ".sh", ".json", ".rsl", ".lark", ""}
 
 
-def name_of(module: Path) -> str:
-    return module.relative_to(PACKAGE).as_posix()
+@dataclass(frozen=True)
+class Module:
+    """A module as the rules see it: its name below the package, and what stands in it."""
+
+    name: str
+    text: str
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text, filename=self.name)
+
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        return tuple(ast.walk(self.tree))
+
+    @cached_property
+    def imports(self) -> tuple[tuple[str, int], ...]:
+        return tuple(imports(self.nodes))
+
+    @property
+    def is_pure(self) -> bool:
+        return self.name.split("/")[0].removesuffix(".py") in PURE
+
+    def banned(self, packages: dict[str, str], allowed: Set[str] = frozenset()) -> Iterator[str]:
+        """A complaint about each import of one of these, with what to use instead."""
+        for package, line in self.imports:
+            if package in packages and package not in allowed:
+                yield f"{self.name}:{line}: {package} is banned here, use {packages[package]}"
+
+    def banned_calls(self, names: Set[str], instead: str) -> Iterator[str]:
+        """A complaint about each call of one of these functions."""
+        for node in self.nodes:
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names:
+                yield f"{self.name}:{node.lineno}: {node.func.id}() is banned here, use {instead}"
 
 
-def tree_of(module: Path) -> ast.Module:
-    return ast.parse(module.read_text(encoding="utf-8"), filename=str(module))
+MODULES = [
+    Module(path.relative_to(PACKAGE).as_posix(), path.read_text(encoding="utf-8"))
+    for path in sorted(PACKAGE.rglob("*.py"))
+]
 
 
-def is_pure(module: Path) -> bool:
-    return name_of(module).split("/")[0].removesuffix(".py") in PURE
-
-
-def imports(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """(top-level package, line) of every absolute import, wherever it stands."""
-    for node in ast.walk(tree):
+def imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
+    """(top-level package, line) of every absolute import among these nodes."""
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from ((alias.name.split(".")[0], node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module is not None:
@@ -152,160 +183,141 @@ def files_of_the_project() -> list[Path]:
     return [path for path in paths if path.is_file() and path.suffix in TEXT_SUFFIXES]
 
 
-modules = pytest.mark.parametrize("module", MODULES, ids=name_of)
-pure_modules = pytest.mark.parametrize("module", [module for module in MODULES if is_pure(module)], ids=name_of)
+# --------------------------------------------------------------------------------- what a module breaks, in words
+
+
+def what_decides_imports_no_clock_no_io_and_no_threads(module: Module) -> Iterator[str]:
+    if module.is_pure:
+        yield from module.banned(BANNED_IN_PURE)
+
+
+def what_decides_opens_no_files(module: Module) -> Iterator[str]:
+    if module.is_pure:
+        yield from module.banned_calls({"open", "input"}, "text that the caller read")
+
+
+def randomness_comes_only_from_a_generator_that_is_passed_in(module: Module) -> Iterator[str]:
+    advice = "is banned here, use a random.Random that is passed in"
+    for node in module.nodes:
+        match node:
+            case ast.ImportFrom(module="random"):
+                named = {alias.name for alias in node.names} - {"Random"}
+                yield from (f"{module.name}:{node.lineno}: random.{name} {advice}" for name in sorted(named))
+            case ast.Attribute(value=ast.Name(id="random")) if node.attr != "Random":
+                yield f"{module.name}:{node.lineno}: random.{node.attr} {advice}"
+
+
+def the_simulator_never_looks_at_the_wall_clock(module: Module) -> Iterator[str]:
+    if module.name.startswith("simulator/"):
+        yield from module.banned(CLOCKS)
+
+
+def sites_take_their_time_from_a_clock_and_leave_processes_to_one_module(module: Module) -> Iterator[str]:
+    allowed = {DEALS_WITH_PROCESSES: {"subprocess", "signal"}, DEALS_WITH_THREADS: {"concurrent"}}
+    if module.name.startswith("sites/"):
+        yield from module.banned(BANNED_IN_SITES, allowed.get(module.name, set()))
+
+
+def files_are_moved_without_a_clock_and_without_processes(module: Module) -> Iterator[str]:
+    if module.name.startswith("files/"):
+        yield from module.banned(BANNED_IN_FILES)
+
+
+def one_module_starts_processes(module: Module) -> Iterator[str]:
+    for node in module.nodes:
+        if isinstance(node, ast.Attribute) and module.name != DEALS_WITH_PROCESSES:
+            started = node.attr in ("Popen", "create_subprocess_exec", "create_subprocess_shell")
+            if started or (node.attr in ("system", "popen") and ast.unparse(node.value) == "os"):
+                yield f"{module.name}:{node.lineno}: {node.attr} is banned here, use koala.{DEALS_WITH_PROCESSES}"
+
+
+def the_lab_runs_programs_in_one_module(module: Module) -> Iterator[str]:
+    if module.name.startswith("lab/") and module.name != RUNS_PROGRAMS_OF_THE_LAB:
+        instead = f"koala.{RUNS_PROGRAMS_OF_THE_LAB}"
+        yield from module.banned({"subprocess": instead, "multiprocessing": instead})
+
+
+def only_the_command_line_prints(module: Module) -> Iterator[str]:
+    if not module.name.startswith("cli/"):
+        yield from module.banned_calls({"print"}, "a value that koala.cli prints")
+
+
+def every_module_says_what_lives_in_it(module: Module) -> Iterator[str]:
+    if not ast.get_docstring(module.tree):
+        yield f"{module.name}: no docstring; say in 2 or 3 sentences what is here"
+
+
+def every_module_can_be_read_in_one_sitting(module: Module) -> Iterator[str]:
+    lines = len(module.text.splitlines())
+    if lines > LINES_MAX:
+        yield f"{module.name}: {lines} lines; divide it, {LINES_MAX} is the limit"
+
+
+def nothing_is_left_for_later(module: Module) -> Iterator[str]:
+    for number, line in enumerate(module.text.splitlines(), 1):
+        if found := UNFINISHED.search(line):
+            yield f"{module.name}:{number}: {found.group()!r} is banned here; finish it or leave it out"
+
+
+def compiled_libraries_are_imported_only_where_they_are_used(module: Module) -> Iterator[str]:
+    if module.name in MAY_IMPORT_COMPILED or module.name.startswith(APPLICATIONS):
+        return
+    for package, line in imports(run_on_import(module.tree)):
+        if package in COMPILED:
+            yield (
+                f"{module.name}:{line}: importing {package} with the module is banned here; "
+                f"use it in {' or '.join(sorted(MAY_IMPORT_COMPILED))}"
+            )
+
+
+def no_exception_is_caught_without_a_name(module: Module) -> Iterator[str]:
+    for node in module.nodes:
+        if isinstance(node, ast.ExceptHandler) and node.type is None:
+            yield f"{module.name}:{node.lineno}: a bare except is banned; name the exception"
+
+
+# Each rule with a module that breaks it.
+RULES: dict[Callable[[Module], Iterator[str]], Module] = {
+    what_decides_imports_no_clock_no_io_and_no_threads: Module("core/job.py", "def f():\n    import time"),
+    what_decides_opens_no_files: Module("policies/own.py", "text = open('a').read()"),
+    randomness_comes_only_from_a_generator_that_is_passed_in: Module("cli/map.py", "import random\nrandom.seed(1)"),
+    the_simulator_never_looks_at_the_wall_clock: Module("simulator/run.py", "from datetime import datetime"),
+    sites_take_their_time_from_a_clock_and_leave_processes_to_one_module: Module("sites/ssh.py", "import subprocess"),
+    files_are_moved_without_a_clock_and_without_processes: Module("files/lanes.py", "import socket"),
+    one_module_starts_processes: Module("daemon/engine.py", "import os\nos.system('date')"),
+    the_lab_runs_programs_in_one_module: Module("lab/slurm.py", "import subprocess"),
+    only_the_command_line_prints: Module("core/job.py", "print(1)"),
+    every_module_says_what_lives_in_it: Module("core/job.py", "import msgspec"),
+    every_module_can_be_read_in_one_sitting: Module("core/job.py", "import msgspec\n" * (LINES_MAX + 1)),
+    nothing_is_left_for_later: Module("core/job.py", "name = 1  # TO" + "DO: another"),
+    compiled_libraries_are_imported_only_where_they_are_used: Module("core/job.py", "import numpy as np"),
+    no_exception_is_caught_without_a_name: Module("core/job.py", "try:\n    f()\nexcept:\n    g()"),
+}
 
 
 def test_the_rules_are_read_from_a_package_that_is_there() -> None:
-    assert {name_of(module).split("/")[0].removesuffix(".py") for module in MODULES} >= set(PURE)
+    assert {module.name.split("/")[0].removesuffix(".py") for module in MODULES} >= set(PURE)
 
 
-@pure_modules
-def test_what_decides_imports_no_clock_no_io_and_no_threads(module: Path) -> None:
-    for package, line in imports(tree_of(module)):
-        assert package not in BANNED_IN_PURE, (
-            f"{name_of(module)}:{line}: {package} is banned here, use {BANNED_IN_PURE[package]}"
-        )
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_every_module_keeps_the_rule(rule: Callable[[Module], Iterator[str]]) -> None:
+    broken = [words for module in MODULES for words in rule(module)]
+    assert not broken, "\n".join(broken)
 
 
-@pure_modules
-def test_what_decides_opens_no_files(module: Path) -> None:
-    for node in ast.walk(tree_of(module)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            assert node.func.id not in ("open", "input"), (
-                f"{name_of(module)}:{node.lineno}: {node.func.id}() is banned here, use text that the caller read"
-            )
-
-
-@modules
-def test_randomness_comes_only_from_a_generator_that_is_passed_in(module: Path) -> None:
-    advice = "is banned here, use a random.Random that is passed in"
-    for node in ast.walk(tree_of(module)):
-        if isinstance(node, ast.ImportFrom) and node.module == "random":
-            named = {alias.name for alias in node.names} - {"Random"}
-            assert not named, f"{name_of(module)}:{node.lineno}: random.{min(named)} {advice}"
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "random":
-            assert node.attr == "Random", f"{name_of(module)}:{node.lineno}: random.{node.attr} {advice}"
-
-
-@modules
-def test_the_simulator_never_looks_at_the_wall_clock(module: Path) -> None:
-    if not name_of(module).startswith("simulator/"):
-        return
-    for package, line in imports(tree_of(module)):
-        assert package not in CLOCKS, f"{name_of(module)}:{line}: {package} is banned here, use {CLOCKS[package]}"
-
-
-@modules
-def test_sites_take_their_time_from_a_clock_and_leave_processes_to_one_module(module: Path) -> None:
-    if not name_of(module).startswith("sites/"):
-        return
-    allowed = {DEALS_WITH_PROCESSES: {"subprocess", "signal"}, DEALS_WITH_THREADS: {"concurrent"}}.get(
-        name_of(module), set()
-    )
-    for package, line in imports(tree_of(module)):
-        assert package in allowed or package not in BANNED_IN_SITES, (
-            f"{name_of(module)}:{line}: {package} is banned here, use {BANNED_IN_SITES[package]}"
-        )
-
-
-@modules
-def test_files_are_moved_without_a_clock_and_without_processes(module: Path) -> None:
-    if not name_of(module).startswith("files/"):
-        return
-    for package, line in imports(tree_of(module)):
-        assert package not in BANNED_IN_FILES, (
-            f"{name_of(module)}:{line}: {package} is banned here, use {BANNED_IN_FILES[package]}"
-        )
-
-
-@modules
-def test_one_module_starts_processes(module: Path) -> None:
-    for node in ast.walk(tree_of(module)):
-        if isinstance(node, ast.Attribute) and name_of(module) != DEALS_WITH_PROCESSES:
-            started = node.attr in ("Popen", "create_subprocess_exec", "create_subprocess_shell")
-            started = started or ast.unparse(node) in ("os.system", "os.popen")
-            assert not started, (
-                f"{name_of(module)}:{node.lineno}: {node.attr} is banned here, use koala.{DEALS_WITH_PROCESSES}"
-            )
-
-
-@modules
-def test_the_lab_runs_programs_in_one_module(module: Path) -> None:
-    if not name_of(module).startswith("lab/") or name_of(module) == RUNS_PROGRAMS_OF_THE_LAB:
-        return
-    for package, line in imports(tree_of(module)):
-        assert package not in ("subprocess", "multiprocessing"), (
-            f"{name_of(module)}:{line}: {package} is banned here, use koala.{RUNS_PROGRAMS_OF_THE_LAB}"
-        )
-
-
-@modules
-def test_only_the_command_line_prints(module: Path) -> None:
-    if name_of(module).startswith("cli/"):
-        return
-    for node in ast.walk(tree_of(module)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            assert node.func.id != "print", (
-                f"{name_of(module)}:{node.lineno}: print() is banned here, use a value that koala.cli prints"
-            )
-
-
-@modules
-def test_every_module_says_what_lives_in_it(module: Path) -> None:
-    assert ast.get_docstring(tree_of(module)), (
-        f"{name_of(module)}: no docstring; say in 2 or 3 sentences what is here"
-    )
-
-
-@modules
-def test_every_module_can_be_read_in_one_sitting(module: Path) -> None:
-    lines = len(module.read_text(encoding="utf-8").splitlines())
-    assert lines <= LINES_MAX, f"{name_of(module)}: {lines} lines; divide it, {LINES_MAX} is the limit"
-
-
-@modules
-def test_nothing_is_left_for_later(module: Path) -> None:
-    for number, line in enumerate(module.read_text(encoding="utf-8").splitlines(), 1):
-        found = UNFINISHED.search(line)
-        assert found is None, (
-            f"{name_of(module)}:{number}: {found.group()!r} is banned here; finish it or leave it out"
-        )
-
-
-@modules
-def test_compiled_libraries_are_imported_only_where_they_are_used(module: Path) -> None:
-    if name_of(module) in MAY_IMPORT_COMPILED or name_of(module).startswith(APPLICATIONS):
-        return
-    for statement in run_on_import(tree_of(module)):
-        if isinstance(statement, ast.Import | ast.ImportFrom):
-            for package, line in imports(statement):
-                assert package not in COMPILED, (
-                    f"{name_of(module)}:{line}: importing {package} with the module is banned here; "
-                    f"use it in {' or '.join(sorted(MAY_IMPORT_COMPILED))}"
-                )
-
-
-@modules
-def test_no_exception_is_caught_without_a_name(module: Path) -> None:
-    for node in ast.walk(tree_of(module)):
-        if isinstance(node, ast.ExceptHandler):
-            assert node.type is not None, (
-                f"{name_of(module)}:{node.lineno}: a bare except is banned; name the exception"
-            )
+@pytest.mark.parametrize(("rule", "module"), RULES.items(), ids=[rule.__name__ for rule in RULES])
+def test_a_module_that_breaks_the_rule_is_named(rule: Callable[[Module], Iterator[str]], module: Module) -> None:
+    assert [words.split(":")[0] for words in rule(module)] == [module.name]
 
 
 @pytest.mark.parametrize("text", ["import os", "def f():\n    from os.path import join", "import sys, os as o"])
 def test_an_import_is_seen_wherever_it_stands(text: str) -> None:
-    assert "os" in {package for package, _ in imports(ast.parse(text))}
+    assert "os" in {package for package, _ in imports(ast.walk(ast.parse(text)))}
 
 
 def test_only_what_an_import_executes_counts_as_module_level() -> None:
     text = "if TYPE_CHECKING:\n    import a\ndef f():\n    import b\ntry:\n    import c\nexcept E:\n    import d\n"
-    names = {
-        name for each in run_on_import(ast.parse(text)) if isinstance(each, ast.Import) for name, _ in imports(each)
-    }
-    assert names == {"c", "d"}
+    assert {package for package, _ in imports(run_on_import(ast.parse(text)))} == {"c", "d"}
 
 
 def test_every_third_party_import_is_declared() -> None:
@@ -315,11 +327,11 @@ def test_every_third_party_import_is_declared() -> None:
         wanted += extra
     declared = {re.split(r"[^A-Za-z0-9_.-]", requirement)[0].lower() for requirement in wanted}
     for module in MODULES:
-        for package, line in imports(tree_of(module)):
+        for package, line in module.imports:
             if package == "koala" or package in sys.stdlib_module_names:
                 continue
             assert DISTRIBUTION_OF.get(package, package) in declared, (
-                f"{name_of(module)}:{line}: {package} is not among the dependencies of pyproject.toml; declare it"
+                f"{module.name}:{line}: {package} is not among the dependencies of pyproject.toml; declare it"
             )
 
 

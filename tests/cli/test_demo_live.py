@@ -146,7 +146,7 @@ def test_without_mpi_it_says_so_and_runs_a_plain_job_in_its_place(
 
 
 def test_on_a_terminal_it_moves_until_it_is_interrupted(temporary: Path) -> None:
-    nowhere = Daemon(temporary, temporary / "none", "embedded", ())
+    nowhere = Daemon(temporary, temporary / "none", "embedded", (), {}, ())
     nowhere.client.close()
     with Terminal(nowhere, "demo", columns=80, rows=24) as terminal:
         terminal.until("Starting a daemon")

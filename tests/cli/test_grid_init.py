@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ def cluster(name: str = "alpha", kind: SiteKind = SiteKind.SLURM, queue: str = "
 
 
 def written(*places: Place) -> tuple[str, Grid]:
-    text = grid_text(places, Path("grid.yaml"))
+    text, _ = grid_text(places, "koala site check SITE")
     return text, read_grid(text, "grid.yaml")
 
 
@@ -41,11 +42,11 @@ def test_every_cluster_becomes_a_site_with_its_settings() -> None:
     here, far = grid.sites
     assert (here.name, here.kind, here.processors) == ("alpha", SiteKind.SLURM, 8)
     assert here.batch == BatchSettings(
-        work_directory="~/koala", environment=(("SLURM_CONF", "/x y/slurm.conf"),), queue="main"
+        work_directory="~/koala/alpha", environment=(("SLURM_CONF", "/x y/slurm.conf"),), queue="main"
     )
     assert (far.name, far.kind, far.processors) == ("far.example", SiteKind.GRID_ENGINE, 6)
     assert far.batch == BatchSettings(
-        work_directory="~/koala",
+        work_directory="~/koala/far.example",
         ssh="me@far.example",
         environment=(("PATH", "/opt/sge/bin:/bin"), ("SGE_ROOT", "/opt/sge")),
         queue="all.q",
@@ -98,7 +99,7 @@ def test_whatever_things_are_called_the_file_is_read_as_it_was_meant(
     _, grid = written(Place(host, Found((found,), (value,))), Place(None, Found((), (name,))))
     (site,) = grid.sites
     assert site.batch == BatchSettings(
-        work_directory="~/koala", ssh=host, environment=(("PATH", value),), queue=queue
+        work_directory=f"~/koala/{site.name}", ssh=host, environment=(("PATH", value),), queue=queue
     )
 
 
@@ -135,7 +136,7 @@ def test_a_cluster_of_this_machine_is_written(programs: Path, tmp_path: Path) ->
     out = tmp_path / "grid.yaml"
     result = run("--out", str(out), SLURM_CONF="/etc/mine.conf")
     assert result.exit_code == 0, result.output
-    assert result.stdout == f"{out}: 1 cluster\n"
+    assert result.stdout == f"{out}: 1 site: here\n"
     assert "this machine: slurm here, 8 processors in main" in result.stderr
     (site,) = read_grid(out.read_text(), "grid.yaml").sites
     assert site.name == "here"
@@ -162,6 +163,31 @@ def test_where_nothing_is_found_nothing_is_written(programs: Path, tmp_path: Pat
     assert "no batch system answers" in result.stderr
     assert "~/.ssh/config" in result.stderr
     assert not out.exists()
+
+
+def test_the_json_tells_the_sites_and_why_others_are_none(programs: Path, tmp_path: Path) -> None:
+    put_slurm(programs)
+    for name, text in (("qsub", ""), ("qconf", ""), ("qstat", "echo error: one >&2; echo error: two >&2; exit 1")):
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (programs / name).chmod(0o755)
+    out = tmp_path / "grid.yaml"
+    result = run("--out", str(out), "--no-ssh", "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["file"] == str(out)
+    assert [(site["name"], site["processors"], site["queue"]) for site in found["sites"]] == [("here", 8, "main")]
+    assert found["left_out"] == [{"host": "this machine", "reason": "grid_engine is there, but: error: two"}]
+
+
+def test_the_hosts_are_those_of_the_configuration_that_the_environment_names(programs: Path, tmp_path: Path) -> None:
+    (programs / "ssh").write_text("#!/bin/sh\necho nobody is at home >&2\nexit 255\n")
+    (programs / "ssh").chmod(0o755)
+    put_slurm(programs)
+    config = tmp_path / "hosts"
+    config.write_text("Host far\n")
+    result = run("--out", str(tmp_path / "grid.yaml"), KOALA_SSH_CONFIG=str(config))
+    assert result.exit_code == 0, result.output
+    assert "far: no answer: nobody is at home" in result.stderr
 
 
 def test_options_that_contradict_each_other_are_refused(tmp_path: Path) -> None:

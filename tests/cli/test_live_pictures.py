@@ -13,7 +13,7 @@ from rich.console import Console
 from koala.cli.dashboard_link import reachable
 from koala.cli.sites import sites_table
 from koala.cli.top import frame
-from koala.cli.words import IDLE, SHUT, ago, clean, job_note, shares, site_bar, site_state, size, span
+from koala.cli.words import IDLE, SHUT, ago, clean, job_note, shares, site_bar, site_legend, site_state, size, span
 from koala.wire import JobSummary, JournalEntry, Overview, Place, SiteInfo, TransferInfo
 
 NOW = 1_000_000.0
@@ -183,3 +183,10 @@ def test_a_link_of_a_daemon_at_all_addresses_has_the_name_of_the_machine() -> No
     assert reachable("https://0.0.0.0:8443/login?code=x") == f"https://{socket.getfqdn()}:8443/login?code=x"
     assert reachable("http://[::]:80/x", "koala.example") == "http://koala.example:80/x"
     assert reachable("http://127.0.0.1:80/x", "::1") == "http://[::1]:80/x"
+
+
+@pytest.mark.parametrize("width", range(40))
+def test_the_legend_of_sites_is_cut_between_its_signs_alone(width: int) -> None:
+    legend = site_legend(width)
+    assert len(legend) <= width
+    assert not legend or legend.split("  ") == site_legend().split("  ")[: legend.count("  ") + 1]

@@ -12,7 +12,9 @@ from live_cli import Shell, Terminal, job_file
 
 from koala.cli import koala
 from koala.cli.errors import UserError
-from koala.cli.up import parse_listen
+from koala.cli.up import greeting, parse_listen
+from koala.daemon.options import Listening
+from koala.grid import Grid, Site
 from live_daemon import running_daemon, until
 
 
@@ -114,3 +116,10 @@ def test_a_job_that_fails_to_be_read_leaves_no_trace(tmp_path: Path) -> None:
         path = job_file(tmp_path, "true", "components: [{processors: 1, site: nowhere}]")
         assert "nowhere" in shell("submit", str(path), code=2).stderr
         assert shell.json("jobs") == []
+
+
+def test_the_greeting_warns_of_sites_that_do_not_answer() -> None:
+    grid = Grid(name="mine", sites=(Site(name="far", processors=4),))
+    listening = Listening(socket=Path("/x/koala.sock"), silent=(("far", "nobody is\x1b at home"),))
+    said = greeting(grid, listening, None, kept_grid=None, detached=False)
+    assert "far does not answer: nobody is\N{REPLACEMENT CHARACTER} at home; koala site check far tells more" in said

@@ -295,3 +295,13 @@ def test_wrong_use_is_refused_before_anything_is_submitted(
 def test_a_workload_that_names_a_site_the_grid_does_not_have_is_refused(koala: Shell, tmp_path: Path) -> None:
     text = "jobs: [{at_s: 0, execution_s: 1, job: {components: [{processors: 1, site: elsewhere}]}}]\n"
     assert "elsewhere" in koala("replay", written(tmp_path, text), code=2).stderr
+
+
+def test_a_workload_of_which_nothing_fits_is_a_failure_that_says_what_is_missing(
+    koala: Shell, tmp_path: Path
+) -> None:
+    jobs = ", ".join(f"{{at_s: 0, execution_s: 1, job: {{processors: {size}}}}}" for size in (900, 800))
+    said = koala("replay", written(tmp_path, f"jobs: [{jobs}]\n"), "--out", str(tmp_path / "out"), code=1).stderr
+    assert "none of the 2 jobs fits" in said
+    assert "the smallest job asks for 800" in said
+    assert "koala lab up" in said

@@ -359,6 +359,17 @@ def test_a_waiting_job_of_high_priority_is_told_when_it_may_preempt() -> None:
     assert "preempts" not in cures(desk, 3)[0]
 
 
+def test_a_job_that_starts_is_explained_by_the_components_that_it_waits_for() -> None:
+    desk = Desk({"a": 8, "b": 8})
+    desk.submit(ask(part(2, "a"), part(3, "b"), part(4, "b")))
+    desk.ready("1.1")
+    said = explain(desk, 1).meaning
+    assert "1 of 3 wait at the barrier; not there yet: 3 on b, 4 on b." in said
+    assert "goes back to its placement queue" in said
+    desk.ready("1.2", "1.3")
+    assert explain(desk, 1).meaning == MEANING[State.RUNNING]
+
+
 def test_a_job_that_failed_is_explained_by_why() -> None:
     desk = Desk({"a": 8})
     desk.run(ask(2, restarts_max=0))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,27 +19,10 @@ from koala.grid import SiteKind
 from koala.messages import CancelAsked, SiteDrained
 from koala.policies import Catalogue
 from koala.store import Batch
-from postgres_server import PostgresServer, postgres_server
 
 __all__ = ["root"]
 
 TOKEN = "mine"  # noqa: S105 - a client token is no secret
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    """A real PostgreSQL server."""
-    with postgres_server() as running:
-        yield running
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of an empty database, of each kind in turn."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'koala.db'}"
-    running: PostgresServer = request.getfixturevalue("server")
-    return running.new_database()
 
 
 async def settle(world: EngineWorld) -> None:
@@ -75,7 +57,7 @@ def test_what_gathers_while_a_commit_runs_is_committed_together_up_to_the_limit(
 
     async def scenario() -> None:
         store = disturbed(root, database)
-        async with open_engine(root, local_grid((1,)), store=store) as world:
+        async with open_engine(root, local_grid((10,)), store=store) as world:
             first = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.05; done"))
             await world.in_state(first, "running")
             await world.until(lambda: not world.engine.owed.commands and not world.engine.owed.has_settled())

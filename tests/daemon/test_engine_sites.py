@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ from troubled_site import trouble, troubled
 
 from koala.daemon import desk, probing, retaining
 from koala.daemon.grid_sites import make_site
+from koala.grid import BatchSettings, SiteKind
+from koala.grid import Site as SiteDescription
 from koala.messages import CancelAsked, SiteReported
-from koala.sites import LocalSite
+from koala.sites import LocalSite, Site, SiteError
 
 __all__ = ["root"]
 
@@ -291,3 +294,21 @@ def test_the_maker_of_sites_is_the_one_for_embedded_ones_by_default(root: Path) 
     site = make_site(grid.sites[0], root, emit=lambda _: None, on_mail=lambda _: None, clock=lambda: 0.0)
     assert isinstance(site, LocalSite)
     assert (site.name, site.processors) == ("a", 3)
+
+
+def test_two_sites_with_one_work_directory_are_told_apart(root: Path) -> None:
+    settings = BatchSettings(work_directory=str(root / "work"), environment=(("SLURM_CONF", "/dev/null/none"),))
+
+    def site(name: str) -> Site:
+        described = SiteDescription(name=name, processors=2, kind=SiteKind.SLURM, batch=settings)
+        return make_site(described, root, emit=lambda _: None, on_mail=lambda _: None, clock=time.time)
+
+    async def scenario() -> None:
+        for _ in range(2):  # a daemon that starts again is the same one
+            first, second = site("a"), site("b")
+            await first.open()
+            with pytest.raises(SiteError, match=r"site a'; give this site a work_directory of its own"):
+                await second.open()
+            await first.close()
+
+    asyncio.run(scenario())

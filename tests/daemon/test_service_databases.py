@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,24 +12,9 @@ from daemon_world import ANNA, BERT, OPERATOR, OWNER, WAIT_S, DaemonWorld, job_t
 from koala.daemon.errors import NotFoundError, UnavailableError
 from koala.daemon.tokens import TokenDesk
 from koala.wire import Forgetting, Registration, Replication, Scope, TokenWish
-from postgres_server import PostgresServer, postgres_server
+from postgres_server import PostgresServer
 
 TWO_PARTS = ("{processors: 2, site: A}", "{processors: 1, site: B}")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with postgres_server() as running:
-        yield running
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of an empty database."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'koala.db'}"
-    running: PostgresServer = request.getfixturevalue("server")
-    return running.new_database()
 
 
 def test_jobs_are_submitted_once_run_listed_counted_and_still_there_after_a_restart(

@@ -23,6 +23,7 @@ from koala.daemon.dashboard.network import HEIGHT, NODES_MAX, WIDTH, network
 from koala.daemon.dashboard.timeline import (
     ROWS_MAX,
     Phase,
+    Stretch,
     component_rows,
     component_stretches,
     job_row,
@@ -103,8 +104,18 @@ def test_a_job_that_was_started_again_shows_both_runs_and_the_queue_between() ->
 
 
 def test_a_claim_that_was_given_up_at_the_barrier_never_ran() -> None:
-    given_up = component(claimed_at=NOW - 20, ended_at=NOW - 5, outcome="aborted")
+    given_up = component(claimed_at=NOW - 20, ready_at=NOW - 20, ended_at=NOW - 5, outcome="aborted")
     assert [each.phase for each in component_stretches(given_up, NOW)] == [Phase.BARRIER]
+
+
+def test_until_it_reports_a_claim_is_in_the_queue_of_its_site() -> None:
+    waiting = component(claimed_at=NOW - 20)
+    assert component_stretches(waiting, NOW) == [Stretch(Phase.QUEUE, NOW - 20, NOW)]
+    ready = component(claimed_at=NOW - 20, ready_at=NOW - 15)
+    assert component_stretches(ready, NOW) == [
+        Stretch(Phase.QUEUE, NOW - 20, NOW - 15),
+        Stretch(Phase.BARRIER, NOW - 15, NOW),
+    ]
 
 
 times = st.floats(0, 1_000, allow_nan=False)

@@ -57,7 +57,7 @@ def test_exactly_the_kinds_with_a_batch_system_have_settings() -> None:
     sites = "".join(f"  {kind}: {{kind: {kind}, processors: 2}}\n" for kind in SiteKind)
     found = sites_of(f"sites:\n{sites}")
     assert {name for name, batch in found.items() if batch is not None} == {SiteKind.SLURM, SiteKind.GRID_ENGINE}
-    assert found["slurm"] == BatchSettings(work_directory="~/koala")
+    assert found["slurm"] == BatchSettings(work_directory="~/koala/slurm")
 
 
 # the site's keys besides processors, the column of the problem in line 1, a part of the message, of the advice
@@ -65,6 +65,7 @@ BAD = [
     ("kind: slurm, work_directory: koala", "koala}", "'koala' is not an absolute path", "begins with '/'"),
     ("kind: slurm, work_directory: '~'", "'~'", "not an absolute path", "'~/' for your home"),
     ('kind: slurm, work_directory: "/a\\nb"', '"/a', "the path holds the control character U+000A", "take it out"),
+    ("kind: slurm, work_directory: /a$B", "/a$B", "'/a$B' holds the sign $", "without it"),
     ("kind: slurm, ssh: -oProxyCommand=x", "-o", "would be taken for an option", "write a name"),
     ("kind: slurm, ssh: a b", "a b", "'a b' holds a blank", "one word"),
     ("kind: slurm, ssh: ''", "''", "too few", "1 or more"),
@@ -112,7 +113,7 @@ def test_lists_and_mappings_have_a_limit() -> None:
 
 def test_the_schema_tells_every_key_and_its_default() -> None:
     site = grid_schema()["$defs"]["SiteText"]["properties"]
-    assert site["work_directory"]["default"] == "~/koala"
+    assert "by default ~/koala/SITE" in site["work_directory"]["description"]
     assert site["claims"]["default"] == "barrier"
     assert next(iter(site)) == "processors"
     assert set(BatchSettings.__struct_fields__) <= set(site)

@@ -41,7 +41,7 @@ def test_a_full_grid_is_read_field_by_field() -> None:
                 kind=SiteKind.SLURM,
                 file_server="gsiftp://fs.vu",
                 uplink_mbit_s=622.0,
-                batch=BatchSettings(work_directory="~/koala"),
+                batch=BatchSettings(work_directory="~/koala/vu"),
             ),
             Site(
                 name="delft",

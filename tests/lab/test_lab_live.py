@@ -74,21 +74,40 @@ def test_the_command_line_shows_the_status_as_a_table_and_as_json(lab: Lab) -> N
 
 
 def test_a_lab_that_is_up_is_not_brought_up_again(lab: Lab) -> None:
-    before = lab.record.daemons
+    before, directory = lab.record.daemons, lab.plan.directory
     with pytest.raises(LabIsUpError) as refused:
         up(lab.plan.options)
     assert refused.value.same
-    words = ["lab", "up", "--directory", str(lab.plan.directory), "--first-port", str(lab.plan.options.first_port)]
+    words = ["lab", "up", "--directory", str(directory), "--first-port", str(lab.plan.options.first_port)]
     again = CliRunner().invoke(koala, words)
     assert (again.exit_code, "is up already" in again.output) == (0, True), again.output
     shown = CliRunner().invoke(koala, [*words, "--json"])
     assert json.loads(shown.stdout)["grid_file"] == str(lab.grid_file)
     other = CliRunner().invoke(koala, [*words, "--nodes", "3"])
     assert other.exit_code == 2
-    assert "with other options; take it down first" in other.output
+    assert f"with another --nodes; take it down first with: koala lab down --directory {directory}" in other.output
     found = find(lab.plan.directory)
     assert found is not None
     assert found.record.daemons == before
+
+
+@pytest.mark.parametrize(
+    ("site", "asked", "answered"),
+    [("alpha", ["squeue", "--noheader", "--format=%i", "--me"], 0), ("gamma", ["sh", "-c", "qstat && exit 7"], 7)],
+)
+def test_a_command_is_run_as_by_a_user_of_a_site(lab: Lab, site: str, asked: list[str], answered: int) -> None:
+    words = [sys.executable, "-m", "koala", "lab", "run", "--directory", str(lab.plan.directory), site, *asked]
+    astray = {**os.environ, "SLURM_CONF": "/nowhere", "SGE_ROOT": "/nowhere"}
+    done = subprocess.run(words, env=astray, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (answered, "")
+
+
+def test_a_command_that_is_not_there_and_a_site_that_is_not_there_are_named(lab: Lab) -> None:
+    words = ["lab", "run", "--directory", str(lab.plan.directory)]
+    missing = CliRunner().invoke(koala, [*words, "alpha", "no-such-program"])
+    assert (missing.exit_code, "no-such-program: No such file" in missing.output) == (2, True), missing.output
+    elsewhere = CliRunner().invoke(koala, [*words, "delta", "true"])
+    assert (elsewhere.exit_code, "it has alpha, beta, gamma" in elsewhere.output) == (2, True), elsewhere.output
 
 
 def test_a_port_in_use_is_named_with_the_option_that_changes_it(lab: Lab, directory: Path) -> None:
@@ -174,6 +193,8 @@ def test_files_that_are_kept_are_removed_by_the_next_up(directory: Path) -> None
     down(directory, keep=True)
     assert mentioning(directory) == []
     assert (old.plan.site("alpha").work / "result").exists()
+    seen = CliRunner().invoke(koala, ["lab", "status", "--directory", str(directory)])
+    assert (seen.exit_code, "is down; koala lab up makes a new one" in seen.output) == (1, True), seen.output
     assert not (up(options).plan.site("alpha").work / "result").exists()
 
 

@@ -187,6 +187,15 @@ class GridEngineCell:
         self._execd = self._daemon("sge_execd")
         self.wait(lambda: re.search(rf"/{SLOTS} +[0-9]", self.run("qstat", "-f")) is not None, "no load is reported")
 
+    def stop_execd(self) -> None:
+        """After the end of all jobs, which it keeps in mind. One that starts again greets a new qmaster at once; one
+        that goes on, after half a minute."""
+        assert self._execd is not None
+        children = ("ps", "-o", "pid=", "--ppid", str(self._execd.pid))
+        self.wait(lambda: not self.call(*children).stdout.strip(), "it has not seen that jobs ended")
+        self._kill(self._execd)
+        self._execd = None
+
     def stop_qmaster(self) -> None:
         """As if its machine had gone: it needs many seconds to leave by itself. What it acknowledged stays."""
         self._kill(self._qmaster)

@@ -34,7 +34,10 @@ def _die_with_parent() -> None:
 
 
 class SlurmCluster:
-    """One cluster below ``root``; ``environment`` is what its client commands need."""
+    """One cluster below ``root``; ``environment`` is what its client commands need.
+
+    Beside its nodes it has one more, in the partition ``apart``, which ``clear`` leaves alone.
+    """
 
     def __init__(self, root: Path, *, nodes: int = 2, cpus: int = 4, extra: Sequence[str] = ()) -> None:
         self.root = root
@@ -43,7 +46,8 @@ class SlurmCluster:
         self.cpus = cpus
         self.environment = {"SLURM_CONF": str(root / "slurm.conf")}
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
-        self._ports = _free_ports(nodes + 1)
+        self._all_nodes = [*self.nodes, "apart1"]
+        self._ports = _free_ports(nodes + 2)
         for part in ("state", "spool", "log"):
             (root / part).mkdir()
         (root / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
@@ -53,7 +57,7 @@ class SlurmCluster:
         user, root, host = getpass.getuser(), self.root, socket.gethostname().split(".")[0]
         nodes = [
             f"NodeName={node} NodeAddr=127.0.0.1 NodeHostname={host} Port={port} CPUs={self.cpus} State=UNKNOWN"
-            for node, port in zip(self.nodes, self._ports[1:], strict=True)
+            for node, port in zip(self._all_nodes, self._ports[1:], strict=True)
         ]
         partition = f"Nodes={','.join(self.nodes)} MaxTime=INFINITE State=UP"
         lines = [
@@ -92,6 +96,7 @@ class SlurmCluster:
             *nodes,
             f"PartitionName=low {partition} PriorityTier=1",
             f"PartitionName=main {partition} PriorityTier=10 PreemptMode=OFF Default=YES",
+            "PartitionName=apart Nodes=apart1 MaxTime=INFINITE State=UP",
             *extra,
         ]
         return "\n".join(lines) + "\n"
@@ -101,9 +106,9 @@ class SlurmCluster:
     def start(self) -> None:
         """Returns when all nodes are idle."""
         self.start_controller()
-        for node in self.nodes:
+        for node in self._all_nodes:
             self._spawn(node, ["slurmd", "-D", "-N", node])
-        _until(lambda: self._idle_nodes() == set(self.nodes), "the nodes did not come up")
+        _until(lambda: self._idle_nodes() == set(self._all_nodes), "the nodes did not come up")
 
     def start_controller(self) -> None:
         """Returns when it answers."""
@@ -118,7 +123,7 @@ class SlurmCluster:
         """End all jobs and daemons."""
         if "slurmctld" in self._daemons:
             with contextlib.suppress(AssertionError):
-                self.clear()
+                self.clear("main", "low", "apart")
         for name in list(self._daemons):
             self._end(name)
 
@@ -168,19 +173,20 @@ class SlurmCluster:
         return self.run(*wrapped, user=user).strip()
 
     def ids_of(self, name: str) -> list[str]:
-        """The numbers of the jobs that have not ended and whose name begins so."""
-        lines = self.run("squeue", "-h", "-o", "%A %j").splitlines()
+        """The numbers of the jobs that have not ended and whose name begins so, but for those apart."""
+        lines = self.run("squeue", "-h", "-p", "main,low", "-o", "%A %j").splitlines()
         return [line.split()[0] for line in lines if line.split()[1].startswith(name)]
 
-    def clear(self) -> None:
-        """End all jobs."""
-        for partition in ("main", "low"):
-            self.run("scancel", "-p", partition, check=False)
-        _until(lambda: not self.run("squeue", "-h", check=False).strip(), "jobs did not end")
+    def clear(self, *partitions: str) -> None:
+        """End all jobs of some partitions, or else all but those apart."""
+        names = partitions or ("main", "low")
+        for name in names:
+            self.run("scancel", "-p", name, check=False)
+        _until(lambda: not self.run("squeue", "-h", "-p", ",".join(names), check=False).strip(), "jobs did not end")
 
     def job_names(self) -> list[str]:
-        """The names of all jobs that have not ended."""
-        return self.run("squeue", "-h", "-o", "%j").split()
+        """The names of all jobs that have not ended, but for those apart."""
+        return self.run("squeue", "-h", "-p", "main,low", "-o", "%j").split()
 
 
 def _until(condition: object, complaint: str) -> None:

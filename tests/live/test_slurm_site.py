@@ -18,6 +18,7 @@ from koala.launching import Go, NodeShare
 from koala.messages import ComponentAccepted, ComponentEnded, ComponentReady, ComponentRunning, Outcome
 from koala.model import Application
 from koala.sites import SiteError, Stream
+from koala.sites.batch import watching
 from koala.sites.batch.slurm import SlurmSystem
 
 OTHER = "nobody"
@@ -27,6 +28,28 @@ OTHER = "nobody"
 def cluster() -> Iterator[SlurmCluster]:
     with slurm_cluster() as running:
         yield running
+
+
+@pytest.fixture(scope="module", autouse=True)
+def overdue(cluster: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a component is apart that runs longer than Slurm allows. Slurm looks for such jobs every half minute, so
+    the tests run meanwhile, and the last one sees its end."""
+    root = tmp_path_factory.mktemp("overdue")
+
+    async def scenario() -> None:
+        async with opened(cluster, root, queue="apart") as one:
+            await one.start(launch("1.1", f"touch {root}/on; sleep 90", walltime_s=900))
+            await one.ready("1.1")
+            assert cluster.run("squeue", "-h", "-p", "apart", "-o", "%l").split() == ["1:16:00"], (
+                "barrier, walltime and some slack"
+            )
+            await one.site.release("1.1", Go())
+            await file_appears(root / "on")
+            number = cluster.run("squeue", "-h", "-p", "apart", "-o", "%A").strip()
+            cluster.run("scontrol", "update", f"JobId={number}", "TimeLimit=0")
+
+    asyncio.run(scenario())
+    return root
 
 
 @pytest.fixture
@@ -52,7 +75,7 @@ def opened(
 
 def test_a_component_is_accepted_then_ready_then_done(idle: SlurmCluster, tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with opened(idle, tmp_path) as one:
+        async with opened(idle, tmp_path / "it's 100 %j $HOME;") as one:
             ended = await one.run(launch("1.1", "echo hello; echo trouble >&2"))
             assert (ended.outcome, ended.exit_code) == (Outcome.DONE, 0)
             assert [type(event) for event in one.events] == [ComponentAccepted, ComponentReady, ComponentEnded]
@@ -159,20 +182,6 @@ def test_the_walltime_counts_from_the_release_and_ends_the_component(idle: Slurm
     asyncio.run(scenario())
 
 
-def test_slurms_own_time_limit_is_a_time_out_too(idle: SlurmCluster, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(idle, tmp_path) as one:
-            await one.start(launch("1.1", f"touch {tmp_path}/on; sleep 90", walltime_s=900))
-            await one.ready("1.1")
-            assert idle.run("squeue", "-h", "-o", "%l").split() == ["1:16:00"], "barrier, walltime and some slack"
-            await one.site.release("1.1", Go())
-            await file_appears(tmp_path / "on")
-            idle.run("scontrol", "update", f"JobId={idle.ids_of('koala-1.1')[0]}", "TimeLimit=0")
-            assert (await one.ended("1.1")).outcome is Outcome.TIMED_OUT
-
-    asyncio.run(scenario())
-
-
 # ---------------------------------------------------------------------------------------- tokens and mail
 
 
@@ -228,10 +237,11 @@ def test_mail_comes_out_once_for_each_opening_and_goes_in_whole(idle: SlurmClust
 
 
 def test_processors_of_others_of_drained_nodes_and_of_the_queue_ahead_are_not_idle(
-    idle: SlurmCluster, tmp_path: Path
+    idle: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(watching, "FRESH_S", 0.0)
+
     async def report(one: BatchWatcher) -> tuple[int, int]:
-        await asyncio.sleep(1.1)  # older than what a probe takes for fresh
         told = await one.site.probe()
         return told.processors, told.others
 
@@ -241,13 +251,20 @@ def test_processors_of_others_of_drained_nodes_and_of_the_queue_ahead_are_not_id
             idle.submit("-n", "3")
             await one.start(launch("1.1"))
             await one.ready("1.1")
-            assert await report(one) == (8, 3)
+            huge = idle.submit("-n", "8", "-J", "a\nkoala jobs\njob 1", user=OTHER)
+            await until_true(lambda: "Resources" in idle.run("squeue", "-h", "-j", huge, "-o", "%r"))
+            assert await report(one) == (8, 3), "what waits for more than there is does not make it full"
+            idle.run("scancel", huge)
             idle.run("scontrol", "update", "nodename=n2", "state=drain", "reason=test")
             try:
                 assert await report(one) == (4, 3)
                 waiting = idle.submit("-n", "4", "-p", "main")
                 await until_true(lambda: "Resources" in idle.run("squeue", "-h", "-j", waiting, "-o", "%r"))
-                assert await report(one) == (4, 4)
+                assert await report(one) == (4, 3)
+                small = idle.submit("-n", "1", "-p", "main")
+                await until_true(lambda: "Priority" in idle.run("squeue", "-h", "-j", small, "-o", "%r"))
+                assert await report(one) == (4, 4), "when ours comes free it is taken"
+                idle.run("scancel", small)
             finally:
                 idle.run("scontrol", "update", "nodename=n2", "state=resume")
             await until_true(lambda: "n2" in idle.run("squeue", "-h", "-j", waiting, "-o", "%N"))
@@ -291,5 +308,13 @@ def test_a_claim_by_reservation_starts_at_its_time_and_the_reservation_goes_with
             await one.site.release("1.1", Go())
             assert (await one.ended("1.1")).outcome is Outcome.DONE
             assert "koala_" not in idle.run("scontrol", "show", "reservation", "-o")
+
+    asyncio.run(scenario())
+
+
+def test_slurms_own_time_limit_is_a_time_out_too(cluster: SlurmCluster, overdue: Path) -> None:
+    async def scenario() -> None:
+        async with opened(cluster, overdue, queue="apart") as one:
+            assert (await one.ended("1.1")).outcome is Outcome.TIMED_OUT
 
     asyncio.run(scenario())

@@ -146,7 +146,10 @@ def test_a_controller_that_is_away_makes_the_site_silent_and_costs_no_component(
     cluster: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "REST_MOST_S", 1.0)
-    settings = settings_of(cluster, tmp_path)
+    # Commands that the site runs wait less long for a controller that does not answer.
+    impatient = tmp_path / "slurm.conf"
+    impatient.write_text((cluster.root / "slurm.conf").read_text().replace("MessageTimeout=5", "MessageTimeout=1"))
+    settings = settings_of(cluster, tmp_path, SLURM_CONF=str(impatient))
     gate = tmp_path / "gate"
 
     async def scenario() -> None:
@@ -161,6 +164,7 @@ def test_a_controller_that_is_away_makes_the_site_silent_and_costs_no_component(
                 gate.touch()
                 await one.until(lambda: any(isinstance(event, SiteSilent) for event in one.events))
                 await one.site.release("1.2", Go())  # files are enough for that
+                await asyncio.sleep(watching.FRESH_S)  # what it listed before is too old then
                 with pytest.raises(OSError, match="contact slurm controller"):
                     await one.site.probe()
                 assert await one.site.held() == ("1.1", "1.2")

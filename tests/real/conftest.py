@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from real_grid import RealGrid, real_grid, running_lab
 
 from koala.lab import Lab
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """They share clusters, so that whoever distributes tests keeps them together."""
-    here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("real-grid"))
 
 
 @pytest.fixture(scope="session")

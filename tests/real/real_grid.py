@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import yaml
 
 from koala import lab
 from koala.wire import ComponentRun, JobDetail
@@ -141,14 +145,16 @@ class RealGrid:
         """End jobs with the batch system's own command, behind Koala's back."""
         self.lab.run(site, "scancel" if site in SLURM_SITES else "qdel", *ids)
 
-    def local_job(self, site: str, processors: int, seconds: float) -> str:
-        """A job of the site's own users, which Koala knows nothing of; its id."""
+    def local_job(self, site: str, processors: int, seconds: float, limit_s: int | None = None) -> str:
+        """A job of the site's own users, which Koala knows nothing of; its id. Slurm's limits are whole minutes."""
         script = f"#!/bin/sh\nsleep {seconds}\n"
         if site in SLURM_SITES:
             words = ["sbatch", "--parsable", "-n", str(processors), "-J", "local-user", "-o", "/dev/null"]
+            words += [] if limit_s is None else [f"--time={math.ceil(limit_s / 60)}"]
         else:
             words = ["qsub", "-terse", "-S", "/bin/sh", "-N", "local-user", "-j", "y", "-o", "/dev/null"]
             words += ["-pe", "mpi", str(processors)]
+            words += [] if limit_s is None else ["-l", f"h_rt={limit_s}"]
         answer = self.lab.run(site, *words, text=script)
         assert answer.code == 0, answer.stderr
         found = re.match(r"\d+", answer.stdout)
@@ -161,6 +167,23 @@ class RealGrid:
             return self.lab.run(site, "squeue", "-h", "-j", number, "-o", "%T").stdout.strip() == "RUNNING"
         answer = self.lab.run(site, "qstat", "-u", "*", "-s", "r")
         return any(line.split()[:1] == [number] for line in answer.stdout.splitlines())
+
+    def reservations(self, site: str) -> dict[str, datetime]:
+        """When each reservation of Koala's at a site begins, as its batch system says."""
+        if site in SLURM_SITES:
+            answer = self.lab.run(site, "scontrol", "show", "reservation", "-o")
+            rows = [
+                dict(word.split("=", 1) for word in line.split() if "=" in word)
+                for line in answer.stdout.splitlines()
+            ]
+            found = {row["ReservationName"]: row["StartTime"] for row in rows if "ReservationName" in row}
+        else:
+            answer = self.lab.run(site, "qrstat", "-u", "*", "-xml")
+            summaries = ElementTree.fromstring(answer.stdout).iter("ar_summary")  # noqa: S314 - our own cell wrote it
+            found = {each.findtext("name", ""): each.findtext("start_time", "") for each in summaries}
+        assert answer.code == 0, answer.stderr
+        ours = {name: text for name, text in found.items() if name.startswith("koala_")}
+        return {name: datetime.fromisoformat(text) for name, text in ours.items()}
 
     def nothing_is_held(self) -> None:
         """Wait until no batch system holds anything of Koala's, and Koala believes the same."""
@@ -184,21 +207,33 @@ class RealGrid:
 
 @contextlib.contextmanager
 def real_grid(
-    lab: lab.Lab, directory: Path, mbit_s: float = 10_000.0, *, gridftp: bool = False, **scheduler: object
+    lab: lab.Lab,
+    directory: Path,
+    mbit_s: float = 10_000.0,
+    *,
+    gridftp: bool = False,
+    sites: Mapping[str, Mapping[str, Any]] | None = None,
+    environment: Mapping[str, str] | None = None,
+    through: tuple[str, ...] = (),
+    **scheduler: object,
 ) -> Iterator[RealGrid]:
     """A daemon on a lab while the block lasts, with links as fast and the scheduler's parameters as named; files are
-    copied at that speed, or go from server to server as fast as they can."""
-    text = lab.grid_file.read_text(encoding="utf-8")
-    text, count = re.subn(r"bandwidth_mbit_s: .*", f"bandwidth_mbit_s: {mbit_s}", text)
-    assert count == 1
-    if not gridftp:
-        text = re.sub(r"    file_server: .*\n", "", text)
-    # A daemon has the work directories for itself.
-    text = re.sub(r"(work_directory: .*)", rf"\1-{next(_DAEMONS)}", text)
-    extra = "".join(f"  {name}: {value}\n" for name, value in scheduler.items())
-    assert text.count("\nscheduler:\n") == 1
-    with running_daemon(directory, grid=text.replace("\nscheduler:\n", f"\nscheduler:\n{extra}")) as daemon:
-        grid = RealGrid(lab, daemon)
+    copied at that speed, or go from server to server as fast as they can. ``sites`` says what else is written of each
+    site; ``environment`` and ``through`` are as for ``running_daemon``."""
+    grid = yaml.safe_load(lab.grid_file.read_text(encoding="utf-8"))
+    grid["links"]["default"]["bandwidth_mbit_s"] = mbit_s
+    grid["scheduler"].update(scheduler)
+    number = next(_DAEMONS)
+    for name, site in grid["sites"].items():
+        # A daemon has the work directories for itself.
+        site["work_directory"] += f"-{number}"
+        if not gridftp:
+            site.pop("file_server", None)
+        for key, value in (sites or {}).get(name, {}).items():
+            site[key] = {**site.get(key, {}), **value} if isinstance(value, dict) else value
+    text = yaml.safe_dump(grid, sort_keys=False)
+    with running_daemon(directory, grid=text, environment=environment, through=through) as daemon:
         until(lambda: all(site.reported_at for site in daemon.client.sites()), "all sites have reported", WAIT_S)
-        yield grid
-        grid.clear()
+        found = RealGrid(lab, daemon)
+        yield found
+        found.clear()

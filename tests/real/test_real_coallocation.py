@@ -76,7 +76,7 @@ def test_a_component_over_several_nodes_has_its_ranks_on_all_of_them(grid: RealG
     assert "with 8 + 2 processes" in grid.printed(job)
 
 
-@pytest.mark.parametrize("site", SITES)
+@pytest.mark.parametrize("site", ["alpha", "gamma"])
 def test_a_component_that_an_operator_kills_restarts_the_whole_job(grid: RealGrid, site: str) -> None:
     job = grid.submit(
         "limits: {restarts: 3}\napplication:\n  script: |\n"

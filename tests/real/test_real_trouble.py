@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from real_grid import PROCESSORS, SITES, RealGrid, real_grid
@@ -19,8 +20,13 @@ application:
 def test_local_users_jobs_count_as_taken(grid: RealGrid) -> None:
     numbers = {site: grid.local_job(site, 5, 60) for site in SITES}
     for site, number in numbers.items():
-        until(lambda site=site, number=number: grid.is_running(site, number), f"the local user's job runs at {site}")  # type: ignore[misc]
-        assert grid.client.probe(site).idle == PROCESSORS - 5, site
+        until(partial(grid.is_running, site, number), f"the local user's job runs at {site}")
+
+    def idle() -> dict[str, int]:
+        return {site: grid.client.probe(site).idle for site in SITES}
+
+    # What was heard a moment ago answers a probe too.
+    until(lambda: idle() == dict.fromkeys(SITES, PROCESSORS - 5), "Koala counts the local users' jobs")
     job = grid.submit(
         f"{SLEEP % 1}policy: WF\ncomponents:\n- {{processors: 3}}\n- {{processors: 3}}\n- {{processors: 3}}\n"
     )

@@ -34,7 +34,9 @@ PREFIX = "koala-"
 
 class PaperBatch:
     """Jobs are files ``jobs/NAME`` that hold a state and, of one that is over, who ended it, its exit code and why.
-    How forgotten jobs ended stands in ``history/ID``. With a file ``down`` nothing works."""
+    Behind the state may stand ``@`` and how many processors it has; one of 2 has none. Files ``jobs/NAME~...`` are
+    more jobs of that name. How forgotten jobs ended stands in ``history/ID``. With a file ``down`` nothing works, and
+    with a file ``no-history`` nothing tells of forgotten jobs."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -50,7 +52,8 @@ class PaperBatch:
 
     def job(self, token: Token) -> Path:
         """The job of a component, whatever its mark."""
-        found = [path for path in (self.root / "jobs").iterdir() if path.name.startswith(f"{PREFIX}{token}-")]
+        start = f"{PREFIX}{token}-"
+        found = [path for path in (self.root / "jobs").glob(f"{start}*") if "~" not in path.name]
         assert len(found) == 1, f"there is not one job of {token}"
         return found[0]
 
@@ -96,8 +99,9 @@ class PaperBatch:
     def cancel(self, token: Token, ids: Sequence[BatchId]) -> str:
         name = f"{PREFIX}{token}"
         return self._text(
-            f"if [ -e jobs/{name} ]; then echo over cancelled >new.$$; mv new.$$ jobs/{name}; fi\n"
-            f"echo {name} >>cancelled\n"
+            f"for job in jobs/{name} jobs/{name}~*; do\n"
+            '    if [ -e "$job" ]; then echo over cancelled >new.$$; mv new.$$ "$job"; fi\n'
+            f"done\necho {name} >>cancelled\n"
         )
 
     def listing(self) -> str:
@@ -119,6 +123,7 @@ class PaperBatch:
     def history(self, jobs: Sequence[BatchJob]) -> str:
         names = " ".join(f"history/{job.id}" for job in jobs)
         return self._text(
+            "if [ -e no-history ]; then echo 'nobody knows' >&2; exit 1; fi\n"
             f'for job in {names}; do\n    if [ -e $job ]; then echo "${{job##*/}} $(cat $job)"; fi\ndone\n'
         )
 
@@ -142,12 +147,13 @@ class PaperBatch:
 
 
 def _job(words: Sequence[str]) -> BatchJob:
-    name, state, *rest = words
+    name, told, *rest = words
+    state, _, processors = told.partition("@")
     return BatchJob(
         id=f"j.{name}",
-        token=name.removeprefix(PREFIX),
+        token=name.removeprefix(PREFIX).partition("~")[0],
         state=BatchState(state),
-        processors=2,
+        processors=int(processors or 2),
         end=_end(rest) if rest else None,
     )
 

@@ -164,6 +164,19 @@ CASES: list[tuple[dict[str, Reaction], dict[str, object], str, Sign, str, str]] 
     ({"SUBMIT": refused("no")}, {"account": "bio"}, "account", SKIPPED, "refused without it too", ""),
     ({"mpiexec": refused("", 3)}, {}, "mpiexec", WARNED, "cannot run here", "search_path"),
     ({"mpiexec": "/usr/bin/mpiexec\nmpiexec (OpenRTE) 4.1\n"}, {}, "mpiexec", WARNED, "OpenRTE", "search_path"),
+    (
+        {"scontrol ping": "Slurmctld(primary) at head is DOWN\n*****\n** RESTORE SLURMCTLD TO SERVICE **\n"}, {},
+        "controller", FAILED, "Slurmctld(primary) at head is DOWN", "SLURM_CONF",
+    ),
+    (
+        {"qconf -sp ": refused("nope is not a parallel environment")},
+        {"kind": GE, "parallel_environment": "nope"},
+        "processors", SKIPPED, "needs: parallel environment", "",
+    ),
+    (
+        {"[ -d": "/opt/nothing/bin\n"}, {"search_path": ("/opt/nothing/bin",)},
+        "mpiexec", WARNED, "/opt/nothing/bin, which is not there", "search_path",
+    ),
     ({"rsync": refused("")}, {"ssh": "far"}, "files", WARNED, "rsync is missing at far", "file_server"),
     ({}, {"claims": Claims.RESERVATION}, "reservation", SKIPPED, "tried with --run", ""),
     (
@@ -192,6 +205,7 @@ def test_a_step_says_what_it_found_and_what_to_do(
     found, _ = played(reactions, **settings)  # type: ignore[arg-type]
     assert found[step].sign is sign, found[step]
     assert words in found[step].words
+    assert "***" not in found[step].words
     assert advice in found[step].advice
     assert bool(found[step].advice) == (sign in (WARNED, FAILED))
 
@@ -213,8 +227,17 @@ JOBS: list[tuple[dict[str, Reaction], str, str]] = [
     ({"SUBMIT None None 2 /work/check-abcd\n": refused("QOSMaxSubmit")}, "refused: QOSMaxSubmit", "grid file"),
     ({"SUBMIT None None 2 /work/check-abcd\n": "what?\n"}, "answered strangely", "sbatch or qsub"),
     (
-        {"done": "", "LISTING": listing(job(BatchState.PENDING, reason="Resources"))},
-        "did not end within 20 s: it is pending (Resources); it was cancelled",
+        {
+            "done": "",
+            "LISTING": listing(
+                job(
+                    BatchState.PENDING,
+                    reason="PartitionNodeLimit",
+                    end=BatchEnd(kind=EndKind.SITE, reason="PartitionNodeLimit"),
+                )
+            ),
+        },
+        "did not end within 20 s: it is pending (PartitionNodeLimit); it was cancelled",
         "--patience",
     ),
     ({"done": ""}, "did not end within 20 s: it is not listed", "--patience"),
@@ -253,6 +276,15 @@ def test_a_job_that_does_not_run_as_it_should_is_told_and_cleaned_up(
     assert site.texts[-1] == "rm -rf -- /work/check-abcd\n"
     if "refused" not in words:
         assert any(text.startswith("CANCEL check-abcd") for text in site.texts)
+
+
+def test_a_job_that_only_waits_for_others_is_no_fault_of_the_site() -> None:
+    waits = {"done": "", "LISTING": listing(job(BatchState.PENDING, reason="Resources"))}
+    found, site = played(dict[str, Reaction](waits), run=True, asking_takes_s=3.0)
+    assert found["job"].sign is WARNED
+    assert "had to wait for more than 20 s: it is pending (Resources); it was cancelled" in found["job"].words
+    assert "--patience" in found["job"].advice
+    assert any(text.startswith("CANCEL check-abcd") for text in site.texts)
 
 
 # ------------------------------------------------------------------------------------------- file servers

@@ -101,9 +101,9 @@ def test_programs_that_only_a_login_finds_are_found_with_its_environment(tmp_pat
     assert cluster.environment == (("PATH", f"{programs}:{tools}"), ("SLURM_CONF", "/x/slurm.conf"))
 
 
-def test_a_batch_system_that_does_not_answer_is_told_with_its_words(tmp_path: Path, tools: Path) -> None:
+def test_a_batch_system_that_does_not_answer_is_told_with_its_last_words(tmp_path: Path, tools: Path) -> None:
     programs = put(tmp_path / "bin", sbatch="", sinfo="echo 'no controller' >&2; echo 'at all' >&2; exit 1")
-    assert look(f"{programs}:{tools}", tmp_path) == Found((), ("slurm: no controller at all",))
+    assert look(f"{programs}:{tools}", tmp_path) == Found((), ("slurm is there, but: at all",))
 
 
 def test_a_host_with_another_batch_system_has_neither(tmp_path: Path, tools: Path) -> None:

@@ -51,7 +51,7 @@ def test_a_busy_cluster() -> None:
     assert ends == {"1.1": own, "1.2": own, "1.3": own, "3.4": cancelled}
     job = next(job for job in listing.jobs if job.token.startswith("2.1"))
     assert (job.id, job.processors, job.submitted) == ("22", 3, "2026-11-15T12:23:01")
-    # Others have 3 of 8, and two are idle; those who wait will take far more than that.
+    # Others have 3 of 8, and two are idle; those who wait will take these, and what we have when it comes free.
     assert (listing.processors, listing.others) == (8, 8)
 
 
@@ -79,6 +79,7 @@ def test_a_listing_of_an_old_version() -> None:
         "5.9": BatchState.OVER,
         "5.10": BatchState.HELD,
         "5.11": BatchState.HELD,
+        "6.1": BatchState.PENDING,
     }
     ends = {job.token.rpartition("-")[0]: job.end for job in listing.jobs if job.end is not None}
     assert ends["5.5"] == BatchEnd(kind=EndKind.TIME_LIMIT, reason="TIMEOUT (TimeLimit)")
@@ -98,6 +99,68 @@ def test_a_listing_of_a_new_version() -> None:
     assert states(listing)["7.5"] is BatchState.RUNNING, "a state that nobody knows is no end"
     assert states(listing)["7.6"] is BatchState.HELD
     assert states(listing)["7.7"] is BatchState.PENDING
+
+
+def listed(*waiting: str, jobs: str = "", node: str = "mixed|6/10/0/16") -> Listing:
+    """A cluster of one node, with jobs that wait and jobs of ours."""
+    return system().parse_listing(
+        f"koala nodes\nn1|{node}|main*|up|infinite\nkoala waiting\n" + "\n".join(waiting) + f"\nkoala jobs\n{jobs}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("waiting", "taken"),
+    [
+        (["7|16|main|Resources"], 0),  # no room: it would make the site look full for as long as it waits
+        (["7|16|main|Resources", "8|4|main|Priority"], 4),
+        (["7|8|main|None", "8|4|main|Priority", "9|2|main|Priority"], 10),
+        (["7_[1-900]|3|main|Priority"], 9),
+        (["7+0|8|main|Resources", "7+1|8|main|Resources"], 0),  # its parts start together
+        (["7|0|main|Resources"], 0),
+        (["7|4|main|AssocGrpCpuLimit", "8|4|main|Dependency", "9|4|main|Licenses"], 0),
+    ],
+)
+def test_what_waits_ahead_takes_idle_processors_only_where_it_has_room(waiting: list[str], taken: int) -> None:
+    assert listed(*waiting).others == 6 + taken
+
+
+def test_what_waits_ahead_takes_what_we_have_when_it_comes_free_if_that_makes_room() -> None:
+    ours = "job 7|RUNNING|4|main|t|None|koala-1.1-ab\n"
+    assert listed("8|12|main|Resources", jobs=ours).others == 2 + 12
+    assert listed("8|15|main|Resources", jobs=ours).others == 2
+
+
+def test_a_job_that_waits_takes_first_what_slurm_keeps_for_it() -> None:
+    assert listed("7|16|main|Resources", node="mixed-|6/10/0/16").others == 16
+    assert listed("7|16|main|Resources", node="planned|0/16/0/16").others == 16
+
+
+def test_a_limit_of_the_account_that_one_of_ours_waits_for_leaves_us_no_idle_processors() -> None:
+    ours = "job 7|RUNNING|2|main|t|None|koala-1.1-ab\njob 8|PENDING|2|main|t|{}|koala-1.2-ab\n"
+    assert listed(jobs=ours.format("Priority")).others == 4
+    for reason in ("QOSMaxCpuPerUserLimit", "AssocGrpCpuLimit", "AssocGrpNodeLimit", "QOSGrpJobsLimit"):
+        listing = listed(jobs=ours.format(reason))
+        assert (listing.others, listing.jobs[1].end) == (14, None)
+        elsewhere = ours.format(reason).replace("PENDING|2|main", "PENDING|2|apart")
+        assert listed(jobs=elsewhere).others == 4
+    for reason in ("AssocMaxCpuPerJobLimit", "QOSMaxWallDurationPerJobLimit", "QOSMaxNodePerJobLimit"):
+        listing = listed(jobs=ours.format(reason))
+        assert (listing.others, listing.jobs[1].end) == (4, BatchEnd(kind=EndKind.SITE, reason=reason))
+
+
+def test_a_job_in_another_partition_holds_nothing_of_this_one() -> None:
+    """Another site of the same user on the same cluster."""
+    listing = listed(
+        jobs="job 7|RUNNING|4|apart|t|None|koala-1.1-ab\njob 8|PENDING|4|apart,main|t|None|koala-1.2-ab\n"
+    )
+    assert [job.processors for job in listing.jobs] == [0, 4]
+    assert (listing.processors, listing.others) == (16, 6)
+
+
+def test_a_name_with_newlines_neither_blinds_nor_deceives() -> None:
+    listing = system().parse_listing(recorded("slurm_22.05_newlines.txt"))
+    assert states(listing) == {"1.1": BatchState.RUNNING}
+    assert (listing.processors, listing.others) == (8, 2), "for the one that waits there is no room"
 
 
 def job(number: str, token: str, submitted: str = "2024-09-01T10:00:00") -> BatchJob:
@@ -122,6 +185,17 @@ def test_history_tells_a_job_from_another_that_has_its_number() -> None:
     }
 
 
+def test_another_job_with_newlines_in_its_name_does_not_hide_how_ours_ended() -> None:
+    """It may have been given the same number."""
+    printed = (
+        "JobId=7 JobName=x\ny UserId=bob(1) JobState=RUNNING\n"
+        "JobId=8 JobName=koala-1.2-ab UserId=me(1) JobState=FAILED ExitCode=3:0\n"
+        "koala sacct\n7|x\ny|COMPLETED|0:0|then\n7|koala-1.1-ab|TIMEOUT|0:15|before\n"
+    )
+    told = system().parse_history(printed, [job("7", "1.1-ab", ""), job("8", "1.2-ab", "")])
+    assert {number: end.kind for number, end in told.items()} == {"7": EndKind.TIME_LIMIT, "8": EndKind.ITSELF}
+
+
 @pytest.mark.parametrize(
     ("text", "code"), [("0:0", 0), ("3:0", 3), ("0:9", 137), ("768", 3), ("9", 137), ("0", 0), ("0:125", 253)]
 )
@@ -142,7 +216,9 @@ FIELDS = st.sampled_from(
 )
 LINES = st.one_of(
     st.lists(FIELDS, max_size=8).map("|".join),
-    st.sampled_from(["koala user me", "koala nodes", "koala jobs", "koala waiting", "koala sacct"]),
+    st.sampled_from(
+        ["koala nodes", "koala waiting", "koala jobs", "koala sacct", "job 1|PENDING|1|main|t|None|koala-1"]
+    ),
     st.text(max_size=60),
 )
 

@@ -38,7 +38,7 @@ def test_a_submission_says_everything_and_quotes_what_is_not_its_own() -> None:
         "--job-name=koala-1.1-ab",
         "--comment=1.1-ab",
         "--chdir=/w/it's/1.1",
-        "--output=log",
+        "--output=/w/it's/1.1/log",
         "--ntasks=3",
         "--cpus-per-task=2",
         "--time=2",

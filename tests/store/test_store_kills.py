@@ -15,7 +15,7 @@ from store_samples import OpenStore
 from whole_batches import check_whole
 
 HERE = Path(__file__).resolve().parent
-KILLS = {"sqlite": 20, "postgresql": 8}
+KILLS = {"sqlite": 12, "postgresql": 8}
 ENTRIES = 5
 
 

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from koala.cli.errors import FailedError, UserError
-from koala.cli.output import OutputFile, counted
+from koala.cli.output import OutputFile, counted, print_json
 from koala.cli.words import clean
 
 if TYPE_CHECKING:
     from koala.cli.grid_text import Place
+    from koala.grid import Site
 
 # How long one host may take to answer, and how many are asked at a time.
 HOST_TIMEOUT_S = 25.0
@@ -50,38 +52,62 @@ def grid() -> None:
 )
 @click.option("--no-ssh", is_flag=True, help="Look on this machine only.")
 @click.option("--force", is_flag=True, help="Replace a file that is there already.")
-def init(out: Path, ssh_config: Path | None, no_ssh: bool, force: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+def init(out: Path, ssh_config: Path | None, no_ssh: bool, force: bool, as_json: bool) -> None:
     """Write a grid file from what is found: batch systems on this machine, and at the hosts of ~/.ssh/config.
 
     Each host is asked over ssh whether it has Slurm or Grid Engine; nothing is changed there, and no password is
     asked for. Hosts that do not answer stand in the file as comments, with the reason.
     """
     from koala.cli.grid_text import grid_text
+    from koala.descriptions import read_grid
+    from koala.sites.commands import SSH_CONFIG_VARIABLE
 
     if no_ssh and ssh_config is not None:
         raise UserError("--no-ssh and --ssh-config contradict each other; give one of them")
     if out.is_file() and not force:
         raise UserError(f"--out {out}: the file is there already; choose another name, or --force to replace it")
-    hosts = [] if no_ssh else _hosts(ssh_config)
-    besides = f" and at {counted(len(hosts), 'host')} of {ssh_config or _SSH_CONFIG}" if hosts else ""
+    config = _config(ssh_config)
+    hosts = [] if no_ssh else _hosts(config)
+    besides = f" and at {counted(len(hosts), 'host')} of {config}" if hosts else ""
     _tell(f"Looking on this machine{besides}")
     places = asyncio.run(_asked(hosts, ssh_config))
-    clusters = sum(len(place.found.clusters) for place in places)
-    if not clusters:
+    if not any(place.found.clusters for place in places):
         raise FailedError(_nothing(places))
-    text = grid_text(places, out)
-    _check(text, out)
+    given = "" if ssh_config is None else f" --ssh-config {shlex.quote(str(ssh_config))}"
+    check = f"koala site check SITE --run --grid {shlex.quote(str(out))}{given}"
+    text, left_out = grid_text(places, check)
+    # What is written can be read: a name from a cluster that the reader refuses is found out here, not later.
+    sites = read_grid(text, str(out)).sites
     with OutputFile("--out", out) as file:
         file.write(text.encode())
-    click.echo(f"{out}: {counted(clusters, 'cluster')}")
-    click.echo(f"next: koala site check NAME --grid {out}, then koala up --grid {out}", err=True)
+    if as_json:
+        print_json(
+            {
+                "file": str(out),
+                "sites": [_as_json(site) for site in sites],
+                "left_out": [each._asdict() for each in left_out],
+            }
+        )
+    else:
+        click.echo(f"{out}: {counted(len(sites), 'site')}: {', '.join(site.name for site in sites)}")
+    named = "" if ssh_config is None else f"{SSH_CONFIG_VARIABLE}={shlex.quote(str(ssh_config))} "
+    _tell(f"next: {check}")
+    _tell(f"then: {named}koala up --grid {shlex.quote(str(out))}")
 
 
-def _hosts(ssh_config: Path | None) -> list[str]:
+def _config(given: Path | None) -> Path:
+    """The ssh configuration whose hosts are asked; as everywhere, KOALA_SSH_CONFIG may name it."""
+    from koala.sites.commands import named_ssh_config
+
+    return given or named_ssh_config() or _SSH_CONFIG
+
+
+def _hosts(config: Path) -> list[str]:
     from koala.cli.ssh_hosts import ssh_hosts
 
-    config = _SSH_CONFIG.expanduser() if ssh_config is None else ssh_config
-    return ssh_hosts(config) if config.is_file() else []
+    path = config.expanduser()
+    return ssh_hosts(path) if path.is_file() else []
 
 
 async def _asked(hosts: Sequence[str], ssh_config: Path | None) -> list[Place]:
@@ -111,19 +137,25 @@ async def _place(host: str | None, ssh_config: Path | None) -> Place:
         answer = await commands.run(FINDING_TEXT, timeout_s=HOST_TIMEOUT_S)
         found = read_found(answer.stdout.decode(errors="replace"))
     except FindingError as error:
-        found = Found(silent=(last_words(answer.stderr) or str(error),))
+        found = Found(silent=(f"no answer: {last_words(answer.stderr) or error}",))
     except CommandError as error:
-        found = Found(silent=(error.what,))
+        found = Found(silent=(f"no answer: {error.what}",))
     finally:
         await commands.close()
     return Place(host, found, environment=tuple(own.items()))
 
 
-def _check(text: str, out: Path) -> None:
-    """What is written can be read: a name from a cluster that the reader refuses is found out here, not later."""
-    from koala.descriptions import read_grid
-
-    read_grid(text, str(out))
+def _as_json(site: Site) -> dict[str, Any]:
+    settings = site.batch
+    assert settings is not None, "only batch systems are looked for"
+    return {
+        "name": site.name,
+        "kind": str(site.kind),
+        "ssh": settings.ssh,
+        "processors": site.processors,
+        "queue": settings.queue,
+        "work_directory": settings.work_directory,
+    }
 
 
 def _nothing(places: Sequence[Place]) -> str:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from koala.cli.output import counted
 from koala.descriptions.errors import printable
 from koala.descriptions.fields import NAME_CHARACTERS_MAX
-from koala.descriptions.grid_batch import WORK_DIRECTORY_DEFAULT
+from koala.descriptions.grid_batch import work_directory_of
 from koala.grid import SiteKind
 from koala.sites.finding import Found, FoundCluster
 
 _COMMENT_CHARACTERS_MAX = 160
-_REASON_CHARACTERS_MAX = 100
+_REASON_CHARACTERS_MAX = 120
 _UNNAMED = re.compile(r"[^A-Za-z0-9._-]+")
 # What YAML reads as text without quotes, whatever it stands for.
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9/._@-]*")
@@ -35,40 +34,49 @@ class Place(NamedTuple):
         return "this machine" if self.host is None else self.host
 
     def words(self) -> str:
-        """What was found, in a line."""
+        """What was found, in a line; of a host with a cluster, not what else does not answer there."""
         words = [
             f"{each.kind} {each.name}, {counted(each.queue.processors, 'processor')} in {each.queue.name}"
             for each in self.found.clusters
         ]
-        words += [f"no answer: {printable(reason, _REASON_CHARACTERS_MAX)}" for reason in self.found.silent]
+        words = words or [printable(reason, _REASON_CHARACTERS_MAX) for reason in self.found.silent]
         return f"{self.name}: {'; '.join(words) or 'no Slurm and no Grid Engine'}"
 
 
-def grid_text(places: Sequence[Place], out: Path) -> str:
-    """The file, which the reader of grid files reads."""
+class LeftOut(NamedTuple):
+    """What stands in the file as a comment alone, and why."""
+
+    host: str
+    reason: str
+
+
+def grid_text(places: Sequence[Place], check: str) -> tuple[str, list[LeftOut]]:
+    """The file, which the reader of grid files reads, and what is not a site in it; ``check`` is the command that
+    the file tells its reader to begin with."""
     names: set[str] = set()
     seen: dict[str, str] = {}  # cluster -> the site under which it stands
     entries: list[str] = []
-    notes: list[str] = []
+    left_out: list[LeftOut] = []
     for place in places:
         for cluster in place.found.clusters:
             if cluster.identity in seen:
-                notes.append(f"{place.name}: the same {cluster.kind} cluster as {seen[cluster.identity]}")
+                left_out.append(LeftOut(place.name, f"the same {cluster.kind} cluster as {seen[cluster.identity]}"))
                 continue
             name = _free_name(place, cluster, names)
             names.add(name)
             seen[cluster.identity] = name
             entries += _entry(name, place, cluster)
-        notes += [f"{place.name}: {reason}" for reason in place.found.silent]
+        left_out += [LeftOut(place.name, reason) for reason in place.found.silent]
         if place.host is not None and place.found == Found():
-            notes.append(f"{place.name}: no Slurm and no Grid Engine")
-    return "".join(f"{line}\n" for line in (*_head(out), "sites:", *entries, *_left_out(notes)))
+            left_out.append(LeftOut(place.name, "no Slurm and no Grid Engine"))
+    lines = (*_head(check), "sites:", *entries, *_left_out(left_out))
+    return "".join(f"{line}\n" for line in lines), left_out
 
 
-def _head(out: Path) -> Iterator[str]:
+def _head(check: str) -> Iterator[str]:
     yield "# Written by koala grid init from what it found; change it as you like, and write it anew with --force."
     yield "# processors is the most that Koala uses at a site. Before the first use:"
-    yield _comment(f"koala site check SITE --run --grid {out}", indent="", room="   ")
+    yield _comment(check, indent="", room="   ")
     yield "name: my grid"
 
 
@@ -91,7 +99,7 @@ def _entry(name: str, place: Place, cluster: FoundCluster) -> Iterator[str]:
     if environment:
         yield "    environment:"
         yield from (f"      {name}: {_quoted(value)}" for name, value in environment.items())
-    yield f"    work_directory: {_quoted(WORK_DIRECTORY_DEFAULT)}"
+    yield f"    work_directory: {_quoted(work_directory_of(name))}"
     yield _comment("a directory that all its nodes see; a scratch file system is better than a small home")
     if place.host is not None:
         yield _comment("search_path: [/opt/mpich/bin]  # where MPICH's mpiexec is there, for jobs of the type mpi")
@@ -102,10 +110,10 @@ def _own_environment(place: Place, cluster: FoundCluster) -> dict[str, str]:
     return {name: value for name, value in place.environment if name.startswith(prefix)}
 
 
-def _left_out(notes: Sequence[str]) -> Iterator[str]:
-    if notes:
+def _left_out(those: Sequence[LeftOut]) -> Iterator[str]:
+    if those:
         yield _comment("Left out:", indent="  ")
-    yield from (_comment(note, indent="  ", room="   ") for note in notes)
+    yield from (_comment(f"{each.host}: {each.reason}", indent="  ", room="   ") for each in those)
 
 
 def _free_name(place: Place, cluster: FoundCluster, taken: set[str]) -> str:

@@ -105,11 +105,13 @@ def _bar(job: JobDetail, each: ComponentRun, now: float, width: int) -> Text:
     to_at = now if job.ended_at is None else job.ended_at
     ended = min(to_at, each.ended_at or to_at)
     released = min(ended, each.released_at or ended)
-    claimed = min(released, max(job.submitted_at, each.claimed_at))
+    # One that has not reported is still in the queue of its site.
+    ready = released if each.ready_at is None and each.released_at is None else each.ready_at or each.claimed_at
+    ready = min(released, max(job.submitted_at, ready))
     colour = STATE_STYLES["running"] if each.outcome in (None, "done") else STATE_STYLES["failed"]
     pieces = [
-        (claimed - job.submitted_at, IDLE, "dim"),
-        (released - claimed, BARRIER, "cyan"),
+        (ready - job.submitted_at, IDLE, "dim"),
+        (released - ready, BARRIER, "cyan"),
         (ended - released, OURS, colour),
         (to_at - ended, IDLE, "dim"),
     ]
@@ -120,7 +122,7 @@ def _end(each: ComponentRun) -> str:
     if each.outcome is None:
         if each.released_at is not None:
             return "runs"
-        return "at the barrier" if each.ready_at is not None else "starts"
+        return "at the barrier" if each.ready_at is not None else "in its queue"
     words = each.outcome.replace("_", " ")
     if each.exit_code not in (None, 0):
         words += f" {each.exit_code}"

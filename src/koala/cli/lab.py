@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from koala.cli.errors import FailedError
+from koala.cli.errors import FailedError, UserError
 from koala.cli.output import console, print_json
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from koala.lab import Lab
     from koala.lab.status import LabStatus, SiteStatus
 
 _directory = click.option(
@@ -95,6 +97,7 @@ def up(
         wan=None if wan is None else parse_link(wan, "--wan"),
         links=tuple(parse_pair(each) for each in links),
     )
+    is_up = "The lab is up."
     try:
         running = bring_up(options, lambda words: click.echo(words, err=as_json))
     except LabIsUpError as error:
@@ -103,17 +106,18 @@ def up(
         found = find(where)
         assert found is not None, "it is up"
         running = found
-        click.echo(f"The lab in {where} is up already.", err=as_json)
+        is_up = f"The lab in {where} is up already."
     if as_json:
         _print_json(look(running))
     else:
-        click.echo(f"The lab is up. Use it with: koala up --grid {running.grid_file}")
+        click.echo(f"{is_up} Use it with: koala up --grid {running.grid_file}")
 
 
 @lab.command()
 @_directory
 @click.option("--keep", is_flag=True, help="Leave its files for a look at them; the next koala lab up removes them.")
-def down(directory: Path | None, keep: bool) -> None:
+@_json
+def down(directory: Path | None, keep: bool, as_json: bool) -> None:
     """End everything that belongs to the lab, with the jobs in it, and remove its files.
 
     This works whatever state the lab is in. Where there is none this says so and exits with 0.
@@ -123,12 +127,15 @@ def down(directory: Path | None, keep: bool) -> None:
     from koala.lab.record import FILE
 
     where = default_directory() if directory is None else directory
-    if not (where / FILE).exists():
+    there = (where / FILE).exists()
+    ended = take_down(where, keep=keep) if there else 0
+    if as_json:
+        print_json({"directory": str(where), "was_there": there, "processes_ended": ended, "files_kept": keep})
+    elif there:
+        files = "its files are kept" if keep else "its files are removed"
+        click.echo(f"The lab in {where} is down; {ended} of its processes were ended, and {files}.")
+    else:
         click.echo(f"There is no lab in {where}.")
-        return
-    ended = take_down(where, keep=keep)
-    files = "its files are kept" if keep else "its files are removed"
-    click.echo(f"The lab in {where} is down; {ended} of its processes were ended, and {files}.")
 
 
 @lab.command()
@@ -136,14 +143,9 @@ def down(directory: Path | None, keep: bool) -> None:
 @_json
 def status(directory: Path | None, as_json: bool) -> None:
     """Show the sites of the lab and how they are. Exits with 1 if there is no lab, or not all of it is up."""
-    from koala.lab import default_directory, find
     from koala.lab.status import status as look
 
-    where = default_directory() if directory is None else directory
-    found = find(where)
-    if found is None:
-        raise FailedError(f"there is no lab in {where}; koala lab up makes one")
-    seen = look(found)
+    seen = look(_lab(directory))
     if as_json:
         _print_json(seen)
     else:
@@ -153,6 +155,40 @@ def status(directory: Path | None, as_json: bool) -> None:
         out.print(f"work directories: {seen.directory}/SITE/work", markup=False, soft_wrap=True)
     if not seen.up:
         raise FailedError(_what_is_wrong(seen))
+
+
+@lab.command(context_settings={"allow_interspersed_args": False})
+@_directory
+@click.argument("site")
+@click.argument("command", nargs=-1, required=True)
+def run(directory: Path | None, site: str, command: tuple[str, ...]) -> None:
+    """Run a command as a user of one of its sites.
+
+    It has the environment of the site's batch system, and runs in the site's network.
+
+    \b
+    koala lab run alpha sbatch -n 6 --wrap 'sleep 600'
+    koala lab run gamma qstat
+    koala lab run gamma bash
+
+    The exit code is that of the command.
+    """
+    found = _lab(directory)
+    words, environment = found.command(site, *command), found.full_environment(site, os.environ)
+    try:
+        os.execvpe(words[0], words, environment)  # noqa: S606 - to run what its user names is what it is for
+    except OSError as error:
+        raise UserError(f"{words[0]}: {error.strerror}; name a program that is installed here") from None
+
+
+def _lab(directory: Path | None) -> Lab:
+    from koala.lab import default_directory, find
+
+    where = default_directory() if directory is None else directory
+    found = find(where)
+    if found is None:
+        raise FailedError(f"there is no lab in {where}; koala lab up makes one")
+    return found
 
 
 def _print_json(seen: LabStatus) -> None:
@@ -191,6 +227,8 @@ def _state(site: SiteStatus) -> tuple[str, str]:
 def _what_is_wrong(seen: LabStatus) -> str:
     if not seen.complete:
         return f"the lab in {seen.directory} is being started, or its start was broken off; koala lab down removes it"
+    if seen.gone:
+        return f"the lab in {seen.directory} is down; koala lab up makes a new one in its place"
     dead = [*seen.dead, *(name for site in seen.sites for name in site.dead)]
     if dead:
         return f"not running: {', '.join(dead)}; koala lab up starts them again"

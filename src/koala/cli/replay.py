@@ -17,7 +17,7 @@ import click
 
 from koala.cli.connecting import WAITING_PATIENCE_S, complete_example, with_client
 from koala.cli.errors import EXIT_INTERRUPTED, FailedError, UserError, advice
-from koala.cli.output import console, print_json
+from koala.cli.output import console, counted, print_json
 from koala.cli.policies import full_catalogue
 from koala.cli.replay_report import Told, compared, metrics_of, more, write_folder
 from koala.cli.replay_source import Asked, Source, read_source
@@ -107,6 +107,7 @@ def replay(
     overview, catalogue = client.overview(), full_catalogue(())
     grid = _grid_of(overview)
     source = read_source(client, grid, catalogue, wanted)
+    _check_some_fit(source)
     policy = wanted.policy or overview.policy
     with interrupts() as stop:
         replayed = asyncio.run(_replayed(client, source, policy, wanted, keep, stop, catalogue))
@@ -126,6 +127,17 @@ def replay(
             screen.print(part)
     if not replayed.result.complete:
         ctx.exit(EXIT_INTERRUPTED)
+
+
+def _check_some_fit(source: Source) -> None:
+    too_large = source.plan.too_large
+    if too_large and not source.plan.jobs:
+        least = min(each.request.processors for each in too_large)
+        raise FailedError(
+            f"none of the {counted(len(too_large), 'job')} fits, so that there is nothing to replay: "
+            f"{too_large[0].reason}, and the smallest job asks for {least}; replay a smaller workload, or take a "
+            "larger grid (koala lab up has --nodes, --processors-per-node and --slots)"
+        )
 
 
 def _make(folder: Path | None) -> None:

@@ -125,23 +125,20 @@ def _times_table(metrics: dict[str, Any], *, explained: bool) -> RenderableType:
 
 
 def _clusters_table(metrics: dict[str, Any]) -> RenderableType:
+    from rich.console import Group
     from rich.table import Table
 
     combined = metrics["clusters_combined"]
-    table = Table(
-        box=None,
-        pad_edge=False,
-        title=f"clusters combined: mean {combined['mean']:.2f}; {metrics['coallocated_share']:.0%} co-allocated",
-        title_justify="left",
-        title_style="",
-    )
+    # Not the table's own title, which would be as narrow as the table.
+    title = f"clusters combined: mean {combined['mean']:.2f}; {metrics['coallocated_share']:.0%} co-allocated"
+    table = Table(box=None, pad_edge=False)
     table.add_column("clusters", justify="right")
     table.add_column("jobs", justify="right")
     table.add_column("")
     most = max(combined["histogram"].values())
     for clusters, jobs in combined["histogram"].items():
         table.add_row(clusters, str(jobs), "\N{FULL BLOCK}" * max(1, round(_BAR_WIDTH * jobs / most)))
-    return table
+    return Group(title, table)
 
 
 def _use_table(use: dict[str, Any]) -> RenderableType:

@@ -10,7 +10,7 @@ import click
 
 from koala.cli.connecting import with_client
 from koala.cli.output import console, print_json
-from koala.cli.words import SITE_LEGEND, clean, site_bar, site_state
+from koala.cli.words import clean, site_bar, site_legend, site_state, span
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 BAR_WIDTH_MIN, BAR_WIDTH_MAX = 4, 16
 NAME_WIDTH_MAX = 16
 JOBS_SHOWN_MAX = 4
+# What was heard of a site longer ago than this is told with its age.
+OLD_S = 10.0
 
 
 @click.command()
@@ -32,12 +34,21 @@ def sites(client: Client, /, as_json: bool) -> None:
     if as_json:
         print_json([each.model_dump(mode="json") for each in found])
         return
-    out = console()
-    out.print(sites_table(found, time.time(), out.width))
-    out.print(SITE_LEGEND, style="dim")
+    out, now = console(), time.time()
+    out.print(sites_table(found, now, out.width))
+    out.print(f"{site_legend()}{_age(found, now)}", style="dim")
     for each in found:
         if each.silent_reason:
             out.print(f"{clean(each.name)} does not answer: {clean(each.silent_reason)}", style="red", markup=False)
+        elif each.ours + each.others > each.processors:
+            out.print(f"{clean(each.name)}: others were there first; some of ours wait in its queue", markup=False)
+
+
+def _age(found: Sequence[SiteInfo], now: float) -> str:
+    """Since when nothing was heard, where that is long ago: batch systems are left in peace while no job waits."""
+    heard = [each.reported_at for each in found if each.reported_at is not None and each.silent_since is None]
+    old_s = now - min(heard, default=now)
+    return f"  asked {span(old_s)} ago" if old_s > OLD_S else ""
 
 
 def sites_table(found: Sequence[SiteInfo], now: float, width: int) -> Table:

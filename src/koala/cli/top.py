@@ -16,7 +16,6 @@ from koala.cli.events import told
 from koala.cli.output import console, counted
 from koala.cli.watching import Latest, watch_screen
 from koala.cli.words import (
-    SITE_LEGEND,
     STATE_STYLES,
     clean,
     clock,
@@ -25,6 +24,7 @@ from koala.cli.words import (
     places_words,
     progress_bar,
     site_bar,
+    site_legend,
     site_state,
     size,
     span,
@@ -152,7 +152,7 @@ def _sites(overview: Overview, width: int) -> Section:
     names = min(NAME_WIDTH_MAX, max(len(clean(site.name)) for site in overview.sites))
     bar = max(BAR_WIDTH_MIN, min(BAR_WIDTH_MAX, width - names - 40))
     title = Text(f"{counted(len(overview.sites), 'site'):<{names}} ", style="bold")
-    title.append(f" {SITE_LEGEND[:bar]:<{bar}}  ours others  idle", "dim")
+    title.append(f" {site_legend(bar):<{bar}}  ours others  idle", "dim")
     return Section(title, [_site_line(site, names, bar, overview.now) for site in overview.sites])
 
 

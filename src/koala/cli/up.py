@@ -19,6 +19,7 @@ from koala.cli.background import LOG_NAME, into_background
 from koala.cli.errors import DaemonError, UserError
 from koala.cli.examples import read_named
 from koala.cli.output import OutputFile, counted
+from koala.cli.words import clean
 
 if TYPE_CHECKING:
     from koala.daemon.options import Listening, Options
@@ -174,6 +175,10 @@ def greeting(grid: Grid, listening: Listening, named: Path | None, *, kept_grid:
     state = "" if named is None else f" --state {shlex.quote(str(named))}"
     stops = f"koala down{state}" if detached else "Ctrl-C"
     words.append(f"  {stops} stops the daemon; what runs at sites runs on.")
+    words += [
+        f"  Warning: {clean(name)} does not answer: {clean(reason)}; koala site check {clean(name)} tells more"
+        for name, reason in listening.silent
+    ]
     if os.geteuid() == 0:
         words.append("  Warning: the daemon runs as root, and so does every job; run it as a user of its own.")
     return "\n".join(words)

@@ -35,7 +35,7 @@ OURS, OTHERS, IDLE, BARRIER, SHUT = (
     "\N{LIGHT SHADE}",
     "-",
 )
-SITE_LEGEND = f"{OURS} ours  {OTHERS} others  {IDLE} idle  {SHUT} not in use"
+_SITE_SIGNS = (f"{OURS} ours", f"{OTHERS} others", f"{IDLE} idle", f"{SHUT} not in use")
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 _SIZES = ("bytes", "kB", "MB", "GB", "TB", "PB")
 
@@ -154,6 +154,16 @@ def shares(amounts: Sequence[float], width: int) -> list[int]:
     while sum(lengths) < width:
         lengths[max(range(len(lengths)), key=lambda index: exact[index] - lengths[index])] += 1
     return lengths
+
+
+def site_legend(width: int | None = None) -> str:
+    """What the signs of a site's bar mean; as many of them as there is room for."""
+    legend = "  ".join(_SITE_SIGNS)
+    signs = len(_SITE_SIGNS)
+    while width is not None and len(legend) > width:
+        signs -= 1
+        legend = "  ".join(_SITE_SIGNS[:signs])
+    return legend
 
 
 def site_bar(site: SiteInfo, width: int) -> Text:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from koala.core.job import Job
+from koala.core.job import Job, Phase
 from koala.core.lifecycle import MEANING, State
 from koala.core.queues import PlacementQueue
 from koala.core.refusals import refusal_of
@@ -74,7 +74,7 @@ def explain(job: Job, queue: PlacementQueue, sites: SiteBook, placement_tries: i
     return Explanation(
         job=job.id,
         state=job.state,
-        meaning=_meaning(job),
+        meaning=_meaning(job, sites.view.names),
         since=story[-1].at,
         waiting_since=job.waiting_since if waiting else None,
         placement_tries=placement_tries,
@@ -89,12 +89,21 @@ def explain(job: Job, queue: PlacementQueue, sites: SiteBook, placement_tries: i
     )
 
 
-def _meaning(job: Job) -> str:
-    """What its state means; of one that failed, why it did."""
+def _meaning(job: Job, names: Sequence[SiteName]) -> str:
+    """What its state means; of one that failed, why it did, and of one that starts, for whom it waits."""
     if job.state is State.FAILED:
         _, what, *details = job.story[-1]
         if what == "ended" and details[1]:
             return str(details[1])
+    late = [claim for claim in job.claims if claim is not None and claim.phase < Phase.READY]
+    if job.state is State.STARTING and late:
+        where = ", ".join(f"{claim.processors} on {names[claim.site]}" for claim in late)
+        reported = len(job.claims) - len(late)
+        return (
+            f"every component is claimed, and {reported} of {len(job.claims)} wait at the barrier; not there yet: "
+            f"{where}. A cluster starts them when its own queue lets it; if that takes too long "
+            "(barrier_timeout_s), the job goes back to its placement queue"
+        )
     return MEANING[job.state]
 
 

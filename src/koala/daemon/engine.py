@@ -22,7 +22,7 @@ from koala import files
 from koala.core import Scheduler
 from koala.daemon.clock import SteadyClock
 from koala.daemon.errors import InvalidError, TooManyError, UnavailableError
-from koala.daemon.grid_sites import LinkBook, SiteMaker, check_kinds, make_areas, make_mover, make_site
+from koala.daemon.grid_sites import LinkBook, SiteMaker, check_kinds, check_ssh, make_areas, make_mover, make_site
 from koala.daemon.handling import Memory, Round
 from koala.daemon.journal_tail import JournalTail
 from koala.daemon.live_rows import ENDED_STATES, LiveRows
@@ -94,6 +94,7 @@ class Engine:
         site_maker: SiteMaker = make_site,
     ) -> None:
         check_kinds(grid)
+        check_ssh(grid)
         self._grid = grid
         self._core_grid = live_grid(grid)
         self._catalogue = catalogue
@@ -272,6 +273,11 @@ class Engine:
         """Since when a site does not answer, and why; None while it does."""
         return self._silences.of(site)
 
+    def silent_sites(self) -> tuple[tuple[SiteName, str], ...]:
+        """The sites that do not answer, each with the reason."""
+        found = ((name, self._silences.of(name)) for name in self._sites)
+        return tuple((name, silence[1]) for name, silence in found if silence is not None)
+
     def reported_at(self, site: SiteName) -> float | None:
         """When the site last told its state."""
         return self._prober.reported_at.get(site)
@@ -332,6 +338,7 @@ class Engine:
             raise TooManyError(f"there are {JOBS_LIVE_MAX} jobs already (JOBS_LIVE_MAX); wait until some have ended")
         self._submissions += 1
         try:
+            await self.freshen()
             row = await self._put(Item(request=request, submitter=submitter))
         finally:
             self._submissions -= 1
@@ -351,6 +358,11 @@ class Engine:
         report = await self._prober.ask(site)
         if report is not None:
             await self.tell(report)
+
+    async def freshen(self) -> None:
+        """See to it that what is known of the sites is as young as a placement wants it."""
+        self._check_able()
+        await self._prober.freshen()
 
     async def _put(self, item: Item) -> JobRow | None:
         self._check_able()

@@ -21,7 +21,7 @@ from koala.sites.batch.grid_engine import GridEngineSystem
 from koala.sites.batch.site import BatchSite
 from koala.sites.batch.slurm import SlurmSystem
 from koala.sites.batch.system import BatchSystem
-from koala.sites.commands import SSH_VARIABLES, Commands
+from koala.sites.commands import SSH_CONFIG_VARIABLE, SSH_VARIABLES, Commands, named_ssh_config
 from koala.sites.site import Clock, Deliver, Emit
 
 _SYSTEMS: Mapping[SiteKind, Callable[[BatchSettings], BatchSystem]] = {
@@ -48,6 +48,20 @@ def check_kinds(grid: Grid) -> None:
             )
 
 
+def check_ssh(grid: Grid) -> None:
+    """Raises ``InvalidError`` when sites are reached by ssh with a configuration that cannot be read."""
+    config = named_ssh_config()
+    if config is None or not any(site.batch is not None and site.batch.ssh is not None for site in grid.sites):
+        return
+    try:
+        config.open("rb").close()
+    except OSError as error:
+        raise InvalidError(
+            f"{SSH_CONFIG_VARIABLE}: {config}: {error.strerror}; name a file in the form of ~/.ssh/config, or unset "
+            "it to have that one used"
+        ) from None
+
+
 def site_root(root: Path, name: SiteName) -> Path:
     """Where an embedded site lives."""
     return root / "sites" / name
@@ -71,16 +85,17 @@ def make_site(description: SiteDescription, root: Path, *, emit: Emit, on_mail: 
         settings,
         _SYSTEMS[description.kind](settings),
         description.processors,
-        owner=owner_of(root),
+        owner=owner_of(root, description.name),
         emit=emit,
         on_mail=on_mail,
         clock=clock,
     )
 
 
-def owner_of(root: Path) -> str:
-    """By what a site tells this daemon, through all its restarts, from others."""
-    return f"{platform.node()}:{root.resolve()}"
+def owner_of(root: Path, name: SiteName) -> str:
+    """By what a work directory tells this site of this daemon, through all its restarts, from all others: two sites
+    with one directory would take each other's components for their own."""
+    return f"{platform.node()}:{root.resolve()} site {name}"
 
 
 def make_areas(grid: Grid, root: Path) -> dict[SiteName, FileArea]:

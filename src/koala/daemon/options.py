@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from koala.grid import Grid
+from koala.model import SiteName
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -35,7 +36,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Listening(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a daemon answers: its socket, and its URL if it listens on an address too."""
+    """Where a daemon answers: its socket, and its URL if it listens on an address too. ``silent`` are the sites that
+    do not answer it, each with the reason."""
 
     socket: Path
     url: str | None = None
+    silent: tuple[tuple[SiteName, str], ...] = ()

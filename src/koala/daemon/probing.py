@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Mapping
 
 from koala.daemon.desk import SITE_CALL_S, Desk
 from koala.messages import SiteReported
@@ -13,26 +13,30 @@ from koala.sites import Site, SiteError
 
 _log = logging.getLogger(__name__)
 
-# How often a site is asked, how rarely one under a batch system while there are no jobs, and how rarely one that does
-# not answer.
+# How often a site is asked, how rarely one under a batch system while no job waits for processors, and how rarely one
+# that does not answer.
 PROBE_S = 5.0
 PROBE_IDLE_S = 30.0
 PROBE_MOST_S = 60.0
 # How soon a site that was left in peace is asked when a job has come.
 _LOOK_S = 0.5
+# How long a new job waits for the answers of sites that were left in peace.
+FRESHEN_S = 2.0
 _WHO = "probes"
 
 
 class Prober:
-    """Asks every site in a task of its own; those ``under_batch_systems`` more rarely while there are no jobs."""
+    """Asks every site in a task of its own; those ``under_batch_systems`` more rarely while no job waits."""
 
     def __init__(
-        self, desk: Desk, sites: Mapping[SiteName, Site], under_batch_systems: Container[SiteName] = ()
+        self, desk: Desk, sites: Mapping[SiteName, Site], under_batch_systems: Collection[SiteName] = ()
     ) -> None:
         self._desk = desk
         self._sites = sites
         self._under_batch_systems = under_batch_systems
         self._tasks: list[asyncio.Task[None]] = []
+        self._asking: dict[SiteName, asyncio.Task[None]] = {}
+        self._silent: set[SiteName] = set()
         self.reported_at: dict[SiteName, float] = {}
 
     def start(self) -> None:
@@ -43,7 +47,7 @@ class Prober:
 
     async def stop(self) -> None:
         """Ask no more."""
-        tasks, self._tasks = self._tasks, []
+        tasks, self._tasks = [*self._tasks, *self._asking.values()], []
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -51,24 +55,55 @@ class Prober:
     async def _keep_asking(self, site: Site) -> None:
         wait_s = PROBE_S
         while True:
-            report = await self.ask(site.name)
-            if report is not None and self._is_news(report):
-                self._desk.report(report)
-            if report is None:
+            if not await self._hear(site.name):
                 wait_s = min(2 * wait_s, PROBE_MOST_S)
                 await asyncio.sleep(wait_s)
             else:
                 wait_s = PROBE_S
                 await asyncio.sleep(PROBE_S)
                 if site.name in self._under_batch_systems:
-                    await self._rest_without_jobs()
+                    await self._rest_while_nothing_waits()
 
-    async def _rest_without_jobs(self) -> None:
-        """Asking is work for a batch system, and of little use where nothing is to be placed."""
+    async def _rest_while_nothing_waits(self) -> None:
+        """Asking is work for a batch system, and of little use where nothing is to be placed or claimed, however many
+        jobs run."""
         rested_s = PROBE_S
-        while rested_s < PROBE_IDLE_S and not self._desk.scheduler.ledger.jobs:
+        while rested_s < PROBE_IDLE_S and not self._somebody_waits():
             await asyncio.sleep(_LOOK_S)
             rested_s += _LOOK_S
+
+    def _somebody_waits(self) -> bool:
+        ledger = self._desk.scheduler.ledger  # which a recovery replaces
+        return bool(ledger.high or ledger.low or ledger.claiming)
+
+    async def freshen(self) -> None:
+        """Ask the sites under batch systems of which nothing was heard lately, so that a job that comes now is placed
+        by what is so now. The core hears of it first, unless a site takes longer than ``FRESHEN_S``; one that is
+        silent is not waited for."""
+        lately = self._desk.now() - PROBE_S
+        names = [
+            name
+            for name in self._under_batch_systems
+            if name not in self._silent and self.reported_at.get(name, 0.0) < lately
+        ]
+        for name in names:
+            if name not in self._asking:
+                self._asking[name] = asyncio.create_task(self._freshen(name), name=f"freshen {name}")
+        if names:
+            await asyncio.wait([self._asking[name] for name in names], timeout=FRESHEN_S)
+
+    async def _freshen(self, name: SiteName) -> None:
+        try:
+            await self._hear(name)
+        finally:
+            del self._asking[name]
+
+    async def _hear(self, name: SiteName) -> bool:
+        """Ask a site, and tell the core what is new; whether it answered."""
+        report = await self.ask(name)
+        if report is not None and self._is_news(report):
+            self._desk.report(report)
+        return report is not None
 
     async def ask(self, name: SiteName) -> SiteReported | None:
         """What the site says now; None when it does not answer, which the core then hears."""
@@ -80,8 +115,10 @@ class Prober:
                 _log.exception("site %s could not be asked", name)
             reason = error.message if isinstance(error, SiteError) else str(error) or "it does not answer"
             self._desk.silent(name, _WHO, reason)
+            self._silent.add(name)
             return None
         self._desk.answered(name, _WHO)
+        self._silent.discard(name)
         self.reported_at[name] = self._desk.now()
         return report
 

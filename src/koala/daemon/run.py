@@ -72,7 +72,10 @@ async def serve(options: Options, ready: Ready | None = None) -> None:
         engine = await closing.enter_async_context(_opened_engine(options, state))
         tokens = await asyncio.to_thread(TokenDesk, engine.store, engine.now)
         closing.push_async_callback(tokens.close)
-        listening = Listening(socket=state / SOCKET_NAME, url=None if address is None else address.url)
+        await engine.freshen()  # who looks at the sites first sees them as they are
+        listening = Listening(
+            socket=state / SOCKET_NAME, url=None if address is None else address.url, silent=engine.silent_sites()
+        )
         service = Service(engine)
         await service.open()
         closing.push_async_callback(service.close)

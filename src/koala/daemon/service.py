@@ -106,6 +106,7 @@ class Service:
         """Where the job would go now. Needs ``submit``, since to read a description is work; changes nothing."""
         who.need(Scope.SUBMIT)
         request = await self._request(who, wish)
+        await self._engine.freshen()
         return try_out(
             request,
             catalogue=self._engine.catalogue,

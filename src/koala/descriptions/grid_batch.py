@@ -19,7 +19,8 @@ from koala.grid import BatchSettings, Claims, SiteKind
 
 # The most entries of each list and each mapping of a site under a batch system.
 BATCH_ENTRIES_MAX = 100
-WORK_DIRECTORY_DEFAULT = "~/koala"
+# Below it each site has a directory of its own: clusters often share their users' homes.
+WORK_DIRECTORIES = "~/koala"
 
 BATCH_KINDS = (SiteKind.SLURM, SiteKind.GRID_ENGINE)
 _OF_GRID_ENGINE = frozenset({"parallel_environment"})
@@ -35,6 +36,14 @@ def _read_path(path: str) -> str:
             f"{shown(path)} is not an absolute path",
             "write a path that begins with '/', or with '~/' for your home there",
         )
+    return path
+
+
+def _read_work_directory(path: str) -> str:
+    found = next((sign for sign in "\\,$" if sign in _read_path(path)), None)
+    if found is not None:
+        # Batch systems have meanings of their own for them in paths, and no way to write them plainly.
+        raise wrong(f"{shown(path)} holds the sign {found}", "name a directory without it")
     return path
 
 
@@ -96,7 +105,7 @@ def _refuse_control(text: str, what: str) -> None:
         raise wrong(f"{what} holds the control character U+{ord(found[0]):04X}", "take it out")
 
 
-SitePath = Annotated[SomeText, AfterValidator(_read_path)]
+WorkDirectory = Annotated[SomeText, AfterValidator(_read_work_directory)]
 ProgramDirectory = Annotated[SomeText, AfterValidator(_read_program_directory)]
 PlainWord = Annotated[SomeText, AfterValidator(_read_plain_word)]
 HostName = Annotated[SomeText, AfterValidator(_read_host)]
@@ -107,13 +116,18 @@ Words = Annotated[tuple[Word, ...], Field(max_length=BATCH_ENTRIES_MAX)]
 Variables = Annotated[dict[ShellVariable, Word], Field(max_length=BATCH_ENTRIES_MAX)]
 
 
+def work_directory_of(name: str) -> str:
+    """Where a site works unless its description says otherwise."""
+    return f"{WORK_DIRECTORIES}/{name}"
+
+
 class BatchKeysText(Description):
     """How a site under a batch system is reached and used."""
 
-    work_directory: SitePath = Field(
-        default=WORK_DIRECTORY_DEFAULT,
-        description="under Slurm or Grid Engine, as all down to network: a directory that all its nodes see; '~/' in "
-        "front is your home there",
+    work_directory: WorkDirectory | None = Field(
+        default=None,
+        description="under Slurm or Grid Engine, as all down to network: a directory of its own that all its nodes "
+        f"see, by default {WORK_DIRECTORIES}/SITE; '~/' in front is your home there",
     )
     ssh: HostName | None = Field(
         default=None,
@@ -154,12 +168,12 @@ class BatchKeysText(Description):
         "reached by their names",
     )
 
-    def settings(self, kind: SiteKind) -> BatchSettings | None:
+    def settings(self, name: str, kind: SiteKind) -> BatchSettings | None:
         """The settings of a site of this kind; None where it has no batch system. ``findings`` has found nothing."""
         if kind not in BATCH_KINDS:
             return None
         return BatchSettings(
-            work_directory=self.work_directory,
+            work_directory=self.work_directory or work_directory_of(name),
             ssh=self.ssh,
             through=self.through,
             environment=tuple(self.environment.items()),

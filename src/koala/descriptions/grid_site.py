@@ -83,6 +83,6 @@ class SiteText(BatchKeysText, ClusterText):
             nodes=tuple(Machine(**node.model_dump()) for node in self.nodes),
             node_power=self.node_power,
             node_load=self.node_load,
-            batch=self.settings(self.kind),
+            batch=self.settings(name, self.kind),
             simulation=self.simulation.simulation(),
         )

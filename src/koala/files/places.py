@@ -11,7 +11,7 @@ import os
 import shlex
 
 from koala.grid import BatchSettings
-from koala.sites.commands import ALIVE_S, CONNECT_S, Commands
+from koala.sites.commands import ALIVE_S, CONNECT_S, Commands, ssh_program
 
 # A text that only looks, or changes names, is given up after so long.
 ERRAND_S = 60.0
@@ -24,19 +24,20 @@ _MEANINGS = {os.strerror(number): number for number in (
 )}  # fmt: skip
 _SAID_CHARACTERS_MAX = 300
 # How ssh is called: it never asks, and takes everything else from the user's configuration.
-SSH = ("ssh", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_S}", "-o", f"ServerAliveInterval={ALIVE_S}")
+_OPTIONS = ("-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_S}", "-o", f"ServerAliveInterval={ALIVE_S}")
+SSH = ("ssh", *_OPTIONS)
 
 
 class Place:
     """This machine, or with ``settings`` the head node of a site. ``ssh`` are the words that this machine says ssh
-    with."""
+    with, in place of those that ``ssh_program`` has for it."""
 
     def __init__(
-        self, commands: Commands, settings: BatchSettings | None = None, *, ssh: tuple[str, ...] = SSH
+        self, commands: Commands, settings: BatchSettings | None = None, *, ssh: tuple[str, ...] | None = None
     ) -> None:
         self._commands = commands
         self._settings = settings
-        self.ssh = ssh
+        self.ssh = (*ssh_program(), *_OPTIONS) if ssh is None else ssh
 
     @property
     def host(self) -> str | None:

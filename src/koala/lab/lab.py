@@ -13,7 +13,7 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from koala.lab import (
 )
 from koala.lab.daemons import Daemons
 from koala.lab.errors import LabError, LabFailedError, LabIsUpError
-from koala.lab.options import SITE_NAMES, Options, check
+from koala.lab.options import SITE_NAMES, Options, check, default_directory, differing
 from koala.lab.plan import Plan, SitePlan, plan_lab
 from koala.lab.record import Record, Recorder
 from koala.sites import shell
@@ -66,6 +66,11 @@ class Lab:
     def command(self, site: str, *words: str) -> list[str]:
         """A command as it is run at a site: in its namespace, if it has one."""
         return [*self.plan.site(site).through, *words]
+
+    def full_environment(self, site: str, own: Mapping[str, str]) -> dict[str, str]:
+        """The environment of a user of the site: one's own, with nothing of another batch system, and the site's."""
+        kept = {name: value for name, value in own.items() if not name.startswith(("SLURM_", "SGE_"))}
+        return {**kept, "PATH": commands.search_path(), **self.environment(site)}
 
     def run(
         self, site: str, *words: str, text: str | None = None, timeout_s: float = commands.TIMEOUT_S
@@ -146,6 +151,12 @@ def down(directory: Path, *, keep: bool = False) -> int:
     return ended
 
 
+def down_command(directory: Path) -> str:
+    """What its user writes to take down the lab in a directory."""
+    where = "" if directory == default_directory() else f" --directory {directory}"
+    return f"koala lab down{where}"
+
+
 def find(directory: Path) -> Lab | None:
     """The lab in a directory, up or not; None if there is none."""
     found = record.read(directory)
@@ -208,9 +219,9 @@ def _revived(before: Record, options: Options, say: Say) -> Lab:
     lab = Lab(plan, Recorder(before))
     dead = [each.name for each in before.daemons if not shell.is_alive(each.process)]
     if not dead:
-        same = before.options == options
-        advice = "" if same else ", with other options; take it down first with: koala lab down"
-        raise LabIsUpError(f"the lab in {options.directory} is up already{advice}", same=same)
+        others = ", ".join(differing(before.options, options))
+        advice = f", with another {others}; take it down first with: {down_command(options.directory)}"
+        raise LabIsUpError(f"the lab in {options.directory} is up already{advice if others else ''}", same=not others)
     for name in dead:
         say(f"{name}: it has died; starting it again")
         if name == network.NAME:

@@ -83,6 +83,12 @@ def default_directory() -> Path:
     return Path.home() / ".koala" / "lab"
 
 
+def differing(one: Options, other: Options) -> list[str]:
+    """The command line's names of the options in which two labs of one directory differ."""
+    names = [name for name in Options.__struct_fields__ if getattr(one, name) != getattr(other, name)]
+    return ["--" + {"links": "link"}.get(name, name).replace("_", "-") for name in names]
+
+
 def check(options: Options) -> None:
     """LabError for options that make no lab."""
     _check_sites(options.sites)

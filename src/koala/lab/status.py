@@ -32,12 +32,14 @@ class SiteStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LabStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A lab. ``dead`` names the daemons that have died and are not of one site. ``up`` if all of it can be used."""
+    """A lab. ``dead`` names the daemons that have died and are not of one site. ``up`` if all of it can be used,
+    ``gone`` if none of its daemons lives."""
 
     directory: str
     grid_file: str
     up: bool
     complete: bool
+    gone: bool
     dead: tuple[str, ...]
     sites: tuple[SiteStatus, ...]
 
@@ -52,6 +54,7 @@ def status(lab: Lab) -> LabStatus:
         grid_file=str(lab.grid_file),
         up=lab.record.complete and not dead and all(site.up and not site.dead for site in sites),
         complete=lab.record.complete,
+        gone=not any(shell.is_alive(each.process) for each in lab.record.daemons),
         dead=dead,
         sites=sites,
     )

@@ -44,9 +44,10 @@ koala_become_at() {
 # Somebody wants the child to end: it is asked, and then made to.
 koala_end_child() {
     koala_told_to_end=1
-    if [ -z "$koala_child" ]; then
+    if [ -z "$koala_child" ] || [ -n "$koala_ending" ]; then
         return
     fi
+    koala_ending=1
     koala_signal_child TERM
     koala_begin_waiting
     while [ "$koala_waited" -lt @CREW_GRACE_TENTHS@ ] && kill -0 "$koala_child" 2>/dev/null; do
@@ -69,6 +70,7 @@ koala_signal_child() {
 koala_with_child() {
     koala_child=
     koala_told_to_end=
+    koala_ending=
     trap koala_end_child TERM INT HUP
     koala_become_at "$@" <&4 4<&- 5>&- &
     koala_child=$!
@@ -154,11 +156,14 @@ koala_crew_lives() {
     return 1
 }
 
-# Nobody stays behind.
+# Nobody stays behind. One that was only just started may lose a signal, so they are told again every second.
 koala_end_crew() {
-    koala_interrupt
-    for koala_one in $koala_crew; do
-        koala_await "$koala_one"
+    koala_begin_waiting
+    while koala_crew_lives; do
+        if [ "$((koala_waited % 10))" -eq 0 ]; then
+            koala_interrupt
+        fi
+        koala_pause
     done
     koala_crew=
 }

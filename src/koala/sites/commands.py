@@ -11,8 +11,6 @@ import asyncio
 import os
 import re
 import shlex
-import shutil
-import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from koala.sites import shell
+from koala.sites.ssh_sockets import SocketDirectory
 
 # Limits on what one command may write, and on how many run at a time: sshd allows 10 sessions a connection.
 COMMAND_OUTPUT_BYTES_MAX = 67_108_864
@@ -33,10 +32,15 @@ PERSIST_S = 60
 _HEAD_START_S = 2.0
 # Of the driver's environment, for ssh alone: where it finds the user's agent and tickets.
 SSH_VARIABLES = ("SSH_AUTH_SOCK", "KRB5CCNAME")
+# Names a file that stands for ~/.ssh/config wherever this machine calls ssh. HOME does not: ssh asks the system for
+# the user's home directory.
+SSH_CONFIG_VARIABLE = "KOALA_SSH_CONFIG"
 
 # The exit codes of ssh itself, and of the program that keeps the time at the other end.
 _SSH_FAILED = 255
 _TIME_UP = 124
+# Of what a program wrote on standard error so much is looked at, and so much told.
+_COMPLAINT_BYTES = 16_384
 _COMPLAINT_CHARACTERS = 400
 _HOST = re.compile(r"[A-Za-z0-9_.@:%\[\]-]+")
 
@@ -71,7 +75,7 @@ class Commands:
 
     ``environment`` is set for every text, wherever it runs. Of this process's own environment a command on this
     machine has no more than a component would, so that it neither has secrets nor takes itself for a part of some
-    batch job. ``ssh_config`` stands for the user's own configuration of ssh.
+    batch job. ``ssh_config`` stands for the user's own configuration of ssh; see ``ssh_program``.
     """
 
     def __init__(
@@ -88,7 +92,7 @@ class Commands:
         self._ssh = ssh
         self._through = tuple(through)
         self._ssh_config = ssh_config
-        self._sockets: Path | None = None
+        self._sockets: SocketDirectory | None = None
         self._exports = "".join(
             f"export {name}={shlex.quote(value)}\n" for name, value in sorted((environment or {}).items())
         )
@@ -129,26 +133,31 @@ class Commands:
         sockets, self._sockets = self._sockets, None
         if sockets is None:
             return
-        words = [*self._through, *self._ssh_words(sockets), "-O", "exit", self._ssh or ""]
+        words = [*self._through, *self._ssh_words(sockets.path), "-O", "exit", self._ssh or ""]
         try:
             await shell.run(
                 words, stdin=b"", environment=self._environment(), timeout_s=CONNECT_S, output_bytes_max=65_536
             )
         finally:
-            shutil.rmtree(sockets, ignore_errors=True)
+            sockets.remove()
 
     def _words(self, timeout_s: float) -> list[str]:
         if self._ssh is None:
             return [*self._through, "/bin/sh"]
-        if self._sockets is None:
-            # Not below TMPDIR: the path of a socket must be short.
-            self._sockets = Path(tempfile.mkdtemp(prefix="koala-ssh-", dir="/tmp"))
+        if self._sockets is None or not self._sockets.path.is_dir():  # somebody may have cleaned up
+            self._sockets = SocketDirectory()
             # Where nobody closes it, the directory goes with this object, and the connection once it was idle long.
-            weakref.finalize(self, shutil.rmtree, self._sockets, ignore_errors=True)
+            weakref.finalize(self, self._sockets.remove)
         # A program whose connection is cut goes on at the other end, so its time is kept there as well.
         limit_s = max(1.0, timeout_s - _HEAD_START_S)
         there = f"if command -v timeout >/dev/null 2>&1; then exec timeout -k 1 {limit_s:.0f} sh; fi; exec sh"
-        return [*self._through, *self._ssh_words(self._sockets), "--", self._ssh, f"exec sh -c {shlex.quote(there)}"]
+        return [
+            *self._through,
+            *self._ssh_words(self._sockets.path),
+            "--",
+            self._ssh,
+            f"exec sh -c {shlex.quote(there)}",
+        ]
 
     def _ssh_words(self, sockets: Path) -> list[str]:
         options = (
@@ -160,8 +169,7 @@ class Commands:
             f"ControlPath={sockets}/%C",
             f"ControlPersist={PERSIST_S}",
         )
-        chosen = [] if self._ssh_config is None else ["-F", str(self._ssh_config)]
-        return ["ssh", "-T", *chosen, *(word for option in options for word in ("-o", option))]
+        return [*ssh_program(self._ssh_config), "-T", *(word for option in options for word in ("-o", option))]
 
     def _environment(self) -> dict[str, str]:
         environment = shell.own_environment()
@@ -170,8 +178,22 @@ class Commands:
         return environment
 
 
+def ssh_program(config: Path | None = None) -> tuple[str, ...]:
+    """The words that this machine says ssh with: with this configuration, else that of KOALA_SSH_CONFIG, else the
+    user's own."""
+    chosen = named_ssh_config() if config is None else config
+    return ("ssh",) if chosen is None else ("ssh", "-F", str(chosen))
+
+
+def named_ssh_config() -> Path | None:
+    """The file that KOALA_SSH_CONFIG names, if it names one."""
+    named = os.environ.get(SSH_CONFIG_VARIABLE)
+    return Path(named).expanduser().absolute() if named else None
+
+
 def last_words(complaint: bytes) -> str:
     """What a program wrote on standard error, short enough for one line of a report."""
-    lines = [line.strip() for line in complaint.decode(errors="replace").splitlines() if line.strip()]
+    end = complaint[-_COMPLAINT_BYTES:].decode(errors="replace")
+    lines = [line.strip() for line in end.splitlines() if line.strip()]
     text = "; ".join(lines[-3:])
     return text if len(text) <= _COMPLAINT_CHARACTERS else f"{text[:_COMPLAINT_CHARACTERS]}..."

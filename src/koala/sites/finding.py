@@ -24,7 +24,7 @@ _LOOK = rf"""koala_look() {{
             scontrol show config 2> /dev/null |
                 sed -n -e 's/^ClusterName *= */slurm-name /p' -e 's/^SlurmctldHost[^=]*= */slurm-master /p'
         else
-            printf 'slurm-silent %s\n' "$(printf '%s' "$koala_said" | tr '\n' ' ')"
+            printf 'slurm-silent %s\n' "$(printf '%s\n' "$koala_said" | sed -n -e '/./h' -e '${{g;p;}}')"
         fi
     fi
     if command -v qsub > /dev/null 2>&1 && command -v qconf > /dev/null 2>&1; then
@@ -42,7 +42,7 @@ _LOOK = rf"""koala_look() {{
                     "$(qconf -sq "$koala_each" | sed -n 's/^pe_list *//p')"
             done
         else
-            printf 'grid_engine-silent %s\n' "$(printf '%s' "$koala_said" | tr '\n' ' ')"
+            printf 'grid_engine-silent %s\n' "$(printf '%s\n' "$koala_said" | sed -n -e '/./h' -e '${{g;p;}}')"
         fi
     fi
 }} 2> /dev/null
@@ -134,9 +134,9 @@ def read_found(printed: str) -> Found:
                 )
             )
         elif f"{kind}-silent" in told:
-            silent.append(f"{kind}: {' '.join(told[f'{kind}-silent'][-1].split())}")
+            silent.append(f"{kind} is there, but: {' '.join(told[f'{kind}-silent'][-1].split())}")
         elif f"{kind}-queue" in told:
-            silent.append(f"{kind}: it has no queue with processors")
+            silent.append(f"{kind} is there, but: it has no queue with processors")
     return Found(tuple(clusters), tuple(silent))
 
 

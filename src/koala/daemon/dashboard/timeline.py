@@ -92,10 +92,17 @@ def job_stretches(job: JobDetail, now: float) -> list[Stretch]:
 
 
 def component_stretches(component: ComponentRun, now: float) -> list[Stretch]:
-    """One claim of a component: at the barrier, then running."""
+    """One claim of a component: in the queue of its site, at the barrier, then running."""
     ended_at = max(component.claimed_at, _or(component.ended_at, now))
     opened_at = min(ended_at, max(component.claimed_at, _or(component.released_at, ended_at)))
-    stretches = [Stretch(Phase.BARRIER, component.claimed_at, opened_at)]
+    arrived_at = component.ready_at
+    if arrived_at is None:
+        arrived_at = opened_at if component.released_at is None else component.claimed_at
+    arrived_at = min(opened_at, max(component.claimed_at, arrived_at))
+    stretches = [
+        Stretch(Phase.QUEUE, component.claimed_at, arrived_at),
+        Stretch(Phase.BARRIER, arrived_at, opened_at),
+    ]
     if component.released_at is not None:
         stretches.append(Stretch(Phase.RUNNING, opened_at, ended_at))
     return [each for each in stretches if each.to_at > each.from_at]

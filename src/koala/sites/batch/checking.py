@@ -64,11 +64,12 @@ def steps_for(site: Site, *, run: bool) -> list[Step]:
         Step("controller", _controller, ("programs",)),
         Step("queue", way.queue, ("controller",)),
     ]
-    before_submission = ["queue", "work directory"]
+    before_listing = ["queue"]
     if site.kind is SiteKind.GRID_ENGINE:
         steps.append(Step("parallel environment", way.parallel_environment, ("queue",)))
-        before_submission.append("parallel environment")
-    steps.append(Step("processors", checking_jobs.processors, ("queue",)))
+        before_listing.append("parallel environment")
+    steps.append(Step("processors", checking_jobs.processors, tuple(before_listing)))
+    before_submission = [*before_listing, "work directory"]
     if site.batch.account is not None:
         steps.append(Step("account", dry.account, tuple(before_submission)))
         before_submission.append("account")

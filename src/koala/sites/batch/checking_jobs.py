@@ -201,12 +201,22 @@ async def _until_done(desk: Desk, identifier: str, asked_at: float) -> Said | fl
         if over_at is not None and now - over_at > FILE_GRACE_S:
             return await _not_seen(desk, identifier, seen)
         if now - asked_at > desk.patience_s:
-            state = "not listed" if seen is None else f"{seen.state} ({seen.reason or 'it does not say why'})"
-            return failed(
-                f"job {identifier} did not end within {desk.patience_s:.0f} s: it is {state}; it was cancelled",
-                "wait until processors are idle and check again, with a longer --patience if the queue is long",
-            )
+            return _late(desk, identifier, seen)
         await desk.sleep(_LOOK_EVERY_S)
+
+
+def _late(desk: Desk, identifier: str, job: BatchJob | None) -> Said:
+    """It has not ended in time; a job that only waits until others have gone is no fault of the site."""
+    why = "it is not listed" if job is None else f"it is {job.state} ({job.reason or 'it does not say why'})"
+    if job is not None and job.state is BatchState.PENDING and job.end is None:
+        return warned(
+            f"job {identifier} had to wait for more than {desk.patience_s:.0f} s: {why}; it was cancelled",
+            "check again when processors are idle, or with a longer --patience",
+        )
+    return failed(
+        f"job {identifier} did not end within {desk.patience_s:.0f} s: {why}; it was cancelled",
+        "find out why with squeue or qstat there, or check again with a longer --patience",
+    )
 
 
 async def _is_done(desk: Desk) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 import shutil
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from koala.grid import Claims
@@ -144,6 +145,9 @@ async def mpiexec(desk: Desk) -> Said:
     """MPICH's mpiexec is found where components look for it."""
     path = [*desk.settings.search_path, *(() if desk.settings.ssh else desk.programs_here)]
     directories = "".join(f"{directory_text(directory)}:" for directory in path)
+    absent = await _absent(desk, desk.settings.search_path)
+    if absent:
+        return warned(f"search_path names {listed(absent)}, which is not there", "correct 'search_path: [...]'")
     reply = await desk.ask(
         f"PATH={directories}$PATH\ncommand -v mpiexec || exit 3\nmpiexec --version 2>&1 < /dev/null | sed -n 1,3p\n"
     )
@@ -156,6 +160,14 @@ async def mpiexec(desk: Desk) -> Said:
         return warned(f"{where} is not MPICH's but {kind}", advice)
     version = next((line.split()[-1] for line in about if line.split()[:1] == ["Version:"]), "")
     return passed(f"{where}, MPICH {version}".rstrip())
+
+
+async def _absent(desk: Desk, directories: Sequence[str]) -> list[str]:
+    """Those that are not there."""
+    if not directories:
+        return []
+    words = " ".join(map(directory_text, directories))
+    return (await desk.ask(f'for each in {words}; do [ -d "$each" ] || echo "$each"; done\n')).printed.splitlines()
 
 
 async def files(desk: Desk) -> Said:

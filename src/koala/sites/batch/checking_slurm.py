@@ -74,9 +74,10 @@ async def controller(desk: Desk) -> Said:
         "scontrol ping\n"
     )
     up = [line for line in reply.printed.splitlines() if line.rstrip().endswith(" UP")]
+    down = [line.strip() for line in reply.printed.splitlines() if line.rstrip().endswith(" DOWN")]
     if not up:
         return failed(
-            reply.reason,
+            down[0] if down else reply.reason,
             "check SLURM_CONF, which 'environment: {SLURM_CONF: ...}' sets; if it is right, the operator knows more",
         )
     return passed(up[0].strip())

@@ -12,6 +12,7 @@ import msgspec
 
 from koala.grid import BatchSettings, Claims
 from koala.launching import LOG, SCRIPT, Launch
+from koala.messages import Token
 from koala.sites.batch import errands
 from koala.sites.batch.keeper import Keeper, now_s, reservation_name
 from koala.sites.batch.living import Living
@@ -63,21 +64,16 @@ class Claimer:
         record = Record(sequence=self.sequence, launch=_without_script(launch))
         site = errands.site_text(self._settings.job_environment, self._settings.search_path, self._system.on_node())
         make = errands.make(self._keeper.root, record, script, site)
-        reservation = None
         if self._is_reserved(launch):
             # The directory comes first, so that a reservation is never without a component that gives it back.
             found = parse_found((await self._place.do(make + errands.submit_if_made("exit 1\n"))).sections)
-            if found:
-                return found[0]
-            reservation = await self._reserve(launch)
-            done = await self._submit(launch, reservation)
-        else:
-            text = make + errands.submit_if_made(self._system.submit(self._submission(launch, None)))
-            done = await self._place.do(text, timeout_s=BATCH_S, calls="submit")
+            return found[0] if found else await self._claim_reserved(record)
+        text = make + errands.submit_if_made(self._system.submit(self._submission(launch, None)))
+        done = await self._place.do(text, timeout_s=BATCH_S, calls="submit")
         found = parse_found(done.sections)
-        if found:
-            return found[0]
-        answer = self._answer(done)
+        return found[0] if found else self._claimed(record, self._answer(done), None)
+
+    def _claimed(self, record: Record, answer: _Answer, reservation: str | None) -> Claimed:
         if answer.refusal is not None:
             return answer.refusal
         return self._keeper.add(record.launch, record.sequence, answer.id, reservation)
@@ -138,6 +134,21 @@ class Claimer:
             return False
         return launch.begin_at > self._clock() + RESERVE_AHEAD_S
 
+    async def _claim_reserved(self, record: Record) -> Claimed:
+        """Submit a component that is on record into a reservation, and at the barrier where that is refused."""
+        launch = record.launch
+        reservation = await self._reserve(launch)
+        answer = self._answer(await self._submit(launch, reservation))
+        if answer.refusal is not None and reservation is not None:
+            words = "site %s refuses component %s in its reservation, which is given back: %s"
+            _log.info(words, self._name, launch.token, answer.refusal)
+            unreserve = self._system.unreserve(reservation_name(self._keeper.tag(launch.token)))
+            await self._place.do(f"(\n{unreserve})\n", timeout_s=BATCH_S, calls="unreserve")
+            await self._place.do(errands.put_lines(self._keeper.root, {(launch.token, errands.RESERVATION): None}))
+            reservation = None
+            answer = self._answer(await self._submit(launch, None))
+        return self._claimed(record, answer, reservation)
+
     async def _reserve(self, launch: Launch) -> str | None:
         """What the job is to run in; None where the site gives none, and the barrier must do."""
         assert launch.begin_at is not None, "it was asked whether there is one"
@@ -149,14 +160,15 @@ class Claimer:
         )
         section = done.section("reserve")
         if section is None or done.code("reserved") != 0:
-            _log.info("site %s gives component %s no reservation: %s", self._name, launch.token, done.complaint)
+            why = done.complaint or ("" if section is None else section.text.strip())
+            _log.info("site %s gives component %s no reservation: %s", self._name, launch.token, why)
             return None
         try:
             reservation = self._system.parse_reserved(section.text)
         except BatchOutputError as error:
             _log.info("site %s: the reservation of component %s: %s", self._name, launch.token, error)
             return None
-        line = {(launch.token, errands.RESERVATION): reservation}
+        line: dict[tuple[Token, str], str | None] = {(launch.token, errands.RESERVATION): reservation}
         await self._place.do(errands.put_lines(self._keeper.root, line))
         return reservation
 

@@ -189,10 +189,13 @@ def _submit(submission: str) -> str:
     )
 
 
-def put_lines(root: str, lines: Mapping[tuple[Token, str], str]) -> str:
-    """Write small files into components' directories."""
+def put_lines(root: str, lines: Mapping[tuple[Token, str], str | None]) -> str:
+    """Write small files into components' directories; None removes one."""
     text = _enter(root)
     for (token, name), line in lines.items():
+        if line is None:
+            text += f"rm -f {token}/{name}\n"
+            continue
         fresh = f"{token}/.{name}.$koala_new"
         text += f'{_file(fresh, line)} && koala_place "{fresh}" {token}/{name}\n'
     return text
@@ -228,12 +231,15 @@ def ask(root: str, unknown: Sequence[ComponentEnded]) -> str:
     return text
 
 
-def bury(root: str, events: Sequence[ComponentEnded], after: str = "") -> str:
-    """Settle ends for good. Section ``buried TOKEN`` for each that could be; ``after`` is done then."""
+def bury(root: str, events: Sequence[ComponentEnded], before: Mapping[Token, str] | None = None) -> str:
+    """Settle ends for good. Section ``buried TOKEN`` for each that could be; what is to be done ``before`` one must
+    succeed first."""
     text = _enter(root)
     for event in events:
-        text += f"{_bury(event)}if koala_plain {event.token}/{ENDED}; then koala_mark buried {event.token}; fi\n"
-    return text + (f"(\n{after})\n" if after else "")
+        put = f"{_bury(event)}if koala_plain {event.token}/{ENDED}; then koala_mark buried {event.token}; fi\n"
+        first = (before or {}).get(event.token)
+        text += f"if (\n{first}); then\n{put}fi\n" if first else put
+    return text
 
 
 def _bury(event: ComponentEnded) -> str:

@@ -242,8 +242,13 @@ class GridEngineSystem:
         return str(found[0])
 
     def unreserve(self, name: str) -> str:
-        """A job that still runs in it ends, too."""
-        return _DELETE + f"koala_delete qrdel {shlex.quote(name)}\n"
+        """A job that still runs in it ends, too. Who may not reserve is denied even where there is nothing to delete,
+        so that it is looked for first."""
+        word = shlex.quote(name)
+        return (
+            f"{_FIND_RESERVATION}{_DELETE}koala_id=$(koala_reservation {word}) || exit 1\n"
+            f'if [ -n "$koala_id" ]; then koala_delete qrdel {word}; fi\n'
+        )
 
     def version(self) -> str:
         return "koala_said=$(qstat -help) && printf 'Grid Engine: %s\\n' \"$koala_said\" | sed -n 1p\n"

@@ -17,7 +17,7 @@ from koala.sites.batch import errands
 from koala.sites.batch.ends import Ending, best_end, ending, is_complete, never_starts
 from koala.sites.batch.living import Living, Phase
 from koala.sites.batch.looking import Found, Sight
-from koala.sites.batch.place import BATCH_S, Place
+from koala.sites.batch.place import BATCH_S, Place, beside
 from koala.sites.batch.system import (
     JOB_NAME_PREFIX,
     BatchEnd,
@@ -28,14 +28,17 @@ from koala.sites.batch.system import (
     BatchSystem,
     Listing,
 )
-from koala.sites.commands import CommandError
+from koala.sites.commands import CommandError, CommandTimeoutError
 from koala.sites.folder import Verdict
 from koala.sites.site import Clock, Deliver, Emit, Mail
 
 _log = logging.getLogger(__name__)
 
 # A job that its batch system does not know any more is waited for so long: its record may come later than its end.
-UNKNOWN_GRACE_S = 15.0
+# Grid Engine writes its accounting every 15 s, and a file server shows it later.
+UNKNOWN_GRACE_S = 30.0
+# How many jobs' ends are asked for in one errand; fewer after one that took too long.
+HISTORY_JOBS_AT_A_TIME = 32
 # A job that goes on after it was cancelled is cancelled again after so long.
 CANCEL_AGAIN_S = 10.0
 _GONE = "its directory at the site was removed or altered while it was there"
@@ -70,6 +73,7 @@ class Keeper:
         self._on_mail = on_mail
         self._reserves = reserves
         self._unknown_grace_s = unknown_grace_s
+        self._history_jobs = HISTORY_JOBS_AT_A_TIME
 
     @property
     def is_found(self) -> bool:
@@ -111,13 +115,24 @@ class Keeper:
         self.alive[living.token] = living
         return living
 
-    def foreign_processors(self, listing: Listing) -> int:
-        """What jobs of other Koalas hold or wait for, which a listing takes for ours."""
-        return sum(
-            job.processors
-            for job in listing.jobs
-            if job.state is not BatchState.OVER and self.token_of(job.token) is None
-        )
+    def others(self, listing: Listing) -> int:
+        """How many of a listing's processors are not for us: beside those that it tells, what other Koalas' jobs hold
+        or will take, and what our own hold beyond what they asked for, as where a node is given as a whole.
+        """
+        holding = (BatchState.RUNNING, BatchState.ENDING)
+        ours = held = 0
+        for job in listing.jobs:
+            if job.state in holding:
+                held += job.processors
+                living = self.alive.get(self.token_of(job.token) or "")
+                ours += 0 if living is None else min(job.processors, living.launch.processors)
+        # Less than none, where what waits will take of what we hold now.
+        idle = listing.processors - listing.others - held
+        for job in listing.jobs:
+            waits = job.state is BatchState.PENDING and job.end is None
+            if waits and self.token_of(job.token) is None and job.processors <= idle:
+                idle -= job.processors
+        return min(listing.processors, max(0, listing.processors - ours - idle))
 
     # ------------------------------------------------------------------------------------ what files show
 
@@ -196,7 +211,9 @@ class Keeper:
                 doubtful.append(living)
         await self._note_ids(by_tag)
         await self._cancel(cancel)
-        await self.settle(over + await self._ask_how_they_ended(doubtful, by_tag))
+        # What is known is settled first: nobody knows whether the batch system answers the question.
+        await self.settle(over)
+        await self.settle(await self._ask_how_they_ended(doubtful, by_tag))
 
     def _strays(self, listing: Listing, busy: Collection[Token]) -> list[Living | Token]:
         """Jobs of components that have ended or never were: a submission that came through late."""
@@ -214,9 +231,12 @@ class Keeper:
         never = next((job.end for job in jobs if job.state is not BatchState.OVER and job.end is not None), None)
         if living.verdict is None and never is not None:
             living.verdict = never_starts(never)
-        if living.verdict is None or now_s() < living.cancelled_at + CANCEL_AGAIN_S:
+        states = {job.state for job in jobs} - {BatchState.OVER}
+        # A submission that came through twice: what still waits has nothing to do any more.
+        is_spare = living.exit_words is not None and states <= {BatchState.PENDING, BatchState.HELD}
+        if (living.verdict is None and not is_spare) or now_s() < living.cancelled_at + CANCEL_AGAIN_S:
             return False
-        return any(job.state not in (BatchState.OVER, BatchState.ENDING) for job in jobs)
+        return bool(states - {BatchState.ENDING})
 
     async def _note_ids(self, by_tag: Mapping[Token, Sequence[BatchJob]]) -> None:
         """Keep what the listing tells of jobs, at the site where the answer to a submission never came back."""
@@ -250,21 +270,16 @@ class Keeper:
     async def _ask_how_they_ended(
         self, doubtful: Sequence[Living], by_tag: Mapping[Token, Sequence[BatchJob]]
     ) -> list[tuple[Living, Ending]]:
-        """The ends that the batch system tells, and those that it has not told for long enough."""
+        """The ends that the batch system tells, and those that it has not told for long enough. Those come first that
+        were not asked about for longest, and the others at the next look."""
         if not doubtful:
             return []
-        jobs = [living.for_history() for living in doubtful]
-        done = await self._place.do(
-            f"koala_mark history\n(\n{self._system.history(jobs)})\nkoala_mark asked $?\n",
-            timeout_s=BATCH_S,
-            calls="history",
-        )
-        section = done.section("history")
-        if section is None or done.code("asked") != 0:
-            raise CommandError(self._place.commands.host, done.complaint or "the batch system tells no history")
-        told = self._parse_history(section.text, jobs)
+        asked = sorted(doubtful, key=lambda living: living.asked_at)[: self._history_jobs]
+        jobs = [living.for_history() for living in asked]
+        told = await self._told(jobs)
         ends = []
-        for living, job in zip(doubtful, jobs, strict=True):
+        for living, job in zip(asked, jobs, strict=True):
+            living.asked_at = now_s()
             listed = best_end(by_tag.get(living.tag, ()), living.batch_id)
             if job.id in told:
                 ends.append((living, ending(living.story(told[job.id]))))
@@ -274,33 +289,45 @@ class Keeper:
                 ends.append((living, ending(living.story(listed))))
         return ends
 
-    def _parse_history(self, text: str, jobs: Sequence[BatchJob]) -> dict[BatchId, BatchEnd]:
+    async def _told(self, jobs: Sequence[BatchJob]) -> dict[BatchId, BatchEnd]:
+        text = f"koala_mark history\n(\n{self._system.history(jobs)})\nkoala_mark asked $?\n"
         try:
-            return self._system.parse_history(text, jobs)
+            done = await self._place.do(text, timeout_s=BATCH_S, calls="history")
+        except CommandTimeoutError:
+            # Where accounts are long, each job takes a while.
+            self._history_jobs = max(1, self._history_jobs // 2)
+            raise
+        self._history_jobs = min(HISTORY_JOBS_AT_A_TIME, 2 * self._history_jobs)
+        section = done.section("history")
+        if section is None or done.code("asked") != 0:
+            raise CommandError(self._place.commands.host, done.complaint or "the batch system tells no history")
+        try:
+            return await beside(len(section.body), lambda: self._system.parse_history(section.text, jobs))
         except BatchOutputError as error:
             raise CommandError(self._place.commands.host, f"its history makes no sense: {error}") from None
 
     # ---------------------------------------------------------------------------------------------- ending
 
     async def settle(self, over: Sequence[tuple[Living, Ending]]) -> None:
-        """These hold nothing any more: on record first, all in one errand, and then told."""
+        """These hold nothing any more: reservations are given back, ends put on record, all in one errand, and then
+        told. Of what fails there nothing is told, and the next look brings it here again."""
         if not over:
             return
         events = {living.token: self.end_event(living.token, *how) for living, how in over}
-        after = "".join(
-            self._system.unreserve(reservation_name(living.tag))
+        before = {
+            living.token: self._system.unreserve(reservation_name(living.tag))
             for living, _ in over
             if self._reserves and living.launch.begin_at is not None
-        )
+        }
         done = await self._place.do(
-            errands.bury(self.root, list(events.values()), after),
+            errands.bury(self.root, list(events.values()), before),
             timeout_s=BATCH_S,
-            calls="unreserve" if after else "",
+            calls="unreserve" if before else "",
         )
         buried = {section.words[1] for section in done.sections if section.words[:1] == ("buried",)}
         for living, _ in over:
             if living.token not in buried:
-                _log.error("the end of component %s cannot be put on record yet: %s", living.token, done.complaint)
+                _log.error("component %s cannot be settled yet: %s", living.token, done.complaint)
             elif self.alive.get(living.token) is living:
                 del self.alive[living.token]
                 self._emit(events[living.token])

@@ -30,7 +30,8 @@ class Living:
 
     ``tag`` is what the batch system knows it by, ``batch_id`` what it answered; None while that is not known.
     ``known_since`` is the moment from which on a listing must show its job. ``unknown_since`` is when the batch
-    system first said that it knows nothing of the job any more. ``verdict`` says that it is being ended, and why.
+    system first said that it knows nothing of the job any more, ``asked_at`` when it was last asked about it.
+    ``verdict`` says that it is being ended, and why.
     One that is ``lost`` has no directory any more that could be used.
     """
 
@@ -43,6 +44,7 @@ class Living:
         self.job: BatchJob | None = None
         self.known_since = known_since
         self.unknown_since: float | None = None
+        self.asked_at = 0.0
         self.cancelled_at = 0.0
         self.released_at: float | None = None
         self.reservation: str | None = None
@@ -95,6 +97,13 @@ class Living:
         if self.launch.walltime_s is None or self.released_at is None or self.is_ending:
             return None
         return self.released_at + self.launch.walltime_s - now
+
+    def begins_in_s(self, now: float) -> float | None:
+        """How long until its reservation begins, negative once it has; None without one, and when nothing is to
+        start in it any more."""
+        if self.reservation is None or self.launch.begin_at is None:
+            return None
+        return self.launch.begin_at - now if self.phase is Phase.QUEUED and not self.is_ending else None
 
 
 class Pace:

@@ -5,7 +5,10 @@ What an errand says is in ``koala.sites.batch.errands``, how it gets there in ``
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 
@@ -17,6 +20,10 @@ from koala.sites.commands import CommandError, Commands, CommandTimeoutError, la
 FILES_S = 30.0
 BATCH_S = 45.0
 REMOVE_S = 100.0
+# A listing of a hundred thousand jobs takes seconds to read: what is longer than this is read beside the event loop.
+BESIDE_BYTES = 65_536
+
+T = TypeVar("T")
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,3 +72,8 @@ class Place:
             return done, None
         why = done.complaint or f"a command ended with exit code {answer.code} before its end"
         return done, CommandError(self.commands.host, why, answer.stdout)
+
+
+async def beside(size_bytes: int, read: Callable[[], T]) -> T:
+    """What ``read`` makes of so many bytes, in a thread of its own where they are many. It must be pure."""
+    return read() if size_bytes <= BESIDE_BYTES else await asyncio.to_thread(read)

@@ -32,7 +32,7 @@ from koala.messages import AnyEvent, ComponentEnded, Outcome, SiteReported, Site
 from koala.sites.batch import errands, links
 from koala.sites.batch.addresses import parse_nodes
 from koala.sites.batch.claiming import Claimer
-from koala.sites.batch.keeper import UNKNOWN_GRACE_S, Keeper
+from koala.sites.batch.keeper import UNKNOWN_GRACE_S, Keeper, reservation_name
 from koala.sites.batch.living import Living, Phase
 from koala.sites.batch.looking import Found, parse_found, parse_time
 from koala.sites.batch.outputs import output_paths
@@ -192,7 +192,10 @@ class BatchSite:
         why = found.spoilt or "there is no record of it"
         _log.error("site %s: component %s cannot be found again: %s", self._name, found.token, why)
         reason = f"what the site kept about it cannot be read: {why}"
-        cancel = self._system.cancel(self._keeper.tag(found.token), [])
+        tag = self._keeper.tag(found.token)
+        cancel = f"(\n{self._system.cancel(tag, [])})\n"
+        if self._settings.claims is Claims.RESERVATION:
+            cancel += f"(\n{self._system.unreserve(reservation_name(tag))})\n"
         try:
             await self._place.do(cancel, timeout_s=BATCH_S, calls="cancel")
             await self._bury(self._keeper.end_event(found.token, Outcome.SITE_FAILED, reason))
@@ -421,7 +424,7 @@ class BatchSite:
         """Its processors as the batch system tells them, and what others have of them. See ``Site.probe``."""
         await self._be_present()
         listing = await self._watch.listing()
-        ours = max(0, listing.processors - listing.others - self._keeper.foreign_processors(listing))
+        ours = listing.processors - self._keeper.others(listing)
         processors = min(self._processors, listing.processors)
         return SiteReported(
             at=self._clock(), site=self._name, processors=processors, others=max(0, processors - ours)

@@ -21,7 +21,6 @@ from koala.sites.batch.slurm_listing import (
     NODES_LINE,
     SACCT_FIELDS,
     SACCT_LINE,
-    USER_LINE,
     WAITING_FORMAT,
     WAITING_LINE,
 )
@@ -104,6 +103,11 @@ koala_on_node() {
 """
 
 
+def _literal(path: str) -> str:
+    """A path for ``--output``, in which Slurm replaces what stands behind a '%'."""
+    return path.replace("%", "%%")
+
+
 class SlurmSystem:
     """Slurm with the settings of one site: a partition, an account, more options for sbatch."""
 
@@ -126,7 +130,7 @@ class SlurmSystem:
             f"--job-name={JOB_NAME_PREFIX}{launch.token}",
             f"--comment={launch.token}",
             f"--chdir={submission.home}",
-            f"--output={submission.log}",
+            f"--output={_literal(f'{submission.home}/{submission.log}')}",
             f"--ntasks={launch.processors // per_task}",
             f"--cpus-per-task={per_task}",
         ]
@@ -165,17 +169,16 @@ class SlurmSystem:
     # ---------------------------------------------------------------------------------------------- looking
 
     def listing(self) -> str:
-        """Nodes, this user's jobs, and everybody's jobs that wait. Of the others' that run, the nodes tell enough."""
+        """Nodes, everybody's jobs that wait, and this user's. Of the others' that run, the nodes tell enough."""
         where = [] if self._settings.queue is None else [f"--partition={self._settings.queue}"]
         nodes = quoted(["sinfo", "--noheader", "--Node", f"--format={NODE_FORMAT}", *where])
         jobs = quoted(["squeue", "--noheader", "--all", "--states=all", f"--format={JOB_FORMAT}"])
         waiting = quoted(["squeue", "--noheader", "--states=PENDING", f"--format={WAITING_FORMAT}", *where])
         return (
             "koala_user=$(id -un) &&\n"
-            f'echo {shlex.quote(USER_LINE)}"$koala_user" &&\n'
             f"echo {shlex.quote(NODES_LINE)} && {nodes} &&\n"
-            f'echo {shlex.quote(JOBS_LINE)} && {jobs} --user="$koala_user" &&\n'
-            f"echo {shlex.quote(WAITING_LINE)} && {waiting}\n"
+            f"echo {shlex.quote(WAITING_LINE)} && {waiting} &&\n"
+            f'echo {shlex.quote(JOBS_LINE)} && {jobs} --user="$koala_user"\n'
         )
 
     def parse_listing(self, printed: str) -> Listing:
@@ -233,13 +236,17 @@ class SlurmSystem:
         return words[0]
 
     def unreserve(self, name: str) -> str:
-        """A reservation whose job is still being cleaned up is in use, so it is asked for a few times."""
+        """A reservation whose job is still being cleaned up is in use, so it is asked for twice. Who may not reserve
+        is told so even where there is nothing to delete."""
         word = shlex.quote(f"ReservationName={name}")
         return (
             "koala_tries=0\n"
-            f"while scontrol show reservation {shlex.quote(name)} >/dev/null 2>&1 &&\n"
-            f'    ! scontrol delete {word} >/dev/null 2>&1 && [ "$koala_tries" -lt 5 ]; do\n'
-            "    koala_tries=$((koala_tries + 1))\n    sleep 1\ndone\n"
+            f"while koala_said=$(scontrol show reservation {shlex.quote(name)} 2>&1); do\n"
+            f"    if koala_said=$(scontrol delete {word} 2>&1); then exit 0; fi\n"
+            '    if [ "$koala_tries" -gt 0 ]; then break; fi\n'
+            "    koala_tries=1\n    sleep 1\ndone\n"
+            'case $koala_said in *"not found"*) exit 0 ;; esac\n'
+            "printf '%s\\n' \"$koala_said\" >&2\nexit 1\n"
         )
 
     def version(self) -> str:

@@ -13,6 +13,7 @@ import msgspec
 from koala.sites.batch.slurm_states import (
     end_of,
     exit_code,
+    is_at_a_limit,
     is_eligible,
     is_free,
     is_kept_for_a_job,
@@ -29,17 +30,19 @@ from koala.sites.batch.system import (
     Listing,
 )
 
-# Nodes, our jobs, jobs that wait. What may hold anything comes last in a line, and '|' separates.
+# Nodes, jobs that wait, our jobs. What may hold anything comes last in a line, and '|' separates. A job's name may
+# hold even newlines, so other users' names are not asked for, and our own come last of all, each behind a word.
 NODE_FORMAT = "%N|%T|%C|%P|%a|%l"
-JOB_FORMAT = "%A|%T|%C|%V|%r|%j"
-WAITING_FORMAT = "%i|%C|%P|%r|%u|%j"
+WAITING_FORMAT = "%i|%C|%P|%r"
+JOB_WORD = "job "
+JOB_FORMAT = f"{JOB_WORD}%A|%T|%C|%P|%V|%r|%j"
 # Lines that part what the commands of one listing print.
 NODES_LINE = "koala nodes"
-JOBS_LINE = "koala jobs"
 WAITING_LINE = "koala waiting"
-USER_LINE = "koala user "
+JOBS_LINE = "koala jobs"
 SACCT_LINE = "koala sacct"
 SACCT_FIELDS = "JobIDRaw,JobName,State,ExitCode,Submit"
+_SHOWN_WORD = "JobId="
 
 
 class _Node(msgspec.Struct, frozen=True):
@@ -53,53 +56,65 @@ class _Node(msgspec.Struct, frozen=True):
     limit_s: float | None
 
 
+class _Waiting(msgspec.Struct, frozen=True):
+    """A job that waits, or several of one array that may start at a time."""
+
+    number: BatchId
+    processors: int
+    times: int
+
+
 def parse_listing(printed: str, partition: str | None) -> Listing:
     """What the text of a listing prints. ``partition`` is the one that components go to, or several with commas
     between; None is the default one."""
-    parts = _parts(printed, (USER_LINE, NODES_LINE, JOBS_LINE, WAITING_LINE))
-    user = parts[USER_LINE][0]
+    parts = _parts(printed, (NODES_LINE, WAITING_LINE, JOBS_LINE))
     nodes = _chosen([_node(line) for line in parts[NODES_LINE]], partition)
-    jobs = [_job(line) for line in parts[JOBS_LINE]]
     names = {node.partition for node in nodes}
-    ours = tuple(job for job in jobs if job.token)
+    ours = tuple(job for line in _whole_jobs(parts[JOBS_LINE]) if (job := _job(line, names)).token)
     unique = {node.name: node for node in nodes}.values()
     allocated = sum(node.allocated for node in unique)
-    working = allocated + sum(node.idle for node in unique if node.is_up and not node.state.endswith("*"))
-    kept = sum(node.idle for node in unique if node.is_up and is_kept_for_a_job(node.state))
-    barred = (
-        sum(node.idle for node in unique if node.is_up and not is_free(node.state) and node.state[-1] != "*") - kept
-    )
-    held = sum(job.processors for job in ours if job.state in (BatchState.RUNNING, BatchState.ENDING))
-    ahead = sum(_waiting(line, user, names) for line in parts[WAITING_LINE])
-    others = max(0, allocated - held) + max(0, barred) + max(kept, ahead)
+    answering = [node for node in unique if node.is_up and not node.state.endswith("*")]
+    idle = sum(node.idle for node in answering)
+    kept = sum(node.idle for node in answering if is_kept_for_a_job(node.state))
+    free = sum(node.idle for node in answering if is_free(node.state))
+    held = min(allocated, sum(job.processors for job in ours if job.state in (BatchState.RUNNING, BatchState.ENDING)))
+    if any(job.processors > 0 and is_at_a_limit(job.state, job.reason) for job in ours):
+        left = 0
+    else:
+        waiting = _waiting_jobs(parts[WAITING_LINE], names, {job.id for job in ours})
+        left = free - _taken_soon(waiting, kept, free + held)
+    working = allocated + idle
     limits = [node.limit_s for node in nodes if node.limit_s is not None]
     unlimited = any(node.limit_s is None for node in nodes)
     return Listing(
         jobs=ours,
         processors=working,
-        others=min(working, others),
+        others=min(working, working - held - left),
         job_limit_s=max(limits) if limits and not unlimited else None,
     )
 
 
 def _parts(printed: str, heads: Sequence[str]) -> dict[str, list[str]]:
-    """The lines behind each head; the user's name stands in the line itself. All heads must be there, in order."""
+    """The lines behind each head, which must be there in this order. Behind the last one anything may stand."""
     parts: dict[str, list[str]] = {}
-    current: list[str] | None = None
-    for line in printed.splitlines():
-        head = next((each for each in heads if (line.startswith(each) if each.endswith(" ") else line == each)), None)
-        if head is not None:
-            if head in parts:
-                raise BatchOutputError(f"{head.strip()!r} comes twice")
-            current = parts[head] = [line.removeprefix(head)] if head.endswith(" ") else []
-        elif current is None:
+    expected = list(heads)
+    for line in printed.split("\n"):
+        if expected and line == expected[0]:
+            parts[expected.pop(0)] = []
+        elif not parts:
             raise BatchOutputError(f"nobody asked for {line[:100]!r}")
         elif line.strip():
-            current.append(line)
-    missing = [head for head in heads if head not in parts]
-    if missing:
-        raise BatchOutputError(f"there is nothing behind {missing[0].strip()!r}")
+            parts[heads[len(parts) - 1]].append(line)
+    if expected:
+        raise BatchOutputError(f"there is nothing behind {expected[0]!r}")
     return parts
+
+
+def _whole_jobs(lines: Sequence[str]) -> Iterator[str]:
+    """A line for each of this user's jobs; what a name with newlines has in its other lines is passed over."""
+    if lines and not lines[0].startswith(JOB_WORD):
+        raise BatchOutputError(f"{lines[0][:200]!r} is not a job")
+    return (line.removeprefix(JOB_WORD) for line in lines if line.startswith(JOB_WORD))
 
 
 def _node(line: str) -> _Node:
@@ -131,12 +146,12 @@ def _chosen(nodes: Sequence[_Node], partition: str | None) -> list[_Node]:
     return [node for node in nodes if node.is_default] or list(nodes)
 
 
-def _job(line: str) -> BatchJob:
-    """One of this user's jobs; those without a component have no token."""
-    fields = line.split("|", 5)
-    if len(fields) != 6:
+def _job(line: str, partitions: set[str]) -> BatchJob:
+    """One of this user's jobs; those without a component have no token, and those elsewhere no processors here."""
+    fields = line.split("|", 6)
+    if len(fields) != 7:
         raise BatchOutputError(f"{line[:200]!r} is not a job")
-    number, word, processors, submitted, reason, name = (field.strip() for field in fields)
+    number, word, processors, partition, submitted, reason, name = (field.strip() for field in fields)
     if not (number.isascii() and number.isdigit()):
         raise BatchOutputError(f"{number[:100]!r} is not the number of a job")
     state = state_of(word, reason)
@@ -146,23 +161,41 @@ def _job(line: str) -> BatchJob:
         token=name.removeprefix(JOB_NAME_PREFIX) if name.startswith(JOB_NAME_PREFIX) else "",
         state=state,
         submitted=submitted,
-        processors=_count(processors),
+        processors=0 if partitions.isdisjoint(partition.split(",")) else _count(processors),
         reason=reason,
         end=end,
     )
 
 
-def _waiting(line: str, user: str, partitions: set[str]) -> int:
-    """What a job that waits will take of the processors that come free ahead of us: nothing if it is one of ours, or
-    waits for something else."""
-    fields = line.split("|", 5)
-    if len(fields) != 6:
-        raise BatchOutputError(f"{line[:200]!r} is not a job that waits")
-    number, processors, partition, reason, whose, name = (field.strip() for field in fields)
-    is_ours = whose == user and name.startswith(JOB_NAME_PREFIX)
-    if is_ours or not is_eligible(reason) or partitions.isdisjoint(partition.split(",")):
-        return 0
-    return _count(processors) * _array_tasks(number)
+def _waiting_jobs(lines: Sequence[str], partitions: set[str], ours: set[BatchId]) -> list[_Waiting]:
+    """Jobs of others that wait for processors of these partitions, in the order in which Slurm considers them. The
+    parts of one that asked for different nodes start together, or not at all."""
+    found: dict[BatchId, _Waiting] = {}
+    for line in lines:
+        fields = [field.strip() for field in line.split("|")]
+        if len(fields) != 4:
+            raise BatchOutputError(f"{line[:200]!r} is not a job that waits")
+        number, processors, partition, reason = fields
+        times, wanted = _array_tasks(number), _count(processors)
+        if number in ours or not is_eligible(reason) or partitions.isdisjoint(partition.split(",")):
+            continue
+        leader, _, part = number.partition("+")
+        before = found.get(leader) if part else None
+        found[leader] = _Waiting(leader, wanted + (before.processors if before is not None else 0), times)
+    return list(found.values())
+
+
+def _taken_soon(waiting: Sequence[_Waiting], kept: int, room: int) -> int:
+    """How many processors jobs that wait will take of those that are free or ours, beside those that Slurm keeps for
+    them already. One for which there is no room even when ours come free takes none: nobody knows how long it waits
+    for the jobs of others, and where Slurm lets nobody pass it, it keeps nodes for it."""
+    left = room
+    for job in waiting:
+        times = min(job.times, (kept + left) // job.processors) if job.processors > 0 else 0
+        wanted = job.processors * times
+        from_kept = min(kept, wanted)
+        kept, left = kept - from_kept, left - (wanted - from_kept)
+    return room - left
 
 
 def _array_tasks(number: str) -> int:
@@ -214,8 +247,12 @@ def parse_history(printed: str, jobs: Sequence[BatchJob]) -> dict[BatchId, Batch
     wanted = {job.id: job for job in jobs}
     ends: dict[BatchId, BatchEnd] = {}
     shown, _, accounted = printed.partition(f"{SACCT_LINE}\n")
-    for line in shown.splitlines():
-        if line.strip():
+    lines = [line for line in shown.split("\n") if line.strip()]
+    if lines and not lines[0].startswith(_SHOWN_WORD):
+        raise BatchOutputError(f"{lines[0][:200]!r} is not a job")
+    for line in lines:
+        # What else there is are the other lines of something with newlines, as another job's name may have.
+        if line.startswith(_SHOWN_WORD):
             ends |= _shown_end(line, wanted)
     for line in accounted.splitlines():
         for number, end in _accounted_end(line, wanted).items():
@@ -225,11 +262,11 @@ def parse_history(printed: str, jobs: Sequence[BatchJob]) -> dict[BatchId, Batch
 
 def _shown_end(line: str, wanted: dict[BatchId, BatchJob]) -> dict[BatchId, BatchEnd]:
     fields = dict(_pairs(line))
-    if "JobId" not in fields or "JobState" not in fields:
-        raise BatchOutputError(f"{line[:200]!r} is not a job")
-    job = wanted.get(fields["JobId"])
+    job = wanted.get(fields.get("JobId", ""))
     if job is None or not _is_same(job, fields.get("JobName", ""), fields.get("SubmitTime", "")):
         return {}
+    if "JobState" not in fields:
+        raise BatchOutputError(f"{line[:200]!r} is not a job")
     word, reason = fields["JobState"], fields.get("Reason", "")
     if state_of(word, reason) is not BatchState.OVER:
         return {}
@@ -249,7 +286,7 @@ def _pairs(line: str) -> Iterator[tuple[str, str]]:
 def _accounted_end(line: str, wanted: dict[BatchId, BatchJob]) -> dict[BatchId, BatchEnd]:
     fields = line.split("|")
     if len(fields) < 5:
-        raise BatchOutputError(f"{line[:200]!r} is not a line of sacct")
+        return {}  # a line of another job's name, which may hold newlines
     # A job's name may hold anything, so the fields are taken from both ends.
     number, name, word, code, submitted = fields[0], "|".join(fields[1:-3]), fields[-3], fields[-2], fields[-1]
     job = wanted.get(number)

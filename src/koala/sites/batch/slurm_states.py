@@ -38,6 +38,9 @@ _NEVER = frozenset(
         "ReservationDeleted",
     }
 )
+# Limits of an account or a quality of service: on one job, which lasts, and on all that one has, which passes.
+_LIMIT = re.compile(r"(Assoc|QOS|Max)\w*Limit", re.ASCII)
+_LIMIT_PER_JOB = re.compile(r"(Assoc|QOS)Max\w+PerJob(Limit)?|(Assoc|QOS)\w*TimeLimit", re.ASCII)
 # Reasons of jobs that start as soon as there are processors, as far as Slurm has looked at them.
 _ELIGIBLE = frozenset({"None", "Priority", "Resources", ""})
 
@@ -83,9 +86,16 @@ def end_of(word: str, reason: str, code: int | None = None) -> BatchEnd:
 
 def never_starts(state: BatchState, reason: str) -> BatchEnd | None:
     """Why a job that waits will wait for ever, in the words of an end; None if it need not."""
-    if state is BatchState.PENDING and reason in _NEVER:
+    if state is BatchState.PENDING and (reason in _NEVER or _LIMIT_PER_JOB.fullmatch(reason)):
         return BatchEnd(kind=EndKind.SITE, reason=reason)
     return None
+
+
+def is_at_a_limit(state: BatchState, reason: str) -> bool:
+    """Whether a job waits since its user or account has all that it may have, so that no other would start either."""
+    if state is not BatchState.PENDING or never_starts(state, reason) is not None:
+        return False
+    return _LIMIT.fullmatch(reason) is not None
 
 
 def is_eligible(reason: str) -> bool:

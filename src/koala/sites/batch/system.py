@@ -151,7 +151,9 @@ class BatchSystem(Protocol):
         ...
 
     def unreserve(self, name: str) -> str:
-        """Text that gives a reservation back; of one that is gone it says nothing."""
+        """Text that gives a reservation back; of one that is gone, or never was, it says nothing. It exits with a
+        code other than 0 while the reservation may still be there.
+        """
         ...
 
     # For ``koala site check``.

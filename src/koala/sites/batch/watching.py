@@ -16,7 +16,7 @@ from koala.sites.batch import errands
 from koala.sites.batch.keeper import Keeper, now_s
 from koala.sites.batch.living import Living, Pace
 from koala.sites.batch.looking import parse_looks
-from koala.sites.batch.place import BATCH_S, Done, Place
+from koala.sites.batch.place import BATCH_S, Done, Place, beside
 from koala.sites.batch.system import BatchOutputError, BatchSystem, Listing
 from koala.sites.commands import CommandError
 from koala.sites.site import Clock, Emit
@@ -78,7 +78,9 @@ class Watch:
         self._listing_turn = asyncio.Lock()
         self._listing: Listing | None = None
         self._listed_at = 0.0
+        self._listing_took_s = 0.0
         self._glanced_at = 0.0
+        self._glanced_until = 0.0  # as the clock says
         self._told_silent_at: float | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -129,18 +131,19 @@ class Watch:
         )
         if await self._take_files(done, tokens):
             self._glances.hurry()
-        listing = self._parse(done)
+        listing = await self._parse(done)
+        self._listing_took_s = now_s() - began
         await self._keeper.take_listing(listing, began, self._busy())
         self._listing, self._listed_at = listing, began
         return listing
 
-    def _parse(self, done: Done) -> Listing:
+    async def _parse(self, done: Done) -> Listing:
         section, host = done.section("listing"), self._place.commands.host
         code = done.code("listed")
         if section is None or code != 0:
             raise CommandError(host, done.complaint or f"the batch system's listing failed with exit code {code}")
         try:
-            return self._system.parse_listing(section.text)
+            return await beside(len(section.body), lambda: self._system.parse_listing(section.text))
         except BatchOutputError as error:
             raise CommandError(host, f"the batch system's listing makes no sense: {error}") from None
 
@@ -162,7 +165,7 @@ class Watch:
         while True:
             self._glance_now.clear()
             due_s = self._glanced_at + self._glances.wait_s - now_s()
-            if await _first(self._glance_now, None if self._is_idle() else self._until_walltime(due_s)):
+            if await _first(self._glance_now, None if self._is_idle() else self._until_due(due_s)):
                 continue  # with another pace
             self._glances.slow_down()
             await self._rest_if_it_fails(self._glance_once, rest)
@@ -170,7 +173,10 @@ class Watch:
     async def _glance_once(self) -> None:
         self._glanced_at = now_s()
         await self._present()
-        now = self._clock()
+        before, self._glanced_until = self._glanced_until, self._clock()
+        now = self._glanced_until
+        if any(before - now < begins_s <= 0 for begins_s in self._beginnings(now)):
+            self._glances.hurry()  # processors that are kept for us from now on are to wait for nobody
         for living in list(self._keeper.alive.values()):
             left_s = living.walltime_left_s(now)
             if left_s is not None and left_s <= 0:
@@ -181,17 +187,25 @@ class Watch:
                 self._confirmations.hurry()
                 self._list_now.set()
 
-    def _until_walltime(self, wait_s: float) -> float:
+    def _until_due(self, wait_s: float) -> float:
+        """So long, or less where a walltime is over or a reservation begins before."""
         now = self._clock()
         left = (living.walltime_left_s(now) for living in self._keeper.alive.values())
-        return max(0.0, min([wait_s, *(each for each in left if each is not None)]))
+        begins = (begins_s for begins_s in self._beginnings(now) if begins_s > 0)
+        return max(0.0, min([wait_s, *(each for each in left if each is not None), *begins]))
+
+    def _beginnings(self, now: float) -> list[float]:
+        times = (living.begins_in_s(now) for living in self._keeper.alive.values())
+        return [each for each in times if each is not None]
 
     async def _keep_listing(self) -> None:
         rest = Pace(REST_FIRST_S, REST_MOST_S)
         while True:
             self._list_now.clear()
             pace = self._confirmations if self._is_urgent() else self._calm
-            due_s = max(0.0, self._listed_at + pace.wait_s - now_s())
+            # A batch system that takes long to list is given as long a rest, whatever is to be confirmed.
+            wait_s = max(pace.wait_s, 2 * self._listing_took_s)
+            due_s = max(0.0, self._listed_at + wait_s - now_s())
             # The first listing comes in any case: it shows jobs that nobody remembers.
             if await _first(self._list_now, None if self._listing is not None and self._is_idle() else due_s):
                 continue  # with another pace

@@ -11,7 +11,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,11 +21,13 @@ WAIT_S = 30.0
 
 
 class SshServer:
-    """A server that runs from ``start`` to ``stop``; ``config`` is what ``ssh -F`` wants to reach it as ``HOST``."""
+    """A server that runs from ``start`` to ``stop``; ``config`` is what ``ssh -F`` wants to reach it by the names of
+    ``hosts``."""
 
-    def __init__(self, root: Path, program: str) -> None:
+    def __init__(self, root: Path, program: str, hosts: Sequence[str]) -> None:
         self.root = root
         self.config = root / "ssh_config"
+        self.hosts = tuple(hosts)
         self._program = program
         self._daemon: subprocess.Popen[bytes] | None = None
         root.mkdir()
@@ -38,7 +40,9 @@ class SshServer:
         (root / "known").write_text(f"[127.0.0.1]:{self.port} {(root / 'host.pub').read_text()}")
         (root / "sshd_config").write_text(
             f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {root}/host\nAuthorizedKeysFile {root}/authorized\n"
-            f"PidFile none\nUsePAM no\nStrictModes no\nPasswordAuthentication no\n"
+            f"PidFile none\nUsePAM no\nStrictModes no\nPasswordAuthentication no\nMaxStartups 100\n"
+            # What this user's shell does at every login is no part of a test.
+            f"SetEnv HOME={root}\n"
         )
         self.configure(f"IdentityFile {root}/user")
 
@@ -48,7 +52,19 @@ class SshServer:
             f"HostName 127.0.0.1\nPort {self.port}\nUser {getpass.getuser()}\nIdentitiesOnly yes\n"
             f"UserKnownHostsFile {self.root}/known\nStrictHostKeyChecking yes\n"
         )
-        self.config.write_text(f"Host {HOST}\n{common}" + "".join(f"{line}\n" for line in lines))
+        names = " ".join(self.hosts)
+        self.config.write_text(f"Host {names}\n{common}" + "".join(f"{line}\n" for line in lines))
+
+    def knowing(self, said: Path) -> Path:
+        """A directory for PATH with an ssh that knows the hosts too, and that writes its words into a file."""
+        directory = self.root / "knowing"
+        directory.mkdir(exist_ok=True)
+        program = directory / "ssh"
+        program.write_text(
+            f'#!/bin/sh\nprintf \'%s\\n\' "$*" >>{said}\nexec {shutil.which("ssh")} -F {self.config} "$@"\n'
+        )
+        program.chmod(0o755)
+        return directory
 
     def start(self) -> None:
         """Returns when it takes connections."""
@@ -79,8 +95,8 @@ class SshServer:
 
 
 @contextlib.contextmanager
-def ssh_server(root: Path) -> Iterator[SshServer]:
-    """A running server below ``root``."""
+def ssh_server(root: Path, hosts: Sequence[str] = (HOST,)) -> Iterator[SshServer]:
+    """A running server below ``root`` that has these names."""
     program = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
     if program is None or shutil.which("ssh") is None:
         complaint = "sshd is missing; install the packages openssh-server openssh-client"
@@ -89,7 +105,7 @@ def ssh_server(root: Path) -> Iterator[SshServer]:
         pytest.skip(complaint)
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # where it gives up its rights
-    server = SshServer(root, program)
+    server = SshServer(root, program, hosts)
     server.start()
     try:
         yield server

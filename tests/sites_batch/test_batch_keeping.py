@@ -1,0 +1,183 @@
+"""What a look at a batch system means for a site's components: processors that are not for us, submissions that came
+through twice, ends that only the history tells, and how much all this costs the batch system and the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from pathlib import Path
+
+import pytest
+from paper_batch import PaperBatch, PaperSite, component, eventually
+
+from koala.launching import Go
+from koala.messages import ComponentEnded, Outcome
+from koala.sites.batch import keeper, place, watching
+from koala.sites.batch.place import Place
+from koala.sites.batch.system import Listing
+from koala.sites.commands import CommandTimeoutError
+
+
+@pytest.fixture(autouse=True)
+def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "CALM_FIRST_S", 0.2)
+    monkeypatch.setattr(watching, "CALM_MOST_S", 0.2)
+    monkeypatch.setattr(watching, "GLANCE_FIRST_S", 0.05)
+    monkeypatch.setattr(watching, "REST_FIRST_S", 0.1)
+    monkeypatch.setattr(watching, "REST_MOST_S", 0.1)
+    monkeypatch.setattr(watching, "FRESH_S", 0.0)
+
+
+# --------------------------------------------------------------------------------------------- processors
+
+
+def test_what_a_job_holds_beyond_what_it_asked_for_is_not_idle(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with PaperSite(tmp_path) as one:
+            await one.start(component("1.1"))
+            one.batch.set("1.1", "running@4")  # a node is given as a whole
+            assert (await one.site.probe()).others == 3
+            one.batch.set("1.1", "pending@1")
+            assert (await one.site.probe()).others == 0
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("jobs", "others"),
+    [
+        (["running@3"], 3),
+        (["pending@3"], 3),
+        (["pending@9"], 0),  # no room for it: the site is not full for as long as it waits
+        (["running@6", "pending@4", "pending@1"], 7),
+        (["held@3"], 0),
+        (["pending@3 site 0 never"], 0),
+        (["over@3 itself"], 0),
+    ],
+)
+def test_jobs_of_another_koala_count_as_those_of_any_other_user(tmp_path: Path, jobs: list[str], others: int) -> None:
+    async def scenario() -> None:
+        async with PaperSite(tmp_path) as one:
+            for number, job in enumerate(jobs):
+                (one.batch.root / "jobs" / f"koala-9.{number}-0badcafe").write_text(f"{job}\n")
+            assert (await one.site.probe()).others == others
+
+    asyncio.run(scenario())
+
+
+# ------------------------------------------------------------------------------------------------- jobs
+
+
+def test_a_submission_that_came_through_twice_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with PaperSite(tmp_path) as one:
+            await one.begin("1.1")
+            twin = one.batch.job("1.1").with_name(one.batch.job("1.1").name + "~2")
+            twin.write_text("pending\n")
+            await one.site.release("1.1", Go())
+            before = one.site.calls["listing"]
+            await eventually(lambda: one.site.calls["listing"] >= before + 2)
+            assert twin.read_text() == "pending\n", "while one runs nothing is cancelled: they have one name"
+            one.play_end("1.1", "exited 3")
+            ended = await one.ended("1.1")
+            assert (ended.outcome, ended.exit_code) == (Outcome.FAILED, 3)
+            assert twin.read_text() == "over cancelled\n"
+
+    asyncio.run(scenario())
+
+
+def test_a_history_that_cannot_be_told_holds_up_nobody_whose_end_is_known(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with PaperSite(tmp_path) as one:
+            for token in ("1.1", "1.2"):
+                await one.begin(token)
+                await one.site.release(token, Go())
+            (one.batch.root / "no-history").touch()
+            one.batch.lose("1.1", "site 0 node died")
+            one.play_end("1.2")
+            assert (await one.ended("1.2")).outcome is Outcome.DONE
+            assert not one.told(ComponentEnded, "1.1")
+            (one.batch.root / "no-history").unlink()
+            assert "node died" in (await one.ended("1.1")).reason
+
+    asyncio.run(scenario())
+
+
+def test_a_history_that_takes_too_long_is_asked_for_in_smaller_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    do = Place.do
+
+    async def slow(self: Place, body: str, **options: object) -> place.Done:
+        if options.get("calls") == "history":
+            asked.append(body.count("history/j."))
+            if asked[-1] > 2:
+                raise CommandTimeoutError("this machine", "no answer")
+        return await do(self, body, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Place, "do", slow)
+    monkeypatch.setattr(keeper, "HISTORY_JOBS_AT_A_TIME", 8)
+
+    async def scenario() -> None:
+        tokens = [f"1.{number}" for number in range(5)]
+        async with PaperSite(tmp_path) as one:
+            for token in tokens:
+                await one.begin(token)
+                await one.site.release(token, Go())
+            for token in tokens:
+                one.batch.lose(token, "site 0 node died")
+            for token in tokens:
+                assert "node died" in (await one.ended(token)).reason
+
+    asyncio.run(scenario())
+    assert asked[0] <= 8
+    assert 2 in asked
+
+
+# ------------------------------------------------------------------------------------------------- its cost
+
+
+def test_a_long_listing_is_read_beside_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+
+    class Watched(PaperBatch):
+        def parse_listing(self, printed: str) -> Listing:
+            threads.append(threading.current_thread())
+            return super().parse_listing(printed)
+
+    async def scenario() -> None:
+        async with PaperSite(tmp_path, batch=Watched(tmp_path / "batch")) as one:
+            await one.site.probe()
+            assert threads[-1] is threading.main_thread(), "a short one is not worth a thread"
+            monkeypatch.setattr(place, "BESIDE_BYTES", 1)
+            await one.site.probe()
+            assert threads[-1] is not threading.main_thread()
+
+    asyncio.run(scenario())
+
+
+def test_a_batch_system_that_takes_long_to_list_rests_as_long_whatever_is_to_be_confirmed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "ENDING_MOST_S", watching.ENDING_FIRST_S)
+
+    class Slow(PaperBatch):
+        def listing(self) -> str:
+            times = self.root / "times"
+            return f"date +%s.%N >>{times}; sleep 0.3; date +%s.%N >>{times}\n{super().listing()}"
+
+    async def scenario() -> None:
+        async with PaperSite(tmp_path, batch=Slow(tmp_path / "batch")) as one:
+            await one.begin("1.1")
+            before = one.site.calls["listing"]
+            one.write("1.1", "exit", "exited 0\n")
+            await eventually(lambda: one.site.calls["listing"] >= before + 5)
+        times = [float(line) for line in (one.batch.root / "times").read_text().split()]
+        pairs = list(zip(times[::2], times[1::2], strict=False))
+        gaps = [after[0] - before[1] for before, after in itertools.pairwise(pairs)]
+        assert len(gaps) >= 3
+        assert min(gaps[-2:]) >= 0.25, "as long as it takes, but for the time that a process takes to start"
+
+    asyncio.run(scenario())
