@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from batch_sites import BatchWatcher, opened_batch, until_true
 from live_sites import file_appears, launch, processes_of
 from slurm_cluster import SlurmCluster, slurm_cluster
 
+from batch_sites import BatchWatcher, opened_batch, until_true
 from koala.grid import BatchSettings
 from koala.launching import Launch, Peer
 from koala.messages import Outcome

@@ -8,16 +8,16 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from batch_sites import opened_batch, until_true
 from live_sites import launch
 from slurm_cluster import slurm_cluster
-from ssh_server import HOST, SshServer, ssh_server
 
+from batch_sites import opened_batch, until_true
 from koala.grid import BatchSettings
 from koala.messages import Outcome, SiteSilent
 from koala.sites import Stream
 from koala.sites.batch.slurm import SlurmSystem
 from koala.sites.commands import CommandError, Commands, CommandTimeoutError
+from ssh_server import HOST, SshServer, ssh_server
 
 
 @pytest.fixture
