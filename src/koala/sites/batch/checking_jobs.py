@@ -167,21 +167,25 @@ async def reservation(desk: Desk) -> Said:
 async def job(desk: Desk) -> Said:
     """A tiny job really runs: it starts, its nodes see the work directory, its output can be read, and it is gone."""
     async with _directory(desk):
-        asked_at = desk.clock()
-        reply = await desk.ask(desk.batch.submit(_submission(desk)))
-        if reply.code != 0:
-            return failed(f"it is refused: {reply.reason}", "correct what it names in the grid file")
         try:
-            identifier = desk.batch.parse_submitted(reply.printed)
-        except BatchOutputError as error:
-            await desk.ask(desk.batch.cancel(desk.token, ()))
-            return failed(f"its submission is answered strangely: {error}", "see what sbatch or qsub print there")
-        try:
-            ran = await _until_done(desk, identifier, asked_at)
-            return ran if isinstance(ran, Said) else await _judged(desk, identifier, ran)
+            return await _tried(desk)
         finally:
+            # By name, since who is interrupted may not have heard its number.
             with contextlib.suppress(UnansweredError):
-                await desk.ask(desk.batch.cancel(desk.token, (identifier,)))
+                await desk.ask(desk.batch.cancel(desk.token, ()))
+
+
+async def _tried(desk: Desk) -> Said:
+    asked_at = desk.clock()
+    reply = await desk.ask(desk.batch.submit(_submission(desk)))
+    if reply.code != 0:
+        return failed(f"it is refused: {reply.reason}", "correct what it names in the grid file")
+    try:
+        identifier = desk.batch.parse_submitted(reply.printed)
+    except BatchOutputError as error:
+        return failed(f"its submission is answered strangely: {error}", "see what sbatch or qsub print there")
+    ran = await _until_done(desk, identifier, asked_at)
+    return ran if isinstance(ran, Said) else await _judged(desk, identifier, ran)
 
 
 async def _until_done(desk: Desk, identifier: str, asked_at: float) -> Said | float:
