@@ -13,11 +13,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from live_sites import WAIT_S, launch
+from live_sites import launch
 
 from koala.launching import NodeShare, Peer
 from koala.model import Application, JobType
 from koala.runners import PROXIES, PROXY, component_script, go_for, proxy_mail
+from watched_sites import WAIT_S
 
 _ON_NODE = """
 koala_on_node() {

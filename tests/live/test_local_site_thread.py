@@ -8,10 +8,11 @@ import threading
 from pathlib import Path
 
 import pytest
-from live_sites import WAIT_S, launch, opened
+from live_sites import launch, opened
 
 from koala.messages import ComponentAccepted, ComponentEnded, Outcome
 from koala.sites import folder
+from watched_sites import WAIT_S
 
 
 class SlowDisk:

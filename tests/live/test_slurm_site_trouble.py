@@ -125,7 +125,8 @@ def test_a_submission_that_was_never_answered_is_found_again_by_its_name(
             assert len(cluster.ids_of("koala-1.1")) == 1
             await one.start(mine)
             # Its newest event is told, and it may have come to the barrier by now.
-            assert one.told(ComponentAccepted, "1.1") or one.told(ComponentReady, "1.1")
+            accepted, ready = one.told(ComponentAccepted, "1.1"), one.told(ComponentReady, "1.1")
+            assert accepted or ready
             assert cluster.ids_of("koala-1.1") == [(one.home("1.1") / "batch").read_text()]
             # A driver that was killed instead finds it as well.
             (tmp_path / "mute").touch()
