@@ -106,7 +106,7 @@ HEALTHY: dict[str, Reaction] = {
     "koala-answers": "koala-answers\n",
     "uname -sm": "Linux x86_64\n",
     "date +%s": f"{NOW:.0f}\n",
-    "df -Pk": "there\n/scratch\n/dev/x 1000000000 0 500000000 1% /\n",
+    "df -Pk": "there\n/share\n/dev/x 1000000000 0 500000000 1% /\n",
     "mpiexec": "/opt/bin/mpiexec\nHYDRA build details:\n    Version:          4.1\n",
     "rsync": "/usr/bin/rsync\n",
     "squeue": "",
@@ -172,7 +172,7 @@ def played(
     **settings: Any,
 ) -> tuple[dict[str, Finding], PlayedSite]:
     """What a check of such a site finds, by step, and the site."""
-    batch = BatchSettings(work_directory="/scratch", **{"claims": Claims.BARRIER, **settings})
+    batch = BatchSettings(work_directory="/share", **{"claims": Claims.BARRIER, **settings})
     site = Site(name="alpha", processors=processors, kind=kind, file_server=file_server, batch=batch)
     place = PlayedSite(reactions or {}, asking_takes_s)
     desk = Desk(site, place, PlainSystem, clock=lambda: place.now, nonce="abcd", patience_s=20.0, sleep=place.sleep)

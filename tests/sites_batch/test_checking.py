@@ -39,7 +39,7 @@ def test_a_healthy_slurm_site_passes_every_step_and_gets_no_job() -> None:
     ]  # fmt: skip
     assert signs(found) == dict.fromkeys(found, PASSED) | {"job": SKIPPED}
     submitted = [text for text in site.texts if text.startswith("SUBMIT")]
-    assert submitted == ["SUBMIT None None 2 /scratch/check-abcd --test-only\n"]
+    assert submitted == ["SUBMIT None None 2 /share/check-abcd --test-only\n"]
 
 
 def test_a_healthy_grid_engine_site_passes_every_step_and_gets_no_job() -> None:
@@ -47,13 +47,13 @@ def test_a_healthy_grid_engine_site_passes_every_step_and_gets_no_job() -> None:
     assert signs(found) == dict.fromkeys(found, PASSED) | {"job": SKIPPED}
     assert "parallel environment" in found
     submitted = [text for text in site.texts if text.startswith("SUBMIT")]
-    assert submitted == ["SUBMIT all.q None 2 /scratch/check-abcd -w v\n"]
+    assert submitted == ["SUBMIT all.q None 2 /share/check-abcd -w v\n"]
 
 
 def test_what_a_check_makes_is_removed() -> None:
     _, site = played(run=True)
-    made = [index for index, text in enumerate(site.texts) if text.startswith("mkdir /scratch/check-abcd")]
-    removed = [index for index, text in enumerate(site.texts) if text == "rm -rf -- /scratch/check-abcd\n"]
+    made = [index for index, text in enumerate(site.texts) if text.startswith("mkdir /share/check-abcd")]
+    removed = [index for index, text in enumerate(site.texts) if text == "rm -rf -- /share/check-abcd\n"]
     assert len(made) == len(removed) == 2
     assert all(before < after for before, after in zip(made, removed, strict=True))
     assert any(text.split() == ["CANCEL", "check-abcd"] for text in site.texts)
@@ -98,9 +98,9 @@ CASES: list[tuple[dict[str, Reaction], dict[str, object], str, Sign, str, str]] 
     ({"date": f"{NOW + 90:.0f}\n"}, {}, "clock", WARNED, "90 s ahead", "NTP"),
     ({"date": f"{NOW - 90:.0f}\n"}, {"claims": Claims.RESERVATION}, "clock", FAILED, "90 s behind", "NTP"),
     ({"date": "%s\n"}, {}, "clock", WARNED, "cannot be read", "date +%s"),
-    ({"df -Pk": refused("mkdir: denied")}, {}, "work directory", FAILED, "/scratch: mkdir: denied", "work_directory:"),
-    ({"df -Pk": "made\n/scratch\n/dev/x 9 0 9000 1% /\n"}, {}, "work directory", WARNED, "just now) has 9 MB", "room"),
-    ({"df -Pk": "there\n/scratch\n"}, {}, "work directory", PASSED, "not told", ""),
+    ({"df -Pk": refused("mkdir: denied")}, {}, "work directory", FAILED, "/share: mkdir: denied", "work_directory:"),
+    ({"df -Pk": "made\n/share\n/dev/x 9 0 9000 1% /\n"}, {}, "work directory", WARNED, "just now) has 9 MB", "room"),
+    ({"df -Pk": "there\n/share\n"}, {}, "work directory", PASSED, "not told", ""),
     ({"squeue": "sbatch\n"}, {}, "programs", FAILED, "missing there: sbatch", "environment: {PATH:"),
     ({"VERSION": refused("?")}, {}, "controller", WARNED, "its version is not told", "nothing"),
     ({"show partition": refused("bad")}, {}, "queue", FAILED, "bad", "scontrol show partition"),
@@ -218,14 +218,14 @@ def test_a_job_that_runs_tells_its_nodes() -> None:
     assert found["job"].sign is PASSED
     assert "job 17 ran on n1, n2" in found["job"].words
     assert [text for text in site.texts if text.startswith("SUBMIT")] == [
-        "SUBMIT None None 2 /scratch/check-abcd --test-only\n",
-        "SUBMIT None None 2 /scratch/check-abcd\n",
+        "SUBMIT None None 2 /share/check-abcd --test-only\n",
+        "SUBMIT None None 2 /share/check-abcd\n",
     ]
 
 
 JOBS: list[tuple[dict[str, Reaction], str, str]] = [
-    ({"SUBMIT None None 2 /scratch/check-abcd\n": refused("QOSMaxSubmit")}, "refused: QOSMaxSubmit", "grid file"),
-    ({"SUBMIT None None 2 /scratch/check-abcd\n": "what?\n"}, "answered strangely", "sbatch or qsub"),
+    ({"SUBMIT None None 2 /share/check-abcd\n": refused("QOSMaxSubmit")}, "refused: QOSMaxSubmit", "grid file"),
+    ({"SUBMIT None None 2 /share/check-abcd\n": "what?\n"}, "answered strangely", "sbatch or qsub"),
     (
         {
             "done": "",
@@ -247,7 +247,7 @@ JOBS: list[tuple[dict[str, Reaction], str, str]] = [
             "/log": "",
             "LISTING": listing(job(BatchState.OVER, end=BatchEnd(kind=EndKind.ITSELF, exit_code=9))),
         },
-        "ended (itself, exit code 9), but nothing of it is seen in /scratch",
+        "ended (itself, exit code 9), but nothing of it is seen in /share",
         "share with the head node",
     ),
     (
@@ -257,7 +257,7 @@ JOBS: list[tuple[dict[str, Reaction], str, str]] = [
     ),
     (
         {"cat seen": Answer(code=0, stdout=b"n1 1 abcd\nn2 1 \n", stderr=b"koala check ran on n1\n")},
-        "n2 does not see /scratch",
+        "n2 does not see /share",
         "all nodes share",
     ),
     ({"cat seen": Answer(code=0, stdout=b"n1 1 abcd\n", stderr=b"")}, "not in its log", "submit_options"),
@@ -273,7 +273,7 @@ def test_a_job_that_does_not_run_as_it_should_is_told_and_cleaned_up(
     assert found["job"].sign is FAILED
     assert words in found["job"].words
     assert advice in found["job"].advice
-    assert site.texts[-1] == "rm -rf -- /scratch/check-abcd\n"
+    assert site.texts[-1] == "rm -rf -- /share/check-abcd\n"
     if "refused" not in words:
         assert any(text.startswith("CANCEL check-abcd") for text in site.texts)
 
