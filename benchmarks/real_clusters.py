@@ -1,7 +1,7 @@
 """``make bench``: what Koala costs on real batch systems, on the lab of two Slurm clusters and a Grid Engine cell.
 
 From submission to running over three idle clusters, beside the same three jobs submitted by hand at once;
-co-allocated jobs per minute; calls of each batch system per job; and processor time wasted at barriers, with claims
+co-allocated jobs per minute; uses of each batch system per job; and processor time wasted at barriers, with claims
 by barrier and by reservation. Without the batch systems' programs it says what to install.
 """
 
@@ -114,7 +114,8 @@ def by_hand_s(the_lab: lab.Lab, directory: Path) -> float:
 
 
 def calls(daemon: Daemon) -> dict[str, dict[str, float]]:
-    """How often each batch system was called so far, by what for."""
+    """How often each batch system was used so far, by what for. A listing is one errand of three commands of Slurm,
+    or of three to five of Grid Engine; a submission is one command, or a few where Koala chooses the environment."""
     found: dict[str, dict[str, float]] = {site: {} for site in SITES}
     pattern = r'^koala_site_calls_total\{(?=.*site="(\w+)")(?=.*call="([\w-]+)").*\} (\S+)$'
     for site, call, count in re.findall(pattern, daemon.client.metrics(), re.MULTILINE):
@@ -210,7 +211,7 @@ def table_of(figures: Figures) -> Table:
     table.add_row("co-allocated jobs per minute", f"{figures.jobs_per_minute:.0f}", "", "", end_section=True)
     for site, counted in figures.calls_per_job.items():
         words = ", ".join(f"{call} {count:.1f}" for call, count in sorted(counted.items()) if count)
-        table.add_row(f"calls per job at {site}: {words}", f"{sum(counted.values()):.1f}", "", "")
+        table.add_row(f"uses per job at {site}: {words}", f"{sum(counted.values()):.1f}", "", "")
     table.add_section()
     for words, wasted in (
         ("wasted at barriers, jobs at once, %", figures.crowd_waste_percent),

@@ -115,7 +115,7 @@ def test_a_low_job_makes_room_for_a_high_one_and_runs_again(the_lab: Lab, tmp_pa
         grid.nothing_is_held()
 
 
-def test_a_job_is_cancelled_at_every_stage(grid: RealGrid) -> None:
+def test_a_job_is_cancelled_while_it_waits_and_while_it_runs(grid: RealGrid) -> None:
     everywhere = (
         "components:\n- {processors: 8, site: alpha}\n- {processors: 8, site: beta}\n- {processors: 8, site: gamma}\n"
     )
@@ -127,10 +127,27 @@ def test_a_job_is_cancelled_at_every_stage(grid: RealGrid) -> None:
     grid.client.cancel(running)
     assert grid.ended(running).state == "cancelled"
     grid.nothing_is_held()
-    # Between the claim and the barrier: one cluster is full, so that the others wait for it.
-    number = grid.local_job("beta", 8, 60)
-    until(lambda: grid.is_running("beta", number), "the local user's job runs")
-    starting = grid.submit(f"{SLEEP % 60}{everywhere}")
-    grid.client.cancel(starting)
-    assert grid.ended(starting).state == "cancelled"
-    grid.nothing_is_held()
+
+
+def test_a_job_is_cancelled_while_its_file_comes_and_at_the_barrier(the_lab: Lab, tmp_path: Path) -> None:
+    """Its processors are claimed before its file is there, so that it waits at the barrier for it."""
+    data = tmp_path / "data"
+    data.write_bytes(bytes(60_000_000))
+    text = (
+        f"input_files: [data]\n{SLEEP % 60}components:\n- {{processors: 6, site: alpha}}\n"
+        "- {processors: 6, site: gamma}\n"
+    )
+    with real_grid(the_lab, tmp_path, mbit_s=60) as grid:
+        grid.client.register("data", "beta", path=str(data))
+        placed = grid.submit(text)
+        grid.in_state(placed, "placed")
+        assert not any(grid.ours(site) for site in SITES), "nothing is claimed yet"
+        grid.client.cancel(placed)
+        assert grid.ended(placed).state == "cancelled"
+        claimed = grid.submit(text)
+        until(lambda: bool(grid.ours("alpha") and grid.ours("gamma")), "both clusters hold a component")
+        assert grid.client.job(claimed).state in ("claiming", "starting")
+        grid.client.cancel(claimed)
+        assert grid.ended(claimed).runs == 0, grid.story(claimed)
+        grid.nothing_is_held()
+        until(lambda: not grid.client.overview().transfers, "no file is on its way")

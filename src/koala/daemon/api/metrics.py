@@ -96,7 +96,9 @@ def _of_sites(numbers: Numbers) -> Iterator[Metric]:
     )
     errors = GaugeMetricFamily("koala_site_errors", "Errors of the site in a row.", labels=["site"])
     calls = CounterMetricFamily(
-        "koala_site_calls", "Calls of the site's batch system, by what for.", labels=["site", "call"]
+        "koala_site_calls",
+        "Uses of the site's batch system, by what for; a listing is several of its commands.",
+        labels=["site", "call"],
     )
     for site in numbers.sites:
         held = {"ours": site.ours, "others": site.others, "idle": site.idle, "total": site.processors}
