@@ -210,6 +210,11 @@ def add_shared_crossings(
 # ---------------------------------------------------------------------------------------------- shares
 
 
+def is_over(demand: int, capacity: int) -> bool:
+    """Whether more is demanded of a link than it has. Only such links slow anybody down, and only who is on them."""
+    return capacity < UNLIMITED_BIT_S and demand > capacity
+
+
 def fill_shares(
     count: int,
     jobs: Sequence[int],
@@ -227,19 +232,20 @@ def fill_shares(
     ``jobs[:count]`` are those with a demand; job ``j`` demands ``span_bit_s[j][p]`` of link ``span_links[j][p]`` for
     ``p`` below ``spans[j]``. The jobs of the most saturated link are granted what it can give each of them, on all
     their links; what they take is subtracted everywhere, and so on until no link is saturated among those left, who
-    run at full speed. Capacities are 1 or more; one of ``UNLIMITED_BIT_S`` is never saturated. ``wanted``, ``taken``
-    and ``left`` are scratch room, one place a link.
+    run at full speed. A link of which no more is demanded than it has is never saturated, whatever is subtracted.
+    Capacities are 1 or more. ``wanted``, ``taken`` and ``left`` are scratch room, one place a link.
     """
     links = len(capacity)
     for link in range(links):
         wanted[link] = 0
         taken[link] = 0
-        left[link] = float(capacity[link]) if capacity[link] < UNLIMITED_BIT_S else inf
     for place in range(count):
         job = jobs[place]
         ratio[job] = 0.0
         for span in range(spans[job]):
             wanted[span_links[job][span]] += span_bit_s[job][span]
+    for link in range(links):
+        left[link] = float(capacity[link]) if is_over(wanted[link], capacity[link]) else inf
     granted = 0.0
     while True:
         worst = -1

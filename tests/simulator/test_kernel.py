@@ -299,7 +299,7 @@ def test_a_queue_of_many_thousands_is_passed_over_as_if_one_looked_at_each() -> 
         place = next_fitting(waiting, begin, most)
         expected = next((at for at in range(begin, waiting.bounds[END]) if waiting.size[at] <= most), None)
         assert (place if place < waiting.bounds[END] else None) == expected
-        for taken in range(begin, min(begin + 300, waiting.bounds[END])):
+        for taken in range(begin, min(begin + 100, waiting.bounds[END])):
             if waiting.size[taken] <= most:
                 del left[int(waiting.job[taken])]
                 leave(waiting, taken)

@@ -28,8 +28,9 @@ _Parameters = ParamSpec("_Parameters")
 _Answer = TypeVar("_Answer")
 
 # No counting of references: kernels make no arrays, and counting them for every look into a named tuple of arrays
-# takes three quarters of the time.
-_OPTIONS: dict[str, Any] = {"nogil": True, "_nrt": False}
+# takes three quarters of the time. No tests whether a divisor is 0, which kernels see to themselves, and no calls of
+# functions: to hand on all these arrays takes longer than most of them do.
+_OPTIONS: dict[str, Any] = {"nogil": True, "_nrt": False, "error_model": "numpy", "forceinline": True}
 _CONSTANTS = (bool, int, float, str, bytes, tuple, type(None))
 # How long a folder is kept that nobody uses.
 KEPT_UNUSED_S = 30 * 24 * 3600.0
@@ -47,7 +48,7 @@ def compiled(function: Callable[_Parameters, _Answer]) -> Callable[_Parameters, 
     one another by their own names. They make no arrays: those come in as arguments, by position. No function may lead
     back to itself, since numba's cache on disk does not survive that: such a one is refused with a ``ValueError``.
     Each set of argument types is compiled at its first call, or read from disk; when two processes do so at once,
-    one compiles and the other waits and reads.
+    one compiles and the other waits and reads. A division by 0 is not caught: it gives infinity, or nothing sensible.
     """
     return cast("Callable[_Parameters, _Answer]", _compiled(cast("FunctionType", function)))
 

@@ -10,15 +10,15 @@ from collections.abc import MutableSequence, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from koala.network import add_shared_crossings, crossing, demand_bit_s, fill_shares, stretch, work_left_s
+from koala.network import add_shared_crossings, crossing, demand_bit_s, fill_shares, is_over, stretch, work_left_s
 
 if TYPE_CHECKING:
     from numpy import float64, int64
     from numpy.typing import NDArray
 
-# What ``Links.counts`` holds: how many links are demanded more of than they have, how many jobs were granted less
-# than they demand when that was last looked at, and whether a job has come or gone since then.
-OVER, SLOWED, CHANGED = 0, 1, 2
+# What ``Links.counts`` holds: how many links are demanded more of than they have, whether a job has come or gone
+# since they were last shared, and whether that was on a link of which more is, or was, demanded than it has.
+OVER, CHANGED, DISTURBED = 0, 1, 2
 # What ``Coallocated.times`` holds of the job in a slot: when it ends as things are; what was left of it, in seconds
 # at full speed, at the time since when it has been granted this part of what it demands and been stretched by this
 # factor; the share of its time that is communication; and when it started.
@@ -129,7 +129,10 @@ def change_demand(links: Links, link: int, change_bit_s: int) -> None:
     after = before + change_bit_s
     links.demand_bit_s[link] = after
     links.demand_most_bit_s[link] = max(links.demand_most_bit_s[link], after)
-    links.counts[OVER] += int(after > capacity) - int(before > capacity)
+    was_over, is_over_now = is_over(before, capacity), is_over(after, capacity)
+    if was_over or is_over_now:
+        links.counts[OVER] += int(is_over_now) - int(was_over)
+        links.counts[DISTURBED] = 1
 
 
 def load_link(coallocated: Coallocated, slot: int, links: Links, link: int, bit_s: int) -> None:
@@ -217,11 +220,25 @@ def end_coallocated(
 
 
 def share_links(coallocated: Coallocated, links: Links, now: float) -> None:
-    """Grant every job its part of the links, and let the ends slide of those whose part has changed."""
-    held = coallocated.held[0]
+    """Grant every job its part of the links, and let the ends slide of those whose part has changed.
+
+    Where jobs have come and gone only on links that give all that is demanded, nobody else's part has changed.
+    """
+    if links.counts[DISTURBED] != 0:
+        grant_shares(coallocated, links, now)
     links.counts[CHANGED] = 0
-    is_over = links.counts[OVER] > 0
-    if is_over:
+    links.counts[DISTURBED] = 0
+    first_end_s = inf
+    for place in range(coallocated.held[0]):
+        first_end_s = min(first_end_s, coallocated.times[coallocated.order[place], END])
+    coallocated.first_end_s[0] = first_end_s
+
+
+def grant_shares(coallocated: Coallocated, links: Links, now: float) -> None:
+    """Find every job's part of the links anew."""
+    held = coallocated.held[0]
+    slows = links.counts[OVER] > 0
+    if slows:
         fill_shares(
             held,
             coallocated.order,
@@ -234,24 +251,16 @@ def share_links(coallocated: Coallocated, links: Links, now: float) -> None:
             links.left,
             coallocated.granted,
         )
-    if is_over or links.counts[SLOWED] > 0:
-        slowed = 0
-        for place in range(held):
-            slot = coallocated.order[place]
-            ratio = coallocated.granted[slot] if is_over else 1.0
-            slowed += int(ratio < 1.0)
-            if ratio != coallocated.times[slot, RATIO]:
-                elapsed_s = now - coallocated.times[slot, SINCE]
-                coallocated.times[slot, WORK] = work_left_s(
-                    coallocated.times[slot, WORK], elapsed_s, coallocated.times[slot, STRETCHED]
-                )
-                coallocated.times[slot, SINCE] = now
-                grant(coallocated, slot, now, ratio)
-        links.counts[SLOWED] = slowed
-    first_end_s = inf
     for place in range(held):
-        first_end_s = min(first_end_s, coallocated.times[coallocated.order[place], END])
-    coallocated.first_end_s[0] = first_end_s
+        slot = coallocated.order[place]
+        ratio = coallocated.granted[slot] if slows else 1.0
+        if ratio != coallocated.times[slot, RATIO]:
+            elapsed_s = now - coallocated.times[slot, SINCE]
+            coallocated.times[slot, WORK] = work_left_s(
+                coallocated.times[slot, WORK], elapsed_s, coallocated.times[slot, STRETCHED]
+            )
+            coallocated.times[slot, SINCE] = now
+            grant(coallocated, slot, now, ratio)
 
 
 def grant(coallocated: Coallocated, slot: int, now: float, ratio: float) -> None:

@@ -130,7 +130,8 @@ def run_events(
         else:
             return
         # One pass, from this place on. It stands here since a call that hands on all these arrays costs more than it.
-        while True:
+        left = False
+        while place < waiting.bounds[END]:
             if most == UNKNOWN:
                 most = placeable_most(
                     meta.module, meta.idle, links.demand_bit_s, links.capacity_bit_s, meta.threshold, meta.chunk
@@ -140,17 +141,19 @@ def run_events(
                 break
             job = waiting.job[place]
             site = whole_site(meta.idle, jobs.size[job], jobs.home[job])
+            place += 1
             if site >= 0:
                 begin_whole(job, now, site, jobs, meta, ends, ran)
             elif divide(job, jobs, meta, belief, links, routes):
                 begin_divided(job, now, jobs, meta, belief, links, routes, coallocated, ran)
             else:
-                place += 1
                 continue
-            leave(waiting, place)
-            started = True
+            leave(waiting, place - 1)
+            left = True
             most = UNKNOWN
-        close_ranks(waiting)
+        if left:
+            started = True
+            close_ranks(waiting)
 
 
 def end_whole(now: float, jobs: Jobs, meta: Meta, ends: Ends, ran: Ran) -> None:

@@ -17,6 +17,8 @@ BLOCK_SHIFT = 6
 BLOCK = 1 << BLOCK_SHIFT
 ROW_SHIFT = 2 * BLOCK_SHIFT
 ROW = 1 << ROW_SHIFT
+# How many more holes than jobs there may be, so that a short queue does not close ranks for every job.
+SLACK = 16
 # The size at a place that a job has left: larger than any job.
 HOLE = 2**31 - 1
 # What ``bounds`` holds: the first place with a job, the place after the last, and how many jobs lie between.
@@ -118,7 +120,7 @@ def close_ranks(waiting: Waiting) -> None:
     while waiting.size[first] == HOLE:
         first += 1
     waiting.bounds[FIRST] = first
-    if end < 2 * (jobs + BLOCK):
+    if end < 2 * (jobs + SLACK):
         return
     waiting.bounds[FIRST] = 0
     waiting.bounds[END] = 0
