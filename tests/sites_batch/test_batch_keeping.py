@@ -7,13 +7,15 @@ import asyncio
 import itertools
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from paper_batch import PaperBatch, PaperSite, component, eventually
 
 from koala.launching import Go
 from koala.messages import ComponentEnded, Outcome
-from koala.sites.batch import keeper, place, watching
+from koala.sites import Stream
+from koala.sites.batch import errands, keeper, place, watching
 from koala.sites.batch.place import Place
 from koala.sites.batch.system import Listing
 from koala.sites.commands import CommandTimeoutError
@@ -179,5 +181,105 @@ def test_a_batch_system_that_takes_long_to_list_rests_as_long_whatever_is_to_be_
         gaps = [after[0] - before[1] for before, after in itertools.pairwise(pairs)]
         assert len(gaps) >= 3
         assert min(gaps[-2:]) >= 0.25, "as long as it takes, but for the time that a process takes to start"
+
+    asyncio.run(scenario())
+
+
+def test_what_is_about_to_change_is_waited_for_at_the_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is listed meanwhile, and the next glance would come long after the test has given up."""
+    for name in ("CALM_FIRST_S", "CALM_MOST_S"):
+        monkeypatch.setattr(watching, name, 600.0)
+    for name in ("GLANCE_FIRST_S", "GLANCE_MOST_S"):
+        monkeypatch.setattr(watching, name, 60.0)
+    monkeypatch.setattr(errands, "NAP_SHARE", 0.001)
+
+    async def scenario() -> None:
+        async with PaperSite(tmp_path) as one, asyncio.timeout(30.0):
+            await one.begin("1.1")
+            await one.site.release("1.1", Go())
+            one.write("1.1", "outbox/question", "why\n")
+            await one.until(lambda: bool(one.mail))
+            one.write("1.1", "outbox/another", "where\n")
+            await one.until(lambda: len(one.mail) == 2)
+            one.play_end("1.1")
+            assert (await one.ended("1.1")).outcome is Outcome.DONE
+
+    asyncio.run(scenario())
+
+
+def test_too_many_to_be_waited_for_at_the_site_are_looked_at_from_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "PATIENT_COMPONENTS", 1)
+    bodies: list[str] = []
+    run = Place.try_to_do
+
+    def noted(place: Place, body: str, **options: Any) -> Any:
+        bodies.append(body)
+        return run(place, body, **options)
+
+    monkeypatch.setattr(Place, "try_to_do", noted)
+
+    async def scenario() -> None:
+        async with PaperSite(tmp_path) as one:
+            await one.start(component("1.1"))
+            await eventually(lambda: any("koala_naps" in body for body in bodies))
+            await one.start(component("1.2"))
+            bodies.clear()
+            one.play_ready("1.1")
+            one.play_ready("1.2")
+            await one.ready("1.1")
+            await one.ready("1.2")
+            looks = [body for body in bodies if "koala_mark looks" in body and " 1.2" in body]
+            assert looks
+            assert not any("koala_naps" in body for body in looks)
+
+    asyncio.run(scenario())
+
+
+def test_a_component_that_comes_while_a_glance_waits_for_others_is_seen_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("CALM_FIRST_S", "CALM_MOST_S"):
+        monkeypatch.setattr(watching, name, 600.0)
+    for name in ("GLANCE_FIRST_S", "GLANCE_MOST_S"):
+        monkeypatch.setattr(watching, name, 60.0)
+    monkeypatch.setattr(errands, "NAP_SHARE", 0.001)
+
+    async def scenario() -> None:
+        async with PaperSite(tmp_path) as one, asyncio.timeout(30.0):
+            await one.begin("1.1")
+            await one.begin("1.2")
+            await one.begin("1.3")
+
+    asyncio.run(scenario())
+
+
+def test_a_sign_that_is_no_news_does_not_have_the_site_looked_at_all_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Something in the place of a file shows at once and for ever."""
+    for name in ("CALM_FIRST_S", "CALM_MOST_S", "GLANCE_FIRST_S", "GLANCE_MOST_S"):
+        monkeypatch.setattr(watching, name, 600.0)
+    looks = 0
+    look = errands.look
+
+    def counted(*arguments: Any) -> str:
+        nonlocal looks
+        looks += 1
+        return look(*arguments)
+
+    monkeypatch.setattr(errands, "look", counted)
+
+    async def scenario() -> None:
+        async with PaperSite(tmp_path) as one:
+            (one.root / "components/1.1").mkdir()
+            await one.start(component("1.1"))
+            (one.home("1.1") / "exit").mkdir()
+            await eventually(lambda: looks >= 1)
+            before = looks
+            for _ in range(20):
+                await one.site.output("1.1", Stream.STDOUT, 0)  # time passes at the site
+            assert looks <= before + 2
 
     asyncio.run(scenario())

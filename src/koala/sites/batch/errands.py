@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -46,6 +47,10 @@ GONE = ".gone."
 # The exit code of an errand that cannot even begin.
 EXIT_NO_PLACE = 74
 _EXIT_WORDS_CHARACTERS = 100
+# How long the pauses are between two looks for what is awaited, as a part of all patience, and at least; where
+# ``sleep`` knows parts of a second.
+NAP_SHARE = 0.1
+NAP_LEAST_S = 0.05
 
 # koala_plain FILE: whether it is a file, and not something that could hold up who opens it.
 # koala_show NAME FILE: its first line as a section, if it is there.
@@ -297,11 +302,50 @@ def deliver(root: str, token: Token, name: str, data: bytes) -> str:
 # -------------------------------------------------------------------------------------------- what they say
 
 
-def look(root: str, tokens: Sequence[Token]) -> str:
-    """Look at living components, without a process for each. See ``koala.sites.batch.looking`` for what it prints."""
+class Awaited(NamedTuple):
+    """What is to be waited for at a living component: files of these names, and mail beside that of these names."""
+
+    token: Token
+    files: tuple[str, ...] = ()
+    mail_known: tuple[str, ...] | None = None
+
+
+def _wait(awaited: Sequence[Awaited], patience_s: float) -> str:
+    """Words that wait until one of these shows, at most so long. Only the pauses are processes."""
+    signs = [f"[ -e {each.token}/{name} ]" for each in awaited for name in each.files]
+    signs += [
+        f"koala_new_mail {each.token} {' '.join(each.mail_known)}" for each in awaited if each.mail_known is not None
+    ]
+    nap_s = max(NAP_LEAST_S, NAP_SHARE * patience_s)
+    naps = max(1, round(patience_s / nap_s))
+    return f"""koala_new_mail() {{
+    koala_known=" $* "
+    for koala_file in "$1"/{OUTBOX}/*; do
+        case $koala_known in
+        *" ${{koala_file##*/}} "*) ;;
+        *) if [ -e "$koala_file" ]; then return 0; fi ;;
+        esac
+    done
+    return 1
+}}
+koala_naps={naps}
+until {" || ".join(signs) or "false"}; do
+    if [ "$koala_naps" -le 0 ]; then break; fi
+    koala_naps=$((koala_naps - 1))
+    sleep {nap_s:.3f} 2>/dev/null || {{ sleep 1; koala_naps=0; }}
+done
+"""
+
+
+def look(root: str, tokens: Sequence[Token], awaited: Sequence[Awaited] = (), patience_s: float = 0.0) -> str:
+    """Look at living components, without a process for each. See ``koala.sites.batch.looking`` for what it prints.
+
+    With patience, it waits before until something shows of what is awaited, but no longer than that.
+    """
     if not tokens:
         return ""
-    return f"""{_enter(root)}koala_mark looks
+    wait = _wait(awaited, patience_s) if patience_s > 0 else ""
+    return f"""{_enter(root)}{wait}koala_mark looks
 for koala_each in {" ".join(tokens)}; do
     if ! koala_plain "$koala_each/{RECORD}"; then printf '%s lost\\n' "$koala_each"; continue; fi
     for koala_file in "$koala_each"/* "$koala_each"/{OUTBOX}/*; do

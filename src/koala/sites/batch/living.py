@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from koala.launching import Launch
+from koala.launching import EXIT, READY, Launch
 from koala.messages import (
     AnyEvent,
     ComponentAccepted,
@@ -13,6 +13,7 @@ from koala.messages import (
     Token,
 )
 from koala.sites.batch.ends import Story
+from koala.sites.batch.errands import Awaited
 from koala.sites.batch.looking import Found
 from koala.sites.batch.system import BatchEnd, BatchId, BatchJob, BatchState
 from koala.sites.folder import Verdict
@@ -72,6 +73,14 @@ class Living:
     def is_ending(self) -> bool:
         """Whether its end is expected at any moment, and only the batch system can confirm it."""
         return self.exit_words is not None or self.verdict is not None
+
+    @property
+    def awaited(self) -> Awaited:
+        """What its files may show next."""
+        if self.is_ending:
+            return Awaited(self.token)
+        signs = (READY, EXIT) if self.phase is Phase.QUEUED else (EXIT,)
+        return Awaited(self.token, signs, tuple(sorted(self.mailed)))
 
     def newest(self, at: float) -> AnyEvent:
         """Its newest event."""

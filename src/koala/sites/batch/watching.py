@@ -1,13 +1,15 @@
 """When a batch site is looked at: briskly while something is about to change, ever more rarely when nothing does.
 
-There are two kinds of look. A glance sees only files and costs the batch system nothing; a look lists the batch
-system's jobs and sees the files after that, in one errand. What they show is for ``koala.sites.batch.keeper``.
+There are two kinds of look. A glance sees only files and costs the batch system nothing: it waits at the site until
+something shows there. A look lists the batch system's jobs and sees the files after that, in one errand. What they
+show is for ``koala.sites.batch.keeper``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import Awaitable, Callable, Collection
 
@@ -16,7 +18,7 @@ from koala.sites.batch import errands
 from koala.sites.batch.keeper import Keeper, now_s
 from koala.sites.batch.living import Living, Pace
 from koala.sites.batch.looking import parse_looks
-from koala.sites.batch.place import BATCH_S, Done, Place, beside
+from koala.sites.batch.place import BATCH_S, FILES_S, Done, Place, beside
 from koala.sites.batch.system import BatchOutputError, BatchSystem, Listing
 from koala.sites.commands import CommandError
 from koala.sites.site import Clock, Emit
@@ -26,6 +28,10 @@ _log = logging.getLogger(__name__)
 # How soon and how rarely files are glanced at while components live.
 GLANCE_FIRST_S = 0.25
 GLANCE_MOST_S = 5.0
+# Glances wait at the site where no more components live there than this. One that waits longer than so long is given
+# up when something else is to be looked at: it would not know of it.
+PATIENT_COMPONENTS = 64
+GIVEN_UP_S = 0.5
 # How soon and how rarely the batch system is listed: while an end is to be confirmed, and while nothing is expected.
 ENDING_FIRST_S = 0.25
 ENDING_MOST_S = 10.0
@@ -80,6 +86,7 @@ class Watch:
         self._listed_at = 0.0
         self._listing_took_s = 0.0
         self._glanced_at = 0.0
+        self._is_patient = True  # whether a glance may wait at the site
         self._glanced_until = 0.0  # as the clock says
         self._told_silent_at: float | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -153,10 +160,30 @@ class Watch:
             return False
         return await self._keeper.take_sights(parse_looks(section.text, tokens))
 
-    async def _glance(self) -> bool:
+    async def _glance(self, patience_s: float) -> bool:
         tokens = tuple(self._keeper.alive)
-        done = await self._place.do(errands.look(self._keeper.root, tokens))
-        return await self._take_files(done, tokens)
+        awaited = [living.awaited for living in self._keeper.alive.values()]
+        text = errands.look(self._keeper.root, tokens, awaited, patience_s)
+        errand = asyncio.create_task(self._place.do(text, timeout_s=FILES_S + patience_s))
+        try:
+            if patience_s > GIVEN_UP_S and await self._is_hurried(errand):
+                return False
+            news = await self._take_files(await errand, tokens)
+        finally:
+            errand.cancel()
+            await asyncio.gather(errand, return_exceptions=True)
+        # What shows all the time and is no news is not to be waited for.
+        self._is_patient = news or now_s() >= self._glanced_at + patience_s
+        return news
+
+    async def _is_hurried(self, errand: asyncio.Task[Done]) -> bool:
+        """Wait for the errand's end; whether something else is to be looked at before that."""
+        hurried = asyncio.create_task(self._glance_now.wait())
+        try:
+            await asyncio.wait({errand, hurried}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            hurried.cancel()
+        return not errand.done()
 
     # --------------------------------------------------------------------------------------- the two loops
 
@@ -164,13 +191,21 @@ class Watch:
         rest = Pace(REST_FIRST_S, REST_MOST_S)
         while True:
             self._glance_now.clear()
-            due_s = self._glanced_at + self._glances.wait_s - now_s()
-            if await _first(self._glance_now, None if self._is_idle() else self._until_due(due_s)):
-                continue  # with another pace
+            patience_s = self._patience_s()
+            if patience_s == 0.0:
+                due_s = self._glanced_at + self._glances.wait_s - now_s()
+                if await _first(self._glance_now, None if self._is_idle() else self._until_due(due_s)):
+                    continue  # with another pace
             self._glances.slow_down()
-            await self._rest_if_it_fails(self._glance_once, rest)
+            await self._rest_if_it_fails(functools.partial(self._glance_once, patience_s), rest)
 
-    async def _glance_once(self) -> None:
+    def _patience_s(self) -> float:
+        """How long the next glance waits at the site; 0 where it is to come when it is due."""
+        if not self._is_patient or not 0 < len(self._keeper.alive) <= PATIENT_COMPONENTS:
+            return 0.0
+        return self._until_due(self._glances.wait_s)
+
+    async def _glance_once(self, patience_s: float) -> None:
         self._glanced_at = now_s()
         await self._present()
         before, self._glanced_until = self._glanced_until, self._clock()
@@ -181,7 +216,7 @@ class Watch:
             left_s = living.walltime_left_s(now)
             if left_s is not None and left_s <= 0:
                 await self._time_out(living)
-        if self._keeper.alive and await self._glance():
+        if self._keeper.alive and await self._glance(patience_s):
             self._glances.hurry()
             if any(living.is_ending for living in self._keeper.alive.values()):
                 self._confirmations.hurry()
