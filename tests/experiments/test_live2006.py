@@ -3,7 +3,10 @@ decisions. What needs the lab is in ``test_live2006_lab``."""
 
 from __future__ import annotations
 
+import math
+import random
 import re
+from statistics import fmean
 from typing import Any
 
 import msgspec
@@ -19,6 +22,7 @@ from koala.experiments.live2006_model import (
     crowded_factors,
     fitted,
     fitted_startup,
+    longest_factor,
     predicted,
     simulated_grid,
     timed,
@@ -93,11 +97,21 @@ def test_a_simulated_job_takes_the_time_that_was_measured_on_its_clusters() -> N
 
 
 def test_a_start_up_that_does_not_grow_gets_no_slope_below_zero_and_its_spread_as_jitter() -> None:
-    startup = fitted_startup({1: [1.2, 1.0], 2: [1.0, 0.8]})
+    startup = fitted_startup({1: [1.2, 0.8], 2: [0.7, 0.9]})
     assert startup.per_component_s == 0.0
-    assert startup.base_s == pytest.approx(1.0)
-    # The standard deviation of these four is 0.1414; a uniform factor of +-0.245 has the same.
-    assert startup.jitter == pytest.approx(0.245, abs=0.001)
+    # The standard deviation of those of one component is 0.2; a uniform factor of +-0.346 has the same.
+    assert startup.jitter == pytest.approx(0.346, abs=0.001)
+    assert startup.base_s == pytest.approx((1.2 + 0.8 + (0.7 + 0.9) / (1 + 0.346 / 3)) / 4, abs=0.001)
+
+
+def test_a_job_of_several_components_starts_in_a_simulation_when_it_did_live() -> None:
+    """Components that draw 0.5 to 1.5 s: the longest of three takes 1.25 s in the mean, and no component more."""
+    half = 0.5 / math.sqrt(3.0)
+    startup = fitted_startup({1: [1.0 - half, 1.0 + half], 3: [1.2, 1.3]})
+    assert (startup.base_s, startup.per_component_s, startup.jitter) == pytest.approx((1.0, 0.0, 0.5), abs=1e-9)
+    rng = random.Random(7)
+    longest = [max(rng.uniform(0.5, 1.5) for _ in range(3)) for _ in range(20_000)]
+    assert fmean(longest) == pytest.approx(longest_factor(3, 0.5), rel=0.01)
 
 
 def test_all_policies_get_the_same_jobs_and_fcm_only_their_totals() -> None:

@@ -112,17 +112,33 @@ def computing_share(one_cluster_s: float, seconds: float) -> float:
 
 
 def fitted_startup(by_components: Mapping[int, Sequence[float]]) -> Startup:
-    """The line through the overheads by components, by least squares, and the spread around it as jitter."""
-    points = [(components - 1, seconds) for components, all_s in by_components.items() for seconds in all_s]
+    """Start-up times of components with which jobs take the measured overheads, by least squares.
+
+    A job starts with its last component, and in a simulation each component draws its own time: the more components,
+    the longer the longest. The spread is that of jobs of one component.
+    """
+    jitter = _jitter(by_components[min(by_components)])
+    points = [
+        (components - 1, seconds / longest_factor(components, jitter))
+        for components, all_s in by_components.items()
+        for seconds in all_s
+    ]
     mean_x, mean_y = fmean(x for x, _ in points), fmean(y for _, y in points)
     width = sum((x - mean_x) ** 2 for x, _ in points)
     slope = sum((x - mean_x) * (y - mean_y) for x, y in points) / width if width > 0 else 0.0
     slope = max(0.0, slope)
-    base = max(0.0, mean_y - slope * mean_x)
-    # A uniform factor between 1 - j and 1 + j has the spread j / sqrt(3).
-    relative = [y / (base + slope * x) - 1.0 for x, y in points if base + slope * x > 0]
-    jitter = min(0.99, math.sqrt(3.0) * pstdev(relative)) if len(relative) > 1 else 0.0
-    return Startup(base_s=base, per_component_s=slope, jitter=jitter)
+    return Startup(base_s=max(0.0, mean_y - slope * mean_x), per_component_s=slope, jitter=jitter)
+
+
+def longest_factor(components: int, jitter: float) -> float:
+    """The mean of the largest of so many factors that are uniform between 1 - jitter and 1 + jitter."""
+    return 1.0 + jitter * (components - 1) / (components + 1)
+
+
+def _jitter(values: Sequence[float]) -> float:
+    """A uniform factor between 1 - j and 1 + j has the spread j / sqrt(3)."""
+    mean = fmean(values)
+    return min(0.99, math.sqrt(3.0) * pstdev(values) / mean) if mean > 0 else 0.0
 
 
 def simulated_grid(grid: Grid, startup: Startup, background: Background) -> Grid:
