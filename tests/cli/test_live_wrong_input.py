@@ -303,3 +303,8 @@ def test_https_to_a_port_without_tls_is_told_to_be_http(daemon: Daemon) -> None:
     assert daemon.url is not None
     told = Shell(daemon.url.replace("http:", "https:"), KOALA_TOKEN="koala_x")("jobs", code=4).stderr  # noqa: S106
     assert f"write {daemon.url}" in told
+
+
+def test_a_number_without_a_command_is_answered_with_the_command_that_shows_the_job(shell: Shell) -> None:
+    asked = shell("job", "17", code=2)
+    assert "write koala job show 17" in asked.stderr

@@ -232,6 +232,8 @@ def test_options_that_contradict_each_other_are_refused(
         (("--grid", "4x0", "--workload", "hello"), ("--grid 4x0", "PROCESSORS_MAX")),
         (("--grid", "1x9999999999999", "--workload", "hello"), ("--grid 1x9999999999999", "PROCESSORS_MAX")),
         (("--grid", "4x", "--workload", "hello"), ("--grid 4x:", "4x100 is four clusters")),
+        (("--grid", "4xa", "--workload", "hello"), ("--grid 4xa:", "4x100 is four clusters")),
+        (("--grid", "fourx100", "--workload", "hello"), ("--grid fourx100:", "4x100 is four clusters")),
         (("--grid", "1e3x4", "--workload", "hello"), ("--grid 1e3x4:", "4x100 is four clusters")),
         (("--grid", "4X100", "--workload", "hello"), ("--grid 4X100:", "4x100 is four clusters")),
         (("--grid", "", "--workload", "hello"), ("--grid: it names no grid", "4x100")),

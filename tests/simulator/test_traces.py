@@ -61,6 +61,13 @@ def test_the_header_says_how_large_the_machine_is_and_when_time_began(tmp_path: 
     assert (nodes_only.processors, nodes_only.start_unix_s) == (8, None)
 
 
+def test_comments_may_begin_with_a_blank_and_stand_between_jobs(tmp_path: Path) -> None:
+    text = "".join(f" {line}\n" for line in HEADER.splitlines()) + "  " + swf(1) + "\t; a remark\n  \n  " + swf(2)
+    trace = read_trace(written(tmp_path, text))
+    assert trace.ids.tolist() == [1, 2]
+    assert (trace.processors, trace.start_unix_s) == (16, 1e9)
+
+
 def test_a_job_that_cannot_be_run_is_counted_once_with_its_reason(tmp_path: Path) -> None:
     lines = [swf(1), swf(2, run=-1), swf(3, allocated=-1), swf(4, submit=-1), swf(5, submit=-1, run=-1), swf(6)]
     trace = read_trace(written(tmp_path, "".join(lines)))

@@ -20,7 +20,18 @@ if TYPE_CHECKING:
     from koala.client import Client
 
 
-@click.group()
+class JobGroup(click.Group):
+    """Knows what somebody means who gives a job's number and no command."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0].isdecimal():
+            raise click.UsageError(f"What of job {args[0]}? For how it stands, write koala job show {args[0]}.", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=JobGroup)
 def job() -> None:
     """Look at one job, wait for it or cancel it."""
 

@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from koala.grid import Grid
 
 _SHORT = re.compile(r"([0-9]{1,18})x([0-9]{1,18})")
-# Numbers and signs of multiplication alone: somebody meant the short form.
-_MEANT_SHORT = re.compile(r"\s*(?=.*[0-9])[-+0-9.,e\s]*[xX*\u00d7][-+0-9.,exX*\u00d7\s]*")
+# Numbers and signs of multiplication alone, or something short with a number before the sign or behind it: somebody
+# meant the short form.
+_MEANT_SHORT = re.compile(
+    r"\s*(?=.*[0-9])[-+0-9.,e\s]*[xX*\u00d7][-+0-9.,exX*\u00d7\s]*|[0-9]+[xX*\u00d7][^./\\]*|[^./\\0-9]*[xX*\u00d7][0-9]+"
+)
 
 
 def named_grid(name: str) -> Grid:

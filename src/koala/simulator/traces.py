@@ -131,7 +131,7 @@ def read_trace(path: Path) -> Trace:
     """
     lines = _content(path).split("\n")
     found = _format_of(path, lines)
-    rows = [line for line in lines if line and line[0] != found.comment and not line.isspace()]
+    rows = [line for line in lines if line and not line.isspace() and not _is_comment(line, found)]
     if rows and rows[0].split(maxsplit=1)[0].casefold() == "jobid":
         del rows[0]  # some files of the archive name the columns without a mark of comment
     if not rows:
@@ -178,11 +178,16 @@ def _format_of(path: Path, lines: Sequence[str]) -> Format:
     return GWF if first.startswith("#") or first.casefold().startswith("jobid") else SWF
 
 
+def _is_comment(line: str, found: Format) -> bool:
+    """Whether it says something to readers, with or without a blank before."""
+    return line.startswith(found.comment) or (line[:1].isspace() and line.lstrip().startswith(found.comment))
+
+
 def _header(lines: Sequence[str], found: Format) -> dict[str, str]:
     """What the comments before the first job say as ``name: value``; of a repeated name the first."""
     header: dict[str, str] = {}
     for line in lines:
-        if not line.startswith(found.comment):
+        if not _is_comment(line, found):
             if line and not line.isspace():
                 break
             continue
@@ -215,7 +220,7 @@ def _first_problem(path: Path, found: Format, lines: Sequence[str]) -> TraceErro
     """What is wrong with the first bad line; only looked for once something is known to be wrong."""
     for number, line in enumerate(lines, 1):
         cells = line.split()
-        if not cells or line.startswith(found.comment) or cells[0].casefold() == "jobid":
+        if not cells or _is_comment(line, found) or cells[0].casefold() == "jobid":
             continue
         if len(cells) < found.fields_min:
             has = f"{len(cells)} field{'' if len(cells) == 1 else 's'}"
