@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 from grid_engine_cell import SLOTS, GridEngineCell, grid_engine_cell
 from live_sites import file_appears, launch, processes_of
 
-from batch_sites import BatchWatcher, opened_batch, until_true
+from batch_sites import BatchWatcher, opened_batch, unanswered, until_true
 from koala.grid import BatchSettings, Claims
 from koala.launching import Go, Launch, NodeShare
 from koala.messages import ComponentAccepted, ComponentEnded, ComponentReady, Outcome, SiteSilent
@@ -173,6 +174,28 @@ def test_a_claim_by_reservation_starts_at_its_time_and_the_reservation_goes_with
             assert (await one.ended("1.1")).outcome is Outcome.DONE
             assert int((tmp_path / "began").read_text()) >= int(begin_at)
             await until_true(lambda: not cell.run("qrstat").strip())
+
+    asyncio.run(scenario())
+
+
+def test_a_reservation_that_was_never_answered_is_the_one_that_the_component_runs_in(
+    cell: GridEngineCell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with opened(cell, tmp_path, claims=Claims.RESERVATION) as one:
+            wanted = launch("1.1", processors=3, begin_at=one.now() + 600, walltime_s=60.0)
+            with monkeypatch.context() as patched:
+                patched.setattr(GridEngineSystem, "reserve", unanswered(GridEngineSystem.reserve))
+                with pytest.raises(OSError, match="before its end"):
+                    await one.start(wanted)
+            assert cell.run("qrstat", "-xml").count("<name>koala_1_1_") == 1
+            await one.start(wanted)
+            (reservation,) = re.findall(r"<id>(\d+)</id>", cell.run("qrstat", "-xml"))
+            (job,) = jobs_of_ours(cell)
+            assert re.search(rf"^ar_id: *{reservation}$", cell.run("qstat", "-j", job), re.MULTILINE)
+            await one.site.abort("1.1")
+            await one.ended("1.1")
+            await until_true(lambda: cell.is_empty)
 
     asyncio.run(scenario())
 

@@ -207,6 +207,21 @@ def test_a_reservation_is_made_once_and_given_back(desk: Desk) -> None:
     desk.said(desk.system.unreserve("koala_kept"))
 
 
+def test_of_two_reservations_of_one_name_the_first_stands_and_all_are_given_back(desk: Desk) -> None:
+    """As when two tries to reserve come through at once: Grid Engine takes a name twice."""
+    at = time.strftime("%Y%m%d%H%M.%S", time.localtime(time.time() + 600))
+    twice = ["qrsub", "-N", "koala_twice", "-a", at, "-d", "60", "-pe", "mpi", "1"]
+    first, _ = [desk.system.parse_reserved(desk.cell.run(*twice)) for _ in range(2)]
+
+    text = desk.system.reserve("koala_twice", 1, time.time() + 600, 60.0)
+    assert desk.system.parse_reserved(desk.said(text)) == first
+    assert desk.cell.run("qrstat", "-xml").count("<name>koala_twice</name>") == 1
+
+    desk.cell.run(*twice)
+    desk.said(desk.system.unreserve("koala_twice"))
+    desk.cell.wait(lambda: desk.cell.is_empty, "a reservation stays")
+
+
 def test_a_reservation_whose_time_has_come_begins_at_once(desk: Desk) -> None:
     desk.said(desk.system.reserve("koala_late", SLOTS - 1, time.time() - 5, 60.0))
 

@@ -12,7 +12,7 @@ import pytest
 from live_sites import file_appears, launch, processes_of
 from slurm_cluster import SlurmCluster, slurm_cluster
 
-from batch_sites import BatchWatcher, opened_batch, until_true
+from batch_sites import BatchWatcher, opened_batch, unanswered, until_true
 from koala.grid import BatchSettings, Claims
 from koala.launching import Go, NodeShare
 from koala.messages import ComponentAccepted, ComponentEnded, ComponentReady, ComponentRunning, Outcome
@@ -307,6 +307,28 @@ def test_a_claim_by_reservation_starts_at_its_time_and_the_reservation_goes_with
             assert not allowed or one.told(ComponentReady, "1.1")[0].at >= begin_at - 1
             await one.site.release("1.1", Go())
             assert (await one.ended("1.1")).outcome is Outcome.DONE
+            assert "koala_" not in idle.run("scontrol", "show", "reservation", "-o")
+
+    asyncio.run(scenario())
+
+
+def test_a_reservation_that_was_never_answered_is_the_one_that_the_component_runs_in(
+    idle: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with opened(idle, tmp_path, claims=Claims.RESERVATION) as one:
+            wanted = launch("1.1", processors=3, begin_at=one.now() + 600, walltime_s=60.0)
+            with monkeypatch.context() as patched:
+                patched.setattr(SlurmSystem, "reserve", unanswered(SlurmSystem.reserve))
+                with pytest.raises(OSError, match="before its end"):
+                    await one.start(wanted)
+            made = idle.run("scontrol", "show", "reservation", "-o").split()[0]
+            assert made.startswith("ReservationName=koala_1_1_")
+            await one.start(wanted)
+            assert idle.run("scontrol", "show", "reservation", "-o").count("ReservationName=") == 1
+            assert made == f"ReservationName={idle.run('squeue', '-h', '-p', 'main', '-o', '%v').strip()}"
+            await one.site.abort("1.1")
+            await one.ended("1.1")
             assert "koala_" not in idle.run("scontrol", "show", "reservation", "-o")
 
     asyncio.run(scenario())

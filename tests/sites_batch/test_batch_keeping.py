@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -281,5 +283,53 @@ def test_a_sign_that_is_no_news_does_not_have_the_site_looked_at_all_the_time(
             for _ in range(20):
                 await one.site.output("1.1", Stream.STDOUT, 0)  # time passes at the site
             assert looks <= before + 2
+
+    asyncio.run(scenario())
+
+
+# --------------------------------------------------------------- what a power cut of a file server may leave
+
+
+def empty_all(home: Path) -> None:
+    for path in home.iterdir():
+        if path.is_file():
+            path.write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "outcome"),
+    [
+        (empty_all, Outcome.SITE_FAILED),
+        (lambda home: (home / "record.json").unlink(), Outcome.ABSENT),
+        (shutil.rmtree, Outcome.ABSENT),
+    ],
+    ids=["emptied", "without a record", "gone"],
+)
+def test_a_component_whose_files_were_never_on_disk_is_ended_and_so_is_its_job(
+    tmp_path: Path, spoil: Callable[[Path], object], outcome: Outcome
+) -> None:
+    async def scenario() -> None:
+        async with PaperSite(tmp_path) as one:
+            await one.begin("1.1")
+        spoil(one.home("1.1"))
+        async with one.again() as other:
+            await other.site.ask(["1.1"])
+            assert (await other.ended("1.1")).outcome is outcome
+            await other.site.probe()
+            assert other.batch.job("1.1").read_text() == "over cancelled\n"
+
+    asyncio.run(scenario())
+
+
+def test_a_component_whose_id_was_never_on_disk_is_known_by_its_name(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with PaperSite(tmp_path) as one:
+            await one.begin("1.1")
+        (one.home("1.1") / "batch").write_bytes(b"")
+        async with one.again() as other:
+            await eventually(lambda: (other.home("1.1") / "batch").read_text() != "")
+            other.play_end("1.1")
+            assert (await other.ended("1.1")).outcome is Outcome.DONE
+            assert other.batch.tokens() == ["1.1"]
 
     asyncio.run(scenario())

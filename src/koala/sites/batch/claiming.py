@@ -67,7 +67,10 @@ class Claimer:
         if self._is_reserved(launch):
             # The directory comes first, so that a reservation is never without a component that gives it back.
             found = parse_found((await self._place.do(make + errands.submit_if_made("exit 1\n"))).sections)
-            return found[0] if found else await self._claim_reserved(record)
+            if found:
+                return found[0]
+            answer, reservation = await self._submit_in(launch, await self._reserve(launch))
+            return self._claimed(record, answer, reservation)
         text = make + errands.submit_if_made(self._system.submit(self._submission(launch, None)))
         done = await self._place.do(text, timeout_s=BATCH_S, calls="submit")
         found = parse_found(done.sections)
@@ -79,19 +82,22 @@ class Claimer:
         return self._keeper.add(record.launch, record.sequence, answer.id, reservation)
 
     async def submit(self, living: Living) -> str | None:
-        """Submit a component that is on record; why the batch system refuses it, if it does."""
-        done = await self._submit(living.launch, living.reservation)
-        if done.section("barred") is not None:
-            return None
-        living.known_since = now_s()
-        answer = self._answer(done)
-        living.batch_id = answer.id
+        """Submit a component that is on record, perhaps not for the first time; why the batch system refuses it, if
+        it does."""
+        if living.reservation is None and self._may_have_reserved(living.launch):
+            living.reservation = await self._reserve_again(living.launch)
+        answer, living.reservation = await self._submit_in(living.launch, living.reservation)
+        if not answer.barred:
+            living.known_since = now_s()
+            living.batch_id = answer.id
         return answer.refusal
 
-    async def _submit(self, launch: Launch, reservation: str | None) -> Done:
+    async def _submit(self, launch: Launch, reservation: str | None) -> _Answer:
         text = self._system.submit(self._submission(launch, reservation))
-        return await self._place.do(
-            errands.submit(self._keeper.root, launch.token, text), timeout_s=BATCH_S, calls="submit"
+        return self._answer(
+            await self._place.do(
+                errands.submit(self._keeper.root, launch.token, text), timeout_s=BATCH_S, calls="submit"
+            )
         )
 
     def _submission(self, launch: Launch, reservation: str | None) -> Submission:
@@ -113,6 +119,8 @@ class Claimer:
         return limit_s if most_s is None else min(limit_s, most_s)
 
     def _answer(self, done: Done) -> _Answer:
+        if done.section("barred") is not None:
+            return _Answer(barred=True)
         section, code = done.section("submitted"), done.code("submitted")
         if section is None or code is None:
             raise CommandError(self._place.commands.host, "nothing is known of a submission")
@@ -129,28 +137,49 @@ class Claimer:
 
     # ------------------------------------------------------------------------------------------ reservations
 
-    def _is_reserved(self, launch: Launch) -> bool:
-        if self._settings.claims is not Claims.RESERVATION or launch.begin_at is None or launch.walltime_s is None:
+    def _may_have_reserved(self, launch: Launch) -> bool:
+        """Whether a reservation may have been asked for, at some time."""
+        if self._settings.claims is not Claims.RESERVATION:
             return False
-        return launch.begin_at > self._clock() + RESERVE_AHEAD_S
+        return launch.begin_at is not None and launch.walltime_s is not None
 
-    async def _claim_reserved(self, record: Record) -> Claimed:
-        """Submit a component that is on record into a reservation, and at the barrier where that is refused."""
-        launch = record.launch
-        reservation = await self._reserve(launch)
-        answer = self._answer(await self._submit(launch, reservation))
-        if answer.refusal is not None and reservation is not None:
-            words = "site %s refuses component %s in its reservation, which is given back: %s"
-            _log.info(words, self._name, launch.token, answer.refusal)
-            unreserve = self._system.unreserve(reservation_name(self._keeper.tag(launch.token)))
-            await self._place.do(f"(\n{unreserve})\n", timeout_s=BATCH_S, calls="unreserve")
-            await self._place.do(errands.put_lines(self._keeper.root, {(launch.token, errands.RESERVATION): None}))
-            reservation = None
-            answer = self._answer(await self._submit(launch, None))
-        return self._claimed(record, answer, reservation)
+    def _is_reserved(self, launch: Launch) -> bool:
+        begin_at = launch.begin_at if self._may_have_reserved(launch) else None
+        return begin_at is not None and begin_at > self._clock() + RESERVE_AHEAD_S
+
+    async def _submit_in(self, launch: Launch, reservation: str | None) -> tuple[_Answer, str | None]:
+        """Submit a component that is on record into its reservation, and at the barrier where there is none or that
+        is refused: the answer, and what the job runs in."""
+        answer = await self._submit(launch, reservation)
+        if answer.refusal is None or reservation is None:
+            return answer, reservation
+        words = "site %s refuses component %s in its reservation, which is given back: %s"
+        _log.info(words, self._name, launch.token, answer.refusal)
+        await self._give_back(launch)
+        return await self._submit(launch, None), None
+
+    async def _reserve_again(self, launch: Launch) -> str | None:
+        """What the job is to run in, when an earlier try may have reserved it and never heard of it: that goes by the
+        same name, so that it is found. Where it is too late for one, nothing stays of it."""
+        if self._is_reserved(launch):
+            return await self._reserve(launch)
+        await self._give_back(launch)
+        return None
+
+    async def _give_back(self, launch: Launch) -> None:
+        """No reservation is left of a component, whether there was one or not. Raises ``CommandError`` while there
+        may be one: with a job at the barrier besides, it would hold its processors twice."""
+        unreserve = self._system.unreserve(reservation_name(self._keeper.tag(launch.token)))
+        text = f"(\n{unreserve})\nkoala_mark unreserved $?\n"
+        done = await self._place.do(text, timeout_s=BATCH_S, calls="unreserve")
+        if done.code("unreserved") != 0:
+            why = done.complaint or "the batch system gives no reason"
+            raise CommandError(self._place.commands.host, f"a reservation cannot be given back: {why}")
+        await self._place.do(errands.put_lines(self._keeper.root, {(launch.token, errands.RESERVATION): None}))
 
     async def _reserve(self, launch: Launch) -> str | None:
-        """What the job is to run in; None where the site gives none, and the barrier must do."""
+        """What the job is to run in; None where the site gives none, and the barrier must do. Asked again it is the
+        same one."""
         assert launch.begin_at is not None, "it was asked whether there is one"
         name = reservation_name(self._keeper.tag(launch.token))
         length_s = (self._limit_s(launch) or 0.0) + LIMIT_SLACK_S
@@ -162,11 +191,13 @@ class Claimer:
         if section is None or done.code("reserved") != 0:
             why = done.complaint or ("" if section is None else section.text.strip())
             _log.info("site %s gives component %s no reservation: %s", self._name, launch.token, why)
+            await self._give_back(launch)  # a batch system may have made one all the same
             return None
         try:
             reservation = self._system.parse_reserved(section.text)
         except BatchOutputError as error:
             _log.info("site %s: the reservation of component %s: %s", self._name, launch.token, error)
+            await self._give_back(launch)
             return None
         line: dict[tuple[Token, str], str | None] = {(launch.token, errands.RESERVATION): reservation}
         await self._place.do(errands.put_lines(self._keeper.root, line))
@@ -174,8 +205,11 @@ class Claimer:
 
 
 class _Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a submission; one that is ``barred`` was not made, as the component is to be no more."""
+
     id: BatchId | None = None
     refusal: str | None = None
+    barred: bool = False
 
 
 def _without_script(launch: Launch) -> Launch:

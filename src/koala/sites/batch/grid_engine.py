@@ -80,23 +80,28 @@ _DELETE = r"""koala_delete() {
 }
 """
 
-# Prints the id of the reservation of that name, if there is one; the tags come a line each.
-_FIND_RESERVATION = r"""koala_reservation() {
+# Prints the ids of the reservations of that name; the tags come a line each.
+_FIND_RESERVATIONS = r"""koala_reservations() {
     koala_all=$(qrstat -u "$(id -un)" -xml) || return 1
     printf '%s\n' "$koala_all" | awk -v name="$1" '
         /<id>/ { id = $0; gsub(/[^0-9]/, "", id) }
-        index($0, "<name>" name "</name>") { print id; exit }'
+        index($0, "<name>" name "</name>") { print id }'
 }
 """
 
-# Grid Engine wants the time as its qmaster's clock shows it; GNU and BSD know different words for that.
+# Grid Engine takes a name twice: of two that were asked for at a time the first stands, and the other is given back.
+# It wants the time as its qmaster's clock shows it; GNU and BSD know different words for that.
 _RESERVE = r"""koala_reserve() {
     koala_name=$1
     koala_begin=$2
     shift 2
-    koala_id=$(koala_reservation "$koala_name") || return 1
-    if [ -n "$koala_id" ]; then
-        printf '%s\n' "$koala_id"
+    koala_ids=$(koala_reservations "$koala_name") || return 1
+    koala_first=
+    for koala_id in $koala_ids; do
+        if [ -n "$koala_first" ]; then koala_delete qrdel "$koala_id" || return 1; else koala_first=$koala_id; fi
+    done
+    if [ -n "$koala_first" ]; then
+        printf '%s\n' "$koala_first"
         return 0
     fi
     if [ "$koala_begin" -gt "$(date +%s)" ]; then
@@ -230,7 +235,8 @@ class GridEngineSystem:
         words = ["koala_reserve", name, str(math.floor(begin_s)), "-d", str(max(1, math.ceil(length_s)))]
         if self._settings.queue is not None:
             words += ["-q", self._settings.queue]
-        return _FIND_RESERVATION + _RESERVE + preface + f"{shlex.join(words)} {environment}".rstrip() + "\n"
+        functions = _FIND_RESERVATIONS + _DELETE + _RESERVE
+        return functions + preface + f"{shlex.join(words)} {environment}".rstrip() + "\n"
 
     def parse_reserved(self, printed: str) -> str:
         """The reservation's id."""
@@ -246,8 +252,8 @@ class GridEngineSystem:
         so that it is looked for first."""
         word = shlex.quote(name)
         return (
-            f"{_FIND_RESERVATION}{_DELETE}koala_id=$(koala_reservation {word}) || exit 1\n"
-            f'if [ -n "$koala_id" ]; then koala_delete qrdel {word}; fi\n'
+            f"{_FIND_RESERVATIONS}{_DELETE}koala_ids=$(koala_reservations {word}) || exit 1\n"
+            f'if [ -n "$koala_ids" ]; then koala_delete qrdel {word}; fi\n'
         )
 
     def version(self) -> str:
