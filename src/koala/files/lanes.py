@@ -25,6 +25,8 @@ PART = "part"
 BLOCK_BYTES = 1 << 20
 # A transfer on which nothing moves for so long counts as cut.
 STALL_S = 60
+# A stream with a limit of speed goes in pieces that take so long each; POSIX knows no shorter sleep.
+PIECE_S = 1
 
 
 class Lane(Protocol):
@@ -89,9 +91,26 @@ def resumed(done: int) -> int:
     return done // BLOCK_BYTES * BLOCK_BYTES
 
 
-def _stream(file: str, order: Order, done: int) -> str:
+def paced_reader(path: str, offset: int, size_bytes: int, rate_bytes_s: float) -> str:
+    """A command that prints a piece of a file no faster than that: in n seconds never more than n + 1 times the rate.
+
+    The time runs beside the bytes, so that a link that is just as fast as the limit is used in full. It ends when
+    nobody reads any more.
+    """
+    file, most = shlex.quote(path), max(1, int(rate_bytes_s * PIECE_S))
+    return (
+        f"at={offset}; end={offset + size_bytes}; while [ $at -lt $end ]; do "
+        f"sleep {PIECE_S} </dev/null >/dev/null 2>&1 & "
+        f"size=$((end - at)); [ $size -le {most} ] || size={most}; "
+        f"[ -r {file} ] && tail -c +$((at + 1)) {file} | head -c $size || exit; "
+        "at=$((at + size)); [ $at -ge $end ] || wait; done"
+    )
+
+
+def _stream(file: str, order: Order, done: int, rate_bytes_s: float | None) -> str:
     start = resumed(done)
-    return reader(file, order.offset + start, order.size_bytes - start)
+    offset, size = order.offset + start, order.size_bytes - start
+    return reader(file, offset, size) if rate_bytes_s is None else paced_reader(file, offset, size, rate_bytes_s)
 
 
 class _AtTarget:
@@ -122,12 +141,13 @@ class WithinLane(_AtTarget):
     """Cuts a piece of a site's own replica, at the site."""
 
     async def text(self, done: int, rate_bytes_s: float | None) -> str:
-        return f"{_stream(await self._ends.source_file(), self._ends.order, done)} | {writer(PART, done)}\n"
+        read = _stream(await self._ends.source_file(), self._ends.order, done, rate_bytes_s)
+        return f"({read}) | {writer(PART, done)}\n"
 
 
 class PullLane(_AtTarget):
     """Runs at the target and reads from the source over ssh: ``ssh`` are the words that lead there, the last of them
-    the host. Whole files come by rsync where both sides have it, pieces in a stream, which has no limit of speed."""
+    the host. Whole files come by rsync where both sides have it, pieces in a stream."""
 
     def __init__(self, ends: Ends, ssh: tuple[str, ...], *, rsync: bool) -> None:
         super().__init__(ends)
@@ -138,7 +158,7 @@ class PullLane(_AtTarget):
         file, order = await self._ends.source_file(), self._ends.order
         if self._rsync and order.chunk is None:
             return rsync_text(self._ssh[:-1], f"{self._ssh[-1]}:{file}", PART, rate_bytes_s)
-        there = shlex.join(["sh", "-c", _stream(file, order, done)])
+        there = shlex.join(["sh", "-c", _stream(file, order, done, rate_bytes_s)])
         return f"{shlex.join([*self._ssh, there])} | {writer(PART, done)}\n"
 
 
@@ -164,7 +184,7 @@ class RelayLane(_AtTarget):
         file, part = await ends.source_file(), await ends.part()
         if self._rsync and order.chunk is None:
             return rsync_text(self._here.ssh, file, f"{ends.target.place.host}:{part}", rate_bytes_s)
-        read = ends.source.place.entered(_stream(file, order, done))
+        read = ends.source.place.entered(_stream(file, order, done, rate_bytes_s))
         return f"{read} | {ends.target.place.entered(writer(part, done))}\n"
 
     async def clean(self) -> None:
@@ -213,7 +233,8 @@ class GridFtpLane(_AtTarget):
     """Tells the source's file server to send to the target's; the data goes straight from one to the other.
 
     The client runs at the target, or on this machine (``here``). A piece is written by the target's server at the
-    offset that it has in the whole file, and cut out afterwards.
+    offset that it has in the whole file, and cut out afterwards. Neither the client nor the servers know a limit of
+    speed, so that an order's rate is not kept.
     """
 
     def __init__(self, ends: Ends, source: Dock, target: Dock, client: Place, home: str | None) -> None:
