@@ -21,6 +21,7 @@ from slurm_cluster import SlurmCluster, slurm_cluster
 from koala.cli import koala
 from koala.cli.errors import EXIT_INTERRUPTED
 from koala.cli.site_check import PATIENCE_S_MAX
+from koala.daemon.grid_sites import owner_of
 from koala.descriptions import read_grid
 
 WAIT_S = 60.0
@@ -182,6 +183,20 @@ def test_a_controller_that_is_down_is_told(slurm: SlurmCluster, tmp_path: Path) 
     assert found["controller"]["result"] == "failed"
     assert {found[step]["result"] for step in ("queue", "processors", "submission")} == {"skipped"}
     assert found["work directory"]["result"] == "passed"
+
+
+def test_a_work_directory_of_another_koala_is_told_and_only_that_one_passes(
+    slurm: SlurmCluster, tmp_path: Path
+) -> None:
+    keys: dict[str, Any] = {"kind": "slurm", "processors": 4}
+    assert "nobody uses" in checked(tmp_path, slurm.environment, **keys)["owner"]["found"]
+    name = owner_of(tmp_path / "state", "alpha")
+    (tmp_path / "work" / "owner").write_text(name)
+    found = checked(tmp_path, slurm.environment, code=1, **keys)
+    assert found["owner"]["result"] == "failed"
+    assert name in found["owner"]["found"]
+    assert results(found, "owner", "mpiexec", "job") == {"passed"}
+    checked(tmp_path, slurm.environment, "--state", str(tmp_path / "state"), **keys)
 
 
 # ---------------------------------------------------------------------------------------------- Grid Engine

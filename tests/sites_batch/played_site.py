@@ -36,6 +36,7 @@ long.q                            -NA-      0      0      0     12      0     12
 ENVIRONMENT = "pe_name            mpi\nslots              999\nallocation_rule    $fill_up\ncontrol_slaves     TRUE\n"
 
 NOW = 1_000_000.0
+OWNER = "here:/state site alpha"
 
 
 class PlainSystem:
@@ -175,7 +176,16 @@ def played(
     batch = BatchSettings(work_directory="/share", **{"claims": Claims.BARRIER, **settings})
     site = Site(name="alpha", processors=processors, kind=kind, file_server=file_server, batch=batch)
     place = PlayedSite(reactions or {}, asking_takes_s)
-    desk = Desk(site, place, PlainSystem, clock=lambda: place.now, nonce="abcd", patience_s=20.0, sleep=place.sleep)
+    desk = Desk(
+        site,
+        place,
+        PlainSystem,
+        owner=OWNER,
+        clock=lambda: place.now,
+        nonce="abcd",
+        patience_s=20.0,
+        sleep=place.sleep,
+    )
 
     async def collect() -> list[Finding]:
         return [finding async for finding in check_batch_site(desk, steps_for(site, run=run))]

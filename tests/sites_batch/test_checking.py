@@ -6,7 +6,7 @@ import asyncio
 import os
 
 import pytest
-from played_site import ENVIRONMENT, NOW, PARTITIONS, Reaction, listing, played, refused
+from played_site import ENVIRONMENT, NOW, OWNER, PARTITIONS, Reaction, listing, played, refused
 
 from koala.grid import Claims, Site, SiteKind
 from koala.sites.batch.checking import Finding, Sign, check_own_site
@@ -34,7 +34,7 @@ def signs(found: dict[str, Finding]) -> dict[str, Sign]:
 def test_a_healthy_slurm_site_passes_every_step_and_gets_no_job() -> None:
     found, site = played()
     assert list(found) == [
-        "connection", "shell", "clock", "work directory", "programs", "controller", "queue", "processors",
+        "connection", "shell", "clock", "work directory", "owner", "programs", "controller", "queue", "processors",
         "submission", "mpiexec", "files", "job",
     ]  # fmt: skip
     assert signs(found) == dict.fromkeys(found, PASSED) | {"job": SKIPPED}
@@ -101,6 +101,11 @@ CASES: list[tuple[dict[str, Reaction], dict[str, object], str, Sign, str, str]] 
     ({"df -Pk": refused("mkdir: denied")}, {}, "work directory", FAILED, "/share: mkdir: denied", "work_directory:"),
     ({"df -Pk": "made\n/share\n/dev/x 9 0 9000 1% /\n"}, {}, "work directory", WARNED, "just now) has 9 MB", "room"),
     ({"df -Pk": "there\n/share\n"}, {}, "work directory", PASSED, "not told", ""),
+    ({}, {}, "owner", PASSED, "nobody uses the work directory", ""),
+    ({"owner=": f"owned\n{OWNER}\n"}, {}, "owner", PASSED, "is this Koala's", ""),
+    ({"owner=": "owned\nthere:/other site beta\n"}, {}, "owner", FAILED, "there:/other site beta", "of its own"),
+    ({"owner=": "owned\n\n"}, {}, "owner", FAILED, "one without a name", "remove /share/owner if that one is gone"),
+    ({"owner=": refused("it is not a plain file")}, {}, "owner", FAILED, "/share/owner: it is not a", "remove it"),
     ({"squeue": "sbatch\n"}, {}, "programs", FAILED, "missing there: sbatch", "environment: {PATH:"),
     ({"VERSION": refused("?")}, {}, "controller", WARNED, "its version is not told", "nothing"),
     ({"show partition": refused("bad")}, {}, "queue", FAILED, "bad", "scontrol show partition"),

@@ -41,6 +41,12 @@ PATIENCE_S_MAX = 86_400.0
 @click.argument("name", metavar="SITE", shell_complete=complete_site)
 @click.option("--grid", "grid_name", metavar="GRID", help="The grid file; by default the grid of the last koala up.")
 @click.option(
+    "--state",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="The state directory of the daemon that will use it; by default koala in $XDG_STATE_HOME or ~/.local/state.",
+)
+@click.option(
     "--run", is_flag=True, help="Also run a tiny job there, and try a reservation where claims ask for them."
 )
 @click.option(
@@ -64,6 +70,7 @@ def check(
     ctx: click.Context,
     name: str,
     grid_name: str | None,
+    state: Path | None,
     run: bool,
     patience_s: float,
     ssh_config: Path | None,
@@ -74,12 +81,16 @@ def check(
     The site is asked, and its work directory made; only with --run does a job go there. Exits with 1 when
     something must be mended.
     """
-    site, source = _site(name, grid_name)
+    from koala.client import default_state
+
+    directory = default_state() if state is None else state
+    site, source = _site(name, grid_name, directory)
     first = _named(site, source)
     shown = None if as_json else _printer()
     if shown is not None:
         shown(first)
-    found = [first, *asyncio.run(_findings(site, shown, run=run, patience_s=patience_s, ssh_config=ssh_config))]
+    looking = _looked(site, directory, run=run, patience_s=patience_s, ssh_config=ssh_config)
+    found = [first, *asyncio.run(_findings(looking, shown))]
     failures = [each for each in found if each.sign == "failed"]
     if as_json:
         steps = [
@@ -93,15 +104,14 @@ def check(
         ctx.exit(EXIT_FAILED)
 
 
-def _site(name: str, grid_name: str | None) -> tuple[Site, str]:
+def _site(name: str, grid_name: str | None, state: Path) -> tuple[Site, str]:
     """The site of that name, and the grid file that names it."""
     from koala.cli.up import GRID_FILE
-    from koala.client import default_state
     from koala.descriptions import read_grid
     from koala.descriptions.yaml_problems import nearest
 
     if grid_name is None:
-        kept = default_state() / GRID_FILE
+        kept = state / GRID_FILE
         if not kept.is_file():
             raise UserError(
                 "there is no grid of an earlier koala up; name a grid file with --grid; koala grid init writes one"
@@ -122,24 +132,20 @@ def _named(site: Site, source: str) -> Finding:
     return Finding(step="grid file", sign=Sign.PASSED, words=words)
 
 
-async def _findings(
-    site: Site,
-    shown: Callable[[Finding], None] | None,
-    *,
-    run: bool,
-    patience_s: float,
-    ssh_config: Path | None,
-) -> list[Finding]:
+async def _findings(looking: AsyncIterator[Finding], shown: Callable[[Finding], None] | None) -> list[Finding]:
     """What the check finds, each shown as soon as it is known."""
     found = []
-    async for each in _looked(site, run=run, patience_s=patience_s, ssh_config=ssh_config):
+    async for each in looking:
         found.append(each)
         if shown is not None:
             shown(each)
     return found
 
 
-async def _looked(site: Site, *, run: bool, patience_s: float, ssh_config: Path | None) -> AsyncIterator[Finding]:
+async def _looked(
+    site: Site, state: Path, *, run: bool, patience_s: float, ssh_config: Path | None
+) -> AsyncIterator[Finding]:
+    from koala.daemon.grid_sites import owner_of
     from koala.sites.batch import checking
     from koala.sites.commands import Commands
 
@@ -155,6 +161,7 @@ async def _looked(site: Site, *, run: bool, patience_s: float, ssh_config: Path 
         site,
         commands,
         checking.system_maker(site.kind),
+        owner=owner_of(state, site.name),
         clock=time.time,
         nonce=secrets.token_hex(4),
         programs_here=_programs_here(),

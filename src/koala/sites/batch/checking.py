@@ -60,6 +60,7 @@ def steps_for(site: Site, *, run: bool) -> list[Step]:
         Step("shell", checking_place.shell, ("connection",)),
         Step("clock", checking_place.clocks, ("shell",)),
         Step("work directory", checking_place.work_directory, ("shell",)),
+        Step("owner", checking_place.owner, ("work directory",)),
         Step("programs", _programs, ("shell",)),
         Step("controller", _controller, ("programs",)),
         Step("queue", way.queue, ("controller",)),

@@ -97,6 +97,7 @@ class UnansweredError(OSError):
 class Desk:
     """Where the steps of one check ask their site, and keep for later steps what they learnt.
 
+    ``owner`` is who would use the site, as its work directory names it.
     ``nonce`` is a word that no other check has; whatever a check makes at a site is named by it.
     ``programs_here`` are directories of this machine that hold programs for sites whose commands run here.
     """
@@ -107,6 +108,7 @@ class Desk:
         runner: Runs,
         make_system: Callable[[BatchSettings], BatchSystem],
         *,
+        owner: str,
         clock: Clock,
         nonce: str,
         programs_here: tuple[str, ...] = (),
@@ -119,6 +121,7 @@ class Desk:
         self.runner = runner
         self.make_system = make_system
         self.batch = make_system(self.settings)
+        self.owner = owner
         self.clock = clock
         self.nonce = nonce
         self.programs_here = programs_here

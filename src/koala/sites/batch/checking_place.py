@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from koala.grid import Claims
+from koala.sites.batch import errands
 from koala.sites.batch.checking_desk import (
     QUESTION_TIMEOUT_S,
     Desk,
@@ -139,6 +140,29 @@ async def work_directory(desk: Desk) -> Said:
             f"{desk.work}{made} has {room_bytes / 1e6:.0f} MB of room", "make room, or choose another place"
         )
     return passed(f"{desk.work}{made} can be written; {room_bytes / 1e9:.1f} GB of room")
+
+
+async def owner(desk: Desk) -> Said:
+    """The work directory is nobody else's. It is not claimed here: that is for the first ``koala up``."""
+    file = f"{desk.work}/{errands.OWNER}"
+    reply = await desk.ask(
+        f"owner={shlex.quote(file)}\n"
+        'if [ ! -e "$owner" ] && [ ! -h "$owner" ]; then exit 0; fi\n'
+        'if [ ! -f "$owner" ] || [ -h "$owner" ]; then echo "it is not a plain file" >&2; exit 1; fi\n'
+        'echo owned && sed -n 1p "$owner"\n'
+    )
+    if reply.code != 0:
+        return failed(f"{file}: {reply.reason}", "remove it, or give this site a work_directory of its own")
+    if not reply.printed:
+        return passed("nobody uses the work directory; the first koala up takes it")
+    name = reply.printed.removeprefix("owned\n").removesuffix("\n")
+    if name == desk.owner:
+        return passed("the work directory is this Koala's")
+    return failed(
+        f"{desk.work} is in use by another Koala, or for another site: {name or 'one without a name'}",
+        "give this site a work_directory of its own; or name the state directory of that Koala with --state; or "
+        f"remove {file} if that one is gone for good",
+    )
 
 
 async def mpiexec(desk: Desk) -> Said:
