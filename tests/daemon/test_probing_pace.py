@@ -1,4 +1,4 @@
-"""How often the daemon asks a site under a batch system: often only while a job waits for processors."""
+"""How often the daemon asks a site under a batch system: often only while a job waits for processors, or may soon."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from koala.core.lifecycle import State
 from koala.daemon import probing
 from koala.daemon.desk import Desk
 from koala.daemon.probing import Prober
@@ -29,14 +30,13 @@ class CountingSite:
 
 
 class PaperDesk:
-    """A desk with the books of a scheduler for which some jobs wait and some run."""
+    """A desk with the books of a scheduler for which some jobs wait, one runs, and another is in a state."""
 
-    def __init__(self, **queues: list[str]) -> None:
+    def __init__(self, state: State, **queues: list[str]) -> None:
         belief = SimpleNamespace(processors=4, others=0)
         waiting: dict[str, Any] = {"high": [], "low": [], "claiming": [], **queues}
-        ledger = SimpleNamespace(
-            jobs={1: "a job that runs"}, index={"a": 0}, sites=SimpleNamespace(sites=[belief]), **waiting
-        )
+        jobs = {1: SimpleNamespace(state=State.RUNNING), 2: SimpleNamespace(state=state)}
+        ledger = SimpleNamespace(jobs=jobs, index={"a": 0}, sites=SimpleNamespace(sites=[belief]), **waiting)
         self.scheduler = SimpleNamespace(ledger=ledger)
 
     def now(self) -> float:
@@ -47,17 +47,23 @@ class PaperDesk:
 
 
 @pytest.mark.parametrize(
-    ("queues", "under_batch_system", "is_asked_often"),
+    ("state", "queues", "under_batch_system", "is_asked_often"),
     [
-        ({}, True, False),
-        ({"high": ["a job"]}, True, True),
-        ({"low": ["a job"]}, True, True),
-        ({"claiming": ["a job"]}, True, True),
-        ({}, False, True),
+        (State.RUNNING, {}, True, False),
+        (State.RUNNING, {"high": ["a job"]}, True, True),
+        (State.RUNNING, {"low": ["a job"]}, True, True),
+        (State.RUNNING, {"claiming": ["a job"]}, True, True),
+        (State.STARTING, {}, True, True),
+        (State.RELEASING, {}, True, True),
+        (State.RUNNING, {}, False, True),
     ],
 )
 def test_a_batch_system_is_left_in_peace_while_jobs_only_run(
-    monkeypatch: pytest.MonkeyPatch, queues: dict[str, list[str]], under_batch_system: bool, is_asked_often: bool
+    monkeypatch: pytest.MonkeyPatch,
+    state: State,
+    queues: dict[str, list[str]],
+    under_batch_system: bool,
+    is_asked_often: bool,
 ) -> None:
     slept_s = 0.0
 
@@ -69,7 +75,7 @@ def test_a_batch_system_is_left_in_peace_while_jobs_only_run(
 
     site = CountingSite()
     names = ("a",) if under_batch_system else ()
-    prober = Prober(cast(Desk, PaperDesk(**queues)), {"a": cast(Site, site)}, names)
+    prober = Prober(cast(Desk, PaperDesk(state, **queues)), {"a": cast(Site, site)}, names)
     monkeypatch.setattr(asyncio, "sleep", sleep)
 
     async def scenario() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Mapping
 
+from koala.core.lifecycle import State
 from koala.daemon.desk import SITE_CALL_S, Desk
 from koala.messages import SiteReported
 from koala.model import SiteName
@@ -23,6 +24,8 @@ _LOOK_S = 0.5
 # How long a new job waits for the answers of sites that were left in peace.
 FRESHEN_S = 2.0
 _WHO = "probes"
+# Of these a job goes back to its queue when something fails, and is placed again at once, by what is known then.
+_MAY_WAIT_SOON = (State.STARTING, State.RELEASING)
 
 
 class Prober:
@@ -65,8 +68,8 @@ class Prober:
                     await self._rest_while_nothing_waits()
 
     async def _rest_while_nothing_waits(self) -> None:
-        """Asking is work for a batch system, and of little use where nothing is to be placed or claimed, however many
-        jobs run."""
+        """Asking is work for a batch system, and of little use where nothing is to be placed or claimed, or may be in
+        a moment, however many jobs run."""
         rested_s = PROBE_S
         while rested_s < PROBE_IDLE_S and not self._somebody_waits():
             await asyncio.sleep(_LOOK_S)
@@ -74,7 +77,9 @@ class Prober:
 
     def _somebody_waits(self) -> bool:
         ledger = self._desk.scheduler.ledger  # which a recovery replaces
-        return bool(ledger.high or ledger.low or ledger.claiming)
+        return bool(ledger.high or ledger.low or ledger.claiming) or any(
+            job.state in _MAY_WAIT_SOON for job in ledger.jobs.values()
+        )
 
     async def freshen(self) -> None:
         """Ask the sites under batch systems of which nothing was heard lately, so that a job that comes now is placed
