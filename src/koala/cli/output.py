@@ -45,6 +45,13 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def counted_first(count: int, noun: str, first: Iterable[object]) -> str:
+    """The same with the names of the first of them: 2,000 jobs (3, 7, ...)."""
+    names = [str(name) for name in first]
+    dots = ", ..." if count > len(names) else ""
+    return f"{counted(count, noun)} ({', '.join(names)}{dots})"
+
+
 class OutputFile:
     """A file to write, as a context: opened on entry beside its place, and put there when all went well.
 

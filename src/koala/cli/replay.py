@@ -167,7 +167,7 @@ async def _replayed(
     from koala.experiments.replaying import Replay
     from koala.simulator.notes import notes
 
-    remarks = notes((job.request for job in source.plan.jobs), policy, catalogue)
+    remarks = [*source.remarks, *notes((job.request for job in source.plan.jobs), policy, catalogue)]
     async with AsyncClient(str(client.address), patience_s=WAITING_PATIENCE_S) as live:
         live.exchange.on_wait = client.exchange.on_wait
         overview = await live.overview()

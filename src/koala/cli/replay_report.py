@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from koala.cli.output import OutputFile, counted
+from koala.cli.output import OutputFile, counted_first
 from koala.cli.replay_source import Source
 from koala.cli.simulate_page import facts
 
@@ -137,9 +137,8 @@ def more(told: Told) -> Iterator[RenderableType]:
             style="yellow",
         )
     if replay["left_behind"]:
-        ids = ", ".join(map(str, replay["left_behind"][:_NAMED]))
-        dots = ", ..." if len(replay["left_behind"]) > _NAMED else ""
-        yield Text(f"still there: {counted(len(replay['left_behind']), 'job')} ({ids}{dots})", style="yellow")
+        left = replay["left_behind"]
+        yield Text(f"still there: {counted_first(len(left), 'job', left[:_NAMED])}", style="yellow")
     if "compared" in told.metrics:
         yield ""
         yield _comparison(told.metrics["compared"])
@@ -150,8 +149,8 @@ def _left_out(what: str, jobs: list[dict[str, Any]]) -> Iterator[RenderableType]
 
     if not jobs:
         return
-    names = ", ".join(str(each["job"]) for each in jobs[:_NAMED]) + (", ..." if len(jobs) > _NAMED else "")
-    yield Text(f"{what}: {counted(len(jobs), 'job')} ({names}); the first: {jobs[0]['reason']}", style="yellow")
+    named = counted_first(len(jobs), "job", [each["job"] for each in jobs[:_NAMED]])
+    yield Text(f"{what}: {named}; the first: {jobs[0]['reason']}", style="yellow")
 
 
 def _comparison(figures: dict[str, Any]) -> RenderableType:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from koala.cli.errors import UserError
 from koala.cli.examples import read_named
 from koala.cli.simulate_running import refuse_without_kernel
+from koala.cli.simulate_trace import trace_remarks
 from koala.cli.simulate_workload import DISCIPLINES
 
 if TYPE_CHECKING:
@@ -36,11 +37,12 @@ class Asked(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A plan, and what the results say of where its jobs are from."""
+    """A plan, and what the results say of where its jobs are from; in ``remarks`` what a reader must know of them."""
 
     plan: Plan
     about: dict[str, Any]
     is_trace: bool
+    remarks: Sequence[str] = ()
 
 
 def is_trace(name: str) -> bool:
@@ -122,7 +124,7 @@ def _trace(grid: Grid, catalogue: Catalogue, asked: Asked, wish: Wish) -> Source
         "skipped": skipped_json(trace),
         "reordered": trace.reordered,
     }
-    return Source(planned, about, is_trace=True)
+    return Source(planned, about, is_trace=True, remarks=trace_remarks(trace))
 
 
 def _programs(given: Sequence[str]) -> Programs:

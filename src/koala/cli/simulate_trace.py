@@ -10,13 +10,13 @@ import csv
 import gc
 import io
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from koala.cli.errors import UserError
-from koala.cli.output import counted
+from koala.cli.output import counted, counted_first
 from koala.cli.policies import full_catalogue
 from koala.cli.simulate_failures import read_failures
 from koala.cli.simulate_page import facts
@@ -224,7 +224,7 @@ def _metrics(job: _Job, engine: str, own: dict[str, Any], timings: dict[str, flo
         "format": trace.format,
         "engine": engine,
         **own,
-        "notes": [*job.plan.notes, *_remarks(trace, job.too_large), *own["notes"]],
+        "notes": [*job.plan.notes, *_about_too_large(job.too_large), *trace_remarks(trace), *own["notes"]],
         "too_large": job.too_large.as_json(),
         "skipped": skipped_json(trace),
         "reordered": trace.reordered,
@@ -233,22 +233,20 @@ def _metrics(job: _Job, engine: str, own: dict[str, Any], timings: dict[str, flo
     }
 
 
-def _remarks(trace: Trace, too_large: TooLarge) -> list[str]:
-    """What a reader must know of the jobs that are not in the numbers, or not where they were in the file."""
-    remarks = []
+def _about_too_large(too_large: TooLarge) -> list[str]:
     left_out = too_large.as_json()
-    if left_out["jobs"]:
-        jobs = _first_of(left_out["jobs"], left_out["first"])
-        remarks.append(f"too large for the grid, which holds {too_large.limit} processors of one job: {jobs}")
-    remarks += [f"not run, for {each.reason}: {_first_of(each.jobs, each.first)}" for each in trace.skipped]
+    if not left_out["jobs"]:
+        return []
+    jobs = counted_first(left_out["jobs"], "job", left_out["first"])
+    return [f"too large for the grid, which holds {too_large.limit} processors of one job: {jobs}"]
+
+
+def trace_remarks(trace: Trace) -> list[str]:
+    """What a reader must know of the jobs of a trace that are never run, or not where they were in the file."""
+    remarks = [f"not run, for {each.reason}: {counted_first(each.jobs, 'job', each.first)}" for each in trace.skipped]
     if trace.reordered:
         remarks.append(f"put in order of submission: {counted(trace.reordered, 'job')}")
     return remarks
-
-
-def _first_of(jobs: int, first: Sequence[int]) -> str:
-    more = ", ..." if jobs > len(first) else ""
-    return f"{counted(jobs, 'job')} ({', '.join(map(str, first))}{more})"
 
 
 def _words(job: _Job, metrics: dict[str, Any]) -> dict[str, Any]:

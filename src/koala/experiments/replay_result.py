@@ -168,7 +168,7 @@ def result(
         end_s=now - zero_at,
         events=record.entries(),
         component_failures=failures,
-        log_sha256="",
+        log_sha256=None,
         stopped=stopped,
         not_submitted=not_submitted,
         notes=notes,

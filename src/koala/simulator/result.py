@@ -83,7 +83,10 @@ class Unfinished(NamedTuple):
 
 
 class Result:
-    """Everything that a run gave; rows and metrics are computed when they are asked for."""
+    """Everything that a run gave; rows and metrics are computed when they are asked for.
+
+    ``log_sha256`` is None of a run that kept no log.
+    """
 
     def __init__(
         self,
@@ -100,7 +103,7 @@ class Result:
         end_s: float,
         events: int,
         component_failures: int,
-        log_sha256: str,
+        log_sha256: str | None,
         stopped: str = "",
         not_submitted: int = 0,
         notes: Sequence[str] = (),
@@ -206,7 +209,7 @@ class Result:
                 {"job": left.job, "name": left.request.name, "reason": left.reason} for left in self._unfinished
             ],
             "events": self.events,
-            "log_sha256": self.log_sha256,
+            **({} if self.log_sha256 is None else {"log_sha256": self.log_sha256}),
         }
 
 
