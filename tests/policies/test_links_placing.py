@@ -307,6 +307,18 @@ def test_what_cannot_be_cured_is_permanent() -> None:
     assert "a smaller chunk" in refusal_of(flexible(30), "B3", view).cure
 
 
+def test_a_job_that_stays_whole_is_told_who_of_job_and_policy_does_not_divide_it() -> None:
+    view = linked_view(10, 10, limit=20)
+    whole = "ask for no more than the 20 processors of the largest site"
+    policy = "take a policy that divides, such as Initial, since Migration-Only never does"
+    assert refusal_of(flexible(30), "Migration-Only", view).cure == f"{whole}, or {policy}"
+    assert placed(flexible(30), "Initial", linked_view(20, 20, limit=20)) == {"C1": 20, "C2": 10}
+    assert refusal_of(components(30), "Migration-Only", view).cure == f"{whole}, or allow a division and {policy}"
+    assert refusal_of(components(30), "B1", view).cure == f"{whole}, or allow a division"
+    for wide, name in ((flexible(41), "Migration-Only"), (components(41), "B1")):
+        assert refusal_of(wide, name, view).cure == whole, "no division helps"
+
+
 def test_no_more_full_links_are_named_than_the_limit() -> None:
     full = FULL_LINKS_NAMED_MAX + 2
     view = linked_view(*[5] * full, load=(1000,) * full)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import re
+from typing import Any
 
 import numpy
 import pytest
@@ -11,7 +14,7 @@ from numpy.typing import NDArray
 
 from koala.model import Pattern
 from koala.network import BIT_S_PER_MBIT_S, bisection_factor
-from koala.simulator.mini_grid_workload import MiniGridJobs, mini_grid_workload
+from koala.simulator.mini_grid_workload import MiniGridJobs, MiniGridWorkloadError, mini_grid_workload
 
 SENT = ("per_processor_bit_s", "pattern", "dimensions", "share")
 
@@ -92,3 +95,34 @@ def test_patterns_are_drawn_by_weight_and_silent_jobs_send_nothing() -> None:
     shares = numpy.bincount(jobs.pattern, minlength=5) / len(jobs)
     assert shares == pytest.approx([0.25, 0.5, 0.0, 0.0, 0.25], abs=0.015)
     assert numpy.array_equal(jobs.per_processor_bit_s == 0.0, jobs.pattern == Pattern.NONE.number)
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"clusters": 0}, "clusters is 0; give 1 cluster or more"),
+    ({"jobs_per_cluster": -1}, "jobs_per_cluster is -1; give 0 jobs or more"),
+    ({"seed": -1}, "seed is -1; give 0 or more"),
+    ({"sizes": (50, 10)}, "sizes is from 50 to 10; give the smaller number first"),
+    ({"sizes": (0, 10)}, "sizes is 0; give 1 to 2147483647 processors"),
+    ({"sizes": (1, 2**31)}, "sizes is 2147483648; give 1 to 2147483647 processors"),
+    ({"bsbw_mbit_s": -1.0}, "bsbw_mbit_s is -1.0; give 0 Mbit/s or more"),
+    ({"bsbw_mbit_s": (900.0, 200.0)}, "bsbw_mbit_s is from 900.0 to 200.0; give the smaller number first"),
+    ({"bsbw_mbit_s": (200.0, math.inf)}, "bsbw_mbit_s is inf; give 0 Mbit/s or more"),
+    ({"interarrival_s": -1.0}, "interarrival_s is -1.0; give seconds, 0 or more"),
+    ({"execution_s": math.nan}, "execution_s is nan; give seconds, 0 or more"),
+    ({"share": 1.5}, "share is 1.5; give a fraction of the work, 0 to 1"),
+    ({"dimensions": 9}, "dimensions is 9; give 1 to 8"),
+    ({"patterns": {}}, "patterns has no pattern with a weight above 0; give one, or leave patterns out"),
+    ({"patterns": {Pattern.RING: 0.0}}, "patterns has no pattern with a weight above 0"),
+    ({"patterns": {Pattern.RING: 1.0, Pattern.CUBE: -1.0}}, "the weight of cube in patterns is -1.0; give 0 or more"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), WRONG, ids=[words.split(";")[0] for _, words in WRONG])
+def test_an_argument_that_makes_no_workload_is_named_with_what_to_give(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(MiniGridWorkloadError, match=f"^{re.escape(words)}") as caught:
+        mini_grid_workload(**{"clusters": 2, "jobs_per_cluster": 3, **arguments})
+    assert caught.value.for_user() == str(caught.value)
+
+
+def test_a_workload_without_jobs_is_one() -> None:
+    assert len(mini_grid_workload(2, 0)) == 0

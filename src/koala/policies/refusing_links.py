@@ -214,7 +214,8 @@ def _calmer(demand: Demand, choice: ModuleChoice, idle: Sequence[int], view: Vie
 
 def _never_cure(demand: Demand, choice: ModuleChoice, bounds: Bounds, view: View) -> str:
     if _stays_whole(demand, choice, bounds):
-        return f"ask for no more than the {processors_text(max(view.limit))} of the largest site, or allow a division"
+        whole = f"ask for no more than the {processors_text(max(view.limit))} of the largest site"
+        return whole if demand.total > sum(view.limit) else f"{whole}, or {_dividing_cure(demand, choice)}"
     if demand.total > sum(view.limit):
         return f"ask for no more than the {processors_text(sum(view.limit))} that the sites offer"
     if _weighs_traffic(choice):
@@ -222,6 +223,14 @@ def _never_cure(demand: Demand, choice: ModuleChoice, bounds: Bounds, view: View
     if choice.module == B3:
         return "ask for fewer processors, or a smaller chunk, since no site holds this one even when idle"
     return "ask for fewer processors, or allow smaller or more parts"
+
+
+def _dividing_cure(demand: Demand, choice: ModuleChoice) -> str:
+    """How a job that stays whole would be divided: the job must allow it, and the policy must do it."""
+    if choice.module != MIGRATION_ONLY:
+        return "allow a division"
+    policy = f"take a policy that divides, such as Initial, since {demand.policy.name} never does"
+    return policy if demand.flexible else f"allow a division and {policy}"
 
 
 def _shortages(

@@ -7,10 +7,11 @@ whatever the jobs send, and whatever policy places them. Jobs are made as arrays
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from koala.model import Pattern
+from koala.model import CUBE_DIMENSIONS_MAX, Pattern
 from koala.network import BIT_S_PER_MBIT_S, bisection_factor
 
 if TYPE_CHECKING:
@@ -20,6 +21,16 @@ if TYPE_CHECKING:
 
 # The streams of the draws under a seed; each has one by cluster, but for those of what jobs send.
 _ARRIVALS, _SIZES, _TIMES, _BANDWIDTHS, _PATTERNS = range(5)
+# The largest size that the arrays hold.
+_SIZE_MOST = 2**31 - 1
+
+
+class MiniGridWorkloadError(ValueError):
+    """A workload that cannot be drawn: says which argument is wrong and what to give instead."""
+
+    def for_user(self) -> str:
+        """The message itself."""
+        return str(self)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,8 +75,19 @@ def mini_grid_workload(
 
     Sizes are uniform from the first to the second number, both included, execution times exponential. The bisection
     bandwidth of a job is one number for all, or uniform between two. ``patterns`` gives their weights; without them
-    all processors talk to all.
+    all processors talk to all. Raises ``MiniGridWorkloadError`` about the first argument that makes no workload.
     """
+    _check("clusters", clusters, 1, what="1 cluster or more")
+    _check("jobs_per_cluster", jobs_per_cluster, what="0 jobs or more")
+    _check("seed", seed, what="0 or more")
+    _check_range("sizes", sizes, 1, _SIZE_MOST, what=f"1 to {_SIZE_MOST} processors")
+    bandwidths = bsbw_mbit_s if isinstance(bsbw_mbit_s, tuple) else (bsbw_mbit_s, bsbw_mbit_s)
+    _check_range("bsbw_mbit_s", bandwidths, what="0 Mbit/s or more")
+    _check("interarrival_s", interarrival_s, what="seconds, 0 or more")
+    _check("execution_s", execution_s, what="seconds, 0 or more")
+    _check("share", share, 0, 1, what="a fraction of the work, 0 to 1")
+    _check("dimensions", dimensions, 1, CUBE_DIMENSIONS_MAX, what=f"1 to {CUBE_DIMENSIONS_MAX}")
+    _check_weights(patterns)
     import numpy
 
     def stream(*key: int) -> Generator:
@@ -97,6 +119,30 @@ def mini_grid_workload(
         pattern=pattern,
         dimensions=numpy.array([dimensions], numpy.int8),
     )
+
+
+def _check(name: str, value: float, least: float = 0, most: float = math.inf, *, what: str) -> None:
+    """Raise an error about an argument outside these bounds, or that is no finite number."""
+    if not (least <= value <= most and math.isfinite(value)):
+        raise MiniGridWorkloadError(f"{name} is {value}; give {what}")
+
+
+def _check_range(
+    name: str, pair: tuple[float, float], least: float = 0, most: float = math.inf, *, what: str
+) -> None:
+    for value in pair:
+        _check(name, value, least, most, what=what)
+    if pair[0] > pair[1]:
+        raise MiniGridWorkloadError(f"{name} is from {pair[0]} to {pair[1]}; give the smaller number first")
+
+
+def _check_weights(patterns: Mapping[Pattern, float] | None) -> None:
+    if patterns is None:
+        return
+    for pattern, weight in patterns.items():
+        _check(f"the weight of {pattern} in patterns", weight, what="0 or more")
+    if not sum(patterns.values()) > 0:
+        raise MiniGridWorkloadError("patterns has no pattern with a weight above 0; give one, or leave patterns out")
 
 
 def per_processor_bandwidths(
