@@ -101,10 +101,12 @@ def test_a_listing_of_a_new_version() -> None:
     assert states(listing)["7.7"] is BatchState.PENDING
 
 
-def listed(*waiting: str, jobs: str = "", node: str = "mixed|6/10/0/16") -> Listing:
+def listed(*waiting: str, jobs: str = "", quota: str = "", node: str = "mixed|6/10/0/16") -> Listing:
     """A cluster of one node, with jobs that wait and jobs of ours."""
     return system().parse_listing(
-        f"koala nodes\nn1|{node}|main*|up|infinite\nkoala waiting\n" + "\n".join(waiting) + f"\nkoala jobs\n{jobs}"
+        f"koala nodes\nn1|{node}|main*|up|infinite\nkoala waiting\n"
+        + "\n".join(waiting)
+        + f"\nkoala quota\n{quota}koala jobs\n{jobs}"
     )
 
 
@@ -125,7 +127,7 @@ def test_what_waits_ahead_takes_idle_processors_only_where_it_has_room(waiting: 
 
 
 def test_what_waits_ahead_takes_what_we_have_when_it_comes_free_if_that_makes_room() -> None:
-    ours = "job 7|RUNNING|4|main|t|None|koala-1.1-ab\n"
+    ours = "job 7|RUNNING|4|main|t|(null)|(null)|None|koala-1.1-ab\n"
     assert listed("8|12|main|Resources", jobs=ours).others == 2 + 12
     assert listed("8|15|main|Resources", jobs=ours).others == 2
 
@@ -136,14 +138,26 @@ def test_a_job_that_waits_takes_first_what_slurm_keeps_for_it() -> None:
 
 
 def test_a_limit_of_the_account_that_one_of_ours_waits_for_leaves_us_no_idle_processors() -> None:
-    ours = "job 7|RUNNING|2|main|t|None|koala-1.1-ab\njob 8|PENDING|2|main|t|{}|koala-1.2-ab\n"
+    ours = "job 7|RUNNING|2|main|t|a|q|None|koala-1.1-ab\njob 8|PENDING|2|main|t|a|q|{}|koala-1.2-ab\n"
     assert listed(jobs=ours.format("Priority")).others == 4
-    for reason in ("QOSMaxCpuPerUserLimit", "AssocGrpCpuLimit", "AssocGrpNodeLimit", "QOSGrpJobsLimit"):
+    for reason in (
+        "QOSMaxCpuPerUserLimit",
+        "AssocGrpCpuLimit",
+        "AssocGrpNodeLimit",
+        "QOSGrpJobsLimit",
+        "MaxCpuPerAccount",
+        "AssocGrpMemRunMinutes",
+    ):
         listing = listed(jobs=ours.format(reason))
         assert (listing.others, listing.jobs[1].end) == (14, None)
         elsewhere = ours.format(reason).replace("PENDING|2|main", "PENDING|2|apart")
         assert listed(jobs=elsewhere).others == 4
-    for reason in ("AssocMaxCpuPerJobLimit", "QOSMaxWallDurationPerJobLimit", "QOSMaxNodePerJobLimit"):
+    for reason in (
+        "AssocMaxCpuPerJobLimit",
+        "QOSMaxWallDurationPerJobLimit",
+        "QOSMaxNodePerJobLimit",
+        "QOSMinCpuNotSatisfied",
+    ):
         listing = listed(jobs=ours.format(reason))
         assert (listing.others, listing.jobs[1].end) == (4, BatchEnd(kind=EndKind.SITE, reason=reason))
 
@@ -151,7 +165,7 @@ def test_a_limit_of_the_account_that_one_of_ours_waits_for_leaves_us_no_idle_pro
 def test_a_job_in_another_partition_holds_nothing_of_this_one() -> None:
     """Another site of the same user on the same cluster."""
     listing = listed(
-        jobs="job 7|RUNNING|4|apart|t|None|koala-1.1-ab\njob 8|PENDING|4|apart,main|t|None|koala-1.2-ab\n"
+        jobs="job 7|RUNNING|4|apart|t|a|q|None|koala-1.1-ab\njob 8|PENDING|4|apart,main|t|a|q|None|koala-1.2-ab\n"
     )
     assert [job.processors for job in listing.jobs] == [0, 4]
     assert (listing.processors, listing.others) == (16, 6)
@@ -173,6 +187,53 @@ def test_the_history_of_real_jobs() -> None:
     waiting, unknown = job("33", "3.1-ab12cd34", ""), job("99999", "9.9-ab12cd34", "")
     told = system().parse_history(printed, [*jobs, waiting, unknown])
     assert {number: end.exit_code for number, end in told.items()} == {"19": 3, "20": 137, "21": 0}
+
+
+def test_the_accounts_of_real_jobs_that_the_controller_forgot() -> None:
+    """Their numbers were given again: 14 to 16 are forgotten once more, of 17 to 21 the controller tells others."""
+    printed = recorded("slurm_22.05_accounted.txt")
+    tokens = ["1.1", "1.2", "1.3", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "3.1", "4.1", "4.2", "4.3"]
+    names = dict(enumerate(tokens, 14))
+    jobs = [job(str(number), f"{token}-ab12cd34", "") for number, token in {**names, 99999: "9.9"}.items()]
+    own, cancelled, site = EndKind.ITSELF, EndKind.CANCELLED, EndKind.SITE
+    assert system().parse_history(printed, jobs) == {
+        "14": BatchEnd(kind=own, exit_code=3),
+        "15": BatchEnd(kind=own, exit_code=137),
+        "16": BatchEnd(kind=own, exit_code=0),
+        "17": BatchEnd(kind=cancelled, reason="CANCELLED by 65534"),
+        "18": BatchEnd(kind=cancelled, reason="CANCELLED by 0"),
+        "19": BatchEnd(kind=site, reason="NODE_FAIL"),
+        "20": BatchEnd(kind=site, reason="NODE_FAIL"),
+        "21": BatchEnd(kind=own, exit_code=137),
+        "22": BatchEnd(kind=cancelled, reason="CANCELLED by 65534"),
+        "23": BatchEnd(kind=cancelled, reason="CANCELLED by 0"),  # after it was put back
+        "24": BatchEnd(kind=own, exit_code=0),
+        "25": BatchEnd(kind=EndKind.TIME_LIMIT, reason="TIMEOUT"),
+        "26": BatchEnd(kind=EndKind.PREEMPTED, reason="PREEMPTED"),
+    }
+    later = [job("14", "9.1-ab12cd34", "2026-11-15T15:22:28"), job("19", "1.1-ab12cd34", "2026-11-15T15:31:58")]
+    assert system().parse_history(printed, later) == {
+        "14": BatchEnd(kind=own, exit_code=0),
+        "19": BatchEnd(kind=cancelled, exit_code=143, reason="CANCELLED"),
+    }
+
+
+def test_of_a_job_that_was_put_back_the_run_counts_that_was_the_components() -> None:
+    """The script lets no second one go on."""
+    put_back = "koala sacct\n7|koala-1.1-ab|REQUEUED|0:0|t1\n7|koala-1.1-ab|{}|t2\n"
+    mine = job("7", "1.1-ab", "t1")
+    again = system().parse_history(put_back.format("FAILED|75:0"), [mine])
+    assert again == {"7": BatchEnd(kind=EndKind.SITE, reason="REQUEUED")}
+    assert system().parse_history(put_back.format("TIMEOUT|0:0"), [mine])["7"].kind is EndKind.TIME_LIMIT
+    assert system().parse_history(put_back.format("RUNNING|0:0"), [mine]) == {}
+    assert system().parse_history(put_back.format("FAILED|75:0"), [job("7", "1.1-ab", "t0")]) == {}
+
+
+def test_a_job_whose_start_the_database_never_heard_of_is_known_by_its_time_alone() -> None:
+    printed = "koala sacct\n7|allocation|NODE_FAIL|0:0|t1\n"
+    assert set(system().parse_history(printed, [job("7", "1.1-ab", "t1")])) == {"7"}
+    assert system().parse_history(printed, [job("7", "1.1-ab", "t2")]) == {}
+    assert system().parse_history(printed, [job("7", "1.1-ab", "")]) == {}
 
 
 def test_history_tells_a_job_from_another_that_has_its_number() -> None:
@@ -217,7 +278,14 @@ FIELDS = st.sampled_from(
 LINES = st.one_of(
     st.lists(FIELDS, max_size=8).map("|".join),
     st.sampled_from(
-        ["koala nodes", "koala waiting", "koala jobs", "koala sacct", "job 1|PENDING|1|main|t|None|koala-1"]
+        [
+            "koala nodes",
+            "koala waiting",
+            "koala quota",
+            "koala jobs",
+            "koala sacct",
+            "job 1|PENDING|1|main|t|(null)|(null)|None|koala-1",
+        ]
     ),
     st.text(max_size=60),
 )

@@ -13,8 +13,15 @@ import pytest
 from koala.grid import BatchSettings
 from koala.launching import Launch
 from koala.model import Application
+from koala.sites.batch import slurm
 from koala.sites.batch.slurm import SlurmSystem
 from koala.sites.batch.system import BatchJob, BatchOutputError, BatchState, Submission
+
+# What sbatch says of every limit, in front of which it may say of which.
+POLICY = (
+    "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy "
+    "(job submit limit, user's size and/or time limits)"
+)
 
 
 def system(**fields: Any) -> SlurmSystem:
@@ -82,6 +89,14 @@ def test_what_is_no_number_is_an_error(printed: str) -> None:
         ("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation", False),
         ("sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying.", False),
         ("sh: 1: sbatch: not found", False),
+        (f"sbatch: error: QOSMaxCpuPerUserLimit\n{POLICY}", True),
+        (f"sbatch: error: QOSMaxWallDurationPerJobLimit\n{POLICY}", True),
+        (f"sbatch: error: MaxCpuPerAccount\n{POLICY}", True),
+        (POLICY, True),
+        (f"sbatch: error: AssocMaxSubmitJobLimit\n{POLICY}", False),
+        (f"sbatch: error: AssocGrpSubmitJobsLimit\n{POLICY}", False),
+        (f"sbatch: error: QOSMaxSubmitJobPerUserLimit\n{POLICY}", False),
+        ("sbatch: error: Batch job submission failed: Invalid qos specification", True),
         ("", False),
     ],
 )
@@ -129,6 +144,21 @@ def test_a_history_that_cannot_be_asked_for_is_not_one_that_tells_nothing(tmp_pa
     away = play(tmp_path, text, scontrol="echo 'Unable to contact slurm controller' >&2; exit 1", sacct=":")
     assert away.returncode != 0
     assert "Unable to contact" in away.stderr
+
+
+def test_accounts_that_do_not_answer_are_not_waited_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slurm, "ACCOUNTS_S", 1)
+    job = BatchJob(id="17", token="1.1-ab", state=BatchState.OVER)  # noqa: S106
+    unknown = "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1"
+    done = play(tmp_path, system().history([job]), scontrol=unknown, sacct="exec sleep 600")
+    assert done.returncode == 0
+    assert system().parse_history(done.stdout, [job]) == {}
+
+
+def test_a_users_own_settings_for_slurms_commands_do_not_alter_what_they_print(tmp_path: Path) -> None:
+    own = "export SLURM_TIME_FORMAT=relative SQUEUE_PARTITION=x SQUEUE_SORT=u\n"
+    squeue = 'if [ -n "${SLURM_TIME_FORMAT-}${SQUEUE_PARTITION-}${SQUEUE_SORT-}" ]; then exit 1; fi'
+    assert play(tmp_path, own + system().listing(), sinfo=":", squeue=squeue, scontrol=":").returncode == 0
 
 
 @pytest.mark.parametrize(

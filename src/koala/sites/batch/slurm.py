@@ -1,4 +1,5 @@
-"""Slurm: texts that use its commands. What these print is read in ``koala.sites.batch.slurm_listing``.
+"""Slurm: texts that use its commands. What these print is read in ``koala.sites.batch.slurm_listing``,
+``slurm_quota`` and ``slurm_history``.
 
 Only options that all versions since 17 know. A job is found by its user and name alone, so that a number that was
 given again, or an answer that never came, confuses nobody.
@@ -12,18 +13,19 @@ from collections.abc import Sequence
 
 from koala.grid import BatchSettings
 from koala.messages import Token
-from koala.sites.batch import slurm_listing
+from koala.sites.batch import slurm_history, slurm_listing
 from koala.sites.batch.framing import quoted
+from koala.sites.batch.slurm_history import SACCT_FIELDS, SACCT_LINE
 from koala.sites.batch.slurm_listing import (
     JOB_FORMAT,
     JOBS_LINE,
     NODE_FORMAT,
     NODES_LINE,
-    SACCT_FIELDS,
-    SACCT_LINE,
+    QUOTA_LINE,
     WAITING_FORMAT,
     WAITING_LINE,
 )
+from koala.sites.batch.slurm_quota_text import at_most, quota_text, terms_of
 from koala.sites.batch.system import (
     JOB_NAME_PREFIX,
     BatchEnd,
@@ -32,6 +34,15 @@ from koala.sites.batch.system import (
     BatchOutputError,
     Listing,
     Submission,
+)
+
+# How long the accounts of jobs that the controller has forgotten are waited for.
+ACCOUNTS_S = 20
+
+# What a user's own start files may set and what no option overrides: it would alter what commands print.
+_PLAIN = (
+    "unset SLURM_TIME_FORMAT SQUEUE_ACCOUNT SQUEUE_ARRAY SQUEUE_FORMAT2 SQUEUE_LICENSES SQUEUE_NAMES "
+    "SQUEUE_PARTITION SQUEUE_PRIORITY SQUEUE_QOS SQUEUE_SORT SQUEUE_USERS SINFO_PARTITION\n"
 )
 
 # What sbatch says when trying again may help; everything else that it says is its last word.
@@ -54,12 +65,14 @@ _TRANSIENT = (
     "protocol authentication error",
     "munge",
     "maximum number of jobs",
-    "job submit limit",
-    "job violates accounting/qos policy",
     "slurm database",
     "is down",
     "not found",  # sbatch itself, for one
 )
+
+# A limit on how many jobs wait passes; one on the size or the time of a job, told in the same words, does not.
+_POLICY = "Job violates accounting/QOS policy"
+_TOO_MANY_WAIT = "SubmitJob"
 
 # The functions for a component's script. How many processors a node has is told as 4(x2),3.
 _ON_NODE = r"""
@@ -159,6 +172,8 @@ class SlurmSystem:
         said = complaint.strip() or printed.strip()
         if code == 0 or not said or any(words in said.lower() for words in _TRANSIENT):
             return None
+        if _POLICY in said and _TOO_MANY_WAIT in said:
+            return None
         return f"Slurm refused it: {said}"
 
     def cancel(self, token: Token, ids: Sequence[BatchId]) -> str:
@@ -169,24 +184,28 @@ class SlurmSystem:
     # ---------------------------------------------------------------------------------------------- looking
 
     def listing(self) -> str:
-        """Nodes, everybody's jobs that wait, and this user's. Of the others' that run, the nodes tell enough."""
+        """Nodes, everybody's jobs that wait, this user's limits where there are any, and this user's jobs. Of the
+        others' that run, the nodes tell enough."""
         where = [] if self._settings.queue is None else [f"--partition={self._settings.queue}"]
         nodes = quoted(["sinfo", "--noheader", "--Node", f"--format={NODE_FORMAT}", *where])
         jobs = quoted(["squeue", "--noheader", "--all", "--states=all", f"--format={JOB_FORMAT}"])
         waiting = quoted(["squeue", "--noheader", "--states=PENDING", f"--format={WAITING_FORMAT}", *where])
         return (
-            "koala_user=$(id -un) &&\n"
+            f"{_PLAIN}koala_user=$(id -un) &&\n"
             f"echo {shlex.quote(NODES_LINE)} && {nodes} &&\n"
             f"echo {shlex.quote(WAITING_LINE)} && {waiting} &&\n"
-            f'echo {shlex.quote(JOBS_LINE)} && {jobs} --user="$koala_user"\n'
+            f'koala_jobs=$({jobs} --user="$koala_user") || exit\n'
+            f"echo {shlex.quote(QUOTA_LINE)}\n{quota_text(self._settings)}"
+            f"printf '%s\\n%s\\n' {shlex.quote(JOBS_LINE)} \"$koala_jobs\"\n"
         )
 
     def parse_listing(self, printed: str) -> Listing:
         """See ``BatchSystem.parse_listing``."""
-        return slurm_listing.parse_listing(printed, self._settings.queue)
+        return slurm_listing.parse_listing(printed, self._settings.queue, terms_of(self._settings))
 
     def history(self, jobs: Sequence[BatchJob]) -> str:
-        """The controller as long as it remembers them, then its accounting where there is one."""
+        """The controller as long as it remembers them, then its accounting where there is one. What the controller
+        does not know holds nothing any more, so that accounts that cannot be read are no reason to wait."""
         numbers = [job.id for job in jobs]
         shown = "\n".join(
             f"koala_said=$(scontrol show job -o {shlex.quote(number)} 2>&1) && printf '%s\\n' \"$koala_said\" ||\n"
@@ -196,11 +215,14 @@ class SlurmSystem:
         accounted = quoted(
             ["sacct", "--noheader", "--parsable2", "--allocations", "--duplicates", f"--format={SACCT_FIELDS}"]
         )
-        return f"{shown}\necho {shlex.quote(SACCT_LINE)}\n{accounted} --jobs={','.join(numbers)} 2>/dev/null || :\n"
+        return (
+            f"{_PLAIN}{shown}\necho {shlex.quote(SACCT_LINE)}\n"
+            f"{at_most(ACCOUNTS_S, accounted)} --jobs={','.join(numbers)} 2>/dev/null || :\n"
+        )
 
     def parse_history(self, printed: str, jobs: Sequence[BatchJob]) -> dict[BatchId, BatchEnd]:
         """See ``BatchSystem.parse_history``."""
-        return slurm_listing.parse_history(printed, jobs)
+        return slurm_history.parse_history(printed, jobs)
 
     # ------------------------------------------------------------------------------- nodes and reservations
 

@@ -1,4 +1,5 @@
-"""What the commands of Slurm print, from which the state of a cluster and the ends of jobs are read.
+"""What the commands of Slurm print of a cluster, and how much of it is ours to use. How jobs ended that it shows no
+more is in ``koala.sites.batch.slurm_history``.
 
 The formats are those that all versions since 17 know; nothing is asked for as JSON, which looks different in each.
 """
@@ -10,9 +11,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from koala.sites.batch.slurm_quota import Quota, Terms, parse_quota
 from koala.sites.batch.slurm_states import (
     end_of,
-    exit_code,
     is_at_a_limit,
     is_eligible,
     is_free,
@@ -27,6 +28,7 @@ from koala.sites.batch.system import (
     BatchJob,
     BatchOutputError,
     BatchState,
+    EndKind,
     Listing,
 )
 
@@ -35,14 +37,13 @@ from koala.sites.batch.system import (
 NODE_FORMAT = "%N|%T|%C|%P|%a|%l"
 WAITING_FORMAT = "%i|%C|%P|%r"
 JOB_WORD = "job "
-JOB_FORMAT = f"{JOB_WORD}%A|%T|%C|%P|%V|%r|%j"
+JOB_FORMAT = f"{JOB_WORD}%A|%T|%C|%P|%V|%a|%q|%r|%j"
 # Lines that part what the commands of one listing print.
 NODES_LINE = "koala nodes"
 WAITING_LINE = "koala waiting"
+QUOTA_LINE = "koala quota"
 JOBS_LINE = "koala jobs"
-SACCT_LINE = "koala sacct"
-SACCT_FIELDS = "JobIDRaw,JobName,State,ExitCode,Submit"
-_SHOWN_WORD = "JobId="
+_NO_NAME = ("", "(null)")
 
 
 class _Node(msgspec.Struct, frozen=True):
@@ -64,13 +65,16 @@ class _Waiting(msgspec.Struct, frozen=True):
     times: int
 
 
-def parse_listing(printed: str, partition: str | None) -> Listing:
+def parse_listing(printed: str, partition: str | None, terms: Terms | None = None) -> Listing:
     """What the text of a listing prints. ``partition`` is the one that components go to, or several with commas
-    between; None is the default one."""
-    parts = _parts(printed, (NODES_LINE, WAITING_LINE, JOBS_LINE))
+    between; None is the default one. ``terms`` are the account and the QOS that submissions name."""
+    parts = _parts(printed, (NODES_LINE, WAITING_LINE, QUOTA_LINE, JOBS_LINE))
     nodes = _chosen([_node(line) for line in parts[NODES_LINE]], partition)
     names = {node.partition for node in nodes}
-    ours = tuple(job for line in _whole_jobs(parts[JOBS_LINE]) if (job := _job(line, names)).token)
+    lines = [_job_fields(line) for line in _whole_jobs(parts[JOBS_LINE])]
+    terms = terms or Terms()
+    quota = parse_quota(parts[QUOTA_LINE], terms, names, _newest_terms(lines, terms, names))
+    ours = tuple(_within(quota, job) for fields in lines if (job := _job(fields, names)).token)
     unique = {node.name: node for node in nodes}.values()
     allocated = sum(node.allocated for node in unique)
     answering = [node for node in unique if node.is_up and not node.state.endswith("*")]
@@ -78,20 +82,32 @@ def parse_listing(printed: str, partition: str | None) -> Listing:
     kept = sum(node.idle for node in answering if is_kept_for_a_job(node.state))
     free = sum(node.idle for node in answering if is_free(node.state))
     held = min(allocated, sum(job.processors for job in ours if job.state in (BatchState.RUNNING, BatchState.ENDING)))
-    if any(job.processors > 0 and is_at_a_limit(job.state, job.reason) for job in ours):
+    if any(job.processors > 0 and job.end is None and is_at_a_limit(job.state, job.reason) for job in ours):
         left = 0
     else:
         waiting = _waiting_jobs(parts[WAITING_LINE], names, {job.id for job in ours})
         left = free - _taken_soon(waiting, kept, free + held)
-    working = allocated + idle
+    working = _least(allocated + idle, quota.most)
     limits = [node.limit_s for node in nodes if node.limit_s is not None]
     unlimited = any(node.limit_s is None for node in nodes)
     return Listing(
         jobs=ours,
         processors=working,
-        others=min(working, working - held - left),
+        others=max(0, min(working, working - held - _least(left, quota.left))),
         job_limit_s=max(limits) if limits and not unlimited else None,
     )
+
+
+def _least(number: int, limit: int | None) -> int:
+    return number if limit is None else min(number, limit)
+
+
+def _within(quota: Quota, job: BatchJob) -> BatchJob:
+    """A job that waits for a limit which is less than what it asks for waits for ever."""
+    if quota.most is None or job.processors <= quota.most or not is_at_a_limit(job.state, job.reason):
+        return job
+    why = f"{job.reason}: it asks for {job.processors} processors, and the limit is {quota.why}"
+    return msgspec.structs.replace(job, end=BatchEnd(kind=EndKind.SITE, reason=why))
 
 
 def _parts(printed: str, heads: Sequence[str]) -> dict[str, list[str]]:
@@ -146,14 +162,18 @@ def _chosen(nodes: Sequence[_Node], partition: str | None) -> list[_Node]:
     return [node for node in nodes if node.is_default] or list(nodes)
 
 
-def _job(line: str, partitions: set[str]) -> BatchJob:
-    """One of this user's jobs; those without a component have no token, and those elsewhere no processors here."""
-    fields = line.split("|", 6)
-    if len(fields) != 7:
+def _job_fields(line: str) -> list[str]:
+    fields = [field.strip() for field in line.split("|", 8)]
+    if len(fields) != 9:
         raise BatchOutputError(f"{line[:200]!r} is not a job")
-    number, word, processors, partition, submitted, reason, name = (field.strip() for field in fields)
-    if not (number.isascii() and number.isdigit()):
-        raise BatchOutputError(f"{number[:100]!r} is not the number of a job")
+    if not (fields[0].isascii() and fields[0].isdigit()):
+        raise BatchOutputError(f"{fields[0][:100]!r} is not the number of a job")
+    return fields
+
+
+def _job(fields: Sequence[str], partitions: set[str]) -> BatchJob:
+    """One of this user's jobs; those without a component have no token, and those elsewhere no processors here."""
+    number, word, processors, partition, submitted, _, _, reason, name = fields
     state = state_of(word, reason)
     end = end_of(word, reason) if state is BatchState.OVER else never_starts(state, reason)
     return BatchJob(
@@ -165,6 +185,17 @@ def _job(line: str, partitions: set[str]) -> BatchJob:
         reason=reason,
         end=end,
     )
+
+
+def _newest_terms(jobs: Sequence[Sequence[str]], terms: Terms, partitions: set[str]) -> Terms:
+    """The account and the QOS of Koala's newest job there, which the next one will have too. Other sites of the same
+    user on the same cluster may go by other terms, so that only a job in the same place counts."""
+    found = Terms()
+    for _, _, _, partition, _, account, qos, _, name in sorted(jobs, key=lambda fields: int(fields[0][-18:])):
+        there = not partitions.isdisjoint(partition.split(",")) and terms.account in (None, account)
+        if there and name.startswith(JOB_NAME_PREFIX):
+            found = Terms(None if account in _NO_NAME else account, None if qos in _NO_NAME else qos)
+    return found
 
 
 def _waiting_jobs(lines: Sequence[str], partitions: set[str], ours: set[BatchId]) -> list[_Waiting]:
@@ -237,68 +268,3 @@ def _limit_s(text: str) -> float | None:
     if match[2] is not None and match[4] is None:  # 30:00 has minutes and seconds
         hours, minutes, seconds = 0, int(match[2]), int(match[3])
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
-
-
-# --------------------------------------------------------------------------------------------------- history
-
-
-def parse_history(printed: str, jobs: Sequence[BatchJob]) -> dict[BatchId, BatchEnd]:
-    """What ``scontrol show job -o`` and ``sacct`` print of jobs; what they say of others is passed over."""
-    wanted = {job.id: job for job in jobs}
-    ends: dict[BatchId, BatchEnd] = {}
-    shown, _, accounted = printed.partition(f"{SACCT_LINE}\n")
-    lines = [line for line in shown.split("\n") if line.strip()]
-    if lines and not lines[0].startswith(_SHOWN_WORD):
-        raise BatchOutputError(f"{lines[0][:200]!r} is not a job")
-    for line in lines:
-        # What else there is are the other lines of something with newlines, as another job's name may have.
-        if line.startswith(_SHOWN_WORD):
-            ends |= _shown_end(line, wanted)
-    for line in accounted.splitlines():
-        for number, end in _accounted_end(line, wanted).items():
-            ends.setdefault(number, end)
-    return ends
-
-
-def _shown_end(line: str, wanted: dict[BatchId, BatchJob]) -> dict[BatchId, BatchEnd]:
-    fields = dict(_pairs(line))
-    job = wanted.get(fields.get("JobId", ""))
-    if job is None or not _is_same(job, fields.get("JobName", ""), fields.get("SubmitTime", "")):
-        return {}
-    if "JobState" not in fields:
-        raise BatchOutputError(f"{line[:200]!r} is not a job")
-    word, reason = fields["JobState"], fields.get("Reason", "")
-    if state_of(word, reason) is not BatchState.OVER:
-        return {}
-    return {job.id: end_of(word, reason, exit_code(fields.get("ExitCode", "0:0")))}
-
-
-def _pairs(line: str) -> Iterator[tuple[str, str]]:
-    """``A=x B=y z C=...``: a value may hold blanks, so it reaches up to the next name. The first of a name counts: a
-    user's comment comes late in the line."""
-    seen = set()
-    for match in re.finditer(r"(?:^|\s)([A-Za-z:/]+)=(.*?)(?=\s[A-Za-z:/]+=|\s*$)", line):
-        if match[1] not in seen:
-            seen.add(match[1])
-            yield match[1], match[2]
-
-
-def _accounted_end(line: str, wanted: dict[BatchId, BatchJob]) -> dict[BatchId, BatchEnd]:
-    fields = line.split("|")
-    if len(fields) < 5:
-        return {}  # a line of another job's name, which may hold newlines
-    # A job's name may hold anything, so the fields are taken from both ends.
-    number, name, word, code, submitted = fields[0], "|".join(fields[1:-3]), fields[-3], fields[-2], fields[-1]
-    job = wanted.get(number)
-    if job is None or not _is_same(job, name, submitted):
-        return {}
-    if state_of(word, "") is not BatchState.OVER:
-        return {}
-    return {job.id: end_of(word, "", exit_code(code))}
-
-
-def _is_same(job: BatchJob, name: str, submitted: str) -> bool:
-    """Whether this is the job, and not a later one that was given its number."""
-    if name != f"{JOB_NAME_PREFIX}{job.token}":
-        return False
-    return not (job.submitted and submitted) or job.submitted == submitted

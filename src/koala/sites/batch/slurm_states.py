@@ -39,8 +39,8 @@ _NEVER = frozenset(
     }
 )
 # Limits of an account or a quality of service: on one job, which lasts, and on all that one has, which passes.
-_LIMIT = re.compile(r"(Assoc|QOS|Max)\w*Limit", re.ASCII)
-_LIMIT_PER_JOB = re.compile(r"(Assoc|QOS)Max\w+PerJob(Limit)?|(Assoc|QOS)\w*TimeLimit", re.ASCII)
+_LIMIT = re.compile(r"(Assoc|QOS)(Grp|Max)\w+|(Assoc|QOS|Max)\w*Limit|Max\w+PerAccount", re.ASCII)
+_LIMIT_PER_JOB = re.compile(r"(Assoc|QOS)Max\w+Per(Job|Node)(Limit)?|(Assoc|QOS)\w*TimeLimit|QOSMin\w+", re.ASCII)
 # Reasons of jobs that start as soon as there are processors, as far as Slurm has looked at them.
 _ELIGIBLE = frozenset({"None", "Priority", "Resources", ""})
 
@@ -81,7 +81,15 @@ def end_of(word: str, reason: str, code: int | None = None) -> BatchEnd:
         story = told
     elif told:
         story = f"{story} ({told})"
-    return BatchEnd(kind=kind, exit_code=code, reason=story)
+    # Of a job that somebody ended nobody knows what it would have returned; it is told as 0.
+    return BatchEnd(kind=kind, exit_code=code if kind is EndKind.ITSELF else code or None, reason=story)
+
+
+def accounted_end_of(word: str, code: int) -> BatchEnd | None:
+    """How one run of a job ended, as sacct tells it; None if it did not. It may have been put back for another."""
+    if base_state(word) == "REQUEUED":
+        return BatchEnd(kind=EndKind.SITE, reason=word.strip())
+    return end_of(word, "", code) if state_of(word, "") is BatchState.OVER else None
 
 
 def never_starts(state: BatchState, reason: str) -> BatchEnd | None:
