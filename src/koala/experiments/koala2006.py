@@ -207,7 +207,7 @@ def measures(result: Result) -> dict[str, Any]:
         ),
         "utilisation": {key: metrics["utilisation"][key] for key in ("ours", "others")},
         "makespan_s": metrics["makespan_s"],
-        "log_sha256": metrics["log_sha256"],
+        "log_sha256": result.log_sha256,
     }
 
 
