@@ -23,6 +23,7 @@ from koala.experiments.live2006_model import (
     fitted,
     fitted_startup,
     longest_factor,
+    measured_s,
     predicted,
     simulated_grid,
     timed,
@@ -39,21 +40,23 @@ DRAWN = Drawn(jobs=30, interarrival_s=5.0, seed=4)
 # By application and processors, the time on one cluster and what each further one adds to it.
 TRUTH = {"laplace/4": (2.0, 1.5), "laplace/6": (3.0, 1.0), "heat/4": (4.0, 0.5), "heat/6": (5.0, 0.25)}
 
+SETS = ("a", "b", "c", "a+b", "a+c", "b+c", "a+b+c")
+
 
 def calibration(*, slower: float = 1.0) -> dict[str, Any]:
     """What would be measured if the truth were of the model's form."""
     executions = {
-        f"{key}/{clusters}": slower * one_s * (1 + beta * (clusters - 1))
+        f"{key}/{sites}": slower * one_s * (1 + beta * sites.count("+"))
         for key, (one_s, beta) in TRUTH.items()
-        for clusters in (1, 2, 3)
+        for sites in SETS
     }
     # Beside one that computes all the time, as a job on one cluster does, a job takes a fifth longer on one cluster,
     # and a tenth longer on two.
     pairs = {}
     for key in TRUTH:
-        one_s, two_s = executions[f"{key}/1"], executions[f"{key}/2"]
-        pairs[f"{key}/1"] = [one_s * 1.2] * 2
-        pairs[f"{key}/2"] = [two_s * (1 + 0.1 * one_s / two_s)] * 2
+        one_s, two_s = executions[f"{key}/a"], executions[f"{key}/a+b"]
+        pairs[f"{key}/a"] = [one_s * 1.2] * 2
+        pairs[f"{key}/a+b"] = [two_s * (1 + 0.1 * one_s / two_s)] * 2
     overheads = [[count, 0.5 + 0.2 * (count - 1)] for count in (1, 2, 3, 4)]
     return {"executions": executions, "overheads": overheads, "pairs": pairs}
 
@@ -74,8 +77,15 @@ def test_a_job_takes_longer_by_the_time_that_others_share_with_it() -> None:
     job = Arrival(0.0, single_component(4, "laplace"), 10.0)
     first = next(iter(simulate(GRID, Workload.from_arrivals([job])).rows()))
     rows = [
-        first._replace(job=number, started=start, finished=end, execution_s=end - start, clusters=clusters)
-        for number, start, end, clusters in ((1, 0.0, 10.0, 1), (2, 5.0, 25.0, 2), (3, 20.0, 30.0, 1))
+        first._replace(
+            job=number,
+            started=start,
+            finished=end,
+            execution_s=end - start,
+            clusters=len(sites),
+            sites="+".join(sites),
+        )
+        for number, start, end, sites in ((1, 0.0, 10.0, "a"), (2, 5.0, 25.0, "bc"), (3, 20.0, 30.0, "c"))
     ]
     # The first shares half of its time with the second, which computes in one of 2.5 s on two clusters; the second
     # shares a quarter with each of two that compute all the time; the third is as the first.
@@ -84,7 +94,7 @@ def test_a_job_takes_longer_by_the_time_that_others_share_with_it() -> None:
 
 def test_a_simulated_job_takes_the_time_that_was_measured_on_its_clusters() -> None:
     bent = calibration()
-    bent["executions"] |= {f"{key}/{clusters}": 1.0 + clusters**2 for key in TRUTH for clusters in (1, 2, 3)}
+    bent["executions"] |= {f"{key}/{sites}": 1.0 + len(sites) ** 2 for key in TRUTH for sites in SETS}
     bent["pairs"] = {}
     model, background = fitted([bent]), Background(user_load=0.0, band_low=0.0, band_high=0.0)
     alone = Drawn(jobs=1, interarrival_s=5.0, seed=4)
@@ -93,7 +103,24 @@ def test_a_simulated_job_takes_the_time_that_was_measured_on_its_clusters() -> N
     for policy, clusters in (("WF", spread), ("FCM", 1)):
         (found,) = predicted(model, GRID, policy, alone, background, 1)
         assert found["clusters"] == {str(clusters): 1}
-        assert found["means"]["execution_s"] == pytest.approx(1.0 + clusters**2)
+        assert found["means"]["execution_s"] == pytest.approx(1.0 + (2 * clusters - 1) ** 2)
+
+
+def test_a_site_that_is_slow_to_start_and_to_end_is_so_in_a_simulation_too() -> None:
+    """FCM takes the first of equally idle sites. In which order sites are taken makes no other set of them."""
+    slow = calibration()
+    for key in TRUTH:
+        slow["executions"][f"{key}/a"] += 50.0
+    background, alone = (
+        Background(user_load=0.0, band_low=0.0, band_high=0.0),
+        Drawn(jobs=1, interarrival_s=5, seed=4),
+    )
+    (quick,), (late,) = (
+        predicted(fitted([each]), GRID, "FCM", alone, background, 1) for each in (calibration(), slow)
+    )
+    assert late["means"]["execution_s"] == pytest.approx(quick["means"]["execution_s"] + 50.0)
+    row = next(iter(simulate(GRID, Workload.from_arrivals([Arrival(0.0, single_component(4, "heat"), 1.0)])).rows()))
+    assert measured_s(fitted([slow]), row._replace(sites="b+a", clusters=2)) == slow["executions"]["heat/4/a+b"]
 
 
 def test_a_start_up_that_does_not_grow_gets_no_slope_below_zero_and_its_spread_as_jitter() -> None:

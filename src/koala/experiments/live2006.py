@@ -35,7 +35,7 @@ METHOD = (
     ),
     (
         "First single jobs are measured on the same lab: the time from placement to the opening of the barrier for "
-        "one to four components, the execution time of each application and size on one to three clusters, and the "
+        "one to four components, the execution time of each application and size on every set of clusters, and the "
         "same with two jobs at a time. From these the simulation gets its start-up times (each component draws its "
         "own, such that the longest of them takes what was measured), its execution times, and by how much a job "
         "takes longer for each one beside it: all clusters share the cores of this machine. "

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from koala.experiments.claims import Claim, above, below, judge, within
 from koala.experiments.figures import NEUTRAL, Picture, Series, bars, lines
-from koala.experiments.live2006_model import Model, executions, overheads
+from koala.experiments.live2006_model import Model, executions, longest_factor, overheads
 from koala.experiments.statistics import Interval, mean_interval, paired_difference
 
 if TYPE_CHECKING:
@@ -183,8 +183,8 @@ class Findings:
         """What a reader must know of this run."""
         startup = self._model.startup
         times = "; ".join(
-            f"{name} {', '.join(f'{seconds:.1f}' for seconds in by_clusters.values())} s"
-            for name, by_clusters in self._model.times.items()
+            f"{kind} {', '.join(f'{seconds:.1f}' for seconds in self._model.by_clusters_s(kind).values())} s"
+            for kind in self._model.times
         )
         lag_s = max(run.live["lag_s"] for run in self._runs)
         wasted = fmean(run.live["wasted_share"] for run in self._runs)
@@ -251,7 +251,12 @@ class Findings:
     def _draw_overhead(self) -> Figure:
         startup = self._model.startup
         measured = {count: mean_interval(seconds) for count, seconds in overheads(self._calibrations).items()}
-        modelled = {count: _exact(startup.base_s + startup.per_component_s * (count - 1)) for count in measured}
+        modelled = {
+            count: _exact(
+                (startup.base_s + startup.per_component_s * (count - 1)) * longest_factor(count, startup.jitter)
+            )
+            for count in measured
+        }
         look = NEUTRAL[0]
         series = [Series("measured", look, measured), Series("model", look._replace(line=":"), modelled)]
         return lines({"": series}, "components of the job", "start-up overhead (s)")

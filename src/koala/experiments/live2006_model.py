@@ -14,7 +14,7 @@ import msgspec
 
 from koala.experiments.calibrate_das2 import Form, form_of
 from koala.experiments.koala2006 import measures
-from koala.experiments.live2006_runs import Drawn, arrivals
+from koala.experiments.live2006_runs import SITES_JOINED_BY, Drawn, arrivals, sites_of
 from koala.grid import Background, Grid, GridSimulation, SiteKind, SiteSimulation, Startup
 from koala.simulator import JobRow, Result, Workload, simulate
 from koala.simulator.workload import Arrival
@@ -30,14 +30,18 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     fraction a job on one cluster, or on several, takes longer for each job beside it that computes all the time.
 
     ``forms`` are the execution times in the form that a workload file has, ``times`` the same as they were measured
-    on each number of clusters.
+    on each set of sites.
     """
 
     startup: Startup
     forms: dict[str, Form]
-    times: dict[str, dict[int, float]]
+    times: dict[str, dict[str, float]]
     crowding_one: float = 0.0
     crowding_several: float = 0.0
+
+    def by_clusters_s(self, kind: str) -> dict[int, float]:
+        """The mean execution time on so many clusters."""
+        return {clusters: fmean(times) for clusters, times in _by_clusters(self.times[kind]).items()}
 
     def as_json(self) -> dict[str, Any]:
         """For the report."""
@@ -47,7 +51,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
                 name: {
                     "one_cluster_s": next(iter(form.by_size.values())),
                     "per_extra_cluster": form.beta,
-                    "by_clusters_s": {str(clusters): seconds for clusters, seconds in self.times[name].items()},
+                    "by_clusters_s": {str(count): seconds for count, seconds in self.by_clusters_s(name).items()},
+                    "by_sites_s": self.times[name],
                 }
                 for name, form in self.forms.items()
             },
@@ -56,13 +61,33 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def executions(calibrations: Iterable[Mapping[str, Any]]) -> dict[str, dict[int, list[float]]]:
-    """What was measured of single jobs: by application/processors and by clusters, a value a repetition."""
+    """What was measured of single jobs: by application/processors and by clusters, a mean a repetition."""
     found: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for calibration in calibrations:
-        for key, seconds in calibration["executions"].items():
-            name, processors, clusters = key.split("/")
-            found[f"{name}/{processors}"][int(clusters)].append(seconds)
+        for kind, by_sites in _by_sites([calibration]).items():
+            for clusters, seconds in _by_clusters(by_sites).items():
+                found[kind][clusters].append(fmean(seconds))
     return {key: dict(sorted(by_clusters.items())) for key, by_clusters in sorted(found.items())}
+
+
+def _by_sites(calibrations: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """The mean time of single jobs, by application/processors and by the sites that they were on."""
+    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for calibration in calibrations:
+        for key, seconds in calibration["executions"].items():
+            kind, _, sites = key.rpartition("/")
+            found[kind][sites].append(seconds)
+    return {
+        kind: {sites: fmean(times) for sites, times in sorted(by_sites.items())}
+        for kind, by_sites in sorted(found.items())
+    }
+
+
+def _by_clusters(by_sites: Mapping[str, float]) -> dict[int, list[float]]:
+    found: dict[int, list[float]] = defaultdict(list)
+    for sites, seconds in by_sites.items():
+        found[len(sites.split(SITES_JOINED_BY))].append(seconds)
+    return dict(sorted(found.items()))
 
 
 def overheads(calibrations: Iterable[Mapping[str, Any]]) -> dict[int, list[float]]:
@@ -76,11 +101,13 @@ def overheads(calibrations: Iterable[Mapping[str, Any]]) -> dict[int, list[float
 
 def fitted(calibrations: Sequence[Mapping[str, Any]]) -> Model:
     """The model that comes nearest to the measurements."""
-    times = {
-        key: {clusters: fmean(seconds) for clusters, seconds in by_clusters.items()}
-        for key, by_clusters in executions(calibrations).items()
+    times = _by_sites(calibrations)
+    forms = {
+        kind: form_of(
+            {int(kind.partition("/")[2]): {count: fmean(all_s) for count, all_s in _by_clusters(each).items()}}
+        )
+        for kind, each in times.items()
     }
-    forms = {key: form_of({int(key.partition("/")[2]): by_clusters}) for key, by_clusters in times.items()}
     one, several = (crowding(calibrations, of_one=of_one) for of_one in (True, False))
     return Model(
         startup=fitted_startup(overheads(calibrations)),
@@ -92,23 +119,28 @@ def fitted(calibrations: Sequence[Mapping[str, Any]]) -> Model:
 
 
 def crowding(calibrations: Sequence[Mapping[str, Any]], *, of_one: bool) -> float:
-    """By which fraction jobs on one cluster, or on several, took longer beside another than alone, on average, for
-    each other that computes all the time."""
-    alone = executions(calibrations)
+    """By which fraction jobs on one cluster, or on several, took longer beside another than alone on the same
+    clusters, on average, for each other that computes all the time."""
+    alone = _by_sites(calibrations)
     ratios = []
     for calibration in calibrations:
         for key, seconds in calibration["pairs"].items():
-            kind, _, clusters = key.rpartition("/")
-            if (int(clusters) == 1) is of_one:
-                alone_s = fmean(alone[kind][int(clusters)])
-                computes = computing_share(fmean(alone[kind][1]), alone_s)
+            kind, _, sites = key.rpartition("/")
+            if (SITES_JOINED_BY not in sites) is of_one:
+                alone_s = alone[kind][sites]
+                computes = computing_share(computing_s(alone[kind]), alone_s)
                 ratios += [(each / alone_s - 1.0) / computes for each in seconds]
     return max(0.0, fmean(ratios)) if ratios else 0.0
 
 
-def computing_share(one_cluster_s: float, seconds: float) -> float:
-    """Of the time of a job on several clusters, the part in which it computes, as it does on one all the time."""
-    return min(1.0, one_cluster_s / seconds)
+def computing_s(by_sites: Mapping[str, float]) -> float:
+    """How long a job computes: what it takes where it takes the least. The rest is distance, and batch systems."""
+    return min(by_sites.values())
+
+
+def computing_share(computing_s: float, seconds: float) -> float:
+    """Of the time of a job, the part in which it computes."""
+    return min(1.0, computing_s / seconds)
 
 
 def fitted_startup(by_components: Mapping[int, Sequence[float]]) -> Startup:
@@ -173,7 +205,7 @@ def predicted(
 
 
 def _settled(model: Model, grid: Grid, jobs: Sequence[Arrival], policy: str, seed: int) -> Result:
-    """A simulation in which each job takes the time that was measured on as many clusters as it combines, and as much
+    """A simulation in which each job takes the time that was measured on the clusters that it combines, and as much
     longer as those that it finds beside it make it.
 
     Where a job goes and who is beside it follows from a simulation, so that it is made again until that hardly
@@ -191,16 +223,17 @@ def _settled(model: Model, grid: Grid, jobs: Sequence[Arrival], policy: str, see
 
 
 def measured_s(model: Model, row: JobRow) -> float:
-    """The execution time that single jobs had on so many clusters; by the form where that was not measured."""
-    key = _kind(row)
-    clusters = max(1, row.clusters)
-    return model.times[key].get(clusters) or model.forms[key].seconds(row.processors, clusters)
+    """The execution time that single jobs had on these sites; by the form where that was not measured."""
+    kind = _kind(row)
+    return model.times[kind].get(sites_of(row)) or model.forms[kind].seconds(row.processors, max(1, row.clusters))
 
 
 def crowded_factors(model: Model, rows: Sequence[JobRow]) -> list[float]:
     """By which factor each job takes longer for the jobs that ran while it did. These count by the time that they
     share with it, and by the part of their time in which they compute."""
-    computes = {row.job: computing_share(model.times[_kind(row)][1], measured_s(model, row)) for row in rows}
+    computes = {
+        row.job: computing_share(computing_s(model.times[_kind(row)]), measured_s(model, row)) for row in rows
+    }
     factors = []
     for row in rows:
         shared_s = sum(_overlap_s(row, other) * computes[other.job] for other in rows if other.job != row.job)

@@ -8,7 +8,7 @@ import asyncio
 import itertools
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -33,6 +33,8 @@ SIZES: dict[int, tuple[int, ...]] = {4: (2,), 6: (2, 3)}
 # The start-up of so many components is measured; more than there are sites share some.
 COMPONENTS = (1, 2, 3, 4)
 STARTS = 3
+# Between the names of the sites in a job's row.
+SITES_JOINED_BY = "+"
 WALLTIME_S = 300
 # Long enough for any job of a calibration, which never waits for another.
 _MODEL_S = 10.0
@@ -121,8 +123,8 @@ async def _replayed(live: LiveGrid, made: Plan, controller: LoadController, poli
 
 
 def calibrated(live: LiveGrid, problem: Problem, background: Background, seed: int) -> dict[str, Any]:
-    """The start-up of each number of components, each application and size alone on each number of clusters, and
-    beside another one like it."""
+    """The start-up of each number of components, each application and size alone on all sets of clusters, and beside
+    another one like it."""
     return asyncio.run(_calibrated(live, problem, background, seed))
 
 
@@ -160,7 +162,12 @@ async def _rows(live: LiveGrid, client: AsyncClient, problem: Problem, *requests
 
 
 def _key(row: JobRow) -> str:
-    return f"{row.name}/{row.processors}/{row.clusters}"
+    return f"{row.name}/{row.processors}/{sites_of(row)}"
+
+
+def sites_of(row: JobRow) -> str:
+    """The sites that a job was on, whichever it was placed on first."""
+    return SITES_JOINED_BY.join(sorted(row.sites.split(SITES_JOINED_BY)))
 
 
 def _seconds(value: float | None) -> float:
@@ -180,16 +187,17 @@ def _starts(grid: Grid, seed: int) -> Iterator[Request]:
     """Short jobs of each number of components; the sites take turns."""
     names = [site.name for site in grid.sites]
     for turn, components in itertools.product(range(STARTS), COMPONENTS):
-        yield _fixed(SLEEPER, components, components, names, seed + turn)
+        yield _fixed(SLEEPER, components, _in_turn(names, components, seed + turn))
 
 
 def _single_jobs(grid: Grid, seed: int) -> Iterator[Request]:
-    """Every application and size on every number of clusters."""
-    names = [site.name for site in grid.sites]
-    turns = itertools.count(seed)
+    """Every application and size on every set of clusters, in an order that differs from seed to seed: batch systems
+    take different times to start a program and to tell its end."""
+    names = _in_turn([site.name for site in grid.sites], len(grid.sites), seed)
     for application, processors in itertools.product(APPLICATIONS, SIZES):
         for clusters in range(1, len(names) + 1):
-            yield _fixed(application, processors, clusters, names, next(turns))
+            for sites in itertools.combinations(names, clusters):
+                yield _fixed(application, processors, sites)
 
 
 def _pairs(grid: Grid, seed: int) -> Iterator[tuple[Request, Request]]:
@@ -199,22 +207,24 @@ def _pairs(grid: Grid, seed: int) -> Iterator[tuple[Request, Request]]:
     for application, processors, clusters in itertools.product(APPLICATIONS, SIZES, (1, 2)):
         turn = next(turns)
         yield (
-            _fixed(application, processors, clusters, names, turn),
-            _fixed(application, processors, clusters, names, turn + 1),
+            _fixed(application, processors, _in_turn(names, clusters, turn)),
+            _fixed(application, processors, _in_turn(names, clusters, turn + 1)),
         )
 
 
-def _fixed(application: str, processors: int, components: int, names: list[str], turn: int) -> Request:
+def _in_turn(names: Sequence[str], count: int, turn: int) -> list[str]:
+    """So many names, from one that is another each turn."""
+    return [names[(turn + index) % len(names)] for index in range(count)]
+
+
+def _fixed(application: str, processors: int, sites: Sequence[str]) -> Request:
+    """A job with a component on each of these sites."""
     real = Application(executable=SLEEPER, arguments=("0.2",)) if application == SLEEPER else None
     return Request(
         name=application,
         walltime_s=WALLTIME_S,
         components=tuple(
-            Component(
-                processors=part,
-                site=names[(turn + index) % len(names)],
-                application=real or Application(executable=application),
-            )
-            for index, part in enumerate(equal_parts(processors, components))
+            Component(processors=part, site=site, application=real or Application(executable=application))
+            for part, site in zip(equal_parts(processors, len(sites)), sites, strict=True)
         ),
     )
