@@ -187,13 +187,17 @@ def test_a_batch_system_that_takes_long_to_list_rests_as_long_whatever_is_to_be_
     asyncio.run(scenario())
 
 
-def test_what_is_about_to_change_is_waited_for_at_the_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is listed meanwhile, and the next glance would come long after the test has given up."""
+def see_only_at_the_site(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is listed, and the next glance would come long after a test has given up."""
     for name in ("CALM_FIRST_S", "CALM_MOST_S"):
         monkeypatch.setattr(watching, name, 600.0)
     for name in ("GLANCE_FIRST_S", "GLANCE_MOST_S"):
         monkeypatch.setattr(watching, name, 60.0)
     monkeypatch.setattr(errands, "NAP_SHARE", 0.001)
+
+
+def test_what_is_about_to_change_is_waited_for_at_the_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    see_only_at_the_site(monkeypatch)
 
     async def scenario() -> None:
         async with PaperSite(tmp_path) as one, asyncio.timeout(30.0):
@@ -242,11 +246,7 @@ def test_too_many_to_be_waited_for_at_the_site_are_looked_at_from_here(
 def test_a_component_that_comes_while_a_glance_waits_for_others_is_seen_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("CALM_FIRST_S", "CALM_MOST_S"):
-        monkeypatch.setattr(watching, name, 600.0)
-    for name in ("GLANCE_FIRST_S", "GLANCE_MOST_S"):
-        monkeypatch.setattr(watching, name, 60.0)
-    monkeypatch.setattr(errands, "NAP_SHARE", 0.001)
+    see_only_at_the_site(monkeypatch)
 
     async def scenario() -> None:
         async with PaperSite(tmp_path) as one, asyncio.timeout(30.0):
