@@ -174,17 +174,6 @@ def test_an_interrupted_check_leaves_no_job_behind(slurm: SlurmCluster, tmp_path
         slurm.run("scancel", local)
 
 
-def test_a_controller_that_is_down_is_told(slurm: SlurmCluster, tmp_path: Path) -> None:
-    slurm.stop_controller()
-    try:
-        found = checked(tmp_path, slurm.environment, code=1, kind="slurm", processors=4)
-    finally:
-        slurm.start_controller()
-    assert found["controller"]["result"] == "failed"
-    assert {found[step]["result"] for step in ("queue", "processors", "submission")} == {"skipped"}
-    assert found["work directory"]["result"] == "passed"
-
-
 def test_a_work_directory_of_another_koala_is_told_and_only_that_one_passes(
     slurm: SlurmCluster, tmp_path: Path
 ) -> None:
@@ -197,6 +186,17 @@ def test_a_work_directory_of_another_koala_is_told_and_only_that_one_passes(
     assert name in found["owner"]["found"]
     assert results(found, "owner", "mpiexec", "job") == {"passed"}
     checked(tmp_path, slurm.environment, "--state", str(tmp_path / "state"), **keys)
+
+
+def test_a_controller_that_is_down_is_told(slurm: SlurmCluster, tmp_path: Path) -> None:
+    slurm.stop_controller()
+    try:
+        found = checked(tmp_path, slurm.environment, code=1, kind="slurm", processors=4)
+    finally:
+        slurm.start_controller()
+    assert found["controller"]["result"] == "failed"
+    assert {found[step]["result"] for step in ("queue", "processors", "submission")} == {"skipped"}
+    assert found["work directory"]["result"] == "passed"
 
 
 # ---------------------------------------------------------------------------------------------- Grid Engine
