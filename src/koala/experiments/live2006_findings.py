@@ -221,7 +221,8 @@ class Findings:
             Picture(
                 "execution-by-clusters",
                 "Execution time by clusters combined",
-                f"Single jobs of the real applications over the emulated links, and the model's line. {seeds}",
+                "Single jobs of the real applications over the emulated links, and the straight line that a workload "
+                f"file would draw; the simulation takes the measured times. {seeds}",
                 self._draw_execution,
             ),
             Picture(
@@ -233,17 +234,19 @@ class Findings:
         ]
 
     def _draw_execution(self) -> Figure:
+        measured_by_kind = executions(self._calibrations)
+        sizes = sorted({int(kind.partition("/")[2]) for kind in measured_by_kind})
         panels: dict[str, list[Series]] = {}
-        for place, (key, by_clusters) in enumerate(executions(self._calibrations).items()):
-            name, processors = key.split("/")
-            look = NEUTRAL[place % len(NEUTRAL)]
-            form = self._model.forms[key]
-            modelled = {clusters: _exact(form.seconds(int(processors), clusters)) for clusters in by_clusters}
+        for kind, by_clusters in measured_by_kind.items():
+            name, processors = kind.split("/")
+            look = NEUTRAL[sizes.index(int(processors)) % len(NEUTRAL)]
+            form = self._model.forms[kind]
+            straight = {clusters: _exact(form.seconds(int(processors), clusters)) for clusters in by_clusters}
             measured = {clusters: mean_interval(seconds) for clusters, seconds in by_clusters.items()}
             panels.setdefault(name.capitalize(), []).extend(
                 [
                     Series(f"{processors} processors", look, measured),
-                    Series(f"{processors}, model", look._replace(line=":"), modelled),
+                    Series(f"{processors}, straight", look._replace(line=":"), straight),
                 ]
             )
         return lines(panels, "clusters combined", "execution time (s)")
