@@ -117,8 +117,9 @@ def by_hand_s(the_lab: lab.Lab, directory: Path) -> float:
 
 
 def calls(daemon: Daemon) -> dict[str, dict[str, float]]:
-    """How often each batch system was used so far, by what for. A listing is one errand of three commands of Slurm,
-    or of three to five of Grid Engine; a submission is one command, or a few where Koala chooses the environment."""
+    """How often each batch system was used so far, by what for. A listing is one errand: four commands of Slurm, six
+    or seven where accounts have limits, and three to five of Grid Engine; a submission is one command, or a few where
+    Koala chooses the environment."""
     found: dict[str, dict[str, float]] = {site: {} for site in SITES}
     pattern = r'^koala_site_calls_total\{(?=.*site="(\w+)")(?=.*call="([\w-]+)").*\} (\S+)$'
     for site, call, count in re.findall(pattern, daemon.client.metrics(), re.MULTILINE):

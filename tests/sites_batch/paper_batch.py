@@ -12,11 +12,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from batch_sites import BatchWatcher
 from koala.grid import BatchSettings
 from koala.launching import Launch
 from koala.messages import Token
 from koala.model import Application
+from koala.sites.batch import watching
 from koala.sites.batch.system import (
     BatchEnd,
     BatchId,
@@ -30,6 +33,17 @@ from koala.sites.batch.system import (
 
 WAIT_S = 30.0
 PREFIX = "koala-"
+
+
+@pytest.fixture
+def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sites are looked at often, so that tests take no longer than they must."""
+    monkeypatch.setattr(watching, "CALM_FIRST_S", 0.2)
+    monkeypatch.setattr(watching, "CALM_MOST_S", 0.2)
+    monkeypatch.setattr(watching, "GLANCE_FIRST_S", 0.05)
+    monkeypatch.setattr(watching, "REST_FIRST_S", 0.1)
+    monkeypatch.setattr(watching, "REST_MOST_S", 0.1)
+    monkeypatch.setattr(watching, "FRESH_S", 0.0)
 
 
 class PaperBatch:

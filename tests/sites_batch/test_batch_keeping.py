@@ -22,15 +22,7 @@ from koala.sites.batch.place import Place
 from koala.sites.batch.system import Listing
 from koala.sites.commands import CommandTimeoutError
 
-
-@pytest.fixture(autouse=True)
-def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "CALM_FIRST_S", 0.2)
-    monkeypatch.setattr(watching, "CALM_MOST_S", 0.2)
-    monkeypatch.setattr(watching, "GLANCE_FIRST_S", 0.05)
-    monkeypatch.setattr(watching, "REST_FIRST_S", 0.1)
-    monkeypatch.setattr(watching, "REST_MOST_S", 0.1)
-    monkeypatch.setattr(watching, "FRESH_S", 0.0)
+pytestmark = pytest.mark.usefixtures("brisk")
 
 
 # --------------------------------------------------------------------------------------------- processors

@@ -26,17 +26,9 @@ from koala.messages import (
 from koala.model import Application
 from koala.runners import component_script
 from koala.sites import SiteError, Stream
-from koala.sites.batch import keeper, watching
+from koala.sites.batch import keeper
 
-
-@pytest.fixture(autouse=True)
-def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "CALM_FIRST_S", 0.2)
-    monkeypatch.setattr(watching, "CALM_MOST_S", 0.2)
-    monkeypatch.setattr(watching, "GLANCE_FIRST_S", 0.05)
-    monkeypatch.setattr(watching, "REST_FIRST_S", 0.1)
-    monkeypatch.setattr(watching, "REST_MOST_S", 0.1)
-    monkeypatch.setattr(watching, "FRESH_S", 0.0)
+pytestmark = pytest.mark.usefixtures("brisk")
 
 
 def test_a_component_is_accepted_then_ready_then_running_then_done(tmp_path: Path) -> None:

@@ -138,9 +138,9 @@ def computing_s(by_sites: Mapping[str, float]) -> float:
     return min(by_sites.values())
 
 
-def computing_share(computing_s: float, seconds: float) -> float:
+def computing_share(busy_s: float, seconds: float) -> float:
     """Of the time of a job, the part in which it computes."""
-    return min(1.0, computing_s / seconds)
+    return min(1.0, busy_s / seconds)
 
 
 def fitted_startup(by_components: Mapping[int, Sequence[float]]) -> Startup:
