@@ -55,6 +55,7 @@ class Background(msgspec.Struct, frozen=True, kw_only=True):
     Users arrive with exponential gaps and run exponential times; ``user_load`` is the load they offer on
     average. Below ``band_low`` dummies are injected; above ``band_high`` dummies are killed. When what the users
     of all sites want together stays above all their bands for longer than ``void_after_s`` the run is void.
+    Users are drawn by the seed of the run, or by ``seed``: then runs that differ in all else have the same ones.
     """
 
     user_load: float = 0.1
@@ -63,6 +64,7 @@ class Background(msgspec.Struct, frozen=True, kw_only=True):
     band_low: float = 0.15
     band_high: float = 0.20
     void_after_s: float = 60.0
+    seed: int | None = None
 
 
 class SiteFaults(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,11 +107,12 @@ class AnswerFaults(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SiteSimulation(msgspec.Struct, frozen=True, kw_only=True):
-    """How one site behaves in a simulation."""
+    """How one site behaves in a simulation. ``startup`` is how its components start; None is as in the whole grid."""
 
     local_scheduler: LocalScheduler = LocalScheduler.FIRST_FIT
     background: Background | None = None
     faults: SiteFaults = SiteFaults()
+    startup: Startup | None = None
 
 
 class GridSimulation(msgspec.Struct, frozen=True, kw_only=True):

@@ -84,7 +84,8 @@ sites:
     processors: 64
     simulation:
       local_scheduler: easy
-      background: {user_load: 0.2, band_low: 0.1, band_high: 0.3}
+      background: {user_load: 0.2, band_low: 0.1, band_high: 0.3, seed: 7}
+      startup: {base_s: 9, jitter: 0.5}
       faults: {component_failure: 0.01, outages: [[10, 20], [30.5, 40]], mean_time_between_outages_s: 3600}
   2024: {processors: 2}
 links:

@@ -48,12 +48,13 @@ def test_a_full_grid_is_read_field_by_field() -> None:
                 processors=64,
                 simulation=SiteSimulation(
                     local_scheduler=LocalScheduler.EASY,
-                    background=Background(user_load=0.2, band_low=0.1, band_high=0.3),
+                    background=Background(user_load=0.2, band_low=0.1, band_high=0.3, seed=7),
                     faults=SiteFaults(
                         component_failure=0.01,
                         outages=((10.0, 20.0), (30.5, 40.0)),
                         mean_time_between_outages_s=3600.0,
                     ),
+                    startup=Startup(base_s=9.0, jitter=0.5),
                 ),
             ),
             Site(name="2024", processors=2),

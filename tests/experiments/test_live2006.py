@@ -3,7 +3,6 @@ decisions. What needs the lab is in ``test_live2006_lab``."""
 
 from __future__ import annotations
 
-import math
 import random
 import re
 from statistics import fmean
@@ -21,18 +20,20 @@ from koala.experiments.live2006_model import (
     Model,
     crowded_factors,
     fitted,
-    fitted_startup,
-    longest_factor,
+    fitted_startups,
+    longest_startup_s,
     measured_s,
     predicted,
     simulated_grid,
     timed,
 )
 from koala.experiments.live2006_runs import SIZES, Drawn, arrivals, programs
-from koala.grid import Background, Grid, Site, SiteKind
+from koala.grid import Background, Grid, Site, SiteKind, Startup
 from koala.model import JobType
 from koala.simulator import Workload, simulate
+from koala.simulator.background import SiteBackground, users_stream
 from koala.simulator.draws import stream
+from koala.simulator.site import SimulatedSite
 from koala.simulator.workload import Arrival, single_component
 
 GRID = Grid(name="lab", sites=tuple(Site(name=name, processors=8, kind=SiteKind.SLURM) for name in ("a", "b", "c")))
@@ -57,7 +58,7 @@ def calibration(*, slower: float = 1.0) -> dict[str, Any]:
         one_s, two_s = executions[f"{key}/a"], executions[f"{key}/a+b"]
         pairs[f"{key}/a"] = [one_s * 1.2] * 2
         pairs[f"{key}/a+b"] = [two_s * (1 + 0.1 * one_s / two_s)] * 2
-    overheads = [[count, 0.5 + 0.2 * (count - 1)] for count in (1, 2, 3, 4)]
+    overheads = [[list(sites), 0.5 + 0.2 * (len(sites) - 1)] for sites in ("a", "b", "c", "ab", "bca", "abca")]
     return {"executions": executions, "overheads": overheads, "pairs": pairs}
 
 
@@ -66,9 +67,10 @@ def test_the_model_finds_what_the_measurements_were_made_with() -> None:
     for key, (one_s, beta) in TRUTH.items():
         assert list(model.forms[key].by_size.values()) == pytest.approx([one_s])
         assert model.forms[key].beta == pytest.approx(beta)
-    assert model.startup.base_s == pytest.approx(0.5)
-    assert model.startup.per_component_s == pytest.approx(0.2)
-    assert model.startup.jitter == pytest.approx(0.0, abs=1e-6)
+    assert list(model.startups) == ["a", "b", "c"]
+    for startup in model.startups.values():
+        found = (startup.base_s, startup.per_component_s, startup.jitter)
+        assert found == pytest.approx((0.5, 0.2, 0.0), abs=1e-6)
     assert (model.crowding_one, model.crowding_several) == pytest.approx((0.2, 0.1))
 
 
@@ -124,21 +126,42 @@ def test_a_site_that_is_slow_to_start_and_to_end_is_so_in_a_simulation_too() -> 
 
 
 def test_a_start_up_that_does_not_grow_gets_no_slope_below_zero_and_its_spread_as_jitter() -> None:
-    startup = fitted_startup({1: [1.2, 0.8], 2: [0.7, 0.9]})
-    assert startup.per_component_s == 0.0
-    # The standard deviation of those of one component is 0.2; a uniform factor of +-0.346 has the same.
-    assert startup.jitter == pytest.approx(0.346, abs=0.001)
-    assert startup.base_s == pytest.approx((1.2 + 0.8 + (0.7 + 0.9) / (1 + 0.346 / 3)) / 4, abs=0.001)
+    alone = [(["a"], 1.2), (["a"], 0.8), (["b"], 0.3)]
+    startups = fitted_startups([*alone, (["a", "b"], 0.7)])
+    # The standard deviation at the first site is 0.2; a uniform factor of +-0.346 has the same.
+    assert startups["a"].base_s == pytest.approx(1.0)
+    assert startups["a"].jitter == pytest.approx(0.346, abs=0.001)
+    assert (startups["b"].base_s, startups["b"].jitter) == pytest.approx((0.3, 0.0))
+    assert {startup.per_component_s for startup in startups.values()} == {0.0}
 
 
-def test_a_job_of_several_components_starts_in_a_simulation_when_it_did_live() -> None:
-    """Components that draw 0.5 to 1.5 s: the longest of three takes 1.25 s in the mean, and no component more."""
-    half = 0.5 / math.sqrt(3.0)
-    startup = fitted_startup({1: [1.0 - half, 1.0 + half], 3: [1.2, 1.3]})
-    assert (startup.base_s, startup.per_component_s, startup.jitter) == pytest.approx((1.0, 0.0, 0.5), abs=1e-9)
+def test_what_jobs_of_several_components_take_beyond_the_longest_is_for_each_further_one() -> None:
+    """The first site takes 1 s and the others 0.3 s. Three components take 0.4 s more than the longest of them."""
+    measured = [(["a"], 1.0), (["b"], 0.3), (["c"], 0.3), (["a", "b", "c"], 1.4), (["c", "b", "b"], 0.7)]
+    startups = fitted_startups(measured)
+    assert [startup.per_component_s for startup in startups.values()] == pytest.approx([0.2] * 3, abs=1e-6)
+    for places, seconds in measured:
+        assert longest_startup_s(startups, places) == pytest.approx(seconds, abs=1e-6)
+
+
+def test_the_mean_of_the_longest_start_up_is_that_of_draws() -> None:
+    startups = {"a": Startup(base_s=1.0, jitter=0.5), "b": Startup(base_s=0.8, per_component_s=0.1, jitter=0.9)}
     rng = random.Random(7)
-    longest = [max(rng.uniform(0.5, 1.5) for _ in range(3)) for _ in range(20_000)]
-    assert fmean(longest) == pytest.approx(longest_factor(3, 0.5), rel=0.01)
+    drawn = [
+        max(rng.uniform(0.5, 1.5), *(rng.uniform(0.1 * middle, 1.9 * middle) for middle in (1.0, 1.0)))
+        for _ in range(40_000)
+    ]
+    assert longest_startup_s(startups, ["a", "b", "b"]) == pytest.approx(fmean(drawn), rel=0.01)
+
+
+def test_a_job_of_one_component_starts_in_a_simulation_as_fast_as_its_site_did_live() -> None:
+    slow = calibration()
+    slow["overheads"] = [[["a"], 3.0], [["b"], 0.2], [["c"], 0.2]]
+    background = Background(user_load=0.0, band_low=0.0, band_high=0.0)
+    alone = Drawn(jobs=1, interarrival_s=5.0, seed=4)
+    (found,) = predicted(fitted([slow]), GRID, "FCM", alone, background, 1)
+    assert found["sites"] == {"a": 1}
+    assert found["means"]["overhead_s"] == pytest.approx(3.0)
 
 
 def test_all_policies_get_the_same_jobs_and_fcm_only_their_totals() -> None:
@@ -164,9 +187,9 @@ def test_the_jobs_run_the_real_solvers_as_mpi() -> None:
 def test_the_simulation_gets_the_lab_with_its_users_and_the_times_of_the_model() -> None:
     model = fitted([calibration()])
     background = Background(user_load=0.1)
-    grid = simulated_grid(GRID, model.startup, background)
+    grid = simulated_grid(GRID, model.startups, background)
     assert all(site.simulation.background == background for site in grid.sites)
-    assert grid.simulation.startup == model.startup
+    assert {site.name: site.simulation.startup for site in grid.sites} == model.startups
     for job in timed(model, arrivals(GRID, DRAWN, "CM")):
         one_s, beta = TRUTH[f"{job.request.name}/{job.request.processors}"]
         assert (job.execution_s, job.per_extra_cluster) == pytest.approx((one_s, beta))
@@ -219,14 +242,32 @@ def test_the_figures_of_the_paper_are_drawn_from_what_was_measured() -> None:
     by_claim = {claim.id: claim for claim in concluded.claims}
     assert "figure 5" in by_claim["L4"].text
     assert "figure 8" in by_claim["L5"].text
-    assert "start-up 0.50 s and 0.20 s" in concluded.notes[0]
+    assert "start-up 0.50 s at a (spread 0.00), 0.50 s at b" in concluded.notes[0]
+    assert "and 0.20 s for each further component" in concluded.notes[0]
+    assert all(sum(shares.values()) == pytest.approx(1.0) for shares in concluded.results["sites"]["WF"].values())
 
 
-def test_predictions_differ_by_draws_of_users_alone_and_are_the_same_again() -> None:
-    model, background = fitted([calibration()]), Live2006Parameters().background
+def test_predictions_differ_by_draws_of_start_up_times_alone_and_are_the_same_again() -> None:
+    spread = calibration()
+    spread["overheads"] += [[["a"], 0.1], [["b"], 0.9]]
+    model, background = fitted([spread]), Live2006Parameters().background
     first = predicted(model, GRID, "WF", DRAWN, background, 3)
     assert first == predicted(model, GRID, "WF", DRAWN, background, 3)
     assert len({each["log_sha256"] for each in first}) == 3
+    steady = predicted(fitted([calibration()]), GRID, "WF", DRAWN, background, 3)
+    assert len({each["log_sha256"] for each in steady}) == 1
+
+
+def test_users_come_live_when_they_do_in_the_simulation_and_stay_as_long() -> None:
+    background = Live2006Parameters().background
+    simulated = SiteBackground(SimulatedSite(GRID.sites[0]), background, users_stream(4, "a"))
+    at, jobs = 0.0, []
+    while (at := at + simulated.next_gap_s()) < 500.0:
+        jobs.append((at, simulated.next_job().walltime_s))
+    assert len(jobs) > 5
+    site = SiteLoad("a", SiteKind.SLURM, "q", 8, background, users_stream(4, "a"))
+    site.open(0.0)
+    assert site.due_users(499.0) == [run_s for at, run_s in jobs if at <= 499.0]
 
 
 def test_each_seed_measures_single_jobs_first_and_then_every_policy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from koala.grid import (
     Site,
     SiteFaults,
     SiteSimulation,
+    Startup,
 )
 from koala.messages import (
     AbortComponent,
@@ -38,12 +39,15 @@ def site(
     *,
     scheduler: LocalScheduler = LocalScheduler.FIRST_FIT,
     background: Background | None = None,
+    startup: Startup | None = None,
     **faults: Any,
 ) -> Site:
     return Site(
         name=name,
         processors=processors,
-        simulation=SiteSimulation(local_scheduler=scheduler, background=background, faults=SiteFaults(**faults)),
+        simulation=SiteSimulation(
+            local_scheduler=scheduler, background=background, faults=SiteFaults(**faults), startup=startup
+        ),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import msgspec
 import pytest
 from hand_driven import HandDriven, grid, job, site
 
@@ -87,6 +88,15 @@ def test_users_offer_the_load_they_should() -> None:
     hands.until(400_000)
     used = hands.world.sites["a"].used_processor_s("others", 400_000) / (100 * 400_000)
     assert used == pytest.approx(0.4, rel=0.1)
+
+
+def test_users_with_a_seed_of_their_own_are_the_same_in_every_run() -> None:
+    def told(seed: int, users: int | None) -> list[SiteReported]:
+        band = msgspec.structs.replace(BAND, seed=users)
+        return reports(HandDriven(grid(site("a", 200, background=band)), seed=seed), 20_000)
+
+    assert told(1, None) != told(2, None)
+    assert told(1, 2) == told(7, 2) == told(2, None)
 
 
 def test_what_we_do_does_not_change_when_users_come() -> None:

@@ -149,6 +149,16 @@ def test_the_startup_takes_what_its_formula_says() -> None:
     assert hands.heard(100) == ["10 ready first", "24 ready second"]
 
 
+def test_a_site_starts_components_in_its_own_time_and_the_others_in_that_of_the_grid() -> None:
+    own, at_once = Startup(base_s=1.0, per_component_s=2.0), Startup()
+    sites = site("a", 10, startup=own), site("b", 10), site("c", 10, startup=at_once)
+    hands = HandDriven(grid(*sites, startup=Startup(base_s=10.0)), job(0.0, 4))
+    hands.until(0)
+    for name in "abc":
+        hands.start(name, name, 1, parts=2)
+    assert hands.heard(100) == ["0 ready c", "3 ready a", "10 ready b"]
+
+
 def test_the_jitter_of_a_startup_stays_in_its_bounds_and_belongs_to_the_token() -> None:
     startup = Startup(base_s=10.0, jitter=0.5)
     times = []

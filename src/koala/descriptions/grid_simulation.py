@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from koala.descriptions.fields import Description, Fraction01, Number, Seconds, SecondsAboveZero
+from koala.descriptions.fields import CountOrZero, Description, Fraction01, Number, Seconds, SecondsAboveZero
 from koala.descriptions.yaml_problems import wrong
 from koala.grid import (
     AnswerFaults,
@@ -49,6 +49,10 @@ class BackgroundText(Description):
     void_after_s: Seconds = Field(
         default=_BACKGROUND.void_after_s,
         description="seconds for which all users together may want more than the bands before the run is void",
+    )
+    seed: CountOrZero | None = Field(
+        default=_BACKGROUND.seed,
+        description="draws the users, so that they are the same in every run; null draws them by the run's seed",
     )
 
     @model_validator(mode="after")
@@ -97,26 +101,6 @@ class SiteFaultsText(Description):
         return self
 
 
-class SiteSimulationText(Description):
-    """How a site behaves in a simulation."""
-
-    local_scheduler: LocalScheduler = Field(
-        default=_SITE.local_scheduler, description="how the site's own scheduler serves its queue"
-    )
-    background: BackgroundText | None = Field(
-        default=None, description="the site's own users; null has none, {} those of the defaults"
-    )
-    faults: SiteFaultsText = Field(default=SiteFaultsText(), description="what goes wrong at the site")
-
-    def simulation(self) -> SiteSimulation:
-        """The same as a value of ``koala.grid``."""
-        return SiteSimulation(
-            local_scheduler=self.local_scheduler,
-            background=None if self.background is None else Background(**self.background.model_dump()),
-            faults=SiteFaults(**self.faults.model_dump()),
-        )
-
-
 class StartupText(Description):
     """How long a component takes from the claim to the barrier.
 
@@ -133,6 +117,35 @@ class StartupText(Description):
     jitter: Fraction01 = Field(
         default=_STARTUP.jitter, description="the result varies by up to this fraction, uniformly"
     )
+
+    def startup(self) -> Startup:
+        """The same as a value of ``koala.grid``."""
+        return Startup(**self.model_dump())
+
+
+class SiteSimulationText(Description):
+    """How a site behaves in a simulation."""
+
+    local_scheduler: LocalScheduler = Field(
+        default=_SITE.local_scheduler, description="how the site's own scheduler serves its queue"
+    )
+    background: BackgroundText | None = Field(
+        default=None, description="the site's own users; null has none, {} those of the defaults"
+    )
+    faults: SiteFaultsText = Field(default=SiteFaultsText(), description="what goes wrong at the site")
+    startup: StartupText | None = Field(
+        default=None,
+        description="how long components take here from the claim to the barrier; null is as in the whole grid",
+    )
+
+    def simulation(self) -> SiteSimulation:
+        """The same as a value of ``koala.grid``."""
+        return SiteSimulation(
+            local_scheduler=self.local_scheduler,
+            background=None if self.background is None else Background(**self.background.model_dump()),
+            faults=SiteFaults(**self.faults.model_dump()),
+            startup=None if self.startup is None else self.startup.startup(),
+        )
 
 
 class AnswersText(Description):
@@ -167,7 +180,7 @@ class GridSimulationText(Description):
     def simulation(self) -> GridSimulation:
         """The same as a value of ``koala.grid``."""
         return GridSimulation(
-            startup=Startup(**self.startup.model_dump()),
+            startup=self.startup.startup(),
             answers=AnswerFaults(**self.answers.model_dump()),
             report_interval_s=self.report_interval_s,
             heal_at_s=self.heal_at_s,

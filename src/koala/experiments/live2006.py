@@ -36,11 +36,11 @@ METHOD = (
     (
         "First single jobs are measured on the same lab: the time from placement to the opening of the barrier for "
         "one to four components, the execution time of each application and size on every set of clusters, and the "
-        "same with two jobs at a time. From these the simulation gets its start-up times (each component draws its "
-        "own, such that the longest of them takes what was measured), its execution times, and by how much a job "
-        "takes longer for each one beside it: all clusters share the cores of this machine. "
-        "Nothing of the runs under the policies goes into it. It is then given the same jobs at the same times, "
-        "under many draws of users and start-up times."
+        "same with two jobs at a time. From these the simulation gets its start-up times (by site; each component "
+        "draws its own, and jobs start with the last), its execution times, and by how much a job takes longer for "
+        "each one beside it: all clusters share the cores of this machine. "
+        "Nothing of the runs under the policies goes into it. It is then given the same jobs at the same times "
+        "beside the same users, under many draws of start-up times."
     ),
     (
         "A workload file knows one slow-down for each further cluster, and no shared cores. So a simulation is made "

@@ -5,14 +5,15 @@ One value a seed goes into every interval, as everywhere; see ``statistics``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from koala.experiments.claims import Claim, above, below, judge, within
 from koala.experiments.figures import NEUTRAL, Picture, Series, bars, lines
-from koala.experiments.live2006_model import Model, executions, longest_factor, overheads
+from koala.experiments.live2006_model import Model, executions, longest_startup_s, overheads, starts
 from koala.experiments.statistics import Interval, mean_interval, paired_difference
 
 if TYPE_CHECKING:
@@ -77,6 +78,15 @@ class Findings:
                         "difference_percent": self.of_means(policy, name) if self._is_there(policy, name) else None,
                     }
                     for name in _METRICS
+                }
+                for policy in self.policies
+            },
+            "sites": {
+                policy: {
+                    "live": _shares(run.live["sites"] for run in self._runs if run.policy == policy),
+                    "simulated": _shares(
+                        each["sites"] for run in self._runs if run.policy == policy for each in run.simulated
+                    ),
                 }
                 for policy in self.policies
             },
@@ -181,7 +191,6 @@ class Findings:
 
     def notes(self) -> list[str]:
         """What a reader must know of this run."""
-        startup = self._model.startup
         times = "; ".join(
             f"{kind} {', '.join(f'{seconds:.1f}' for seconds in self._model.by_clusters_s(kind).values())} s"
             for kind in self._model.times
@@ -190,11 +199,15 @@ class Findings:
         wasted = fmean(run.live["wasted_share"] for run in self._runs)
         ends = [end for run in self._runs for end in run.live["outcomes"].items()]
         failed = sum(count for outcome, count in ends if outcome != "done")
+        startups = ", ".join(
+            f"{startup.base_s:.2f} s at {site} (spread {startup.jitter:.2f})"
+            for site, startup in self._model.startups.items()
+        )
+        further_s = max(startup.per_component_s for startup in self._model.startups.values())
         calibrated = (
-            f"Calibrated from single jobs: start-up {startup.base_s:.2f} s and {startup.per_component_s:.2f} s for "
-            f"each further component, spread {startup.jitter:.2f}; execution on 1, 2 and 3 clusters: {times}. For "
-            f"each job that computes beside it a job takes {self._model.crowding_one:.0%} longer on one cluster and "
-            f"{self._model.crowding_several:.0%} on several."
+            f"Calibrated from single jobs: start-up {startups}, and {further_s:.2f} s for each further component; "
+            f"execution on 1, 2 and 3 clusters: {times}. For each job that computes beside it a job takes "
+            f"{self._model.crowding_one:.0%} longer on one cluster and {self._model.crowding_several:.0%} on several."
         )
         quality = (
             f"No submission was later than {lag_s:.1f} s. Of what was held, {wasted:.1%} waited at barriers or ran "
@@ -252,11 +265,11 @@ class Findings:
         return lines(panels, "clusters combined", "execution time (s)")
 
     def _draw_overhead(self) -> Figure:
-        startup = self._model.startup
         measured = {count: mean_interval(seconds) for count, seconds in overheads(self._calibrations).items()}
+        places = [places for places, _ in starts(self._calibrations)]
         modelled = {
             count: _exact(
-                (startup.base_s + startup.per_component_s * (count - 1)) * longest_factor(count, startup.jitter)
+                fmean(longest_startup_s(self._model.startups, each) for each in places if len(each) == count)
             )
             for count in measured
         }
@@ -265,8 +278,16 @@ class Findings:
         return lines({"": series}, "components of the job", "start-up overhead (s)")
 
 
+def _shares(counts: Iterable[Mapping[str, int]]) -> dict[str, float]:
+    """Of all jobs, which part was on each set of sites."""
+    summed: Counter[str] = Counter()
+    for each in counts:
+        summed.update(each)
+    return {sites: count / summed.total() for sites, count in sorted(summed.items())}
+
+
 def _mean_of(calibration: Mapping[str, Any], components: int) -> float:
-    return fmean(seconds for count, seconds in calibration["overheads"] if count == components)
+    return fmean(overheads([calibration])[components])
 
 
 def _exact(value: float) -> Interval:

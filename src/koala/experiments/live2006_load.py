@@ -1,7 +1,8 @@
 """The other users of a lab's sites: jobs given straight to each batch system, that hold its load inside a band.
 
 The live twin of ``koala.simulator.background``: users come with exponential gaps and run exponential times, and dummy
-jobs are added and ended so that users and dummies together stay in the band. Koala sees all of them as others'.
+jobs are added and ended so that users and dummies together stay in the band. Under one seed the users are the same.
+Koala sees all of them as others'.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from dataclasses import dataclass, field
 from koala.grid import Background, Grid, SiteKind
 from koala.lab import Lab, LabError
 from koala.policies.placing import quota_processors
-from koala.simulator.draws import exponential, stream
+from koala.simulator.background import users_stream
+from koala.simulator.draws import exponential
 
 # How often each site is looked at; a dummy that nobody ends ends by itself, so that none outlives a crash for long.
 LOOK_S = 1.0
@@ -126,7 +128,7 @@ class LoadController:
                 queue=site.batch.queue or "",
                 processors=site.processors,
                 background=background,
-                rng=stream(seed, "local users", site.name),
+                rng=users_stream(seed, site.name),
             )
             for site in grid.sites
             if site.batch is not None

@@ -13,27 +13,29 @@ from typing import Any
 import msgspec
 
 from koala.experiments.calibrate_das2 import Form, form_of
-from koala.experiments.koala2006 import measures
-from koala.experiments.live2006_runs import SITES_JOINED_BY, Drawn, arrivals, sites_of
+from koala.experiments.live2006_runs import SITES_JOINED_BY, Drawn, arrivals, run_measures, sites_of
 from koala.grid import Background, Grid, GridSimulation, SiteKind, SiteSimulation, Startup
 from koala.simulator import JobRow, Result, Workload, simulate
 from koala.simulator.workload import Arrival
 
 # How often a simulation is made again with what the last one showed of who runs beside whom.
 ROUNDS = 4
+# How finely chances are added up, and how closely a time is found.
+_STEPS = 200
+_HALVINGS = 30
 
 replace = msgspec.structs.replace
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """What a simulation is given: start-up times, execution times by application and processors, and by which
+    """What a simulation is given: start-up times by site, execution times by application and processors, and by which
     fraction a job on one cluster, or on several, takes longer for each job beside it that computes all the time.
 
     ``forms`` are the execution times in the form that a workload file has, ``times`` the same as they were measured
     on each set of sites.
     """
 
-    startup: Startup
+    startups: dict[str, Startup]
     forms: dict[str, Form]
     times: dict[str, dict[str, float]]
     crowding_one: float = 0.0
@@ -46,7 +48,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     def as_json(self) -> dict[str, Any]:
         """For the report."""
         return {
-            "startup": msgspec.to_builtins(self.startup),
+            "startups": {site: msgspec.to_builtins(startup) for site, startup in self.startups.items()},
             "applications": {
                 name: {
                     "one_cluster_s": next(iter(form.by_size.values())),
@@ -93,10 +95,14 @@ def _by_clusters(by_sites: Mapping[str, float]) -> dict[int, list[float]]:
 def overheads(calibrations: Iterable[Mapping[str, Any]]) -> dict[int, list[float]]:
     """From placement to start, by components, a value a job."""
     found: dict[int, list[float]] = defaultdict(list)
-    for calibration in calibrations:
-        for components, seconds in calibration["overheads"]:
-            found[components].append(seconds)
+    for places, seconds in starts(calibrations):
+        found[len(places)].append(seconds)
     return dict(sorted(found.items()))
+
+
+def starts(calibrations: Iterable[Mapping[str, Any]]) -> list[tuple[list[str], float]]:
+    """From placement to start, of every job: the site of each component, and the time."""
+    return [(places, seconds) for calibration in calibrations for places, seconds in calibration["overheads"]]
 
 
 def fitted(calibrations: Sequence[Mapping[str, Any]]) -> Model:
@@ -110,7 +116,7 @@ def fitted(calibrations: Sequence[Mapping[str, Any]]) -> Model:
     }
     one, several = (crowding(calibrations, of_one=of_one) for of_one in (True, False))
     return Model(
-        startup=fitted_startup(overheads(calibrations)),
+        startups=fitted_startups(starts(calibrations)),
         forms=forms,
         times=times,
         crowding_one=one,
@@ -143,28 +149,62 @@ def computing_share(busy_s: float, seconds: float) -> float:
     return min(1.0, busy_s / seconds)
 
 
-def fitted_startup(by_components: Mapping[int, Sequence[float]]) -> Startup:
-    """Start-up times of components with which jobs take the measured overheads, by least squares.
+def fitted_startups(measured: Sequence[tuple[Sequence[str], float]]) -> dict[str, Startup]:
+    """Start-up times of components at each site with which jobs take the measured overheads, given as the site of
+    each component and the time of the job.
 
-    A job starts with its last component, and in a simulation each component draws its own time: the more components,
-    the longer the longest. The spread is that of jobs of one component.
+    What a site takes, and its spread, is that of jobs of one component there. A job starts with its last component,
+    and in a simulation each component draws its own time: the more components, the longer the longest. What jobs of
+    several take beyond that is for each further component, the same at all sites.
     """
-    jitter = _jitter(by_components[min(by_components)])
-    points = [
-        (components - 1, seconds / longest_factor(components, jitter))
-        for components, all_s in by_components.items()
-        for seconds in all_s
-    ]
-    mean_x, mean_y = fmean(x for x, _ in points), fmean(y for _, y in points)
-    width = sum((x - mean_x) ** 2 for x, _ in points)
-    slope = sum((x - mean_x) * (y - mean_y) for x, y in points) / width if width > 0 else 0.0
-    slope = max(0.0, slope)
-    return Startup(base_s=max(0.0, mean_y - slope * mean_x), per_component_s=slope, jitter=jitter)
+    alone: dict[str, list[float]] = defaultdict(list)
+    several = []
+    for places, seconds in measured:
+        if len(places) > 1:
+            several.append((places, seconds))
+        else:
+            alone[places[0]].append(seconds)
+    startups = {site: Startup(base_s=fmean(all_s), jitter=_jitter(all_s)) for site, all_s in sorted(alone.items())}
+    further_s = _further_s(startups, several) if several else 0.0
+    return {site: replace(startup, per_component_s=further_s) for site, startup in startups.items()}
 
 
-def longest_factor(components: int, jitter: float) -> float:
-    """The mean of the largest of so many factors that are uniform between 1 - jitter and 1 + jitter."""
-    return 1.0 + jitter * (components - 1) / (components + 1)
+def _further_s(startups: Mapping[str, Startup], several: Sequence[tuple[Sequence[str], float]]) -> float:
+    """What each further component takes, such that these jobs take the measured time on average."""
+    wanted_s = fmean(seconds for _, seconds in several)
+
+    def modelled_s(further_s: float) -> float:
+        given = {site: replace(startup, per_component_s=further_s) for site, startup in startups.items()}
+        return fmean(longest_startup_s(given, places) for places, _ in several)
+
+    low_s, high_s = 0.0, wanted_s
+    if modelled_s(low_s) >= wanted_s:
+        return 0.0
+    for _ in range(_HALVINGS):
+        middle_s = (low_s + high_s) / 2
+        low_s, high_s = (middle_s, high_s) if modelled_s(middle_s) < wanted_s else (low_s, middle_s)
+    return low_s
+
+
+def longest_startup_s(startups: Mapping[str, Startup], places: Sequence[str]) -> float:
+    """The mean of the longest start-up of components at these sites, each of which draws its own."""
+    bounds = []
+    for place in places:
+        startup = startups[place]
+        middle_s = startup.base_s + startup.per_component_s * (len(places) - 1)
+        bounds.append((middle_s * (1.0 - startup.jitter), middle_s * (1.0 + startup.jitter)))
+    # Nothing is over before the longest of the lower bounds; from there on, by the chance that all are.
+    least_s, most_s = max(low for low, _ in bounds), max(high for _, high in bounds)
+    step_s = (most_s - least_s) / _STEPS
+    chances = (_all_over(bounds, least_s + (step + 0.5) * step_s) for step in range(_STEPS))
+    return least_s + sum(1.0 - chance for chance in chances) * step_s
+
+
+def _all_over(bounds: Sequence[tuple[float, float]], at_s: float) -> float:
+    """The chance that times which are uniform between these bounds are all over."""
+    return math.prod(
+        1.0 if at_s >= high_s else max(0.0, (at_s - low_s) / (high_s - low_s)) for low_s, high_s in bounds
+    )
 
 
 def _jitter(values: Sequence[float]) -> float:
@@ -173,13 +213,18 @@ def _jitter(values: Sequence[float]) -> float:
     return min(0.99, math.sqrt(3.0) * pstdev(values) / mean) if mean > 0 else 0.0
 
 
-def simulated_grid(grid: Grid, startup: Startup, background: Background) -> Grid:
+def simulated_grid(grid: Grid, startups: Mapping[str, Startup], background: Background) -> Grid:
     """The lab's grid for a simulation, with the users that the load controller stands for."""
     sites = tuple(
-        replace(site, kind=SiteKind.SIMULATED, batch=None, simulation=SiteSimulation(background=background))
+        replace(
+            site,
+            kind=SiteKind.SIMULATED,
+            batch=None,
+            simulation=SiteSimulation(background=background, startup=startups[site.name]),
+        )
         for site in grid.sites
     )
-    return replace(grid, sites=sites, simulation=GridSimulation(startup=startup))
+    return replace(grid, sites=sites, simulation=GridSimulation())
 
 
 def timed(model: Model, jobs: Iterable[Arrival]) -> list[Arrival]:
@@ -196,12 +241,12 @@ def timed(model: Model, jobs: Iterable[Arrival]) -> list[Arrival]:
 def predicted(
     model: Model, grid: Grid, policy: str, drawn: Drawn, background: Background, runs: int
 ) -> list[dict[str, Any]]:
-    """What the simulator makes of the same jobs, under other draws of users and start-up times in each run."""
-    simulated = simulated_grid(grid, model.startup, background)
+    """What the simulator makes of the same jobs beside the same users, under other start-up times in each run."""
+    simulated = simulated_grid(grid, model.startups, replace(background, seed=drawn.seed))
     jobs = timed(model, arrivals(grid, drawn, policy))
     first_s = jobs[0].at_s
     moved = [each._replace(at_s=each.at_s - first_s) for each in jobs]
-    return [measures(_settled(model, simulated, moved, policy, seed)) for seed in range(1, runs + 1)]
+    return [run_measures(_settled(model, simulated, moved, policy, seed)) for seed in range(1, runs + 1)]
 
 
 def _settled(model: Model, grid: Grid, jobs: Sequence[Arrival], policy: str, seed: int) -> Result:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -23,8 +23,9 @@ from koala.experiments.replay_result import Replayed
 from koala.experiments.replaying import Replay
 from koala.grid import Background, Grid
 from koala.model import Application, Component, JobType, Request
+from koala.simulator.draws import stream
 from koala.simulator.generators import equal_parts, workload_from_file
-from koala.simulator.result import DONE, JobRow
+from koala.simulator.result import DONE, JobRow, Result
 from koala.simulator.workload import Arrival
 
 APPLICATIONS = ("laplace", "heat")
@@ -32,7 +33,9 @@ APPLICATIONS = ("laplace", "heat")
 SIZES: dict[int, tuple[int, ...]] = {4: (2,), 6: (2, 3)}
 # The start-up of so many components is measured; more than there are sites share some.
 COMPONENTS = (1, 2, 3, 4)
-STARTS = 3
+STARTS = 6
+# Single jobs come at any moment of so long: a batch system that starts jobs in rounds would be met in step.
+PAUSE_S = 2.0
 # Between the names of the sites in a job's row.
 SITES_JOINED_BY = "+"
 WALLTIME_S = 300
@@ -106,10 +109,29 @@ def run_policy(live: LiveGrid, policy: str, drawn: Drawn, problem: Problem, back
     controller = LoadController(live.lab, live.grid, background, drawn.seed)
     replayed = asyncio.run(_replayed(live, made, controller, policy, drawn.seed))
     return {
-        **measures(replayed.result),
+        **run_measures(replayed.result),
+        "jobs": [_as_json(row) for row in replayed.result.rows()],
         "lag_s": max((each.lag_s for each in replayed.submissions), default=0.0),
         "wasted_share": replayed.waste.share,
         "local_load": dict(controller.shares()),
+    }
+
+
+def run_measures(result: Result) -> dict[str, Any]:
+    """The measures of a run, live or simulated, and how many jobs were on each set of sites."""
+    return {**measures(result), "sites": dict(Counter(sites_of(row) for row in result.rows()))}
+
+
+def _as_json(row: JobRow) -> dict[str, Any]:
+    """Of one job, what it was, where it went and what it took."""
+    return {
+        "name": row.name,
+        "processors": row.processors,
+        "sites": row.sites,
+        "submitted_s": row.submitted,
+        "queue_s": row.queue_s,
+        "overhead_s": row.overhead_s,
+        "execution_s": row.execution_s,
     }
 
 
@@ -131,21 +153,31 @@ def calibrated(live: LiveGrid, problem: Problem, background: Background, seed: i
 async def _calibrated(live: LiveGrid, problem: Problem, background: Background, seed: int) -> dict[str, Any]:
     controller = LoadController(live.lab, live.grid, background, seed)
     async with controller.holding(), AsyncClient(live.server) as client:
+        pauses = stream(seed, "pauses")
 
-        async def measured(runs: Iterable[tuple[Request, ...]]) -> list[JobRow]:
-            return [row for requests in runs for row in await _rows(live, client, problem, *requests)]
+        async def measured(runs: Iterable[tuple[Request, ...]]) -> list[tuple[Request, JobRow]]:
+            found: list[tuple[Request, JobRow]] = []
+            for requests in runs:
+                await asyncio.sleep(pauses.uniform(0.0, PAUSE_S))
+                found += zip(requests, await _rows(live, client, problem, *requests), strict=True)
+            return found
 
         starts = await measured((request,) for request in _starts(live.grid, seed))
         single = await measured((request,) for request in _single_jobs(live.grid, seed))
         paired = await measured(_pairs(live.grid, seed))
     pairs: dict[str, list[float]] = defaultdict(list)
-    for row in paired:
+    for _, row in paired:
         pairs[_key(row)].append(_seconds(row.execution_s))
     return {
-        "overheads": [(row.components, _seconds(row.overhead_s)) for row in (*starts, *single)],
-        "executions": {_key(row): _seconds(row.execution_s) for row in single},
+        "overheads": [(_places(request), _seconds(row.overhead_s)) for request, row in (*starts, *single)],
+        "executions": {_key(row): _seconds(row.execution_s) for _, row in single},
         "pairs": dict(pairs),
     }
+
+
+def _places(request: Request) -> list[str]:
+    """The site of each component."""
+    return [component.site or "" for component in request.components]
 
 
 async def _rows(live: LiveGrid, client: AsyncClient, problem: Problem, *requests: Request) -> list[JobRow]:

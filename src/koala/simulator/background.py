@@ -13,6 +13,7 @@ from decimal import Decimal
 
 from koala.grid import Background, Grid
 from koala.messages import SiteReported
+from koala.model import SiteName
 from koala.policies.placing import quota_processors
 from koala.simulator.agenda import SITE_REPORTS, USER_JOB_ARRIVES, USER_JOB_ENDS, Agenda
 from koala.simulator.draws import exponential, geometric, stream
@@ -74,6 +75,11 @@ class SiteBackground:
             site.set_dummies(site.dummies + min(site.idle, self._low - load), now)
 
 
+def users_stream(seed: int, site: SiteName) -> random.Random:
+    """Where the users of a site come from: the gap before the first, then each one's job and the gap after it."""
+    return stream(seed, "background", site)
+
+
 class BackgroundDesk:
     """The users of all sites: their arrivals and ends, and what the sites report of them.
 
@@ -98,9 +104,10 @@ class BackgroundDesk:
         self.load = UsersLoad(grid.sites)
         self.by_site: dict[str, SiteBackground] = {}
         for site in grid.sites:
-            if site.simulation.background is not None:
-                rng = stream(seed, "background", site.name)
-                self.by_site[site.name] = SiteBackground(sites[site.name], site.simulation.background, rng)
+            background = site.simulation.background
+            if background is not None:
+                rng = users_stream(seed if background.seed is None else background.seed, site.name)
+                self.by_site[site.name] = SiteBackground(sites[site.name], background, rng)
 
     def open(self) -> None:
         """Time zero: the first dummies, the first users on their way, the first reports."""

@@ -47,7 +47,7 @@ class ComponentDesk:
         "_post",
         "_seed",
         "_sites",
-        "_startup",
+        "_startups",
         "_wide_area",
         "alive",
         "components",
@@ -72,8 +72,8 @@ class ComponentDesk:
         self._backgrounds = BackgroundDesk(grid, sites, seed, agenda, post, self.serve)
         self._wide_area = WideArea(grid.links)
         self.contention = Contention(grid, agenda, self._plan_end)
-        self._startup = grid.simulation.startup
-        self._has_startup = self._startup.base_s > 0.0 or self._startup.per_component_s > 0.0
+        self._startups = {site.name: site.simulation.startup or grid.simulation.startup for site in grid.sites}
+        self._has_startup = any(each.base_s > 0.0 or each.per_component_s > 0.0 for each in self._startups.values())
         self._has_failures = any(
             max(site.simulation.faults.component_failure, site.simulation.faults.application_failure) > 0.0
             for site in grid.sites
@@ -196,7 +196,8 @@ class ComponentDesk:
             self._reach_barrier(component, now)
 
     def _startup_s(self, component: SimulatedComponent) -> float:
-        startup, site = self._startup, component.site
+        site = component.site
+        startup = self._startups[site.name]
         used_before = site.processors - site.idle - component.processors
         startup_s = startup.base_s + startup.per_component_s * (component.parts - 1)
         startup_s *= 1.0 + startup.load_factor * used_before / site.processors

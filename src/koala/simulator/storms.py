@@ -54,15 +54,14 @@ def draw_storm(seed: int) -> Storm:
     """The storm of this seed, always the same."""
     rng = stream(seed, "storm")
     rng_network = stream(seed, "storm", "network")
+    rng_startup = stream(seed, "storm", "startup")
     heal_at_s = rng.uniform(1_000.0, 4_000.0)
-    sites = tuple(_site(rng, index) for index in range(rng.randint(2, 5)))
-    names = [site.name for site in sites]
-    startup = Startup(
-        base_s=rng.choice((0.0, 2.0, 15.0)),
-        per_component_s=rng.choice((0.0, 1.0, 5.0)),
-        load_factor=rng.choice((0.0, 1.0)),
-        jitter=rng.choice((0.0, 0.5)),
+    sites = tuple(
+        _site(rng, index, _startup(rng_startup) if rng_startup.random() < 0.2 else None)
+        for index in range(rng.randint(2, 5))
     )
+    names = [site.name for site in sites]
+    startup = _startup(rng)
     grid = Grid(
         name=f"storm-{seed}",
         sites=sites,
@@ -87,7 +86,16 @@ def draw_storm(seed: int) -> Storm:
     )
 
 
-def _site(rng: random.Random, index: int) -> Site:
+def _startup(rng: random.Random) -> Startup:
+    return Startup(
+        base_s=rng.choice((0.0, 2.0, 15.0)),
+        per_component_s=rng.choice((0.0, 1.0, 5.0)),
+        load_factor=rng.choice((0.0, 1.0)),
+        jitter=rng.choice((0.0, 0.5)),
+    )
+
+
+def _site(rng: random.Random, index: int, startup: Startup | None) -> Site:
     background = None
     if rng.random() < 0.3:
         background = Background(
@@ -111,6 +119,7 @@ def _site(rng: random.Random, index: int) -> Site:
                 mean_time_between_outages_s=rng.choice((None, None, 800.0, 3_000.0)),
                 outage_mean_s=rng.uniform(50.0, 500.0),
             ),
+            startup=startup,
         ),
     )
 

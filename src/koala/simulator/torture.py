@@ -212,7 +212,8 @@ def _without_answers(storm: Storm) -> Storm:
 
 def _without_startup(storm: Storm) -> Storm:
     simulation = msgspec.structs.replace(storm.grid.simulation, startup=Startup())
-    return msgspec.structs.replace(storm, grid=msgspec.structs.replace(storm.grid, simulation=simulation))
+    quick = msgspec.structs.replace(storm, grid=msgspec.structs.replace(storm.grid, simulation=simulation))
+    return _with_sites(quick, startup=None)
 
 
 def _without_site_faults(storm: Storm) -> Storm:

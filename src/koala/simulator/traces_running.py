@@ -64,6 +64,7 @@ def obstacles(grid: Grid) -> tuple[str, ...]:
     by_kind = {
         "users of their own": [site.name for site in sites if site.simulation.background is not None],
         "faults": [site.name for site in sites if site.simulation.faults != SiteFaults()],
+        "start-up times of their own": [site.name for site in sites if site.simulation.startup is not None],
         "quotas": [site.name for site in sites if site.quota != 1.0],
     }
     found = [f"{kind} ({_few_of(names)})" for kind, names in by_kind.items() if names]
