@@ -40,6 +40,11 @@ class Outcome(enum.StrEnum):
     ABORTED = "aborted"  # we asked for it
     REFUSED = "refused"  # the site would not take it; it never held processors
     ABSENT = "absent"  # the site has never heard of it and will never start it
+    UNSUITABLE = "unsuitable"  # the site will never run what is asked for, as too long; it never held processors
+
+
+# Of a component that ended so, nothing was ever at its site.
+NEVER_HELD = frozenset({Outcome.REFUSED, Outcome.ABSENT, Outcome.UNSUITABLE})
 
 
 class JobOutcome(enum.StrEnum):

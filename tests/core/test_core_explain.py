@@ -192,6 +192,13 @@ def story_of_a_move() -> list[str]:
     return desk.story(1)
 
 
+def story_of_a_site_that_will_not() -> list[str]:
+    desk = Desk({"a": 10, "b": 9})
+    desk.submit(ask(5))
+    desk.end("1.1", outcome=Outcome.UNSUITABLE, reason="too long")
+    return desk.story(1)
+
+
 def story_of_an_atomic_claim() -> list[str]:
     desk = Desk({"a": 10, "far": 1}, files={"f": (100.0, ("far",))}, claim_threshold=1.0)
     desk.submit(ask(part(10, "a", "f")))
@@ -242,6 +249,7 @@ TOLD: dict[str, tuple[Callable[[], list[str]], str]] = {
     "preempted": (lambda: preemption().story(2), "preempted on a by high-priority job 1"),
     "claimed": (story_of_a_failure, "all components are claimed; it waits at the barrier"),
     "not_taken": (story_of_a_move, "near did not take component 0: queue closed"),
+    "unsuitable": (story_of_a_site_that_will_not, "a will never run component 0: too long"),
     "started": (story_of_a_failure, "the barrier opened: all components started together"),
     "component_failed": (story_of_a_failure, "component 0 failed on a: a node died"),
     "site_back": (story_of_a_probe, "a is trusted again"),

@@ -85,7 +85,7 @@ def test_a_listing_of_an_old_version() -> None:
     assert ends["5.5"] == BatchEnd(kind=EndKind.TIME_LIMIT, reason="TIMEOUT (TimeLimit)")
     assert ends["5.6"] == BatchEnd(kind=EndKind.SITE, reason="NODE_FAIL (NodeDown)")
     assert ends["5.7"].kind is EndKind.PREEMPTED
-    assert ends["5.8"] == BatchEnd(kind=EndKind.SITE, reason="PartitionTimeLimit")
+    assert ends["5.8"] == BatchEnd(kind=EndKind.UNSUITABLE, reason="PartitionTimeLimit")
     assert ends["5.9"].kind is EndKind.SITE
     assert system("debug").parse_listing(recorded("slurm_17.11_listing.txt")).job_limit_s == 1_800
 
@@ -159,7 +159,9 @@ def test_a_limit_of_the_account_that_one_of_ours_waits_for_leaves_us_no_idle_pro
         "QOSMinCpuNotSatisfied",
     ):
         listing = listed(jobs=ours.format(reason))
-        assert (listing.others, listing.jobs[1].end) == (4, BatchEnd(kind=EndKind.SITE, reason=reason))
+        assert (listing.others, listing.jobs[1].end) == (4, BatchEnd(kind=EndKind.UNSUITABLE, reason=reason))
+    for reason in ("InvalidAccount", "QOSNotAllowed", "ReservationDeleted"):
+        assert listed(jobs=ours.format(reason)).jobs[1].end == BatchEnd(kind=EndKind.SITE, reason=reason)
 
 
 def test_a_job_in_another_partition_holds_nothing_of_this_one() -> None:

@@ -99,6 +99,7 @@ class JobPage(Page, frozen=True, kw_only=True):
     failures: int = 0
     application_failures: int = 0
     preemptions: int = 0
+    barred: tuple[tuple[SiteName, str], ...] = ()
 
 
 class ClaimPage(Page, frozen=True, kw_only=True):

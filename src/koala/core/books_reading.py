@@ -156,6 +156,9 @@ class _Reading:
                 f"job {job.id} ({job.request.name}) asks for the policy {error.name!r}, which is not known any more",
                 "start with the file or package that has the policy, or cancel the job there first",
             ) from error
+        if self._same_grid and page.barred:  # another grid may have what the sites of this one would not run
+            job.barred = dict(page.barred)
+            job.demand = job.demand.barring(self._index[site] for site in job.barred)
         if page.places:
             sites = tuple([self._index[site] for site, _ in page.places])
             job.spots = Spots(sites=sites, sizes=tuple([size for _, size in page.places]), tasks=page.task_parts)

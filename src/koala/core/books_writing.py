@@ -172,6 +172,7 @@ class _Writing:
             transfers=tuple([transfer.id for transfer in job.transfers.values()]),
             needs=tuple([tuple([job.transfers[key].id for key in keys]) for keys in job.needs]),
             deadline=to_time(job.deadline),
+            barred=tuple(job.barred.items()),
             **same,
         )
 

@@ -56,6 +56,7 @@ class Job:
 
     __slots__ = (
         "application_failures",
+        "barred",
         "claim_at",
         "claim_fraction",
         "claim_resumed",
@@ -152,6 +153,7 @@ class Job:
         self.failures = 0
         self.application_failures = 0
         self.preemptions = 0
+        self.barred: dict[SiteName, str] = {}  # sites that will never run it, and why
 
     def move(self, target: State) -> None:
         """Change state by the table, or fail with the job's story."""

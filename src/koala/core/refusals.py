@@ -7,13 +7,13 @@ decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
 from koala.core.job import Seen
 from koala.core.sites import SiteBelief, SiteBook, Trust
-from koala.model import Refusal, Shortage
+from koala.model import Refusal, Shortage, SiteName
 from koala.policies import PolicyError
 from koala.policies.placing import Demand, View, place_on, refuse
 
@@ -28,11 +28,13 @@ def refusal_of(demand: Demand, seen: Seen, sites: SiteBook, *, high: bool) -> Re
 
     Like every cure, one that opens a site is verified: with what it would have idle then, the demand is placed.
     """
-    idle, link_demand_bit_s = seen
-    view = _as_seen(sites.view, link_demand_bit_s)
+    idle, link_demand_bit_s = demand.allowed(seen[0]), seen[1]
+    view = _as_seen(sites.view, link_demand_bit_s, list(demand.allowed(sites.view.limit)))
     try:
         refusal = refuse(demand, idle, view)
-        shut = {index: site for index, site in enumerate(sites) if _is_shut(site)}
+        if demand.barred:
+            refusal = _with_barred_sites(refusal, {sites.sites[index].name for index in demand.barred})
+        shut = {index: site for index, site in enumerate(sites) if _is_shut(site) and index not in demand.barred}
         if shut and refusal.shortages:
             refusal = _with_shut_sites(refusal, demand, idle, shut, view)
     except PolicyError as error:  # a policy of somebody else's, on numbers that it was not tried with before
@@ -64,6 +66,17 @@ def _is_shut(site: SiteBelief) -> bool:
     return (
         site.drained or site.trust is Trust.UNUSABLE or (site.trust is Trust.PROBING and site.probe_job is not None)
     )
+
+
+def _with_barred_sites(refusal: Refusal, barred: Collection[SiteName]) -> Refusal:
+    """Of a site that will never run it, more processors would be no help."""
+    shortages = tuple(
+        msgspec.structs.replace(each, cure=f"{_NO_CURE} {each.site} will never run it, as its story tells")
+        if each.site in barred
+        else each
+        for each in refusal.shortages
+    )
+    return msgspec.structs.replace(refusal, shortages=shortages)
 
 
 def _with_shut_sites(

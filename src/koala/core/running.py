@@ -23,7 +23,7 @@ from koala.messages import (
     StartComponent,
     Token,
 )
-from koala.policies.placing import tasks_of
+from koala.policies.placing import can_ever_fit, tasks_of
 
 # The sequence JCT(n) comes ever closer to the job start time; closer than this counts as reached.
 START_REACHED_S = 1.0
@@ -215,6 +215,9 @@ class Running:
         elif event.outcome is Outcome.FAILED:
             self._given_back(job, claim)
             self._application_failed(job, claim, event)
+        elif event.outcome is Outcome.UNSUITABLE and job.state is not State.RUNNING:
+            self._given_back(job, claim)
+            self._bar(job, claim, event.reason or "it does not say why")
         elif event.outcome in _NEVER_STARTED and job.state is not State.RUNNING:
             ledger.site_error(claim.site)
             self._not_taken(job, claim, event.reason or "it does not have it")
@@ -225,6 +228,21 @@ class Running:
             job.failures += 1
             job.tell(ledger.now, "component_failed", claim.part, claim.site, reason)
             self.leaving.back_to_queue(job, f"component {claim.part} failed on {site}: {reason}")
+
+    def _bar(self, job: Job, claim: Claim, reason: str) -> None:
+        """The site will never run this component. That is no error of the site: the job goes elsewhere, never there
+        again, and ends where nothing else is left."""
+        assert job.demand is not None
+        ledger = self.ledger
+        site = ledger.names[claim.site]
+        job.barred[site] = reason
+        job.tell(ledger.now, "unsuitable", claim.part, claim.site, reason)
+        job.demand = job.demand.barring((claim.site,))
+        if not can_ever_fit(job.demand, ledger.sites.most(), ledger.sites.view):
+            reasons = "; ".join(f"{name} will never run it: {why}" for name, why in job.barred.items())
+            self.leaving.end(job, State.FAILED, f"no place is left for it: {reasons}")
+            return
+        self.leaving.back_to_queue(job, f"{site} will never run component {claim.part}: {reason}", lower=False)
 
     def _given_back(self, job: Job, claim: Claim) -> None:
         """While the job is still in the claiming queue, a component without a claim counts as promised."""

@@ -34,6 +34,7 @@ class SiteBelief:
     __slots__ = (
         "claims",
         "cooling",
+        "described_limit",
         "drained",
         "earmarked",
         "errors",
@@ -55,7 +56,7 @@ class SiteBelief:
         self.processors = processors
         self.reported = False  # whether the number of processors is the site's own word
         self.quota = quota
-        self.limit = quota_processors(processors, quota)
+        self.limit = self.described_limit = quota_processors(processors, quota)
         self.others = 0  # held by other users, as last reported
         self.ours = 0  # held by our claims, until their end is confirmed
         self.earmarked = 0  # being freed by preemption, for a job that waits for them
@@ -113,6 +114,11 @@ class SiteBook:
             if idle > before:
                 self.helped += 1
             self.view.idle[index] = idle
+
+    def most(self) -> list[int]:
+        """The most that could ever be idle for us at each site: by what it says, or by the grid where that is more. A
+        site that has fewer processors for a while has not become smaller."""
+        return [max(site.limit, site.described_limit) for site in self.sites]
 
     def seen_now(self) -> Seen:
         """What a try would see now, as a value; the same one as long as nothing changes."""

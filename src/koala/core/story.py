@@ -133,6 +133,7 @@ _WORDS: dict[str, Callable[..., str]] = {
     "preempted": lambda names, by, site: f"preempted on {names[site]} by high-priority job {by}",
     "claimed": lambda _: "all components are claimed; it waits at the barrier",
     "not_taken": lambda names, part, site, reason: f"{names[site]} did not take component {part}: {reason}",
+    "unsuitable": lambda names, part, site, reason: f"{names[site]} will never run component {part}: {reason}",
     "started": lambda _: "the barrier opened: all components started together",
     "component_failed": lambda names, part, site, reason: f"component {part} failed on {names[site]}: {reason}",
     "site_back": lambda names, site: f"{names[site]} is trusted again",

@@ -8,7 +8,7 @@ from typing import Literal
 
 from koala.daemon.errors import InvalidError, NotFoundError, UnavailableError
 from koala.daemon.reading import aside
-from koala.messages import Outcome
+from koala.messages import NEVER_HELD
 from koala.sites import Site, SiteError, Stream
 from koala.store import NUMBER_MAX
 from koala.store.rows import ComponentRow
@@ -17,7 +17,6 @@ from koala.wire import OUTPUT_BYTES_MAX, Output
 # No character of UTF-8 has more bytes, so that so many always hold at least one.
 _CHARACTER_BYTES_MAX = 4
 _OFFSET_MAX = NUMBER_MAX - OUTPUT_BYTES_MAX
-_NEVER_THERE = frozenset({Outcome.REFUSED, Outcome.ABSENT})
 
 
 def check_range(stream: str, offset: int, limit: int) -> None:
@@ -89,7 +88,7 @@ def _text_of(data: bytes, *, whole: bool) -> tuple[str, int]:
 def _not_there(component: ComponentRow, error: SiteError) -> NotFoundError:
     """Why a site has no output of a component that it was told to start."""
     what = f"component {component.token} at {component.site}"
-    if component.outcome in _NEVER_THERE:
+    if component.outcome in NEVER_HELD:
         why = f" ({component.reason})" if component.reason else ""
         return NotFoundError(f"{what} never started{why}, so it wrote nothing; look at the job's other runs")
     if component.ended_at is not None:

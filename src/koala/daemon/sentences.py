@@ -51,6 +51,7 @@ _ENDINGS: dict[Outcome, str] = {
     Outcome.ABORTED: "was aborted",
     Outcome.REFUSED: "was refused by its site",
     Outcome.ABSENT: "is unknown to its site and will never start",
+    Outcome.UNSUITABLE: "asks for what its site will never run",
 }
 
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from koala.messages import JobEnded, Outcome
+from koala.messages import NEVER_HELD, JobEnded, Outcome
 from koala.model import JobId, SiteName
 from koala.wire import JournalEntry
 
-_NEVER_HELD = frozenset({str(Outcome.REFUSED), str(Outcome.ABSENT)})
+_NEVER_HELD = frozenset(map(str, NEVER_HELD))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -5,7 +5,8 @@ Equal requests share one demand. The tries themselves are made in ``koala.polici
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from copy import copy
 from typing import NamedTuple, TypeAlias
 
 from koala.model import Communication, Component, InputMode, Pattern, Request
@@ -60,6 +61,12 @@ class Read(NamedTuple):
     chunk: tuple[int, int, int] | None
 
 
+class Barred(NamedTuple):
+    """In a key: the sites that a demand must not go to."""
+
+    sites: tuple[int, ...]
+
+
 class Demand:
     """What a policy can see of a request. Immutable; equal keys mean the same demand.
 
@@ -73,10 +80,12 @@ class Demand:
     - ``steady``: fewer idle processors, or more on the links, never help it. Of others that cannot be said: the way
       in which a policy fills sites depends on what is idle, and with less of it it may take a way that fits;
     - ``tasks``: of a job of tasks, with their clusters, which are found once;
-    - ``lone``: the most idle site takes the whole whenever it can, see ``Policy.most_idle_takes_whole``.
+    - ``lone``: the most idle site takes the whole whenever it can, see ``Policy.most_idle_takes_whole``;
+    - ``barred``: sites that it must not go to, whatever is idle there.
     """
 
     __slots__ = (
+        "barred",
         "bounds",
         "divided",
         "files",
@@ -101,6 +110,7 @@ class Demand:
         self, request: Request, policy: Policy, index: Mapping[str, int], *, shared_links: bool = False
     ) -> None:
         self.key = demand_key(request, policy.name)
+        self.barred: tuple[int, ...] = ()
         self.policy = policy
         self.rule = policy.components_policy or policy
         self.flexible = request.flexible is not None
@@ -130,6 +140,20 @@ class Demand:
             and self.tasks is None
             and (self.bounds is not None or free_and_single)
         )
+
+    def barring(self, sites: Iterable[int]) -> Demand:
+        """The same for a job that must not go to these sites, nor to those that it was barred from before."""
+        other = copy(self)
+        other.barred = tuple(sorted({*self.barred, *sites}))
+        other.key = (*(self.key[:-1] if self.barred else self.key), Barred(other.barred))
+        other.divided = None if self.divided is None else self.divided.barring(sites)
+        return other
+
+    def allowed(self, processors: Sequence[int]) -> Sequence[int]:
+        """These processors by site, and none at the sites that it must not go to."""
+        if not self.barred:
+            return processors
+        return [0 if site in self.barred else here for site, here in enumerate(processors)]
 
 
 def demand_key(request: Request, policy_name: str) -> DemandKey:

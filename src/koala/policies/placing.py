@@ -15,7 +15,7 @@ from koala.policies.errors import MissingFileError, PolicyError, UnknownSiteErro
 from koala.policies.filling import place_on
 from koala.policies.forms import Form
 from koala.policies.refusing import refuse
-from koala.policies.transfers import Input, Spots, UnderWay, inputs, link_s, transfer_row_s, transfer_s
+from koala.policies.transfers import Input, Spots, UnderWay, inputs, link_s, missing_file, transfer_row_s, transfer_s
 from koala.policies.view import FileAt, View, quota_processors
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Spots",
     "UnknownSiteError",
     "View",
+    "can_ever_fit",
     "compile_demand",
     "demand_key",
     "inputs",
@@ -49,7 +50,7 @@ def try_place(demand: Demand, view: View) -> Spots | None:
     The scheduler calls this for every waiting job at every scan, so the two quick answers come first: no site
     is large enough, and the most idle site simply takes it all.
     """
-    idle = view.idle
+    idle = view.idle if not demand.barred else demand.allowed(view.idle)
     most = max(idle)
     if most < demand.least:
         return None
@@ -58,6 +59,15 @@ def try_place(demand: Demand, view: View) -> Spots | None:
     if sum(idle) < demand.total:
         return None
     return place_on(demand, idle, view)
+
+
+def can_ever_fit(demand: Demand, most: Sequence[int], view: View) -> bool:
+    """Whether its policy would place the demand if these processors, the most that sites ever have, were all idle
+    and nothing on any link. Where a file has no replica yet, or the policy is somebody else's, nobody can say: then
+    it counts as possible."""
+    if demand.policy.checked or demand.rule.checked or missing_file(demand, view) is not None:
+        return True
+    return place_on(demand, demand.allowed(most), view.unloaded()) is not None
 
 
 def replace_one(
@@ -71,7 +81,7 @@ def replace_one(
 ) -> int:
     """Another site for one component of a placed job, close to its files; -1 where there is none.
 
-    ``left`` are the processors that it may have, by site; the transfers must end within ``transfer_s_max``. A
+    ``left`` are the processors that are there, by site; the transfers must end within ``transfer_s_max``. A
     component whose site the user chose can only stay there, and so does a part of a job that was divided with an eye
     on the links: on another site it would load others. So do tasks, which were mapped by the powers of their sites.
     ``under_way_s`` tells of files that are being brought to a
@@ -81,6 +91,7 @@ def replace_one(
         return -1
     if spots.tasks:
         return -1
+    left = demand.allowed(left)
     row_s: Sequence[float]
     row_s = transfer_row_s(demand, spots.sizes, part, view, under_way_s) if demand.has_files else (0.0,) * len(left)
     pinned_to = -1 if demand.flexible else demand.shapes[0].sites[part]

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 import msgspec
 
 from koala.grid import Grid
-from koala.messages import Outcome
+from koala.messages import NEVER_HELD
 from koala.simulator.page_data import Hold, RunPicture
 from koala.simulator.result import JobRow
 
 _START, _END = "StartComponent", "ComponentEnded"
-_NEVER_HELD = frozenset({str(Outcome.REFUSED), str(Outcome.ABSENT)})
+_NEVER_HELD = frozenset(map(str, NEVER_HELD))
 
 
 class _Start(msgspec.Struct):

@@ -122,7 +122,11 @@ class ListingReader:
             here = [each for each in usable if each.host == host]
             used = sum(each.used for each in instances if each.host == host)
             bounds = [_Slots(each.host_free + used, each.host_free) for each in here if each.host_free is not None]
-            bounds += [_Slots(quota.limit, quota.limit - quota.used) for quota in quotas if quota.host == host]
+            bounds += [
+                _Slots(quota.limit, quota.limit - quota.used)
+                for quota in quotas
+                if quota.host == host and self._concerns_us(quota)
+            ]
             slots = _Slots(sum(each.total for each in here), sum(self._free(each, user) for each in here))
             slots = slots.within(bounds)
             totals, frees = totals + slots.total, frees + slots.free

@@ -88,14 +88,20 @@ def parse_listing(printed: str, partition: str | None, terms: Terms | None = Non
         waiting = _waiting_jobs(parts[WAITING_LINE], names, {job.id for job in ours})
         left = free - _taken_soon(waiting, kept, free + held)
     working = _least(allocated + idle, quota.most)
-    limits = [node.limit_s for node in nodes if node.limit_s is not None]
-    unlimited = any(node.limit_s is None for node in nodes)
     return Listing(
         jobs=ours,
         processors=working,
         others=max(0, min(working, working - held - _least(left, quota.left))),
-        job_limit_s=max(limits) if limits and not unlimited else None,
+        job_limit_s=_job_limit_s(nodes, quota),
     )
+
+
+def _job_limit_s(nodes: Sequence[_Node], quota: Quota) -> float | None:
+    """How long a job may run where it may run longest, but no longer than its account and its QOS let it."""
+    limits = [node.limit_s for node in nodes if node.limit_s is not None]
+    by_partition = [max(limits)] if limits and len(limits) == len(nodes) else []
+    by_quota = [] if quota.longest_s is None else [quota.longest_s]
+    return min([*by_partition, *by_quota], default=None)
 
 
 def _least(number: int, limit: int | None) -> int:
@@ -107,7 +113,7 @@ def _within(quota: Quota, job: BatchJob) -> BatchJob:
     if quota.most is None or job.processors <= quota.most or not is_at_a_limit(job.state, job.reason):
         return job
     why = f"{job.reason}: it asks for {job.processors} processors, and the limit is {quota.why}"
-    return msgspec.structs.replace(job, end=BatchEnd(kind=EndKind.SITE, reason=why))
+    return msgspec.structs.replace(job, end=BatchEnd(kind=EndKind.UNSUITABLE, reason=why))
 
 
 def _parts(printed: str, heads: Sequence[str]) -> dict[str, list[str]]:

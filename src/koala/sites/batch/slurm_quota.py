@@ -30,11 +30,12 @@ class Terms(msgspec.Struct, frozen=True):
 
 class Quota(msgspec.Struct, frozen=True):
     """How many processors our jobs may have at all, and how many more now; None where nothing limits them. ``why``
-    names what limits them at all."""
+    names what limits them at all. ``longest_s`` is how long one may run."""
 
     most: int | None = None
     left: int | None = None
     why: str = ""
+    longest_s: float | None = None
 
 
 class _Limit(msgspec.Struct, frozen=True):
@@ -84,11 +85,19 @@ def parse_quota(lines: Sequence[str], terms: Terms, partitions: Collection[str],
         return Quota()
     name = terms.qos or newest.qos or _default_qos(told, own)
     limits: dict[str, _Limit] = {}
+    longest_s = _longest_s(own.fields)
     for each in (name, _partition_qos(told, partitions)):
         if each in told.qualities:
             limits |= _qos_limits(each, told.qualities[each], own.account, told.names)
+            longest_s = _longest_s(told.qualities[each].fields) or longest_s
     every = [*limits.values(), *_association_limits(told, own, limits)]
-    return _quota(every)
+    return msgspec.structs.replace(_quota(every), longest_s=longest_s)
+
+
+def _longest_s(fields: Mapping[str, str]) -> float | None:
+    """``MaxWallPJ=60`` is an hour."""
+    text = fields.get("MaxWallPJ", "")
+    return 60.0 * int(text) if re.fullmatch(r"[1-9]\d{0,8}", text, re.ASCII) else None
 
 
 def _quota(limits: Sequence[_Limit]) -> Quota:

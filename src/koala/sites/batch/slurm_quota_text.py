@@ -28,6 +28,7 @@ DATABASE_S = 5
 # of one user and one account, ours where they are there: all users of a QOS have the same. What a site with thousands
 # of accounts prints stays there. The exit code tells whether anything is limited.
 _CHOOSE = r"""
+BEGIN { user = ENVIRON["koala_user"]; uid = ENVIRON["koala_uid"] }
 function value(name,    n) {
     for (n = 1; n <= NF; n++) if (index($n, name "=") == 1) return substr($n, length(name) + 2)
     return ""
@@ -41,7 +42,7 @@ function keep() {
 }
 function show(some) {
     printf "%s", some
-    if (some ~ /=[0-9]+\(/) limited = 1
+    if (some ~ /=[0-9]+\(|MaxWallPJ=[0-9]/) limited = 1
 }
 /^ClusterName=/ {
     keep()
@@ -62,7 +63,7 @@ within != "" && NF == 1 && !/=/ {
     if (wanted) qos = qos $0 "\n"
     next
 }
-wanted && /GrpJobs=|GrpTRES=|GrpTRESMins=|MaxJobsP[AU]=|MaxTRESP[AU]=/ { qos = qos $0 "\n" }
+wanted && /GrpJobs=|GrpTRES=|GrpTRESMins=|MaxJobsP[AU]=|MaxTRESP[AU]=|MaxWallPJ=[0-9]/ { qos = qos $0 "\n" }
 END {
     keep()
     for (each in mine) {
@@ -75,6 +76,18 @@ END {
     show(qos)
     exit !limited
 }
+"""
+
+
+# Exits with 0 where one of Koala's jobs is in a partition of ours and goes by our account: the lines are those of
+# ``koala.sites.batch.slurm_listing.JOB_FORMAT``.
+_OUR_JOB_IS_THERE = rf"""
+BEGIN {{ count = split(ENVIRON["koala_places"], names, ","); account = ENVIRON["koala_account"] }}
+index($9, "{JOB_NAME_PREFIX}") == 1 && (account == "" || $6 == account) {{
+    if (count == 0) found = 1
+    for (n = 1; n <= count; n++) if (index("," $4 ",", "," names[n] ",")) found = 1
+}}
+END {{ exit !found }}
 """
 
 
@@ -102,9 +115,9 @@ def quota_text(settings: BatchSettings) -> str:
     """Text that prints the limits of ``$koala_user``, if any. ``$koala_jobs`` are the jobs of this user: where one of
     ours is among them it tells its QOS, and the database need not be asked, which takes a quarter of a second."""
     text = (
-        "koala_uid=$(id -u)\n"
+        "koala_uid=$(id -u)\nexport koala_user koala_uid\n"
         'if koala_quota=$(scontrol show assoc_mgr flags=assoc,qos users="$koala_user" 2>/dev/null |\n'
-        f'    awk -v user="$koala_user" -v uid="$koala_uid" {shlex.quote(_CHOOSE)}); then\n'
+        f"    awk {shlex.quote(_CHOOSE)}); then\n"
         f'    printf \'{USER_WORD}%s %s\\n%s\\n\' "$koala_user" "$koala_uid" "$koala_quota"\n'
         "    scontrol show config 2>/dev/null |\n"
         f"        sed -n 's/^AccountingStorageEnforce *= */{ENFORCED_WORD}/p'\n"
@@ -115,11 +128,12 @@ def quota_text(settings: BatchSettings) -> str:
         words = ["sacctmgr", "--noheader", "--parsable2", "show", "assoc"]
         words += ["format=Cluster,Account,Partition,DefaultQOS,QOS"]
         text += (
-            "    case $koala_jobs in\n"
-            f'    *"|{JOB_NAME_PREFIX}"*) ;;\n'
-            f'    *) {at_most(DATABASE_S, quoted(words))} user="$koala_user" 2>/dev/null |\n'
-            f"        sed 's/^/{DEFAULT_WORD}/' ;;\n"
-            "    esac\n"
+            f"    koala_places={shlex.quote(settings.queue or '')}\n"
+            f"    koala_account={shlex.quote(terms_of(settings).account or '')}\n"
+            "    export koala_places koala_account\n"
+            f"    printf '%s\\n' \"$koala_jobs\" | awk -F'|' {shlex.quote(_OUR_JOB_IS_THERE)} ||\n"
+            f'        {at_most(DATABASE_S, quoted(words))} user="$koala_user" 2>/dev/null |\n'
+            f"        sed 's/^/{DEFAULT_WORD}/'\n"
         )
     return f"{text}fi\n"
 

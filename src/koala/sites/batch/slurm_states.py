@@ -25,19 +25,19 @@ _ENDS = {
 }
 # These stand among the reasons of jobs that wait for a person.
 _HOLDS = ("JobHeldUser", "JobHeldAdmin")
-# A job that waits for one of these waits for ever: who submitted it must change it.
+# A job that waits for one of these waits for ever: who submitted it must change it. Of some no other job would do
+# better; the others are for what this one asks for.
 _NEVER = frozenset(
     {
         "AccountNotAllowed",
-        "BadConstraints",
         "DependencyNeverSatisfied",
         "InvalidAccount",
         "InvalidQOS",
-        "PartitionTimeLimit",
         "QOSNotAllowed",
         "ReservationDeleted",
     }
 )
+_UNSUITABLE = frozenset({"BadConstraints", "PartitionTimeLimit"})
 # Limits of an account or a quality of service: on one job, which lasts, and on all that one has, which passes.
 _LIMIT = re.compile(r"(Assoc|QOS)(Grp|Max)\w+|(Assoc|QOS|Max)\w*Limit|Max\w+PerAccount", re.ASCII)
 _LIMIT_PER_JOB = re.compile(r"(Assoc|QOS)Max\w+Per(Job|Node)(Limit)?|(Assoc|QOS)\w*TimeLimit|QOSMin\w+", re.ASCII)
@@ -94,9 +94,11 @@ def accounted_end_of(word: str, code: int) -> BatchEnd | None:
 
 def never_starts(state: BatchState, reason: str) -> BatchEnd | None:
     """Why a job that waits will wait for ever, in the words of an end; None if it need not."""
-    if state is BatchState.PENDING and (reason in _NEVER or _LIMIT_PER_JOB.fullmatch(reason)):
-        return BatchEnd(kind=EndKind.SITE, reason=reason)
-    return None
+    if state is not BatchState.PENDING:
+        return None
+    if reason in _UNSUITABLE or _LIMIT_PER_JOB.fullmatch(reason):
+        return BatchEnd(kind=EndKind.UNSUITABLE, reason=reason)
+    return BatchEnd(kind=EndKind.SITE, reason=reason) if reason in _NEVER else None
 
 
 def is_at_a_limit(state: BatchState, reason: str) -> bool:
