@@ -110,6 +110,12 @@ class PaperBatch:
     def refusal(self, code: int, printed: str, complaint: str) -> str | None:
         return complaint if "never" in complaint else None
 
+    def has_no_room(self, code: int, printed: str, complaint: str) -> bool:
+        return "too many" in complaint
+
+    def is_for_what_it_asks(self, refusal: str) -> bool:
+        return "too long" in refusal
+
     def cancel(self, token: Token, ids: Sequence[BatchId]) -> str:
         name = f"{PREFIX}{token}"
         return self._text(

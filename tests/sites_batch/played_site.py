@@ -59,6 +59,12 @@ class PlainSystem:
     def refusal(self, code: int, printed: str, complaint: str) -> str | None:
         return complaint
 
+    def has_no_room(self, code: int, printed: str, complaint: str) -> bool:
+        return False
+
+    def is_for_what_it_asks(self, refusal: str) -> bool:
+        return False
+
     def cancel(self, token: Token, ids: Sequence[BatchId]) -> str:
         return f"CANCEL {token} {' '.join(ids)}\n"
 

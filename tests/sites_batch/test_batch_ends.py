@@ -60,7 +60,9 @@ def test_an_abort_says_what_it_was_told_to_say_whatever_else_happened() -> None:
         ("exited 137", end(EndKind.ITSELF), True),
         ("killed", end(EndKind.CANCELLED), True),
         (None, end(EndKind.ITSELF), False),
+        (None, end(EndKind.ITSELF, 0), False),
         (None, end(EndKind.ITSELF, 74), True),
+        (None, end(EndKind.SITE, 0), True),
         (None, end(EndKind.UNKNOWN), False),
     ],
 )

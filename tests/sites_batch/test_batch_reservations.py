@@ -111,6 +111,43 @@ def test_a_component_that_cannot_be_found_again_leaves_no_reservation(tmp_path: 
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("record", ["", "nonsense"], ids=["readable", "unreadable"])
+def test_a_reservation_is_given_back_also_at_a_site_that_reserves_no_more(tmp_path: Path, record: str) -> None:
+    async def scenario() -> None:
+        batch, one = site(tmp_path)
+        async with one:
+            await one.start(component("1.1", begin_at=later(), walltime_s=60))
+        assert len(batch.reservations()) == 1
+        if record:
+            (one.home("1.1") / "record.json").write_text(record)
+        settings = BatchSettings(work_directory=one.settings.work_directory, claims=Claims.BARRIER)
+        async with PaperSite(tmp_path, batch=batch, settings=settings) as other:
+            await other.site.abort("1.1")
+            await other.ended("1.1")
+            assert batch.reservations() == []
+
+    asyncio.run(scenario())
+
+
+def test_what_cannot_be_read_is_told_as_ended_once_its_reservation_is_given_back(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        batch, one = site(tmp_path)
+        async with one:
+            await one.start(component("1.1", begin_at=later(), walltime_s=60))
+        (one.home("1.1") / "record.json").write_text("nonsense")
+        (batch.root / "stuck").touch()
+        async with one.again() as other:
+            await eventually(lambda: batch.job("1.1").read_text() == "over cancelled\n")
+            before = other.site.calls["unreserve"]
+            await eventually(lambda: other.site.calls["unreserve"] > before)
+            assert not other.told(ComponentEnded, "1.1")
+            (batch.root / "stuck").unlink()
+            await other.ended("1.1")
+            assert batch.reservations() == []
+
+    asyncio.run(scenario())
+
+
 # --------------------------------------------------------------------- reservations of which nobody heard
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from koala.launching import Go, Link
 from koala.messages import Outcome
 from koala.sites import Stream
 from koala.sites.commands import Commands
+from real_programs import real_program
 
 DATA = bytes(range(256)) + b"% \\ ' $HOME\n"
 
@@ -21,8 +21,7 @@ DATA = bytes(range(256)) + b"% \\ ' $HOME\n"
 def test_a_component_lives_and_dies_in_every_shell(
     tmp_path: Path, shell: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if shutil.which(shell[0]) is None:
-        pytest.skip(f"{shell[0]} is not installed here")
+    real_program(shell[0])
     monkeypatch.setattr(Commands, "_words", lambda *_: list(shell))
 
     async def scenario() -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from paper_batch import PaperSite, component, eventually
 
-from batch_sites import OWNER
 from koala.grid import BatchSettings, Claims
 from koala.launching import MAIL_BYTES_MAX, Go, LaunchError, NodeShare
 from koala.messages import (
@@ -434,19 +433,6 @@ def test_a_bad_file_of_one_component_ends_it_and_does_not_keep_the_site_from_ope
 
 
 # ------------------------------------------------------------------------------------ the site as a whole
-
-
-def test_a_work_directory_that_another_koala_uses_cannot_be_opened(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with PaperSite(tmp_path) as one:
-            pass
-        with pytest.raises(SiteError, match=f"in use by another driver, '{OWNER}'; give this site a work_directory"):
-            async with one.again(owner="somebody else"):
-                pass
-        async with one.again():
-            pass
-
-    asyncio.run(scenario())
 
 
 def test_a_site_that_is_silent_opens_and_is_found_when_it_answers(tmp_path: Path) -> None:

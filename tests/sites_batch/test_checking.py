@@ -10,6 +10,7 @@ from played_site import ENVIRONMENT, NOW, OWNER, PARTITIONS, Reaction, listing, 
 
 from koala.grid import Claims, Site, SiteKind
 from koala.sites.batch.checking import Finding, Sign, check_own_site
+from koala.sites.batch.checking_desk import Said
 from koala.sites.batch.checking_grid_engine import parse_fields, parse_queue_summary
 from koala.sites.batch.checking_place import file_server_answers
 from koala.sites.batch.checking_slurm import parse_partitions
@@ -182,7 +183,8 @@ CASES: list[tuple[dict[str, Reaction], dict[str, object], str, Sign, str, str]] 
         {"[ -d": "/opt/nothing/bin\n"}, {"search_path": ("/opt/nothing/bin",)},
         "mpiexec", WARNED, "/opt/nothing/bin, which is not there", "search_path",
     ),
-    ({"rsync": refused("")}, {"ssh": "far"}, "files", WARNED, "rsync is missing at far", "file_server"),
+    ({}, {}, "files", PASSED, "this machine sees its files", ""),
+    ({}, {"through": ("ip", "x")}, "files", PASSED, "files go in a stream through this machine", ""),
     ({}, {"claims": Claims.RESERVATION}, "reservation", SKIPPED, "tried with --run", ""),
     (
         {"UNRESERVE": ""}, {"claims": Claims.RESERVATION, "run": True},
@@ -316,6 +318,74 @@ def test_a_file_server_that_cannot_be_reached_must_be_mended(url: str) -> None:
     found, _ = played(file_server=url)
     assert found["files"].sign is FAILED
     assert "ftp://HOST:PORT/DIRECTORY" in found["files"].advice
+
+
+def has_here(monkeypatch: pytest.MonkeyPatch, *programs: str) -> None:
+    """Of the programs that move files this machine has these."""
+
+    def which(program: str) -> str | None:
+        return f"/usr/bin/{program}" if program in programs else None
+
+    monkeypatch.setattr("koala.sites.batch.checking_place.shutil.which", which)
+
+
+def server_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every file server greets."""
+
+    async def answers(url: str) -> Said:
+        return Said(PASSED, f"{url} answers")
+
+    monkeypatch.setattr("koala.sites.batch.checking_place.file_server_answers", answers)
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "words"),
+    [
+        (False, True, "rsync is missing at far; files go in a stream, through this machine if need be"),
+        (True, False, "rsync is missing at this machine; files go in a stream"),
+        (False, False, "rsync is missing at far and at this machine; files go in a stream"),
+        (True, True, "rsync is here and there"),
+    ],
+)
+def test_without_rsync_files_still_go(monkeypatch: pytest.MonkeyPatch, there: bool, here: bool, words: str) -> None:
+    has_here(monkeypatch, *(["rsync"] if here else []))
+    found, _ = played({} if there else {"rsync": refused("")}, ssh="far")
+    assert found["files"].sign is (PASSED if there and here else WARNED)
+    assert words in found["files"].words
+    assert ("install rsync" in found["files"].advice) is not (there and here)
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "words"),
+    [
+        (True, False, "globus-url-copy is there;"),
+        (False, True, "globus-url-copy is here;"),
+        (False, False, "neither"),
+    ],
+)
+def test_a_file_server_needs_its_client_at_the_site_or_on_this_machine(
+    monkeypatch: pytest.MonkeyPatch, there: bool, here: bool, words: str
+) -> None:
+    server_answers(monkeypatch)
+    has_here(monkeypatch, "rsync", *(["globus-url-copy"] if here else []))
+    reactions: dict[str, Reaction] = {} if there else {"globus-url-copy": refused("")}
+    found, _ = played(reactions, ssh="far", file_server="ftp://fs/x")
+    assert found["files"].sign is (PASSED if there or here else FAILED)
+    assert found["files"].words.startswith("ftp://fs/x answers")
+    assert words in found["files"].words
+    if there or here:
+        assert "for sites without a file_server: rsync is here and there" in found["files"].words
+    else:
+        assert "globus-gass-copy-progs" in found["files"].advice
+        assert "take file_server out" in found["files"].advice
+
+
+def test_a_site_with_a_file_server_is_looked_at_for_rsync_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    server_answers(monkeypatch)
+    has_here(monkeypatch, "rsync")
+    found, _ = played({"rsync": refused("")}, ssh="far", file_server="ftp://fs/x")
+    assert found["files"].sign is WARNED
+    assert "for sites without a file_server: rsync is missing at far" in found["files"].words
 
 
 # ------------------------------------------------------------------------------------ what programs print

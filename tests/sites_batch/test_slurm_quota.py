@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from koala.sites.batch.slurm import SlurmSystem
 from koala.sites.batch.slurm_quota import Quota, Terms, parse_quota
 from koala.sites.batch.slurm_quota_text import quota_text, terms_of
 from koala.sites.batch.system import BatchEnd, EndKind
+from real_programs import real_program
 
 RECORDED = Path(__file__).parent / "recorded"
 AWKS = ("gawk", "mawk", "busybox awk")
@@ -46,7 +46,7 @@ def test_a_job_that_asks_for_more_than_its_limit_never_starts_and_one_that_only_
     listing = system().parse_listing(recorded("slurm_22.05_accounts_busy.txt"))
     ends = {job.token[:3]: job.end for job in listing.jobs}
     why = "QOSMaxCpuPerUserLimit: it asks for 4 processors, and the limit is 3 processors (MaxTRESPU of QOS small)"
-    assert ends == {"1.1": None, "1.2": None, "1.3": BatchEnd(kind=EndKind.SITE, reason=why)}
+    assert ends == {"1.1": None, "1.2": None, "1.3": BatchEnd(kind=EndKind.UNSUITABLE, reason=why)}
     # Its jobs tell which QOS they have. One of them waits for a limit, so that nothing more would start.
     assert (listing.processors, listing.others) == (3, 1)
 
@@ -216,8 +216,7 @@ def scontrol(printed: Path) -> str:
 
 @pytest.mark.parametrize("awk", AWKS)
 def test_every_awk_chooses_what_is_ours_of_all_accounts(tmp_path: Path, awk: str) -> None:
-    if shutil.which(awk.split()[0]) is None:
-        pytest.skip(f"{awk} is not installed here")
+    real_program(awk.split()[0])
     text = quota_text(BatchSettings(work_directory="/w"))
     commands = {
         "scontrol": scontrol(RECORDED / "slurm_22.05_assoc_mgr.txt"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from koala.model import Application
 from koala.sites.batch import slurm
 from koala.sites.batch.slurm import SlurmSystem
 from koala.sites.batch.system import BatchJob, BatchOutputError, BatchState, Submission
+from real_programs import real_program
 
 # What sbatch says of every limit, in front of which it may say of which.
 POLICY = (
@@ -169,8 +169,7 @@ def test_a_users_own_settings_for_slurms_commands_do_not_alter_what_they_print(t
 def test_a_component_learns_its_nodes_in_every_shell(
     tmp_path: Path, tasks: str, per_task: str, shares: list[str], shell: str
 ) -> None:
-    if shutil.which(shell.split()[0]) is None:
-        pytest.skip(f"{shell} is not installed here")
+    real_program(shell.split()[0])
     tools = tmp_path / "bin"
     tools.mkdir()
     names = "".join(f"n{number}\\n" for number in range(len(shares)))

@@ -6,10 +6,18 @@ import time
 from collections.abc import Callable
 
 
+def through_sleep_s() -> float:
+    """Seconds that never go back and go on while the machine sleeps, where it can tell: after a night as a suspended
+    laptop, times on record are those of the wall clock, as another daemon on them will count."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
+
+
 class SteadyClock:
     """Begins at the wall clock, or at the last time on record if that is later, and then counts steadily."""
 
-    def __init__(self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = through_sleep_s) -> None:
         self._steady = steady
         self._offset_s = wall() - steady()
 

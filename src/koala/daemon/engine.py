@@ -395,10 +395,10 @@ class Engine:
             self._wake.set()
 
     def silent(self, site: SiteName, who: str, reason: str) -> None:
-        """A call of a site failed: nothing is known of it, and it counts as an error of the site."""
+        """A call of a site failed: nothing is known of it, and its silence counts as an error of the site."""
         _log.warning("site %s: %s", site, reason)
-        self._silences.begin(site, who, self.now(), reason)
-        self.report(SiteSilent(at=self.now(), site=site, reason=reason))
+        if self._silences.begin(site, who, self.now(), reason):
+            self.report(SiteSilent(at=self.now(), site=site, reason=reason))
 
     def answered(self, site: SiteName, who: str) -> None:
         """A call of a site came back."""

@@ -35,6 +35,11 @@ class SiteError(ValueError):
         return f"site {self.site}: {self.message}"
 
 
+class NotNowError(OSError):
+    """A site has accepted a component that its batch system does not take yet, as there are too many jobs. It tries
+    again by itself, and the component ends as any other; nobody need start it again."""
+
+
 class Stream(enum.StrEnum):
     """What an application writes to."""
 
@@ -77,7 +82,8 @@ class Site(Protocol):
     async def open(self) -> None:
         """Find again everything that was started here, and begin to watch it.
 
-        Raises ``SiteError`` when another driver holds the site. So does every other call to a site that is not open.
+        Raises ``SiteError`` when another driver holds the site for as long as it runs. So does every other call to a
+        site that is not open. A site that cannot be reached or used yet opens all the same, and is silent.
         """
         ...
 
@@ -90,7 +96,8 @@ class Site(Protocol):
 
         The same token again starts nothing and emits its newest event. A token that was aborted or asked about
         before it came is refused, as is one that can never fit: ``ComponentEnded`` with ``Outcome.REFUSED``.
-        When it raises ``OSError`` nothing was started.
+        When it raises ``OSError`` nothing was started. ``NotNowError`` is one: then the component is accepted, and
+        waits here until there is room for it.
         """
         ...
 

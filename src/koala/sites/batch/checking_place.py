@@ -14,6 +14,7 @@ from koala.sites.batch.checking_desk import (
     QUESTION_TIMEOUT_S,
     Desk,
     Said,
+    Sign,
     UnansweredError,
     directory_text,
     failed,
@@ -25,6 +26,7 @@ from koala.sites.batch.checking_desk import (
 CLOCKS_APART_S = 5.0
 ROOM_BYTES_MIN = 100_000_000
 FILE_SERVER_PORTS = {"ftp": 21, "gsiftp": 2811}
+GRIDFTP_CLIENT = "globus-url-copy"
 
 # Programs of every POSIX system that components and errands use.
 _TOOLS = ("cat", "cp", "date", "df", "ln", "ls", "mkdir", "mv", "rm", "sed", "sleep", "uname")
@@ -195,22 +197,46 @@ async def _absent(desk: Desk, directories: Sequence[str]) -> list[str]:
 
 
 async def files(desk: Desk) -> Said:
-    """Files can be moved to the site and from it."""
+    """Files can be moved to the site and from it, and how."""
     server = desk.site.file_server
-    if server is not None:
-        return await file_server_answers(server)
+    if server is None:
+        return await _without_server(desk)
+    answers = await file_server_answers(server)
+    if answers.sign is not Sign.PASSED:
+        return answers
+    client = "there" if await _has(desk, GRIDFTP_CLIENT) else "here" if shutil.which(GRIDFTP_CLIENT) else None
+    if client is None:
+        return failed(
+            f"{answers.words}, but {GRIDFTP_CLIENT} is neither at the site nor on this machine: no file would get to "
+            "the site from another one with a file_server",
+            "install it at the site or on this machine (Debian: globus-gass-copy-progs), or take file_server out of "
+            "the grid file to have files moved by ssh",
+        )
+    others = await _without_server(desk)
+    words = f"{answers.words}; {GRIDFTP_CLIENT} is {client}; for sites without a file_server: {others.words}"
+    return Said(others.sign, words, others.advice)
+
+
+async def _without_server(desk: Desk) -> Said:
+    """How files go between this site and one without a file server."""
+    if desk.settings.through:
+        return passed("files go in a stream through this machine")
     if desk.settings.ssh is None:
         return passed("this machine sees its files")
-    reply = await desk.ask("command -v rsync\n")
-    missing = [] if reply.code == 0 else [desk.settings.ssh]
+    missing = [] if await _has(desk, "rsync") else [desk.settings.ssh]
     if shutil.which("rsync") is None:
         missing.append("this machine")
     if missing:
         return warned(
-            f"rsync is missing at {' and at '.join(missing)}; files are not moved",
-            "install rsync, or name a file_server",
+            f"rsync is missing at {' and at '.join(missing)}; files go in a stream, through this machine if need be",
+            "nothing, if that will do; or install rsync",
         )
     return passed("rsync is here and there")
+
+
+async def _has(desk: Desk, program: str) -> bool:
+    """Whether commands at the site find a program."""
+    return (await desk.ask(f"command -v {program}\n")).code == 0
 
 
 async def file_server_answers(url: str) -> Said:

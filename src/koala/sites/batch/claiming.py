@@ -15,13 +15,13 @@ from koala.launching import LOG, SCRIPT, Launch
 from koala.messages import Token
 from koala.sites.batch import errands
 from koala.sites.batch.keeper import Keeper, now_s, reservation_name
-from koala.sites.batch.living import Living
+from koala.sites.batch.living import Living, Pace
 from koala.sites.batch.looking import Found, parse_found
 from koala.sites.batch.place import BATCH_S, Done, Place
 from koala.sites.batch.system import BatchId, BatchOutputError, BatchSystem, Submission
 from koala.sites.commands import CommandError
 from koala.sites.folder import Record
-from koala.sites.site import Clock
+from koala.sites.site import Clock, NotNowError
 
 _log = logging.getLogger(__name__)
 
@@ -29,6 +29,13 @@ _log = logging.getLogger(__name__)
 RESERVE_AHEAD_S = 5.0
 # The batch system's own limit comes so long after ours.
 LIMIT_SLACK_S = 60.0
+
+# A batch system that has too many jobs is given another one no sooner than after so long, and ever more rarely.
+CROWDED_FIRST_S = 5.0
+CROWDED_MOST_S = 30.0
+
+# What is the same of a launch whenever it is tried.
+_LASTING = ("token", "job", "processors", "application", "part", "parts", "job_type")
 
 # The component that lives now, the one that was there before, or why the batch system refuses it.
 Claimed: TypeAlias = Living | Found | str
@@ -51,6 +58,8 @@ class Claimer:
     ) -> None:
         self.sequence = 0
         self._job_limit_s = job_limit_s
+        self._crowded = Pace(CROWDED_FIRST_S, CROWDED_MOST_S)
+        self._crowded_until = 0.0
         self._name = name
         self._settings = settings
         self._system = system
@@ -58,8 +67,19 @@ class Claimer:
         self._keeper = keeper
         self._clock = clock
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether it is too soon for another submission, as the last one found no room."""
+        return now_s() < self._crowded_until
+
+    def expect_room(self) -> None:
+        """One of our jobs has ended: there may be room for another."""
+        self._crowded.hurry()
+        self._crowded_until = 0.0
+
     async def claim(self, launch: Launch, script: str) -> Claimed:
-        """Accept a component and submit it. Raises ``CommandError`` when it is not known whether that happened."""
+        """Accept a component and submit it. Raises ``CommandError`` when it is not known whether that happened, and
+        ``NotNowError`` when the component lives and its job is to be submitted later."""
         self.sequence += 1
         record = Record(sequence=self.sequence, launch=_without_script(launch))
         site = errands.site_text(self._settings.job_environment, self._settings.search_path, self._system.on_node())
@@ -79,17 +99,29 @@ class Claimer:
     def _claimed(self, record: Record, answer: _Answer, reservation: str | None) -> Claimed:
         if answer.refusal is not None:
             return answer.refusal
-        return self._keeper.add(record.launch, record.sequence, answer.id, reservation)
+        living = self._keeper.add(record.launch, record.sequence, answer.id, reservation)
+        self._check_room(answer)
+        return living
+
+    def _check_room(self, answer: _Answer) -> None:
+        """Raises ``NotNowError`` where there was no room for a submission."""
+        if answer.no_room is None:
+            self.expect_room()
+            return
+        self._crowded_until = now_s() + self._crowded.wait_s
+        self._crowded.slow_down()
+        raise NotNowError(f"{self._place.commands.host}: {answer.no_room}")
 
     async def submit(self, living: Living) -> str | None:
         """Submit a component that is on record, perhaps not for the first time; why the batch system refuses it, if
-        it does."""
+        it does. Raises ``NotNowError`` when it is to be submitted later."""
         if living.reservation is None and self._may_have_reserved(living.launch):
             living.reservation = await self._reserve_again(living.launch)
         answer, living.reservation = await self._submit_in(living.launch, living.reservation)
         if not answer.barred:
             living.known_since = now_s()
             living.batch_id = answer.id
+        self._check_room(answer)
         return answer.refusal
 
     async def _submit(self, launch: Launch, reservation: str | None) -> _Answer:
@@ -128,6 +160,8 @@ class Claimer:
             refusal = self._system.refusal(code, section.text, done.complaint)
             if refusal is None:
                 why = done.complaint or f"the submission failed with exit code {code}"
+                if self._system.has_no_room(code, section.text, done.complaint):
+                    return _Answer(no_room=why)
                 raise CommandError(self._place.commands.host, why)
             return _Answer(refusal=refusal)
         try:
@@ -205,11 +239,20 @@ class Claimer:
 
 
 class _Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a submission; one that is ``barred`` was not made, as the component is to be no more."""
+    """What came of a submission; one that is ``barred`` was not made, as the component is to be no more. One for
+    which there is ``no_room`` is to be made again, and that says why."""
 
     id: BatchId | None = None
     refusal: str | None = None
+    no_room: str | None = None
     barred: bool = False
+
+
+def is_same(recorded: Launch, launch: Launch) -> bool:
+    """Whether what is on record of a token is what is to start. Times and places of programs may differ: they are
+    those of the moment at which a start was tried."""
+    asked = _without_script(launch)
+    return all(getattr(recorded, name) == getattr(asked, name) for name in _LASTING)
 
 
 def _without_script(launch: Launch) -> Launch:

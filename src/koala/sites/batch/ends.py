@@ -41,10 +41,23 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     end: BatchEnd | None = None  # as the batch system tells it
 
 
+def may_be_unseen(story: Story) -> bool:
+    """Whether its script has probably recorded how it ended, and the record cannot be seen yet.
+
+    A script records its end and then exits with 0, whatever happened. Where it ran on another machine, a file server
+    may show the record a minute later than the batch system tells the end.
+    """
+    if story.verdict is not None or story.exit_words is not None or story.end is None:
+        return False
+    return story.end.kind is EndKind.ITSELF and not story.end.exit_code
+
+
 def is_complete(story: Story) -> bool:
     """Whether the batch system need not be asked how its job ended."""
     if story.verdict is not None:
         return True
+    if may_be_unseen(story):
+        return False
     if story.end is not None and (story.end.kind in _FORCED or story.end.exit_code is not None):
         return True
     if story.exit_words is None:
@@ -75,7 +88,8 @@ def ending(story: Story) -> Ending:
 def never_starts(end: BatchEnd) -> Verdict:
     """What is said of a component whose job waits for something that will not come."""
     why = f": {end.reason}" if end.reason else ""
-    return Verdict(outcome=Outcome.SITE_FAILED, reason=f"its job can never start{why}")
+    outcome = Outcome.UNSUITABLE if end.kind is EndKind.UNSUITABLE else Outcome.SITE_FAILED
+    return Verdict(outcome=outcome, reason=f"its job can never start{why}")
 
 
 def best_end(jobs: Sequence[BatchJob], known: BatchId | None = None) -> BatchEnd | None:

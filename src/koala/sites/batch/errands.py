@@ -46,18 +46,27 @@ GONE = ".gone."
 
 # The exit code of an errand that cannot even begin.
 EXIT_NO_PLACE = 74
+# Of a component's files a line is told that is no longer than so many characters; a longer one nobody of ours wrote.
 _EXIT_WORDS_CHARACTERS = 100
+_VERDICT_CHARACTERS = 4_096
 # How long the pauses are between two looks for what is awaited, as a part of all patience, and at least; where
 # ``sleep`` knows parts of a second.
 NAP_SHARE = 0.1
 NAP_LEAST_S = 0.05
 
 # koala_plain FILE: whether it is a file, and not something that could hold up who opens it.
+# koala_read FILE CHARACTERS: its first line, in koala_line; nothing where that is longer.
 # koala_show NAME FILE: its first line as a section, if it is there.
 # koala_place FRESH NAME: a fresh file takes a name, whatever has it now.
 # koala_first FRESH NAME: a fresh file takes a name that is free.
+# koala_unlisted NAME: whether koala_names, a name a line, is without it.
 _FUNCTIONS = """
 koala_plain() { [ -f "$1" ] && [ ! -h "$1" ]; }
+koala_read() {
+    koala_line=
+    IFS= read -r koala_line <"$1"
+    if [ "${#koala_line}" -gt "$2" ]; then koala_line=; fi
+}
 koala_show() {
     if koala_plain "$2"; then
         koala_line=
@@ -80,16 +89,44 @@ koala_home() {
         mkdir -p "$1" || return
     fi
 }
+koala_unlisted() {
+    case "
+$koala_names
+" in
+    *"
+$1
+"*) return 1 ;;
+    esac
+}
+"""
+
+# koala_lost TOKEN: whether a component's directory is surely of no use any more. That a file cannot be seen is not
+# enough: a file server in trouble says so of all files. So the directory must be one that can be listed, and the file
+# not be in the list. Where the place itself cannot be read, the errand ends.
+_LOST = f"""
+koala_lost() {{
+    [ -f "$koala_root/{OWNER}" ] && koala_names=$(ls -a 2>/dev/null) || koala_no_place
+    if [ -h "$1" ]; then return 0; fi
+    if [ ! -e "$1" ]; then
+        koala_unlisted "$1"
+        return
+    fi
+    if [ ! -d "$1" ] || [ ! -r "$1" ] || [ ! -x "$1" ]; then return 0; fi
+    koala_names=$(ls -a "$1" 2>/dev/null) || return 1
+    if koala_plain "$1/{RECORD}"; then return 1; fi
+    if [ -e "$1/{RECORD}" ] || [ -h "$1/{RECORD}" ]; then return 0; fi
+    koala_unlisted {RECORD}
+}}
 """
 
 
 def _enter(root: str) -> str:
     """Go where the components are. Without the owner's file this is not the place: perhaps it is not mounted."""
+    words = "%s is not there, or is not the work directory any more"
     return (
-        f"{_FUNCTIONS}umask 077\n"
-        f"cd {shlex.quote(root)} && [ -f {OWNER} ] && cd {COMPONENTS} || "
-        f"{{ echo {shlex.quote(root)}' is not there, or is not the work directory any more' >&2; "
-        f"exit {EXIT_NO_PLACE}; }}\n"
+        f"{_FUNCTIONS}umask 077\nkoala_root={shlex.quote(root)}\n"
+        f"koala_no_place() {{ printf '{words}\\n' \"$koala_root\" >&2; exit {EXIT_NO_PLACE}; }}\n"
+        f'cd "$koala_root" && [ -f {OWNER} ] && cd {COMPONENTS} || koala_no_place\n'
     )
 
 
@@ -102,21 +139,26 @@ def _file(name: str, data: str) -> str:
 
 
 def open_place(work_directory: str, owner: str, mark: str) -> str:
-    """Make the work directory where there is none, claim it, and show all that has not ended. The first mark stands.
+    """Make the work directory where there is none, claim it, and show all that has not ended. The first mark stands,
+    but for an empty one, which a power cut of a file server left. In another owner's directory nothing is changed.
 
-    Sections: ``root``, ``mark``, ``owner``, and those of ``_SHOWN`` behind a section ``component TOKEN`` each.
+    Sections: ``root``, ``owner``, and in our own directory ``mark`` and those of ``_shown`` behind a section
+    ``component TOKEN`` each.
     """
     place = directory_word(work_directory)
     return (
         f"{_FUNCTIONS}umask 077\n"
         f"mkdir -p {place} && cd -P {place} && mkdir -p {COMPONENTS} {FILES} || exit {EXIT_NO_PLACE}\n"
-        f"{_file('.owner.$koala_new', owner)} && {_file('.mark.$koala_new', mark)} || exit {EXIT_NO_PLACE}\n"
-        f'koala_first ".mark.$koala_new" {MARK}\n'
+        f"{_file('.owner.$koala_new', owner)} || exit {EXIT_NO_PLACE}\n"
         f'koala_first ".owner.$koala_new" {OWNER}\n'
         "koala_mark root\npwd -P\n"
-        f"koala_show mark {MARK}\nkoala_show owner {OWNER}\n"
-        f"cd {COMPONENTS} || exit {EXIT_NO_PLACE}\n"
+        f"koala_line=\nkoala_show owner {OWNER}\n"
         f'if [ "$koala_line" = {shlex.quote(owner)} ]; then\n'
+        f"    if [ -f {MARK} ] && [ ! -s {MARK} ]; then rm -f {MARK}; fi\n"
+        f"    {_file('.mark.$koala_new', mark)} || exit {EXIT_NO_PLACE}\n"
+        f'    koala_first ".mark.$koala_new" {MARK}\n'
+        f"    koala_show mark {MARK}\n"
+        f"    cd {COMPONENTS} || exit {EXIT_NO_PLACE}\n"
         f"    for koala_each in .*{GONE}*; do\n"
         '        if [ -d "$koala_each" ]; then rm -rf "$koala_each"; fi\n'
         "    done\n"
@@ -274,14 +316,14 @@ def forget(root: str, token: Token) -> str:
 def release(root: str, token: Token, go: Go, at: float, links: str) -> str:
     """Open the barrier, unless it is open or the component is to end: links first, then the time, then the barrier.
 
-    Sections: ``released`` when the barrier is open, ``lost`` when there is no directory; or what ``links`` says.
+    Sections: ``released`` when the barrier is open, ``unseen`` when no directory can be seen; or what ``links`` says.
     """
     barred = " || ".join(f"[ -e {token}/{name} ]" for name in (ENDED, ABORT, GO))
     time, opened = f"{token}/.{RELEASED}.$koala_new", f"{token}/.{GO}.$koala_new"
     put_time = f'{_file(time, repr(at))} && koala_place "{time}" {token}/{RELEASED}'
     put_go = f'{_file(opened, go.text)} && koala_first "{opened}" {token}/{GO}'
     return (
-        f"{_enter(root)}if [ ! -d {token} ]; then koala_mark lost\n"
+        f"{_enter(root)}if [ ! -d {token} ]; then koala_mark unseen\n"
         f"elif ! {{ {barred}; }}; then\n{links}"
         f'    if [ -z "${{koala_trouble-}}" ]; then\n        {put_time} &&\n        {put_go}\n    fi\nfi\n'
         f"if [ -e {token}/{GO} ]; then koala_show released {token}/{RELEASED}; fi\n"
@@ -289,7 +331,7 @@ def release(root: str, token: Token, go: Go, at: float, links: str) -> str:
 
 
 def deliver(root: str, token: Token, name: str, data: bytes) -> str:
-    """Mail for a component. Section ``unknown`` where there is none of that name, ``lost`` where it has no inbox."""
+    """Mail for a component. Section ``unknown`` where none of it can be seen, ``lost`` where it has no inbox."""
     inbox, fresh = f"{token}/{INBOX}", f"{token}/{INBOX}/.{name}.$koala_new"
     return (
         f"{_enter(root)}if [ ! -d {token} ]; then koala_mark unknown\n"
@@ -345,9 +387,30 @@ def look(root: str, tokens: Sequence[Token], awaited: Sequence[Awaited] = (), pa
     if not tokens:
         return ""
     wait = _wait(awaited, patience_s) if patience_s > 0 else ""
-    return f"""{_enter(root)}{wait}koala_mark looks
+    return f"{_enter(root)}{wait}{_look(tokens)}"
+
+
+def look_anew(root: str, tokens: Sequence[Token]) -> str:
+    """Look at components of which more may be there than can be seen. The client of a file server may remember for a
+    minute what was in a directory; when it makes something there itself, it learns what else is there."""
+    if not tokens:
+        return ""
+    fresh = '"$koala_each/.look.$koala_new"'
+    return f"""{_enter(root)}for koala_each in {" ".join(tokens)}; do
+    if [ -d "$koala_each" ] && [ ! -h "$koala_each" ]; then
+        {{ printf '' >{fresh}; rm -f {fresh}; }} 2>/dev/null
+    fi
+done
+{_look(tokens)}"""
+
+
+def _look(tokens: Sequence[Token]) -> str:
+    return f"""{_LOST}koala_mark looks
 for koala_each in {" ".join(tokens)}; do
-    if ! koala_plain "$koala_each/{RECORD}"; then printf '%s lost\\n' "$koala_each"; continue; fi
+    if ! koala_plain "$koala_each/{RECORD}"; then
+        if koala_lost "$koala_each"; then printf '%s lost\\n' "$koala_each"; fi
+        continue
+    fi
     for koala_file in "$koala_each"/* "$koala_each"/{OUTBOX}/*; do
         case $koala_file in
         */{OUTBOX}/*[!a-z0-9-]*) ;;
@@ -356,10 +419,13 @@ for koala_each in {" ".join(tokens)}; do
         */{READY}) printf '%s ready\\n' "$koala_each" ;;
         */{EXIT})
             if koala_plain "$koala_file"; then
-                koala_line=
-                IFS= read -r koala_line <"$koala_file"
-                if [ "${{#koala_line}}" -gt {_EXIT_WORDS_CHARACTERS} ]; then koala_line=; fi
+                koala_read "$koala_file" {_EXIT_WORDS_CHARACTERS}
                 printf '%s exit %s\\n' "$koala_each" "$koala_line"
+            fi ;;
+        */{ABORT})
+            if koala_plain "$koala_file"; then
+                koala_read "$koala_file" {_VERDICT_CHARACTERS}
+                printf '%s abort %s\\n' "$koala_each" "$koala_line"
             fi ;;
         esac
     done

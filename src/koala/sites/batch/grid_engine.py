@@ -40,9 +40,11 @@ _REFUSED = re.compile(
 # Words of one who got no answer, or who would get another one later.
 _NO_ANSWER = re.compile(
     r"commlib|unable to (send|contact|receive|initialize)|answer list from qmaster|time-?out|try again|"
-    r"jobs? (are|is) allowed|limit (is |was )?reached|job limit|cannot allocate",
+    r"cannot allocate",
     re.IGNORECASE,
 )
+_NO_ROOM = re.compile(r"jobs? (are|is) allowed|limit (is |was )?reached|job limit", re.IGNORECASE)
+_NO_QUEUE = re.compile(r"no suitable queues", re.IGNORECASE)
 _GRANTED = re.compile(r"advance reservation (\d+) has been granted", re.IGNORECASE)
 
 # Prints the name of a parallel environment. The words that choose queue and user follow it.
@@ -206,9 +208,17 @@ class GridEngineSystem:
         said = _shortened(f"{complaint}\n{printed}")
         if code in (_EXIT_OPTIONS, _EXIT_NO_COMMAND):
             return said
-        if code in (0, _EXIT_LATER) or _NO_ANSWER.search(said) or not _REFUSED.search(said):
+        if code == 0 or _NO_ANSWER.search(said) or not _REFUSED.search(said):
             return None
-        return said
+        return None if self.has_no_room(code, printed, complaint) else said
+
+    def has_no_room(self, code: int, printed: str, complaint: str) -> bool:
+        """See ``BatchSystem.has_no_room``."""
+        return code == _EXIT_LATER or _NO_ROOM.search(f"{complaint}\n{printed}") is not None
+
+    def is_for_what_it_asks(self, refusal: str) -> bool:
+        """No queue has what the job asks for."""
+        return _NO_QUEUE.search(refusal) is not None
 
     def cancel(self, token: Token, ids: Sequence[BatchId]) -> str:
         """By the name alone, which all of a token's jobs have: an id may belong to another job by now."""
@@ -232,7 +242,7 @@ class GridEngineSystem:
     def reserve(self, name: str, processors: int, begin_s: float, length_s: float) -> str:
         """From now on if the time has come already; an operator allows it by the user list ``arusers``."""
         preface, environment = self._environment(processors)
-        words = ["koala_reserve", name, str(math.floor(begin_s)), "-d", str(max(1, math.ceil(length_s)))]
+        words = ["koala_reserve", name, str(math.ceil(begin_s)), "-d", str(max(1, math.ceil(length_s)))]
         if self._settings.queue is not None:
             words += ["-q", self._settings.queue]
         functions = _FIND_RESERVATIONS + _DELETE + _RESERVE

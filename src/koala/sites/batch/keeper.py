@@ -11,12 +11,15 @@ import logging
 import re
 from collections.abc import Collection, Mapping, Sequence
 
+import msgspec
+
 from koala.launching import Launch, LaunchError, check_mail_name
 from koala.messages import ComponentEnded, ComponentReady, Outcome, Token
+from koala.model import Application
 from koala.sites.batch import errands
-from koala.sites.batch.ends import Ending, best_end, ending, is_complete, never_starts
+from koala.sites.batch.ends import Ending, best_end, ending, is_complete, may_be_unseen, never_starts
 from koala.sites.batch.living import Living, Phase
-from koala.sites.batch.looking import Found, Sight
+from koala.sites.batch.looking import Found, Sight, parse_looks
 from koala.sites.batch.place import BATCH_S, Place, beside
 from koala.sites.batch.system import (
     JOB_NAME_PREFIX,
@@ -29,7 +32,7 @@ from koala.sites.batch.system import (
     Listing,
 )
 from koala.sites.commands import CommandError, CommandTimeoutError
-from koala.sites.folder import Verdict
+from koala.sites.folder import Record, Verdict
 from koala.sites.site import Clock, Deliver, Emit, Mail
 
 _log = logging.getLogger(__name__)
@@ -37,6 +40,9 @@ _log = logging.getLogger(__name__)
 # A job that its batch system does not know any more is waited for so long: its record may come later than its end.
 # Grid Engine writes its accounting every 15 s, and a file server shows it later.
 UNKNOWN_GRACE_S = 30.0
+# The record of a script that ended by itself is waited for so long: a client of NFS may not see for a minute (its
+# option acdirmax) what another machine has written.
+UNSEEN_GRACE_S = 90.0
 # How many jobs' ends are asked for in one errand; fewer after one that took too long.
 HISTORY_JOBS_AT_A_TIME = 32
 # A job that goes on after it was cancelled is cancelled again after so long.
@@ -61,6 +67,7 @@ class Keeper:
         on_mail: Deliver | None,
         reserves: bool = False,
         unknown_grace_s: float = UNKNOWN_GRACE_S,
+        unseen_grace_s: float = UNSEEN_GRACE_S,
     ) -> None:
         self.alive: dict[Token, Living] = {}
         self.unclear: set[Token] = set()  # those whose start failed on the way
@@ -73,6 +80,8 @@ class Keeper:
         self._on_mail = on_mail
         self._reserves = reserves
         self._unknown_grace_s = unknown_grace_s
+        self._unseen_grace_s = unseen_grace_s
+        self._missed: set[Token] = set()  # those that the last look did not find
         self._history_jobs = HISTORY_JOBS_AT_A_TIME
 
     @property
@@ -85,6 +94,7 @@ class Keeper:
         self.root = self.mark = ""
         self.alive.clear()
         self.unclear.clear()
+        self._missed.clear()
 
     # ------------------------------------------------------------------------------------------- who is who
 
@@ -106,6 +116,16 @@ class Keeper:
             except BatchOutputError as error:
                 _log.warning("component %s: what was kept of its submission: %s", found.token, error)
         self.alive[living.token] = living
+        return living
+
+    def give_up(self, found: Found) -> Living:
+        """Watch a component until its job is gone, of which the site keeps something that cannot be read: it is
+        ended. Where that is its record, nobody knows what it asked for."""
+        why = f"what the site kept about it cannot be read: {found.spoilt or 'there is no record of it'}"
+        if found.record is None or found.record.launch.token != found.token:
+            found = msgspec.structs.replace(found, record=Record(sequence=0, launch=_unknown(found.token)))
+        living = self.adopt(found)
+        self.lose(living, why)
         return living
 
     def add(self, launch: Launch, sequence: int, batch_id: BatchId | None, reservation: str | None) -> Living:
@@ -144,8 +164,11 @@ class Keeper:
             if living is None:
                 continue
             if sight.lost:
-                news = self.lose(living) or news
+                news = self._miss(living) or news
                 continue
+            self._missed.discard(token)
+            if sight.verdict is not None and living.verdict is None:
+                living.verdict, news = sight.verdict, True  # whoever put it there never heard that it is there
             if sight.exit_words is not None and living.exit_words is None:
                 living.exit_words, news = sight.exit_words, True
             if sight.ready and living.phase is Phase.QUEUED:
@@ -155,6 +178,14 @@ class Keeper:
             if living.released_at is not None and living.verdict is None:
                 news = await self._hand_out(living, sight.mail) or news
         return news
+
+    def _miss(self, living: Living) -> bool:
+        """A look did not find its directory. It is lost when the next one does not either: a file server in trouble
+        may say for a moment of anything that it is not there. Whether that is news."""
+        if living.token in self._missed:
+            return self.lose(living)
+        self._missed.add(living.token)
+        return True
 
     async def _hand_out(self, living: Living, names: Sequence[str]) -> bool:
         fresh = [name for name in names if name not in living.mailed and is_mail_name(name)]
@@ -172,14 +203,14 @@ class Keeper:
         section = (await self._place.do(errands.mail(self.root, token, name))).section("mail")
         return None if section is None else section.body
 
-    def lose(self, living: Living) -> bool:
+    def lose(self, living: Living, why: str = _GONE) -> bool:
         """Its directory is of no use any more, so nothing it does can be known: it is ended. Whether that is news."""
         if living.lost:
             return False
-        _log.warning("component %s is ended, as its directory cannot be used", living.token)
+        _log.warning("component %s is ended: %s", living.token, why)
         living.lost = True
         if living.verdict is None:
-            living.verdict = Verdict(outcome=Outcome.SITE_FAILED, reason=_GONE)
+            living.verdict = Verdict(outcome=Outcome.SITE_FAILED, reason=why)
         return True
 
     # ------------------------------------------------------------------------- what the batch system shows
@@ -270,34 +301,44 @@ class Keeper:
     async def _ask_how_they_ended(
         self, doubtful: Sequence[Living], by_tag: Mapping[Token, Sequence[BatchJob]]
     ) -> list[tuple[Living, Ending]]:
-        """The ends that the batch system tells, and those that it has not told for long enough. Those come first that
-        were not asked about for longest, and the others at the next look."""
+        """The ends that the batch system tells, and those that it has not told, or whose scripts have not recorded
+        them, for long enough. Those come first that were not asked about for longest, and the others at the next
+        look."""
         if not doubtful:
             return []
         asked = sorted(doubtful, key=lambda living: living.asked_at)[: self._history_jobs]
         jobs = [living.for_history() for living in asked]
-        told = await self._told(jobs)
+        told = await self._told(jobs, [living.token for living in asked if living.exit_words is None])
         ends = []
         for living, job in zip(asked, jobs, strict=True):
             living.asked_at = now_s()
-            listed = best_end(by_tag.get(living.tag, ()), living.batch_id)
-            if job.id in told:
-                ends.append((living, ending(living.story(told[job.id]))))
+            end = told.get(job.id)
+            story = living.story(end or best_end(by_tag.get(living.tag, ()), living.batch_id))
+            unseen = may_be_unseen(story)
+            if is_complete(story) or (end is not None and not unseen):
+                ends.append((living, ending(story)))
             elif living.unknown_since is None:
                 living.unknown_since = now_s()
-            elif now_s() >= living.unknown_since + self._unknown_grace_s:
-                ends.append((living, ending(living.story(listed))))
+            elif now_s() >= living.unknown_since + (self._unseen_grace_s if unseen else self._unknown_grace_s):
+                ends.append((living, ending(story)))
         return ends
 
-    async def _told(self, jobs: Sequence[BatchJob]) -> dict[BatchId, BatchEnd]:
+    async def _told(self, jobs: Sequence[BatchJob], unseen: Sequence[Token]) -> dict[BatchId, BatchEnd]:
+        """How the batch system says that jobs ended. After that, those of which nothing was seen are looked at anew:
+        what a script records is there before its job ends."""
         text = f"koala_mark history\n(\n{self._system.history(jobs)})\nkoala_mark asked $?\n"
         try:
-            done = await self._place.do(text, timeout_s=BATCH_S, calls="history")
+            done = await self._place.do(
+                text + errands.look_anew(self.root, unseen), timeout_s=BATCH_S, calls="history"
+            )
         except CommandTimeoutError:
             # Where accounts are long, each job takes a while.
             self._history_jobs = max(1, self._history_jobs // 2)
             raise
         self._history_jobs = min(HISTORY_JOBS_AT_A_TIME, 2 * self._history_jobs)
+        looks = done.section("looks")
+        if looks is not None:
+            await self.take_sights(parse_looks(looks.text, unseen))
         section = done.section("history")
         if section is None or done.code("asked") != 0:
             raise CommandError(self._place.commands.host, done.complaint or "the batch system tells no history")
@@ -317,7 +358,7 @@ class Keeper:
         before = {
             living.token: self._system.unreserve(reservation_name(living.tag))
             for living, _ in over
-            if self._reserves and living.launch.begin_at is not None
+            if living.reservation is not None or (self._reserves and living.launch.begin_at is not None)
         }
         done = await self._place.do(
             errands.bury(self.root, list(events.values()), before),
@@ -330,6 +371,7 @@ class Keeper:
                 _log.error("component %s cannot be settled yet: %s", living.token, done.complaint)
             elif self.alive.get(living.token) is living:
                 del self.alive[living.token]
+                self._missed.discard(living.token)
                 self._emit(events[living.token])
 
     def end_event(self, token: Token, outcome: Outcome, reason: str, exit_code: int | None = None) -> ComponentEnded:
@@ -340,6 +382,11 @@ class Keeper:
 def reservation_name(tag: Token) -> str:
     """A name for a component's reservation that every batch system takes."""
     return re.sub(r"[^A-Za-z0-9_]", "_", f"{JOB_NAME_PREFIX}{tag}")
+
+
+def _unknown(token: Token) -> Launch:
+    """Stands for what a component was that nobody can read any more; it may have had a reservation."""
+    return Launch(token=token, job=0, processors=1, application=Application(script=""), begin_at=0.0)
 
 
 def is_mail_name(name: str) -> bool:

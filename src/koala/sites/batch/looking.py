@@ -15,10 +15,12 @@ from koala.sites.folder import ENDED, RECORD, RELEASED, Record, Verdict
 
 
 class Sight(msgspec.Struct, kw_only=True):
-    """What is to be seen of one component. ``exit_words`` is what its script recorded as its end."""
+    """What is to be seen of one component. ``exit_words`` is what its script recorded as its end, ``verdict`` what an
+    abort on record says."""
 
     lost: bool = False
     ready: bool = False
+    verdict: Verdict | None = None
     exit_words: list[str] | None = None
     mail: list[str] = msgspec.field(default_factory=list)
 
@@ -26,7 +28,7 @@ class Sight(msgspec.Struct, kw_only=True):
 def parse_looks(text: str, tokens: Sequence[Token]) -> dict[Token, Sight]:
     """What ``errands.look`` printed. Lines about anything else are passed over."""
     sights = {token: Sight() for token in tokens}
-    for line in text.splitlines():
+    for line in text.split("\n"):
         match line.split(" "):
             case [token, *rest] if token in sights:
                 _add(sights[token], rest)
@@ -39,6 +41,8 @@ def _add(sight: Sight, words: list[str]) -> None:
             sight.lost = True
         case ["ready"]:
             sight.ready = True
+        case ["abort", *rest]:
+            sight.verdict = _verdict(" ".join(rest))
         case ["exit", *rest]:
             sight.exit_words = " ".join(rest).split()
         case ["mail", name]:

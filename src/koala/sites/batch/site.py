@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import logging
-import secrets
 import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
@@ -31,8 +31,8 @@ from koala.launching import (
 from koala.messages import AnyEvent, ComponentEnded, Outcome, SiteReported, SiteSilent, Token
 from koala.sites.batch import errands, links
 from koala.sites.batch.addresses import parse_nodes
-from koala.sites.batch.claiming import Claimer
-from koala.sites.batch.keeper import UNKNOWN_GRACE_S, Keeper, reservation_name
+from koala.sites.batch.claiming import Claimer, is_same
+from koala.sites.batch.keeper import UNKNOWN_GRACE_S, UNSEEN_GRACE_S, Keeper
 from koala.sites.batch.living import Living, Phase
 from koala.sites.batch.looking import Found, parse_found, parse_time
 from koala.sites.batch.outputs import output_paths
@@ -41,17 +41,21 @@ from koala.sites.batch.system import BatchSystem
 from koala.sites.batch.watching import Watch
 from koala.sites.commands import CommandError, Commands, CommandTimeoutError
 from koala.sites.folder import Verdict
-from koala.sites.site import OUTPUT_BYTES_MAX, Clock, Deliver, Emit, SiteError, Stream
+from koala.sites.site import OUTPUT_BYTES_MAX, Clock, Deliver, Emit, NotNowError, SiteError, Stream
 
 _log = logging.getLogger(__name__)
+
+# How many characters the mark of a work directory has.
+_MARK_CHARACTERS = 8
 
 
 class BatchSite:
     """A site of at most ``processors`` processors. Keeps the promises of ``koala.sites.site.Site``.
 
-    ``owner`` names the Koala that uses the site's work directory; another one cannot open it. Opening a site that
-    does not answer succeeds: it is then silent, every call raises ``OSError``, and all is found out when it answers
-    again. ``commands`` stands for the way to the site that the settings describe.
+    ``owner`` names the Koala that uses the site's work directory; another one cannot use it. Opening a site that
+    does not answer, or whose directory another one has, succeeds: it is then silent, every call raises ``OSError``,
+    and all is found out when it answers again. ``commands`` stands for the way to the site that the settings
+    describe.
     """
 
     def __init__(
@@ -67,6 +71,7 @@ class BatchSite:
         on_mail: Deliver | None = None,
         commands: Commands | None = None,
         unknown_grace_s: float = UNKNOWN_GRACE_S,
+        unseen_grace_s: float = UNSEEN_GRACE_S,
     ) -> None:
         self._name = name
         self._settings = settings
@@ -85,6 +90,7 @@ class BatchSite:
             on_mail=on_mail,
             reserves=settings.claims is Claims.RESERVATION,
             unknown_grace_s=unknown_grace_s,
+            unseen_grace_s=unseen_grace_s,
         )
         self._watch = Watch(
             name,
@@ -150,6 +156,8 @@ class BatchSite:
 
     def _tell(self, event: AnyEvent) -> None:
         """A closed site tells nothing more; what it would have told is on record, for whoever asks."""
+        if isinstance(event, ComponentEnded):
+            self._claimer.expect_room()
         if self._open:
             self._emit(event)
 
@@ -165,18 +173,18 @@ class BatchSite:
                 self._watch.hurry()
 
     async def _find(self) -> None:
-        text = errands.open_place(self._settings.work_directory, self._owner, secrets.token_hex(4))
-        done = await self._place.do(text)
-        root, mark, owner = (done.section(name) for name in ("root", "mark", "owner"))
-        if root is None or mark is None or owner is None:
-            raise CommandError(self._place.commands.host, f"{self._settings.work_directory} cannot be used")
-        if owner.text != self._owner:
-            place = f"{self._settings.work_directory} on {self._place.commands.host}"
-            raise SiteError(
-                self._name,
-                f"{place} is in use by another driver, {owner.text!r}; give this site a work_directory of its own, "
-                f"or remove the file {errands.OWNER} there if that one is gone for good",
+        directory, host = self._settings.work_directory, self._place.commands.host
+        done = await self._place.do(errands.open_place(directory, self._owner, _mark_of(self._owner, directory)))
+        owner = done.section("owner")
+        if owner is not None and owner.text != self._owner:
+            raise CommandError(
+                host,
+                f"{directory} is in use by another driver, {owner.text!r}; give this site a work_directory of its "
+                f"own, or remove the file {errands.OWNER} there if that one is gone for good",
             )
+        root, mark = done.section("root"), done.section("mark")
+        if root is None or mark is None:
+            raise CommandError(host, f"{directory} cannot be used")
         found = parse_found(done.sections)
         self._keeper.root, self._keeper.mark = root.text.removesuffix("\n"), mark.text
         whole = [(each.record.sequence, each) for each in found if each.record is not None and not each.spoilt]
@@ -185,48 +193,59 @@ class BatchSite:
             self._claimer.sequence = sequence
         for each in found:
             if each.token not in self._keeper.alive:
-                await self._give_up(each)
-
-    async def _give_up(self, found: Found) -> None:
-        """What the site kept about it is spoilt: end what may run of it, and say so."""
-        why = found.spoilt or "there is no record of it"
-        _log.error("site %s: component %s cannot be found again: %s", self._name, found.token, why)
-        reason = f"what the site kept about it cannot be read: {why}"
-        tag = self._keeper.tag(found.token)
-        cancel = f"(\n{self._system.cancel(tag, [])})\n"
-        if self._settings.claims is Claims.RESERVATION:
-            cancel += f"(\n{self._system.unreserve(reservation_name(tag))})\n"
-        try:
-            await self._place.do(cancel, timeout_s=BATCH_S, calls="cancel")
-            await self._bury(self._keeper.end_event(found.token, Outcome.SITE_FAILED, reason))
-        except CommandError as error:
-            # Its job is cancelled as one that nobody knows, and whoever asks about it learns the same.
-            _log.error("site %s: nor can it be ended yet: %s", self._name, error)
+                _log.error("site %s: component %s cannot be found again: %s", self._name, each.token, each.spoilt)
+                self._keeper.give_up(each)
 
     # ---------------------------------------------------------------------------------------- commands
 
     async def start(self, launch: Launch, script: str) -> None:
         """Take a component, once. See ``Site.start``."""
         async with self._turn(launch.token):
-            living = self._keeper.alive.get(launch.token)
-            if living is not None:
-                if living.batch_id is None and not living.is_ending:
-                    await self._submit(living)
+            try:
+                await self._start(launch, script)
+            except NotNowError:
+                self._keeper.unclear.discard(launch.token)
                 self._tell_newest(launch.token)
-                return
-            refusal = self._refusal(launch)
-            if refusal:
-                await self._refuse(launch, refusal)
-                return
-            self._keeper.unclear.add(launch.token)
-            outcome = await self._claimer.claim(launch, script)
-            if isinstance(outcome, Found):
-                await self._meet(launch, outcome)
-            elif isinstance(outcome, str):
-                await self._bury(self._keeper.end_event(launch.token, Outcome.REFUSED, outcome))
-            else:
-                self._tell(outcome.newest(self._clock()))
-            self._keeper.unclear.discard(launch.token)
+                raise
+
+    async def _start(self, launch: Launch, script: str) -> None:
+        living = self._keeper.alive.get(launch.token)
+        if living is not None:
+            await self._start_again(launch, living)
+            return
+        refusal = self._refusal(launch)
+        if refusal:
+            await self._refuse(launch, refusal)
+            return
+        self._keeper.unclear.add(launch.token)
+        outcome = await self._claimer.claim(launch, script)
+        if isinstance(outcome, Found):
+            await self._meet(launch, outcome)
+        elif isinstance(outcome, str):
+            await self._bury(self._keeper.end_event(launch.token, self._refused(outcome), outcome))
+        else:
+            self._tell(outcome.newest(self._clock()))
+        self._keeper.unclear.discard(launch.token)
+
+    async def _start_again(self, launch: Launch, living: Living) -> None:
+        """It is here already. Something else that has its token is ended, since nobody knows of it any more."""
+        if not living.lost and not is_same(living.launch, launch):
+            self._refuse_other(launch, living.launch)
+            await self._end(launch.token, Verdict(reason="a daemon that does not know of it came to use its token"))
+            return
+        if living.batch_id is None and not living.is_ending:
+            await self._submit(living)
+        self._tell_newest(launch.token)
+
+    def _refuse_other(self, launch: Launch, known: Launch) -> None:
+        """The token was given to something else, by a daemon with another database: what became of that must not be
+        told of this one."""
+        what = f"part {known.part} of {known.parts} of job {known.job}, on {known.processors} processors"
+        why = (
+            f"token {launch.token} is taken at {self._name}, by {what}, of another database; give the site a "
+            "work_directory of its own, or go back to that database"
+        )
+        self._tell(self._keeper.end_event(launch.token, Outcome.REFUSED, why))
 
     def _refusal(self, launch: Launch) -> str:
         """Why a component can never run here; empty if it can."""
@@ -237,24 +256,30 @@ class BatchSite:
             return f"its walltime is {launch.walltime_s:g} s and {self._name} runs no job longer than {limit_s:g} s"
         return ""
 
+    def _refused(self, refusal: str) -> Outcome:
+        """What the batch system's refusal of a submission means."""
+        return Outcome.UNSUITABLE if self._system.is_for_what_it_asks(refusal) else Outcome.REFUSED
+
     async def _refuse(self, launch: Launch, why: str) -> None:
-        event = self._keeper.end_event(launch.token, Outcome.REFUSED, why)
+        event = self._keeper.end_event(launch.token, Outcome.UNSUITABLE, why)
         found = parse_found((await self._place.do(errands.ask(self._keeper.root, [event]))).sections)
         await self._meet(launch, found[0])
 
     async def _meet(self, launch: Launch, found: Found) -> None:
         """A component that is to start was known before."""
-        known = found.record is not None or (found.ended is not None and found.ended.outcome is Outcome.REFUSED)
-        if found.ended is not None and known:
+        refused = (Outcome.REFUSED, Outcome.UNSUITABLE)
+        if found.ended is None and found.spoilt:
+            self._keeper.give_up(found)
+            self._tell_newest(launch.token)
+        elif found.ended is None and found.record is not None:
+            await self._start_again(launch, self._keeper.adopt(found))
+        elif found.record is not None and not is_same(found.record.launch, launch):
+            self._refuse_other(launch, found.record.launch)
+        elif found.ended is not None and (found.record is not None or found.ended.outcome in refused):
             self._tell(found.ended)
-        elif found.ended is not None or found.record is None:
+        else:
             why = "its abort or a question about it came first"
             await self._bury(self._keeper.end_event(launch.token, Outcome.REFUSED, why))
-        else:
-            living = self._keeper.adopt(found)
-            if living.batch_id is None and not living.is_ending:
-                await self._submit(living)
-            self._tell_newest(launch.token)
 
     def _tell_newest(self, token: Token) -> None:
         living = self._keeper.alive.get(token)
@@ -262,8 +287,15 @@ class BatchSite:
             self._tell(living.newest(self._clock()))
 
     async def _submit_again(self, living: Living) -> None:
-        async with self._turn(living.token):
-            await self._submit(living)
+        if self._claimer.is_crowded:
+            return
+        async with self._alone(living.token):
+            try:
+                await self._submit(living)
+            except NotNowError as error:
+                _log.info("site %s cannot take component %s yet: %s", self._name, living.token, error)
+            else:
+                self._watch.hurry()
 
     async def _submit(self, living: Living) -> None:
         """Submit what the batch system may never have got, once a listing shows that it has not."""
@@ -273,7 +305,7 @@ class BatchSite:
             return
         refusal = await self._claimer.submit(living)
         if refusal is not None:
-            await self._keeper.settle([(living, (Outcome.REFUSED, refusal, None))])
+            await self._keeper.settle([(living, (self._refused(refusal), refusal, None))])
 
     async def abort(self, token: Token, *, outcome: Outcome = Outcome.ABORTED, reason: str = "") -> None:
         """End a component wherever it is. See ``Site.abort``."""
@@ -309,15 +341,18 @@ class BatchSite:
             self._tell(found[0].ended)
             return
         if living is None:
-            if found[0].record is None:
-                raise CommandError(self._place.commands.host, f"component {token} cannot be put on record")
-            living = self._keeper.adopt(found[0])
+            living = self._keeper.give_up(found[0]) if found[0].spoilt else self._adopt(found[0])
         if found[0].verdict is None:
             self._keeper.lose(living)
         elif living.verdict is None:
             living.verdict = found[0].verdict
         if done.code("cancelled") == 0:
             living.cancelled_at = asyncio.get_running_loop().time()
+
+    def _adopt(self, found: Found) -> Living:
+        if found.record is None:
+            raise CommandError(self._place.commands.host, f"component {found.token} cannot be put on record")
+        return self._keeper.adopt(found)
 
     async def ask(self, tokens: Sequence[Token]) -> None:
         """Emit the newest event of each token. See ``Site.ask``."""
@@ -331,7 +366,7 @@ class BatchSite:
                 events = [self._keeper.end_event(token, Outcome.ABSENT, "never heard of") for token in unknown]
                 done = await self._place.do(errands.ask(self._keeper.root, events))
                 for found in parse_found(done.sections):
-                    await self._learn(found, ends)
+                    self._learn(found, ends)
             for token in tokens:
                 living = self._keeper.alive.get(token)
                 if living is not None:
@@ -339,15 +374,13 @@ class BatchSite:
                 elif token in ends:
                     self._tell(ends[token])
 
-    async def _learn(self, found: Found, ends: dict[Token, ComponentEnded]) -> None:
-        if found.ended is not None and not found.spoilt:
+    def _learn(self, found: Found, ends: dict[Token, ComponentEnded]) -> None:
+        if found.ended is not None:
             ends[found.token] = found.ended
-        elif found.record is not None and not found.spoilt:
-            self._keeper.adopt(found)
+        elif found.spoilt:
+            self._keeper.give_up(found)
         else:
-            why = f"what the site kept about it cannot be read: {found.spoilt or 'it cannot be put on record'}"
-            ends[found.token] = self._keeper.end_event(found.token, Outcome.SITE_FAILED, why)
-            await self._place.do(errands.bury(self._keeper.root, [ends[found.token]]))
+            self._adopt(found)
 
     async def release(self, token: Token, go: Go) -> None:
         """Open the barrier for one component. See ``Site.release``."""
@@ -359,6 +392,9 @@ class BatchSite:
             text = errands.release(self._keeper.root, token, go, now, links.stage(token, go.links))
             done = await self._place.do(text)
             trouble, released = done.section("trouble"), done.section("released")
+            if done.section("unseen") is not None:
+                # Whether that is so for good, the next looks tell.
+                raise CommandError(self._place.commands.host, f"the directory of {token} is not to be seen")
             if done.section("lost") is not None:
                 self._keeper.lose(living)
             elif trouble is not None:
@@ -380,7 +416,9 @@ class BatchSite:
             done = await self._place.do(errands.deliver(self._keeper.root, token, name, data))
             if done.section("unknown") is not None and living is None:
                 raise SiteError(self._name, f"there is no component {token} here to get mail; start it first")
-            if living is not None and (done.section("unknown") or done.section("lost")) is not None:
+            if done.section("unknown") is not None:
+                raise CommandError(self._place.commands.host, f"the directory of {token} is not to be seen")
+            if living is not None and done.section("lost") is not None:
                 self._keeper.lose(living)
 
     async def fetch(self, token: Token, name: str) -> bytes | None:
@@ -455,11 +493,22 @@ class BatchSite:
     @contextlib.asynccontextmanager
     async def _turn(self, token: Token) -> AsyncIterator[None]:
         """Calls about one component come one after the other; what they did may show soon."""
-        check_token(token)
-        await self._be_present()
-        lock = self._turns.setdefault(token, asyncio.Lock())
-        async with lock:
+        async with self._alone(token):
             try:
                 yield
             finally:
                 self._watch.hurry()
+
+    @contextlib.asynccontextmanager
+    async def _alone(self, token: Token) -> AsyncIterator[None]:
+        check_token(token)
+        await self._be_present()
+        lock = self._turns.setdefault(token, asyncio.Lock())
+        async with lock:
+            yield
+
+
+def _mark_of(owner: str, work_directory: str) -> str:
+    """The mark of a new work directory: the same each time, so that jobs of before are known again when the directory
+    was removed under them."""
+    return hashlib.sha256(f"{owner}\n{work_directory}".encode()).hexdigest()[:_MARK_CHARACTERS]

@@ -8,6 +8,7 @@ given again, or an answer that never came, confuses nobody.
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections.abc import Sequence
 
@@ -64,15 +65,23 @@ _TRANSIENT = (
     "no route to host",
     "protocol authentication error",
     "munge",
-    "maximum number of jobs",
     "slurm database",
     "is down",
     "not found",  # sbatch itself, for one
 )
 
+# What it says when there are too many jobs, in the cluster or of ours.
+_TOO_MANY = ("maximum number of jobs", "temporarily unable to accept job")
 # A limit on how many jobs wait passes; one on the size or the time of a job, told in the same words, does not.
 _POLICY = "Job violates accounting/QOS policy"
 _TOO_MANY_WAIT = "SubmitJob"
+# What is said of a job that asks for more than any may have; the rest is said of accounts, partitions and options,
+# and would be said of other jobs too.
+_ASKS_TOO_MUCH = re.compile(
+    rf"{_POLICY}|time limit is invalid|node configuration is not available|more processors requested than permitted|"
+    r"node count specification invalid|memory (required by task|specification)",
+    re.IGNORECASE,
+)
 
 # The functions for a component's script. How many processors a node has is told as 4(x2),3.
 _ON_NODE = r"""
@@ -172,9 +181,19 @@ class SlurmSystem:
         said = complaint.strip() or printed.strip()
         if code == 0 or not said or any(words in said.lower() for words in _TRANSIENT):
             return None
+        return None if self.has_no_room(code, printed, complaint) else f"Slurm refused it: {said}"
+
+    def has_no_room(self, code: int, printed: str, complaint: str) -> bool:
+        """See ``BatchSystem.has_no_room``."""
+        del code
+        said = complaint.strip() or printed.strip()
         if _POLICY in said and _TOO_MANY_WAIT in said:
-            return None
-        return f"Slurm refused it: {said}"
+            return True
+        return any(words in said.lower() for words in _TOO_MANY)
+
+    def is_for_what_it_asks(self, refusal: str) -> bool:
+        """See ``BatchSystem.is_for_what_it_asks``."""
+        return _ASKS_TOO_MUCH.search(refusal) is not None
 
     def cancel(self, token: Token, ids: Sequence[BatchId]) -> str:
         """By name alone: a number may be another job's by now."""

@@ -39,6 +39,7 @@ class EndKind(enum.StrEnum):
     TIME_LIMIT = "time_limit"
     PREEMPTED = "preempted"
     SITE = "site"  # a node, the batch system or its operator
+    UNSUITABLE = "unsuitable"  # it could never start, as what it asks for is not given to any job
     UNKNOWN = "unknown"
 
 
@@ -110,6 +111,15 @@ class BatchSystem(Protocol):
 
     def refusal(self, code: int, printed: str, complaint: str) -> str | None:
         """Why the batch system will never take this submission, in its own words; None when trying again may help."""
+        ...
+
+    def has_no_room(self, code: int, printed: str, complaint: str) -> bool:
+        """Whether a submission that is to be tried again was not taken because of too many jobs in the queue: the
+        batch system answers, and will take it when some of them have ended."""
+        ...
+
+    def is_for_what_it_asks(self, refusal: str) -> bool:
+        """Whether a refusal is for what this job asks for, such as too long a time: another one may be taken."""
         ...
 
     def cancel(self, token: Token, ids: Sequence[BatchId]) -> str:

@@ -33,7 +33,10 @@ GLANCE_MOST_S = 5.0
 PATIENT_COMPONENTS = 64
 GIVEN_UP_S = 0.5
 # How soon and how rarely the batch system is listed: while an end is to be confirmed, and while nothing is expected.
-ENDING_FIRST_S = 0.25
+# Grid Engine shows a job for one or two seconds after its script has ended: so long listings come evenly, so that the
+# end is seen soon after it.
+ENDING_FIRST_S = 0.3
+ENDING_STEADY = 6
 ENDING_MOST_S = 10.0
 CALM_FIRST_S = 2.0
 CALM_MOST_S = 20.0
@@ -79,7 +82,7 @@ class Watch:
         self._glance_now = asyncio.Event()
         self._list_now = asyncio.Event()
         self._glances = Pace(GLANCE_FIRST_S, GLANCE_MOST_S)
-        self._confirmations = Pace(ENDING_FIRST_S, ENDING_MOST_S)
+        self._confirmations = Pace(ENDING_FIRST_S, ENDING_MOST_S, steady=ENDING_STEADY)
         self._calm = Pace(CALM_FIRST_S, CALM_MOST_S)
         self._listing_turn = asyncio.Lock()
         self._listing: Listing | None = None
