@@ -30,8 +30,14 @@ def shorten_replica(area: Area) -> None:
     area.replica("data").write_bytes(b"shor")
 
 
+def alter_replica(area: Area) -> None:
+    """One byte of it, which is not in the chunk that the component at b reads."""
+    area.replica("data").chmod(0o600)
+    area.replica("data").write_bytes(b"Longer")
+
+
 @pytest.mark.parametrize("mode", [InputMode.WHOLE, InputMode.CHUNK])
-@pytest.mark.parametrize("spoil", [forget_replica, shorten_replica])
+@pytest.mark.parametrize("spoil", [forget_replica, shorten_replica, alter_replica])
 def test_no_part_of_a_job_runs_when_the_file_of_another_is_known_to_be_lost(
     root: Path, mode: InputMode, spoil: Any
 ) -> None:

@@ -52,6 +52,42 @@ def test_any_name_is_a_file_of_the_area_where_one_that_is_seen_would_have_it(tmp
     run(scenario())
 
 
+# The programs that a site has for checksums, in place of the usual ones: what they run, and which is used.
+OPENSSL, SHA256SUM = 'exec /usr/bin/openssl "$@"', "exec /usr/bin/sha256sum"
+DIGESTS = [
+    ({"openssl": OPENSSL, "sha256sum": SHA256SUM, "shasum": "exit 1"}, "openssl dgst -sha256 -r"),
+    ({"openssl": "exit 1", "sha256sum": SHA256SUM, "shasum": "exit 1"}, "sha256sum"),
+    ({"sha256sum": SHA256SUM, "shasum": "exit 1"}, "sha256sum"),
+    ({"shasum": SHA256SUM}, "shasum -a 256"),
+]
+
+
+@pytest.mark.parametrize(("programs", "used"), DIGESTS, ids=["openssl", "an old openssl", "sha256sum", "shasum"])
+def test_checksums_come_from_whichever_program_the_site_has(
+    tmp_path: Path, programs: dict[str, str], used: str
+) -> None:
+    async def scenario() -> None:
+        path, log = tmp_path / "bin", tmp_path / "log"
+        path.mkdir()
+        for each in Path("/usr/bin").iterdir():
+            if each.name not in {"openssl", "sha256sum", "shasum"}:
+                (path / each.name).symlink_to(each)
+        for name, text in programs.items():
+            (path / name).write_text(f'#!/bin/sh\necho "{name} $*" >>{log}\n{text}\n')
+            (path / name).chmod(0o755)
+        settings = BatchSettings(work_directory=str(tmp_path), through=("env",))
+        commands = Commands(through=("env",), environment={"PATH": str(path)})
+        area = RemoteArea("delft", Place(commands, settings), str(tmp_path / "area"))
+        await area.prepare()
+        (tmp_path / "outside").write_bytes(BYTES)
+        measured = await area.take_in("data", str(tmp_path / "outside"))
+        assert measured.checksum == of_path(tmp_path / "outside")
+        assert await area.measure("data") == measured
+        assert log.read_text().splitlines()[-1].strip() == used
+
+    run(scenario())
+
+
 def test_opening_removes_what_a_killed_daemon_left_half_done_and_tells_what_is_held(tmp_path: Path) -> None:
     async def scenario() -> None:
         area, seen = there(tmp_path)

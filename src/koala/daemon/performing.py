@@ -21,6 +21,7 @@ from koala.messages import (
     AnyCommand,
     AskSite,
     CancelTransfer,
+    JobPlaced,
     ReleaseBarrier,
     StartComponent,
     StartTransfer,
@@ -77,7 +78,7 @@ class Performer:
         await self._postman.stop()
 
     def perform(self, seq: int, command: AnyCommand) -> None:
-        """Hand a command to whom it is for. Those for the record alone are for nobody."""
+        """Hand a command to whom it is for. The others that are for the record alone are for nobody."""
         match command:
             case StartComponent() | AbortComponent() | AskSite():
                 worker = self._workers.get(command.site)
@@ -85,6 +86,8 @@ class Performer:
                     self._desk.settle(seq)  # the site has left the grid, which it may only when it holds nothing
                 else:
                     worker.put(seq, command)
+            case JobPlaced():
+                self._releaser.foresee(command)
             case ReleaseBarrier():
                 self._releaser.start(seq, command)
             case StartTransfer():

@@ -1,12 +1,14 @@
 """Opening a barrier: every component of the job learns where the others are and gets its input files, all at once.
 
-When the files of a component cannot be had, no component of the job is released: that one is ended with the reason,
-which sends the job back as a whole, and nothing stays held.
+A replica that is used where it is must be the file that the catalogue knows, byte for byte. When the files of a
+component cannot be had so, no component of the job is released: that one is ended with the reason, which sends the
+job back as a whole, and nothing stays held.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -18,7 +20,7 @@ from koala.daemon.desk import SITE_CALL_S, Desk, until_it_works
 from koala.daemon.launches import destination_of
 from koala.daemon.transferring import Carrier
 from koala.files import (
-    ChangedFileError,
+    Entry,
     FileArea,
     FilesError,
     MissingFileError,
@@ -26,13 +28,15 @@ from koala.files import (
     TransferInterruptedError,
 )
 from koala.files.area import replica_path
+from koala.files.errors import damaged, unreadable
 from koala.launching import Go, LaunchError, Link, NodeShare, Peer
-from koala.messages import Outcome, ReleaseBarrier, Token, TransferId
+from koala.messages import JobPlaced, Outcome, ReleaseBarrier, Token, TransferId
 from koala.model import FileName, InputMode, SiteName
 from koala.policies.demands import reads_of
 from koala.policies.transfers import chunk_bytes
 from koala.runners import go_for
 from koala.sites import Site, SiteError
+from koala.sites.commands import CommandError, CommandTimeoutError
 from koala.store.rows import ComponentRow
 
 _log = logging.getLogger(__name__)
@@ -78,25 +82,71 @@ class Releaser:
         self._areas = areas
         self._carrier = carrier
         self._tasks: set[asyncio.Task[None]] = set()
+        self._opening: dict[Token, asyncio.Task[None]] = {}
+        # Of jobs that were found unable to run: the core may hear of it only later.
+        self._unable: set[Token] = set()
+        self._looks: set[asyncio.Task[None]] = set()
+
+    def foresee(self, placed: JobPlaced) -> None:
+        """A job has places: begin to read the replicas that it will use there, beside its transfers and claims, so
+        that its processors need not wait for that."""
+        job = self._desk.rows.jobs.get(placed.job)
+        if job is None:
+            return
+        wanted = set()
+        for part, (site, _) in enumerate(placed.places):
+            component = job.request.components[0 if job.request.flexible is not None else part]
+            wanted |= {(site, file.name) for file in component.input_files}
+        for site, file in sorted(wanted):
+            entry = self._desk.entries.get(file)
+            replica = None if entry is None else entry.replica_at(site)
+            if entry is not None and replica is not None and replica.url is None:
+                look = asyncio.create_task(self._look(site, entry), name=f"look at {file!r} at {site}")
+                self._looks.add(look)
+                look.add_done_callback(self._looks.discard)
+
+    async def _look(self, site: SiteName, entry: Entry) -> None:
+        # What is wrong with it is told when the barrier opens, if it is then still so.
+        with contextlib.suppress(OSError, FilesError):
+            await self._areas[site].proven(entry.name, entry.size_bytes)
 
     def start(self, seq: int, command: ReleaseBarrier) -> None:
         """Begin; settles the command when it is done."""
-        task = asyncio.create_task(self._release(seq, command), name=f"release {command.job}")
+        before = {self._opening[token] for token in command.tokens if token in self._opening}
+        task = asyncio.create_task(self._release(seq, command, before), name=f"release {command.job}")
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._opening.update(dict.fromkeys(command.tokens, task))
+        task.add_done_callback(lambda done: self._ended(command, done))
+
+    def _ended(self, command: ReleaseBarrier, done: asyncio.Task[None]) -> None:
+        self._tasks.discard(done)
+        for token in command.tokens:
+            if self._opening.get(token) is done:
+                del self._opening[token]
 
     async def stop(self) -> None:
         """Give up; what is not settled is performed again later."""
-        tasks = list(self._tasks)
+        tasks = [*self._tasks, *self._looks]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _release(self, seq: int, command: ReleaseBarrier) -> None:
+    async def _release(self, seq: int, command: ReleaseBarrier, before: set[asyncio.Task[None]]) -> None:
+        """Open the barrier, after all that has begun to open it.
+
+        A component that says again that it waits is asked for alone, while files of others may still be read: it must
+        not go ahead of them.
+        """
+        if before:
+            await asyncio.wait(before)
         silent: set[SiteName] = set()
 
         async def attempt() -> None:
-            await self._open(self._wanted(command.tokens))
+            wanted = self._wanted(command.tokens)
+            if not await self._open(wanted):
+                claims = self._desk.scheduler.ledger.claims
+                self._unable = {token for token in self._unable if token in claims}
+                self._unable.update(claim.token for claim in wanted)
 
         def failed(error: Exception) -> None:
             if isinstance(error, _Unreachable):
@@ -113,11 +163,14 @@ class Releaser:
     def _wanted(self, tokens: Sequence[Token]) -> list[Claim]:
         """Those that are still to run: nobody else need hear of the opening."""
         claims = self._desk.scheduler.ledger.claims
-        found = [claims[token] for token in tokens if token in claims]
+        found = [claims[token] for token in tokens if token in claims and token not in self._unable]
         return [claim for claim in found if claim.phase is Phase.RUNNING and not claim.aborting]
 
-    async def _open(self, wanted: list[Claim]) -> None:
-        """Everything is made ready first, so that all start as nearly at the same moment as can be."""
+    async def _open(self, wanted: list[Claim]) -> bool:
+        """Everything is made ready first, so that all start as nearly at the same moment as can be.
+
+        False when nobody was released, since the job cannot run.
+        """
         rows = self._of_one_run(wanted[0].token)
         mine = [rows[claim.part] for claim in wanted]
         # What the core knows of the job's files is read before anything is waited for: the job may leave meanwhile.
@@ -126,10 +179,10 @@ class Releaser:
             gos = await self._gos(wanted[0], rows)
         except _TooFewError as error:
             await self._end(error.row, Outcome.SITE_FAILED, error.reason)
-            return
+            return False
         except LaunchError as error:
             await asyncio.gather(*(self._end(row, Outcome.FAILED, error.for_user()) for row in mine))
-            return
+            return False
         found = await asyncio.gather(*map(self._links, mine, plans), return_exceptions=True)
         broken = [(row, error) for row, error in zip(mine, found, strict=True) if isinstance(error, FilesError)]
         missing = [(row, error) for row, error in broken if not isinstance(error, TransferCancelledError)]
@@ -137,13 +190,15 @@ class Releaser:
             # Nobody is released: a part of the job must not run when it is known that another cannot.
             ends = [self._end(row, Outcome.SITE_FAILED, error.for_user()) for row, error in missing]
             _raise_first(await asyncio.gather(*ends, return_exceptions=True))
-            return
+            return False
         _raise_first([each for each in found if not isinstance(each, FilesError)])
-        # Where a piece was cancelled the component has ended meanwhile, and need not hear anything.
+        # Who has ended meanwhile, as has one whose piece was cancelled, need not hear anything.
+        still = {claim.token for claim in self._wanted([row.token for row in mine])}
         ready = [(row, links) for row, links in zip(mine, found, strict=True) if isinstance(links, tuple)]
-        releases = [self._release_one(row, gos[row.part], links) for row, links in ready]
+        releases = [self._release_one(row, gos[row.part], links) for row, links in ready if row.token in still]
         # One that cannot be reached has not kept the others from hearing it.
         _raise_first(await asyncio.gather(*releases, return_exceptions=True))
+        return True
 
     async def _release_one(self, row: ComponentRow, go: Go, links: tuple[Link, ...]) -> None:
         try:
@@ -252,33 +307,36 @@ class Releaser:
         entry = self._desk.entries.get(file)
         replica = None if entry is None else entry.replica_at(row.site)
         if entry is not None and chunk is None and replica is not None and replica.url is None:
-            path = replica_path(file)
-            await self._check_replica(row.site, file, path, entry.size_bytes)
-            return path
+            await self._check_replica(row.site, entry)
+            return replica_path(file)
         try:
             return await self._carrier.piece(row.token, number, file, row.site, chunk)
         except TransferInterruptedError as error:
             raise _Unreachable(row.site, error.message) from None
 
-    async def _check_replica(self, site: SiteName, file: FileName, path: str, size_bytes: int) -> None:
-        """A site's disk may have lost what the catalogue knows."""
-        there_bytes = await self._size_bytes(site, file, path)
-        if there_bytes is None:
-            raise MissingFileError(file, site, "it is not there; forget this replica or bring it back")
-        if there_bytes != size_bytes:
-            raise ChangedFileError(
-                file,
-                site,
-                f"it has {there_bytes} bytes and should have {size_bytes}; register it again or forget this replica",
-            )
+    async def _check_replica(self, site: SiteName, entry: Entry) -> None:
+        """A site's disk may have lost or altered what the catalogue knows. It is read if it has changed since it was
+        last read, and all jobs that need it meanwhile wait for that one reading."""
+        try:
+            there = await self._areas[site].proven(entry.name, entry.size_bytes)
+        except OSError as error:
+            raise _unread(entry.name, site, error) from None
+        if there != entry.checksum:
+            raise damaged(entry.name, site, there, entry.checksum)
 
     async def _size_bytes(self, site: SiteName, file: FileName, path: str) -> int | None:
         """How large a file in the site's area is, or None where there is none."""
         try:
             return await self._areas[site].size_bytes(path)
         except OSError as error:
-            why = f"it cannot be read: {error.strerror or error}; check this site's disk"
-            raise MissingFileError(file, site, why) from None
+            raise _unread(file, site, error) from None
+
+
+def _unread(file: FileName, site: SiteName, error: OSError) -> Exception:
+    """A site that cannot be asked now is asked again. One that does not come to an end with a file cannot read it."""
+    if isinstance(error, CommandError) and not isinstance(error, CommandTimeoutError):
+        return _Unreachable(site, str(error))
+    return unreadable(file, site, error)
 
 
 def _raise_first(results: Iterable[object]) -> None:

@@ -9,16 +9,19 @@ from __future__ import annotations
 import asyncio
 import stat
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import ParamSpec, Protocol, TypeVar
 
 import msgspec
 
-from koala.files.area import Area
+from koala.files.area import Area, replica_path
 from koala.files.carriage import CARRIER, Carriage
-from koala.files.checksums import of_path
+from koala.files.checksums import is_checksum, of_path
 from koala.files.errors import PathError
 from koala.files.places import Place
+from koala.files.proving import Proofs, WholeFile
+from koala.files.sources import PathSource, Stamp
 from koala.messages import TransferId
 from koala.model import FileName, SiteName
 
@@ -69,6 +72,13 @@ class FileArea(Protocol):
         """The replica of a file, read to its end."""
         ...
 
+    async def proven(self, file: FileName, size_bytes: int | None = None) -> str:
+        """SHA-256 of the replica of a file as it is now. It is read only if it has changed since it was known.
+
+        Raises ``ChangedFileError`` when it changed while it was read, or is not of the size that is asked for.
+        """
+        ...
+
     async def take_in(self, file: FileName, path: str) -> Measured:
         """Copy a file from an absolute path at the site into the area, as the replica of that name.
 
@@ -114,6 +124,10 @@ class FileArea(Protocol):
         """End what brings a copy, take it out of its place at once, and then off the disk."""
         ...
 
+    async def close(self) -> None:
+        """Read replicas no further. Everything may be called again."""
+        ...
+
 
 class Aside(Protocol):
     """Does blocking work beside the event loop."""
@@ -128,6 +142,7 @@ class SeenArea:
         self.blocking = area
         self._place = place
         self._aside = aside
+        self._proofs = Proofs()
 
     @property
     def site(self) -> SiteName:
@@ -156,18 +171,37 @@ class SeenArea:
     async def measure(self, file: FileName) -> Measured:
         return await self._aside(_measured, self.blocking.replica(file))
 
-    async def take_in(self, file: FileName, path: str) -> Measured:
-        return await self._aside(self._take_in, file, Path(path))
+    async def proven(self, file: FileName, size_bytes: int | None = None) -> str:
+        path = self.blocking.replica(file)
+        stamp = partial(asyncio.to_thread, PathSource(path).stamp)
+        whole = WholeFile(file, self.site, replica_path(file), stamp, lambda _: self._aside(of_path, path))
+        return await self._proofs.checksum(whole, size_bytes)
 
-    def _take_in(self, file: FileName, path: Path) -> Measured:
+    async def take_in(self, file: FileName, path: str) -> Measured:
+        stamp, measured = await self._aside(self._take_in, file, Path(path))
+        self._proofs.note(replica_path(file), stamp, measured.checksum)
+        return measured
+
+    def _take_in(self, file: FileName, path: Path) -> tuple[Stamp, Measured]:
         size_of(path)
-        return _measured(self.blocking.adopt(file, path))
+        taken = self.blocking.adopt(file, path)
+        stamp = PathSource(taken).stamp()
+        return stamp, _measured(taken)
 
     async def promote(self, file: FileName, copy: str) -> None:
-        await asyncio.to_thread(self.blocking.promote, file, self.blocking.copy_named(copy))
+        stamp, checksum = await asyncio.to_thread(self._promote, file, copy)
+        if is_checksum(checksum):
+            self._proofs.note(replica_path(file), stamp, checksum)
+
+    def _promote(self, file: FileName, copy: str) -> tuple[Stamp, str]:
+        """The replica is the file of the copy itself, which was verified when it came."""
+        place = self.blocking.copy_named(copy)
+        stamp = PathSource(self.blocking.promote(file, place)).stamp()
+        return stamp, place.checksum.read_text().strip() if place.checksum.exists() else ""
 
     async def take_name(self, incoming: FileName, file: FileName) -> None:
         await asyncio.to_thread(self.blocking.take_name, incoming, file)
+        self._proofs.rename(replica_path(incoming), replica_path(file))
 
     async def forget(self, file: FileName) -> None:
         await asyncio.to_thread(self.blocking.forget, file)
@@ -194,6 +228,9 @@ class SeenArea:
         trash = self.blocking.discard(self.blocking.copy_named(copy))
         if trash is not None:
             await asyncio.to_thread(self.blocking.empty, trash)
+
+    async def close(self) -> None:
+        await self._proofs.close()
 
 
 def size_of(path: Path) -> int:

@@ -6,10 +6,11 @@ How bytes flow, and where each step is done, is for those who inherit: ``koala.f
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -17,10 +18,12 @@ from koala.files.errors import (
     ChangedFileError,
     ChecksumError,
     FilesError,
-    MissingFileError,
     NoSpaceError,
     TransferInterruptedError,
     UnwritableError,
+    damaged,
+    of_another_size,
+    unreadable,
 )
 from koala.files.mover import Brought, Order, Progress
 from koala.files.sources import Stamp
@@ -28,6 +31,9 @@ from koala.files.sources import Stamp
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 Clock: TypeAlias = Callable[[], float]
 Pause: TypeAlias = Callable[[float], Awaitable[None]]
+# Gives the SHA-256 of the whole file at the source. Raises ``OSError``.
+Whole: TypeAlias = Callable[[], Awaitable[str]]
+T = TypeVar("T")
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,24 +61,27 @@ class Bringing(ABC):
     """Brings the piece of one order into its place. ``run`` is called once; ``stop`` ends it soon.
 
     The order's rate is for all that flows on its link together: ``sharing`` says how many flow there now, this
-    included.
+    included. ``whole`` is asked only where a chunk is ordered.
     """
 
-    def __init__(self, order: Order, path: str, *, clock: Clock, pause: Pause, sharing: Callable[[], int]) -> None:
+    def __init__(
+        self, order: Order, path: str, *, whole: Whole, clock: Clock, pause: Pause, sharing: Callable[[], int]
+    ) -> None:
         self.order = order
         self.flowing = False
         self.listeners: list[Progress] = []
         self._path = path
+        self._whole = whole
         self._clock = clock
         self._pause = pause
         self._sharing = sharing
-        self._stopped = False
+        self._stopping = asyncio.Event()
         self._copied = 0
         self._flowing_s = 0.0
 
     def stop(self) -> None:
         """End soon, with ``TransferInterruptedError``."""
-        self._stopped = True
+        self._stopping.set()
 
     async def run(self) -> Brought:
         """Bring the piece. Raises a ``FilesError``; what is unfinished stays, for the caller to keep or remove."""
@@ -83,6 +92,7 @@ class Bringing(ABC):
             return self._brought(checksum)
         stamp = await self._stamp()
         self._check_size(stamp)
+        await self._check_whole()
         origin = Origin(stamp=stamp, checksum=order.checksum)
         start = await self._begin(origin, True)
         checksum = await self._flow_and_verify(stamp, start)
@@ -124,6 +134,10 @@ class Bringing(ABC):
         """SHA-256 of the same piece at the source."""
 
     @abstractmethod
+    async def _digest_whole(self) -> str:
+        """SHA-256 of all of the file at the source, of which a chunk is ordered."""
+
+    @abstractmethod
     async def _finish(self, checksum: str) -> None:
         """Let what has arrived take its name."""
 
@@ -134,11 +148,16 @@ class Bringing(ABC):
         fits = stamp.size_bytes == order.size_bytes if order.chunk is None else stamp.size_bytes >= sum(order.chunk)
         if not fits:
             wanted = f"{order.size_bytes}" if order.chunk is None else f"at least {sum(order.chunk)}"
-            raise ChangedFileError(
-                order.file,
-                order.source,
-                f"it has {stamp.size_bytes} bytes and should have {wanted}; register it again or forget this replica",
-            )
+            raise of_another_size(order.file, order.source, stamp.size_bytes, wanted)
+
+    async def _check_whole(self) -> None:
+        """A chunk has no checksum of its own: the file it is cut from must be the one that the catalogue knows."""
+        order = self.order
+        if order.chunk is None or order.checksum is None:
+            return
+        there = await self._digest_whole()
+        if there != order.checksum:
+            raise damaged(order.file, order.source, there, order.checksum)
 
     async def _flow_and_verify(self, stamp: Stamp, start: int) -> str | None:
         """The checksum of what is at the target, or None when that is not what the source has."""
@@ -158,11 +177,7 @@ class Bringing(ABC):
             return there
         here = await self._digest_here()
         if whole is not None and here != whole:
-            raise ChecksumError(
-                order.file,
-                order.source,
-                f"its SHA-256 is {here} and the catalogue says {whole}; forget this replica, it is damaged",
-            )
+            raise damaged(order.file, order.source, here, whole)
         return there if there == here else None
 
     def _rate_bytes_s(self) -> float | None:
@@ -173,8 +188,22 @@ class Bringing(ABC):
         for listener in self.listeners:
             listener(done)
 
+    async def _unless_stopped(self, step: Callable[[], Awaitable[T]]) -> T:
+        """What a step gives; it is given up when the transfer is stopped meanwhile."""
+        self._check_stopped()
+        working = asyncio.ensure_future(step())
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            self._check_stopped()
+            return working.result()
+        finally:
+            for task in (working, stopping):
+                task.cancel()
+            await asyncio.gather(working, stopping, return_exceptions=True)
+
     def _check_stopped(self) -> None:
-        if self._stopped:
+        if self._stopping.is_set():
             raise TransferInterruptedError(
                 self.order.file, self.order.target, "the transfer was stopped; order it again to go on"
             )
@@ -193,10 +222,7 @@ class Bringing(ABC):
 
 def reading_error(order: Order, error: OSError) -> FilesError:
     """What a failure to read at the source means for its user."""
-    if isinstance(error, FileNotFoundError):
-        return MissingFileError(order.file, order.source, "it is not there; forget this replica or bring it back")
-    why = f"it cannot be read: {error.strerror or error}; check this site's disk"
-    return MissingFileError(order.file, order.source, why)
+    return unreadable(order.file, order.source, error)
 
 
 def writing_error(order: Order, error: OSError) -> FilesError:

@@ -11,12 +11,12 @@ import contextlib
 import hashlib
 import shlex
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 import msgspec
 
 from koala.files.area import COPIES, copy_path
-from koala.files.bringing import Bringing, Clock, Origin, Pause, reading_error, writing_error
+from koala.files.bringing import Bringing, Clock, Origin, Pause, T, Whole, reading_error, writing_error
 from koala.files.carriage import STOP, Look, size_text
 from koala.files.errors import FilesError, NoSpaceError, UnreachableError
 from koala.files.lanes import PART, Ends, Lane
@@ -35,7 +35,6 @@ FRUITLESS_TRIES_MAX = 8
 PAUSE_FIRST_S = 0.25
 PAUSE_MOST_S = 30.0
 
-T = TypeVar("T")
 # Chooses the lane for the next try. True when the last one brought nothing, so that another may be better.
 ChooseLane: TypeAlias = Callable[[bool], Awaitable[Lane]]
 _Told: TypeAlias = Callable[[Order, OSError], FilesError]
@@ -49,19 +48,16 @@ class Carried(Bringing):
         ends: Ends,
         choose: ChooseLane,
         *,
+        whole: Whole,
         clock: Clock,
         pause: Pause,
         sharing: Callable[[], int] = lambda: 1,
     ) -> None:
-        super().__init__(ends.order, copy_path(ends.copy), clock=clock, pause=pause, sharing=sharing)
+        path = copy_path(ends.copy)
+        super().__init__(ends.order, path, whole=whole, clock=clock, pause=pause, sharing=sharing)
         self._ends = ends
         self._choose = choose
         self._lane: Lane | None = None
-        self._stopping = asyncio.Event()
-
-    def stop(self) -> None:
-        super().stop()
-        self._stopping.set()
 
     # ---------------------------------------------------------------------------------- steps of the frame
 
@@ -128,6 +124,9 @@ class Carried(Bringing):
         return await self._reading(
             lambda: self._ends.source.checksum(self._ends.path, self.order.offset, self.order.size_bytes)
         )
+
+    async def _digest_whole(self) -> str:
+        return await self._reading(self._whole)
 
     async def _finish(self, checksum: str) -> None:
         text = f"{APPEAR}echo {checksum} >checksum\nkoala_appear {PART} data\n"
@@ -201,7 +200,7 @@ class Carried(Bringing):
         finally:
             pausing.cancel()
             stopping.cancel()
-        if self._stopped and ended is not None:
+        if self._stopping.is_set() and ended is not None:
             with contextlib.suppress(OSError):
                 await ended()
         self._check_stopped()
@@ -226,22 +225,13 @@ class Carried(Bringing):
         """A step that is given up when the transfer is stopped, and repeated while its site does not answer."""
         wait_s = PAUSE_FIRST_S
         for left in reversed(range(FRUITLESS_TRIES_MAX)):
-            self._check_stopped()
-            working = asyncio.ensure_future(step())
-            stopping = asyncio.ensure_future(self._stopping.wait())
             try:
-                await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
-                self._check_stopped()
-                return working.result()
+                return await self._unless_stopped(step)
             except CommandError as error:
                 if left == 0:
                     raise told(self.order, error) from None
             except OSError as error:
                 raise told(self.order, error) from None
-            finally:
-                for task in (working, stopping):
-                    task.cancel()
-                await asyncio.gather(working, stopping, return_exceptions=True)
             await self._rest(wait_s)
             wait_s = min(2 * wait_s, PAUSE_MOST_S)
         raise AssertionError("the last try returned or raised")

@@ -1,12 +1,13 @@
 """SHA-256 of files and of pieces of them, read a little at a time so that memory does not grow with the file.
 
-The plain functions block; ``of_file`` does the work in a thread, for callers that live in an event loop.
+The plain functions block; ``of_file`` and ``of_pieces`` are for callers that live in an event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -45,3 +46,19 @@ def of_path(path: Path, offset: int = 0, size_bytes: int | None = None) -> str:
 async def of_file(path: Path, offset: int = 0, size_bytes: int | None = None) -> str:
     """``of_path`` off the event loop."""
     return await asyncio.to_thread(of_path, path, offset, size_bytes)
+
+
+async def of_pieces(read: Callable[[int, int], Awaitable[bytes]], offset: int, size_bytes: int) -> str:
+    """The checksum of ``size_bytes`` from ``offset`` on, or of as many as there are, got piece by piece.
+
+    ``read`` gives the bytes from an offset on, fewer only at the end of the file.
+    """
+    digest = hashlib.sha256()
+    end = offset + size_bytes
+    while offset < end:
+        piece = await read(offset, min(READ_BYTES, end - offset))
+        if not piece:
+            break
+        digest.update(piece)
+        offset += len(piece)
+    return digest.hexdigest()

@@ -34,6 +34,7 @@ class CopyMover(SharingMover):
             order,
             lambda: source_of(order, self._blocking),
             self._blocking(order, order.target).copy_named(copy),
+            whole=lambda: self._whole(order),
             clock=self._clock,
             pause=self._pause,
             sharing=lambda: self._sharing(order),

@@ -57,3 +57,25 @@ class PathError(ValueError):
     def for_user(self) -> str:
         """The path, what is wrong and what to do."""
         return str(self)
+
+
+# What is said of a file in more than one place.
+
+
+def unreadable(file: FileName, site: SiteName, error: OSError) -> MissingFileError:
+    """What a failure to read a file at a site means for its user."""
+    if isinstance(error, FileNotFoundError):
+        return MissingFileError(file, site, "it is not there; forget this replica or bring it back")
+    return MissingFileError(file, site, f"it cannot be read: {error.strerror or error}; check this site's disk")
+
+
+def of_another_size(file: FileName, site: SiteName, there_bytes: int, wanted_bytes: str) -> ChangedFileError:
+    """A file that has so many bytes and should have others, told by its size alone."""
+    why = f"it has {there_bytes} bytes and should have {wanted_bytes}; register it again or forget this replica"
+    return ChangedFileError(file, site, why)
+
+
+def damaged(file: FileName, site: SiteName, there: str, known: str) -> ChecksumError:
+    """A file that has one checksum where the catalogue knows another."""
+    why = f"its SHA-256 is {there} and the catalogue says {known}; forget this replica, it is damaged"
+    return ChecksumError(file, site, why)

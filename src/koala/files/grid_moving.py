@@ -131,6 +131,7 @@ class GridMover(SharingMover):
             order,
             partial(source_of, order, self._blocking),
             place,
+            whole=partial(self._whole, order),
             clock=self._clock,
             pause=self._pause,
             sharing=partial(self._sharing, order),
@@ -147,7 +148,14 @@ class GridMover(SharingMover):
         async def choose(anew: bool) -> Lane:
             return await self._chooser.lane(way, ends, anew=anew)
 
-        return Carried(ends, choose, clock=self._clock, pause=self._pause, sharing=partial(self._sharing, ends.order))
+        return Carried(
+            ends,
+            choose,
+            whole=partial(self._whole, ends.order),
+            clock=self._clock,
+            pause=self._pause,
+            sharing=partial(self._sharing, ends.order),
+        )
 
     def _blocking(self, order: Order, site: SiteName) -> Area:
         area = self._area(order, site)

@@ -7,14 +7,14 @@ when, is in ``koala.files.bringing``.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable
 from typing import ParamSpec, Protocol, TypeVar
 
 import msgspec
 
 from koala.files.area import Copy, appear
-from koala.files.bringing import Bringing, Clock, Origin, Pause, reading_error, writing_error
+from koala.files.bringing import Bringing, Clock, Origin, Pause, Whole, reading_error, writing_error
+from koala.files.checksums import of_pieces
 from koala.files.errors import ChangedFileError
 from koala.files.mover import Order
 from koala.files.sources import PathSource, Source, Stamp
@@ -43,11 +43,12 @@ class OneCopy(Bringing):
         find: Callable[[], Source],
         place: Copy,
         *,
+        whole: Whole,
         clock: Clock,
         pause: Pause,
         sharing: Callable[[], int] = lambda: 1,
     ) -> None:
-        super().__init__(order, place.relative, clock=clock, pause=pause, sharing=sharing)
+        super().__init__(order, place.relative, whole=whole, clock=clock, pause=pause, sharing=sharing)
         self._find = find
         self._found: Source | None = None
         self._place = place
@@ -126,22 +127,24 @@ class OneCopy(Bringing):
     async def _digest_here(self) -> str:
         return await self._digest(self._reading, await self._source(), self.order.offset)
 
+    async def _digest_whole(self) -> str:
+        try:
+            return await self._unless_stopped(self._whole)
+        except OSError as error:
+            raise reading_error(self.order, error) from None
+
     async def _finish(self, checksum: str) -> None:
         await self._writing(self._place.checksum.write_text, checksum)
         await self._writing(appear, self._place.part, self._place.data)
 
     async def _digest(self, attempt: _Attempt, source: Source, offset: int) -> str:
         """SHA-256 of the ordered piece, read in pieces so that a stop is seen soon."""
-        digest = hashlib.sha256()
-        end = offset + self.order.size_bytes
-        while offset < end:
+
+        async def read(at: int, size_bytes: int) -> bytes:
             self._check_stopped()
-            piece = await attempt(source.read, offset, min(PIECE_BYTES, end - offset))
-            if not piece:
-                break  # shorter than it should be, so the digest differs too
-            digest.update(piece)
-            offset += len(piece)
-        return digest.hexdigest()
+            return await attempt(source.read, at, size_bytes)
+
+        return await of_pieces(read, offset, self.order.size_bytes)
 
     async def _reading(self, step: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """A step at the source, in a thread."""

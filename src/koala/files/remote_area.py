@@ -7,6 +7,7 @@ programs the site has. How bytes get there is in ``koala.files.carrying``.
 from __future__ import annotations
 
 import shlex
+from functools import partial
 
 from koala.files.area import COPIES, DOUBTS, HOLDERS, INCOMING, REPLICAS, TRASH, decode, encode, replica_path
 from koala.files.areas import Measured
@@ -14,16 +15,18 @@ from koala.files.carriage import STOP
 from koala.files.checksums import is_checksum
 from koala.files.errors import PathError
 from koala.files.places import ERRAND_S, Place, path_word, reading_s
+from koala.files.proving import Proofs, WholeFile
 from koala.files.sources import Stamp
 from koala.messages import TransferId
 from koala.model import FileName, SiteName
 
 # Copies into the area at a site may take so long: nobody knows how large they are before.
 TAKE_IN_S = 6 * 3600.0
-# How a text prints the SHA-256 of its standard input, in 64 digits.
+# How a text prints the SHA-256 of its standard input, in 64 digits. Where the processor helps with it, openssl is
+# several times as fast as the others; an old one does not know the option.
 DIGEST = """\
-koala_digest() { if command -v sha256sum >/dev/null; then sha256sum; elif command -v shasum >/dev/null
-  then shasum -a 256; else openssl dgst -sha256 -r; fi | cut -c1-64; }
+koala_digest() { if openssl dgst -sha256 -r </dev/null >/dev/null 2>&1; then openssl dgst -sha256 -r
+  elif command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi | cut -c1-64; }
 """
 # How a text lets a file ($1) take its name ($2): its bytes are on disk before.
 APPEAR = """\
@@ -43,6 +46,7 @@ class RemoteArea:
         self._root_word = path_word(root)
         self._root: str | None = None
         self._discarded = 0
+        self._proofs = Proofs()
 
     @property
     def site(self) -> SiteName:
@@ -96,9 +100,18 @@ class RemoteArea:
         return stamp_of(printed, f"{self.site}:{path}")
 
     async def measure(self, file: FileName) -> Measured:
-        path = _quoted(replica_path(file))
-        size = int(await self.do(f"wc -c <{path}\n"))
-        return Measured(size_bytes=size, checksum=await self.checksum(replica_path(file), 0, size))
+        path = replica_path(file)
+        size = int(await self.do(f"wc -c <{_quoted(path)}\n"))
+        return Measured(size_bytes=size, checksum=await self._digest(path, size))
+
+    async def proven(self, file: FileName, size_bytes: int | None = None) -> str:
+        path = replica_path(file)
+        whole = WholeFile(file, self.site, path, partial(self.stamp, path), partial(self._digest, path))
+        return await self._proofs.checksum(whole, size_bytes)
+
+    async def _digest(self, path: str, size_bytes: int) -> str:
+        """SHA-256 of a whole file of this size."""
+        return digits(await self.do(f"{DIGEST}koala_digest <{_quoted(path)}\n", timeout_s=reading_s(size_bytes)))
 
     async def checksum(self, path: str, offset: int, size_bytes: int) -> str:
         """SHA-256 of a piece of a file, computed at the site; the path is absolute or relative to the area."""
@@ -111,8 +124,9 @@ class RemoteArea:
             f"path={_quoted(path)}\n"
             'if ! [ -e "$path" ]; then echo absent; exit 0; fi\nif ! [ -f "$path" ]; then echo other; exit 0; fi\n'
             'if ! [ -r "$path" ]; then echo closed; exit 0; fi\n'
-            f"{DIGEST}{APPEAR}trap 'rm -f {fresh}' EXIT\n"
-            f'cat "$path" >{fresh}\nwc -c <{fresh}\nkoala_digest <{fresh}\nkoala_appear {fresh} {_quoted(final)}\n',
+            f"{DIGEST}{APPEAR}{_STAMP}trap 'rm -f {fresh}' EXIT\n"
+            f'cat "$path" >{fresh}\nkoala_stamp {fresh}\nkoala_digest <{fresh}\n'
+            f"koala_appear {fresh} {_quoted(final)}\n",
             timeout_s=TAKE_IN_S,
         )
         why = {"absent": "No such file or directory", "closed": "Permission denied"}.get(printed.strip())
@@ -120,19 +134,29 @@ class RemoteArea:
             raise PathError(f"path: {path!r} at {self.site}: {why}; name a file that your account there can read")
         if printed.strip() == "other":
             raise PathError(f"path: {path!r} at {self.site} is not a regular file; name a file")
-        size, _, checksum = printed.strip().partition("\n")
-        return Measured(size_bytes=int(size), checksum=digits(checksum))
+        told, _, checksum = printed.strip().partition("\n")
+        stamp = stamp_of(told, f"{self.site}:{final}")
+        self._proofs.note(final, stamp, digits(checksum))
+        return Measured(size_bytes=stamp.size_bytes, checksum=digits(checksum))
 
     async def promote(self, file: FileName, copy: str) -> None:
-        fresh, data = _fresh(file), f"{COPIES}/{copy}/data"
-        await self.do(
-            f"{APPEAR}rm -f {fresh}\nln {data} {fresh} 2>/dev/null || cp {data} {fresh}\n"
-            f"koala_appear {fresh} {_quoted(replica_path(file))}\n",
+        fresh, final, home = _fresh(file), replica_path(file), f"{COPIES}/{copy}"
+        printed = await self.do(
+            f"{APPEAR}{_STAMP}rm -f {fresh}\n"
+            f"if ln {home}/data {fresh} 2>/dev/null; then linked=yes; else linked=; cp {home}/data {fresh}; fi\n"
+            f"koala_appear {fresh} {_quoted(final)}\n"
+            # Only what is the file of the copy itself was verified when it came.
+            f'if [ -n "$linked" ] && [ -s {home}/checksum ]; then\n'
+            f"  koala_stamp {_quoted(final)}\n  cat {home}/checksum\nfi\n",
             timeout_s=TAKE_IN_S,
         )
+        told, _, checksum = printed.strip().partition("\n")
+        if is_checksum(checksum):
+            self._proofs.note(final, stamp_of(told, f"{self.site}:{final}"), checksum)
 
     async def take_name(self, incoming: FileName, file: FileName) -> None:
         await self.do(f"mv -f {_quoted(replica_path(incoming))} {_quoted(replica_path(file))}\n")
+        self._proofs.rename(replica_path(incoming), replica_path(file))
 
     async def forget(self, file: FileName) -> None:
         await self.do(f"rm -f {_quoted(replica_path(file))}\n")
@@ -175,6 +199,9 @@ class RemoteArea:
             f'mv {home} "$trash"\nrm -rf "$trash"\n'
         )
 
+    async def close(self) -> None:
+        await self._proofs.close()
+
     async def do(self, text: str, *, timeout_s: float | None = None) -> str:
         """Run a text in the area's directory. See ``Place.do``."""
         limit_s = ERRAND_S if timeout_s is None else timeout_s
@@ -190,7 +217,7 @@ def reader(path: str, offset: int, size_bytes: int) -> str:
 def digits(printed: str) -> str:
     """A checksum that a text printed. Raises ``OSError`` for anything else."""
     if not is_checksum(printed.strip()):
-        raise OSError(f"no SHA-256 was printed, but {printed.strip()[:80]!r}; install sha256sum, shasum or openssl")
+        raise OSError(f"no SHA-256 was printed, but {printed.strip()[:80]!r}; install openssl, sha256sum or shasum")
     return printed.strip()
 
 

@@ -20,6 +20,7 @@ from koala.files.areas import FileArea
 from koala.files.bringing import Pause, Work, writing_error
 from koala.files.errors import FilesError, TransferCancelledError, TransferInterruptedError, UnwritableError
 from koala.files.mover import Brought, Order, Progress
+from koala.files.proving import Proofs, whole_at_url
 from koala.messages import TransferId
 from koala.model import SiteName
 
@@ -66,6 +67,7 @@ class SharingMover(ABC):
         self._coming: list[_Coming] = []
         self._locks: dict[_Key, tuple[asyncio.Lock, int]] = {}
         self._late: dict[SiteName, asyncio.Task[None]] = {}
+        self._urls = Proofs()
         self.when_found: Found | None = None
 
     @abstractmethod
@@ -122,6 +124,7 @@ class SharingMover(ABC):
         for running in list(self._running.values()):
             running.work.stop()
         await self._settled(*self._running.values())
+        await asyncio.gather(self._urls.close(), *(area.close() for area in self._areas.values()))
 
     # ------------------------------------------------------------------------------------------ the promises
 
@@ -249,6 +252,12 @@ class SharingMover(ABC):
         await self._take_away(self._areas[key[0]], key[1])
         for transfer in self._holders.pop(key, ()):
             self._key_of.pop(transfer, None)
+
+    async def _whole(self, order: Order) -> str:
+        """SHA-256 of all of an order's file at its source, read only if it has changed since it was known."""
+        if order.url is None:
+            return await self._area(order, order.source).proven(order.file)
+        return await self._urls.checksum(await asyncio.to_thread(whole_at_url, order.file, order.source, order.url))
 
     def _sharing(self, order: Order) -> int:
         """How many copies flow on the order's link, in both directions together, as links are described."""

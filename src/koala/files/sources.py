@@ -106,7 +106,7 @@ class UrlSource:
         info = self._system.info(self._path)
         if info.get("type") != "file" or info.get("size") is None:
             raise OSError(errno.EINVAL, "is not a file of known size", self._url)
-        known = ("ETag", "etag", "mtime", "LastModified", "last_modified", "created", "version_id")
+        known = ("ETag", "etag", "mtime", "Last-Modified", "LastModified", "last_modified", "created", "version_id")
         version = ";".join(f"{key}={info[key]}" for key in known if info.get(key) is not None)
         return Stamp(location=self._url, size_bytes=int(info["size"]), version=version)
 
