@@ -1,8 +1,9 @@
 """``make bench``: what Koala costs on real batch systems, on the lab of two Slurm clusters and a Grid Engine cell.
 
 From submission to running over three idle clusters, beside the same three jobs submitted by hand at once;
-co-allocated jobs per minute; uses of each batch system per job; and processor time wasted at barriers, with claims
-by barrier and by reservation. Without the batch systems' programs it says what to install.
+co-allocated jobs per minute; errands and single commands at each batch system per job; and processor time wasted,
+with claims by barrier and by reservation: what that is stands in ``kept_processors``. Without the batch systems'
+programs it says what to install. It takes about seven minutes.
 """
 
 from __future__ import annotations
@@ -14,84 +15,67 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from koala import lab
-from koala.wire import ComponentRun, JobDetail
 
-# The tests know how to start a daemon and to leave nothing of it behind.
+# The tests know how to start a daemon on a lab, what the batch systems hold, and how to leave nothing behind.
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "real"))
 
-from live_daemon import Daemon, running_daemon, until
+from real_grid import SITES, RealGrid, real_grid
+
+from batch_commands import CountedCommands
+from kept_processors import TIMED_SCRIPT, Waste, reservations_seen, waste_of
+from live_daemon import until
 from processes import percentile
 
-SITES = ("alpha", "beta", "gamma")
-STARTS = 20
-# So that what ran before is over and gone.
-PAUSE_S = 1.5
+STARTS = 30
 CROWD = 30
+# Listings of idle clusters, to see of how many commands one is; so far apart that nobody is told of an earlier one.
+LISTINGS = 3
+LISTINGS_APART_S = 1.2
+# How long applications take: of the many, and of those that wait for a file.
+BUSY_S = 1
+FILED_S = 2
 FILE_JOBS = 4
 FILE_BYTES = 120_000_000
 FILE_MBIT_S = 80
+# At these two the jobs run that wait for a file; it is at beta.
+FILED_AT = ("alpha", "gamma")
 WAIT_S = 300.0
 
 CLOCK = "name: clock\napplication: {script: date +%s.%N}\ncomponents:\n" + "".join(
     f"- {{processors: 2, site: {site}}}\n" for site in SITES
 )
-BUSY = "name: busy\napplication: {script: sleep 1}\npolicy: WF\ncomponents: [{processors: 2, count: 3}]\n"
-# At alpha and gamma; their file is at beta, so that they start when it has come.
-FILED = (
-    "name: filed\nwalltime: 2m\ninput_files: [data]\napplication: {script: sleep 2}\n"
-    "components:\n- {processors: 2, site: alpha}\n- {processors: 2, site: gamma}\n"
+BUSY = (
+    f"name: busy\napplication: {{script: {TIMED_SCRIPT.format(seconds=BUSY_S)}}}\npolicy: WF\n"
+    "components: [{processors: 2, count: 3}]\n"
 )
+FILED = (
+    "name: filed\nwalltime: 2m\ninput_files: [data]\n"
+    f"application: {{script: {TIMED_SCRIPT.format(seconds=FILED_S)}}}\ncomponents:\n"
+) + "".join(f"- {{processors: 2, site: {site}}}\n" for site in FILED_AT)
+
+# By site, and there by what for.
+Counts = dict[str, dict[str, float]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waste:
-    """Processor seconds between the first processor of a component and the opening of its barrier."""
-
-    wasted_s: float
-    held_s: float
-
-    @property
-    def percent(self) -> float:
-        """As a share of all that the components held."""
-        return 100 * self.wasted_s / self.held_s if self.held_s else 0.0
+# --------------------------------------------------------------------------------------------- how long a start takes
 
 
-def waste_of(jobs: Sequence[JobDetail]) -> Waste:
-    """Over all components that were ever ready."""
-    ready = [each for job in jobs for each in job.components if each.ready_at is not None]
-    return Waste(
-        wasted_s=sum(_until_release_s(each) * each.processors for each in ready),
-        held_s=sum(((each.ended_at or 0.0) - (each.ready_at or 0.0)) * each.processors for each in ready),
-    )
-
-
-def _until_release_s(component: ComponentRun) -> float:
-    until_at = component.released_at or component.ended_at or 0.0
-    return until_at - (component.ready_at or 0.0)
-
-
-def done(daemon: Daemon, job: int) -> JobDetail:
-    """The job, which must end well."""
-    if daemon.client.wait_ended(job, timeout_s=WAIT_S).state != "done":
-        found = daemon.client.job(job)
-        raise SystemExit(f"job {job} did not run: {found.state}, {found.reason}")
-    return daemon.client.job(job)
-
-
-def start_s(daemon: Daemon) -> float:
+def start_s(grid: RealGrid) -> float:
     """One job over three idle clusters, from its submission until the last component's application runs."""
     asked_at = time.time()
-    detail = done(daemon, daemon.client.submit(CLOCK).job.id)
-    return max(float(daemon.client.output(detail.id, part=part).text) for part in range(len(SITES))) - asked_at
+    job = grid.done(grid.submit(CLOCK), WAIT_S).id
+    return max(float(grid.printed(job, part)) for part in range(len(SITES))) - asked_at
 
 
 def by_hand_s(the_lab: lab.Lab, directory: Path) -> float:
@@ -116,117 +100,195 @@ def by_hand_s(the_lab: lab.Lab, directory: Path) -> float:
     return max(float(file.read_text()) for file in files) - asked_at
 
 
-def calls(daemon: Daemon) -> dict[str, dict[str, float]]:
-    """How often each batch system was used so far, by what for. A listing is one errand: four commands of Slurm, six
-    or seven where accounts have limits, and three to five of Grid Engine; a submission is one command, or a few where
-    Koala chooses the environment."""
-    found: dict[str, dict[str, float]] = {site: {} for site in SITES}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starts:
+    """How long many starts took."""
+
+    p50_s: float
+    p90_s: float
+    longest_s: float
+
+    @classmethod
+    def of(cls, took_s: list[float]) -> Starts:
+        """Of so few, a higher percentile would be the longest."""
+        return cls(p50_s=percentile(took_s, 50), p90_s=percentile(took_s, 90), longest_s=max(took_s))
+
+
+def starts(the_lab: lab.Lab, root: Path, console: Console) -> tuple[Starts, Starts]:
+    """Koala's, and those by hand, in turn."""
+    ours, by_hand = [], []
+    moments = random.Random(1)
+    (root / "starts").mkdir()
+    with real_grid(the_lab, root / "starts") as grid:
+
+        def be_idle() -> None:
+            """A batch system starts jobs in rounds of a second: nobody is to come at the same moment of one each
+            time."""
+            until(lambda: not any(grid.queued(site) for site in SITES), "what ran before is over and gone")
+            time.sleep(moments.random())
+
+        for number in range(STARTS):
+            be_idle()
+            ours.append(start_s(grid))
+            be_idle()
+            by_hand.append(by_hand_s(the_lab, root / f"by-hand-{number}"))
+            console.print(f"start {number + 1} of {STARTS}: {ours[-1]:.2f} s, by hand {by_hand[-1]:.2f} s")
+    return Starts.of(ours), Starts.of(by_hand)
+
+
+# ------------------------------------------------------------------------------------------ what many jobs cost
+
+
+def errands(grid: RealGrid) -> Counts:
+    """How often each batch system was used so far, by what for. A listing is one errand, of several commands."""
+    found: Counts = {site: {} for site in SITES}
     pattern = r'^koala_site_calls_total\{(?=.*site="(\w+)")(?=.*call="([\w-]+)").*\} (\S+)$'
-    for site, call, count in re.findall(pattern, daemon.client.metrics(), re.MULTILINE):
+    for site, call, count in re.findall(pattern, grid.client.metrics(), re.MULTILINE):
         found[site][call] = float(count)
     return found
 
 
-def crowd(daemon: Daemon) -> tuple[list[JobDetail], float]:
-    """Many jobs at once; their details, and how long all of them took."""
-    begun = time.monotonic()
-    ids = [daemon.client.submit(BUSY).job.id for _ in range(CROWD)]
-    jobs = [done(daemon, job) for job in ids]
-    return jobs, time.monotonic() - begun
+def more(after: Mapping[str, Mapping[str, float]], before: Mapping[str, Mapping[str, float]], jobs: int) -> Counts:
+    """What has come besides, for each of so many jobs."""
+    return {
+        site: {what: (count - before[site].get(what, 0.0)) / jobs for what, count in sorted(counted.items())}
+        for site, counted in after.items()
+    }
+
+
+def commands_per_listing(grid: RealGrid, counted: CountedCommands) -> dict[str, float]:
+    """Of how many commands a listing of an idle cluster is."""
+    errands_before, commands_before = errands(grid), counted.so_far()
+    for _ in range(LISTINGS):
+        for site in SITES:
+            grid.client.probe(site)
+        time.sleep(LISTINGS_APART_S)
+    listings, used = more(errands(grid), errands_before, 1), more(counted.so_far(), commands_before, 1)
+    return {site: sum(used[site].values()) / listings[site]["listing"] for site in SITES}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crowd:
+    """What many jobs cost that come at once."""
+
+    jobs_per_minute: float
+    errands_per_job: Counts
+    commands_per_job: Counts
+    commands_per_listing: dict[str, float]
+    waste: Waste
+
+
+def crowd(the_lab: lab.Lab, root: Path) -> Crowd:
+    """Many jobs at once."""
+    counted = CountedCommands(root / "commands", SITES)
+    (root / "crowd").mkdir()
+    with real_grid(the_lab, root / "crowd", sites=counted.settings()) as grid:
+        per_listing = commands_per_listing(grid, counted)
+        errands_before, commands_before = errands(grid), counted.so_far()
+        begun = time.monotonic()
+        ids = [grid.submit(BUSY) for _ in range(CROWD)]
+        jobs = [grid.done(job, WAIT_S) for job in ids]
+        took_s = time.monotonic() - begun
+        return Crowd(
+            jobs_per_minute=60 * CROWD / took_s,
+            errands_per_job=more(errands(grid), errands_before, CROWD),
+            commands_per_job=more(counted.so_far(), commands_before, CROWD),
+            commands_per_listing=per_listing,
+            waste=waste_of(grid, jobs, {}),
+        )
 
 
 def filed(the_lab: lab.Lab, root: Path, claims: str) -> Waste:
     """Jobs that wait for a file, one after the other, with claims of this kind."""
-    text = the_lab.grid_file.read_text(encoding="utf-8")
-    text = re.sub(r"(    work_directory: .*)", rf"\1-{claims}\n    claims: {claims}", text)
-    text = re.sub(r"bandwidth_mbit_s: .*", f"bandwidth_mbit_s: {FILE_MBIT_S}", text)
-    if claims == "reservation":
-        # What is reserved for later wastes nothing until then, so that it is claimed at once.
-        text = text.replace("\nscheduler:\n", "\nscheduler:\n  claim_fraction: 0.05\n  claim_fraction_min: 0.05\n")
+    # What is reserved for later wastes nothing until then, so that it is claimed at once.
+    at_once: dict[str, Any] = {"claim_fraction": 0.05, "claim_fraction_min": 0.05} if claims == "reservation" else {}
     directory = root / claims
     directory.mkdir()
     data = directory / "data"
     data.write_bytes(bytes(FILE_BYTES))
-    with running_daemon(directory, grid=text) as daemon:
-        until(lambda: all(site.reported_at for site in daemon.client.sites()), "all sites have reported")
-        daemon.client.register("data", "beta", path=str(data))
-        return waste_of([done(daemon, daemon.client.submit(FILED).job.id) for _ in range(FILE_JOBS)])
+    sites = {site: {"claims": claims} for site in SITES}
+    with real_grid(the_lab, directory, FILE_MBIT_S, sites=sites, **at_once) as grid:
+        grid.client.register("data", "beta", path=str(data))
+        with reservations_seen(grid, FILED_AT) as reservations:
+            jobs = [grid.done(grid.submit(FILED), WAIT_S) for _ in range(FILE_JOBS)]
+        return waste_of(grid, jobs, reservations)
+
+
+# -------------------------------------------------------------------------------------------------- all of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
     """All that is measured."""
 
-    start_p50_s: float
-    start_p99_s: float
-    by_hand_p50_s: float
-    by_hand_p99_s: float
-    jobs_per_minute: float
-    calls_per_job: dict[str, dict[str, float]]
-    crowd_waste_percent: float
-    barrier_waste_percent: float
-    reservation_waste_percent: float
+    starts: int
+    ours: Starts
+    by_hand: Starts
+    crowd: Crowd
+    by_barrier: Waste
+    by_reservation: Waste
 
 
 def measure(the_lab: lab.Lab, root: Path, console: Console) -> Figures:
     """All figures, one after the other."""
-    (root / "daemon").mkdir()
-    with running_daemon(root / "daemon", grid=str(the_lab.grid_file)) as daemon:
-        until(lambda: all(site.reported_at for site in daemon.client.sites()), "all sites have reported")
-        ours, by_hand = [], []
-        moments = random.Random(1)
-        for number in range(STARTS):
-            # A batch system starts jobs in rounds of a second: nobody is to come at the same moment of one each time.
-            time.sleep(PAUSE_S + moments.random())
-            ours.append(start_s(daemon))
-            time.sleep(PAUSE_S + moments.random())
-            by_hand.append(by_hand_s(the_lab, root / f"by-hand-{number}"))
-            console.print(f"start {number + 1} of {STARTS}: {ours[-1]:.2f} s, by hand {by_hand[-1]:.2f} s")
-        before = calls(daemon)
-        jobs, took_s = crowd(daemon)
-        after = calls(daemon)
-    console.print(
-        f"{CROWD} jobs of three components in {took_s:.0f} s; now with files, by barrier and by reservation"
-    )
+    ours, by_hand = starts(the_lab, root, console)
+    console.print(f"now {CROWD} jobs of three components at once")
+    many = crowd(the_lab, root)
+    console.print("now with files, by barrier and by reservation")
     return Figures(
-        start_p50_s=percentile(ours, 50),
-        start_p99_s=percentile(ours, 99),
-        by_hand_p50_s=percentile(by_hand, 50),
-        by_hand_p99_s=percentile(by_hand, 99),
-        jobs_per_minute=60 * CROWD / took_s,
-        calls_per_job={
-            site: {call: (count - before[site].get(call, 0.0)) / CROWD for call, count in after[site].items()}
-            for site in SITES
-        },
-        crowd_waste_percent=waste_of(jobs).percent,
-        barrier_waste_percent=filed(the_lab, root, "barrier").percent,
-        reservation_waste_percent=filed(the_lab, root, "reservation").percent,
+        starts=STARTS,
+        ours=ours,
+        by_hand=by_hand,
+        crowd=many,
+        by_barrier=filed(the_lab, root, "barrier"),
+        by_reservation=filed(the_lab, root, "reservation"),
     )
+
+
+def _in_words(counted: Mapping[str, float]) -> str:
+    return ", ".join(f"{what} {count:.1f}" for what, count in counted.items() if count)
 
 
 def table_of(figures: Figures) -> Table:
     """The figures for people."""
-    table = Table(title="Koala on two Slurm clusters and a Grid Engine cell", title_justify="left")
-    table.add_column("what", no_wrap=True)
+    table = Table(
+        title="Koala on two Slurm clusters and a Grid Engine cell",
+        title_justify="left",
+        caption="Wasted is the time from when a processor is kept for a component, by its job or by its reservation, "
+        "until its application begins, and from the application's end until its reservation is given back; as a "
+        f"share of all the time that it is kept. Applications take {BUSY_S} s, those of jobs that wait for files "
+        f"{FILED_S} s.",
+        caption_justify="left",
+    )
+    table.add_column("what")
     for column in ("Koala", "by hand", "ratio"):
         table.add_column(column, justify="right", no_wrap=True)
-    for percent, ours, hand in (
-        (50, figures.start_p50_s, figures.by_hand_p50_s),
-        (99, figures.start_p99_s, figures.by_hand_p99_s),
+    ours, hand = figures.ours, figures.by_hand
+    for words, one, other in (
+        ("p50", ours.p50_s, hand.p50_s),
+        ("p90", ours.p90_s, hand.p90_s),
+        (f"the longest of {figures.starts}", ours.longest_s, hand.longest_s),
     ):
-        what = f"submission until all three run, p{percent}, s"
-        table.add_row(what, f"{ours:.2f}", f"{hand:.2f}", f"{ours / hand:.2f}", end_section=percent == 99)
-    table.add_row("co-allocated jobs per minute", f"{figures.jobs_per_minute:.0f}", "", "", end_section=True)
-    for site, counted in figures.calls_per_job.items():
-        words = ", ".join(f"{call} {count:.1f}" for call, count in sorted(counted.items()) if count)
-        table.add_row(f"uses per job at {site}: {words}", f"{sum(counted.values()):.1f}", "", "")
+        table.add_row(
+            f"submission until all three run, {words}, s", f"{one:.2f}", f"{other:.2f}", f"{one / other:.2f}"
+        )
     table.add_section()
-    for words, wasted in (
-        ("wasted at barriers, jobs at once, %", figures.crowd_waste_percent),
-        ("wasted at barriers, jobs that wait for files, %", figures.barrier_waste_percent),
-        ("the same with reservations, %", figures.reservation_waste_percent),
+    many = figures.crowd
+    table.add_row("co-allocated jobs per minute", f"{many.jobs_per_minute:.0f}", "", "", end_section=True)
+    for site in SITES:
+        done, used = many.errands_per_job[site], many.commands_per_job[site]
+        table.add_row(f"errands per job at {site}: {_in_words(done)}", f"{sum(done.values()):.1f}", "", "")
+        table.add_row(f"commands per job at {site}: {_in_words(used)}", f"{sum(used.values()):.1f}", "", "")
+        table.add_row(f"commands of one listing at {site}", f"{many.commands_per_listing[site]:.1f}", "", "")
+    table.add_section()
+    reserved = figures.by_reservation
+    held = f"{reserved.reserved} of {reserved.components} components had one"
+    for words, waste in (
+        ("wasted, jobs at once", many.waste),
+        ("wasted, jobs that wait for files, claims by barrier", figures.by_barrier),
+        (f"the same, claims by reservation ({held})", reserved),
     ):
-        table.add_row(words, f"{wasted:.1f}", "", "")
+        table.add_row(f"{words}: {waste.in_words}, %", f"{waste.percent:.1f}", "", "")
     return table
 
 

@@ -180,8 +180,11 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     (
         "koala.daemon.probing",
         "PROBE_IDLE_S",
-        "seconds between such questions to a site under a batch system while no job waits for processors",
+        "most seconds between such questions to a site under a batch system while no job waits or nothing changes",
     ),
+    ("koala.files.proving", "PROOFS_MAX", "replicas of one site of which it is remembered what was read"),
+    ("koala.files.proving", "READINGS_AT_A_TIME_MAX", "replicas of one site that are read to their end at a time"),
+    ("koala.daemon.probing", "PROBES_BRISK", "waits of PROBE_S in a row before they grow"),
     (
         "koala.descriptions.grid_batch",
         "BATCH_ENTRIES_MAX",

@@ -1,4 +1,8 @@
-"""Asking the sites for their state, every few seconds: the core hears of it when something has changed."""
+"""Asking the sites for their state: the core hears of it when something has changed.
+
+An embedded site is asked every few seconds. For a batch system an answer is work, so that one is asked as often only
+where a job waits for processors and something was done or has changed a short while ago; then ever more rarely.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +15,21 @@ from koala.daemon.desk import SITE_CALL_S, Desk
 from koala.messages import SiteReported
 from koala.model import SiteName
 from koala.sites import Site, SiteError
+from koala.sites.batch.living import Pace
 
 _log = logging.getLogger(__name__)
 
-# How often a site is asked, how rarely one under a batch system while no job waits for processors, and how rarely one
-# that does not answer.
+# How often a site is asked, how rarely one under a batch system where nothing changes or no job waits for processors,
+# and how rarely one that does not answer.
 PROBE_S = 5.0
 PROBE_IDLE_S = 30.0
 PROBE_MOST_S = 60.0
-# How soon a site that was left in peace is asked when a job has come.
+# After something was done or has changed, so many waits are short before the next ones grow.
+PROBES_BRISK = 6
+# How soon it shows that a batch system that was left in peace is to be asked.
 _LOOK_S = 0.5
+# Processors are claimed by what was heard shortly before.
+_CLAIM_AHEAD_S = 2.0
 # How long a new job waits for the answers of sites that were left in peace.
 FRESHEN_S = 2.0
 _WHO = "probes"
@@ -29,14 +38,15 @@ _MAY_WAIT_SOON = (State.STARTING, State.RELEASING)
 
 
 class Prober:
-    """Asks every site in a task of its own; those ``under_batch_systems`` more rarely while no job waits."""
+    """Asks every site in a task of its own; those ``under_batch_systems`` ever more rarely while nothing changes."""
 
     def __init__(
         self, desk: Desk, sites: Mapping[SiteName, Site], under_batch_systems: Collection[SiteName] = ()
     ) -> None:
         self._desk = desk
         self._sites = sites
-        self._under_batch_systems = under_batch_systems
+        self._paces = {name: Pace(PROBE_S, PROBE_IDLE_S, steady=PROBES_BRISK - 1) for name in under_batch_systems}
+        self._occasions: dict[SiteName, object] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._asking: dict[SiteName, asyncio.Task[None]] = {}
         self._silent: set[SiteName] = set()
@@ -64,16 +74,31 @@ class Prober:
             else:
                 wait_s = PROBE_S
                 await asyncio.sleep(PROBE_S)
-                if site.name in self._under_batch_systems:
-                    await self._rest_while_nothing_waits()
+                if site.name in self._paces:
+                    await self._leave_in_peace(site.name)
 
-    async def _rest_while_nothing_waits(self) -> None:
-        """Asking is work for a batch system, and of little use where nothing is to be placed or claimed, or may be in
-        a moment, however many jobs run."""
-        rested_s = PROBE_S
-        while rested_s < PROBE_IDLE_S and not self._somebody_waits():
+    async def _leave_in_peace(self, name: SiteName) -> None:
+        """Until what is known of a batch system is too old; whoever asked it last, that was the last time."""
+        while self._desk.now() < self.reported_at[name] + self._wait_s(name):
             await asyncio.sleep(_LOOK_S)
-            rested_s += _LOOK_S
+        self._paces[name].slow_down()
+
+    def _wait_s(self, name: SiteName) -> float:
+        """How old may be what is known of a batch system, as things are now.
+
+        However many jobs run, it is of little use to ask where nothing is to be placed or claimed, or may be in a
+        moment. Where a job waits, it is asked briskly after each start and end of ours there and after each job that
+        has begun to wait, and before processors are claimed.
+        """
+        ledger = self._desk.scheduler.ledger  # which a recovery replaces
+        waits, claims = self._somebody_waits(), ledger.sites.sites[ledger.index[name]].claims
+        occasion = waits, ledger.high.next_position, ledger.low.next_position, tuple(claims)
+        if occasion != self._occasions.get(name):
+            self._occasions[name] = occasion
+            self._paces[name].hurry()
+        if ledger.claiming.next_at <= self._desk.now() + _CLAIM_AHEAD_S:
+            return PROBE_S
+        return self._paces[name].wait_s if waits else PROBE_IDLE_S
 
     def _somebody_waits(self) -> bool:
         ledger = self._desk.scheduler.ledger  # which a recovery replaces
@@ -83,13 +108,13 @@ class Prober:
 
     async def freshen(self) -> None:
         """Ask the sites under batch systems of which nothing was heard lately, so that a job that comes now is placed
-        by what is so now. The core hears of it first, unless a site takes longer than ``FRESHEN_S``; one that is
-        silent is not waited for."""
+        by what is so now, and all of them briskly from now on. The core hears of it first, unless a site takes longer
+        than ``FRESHEN_S``; one that is silent is not waited for."""
+        for pace in self._paces.values():
+            pace.hurry()
         lately = self._desk.now() - PROBE_S
         names = [
-            name
-            for name in self._under_batch_systems
-            if name not in self._silent and self.reported_at.get(name, 0.0) < lately
+            name for name in self._paces if name not in self._silent and self.reported_at.get(name, 0.0) < lately
         ]
         for name in names:
             if name not in self._asking:
@@ -121,11 +146,18 @@ class Prober:
             reason = error.message if isinstance(error, SiteError) else str(error) or "it does not answer"
             self._desk.silent(name, _WHO, reason)
             self._silent.add(name)
+            self._hurry(name)  # once it answers
             return None
         self._desk.answered(name, _WHO)
         self._silent.discard(name)
         self.reported_at[name] = self._desk.now()
+        if self._is_news(report):
+            self._hurry(name)
         return report
+
+    def _hurry(self, name: SiteName) -> None:
+        if name in self._paces:
+            self._paces[name].hurry()
 
     def _is_news(self, report: SiteReported) -> bool:
         ledger = self._desk.scheduler.ledger
