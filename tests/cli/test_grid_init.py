@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from koala.cli import koala
 from koala.cli.grid_text import Place, grid_text
 from koala.descriptions import read_grid
-from koala.grid import BatchSettings, Grid, SiteKind
+from koala.grid import BatchSettings, Grid, Link, Links, SiteKind
 from koala.sites.finding import Found, FoundCluster, FoundQueue
 
 SINFO = "printf '%s\\n' 'main*|up|2/6/0/8'"
@@ -74,6 +74,17 @@ def test_those_that_do_not_answer_are_comments_with_the_reason() -> None:
     assert [line.partition(":")[0].split()[-1] for line in comments] == ["shut", "git"]
     assert "(publickey)" in comments[0]
     assert "no Slurm and no Grid Engine" in comments[1]
+
+
+def test_the_links_stand_there_as_a_comment_that_is_only_to_be_opened() -> None:
+    text, grid = written(Place("near", Found((cluster(),))), Place("shut", Found(silent=("no answer",))))
+    assert grid.links == Links()
+    opened = text.replace("# links:", "links:")
+    assert opened != text
+    assert read_grid(opened, "grid.yaml") == grid  # they are what counts without them
+    faster = opened.replace("bandwidth_mbit_s: 100,", "bandwidth_mbit_s: 10000,")
+    link = Link(bandwidth_mbit_s=10_000.0, latency_s=0.005)
+    assert read_grid(faster, "grid.yaml").links == Links(default=link)
 
 
 words = st.text(st.characters(exclude_categories=["Cs", "Cc", "Z"], exclude_characters="\0"), min_size=1, max_size=12)

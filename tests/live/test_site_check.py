@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from file_servers import SshServer, ssh_server, until
+from file_servers import GridFtpServer, SshServer, needed, ssh_server, until
 from grid_engine_cell import SLOTS, GridEngineCell, grid_engine_cell
 from slurm_cluster import SlurmCluster, slurm_cluster
 
@@ -119,6 +119,19 @@ def test_a_slurm_site_over_ssh_passes(slurm: SlurmCluster, server: SshServer, tm
     assert results(found, "mpiexec") == {"passed"}
     assert "west answers; a round trip takes" in found["connection"]["found"]
     assert found["files"]["found"] == "rsync is here and there"
+
+
+def test_a_file_server_answers_and_its_client_is_found(slurm: SlurmCluster, tmp_path: Path) -> None:
+    needed("globus-gridftp-server", "globus-gridftp-server-progs")
+    needed("globus-url-copy", "globus-gass-copy-progs")
+    server = GridFtpServer(tmp_path / "served")
+    try:
+        server.start()
+        found = checked(tmp_path, slurm.environment, kind="slurm", processors=4, file_server=server.url)
+    finally:
+        server.stop()
+    assert found["files"]["found"].startswith(f"{server.url} answers; globus-url-copy is there; for sites without")
+    assert found["files"]["found"].endswith("this machine sees its files")
 
 
 def test_what_the_grid_file_has_wrong_of_slurm_is_told(slurm: SlurmCluster, tmp_path: Path) -> None:

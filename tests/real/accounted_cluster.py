@@ -138,6 +138,16 @@ def accounted_cluster(worker: int) -> Iterator[AccountedCluster]:
     """A running cluster; nothing of it stays."""
     require_programs()
     directory = Path(tempfile.mkdtemp(prefix="koala-accounts-"))
+    try:
+        with _accounted_cluster(directory, worker) as cluster:
+            yield cluster
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _accounted_cluster(directory: Path, worker: int) -> Iterator[AccountedCluster]:
+    """One in a directory of its own, which stays."""
     directory.chmod(0o755)
     (directory / "work").mkdir()
     shutil.chown(directory / "work", USER)
@@ -154,7 +164,6 @@ def accounted_cluster(worker: int) -> Iterator[AccountedCluster]:
         yield AccountedCluster(running, directory)
     finally:
         running.down()
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _start_database(running: lab.Lab, home: Path) -> None:

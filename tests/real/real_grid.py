@@ -65,12 +65,29 @@ def running_lab(worker: int, **options: object) -> Iterator[lab.Lab]:
     directory = Path(tempfile.mkdtemp(prefix="koala-lab-"))
     directory.chmod(0o755)  # root's file servers run as nobody
     port = FIRST_PORT + worker * PORTS_PER_WORKER
-    found = lab.up(lab.Options(directory=directory / "lab", first_port=port, **options))  # type: ignore[arg-type]
     try:
-        yield found
+        found = lab.up(lab.Options(directory=directory / "lab", first_port=port, **options))  # type: ignore[arg-type]
+        try:
+            yield found
+        finally:
+            found.down()
     finally:
-        found.down()
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def laplace(size: int, tolerance: str, **processors: int) -> str:
+    """An MPI job that solves Laplace's equation with so many processors at each site, and compares what it finds with
+    the solution of a single process."""
+    components = "".join(f"- {{processors: {count}, site: {site}}}\n" for site, count in processors.items())
+    return (
+        "type: mpi\napplication:\n  executable: python3\n  arguments: [-m, koala.examples.applications.laplace, "
+        f'--verify, --size, "{size}", --tolerance, "{tolerance}"]\ncomponents:\n{components}'
+    )
+
+
+def has_the_right_answer(printed: str) -> bool:
+    """Whether the job found the solution of a single process, bit by bit; of another it says that it is NOT equal."""
+    return re.search(r"^ +verified +equal to the serial solution$", printed, re.MULTILINE) is not None
 
 
 class RealGrid:
@@ -113,6 +130,10 @@ class RealGrid:
         """What a component of the last run wrote."""
         return self.client.output(job, part=part).text
 
+    def told(self, job: int) -> list[str]:
+        """What was decided about a job, line by line, as ``koala job explain`` tells it."""
+        return [line.text for line in self.client.explain(job).story]
+
     def story(self, job: int) -> str:
         """What became of a job, for a test that fails."""
         found = self.client.job(job)
@@ -122,6 +143,15 @@ class RealGrid:
             for each in found.components
         ]
         return "\n".join(lines)
+
+    # -------------------------------------------------------------------------------------------- files
+
+    def register(self, path: Path, size_bytes: int, *sites: str) -> None:
+        """Make a file of so many zeros, and register it under its own name with a replica at each of these sites."""
+        with path.open("wb") as file:
+            file.truncate(size_bytes)
+        for site in sites:
+            self.client.register(path.name, site, path=str(path))
 
     # ------------------------------------------------------------------------------ the batch systems' own words
 

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 
+import msgspec
 import pytest
 from accounted_cluster import COLLEAGUE, PROCESSORS, SITE, USER, AccountedCluster, accounted_cluster
 
@@ -23,7 +24,7 @@ from koala.sites.batch.slurm import SlurmSystem
 # What the account above the users' own may have, what a user of a QOS may have, and what one job may have.
 OF_ACCOUNT, OF_USER, OF_JOB = 6, 3, 5
 # A component that the batch system would not have never held anything.
-NOT_TAKEN = (Outcome.REFUSED, Outcome.SITE_FAILED)
+NOT_TAKEN = (Outcome.REFUSED, Outcome.UNSUITABLE)
 NUMBERS = itertools.count(1)
 
 
@@ -146,21 +147,46 @@ def test_what_can_never_start_is_not_waited_for(idle: AccountedCluster) -> None:
         ended = await refused(idle, OF_USER + 1, submit_options=("--qos=narrow",))
         assert "3 processors (MaxTRESPU of QOS narrow)" in ended.reason
         idle.account("modify", "user", USER, "set", "MaxTRESPerJob=cpu=2")
-        assert "AssocMaxCpuPerJobLimit" in (await refused(idle, 3)).reason
+        ended = await refused(idle, 3)
+        assert "AssocMaxCpuPerJobLimit" in ended.reason
+        assert ended.outcome is Outcome.UNSUITABLE
         idle.account("modify", "user", USER, "set", "MaxTRESPerJob=cpu=-1")
+
+    asyncio.run(scenario())
+
+
+def test_a_job_asks_for_no_more_time_than_its_user_may_have(idle: AccountedCluster) -> None:
+    """The time at the barrier comes on top of the walltime, and would be too much."""
+
+    async def scenario() -> None:
+        idle.account("modify", "user", USER, "set", "MaxWall=00:20:00")
+        async with opened(idle) as one:
+            mine = msgspec.structs.replace(launch("6.1"), walltime_s=1_200.0, barrier_timeout_s=660.0)
+            await report(one)  # which tells the limit
+            await one.start(mine)
+            await one.ready("6.1")
+            assert idle.run("squeue", "--noheader", "--format=%l").strip() == "20:00"
+            await one.site.abort("6.1")
+            await one.ended("6.1")
+            longer = msgspec.structs.replace(mine, token="6.2", walltime_s=1_201.0)  # noqa: S106 - a name
+            await one.start(longer)
+            ended = await one.ended("6.2")
+        assert ended.outcome is Outcome.UNSUITABLE
+        assert "runs no job longer than 1200 s" in ended.reason
+        idle.account("modify", "user", USER, "set", "MaxWall=-1")
 
     asyncio.run(scenario())
 
 
 def test_what_slurm_refuses_is_refused_with_its_words_and_what_passes_is_tried_again(idle: AccountedCluster) -> None:
     async def scenario() -> None:
-        for processors, fields, words in (
-            (OF_JOB + 1, {"submit_options": ("--qos=strict",)}, "QOSMaxCpuPerJobLimit"),
-            (1, {"account": "chemistry"}, "Invalid account"),
-            (1, {"submit_options": ("--qos=golden",)}, "Invalid qos"),
+        for processors, fields, words, outcome in (
+            (OF_JOB + 1, {"submit_options": ("--qos=strict",)}, "QOSMaxCpuPerJobLimit", Outcome.UNSUITABLE),
+            (1, {"account": "chemistry"}, "Invalid account", Outcome.REFUSED),
+            (1, {"submit_options": ("--qos=golden",)}, "Invalid qos", Outcome.REFUSED),
         ):
             ended = await refused(idle, processors, **fields)
-            assert ended.outcome is Outcome.REFUSED
+            assert ended.outcome is outcome
             assert words in ended.reason
         idle.account("modify", "user", USER, "set", "MaxSubmitJobs=1")
         waiting = idle.submit("--ntasks=1", "--account=group", user=USER)
@@ -169,9 +195,7 @@ def test_what_slurm_refuses_is_refused_with_its_words_and_what_passes_is_tried_a
             with pytest.raises(OSError, match="AssocMaxSubmitJobLimit"):
                 await one.site.start(mine, component_script(mine))
             idle.run("scancel", waiting)
-            await until_true(lambda: not idle.run("squeue", "--noheader"))
-            await one.start(mine)
-            await one.ready("3.1")
+            await one.ready("3.1")  # nobody needs to ask again: it is submitted as soon as there is room
             await one.site.abort("3.1")
             await one.ended("3.1")
         idle.account("modify", "user", USER, "set", "MaxSubmitJobs=-1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from real_grid import PROCESSORS, SITES, RealGrid, real_grid
+from real_grid import PROCESSORS, SITES, RealGrid, has_the_right_answer, laplace, real_grid
 
 from koala.lab import Lab
 from live_daemon import until
@@ -53,27 +53,22 @@ def test_a_flexible_job_is_divided_over_as_few_clusters_as_have_it(grid: RealGri
 
 
 def test_one_mpi_job_has_one_world_over_three_clusters_and_the_right_answer(grid: RealGrid) -> None:
-    job = grid.submit(
-        "type: mpi\napplication:\n  executable: python3\n  arguments: "
-        '[-m, koala.examples.applications.laplace, --size, "48", --tolerance, "1e-3"]\n'
-        "components:\n- {processors: 2, site: alpha}\n- {processors: 2, site: beta}\n- {processors: 2, site: gamma}\n"
-    )
+    job = grid.submit(laplace(48, "1e-3", alpha=2, beta=2, gamma=2))
     grid.done(job)
-    told = grid.printed(job)
-    assert "laplace, 48 x 48 points" in told
-    assert "3, with 2 + 2 + 2 processes" in told
+    printed = grid.printed(job)
+    assert "laplace, 48 x 48 points" in printed
+    assert "3, with 2 + 2 + 2 processes" in printed
+    assert has_the_right_answer(printed), printed
     grid.nothing_is_held()
 
 
 def test_a_component_over_several_nodes_has_its_ranks_on_all_of_them(grid: RealGrid) -> None:
     """Eight processors of a cluster of two nodes of four."""
-    job = grid.submit(
-        "type: mpi\napplication:\n  executable: python3\n  arguments: "
-        '[-m, koala.examples.applications.laplace, --size, "32", --tolerance, "1e-2"]\n'
-        "components:\n- {processors: 8, site: alpha}\n- {processors: 2, site: gamma}\n"
-    )
+    job = grid.submit(laplace(32, "1e-2", alpha=8, gamma=2))
     grid.done(job)
-    assert "with 8 + 2 processes" in grid.printed(job)
+    printed = grid.printed(job)
+    assert "with 8 + 2 processes" in printed
+    assert has_the_right_answer(printed), printed
 
 
 @pytest.mark.parametrize("site", ["alpha", "gamma"])
@@ -97,10 +92,8 @@ def test_a_component_that_an_operator_kills_restarts_the_whole_job(grid: RealGri
 
 def test_a_low_job_makes_room_for_a_high_one_and_runs_again(the_lab: Lab, tmp_path: Path) -> None:
     """The high job's file is on its way when the low job takes the processors that it was placed on."""
-    data = tmp_path / "data"
-    data.write_bytes(bytes(40_000_000))
     with real_grid(the_lab, tmp_path, mbit_s=80) as grid:
-        grid.client.register("data", "beta", path=str(data))
+        grid.register(tmp_path / "data", 40_000_000, "beta")
         high = grid.submit(
             f"priority: high\ninput_files: [data]\n{SLEEP % 1}"
             "components:\n- {processors: 6, site: alpha}\n- {processors: 6, site: gamma}\n"
@@ -131,14 +124,12 @@ def test_a_job_is_cancelled_while_it_waits_and_while_it_runs(grid: RealGrid) -> 
 
 def test_a_job_is_cancelled_while_its_file_comes_and_at_the_barrier(the_lab: Lab, tmp_path: Path) -> None:
     """Its processors are claimed before its file is there, so that it waits at the barrier for it."""
-    data = tmp_path / "data"
-    data.write_bytes(bytes(60_000_000))
     text = (
         f"input_files: [data]\n{SLEEP % 60}components:\n- {{processors: 6, site: alpha}}\n"
         "- {processors: 6, site: gamma}\n"
     )
     with real_grid(the_lab, tmp_path, mbit_s=60) as grid:
-        grid.client.register("data", "beta", path=str(data))
+        grid.register(tmp_path / "data", 60_000_000, "beta")
         placed = grid.submit(text)
         grid.in_state(placed, "placed")
         assert not any(grid.ours(site) for site in SITES), "nothing is claimed yet"

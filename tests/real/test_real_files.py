@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from real_grid import PROCESSORS, SITES, RealGrid, real_grid
+from real_grid import PROCESSORS, SITES, WAIT_S, RealGrid, real_grid
 
 from koala.lab import Lab
+from koala.wire import ComponentRun
 from live_daemon import until
 
 MEGABYTES = 200
@@ -55,18 +56,39 @@ def test_a_file_goes_from_server_to_server_and_is_the_same_there(served: RealGri
     assert served.printed(job).split()[0] == hashlib.sha256(data.read_bytes()).hexdigest()
 
 
-def test_a_replica_that_was_altered_is_never_run_on(served: RealGrid, data: Path) -> None:
-    """Its one replica has another byte than the catalogue knows: the job says so instead of running."""
-    small = data.with_name("small")
-    small.write_bytes(data.read_bytes()[:10_000_000])
-    served.client.register("small", "beta", path=str(small))
+@pytest.fixture(scope="module")
+def small(served: RealGrid, data: Path) -> tuple[str, Path]:
+    """The SHA-256 of a file of which beta has the only replica, and where that is."""
+    path = data.with_name("small")
+    path.write_bytes(data.read_bytes()[:10_000_000])
+    served.client.register("small", "beta", path=str(path))
     replica = next(served.lab.plan.site("beta").work.parent.glob("work-*/files/replicas/=small"))
-    replica.chmod(0o644)
-    with replica.open("r+b") as file:
+    return hashlib.sha256(path.read_bytes()).hexdigest(), replica
+
+
+@pytest.fixture
+def altered(served: RealGrid, small: tuple[str, Path]) -> Iterator[None]:
+    """During the test its replica has another byte than the catalogue knows."""
+    turn_a_byte(small[1])
+    yield
+    turn_a_byte(small[1])
+    until(lambda: all(served.client.probe(site).idle == PROCESSORS for site in SITES), "all is free")
+    served.client.resume("beta")  # what it could not run was counted as its failure
+
+
+def turn_a_byte(path: Path) -> None:
+    """Alter one byte of a file, or put it right again."""
+    path.chmod(0o644)
+    with path.open("r+b") as file:
         file.seek(5_000_000)
         byte = file.read(1)
         file.seek(5_000_000)
         file.write(bytes([byte[0] ^ 1]))
+
+
+@pytest.mark.usefixtures("altered")
+def test_a_replica_that_was_altered_is_never_brought_to_a_job(served: RealGrid) -> None:
+    """It would have to come from beta: the transfer says what is wrong, and the job does not run."""
     job = served.submit(
         "input_files: [small]\napplication: {script: sha256sum <small}\ncomponents: [{processors: 1, site: alpha}]\n"
     )
@@ -79,4 +101,34 @@ def test_a_replica_that_was_altered_is_never_run_on(served: RealGrid, data: Path
     found = served.ended(job)
     assert found.runs == 0, served.story(job)
     assert not any(each.ok for each in found.transfers)
-    until(lambda: all(served.client.probe(site).idle == PROCESSORS for site in SITES), "all is free")
+
+
+@pytest.mark.usefixtures("altered")
+@pytest.mark.parametrize(
+    "wish", ["components: [{processors: 1, site: beta}]", "policy: CF\ncomponents: [{processors: 1}]"]
+)
+def test_a_replica_that_was_altered_is_never_run_on_where_it_is(served: RealGrid, wish: str, tmp_path: Path) -> None:
+    """The job goes to beta, by name or to be close to its file. Nothing is brought, so that only a look at the
+    replica itself can tell: the job says so instead of running."""
+    log = tmp_path / "log"
+    job = served.submit(f"input_files: [small]\napplication: {{script: 'sha256sum <small >>{log}'}}\n{wish}\n")
+
+    def ends() -> list[ComponentRun]:
+        return [each for each in served.client.job(job).components if each.outcome == "site_failed"]
+
+    until(lambda: bool(ends()), "a component is ended for its file", WAIT_S)
+    first = ends()[0]
+    assert first.site == "beta"
+    assert "file 'small' at beta: its SHA-256 is" in first.reason
+    assert "it is damaged" in first.reason
+    served.client.cancel(job)
+    assert served.ended(job).transfers == []
+    assert not log.exists()
+
+
+def test_a_replica_that_was_put_right_is_run_on_where_it_is(served: RealGrid, small: tuple[str, Path]) -> None:
+    job = served.submit(
+        "input_files: [small]\napplication: {script: sha256sum <small}\ncomponents: [{processors: 1, site: beta}]\n"
+    )
+    assert served.done(job).transfers == []
+    assert served.printed(job).split()[0] == small[0]

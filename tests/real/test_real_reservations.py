@@ -45,8 +45,8 @@ def shared_booking(the_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> It
     directory = tmp_path_factory.mktemp("booking")
     sites = {site: {"claims": "reservation"} for site in SITES}
     with real_grid(the_lab, directory, MBIT_S, sites=sites, **AT_ONCE) as grid:
-        register(grid, directory, "soon", SOON_BYTES)
-        register(grid, directory, "late", LATE_BYTES)
+        grid.register(directory / "soon", SOON_BYTES, "beta")
+        grid.register(directory / "late", LATE_BYTES, "beta")
         yield grid
 
 
@@ -55,14 +55,6 @@ def booking(shared_booking: RealGrid) -> Iterator[RealGrid]:
     """The same, idle before and after."""
     yield shared_booking
     shared_booking.clear()
-
-
-def register(grid: RealGrid, directory: Path, name: str, size: int) -> None:
-    """A file at beta."""
-    path = directory / name
-    with path.open("wb") as file:
-        file.truncate(size)
-    grid.client.register(name, "beta", path=str(path))
 
 
 def at_the_barrier_s(component: ComponentRun) -> float:
@@ -121,7 +113,7 @@ def test_where_the_operator_allows_no_reservation_the_barrier_does(the_lab: Lab,
     }
     try:
         with real_grid(the_lab, tmp_path, MBIT_S, sites=sites, **AT_ONCE) as grid:
-            register(grid, tmp_path, "soon", SOON_BYTES)
+            grid.register(tmp_path / "soon", SOON_BYTES, "beta")
             job = grid.submit(job_with("soon"))
             until(lambda: all(grid.ours(site) for site in PARTS), "both components are submitted")
             assert not any(grid.reservations(site) for site in PARTS)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_grid import SITES, WAIT_S, RealGrid, real_grid
+from real_grid import SITES, WAIT_S, RealGrid, has_the_right_answer, laplace, real_grid
 
 from koala.lab import Lab
 from live_daemon import until
@@ -137,14 +137,12 @@ def test_the_daemon_does_without_the_clusters_files(far: FarGrid) -> None:
     assert {path.name for path in far.homes.iterdir()} >= set(SITES)
 
 
-def test_an_mpi_job_has_one_world_over_two_clusters_behind_ssh(far: FarGrid) -> None:
-    job = far.grid.submit(
-        "type: mpi\napplication:\n  executable: python3\n  arguments: "
-        '[-m, koala.examples.applications.laplace, --size, "32", --tolerance, "1e-2"]\n'
-        "components:\n- {processors: 3, site: alpha}\n- {processors: 2, site: gamma}\n"
-    )
+def test_an_mpi_job_has_one_world_over_two_clusters_behind_ssh_and_the_right_answer(far: FarGrid) -> None:
+    job = far.grid.submit(laplace(32, "1e-2", alpha=3, gamma=2))
     far.grid.done(job)
-    assert "with 3 + 2 processes" in far.grid.printed(job)
+    printed = far.grid.printed(job)
+    assert "with 3 + 2 processes" in printed
+    assert has_the_right_answer(printed), printed
 
 
 @pytest.mark.parametrize("target", [KNOWING, "beta"])

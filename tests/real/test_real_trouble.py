@@ -1,11 +1,14 @@
-"""What goes wrong on real clusters: others are faster, a controller is away, a cluster always fails."""
+"""What goes wrong on real clusters: others have taken processors, a controller is away, a cluster always fails.
+
+What local users take after a job was placed is in ``test_real_local_users``.
+"""
 
 from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
 
-from real_grid import PROCESSORS, SITES, RealGrid, real_grid
+from real_grid import PROCESSORS, SITES, WAIT_S, RealGrid, real_grid
 
 from koala.lab import Lab
 from live_daemon import until
@@ -34,19 +37,12 @@ def test_local_users_jobs_count_as_taken(grid: RealGrid) -> None:
     assert sorted(each.site for each in grid.last_run(job)) == sorted(SITES)
 
 
-def test_processors_that_local_users_take_before_they_are_claimed_lose_nothing(grid: RealGrid) -> None:
-    """Koala has not heard of the local user's job when it claims: it places anew, or waits, and the job runs."""
-    grid.client.probe("alpha")
-    number = grid.local_job("alpha", PROCESSORS, 6)
-    job = grid.submit(f"{SLEEP % 1}components:\n- {{processors: 4, site: alpha}}\n- {{processors: 4, site: gamma}}\n")
-    found = grid.done(job)
-    assert found.runs == 1, grid.story(job)
-    told = grid.lab.run("alpha", "scontrol", "show", "job", number).stdout
-    assert "JobState=COMPLETED" in told, "the local user's job was not disturbed"
-    grid.nothing_is_held()
-
-
 def test_a_controller_that_is_away_for_a_while_loses_nothing(grid: RealGrid) -> None:
+    """The application ends meanwhile, everywhere."""
+
+    def ended() -> set[str]:
+        return {each.site for each in grid.client.job(job).components if each.ended_at is not None}
+
     job = grid.submit(
         "application:\n  script: |\n    sleep 6; echo finished\n"
         "components:\n- {processors: 2, site: alpha}\n- {processors: 2, site: beta}\n- {processors: 2, site: gamma}\n"
@@ -54,7 +50,8 @@ def test_a_controller_that_is_away_for_a_while_loses_nothing(grid: RealGrid) -> 
     grid.in_state(job, "running")
     grid.lab.stop_controller("beta")
     try:
-        until(lambda: grid.client.site("beta").silent_reason != "", "Koala notices that beta is silent")
+        until(lambda: grid.client.probe("beta").silent_reason != "", "Koala notices that beta is silent", WAIT_S)
+        until(lambda: ended() == {"alpha", "gamma"}, "the other components end", WAIT_S)
         assert grid.client.job(job).state == "running", "silence is not an end"
     finally:
         grid.lab.start_controller("beta")
