@@ -10,7 +10,7 @@ from koala.cli.output import counted
 from koala.descriptions.errors import printable
 from koala.descriptions.fields import NAME_CHARACTERS_MAX
 from koala.descriptions.grid_batch import work_directory_of
-from koala.grid import SiteKind
+from koala.grid import Links, SiteKind
 from koala.sites.finding import Found, FoundCluster
 
 _COMMENT_CHARACTERS_MAX = 160
@@ -69,7 +69,7 @@ def grid_text(places: Sequence[Place], check: str) -> tuple[str, list[LeftOut]]:
         left_out += [LeftOut(place.name, reason) for reason in place.found.silent]
         if place.host is not None and place.found == Found():
             left_out.append(LeftOut(place.name, "no Slurm and no Grid Engine"))
-    lines = (*_head(check), "sites:", *entries, *_left_out(left_out))
+    lines = (*_head(check), "sites:", *entries, *_left_out(left_out), *_links())
     return "".join(f"{line}\n" for line in lines), left_out
 
 
@@ -114,6 +114,16 @@ def _left_out(those: Sequence[LeftOut]) -> Iterator[str]:
     if those:
         yield _comment("Left out:", indent="  ")
     yield from (_comment(f"{each.host}: {each.reason}", indent="  ", room="   ") for each in those)
+
+
+def _links() -> Iterator[str]:
+    """The links that count where the file names none, to be changed: what lies between sites cannot be seen here."""
+    link = Links().default
+    default = f"{{bandwidth_mbit_s: {link.bandwidth_mbit_s:g}, latency_ms: {link.latency_s * 1000:g}}}"
+    yield _comment(
+        "The links between sites, also the most that rsync and streams use. Open it to write yours:", indent=""
+    )
+    yield _comment(f"links: {{default: {default}}}", indent="")
 
 
 def _free_name(place: Place, cluster: FoundCluster, taken: set[str]) -> str:

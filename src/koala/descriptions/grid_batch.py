@@ -22,6 +22,9 @@ BATCH_ENTRIES_MAX = 100
 # Below it each site has a directory of its own: clusters often share their users' homes.
 WORK_DIRECTORIES = "~/koala"
 
+# Batch systems have meanings of their own for these in paths, and no way to write them plainly.
+_NOT_IN_PATHS = "\\,$"
+
 BATCH_KINDS = (SiteKind.SLURM, SiteKind.GRID_ENGINE)
 _OF_GRID_ENGINE = frozenset({"parallel_environment"})
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -40,9 +43,8 @@ def _read_path(path: str) -> str:
 
 
 def _read_work_directory(path: str) -> str:
-    found = next((sign for sign in "\\,$" if sign in _read_path(path)), None)
+    found = next((sign for sign in _NOT_IN_PATHS if sign in _read_path(path)), None)
     if found is not None:
-        # Batch systems have meanings of their own for them in paths, and no way to write them plainly.
         raise wrong(f"{shown(path)} holds the sign {found}", "name a directory without it")
     return path
 
@@ -127,7 +129,8 @@ class BatchKeysText(Description):
     work_directory: WorkDirectory | None = Field(
         default=None,
         description="under Slurm or Grid Engine, as all down to network: a directory of its own that all its nodes "
-        f"see, by default {WORK_DIRECTORIES}/SITE; '~/' in front is your home there",
+        f"see, by default {WORK_DIRECTORIES}/SITE; '~/' in front is your home there; none of the signs "
+        f"{' '.join(_NOT_IN_PATHS)} may be in it",
     )
     ssh: HostName | None = Field(
         default=None,
@@ -138,14 +141,17 @@ class BatchKeysText(Description):
         default={}, description="variables for every command, such as SLURM_CONF, or SGE_ROOT and SGE_CELL"
     )
     queue: PlainWord | None = Field(
-        default=None, description="the partition or queue that components go to; by default the site's own default"
+        default=None,
+        description="the partition or queue that components go to, or several with commas between; by default the "
+        "site's own default",
     )
     account: PlainWord | None = Field(
         default=None, description="the account, or the project of Grid Engine, that components are charged to"
     )
     parallel_environment: PlainWord | None = Field(
         default=None,
-        description="under Grid Engine: the parallel environment that components of several processors run in",
+        description="under Grid Engine: the parallel environment that components run in; by default those of several "
+        "processors take one that the queue offers, with control_slaves if there is one",
     )
     submit_options: Words = Field(
         default=(), description="further words for each submission, such as [--constraint=haswell]"
@@ -157,15 +163,18 @@ class BatchKeysText(Description):
     claims: Claims = Field(
         default=Claims.BARRIER,
         description=f"how processors are claimed: {Claims.BARRIER} starts a component as soon as it can and lets it "
-        f"wait for the others, {Claims.RESERVATION} reserves its processors for the start of the job",
+        f"wait for the others; {Claims.RESERVATION} reserves its processors for the start of the job where the "
+        "operator allows it, the job has a walltime and its files are still on their way",
     )
     host: HostName | None = Field(
-        default=None, description="the address at which other sites reach its nodes, where all of them share one"
+        default=None,
+        description="the address at which other sites reach its nodes, where all of them share one; not together "
+        "with network",
     )
     network: NetworkAddress | None = Field(
         default=None,
-        description="the network in which other sites reach its nodes, such as 10.0.0.0/8; by default they are "
-        "reached by their names",
+        description="the network in which other sites reach its nodes, such as 10.0.0.0/8, where each has an address "
+        "there; by default they are reached by their names; not together with host",
     )
 
     def settings(self, name: str, kind: SiteKind) -> BatchSettings | None:
