@@ -131,8 +131,9 @@ class GridEngineCell:
         self.root.chmod(0o755)
         architecture = subprocess.run([SHARED / "util" / "arch"], capture_output=True, text=True).stdout.strip()
         common = self.root / CELL / "common"
-        for directory in (common, self._spool / "qmaster", self._spool / "execd"):
+        for directory in (common, self._spool / "qmaster", self._spool / "execd", self._temporary):
             directory.mkdir(parents=True)
+        self._temporary.chmod(0o1777)  # of jobs of all users
         (self.root / "util").symlink_to(SHARED / "util")
         for name in ("bin", "lib", "utilbin"):
             (self.root / name).mkdir()
@@ -168,7 +169,7 @@ class GridEngineCell:
         self._configure("-Ae", _table({"hostname": self.host} | _HOST))
         self._configure("-Ahgrp", _table({"group_name": "@allhosts", "hostlist": self.host}))
         self._configure("-Ap", _table(_PARALLEL_ENVIRONMENT))
-        self._configure("-Aq", _changed(self.run("qconf", "-sq"), _QUEUE))
+        self._configure("-Aq", _changed(self.run("qconf", "-sq"), _QUEUE | {"tmpdir": str(self._temporary)}))
         self._configure("-Msconf", _changed(self.run("qconf", "-ssconf"), _SCHEDULER))
 
     def _configure(self, option: str, text: str) -> None:
@@ -275,6 +276,12 @@ class GridEngineCell:
     def unused_port(self) -> int:
         """Nobody answers there."""
         return _free_ports()
+
+    @property
+    def _temporary(self) -> Path:
+        """Where jobs have their directories, which go by their numbers: in the same place, those of another cell
+        would be taken away with its own."""
+        return self.root / "tmp"
 
     @property
     def _spool(self) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from koala.messages import Outcome
 from koala.model import Application, JobType
 from koala.runners import component_script
 from koala.runners.script_body import EXIT_NOT_FIRST
+from real_programs import real_program
 
 HOSTILE = [
     "plain",
@@ -38,17 +38,6 @@ HOSTILE = [
     "a=b",
 ]
 shells = pytest.mark.parametrize("shell", ["dash", "bash", "busybox"], indirect=True)
-
-
-def real_program(name: str) -> str:
-    """Where a program is that a user may lack; CI installs it, so there its absence is a failure."""
-    path = shutil.which(name)
-    if path is None:
-        missing = f"{name} is not installed; install the Debian package {name}"
-        if os.environ.get("CI"):
-            pytest.fail(missing)
-        pytest.skip(missing)
-    return path
 
 
 @pytest.fixture
