@@ -188,10 +188,15 @@ def test_a_daemon_that_dies_ends_the_demo_with_one_message(temporary: Path) -> N
 
 
 def daemon_below(directory: Path) -> int:
-    (found,) = [
-        pid for pid in processes_below(directory) if b"\0up\0" in (Path("/proc") / str(pid) / "cmdline").read_bytes()
-    ]
+    (found,) = [pid for pid in processes_below(directory) if b"\0up\0" in command_of(pid)]
     return found
+
+
+def command_of(pid: int) -> bytes:
+    """Nothing of one that has ended meanwhile."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return (Path("/proc") / str(pid) / "cmdline").read_bytes()
+    return b""
 
 
 def test_a_daemon_that_cannot_start_is_told_with_its_log(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Iterator
@@ -16,5 +17,6 @@ def no_process_is_left(tmp_path: Path) -> Iterator[None]:
     yield
     gone = all_gone(tmp_path)
     for pid in processes_of(tmp_path):
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     assert gone, "the test left processes behind"
