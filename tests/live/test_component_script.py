@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ from koala.messages import Outcome
 from koala.model import Application, JobType
 from koala.runners import component_script
 from koala.runners.script_body import EXIT_NOT_FIRST
+from koala.runners.script_mpi import RANKS_GRACE_TENTHS
 from real_programs import real_program
 
 HOSTILE = [
@@ -219,3 +221,42 @@ def test_what_a_barrier_tells_has_limits() -> None:
         Go(environment=(("A", "x\ny"),))
     with pytest.raises(LaunchError, match="LINKS_MAX"):
         Go(links=(Link(source="a", destination="b"),) * (LINKS_MAX + 1))
+
+
+# ------------------------------------------------------------------------------------------------ ranks and proxies
+
+# A proxy that starts one rank, as a leader of a session, and sees nothing of its end.
+BLIND_PROXY = """#!/bin/sh
+setsid {shell} "$KOALA_HOME/script" rank </dev/null >/dev/null 2>&1 &
+exec sleep 600
+"""
+
+
+@shells
+@pytest.mark.parametrize(("program", "code"), [("exit 9", 9), ("exit 0", None)], ids=["fails", "ends well"])
+def test_a_proxy_that_does_not_see_a_rank_fail_is_ended(
+    tmp_path: Path, shell: list[str], program: str, code: int | None
+) -> None:
+    """One whose rank has ended well is left alone, also for longer than that."""
+    one = launch(application=Application(executable="sh", arguments=("-c", program)), job_type=JobType.MPI)
+    home = folder_with(tmp_path, one, Go())
+    (home / "workspace").mkdir()
+    text = (home / "script").read_text()
+    limit = f"-ge {RANKS_GRACE_TENTHS} ]"
+    assert text.count(limit) == 1
+    (home / "script").write_text(text.replace(limit, "-ge 3 ]"))
+    proxy = tmp_path / "proxy"
+    proxy.write_text(BLIND_PROXY.format(shell=shlex.join(shell)))
+    proxy.chmod(0o755)
+    words = [*shell, str(home / "script"), "proxy", str(proxy)]
+    environment = {"PATH": os.environ["PATH"], "KOALA_HOME": str(home)}
+    with subprocess.Popen(words, cwd=home, env=environment) as process:
+        try:
+            if code is None:
+                with pytest.raises(subprocess.TimeoutExpired):
+                    process.wait(timeout=3.0)
+                process.terminate()
+            found = process.wait(timeout=30.0)
+        finally:
+            process.kill()
+    assert code is None or found == code

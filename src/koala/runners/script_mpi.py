@@ -7,6 +7,9 @@ from __future__ import annotations
 
 # How long mpiexec may outlive a rank that ended without MPI_Finalize: it would wait for ever.
 MPIEXEC_GRACE_TENTHS = 50
+# How long ranks may outlive one that failed: those that finish their work need little, and a proxy that has not seen
+# the failure would leave the others waiting for it.
+RANKS_GRACE_TENTHS = 200
 # How long a component whose ranks were cut off waits to hear that the job is over.
 VERDICT_TENTHS = 100
 
@@ -43,6 +46,21 @@ koala_start_mpiexec() {
     koala_sorter=$!
 }
 
+# A rank of this node has left a note of its failure. The proxy may not have seen that it is gone; then nothing would
+# end before all other ranks do.
+# shellcheck disable=SC2317  # a signal calls it
+koala_rank_left() {
+    koala_begin_waiting
+    while kill -0 "$koala_child" 2>/dev/null; do
+        if [ "$koala_waited" -ge @RANKS_GRACE_TENTHS@ ]; then
+            : >"$koala_ranks/.ended"
+            koala_end_child
+            return
+        fi
+        koala_pause
+    done
+}
+
 # A proxy, on the node that it is for. It does not know of a rank that skipped MPI_Finalize, and may leave ranks.
 koala_proxy() {
     if [ ! -x "$1" ]; then
@@ -55,8 +73,10 @@ koala_proxy() {
     KOALA_RANKS=$koala_ranks
     export KOALA_RANKS
     exec 4</dev/null
+    trap koala_rank_left USR1
     koala_with_child 0 "$@"
     koala_code=$?
+    trap '' USR1
     koala_signal_child KILL
     koala_failure=$(koala_code_in "$koala_ranks")
     exit "${koala_failure:-$koala_code}"
@@ -114,6 +134,12 @@ koala_await_mpiexec() {
     wait "$koala_mpiexec"
     koala_code=$?
     wait "$koala_sorter"
+    # Where ranks were ended for one that had failed, it tells of their end and not of the failure.
+    for koala_one in "$koala_home"/.ranks-*/.ended; do
+        if [ -e "$koala_one" ] && [ -n "$koala_failure" ]; then
+            return "$koala_failure"
+        fi
+    done
     return "$koala_code"
 }
 
@@ -183,12 +209,15 @@ koala_rank() {
     if [ "$koala_code" -gt 128 ]; then
         kill "-$((koala_code - 128))" "$$"
     elif [ "$koala_code" -ne 0 ]; then
-        (set -C && printf '%s\n' "$koala_code" >"$koala_ranks/.code") 2>/dev/null
+        # Of several the first tells the one who started the proxy, whose number its directory has.
+        (set -C && printf '%s\n' "$koala_code" >"$koala_ranks/.code" && kill -USR1 "${koala_ranks##*-}") 2>/dev/null
     fi
     exit "$koala_code"
 }
 """
 
-MPI_BODY = _MPI.replace("@VERDICT_TENTHS@", str(VERDICT_TENTHS)).replace(
-    "@MPIEXEC_GRACE_TENTHS@", str(MPIEXEC_GRACE_TENTHS)
+MPI_BODY = (
+    _MPI.replace("@VERDICT_TENTHS@", str(VERDICT_TENTHS))
+    .replace("@MPIEXEC_GRACE_TENTHS@", str(MPIEXEC_GRACE_TENTHS))
+    .replace("@RANKS_GRACE_TENTHS@", str(RANKS_GRACE_TENTHS))
 )
