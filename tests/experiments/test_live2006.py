@@ -56,8 +56,8 @@ def calibration(*, slower: float = 1.0) -> dict[str, Any]:
     pairs = {}
     for key in TRUTH:
         one_s, two_s = executions[f"{key}/a"], executions[f"{key}/a+b"]
-        pairs[f"{key}/a"] = [one_s * 1.2] * 2
-        pairs[f"{key}/a+b"] = [two_s * (1 + 0.1 * one_s / two_s)] * 2
+        pairs[f"{key}/a"] = [(one_s * 1.2, 1.0), (one_s * 1.05, 0.25)]
+        pairs[f"{key}/a+b"] = [(two_s * (1 + 0.1 * one_s / two_s), 1.0)] * 2
     overheads = [[list(sites), 0.5 + 0.2 * (len(sites) - 1)] for sites in ("a", "b", "c", "ab", "bca", "abca")]
     return {"executions": executions, "overheads": overheads, "pairs": pairs}
 

@@ -36,9 +36,9 @@ METHOD = (
     (
         "First single jobs are measured on the same lab: the time from placement to the opening of the barrier for "
         "one to four components, the execution time of each application and size on every set of clusters, and the "
-        "same with two jobs at a time. From these the simulation gets its start-up times (by site; each component "
-        "draws its own, and jobs start with the last), its execution times, and by how much a job takes longer for "
-        "each one beside it: all clusters share the cores of this machine. "
+        "same with two jobs at a time, by the time that they share. From these the simulation gets its start-up "
+        "times (by site; each component draws its own, and jobs start with the last), its execution times, and by "
+        "how much a job takes longer for each one beside it: all clusters share the cores of this machine. "
         "Nothing of the runs under the policies goes into it. It is then given the same jobs at the same times "
         "beside the same users, under many draws of start-up times."
     ),
@@ -49,6 +49,9 @@ METHOD = (
         "messages, so that most of their time over several clusters is the distance and not computing."
     ),
 )
+
+# What is kept of a measurement of another form is not taken for one of this.
+FORM = 3
 
 Jobs = Annotated[int, msgspec.Meta(ge=2, le=1_000)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
@@ -147,6 +150,7 @@ class Live2006(Experiment[Live2006Parameters]):
         check_machine(parameters.lab)  # says what is missing before anything runs
         shared = msgspec.to_builtins(parameters)
         measured = {name: value for name, value in shared.items() if name not in ("simulations", "agree_percent")}
+        measured["form"] = FORM
         units = []
         for each in range(seed, seed + repetitions):
             units.append(Unit(label=f"single jobs, seed {each}", work={"seed": each, "policy": None, **measured}))
@@ -162,7 +166,7 @@ class Live2006(Experiment[Live2006Parameters]):
         from koala.experiments.live2006_runs import Drawn, calibrated, run_policy
 
         seed, policy = unit.work["seed"], unit.work["policy"]
-        given = {name: value for name, value in unit.work.items() if name not in ("seed", "policy")}
+        given = {name: value for name, value in unit.work.items() if name not in ("seed", "policy", "form")}
         parameters = msgspec.convert(given, Live2006Parameters)
         with live_grid(parameters.lab) as live:
             sites = {"grid": _as_json(live.grid)}

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from koala.experiments.calibrate_das2 import Form, form_of
-from koala.experiments.live2006_runs import SITES_JOINED_BY, Drawn, arrivals, run_measures, sites_of
+from koala.experiments.live2006_runs import SITES_JOINED_BY, Drawn, arrivals, overlap_s, run_measures, sites_of
 from koala.grid import Background, Grid, GridSimulation, SiteKind, SiteSimulation, Startup
 from koala.simulator import JobRow, Result, Workload, simulate
 from koala.simulator.workload import Arrival
@@ -126,17 +126,18 @@ def fitted(calibrations: Sequence[Mapping[str, Any]]) -> Model:
 
 def crowding(calibrations: Sequence[Mapping[str, Any]], *, of_one: bool) -> float:
     """By which fraction jobs on one cluster, or on several, took longer beside another than alone on the same
-    clusters, on average, for each other that computes all the time."""
+    clusters, for each other that computes all the time: by least squares, as pairs share only some of their time."""
     alone = _by_sites(calibrations)
-    ratios = []
+    points = []
     for calibration in calibrations:
         for key, seconds in calibration["pairs"].items():
             kind, _, sites = key.rpartition("/")
             if (SITES_JOINED_BY not in sites) is of_one:
                 alone_s = alone[kind][sites]
                 computes = computing_share(computing_s(alone[kind]), alone_s)
-                ratios += [(each / alone_s - 1.0) / computes for each in seconds]
-    return max(0.0, fmean(ratios)) if ratios else 0.0
+                points += [(computes * share, each_s / alone_s - 1.0) for each_s, share in seconds]
+    width = sum(beside**2 for beside, _ in points)
+    return max(0.0, sum(beside * longer for beside, longer in points) / width) if width > 0.0 else 0.0
 
 
 def computing_s(by_sites: Mapping[str, float]) -> float:
@@ -281,7 +282,7 @@ def crowded_factors(model: Model, rows: Sequence[JobRow]) -> list[float]:
     }
     factors = []
     for row in rows:
-        shared_s = sum(_overlap_s(row, other) * computes[other.job] for other in rows if other.job != row.job)
+        shared_s = sum(overlap_s(row, other) * computes[other.job] for other in rows if other.job != row.job)
         beside = shared_s / row.execution_s if row.execution_s else 0.0
         share = model.crowding_one if row.clusters <= 1 else model.crowding_several
         factors.append(1.0 + share * beside)
@@ -290,9 +291,3 @@ def crowded_factors(model: Model, rows: Sequence[JobRow]) -> list[float]:
 
 def _kind(row: JobRow) -> str:
     return f"{row.name}/{row.processors}"
-
-
-def _overlap_s(one: JobRow, other: JobRow) -> float:
-    if one.started is None or one.finished is None or other.started is None or other.finished is None:
-        return 0.0
-    return max(0.0, min(one.finished, other.finished) - max(one.started, other.started))

@@ -165,14 +165,23 @@ async def _calibrated(live: LiveGrid, problem: Problem, background: Background, 
         starts = await measured((request,) for request in _starts(live.grid, seed))
         single = await measured((request,) for request in _single_jobs(live.grid, seed))
         paired = await measured(_pairs(live.grid, seed))
-    pairs: dict[str, list[float]] = defaultdict(list)
-    for _, row in paired:
-        pairs[_key(row)].append(_seconds(row.execution_s))
+    pairs: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for (_, one), (_, other) in zip(paired[::2], paired[1::2], strict=True):
+        for row in (one, other):
+            seconds = _seconds(row.execution_s)
+            pairs[_key(row)].append((seconds, overlap_s(one, other) / seconds))
     return {
         "overheads": [(_places(request), _seconds(row.overhead_s)) for request, row in (*starts, *single)],
         "executions": {_key(row): _seconds(row.execution_s) for _, row in single},
         "pairs": dict(pairs),
     }
+
+
+def overlap_s(one: JobRow, other: JobRow) -> float:
+    """How long both ran at the same time."""
+    if one.started is None or one.finished is None or other.started is None or other.finished is None:
+        return 0.0
+    return max(0.0, min(one.finished, other.finished) - max(one.started, other.started))
 
 
 def _places(request: Request) -> list[str]:
