@@ -121,9 +121,10 @@ def test_a_simulation_follows_from_single_jobs_and_the_report_compares_it_with_t
     times_s = [
         *calibration["executions"].values(),
         *(seconds for _, seconds in calibration["overheads"]),
-        *(seconds for all_s in calibration["pairs"].values() for seconds in all_s),
+        *(seconds for pairs in calibration["pairs"].values() for seconds, _ in pairs),
     ]
     assert min(times_s) > 0.0
+    assert all(0.0 <= share <= 1.0 for pairs in calibration["pairs"].values() for _, share in pairs)
 
     model = fitted([calibration])
     assert set(model.startups) == {"beta", "gamma"}
