@@ -255,7 +255,7 @@ JOBS: list[tuple[dict[str, Reaction], str, str]] = [
             "LISTING": listing(job(BatchState.OVER, end=BatchEnd(kind=EndKind.ITSELF, exit_code=9))),
         },
         "ended (itself, exit code 9), but nothing of it is seen in /share",
-        "share with the head node",
+        "share with the login host",
     ),
     (
         {"done": "", "/log": "no such file\n", "LISTING": listing(job(BatchState.OVER))},

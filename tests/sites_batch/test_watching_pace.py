@@ -16,8 +16,8 @@ from test_batch_keeping import see_only_at_the_site
 from koala.launching import Go
 from koala.messages import Outcome
 from koala.sites.batch import claiming, keeper, watching
-from koala.sites.batch.living import Pace
 from koala.sites.batch.watching import CALM_FIRST_S, CALM_MOST_S, ENDING_FIRST_S, ENDING_MOST_S, ENDING_STEADY
+from koala.sites.pace import Pace
 
 pytestmark = pytest.mark.usefixtures("brisk")
 

@@ -15,7 +15,7 @@ from koala.daemon.desk import SITE_CALL_S, Desk
 from koala.messages import SiteReported
 from koala.model import SiteName
 from koala.sites import Site, SiteError
-from koala.sites.batch.living import Pace
+from koala.sites.pace import Pace
 
 _log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from koala.launching import LaunchError
 from koala.messages import AbortComponent, AskSite, ComponentEnded, Outcome, StartComponent, Token
 from koala.runners import component_script
 from koala.sites import NotNowError, Site, SiteError
-from koala.sites.batch.living import Pace
+from koala.sites.pace import Pace
 
 _log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Where texts for ``sh`` are run on files: on this machine, or at a site's head node, and what their failures mean.
+"""Where texts for ``sh`` are run on files: on this machine, or at a site's login host, and what their failures mean.
 
 What the texts say is in ``koala.files.remote_area`` and ``koala.files.carriage``. They are short, use nothing beyond
 POSIX and what every Linux has, and get paths only quoted. Who runs them is ``koala.sites.commands``.
@@ -29,7 +29,7 @@ SSH = ("ssh", *_OPTIONS)
 
 
 class Place:
-    """This machine, or with ``settings`` the head node of a site. ``ssh`` are the words that this machine says ssh
+    """This machine, or with ``settings`` the login host of a site. ``ssh`` are the words that this machine says ssh
     with, in place of those that ``ssh_program`` has for it."""
 
     def __init__(

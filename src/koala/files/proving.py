@@ -18,7 +18,7 @@ from koala.model import FileName, SiteName
 
 # Of so many files it is remembered what they are; of those beyond, what was asked for longest ago is forgotten.
 PROOFS_MAX = 10_000
-# So many files of one area are read at a time: its disk and its head node are there for others too.
+# So many files of one area are read at a time: its disk and its login host are there for others too.
 READINGS_AT_A_TIME_MAX = 2
 
 

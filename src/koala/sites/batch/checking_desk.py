@@ -71,7 +71,7 @@ def skipped(words: str) -> Said:
 
 
 class Runs(Protocol):
-    """Runs texts for ``sh`` at the head node of a site; OSError where that is not possible."""
+    """Runs texts for ``sh`` at the login host of a site; OSError where that is not possible."""
 
     async def run(self, text: str, *, timeout_s: float) -> Answer: ...
 

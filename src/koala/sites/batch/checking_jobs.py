@@ -30,7 +30,7 @@ JOB_LIMIT_S = 300.0
 # A reservation is tried so far ahead that it keeps nobody from anything before it is given back.
 RESERVATION_AHEAD_S = 86_400.0
 RESERVATION_LENGTH_S = 60.0
-# How long what a node wrote may take to be seen at the head node: network file systems keep what they know of a
+# How long what a node wrote may take to be seen at the login host: network file systems keep what they know of a
 # directory for a while.
 FILE_GRACE_S = 10.0
 _LOOK_EVERY_S = 0.5
@@ -238,7 +238,7 @@ async def _not_seen(desk: Desk, identifier: str, job: BatchJob | None) -> Said:
         return failed(f"job {identifier} ended{ending} and said: {said}", "mend what it says, and check again")
     return failed(
         f"job {identifier} ended{ending}, but nothing of it is seen in {desk.work}",
-        "name a work_directory that the nodes share with the head node",
+        "name a work_directory that the nodes share with the login host",
     )
 
 

@@ -42,7 +42,7 @@ _SSH_ADVICE = (
 
 
 async def connection(desk: Desk) -> Said:
-    """Commands reach the head node, and what they print comes back unspoilt."""
+    """Commands reach the login host, and what they print comes back unspoilt."""
     settings = desk.settings
     text = f"printf '%s\\n' {_GREETING}\n"
     try:

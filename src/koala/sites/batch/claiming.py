@@ -15,12 +15,13 @@ from koala.launching import LOG, SCRIPT, Launch
 from koala.messages import Token
 from koala.sites.batch import errands
 from koala.sites.batch.keeper import Keeper, now_s, reservation_name
-from koala.sites.batch.living import Living, Pace
+from koala.sites.batch.living import Living
 from koala.sites.batch.looking import Found, parse_found
 from koala.sites.batch.place import BATCH_S, Done, Place
 from koala.sites.batch.system import BatchId, BatchOutputError, BatchSystem, Submission
 from koala.sites.commands import CommandError
 from koala.sites.folder import Record
+from koala.sites.pace import Pace
 from koala.sites.site import Clock, NotNowError
 
 _log = logging.getLogger(__name__)

@@ -16,11 +16,12 @@ from collections.abc import Awaitable, Callable, Collection
 from koala.messages import SiteSilent, Token
 from koala.sites.batch import errands
 from koala.sites.batch.keeper import Keeper, now_s
-from koala.sites.batch.living import Living, Pace
+from koala.sites.batch.living import Living
 from koala.sites.batch.looking import parse_looks
 from koala.sites.batch.place import BATCH_S, FILES_S, Done, Place, beside
 from koala.sites.batch.system import BatchOutputError, BatchSystem, Listing
 from koala.sites.commands import CommandError
+from koala.sites.pace import Pace
 from koala.sites.site import Clock, Emit
 
 _log = logging.getLogger(__name__)
