@@ -249,6 +249,8 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
     - ``error_threshold``: consecutive errors that make a site unusable; ``cooldown_s`` until it is probed.
     - ``barrier_timeout_s``: how long after the job start time (or the last claim) a component may take to
       reach the barrier before the whole claim is given up.
+    - ``queue_patience_s``: how long a component may wait in its site's own queue, behind other users who hold its
+      processors, before it is claimed at another site; None lets it wait until the barrier times out.
     - ``answer_timeout_s``: how long a command may go unanswered before the site is asked or told again.
     - ``check_interval_s``: how often sites are asked about components that should be running; None never asks.
     - ``transfer_tries_max`` per file and placement; a transfer is overdue after ``transfer_patience`` times
@@ -267,6 +269,7 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
     error_threshold: int = 5
     cooldown_s: float = 600.0
     barrier_timeout_s: float = 300.0
+    queue_patience_s: float | None = 5.0
     answer_timeout_s: float = 60.0
     check_interval_s: float | None = 600.0
     transfer_tries_max: int = 3

@@ -276,6 +276,25 @@ def test_what_became_due_while_nothing_ran_is_done_at_the_first_tick() -> None:
     assert [abort.token for abort in kind(restart(desk), AbortComponent)] == ["1.1"]
 
 
+@pytest.mark.parametrize(
+    ("before_s", "after_s", "moves_at"), [(5.0, 5.0, 5.0), (5.0, 9.0, 5.0), (None, 9.0, 9.0), (5.0, None, None)]
+)
+def test_patience_with_a_site_s_own_queue_goes_on_after_a_restart(
+    before_s: float | None, after_s: float | None, moves_at: float | None
+) -> None:
+    """A clock that runs goes on; with another grid file one begins, or ends."""
+    desk = Desk({"a": 10, "b": 8}, queue_patience_s=before_s)
+    desk.submit(ask(6))
+    desk.accept("1.1")
+    desk.report("a", others=5)
+    desk.wait_until(1.0)
+    scheduler = msgspec.structs.replace(desk.scheduler.grid.scheduler, queue_patience_s=after_s)
+    restart(desk, msgspec.structs.replace(desk.scheduler.grid, scheduler=scheduler))
+    desk.wait_until(100.0)
+    starts = dict(zip(desk.times(StartComponent), desk.all(StartComponent), strict=True))
+    assert [(at, start.site) for at, start in starts.items()][1:] == ([] if moves_at is None else [(moves_at, "b")])
+
+
 def test_components_of_an_ended_job_count_until_their_end_is_told_and_are_aborted_again() -> None:
     desk = Desk({"a": 4}, answer_timeout_s=60.0)
     desk.run(ask(3))

@@ -92,6 +92,7 @@ class Storm:
             cooldown_s=50.0,
             answer_timeout_s=20.0,
             barrier_timeout_s=45.0,
+            queue_patience_s=self.draw(st.sampled_from([None, 2.0, 9.0])),
             check_interval_s=30.0,
             transfer_patience=2.0,
             transfer_tries_max=2,
@@ -108,6 +109,7 @@ class Storm:
             self.ready,
             self.ready,
             self.ready_all,
+            self.accept,
             self.end,
             self.bring,
             self.bring,
@@ -140,6 +142,9 @@ class Storm:
 
     def ready(self) -> list[AnyCommand]:
         return self.desk.ready(self.token())
+
+    def accept(self) -> list[AnyCommand]:
+        return self.desk.accept(*list(self.desk.ledger.claims))
 
     def ready_all(self) -> list[AnyCommand]:
         return self.desk.ready(*list(self.desk.ledger.claims))

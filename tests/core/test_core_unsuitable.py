@@ -158,6 +158,15 @@ def test_a_restart_remembers_the_site_and_another_grid_forgets_it() -> None:
     assert [command.site for command in started] == ["a"]
 
 
+def test_what_is_kept_of_a_job_that_ended_so_is_the_same_after_a_restart() -> None:
+    desk = Desk({"a": 10})
+    desk.submit(ask(5))
+    refuse(desk, "1.1")
+    before = desk.scheduler.books()
+    restart(desk)
+    assert desk.scheduler.books() == before
+
+
 @pytest.mark.parametrize("late", [False, True])
 def test_its_word_about_a_component_that_is_being_aborted_changes_nothing(late: bool) -> None:
     desk = Desk({"a": 10, "b": 9}, scan_interval_s=0.0)

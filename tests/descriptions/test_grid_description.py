@@ -110,6 +110,7 @@ def test_every_parameter_of_the_scheduler_can_be_written() -> None:
         "error_threshold": 1,
         "cooldown_s": 0.0,
         "barrier_timeout_s": 1.0,
+        "queue_patience_s": 1.5,
         "answer_timeout_s": 2.0,
         "check_interval_s": 3.0,
         "transfer_tries_max": 1,

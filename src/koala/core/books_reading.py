@@ -31,7 +31,7 @@ from koala.core.placement import PlacementDesk
 from koala.core.queues import INFINITY, PlacementQueue
 from koala.core.sites import SiteBelief
 from koala.core.story import TOLD, words
-from koala.core.timers import Alarm
+from koala.core.timers import OF_CLAIMS, Alarm
 from koala.core.transfer import Transfer
 from koala.policies import UnknownPolicyError
 from koala.policies.placing import FileAt, Spots, quota_processors
@@ -144,6 +144,8 @@ class _Reading:
         if page.first_start_estimate is not None:
             job.first_start_estimate = from_time(page.first_start_estimate)
         job.deadline = from_time(page.deadline)
+        if self._same_grid:  # another grid may have what the sites of this one would not run
+            job.barred = dict(page.barred)
         job.needs = [()] * len(page.needs)  # an ended job needs nothing; those of the others come with the transfers
         return job
 
@@ -156,8 +158,7 @@ class _Reading:
                 f"job {job.id} ({job.request.name}) asks for the policy {error.name!r}, which is not known any more",
                 "start with the file or package that has the policy, or cancel the job there first",
             ) from error
-        if self._same_grid and page.barred:  # another grid may have what the sites of this one would not run
-            job.barred = dict(page.barred)
+        if job.barred:
             job.demand = job.demand.barring(self._index[site] for site in job.barred)
         if page.places:
             sites = tuple([self._index[site] for site, _ in page.places])
@@ -311,7 +312,7 @@ class _Reading:
                 ledger.sites.sites[index].cooling = ledger.timers.set(at, what, index)
             return
         owner: Job | Claim | Transfer
-        if what is Alarm.ABORT_AGAIN:
+        if what in OF_CLAIMS:
             owner = _known(ledger.claims, str(whom), "component")
         elif what is Alarm.TRANSFER_OVERDUE:
             owner = _known(ledger.transfers.by_id, str(whom), "transfer")

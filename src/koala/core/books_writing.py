@@ -30,7 +30,7 @@ from koala.core.job import Claim, Job, Seen
 from koala.core.ledger import Ledger
 from koala.core.queues import PlacementQueue
 from koala.core.sites import SiteBelief
-from koala.core.timers import Alarm, Timer
+from koala.core.timers import OF_CLAIMS, Alarm, Timer
 from koala.core.transfer import Transfer
 from koala.grid import Grid
 from koala.model import JobId
@@ -270,7 +270,7 @@ class _Writing:
         whom: JobId | str
         if timer.what is Alarm.COOLED_DOWN:
             whom = self._names[timer.whom]
-        elif timer.what is Alarm.ABORT_AGAIN:
+        elif timer.what in OF_CLAIMS:
             whom = timer.whom.token
         else:
             whom = timer.whom.id

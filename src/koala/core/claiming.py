@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from koala.core.job import Job
+from koala.core.job import Claim, Job
 from koala.core.leaving import Leaving
 from koala.core.ledger import Ledger
 from koala.core.lifecycle import State
 from koala.core.running import Running
 from koala.core.sites import SiteBook, Trust
 from koala.core.staging import Staging
+from koala.core.timers import Alarm
 from koala.core.transfers import TransferBook
 from koala.policies.placing import replace_one
 
@@ -165,6 +166,7 @@ class Claiming:
         self.leaving = leaving
         self.running = running
         self.staging = staging
+        ledger.timers.on(Alarm.QUEUED_LONG, self._queued_long)
 
     def claim(self, job: Job) -> None:
         """One claiming try, at the job's claiming time."""
@@ -192,6 +194,24 @@ class Claiming:
         if job.state is State.PLACED and unclaimed < len(job.claims):
             job.move(State.CLAIMING)
         self.running.claim_later(job)
+
+    def _queued_long(self, claim: Claim) -> None:
+        """A component waits in its site's own queue for processors that other users hold, as when one of them came
+        while it was on its way: it is claimed elsewhere, if there is room and no file is missing. The job's deadline
+        stays. A component that merely starts slowly is left alone."""
+        claim.timer = None
+        job, part, ledger = claim.job, claim.part, self.ledger
+        plan = ClaimPlan()
+        if ledger.sites.is_short(claim.site):
+            _replace(job, part, _Room(job, ledger.sites), plan, ledger.sites, ledger.transfers, ledger.now)
+        if not plan.replace:
+            self.running.be_patient(claim)
+            return
+        job.claims[part] = None
+        ledger.sites.promise(claim.site, claim.processors, job)
+        self.leaving.abort(claim)
+        self._move(job, *plan.replace[0])
+        self._claim_component(job, part)
 
     def _move(self, job: Job, part: int, site: int) -> None:
         """The component goes to another site, and its files with it."""

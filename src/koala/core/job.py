@@ -50,6 +50,11 @@ class Claim:
         self.abort_tries = 0
         self.timer: Timer | None = None
 
+    def stop_timer(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
 
 class Job:
     """A job between its submission and its end."""

@@ -127,12 +127,17 @@ class Leaving:
                     ledger.sites.withdraw(job.spots.sites[part], job.spots.sizes[part])
         for claim in job.claims:
             if claim is not None and not claim.aborting:
-                claim.aborting = True
-                self._abort(claim)
+                self.abort(claim)
         if job.transfers:
             ledger.transfers.leave(job, ledger.commands)
         for site in job.spots.sites:
             ledger.sites.leave(site, job)
+
+    def abort(self, claim: Claim) -> None:
+        """The component is not wanted any more; it counts until its site says that it is gone."""
+        claim.aborting = True
+        claim.stop_timer()
+        self._abort(claim)
 
     def _abort(self, claim: Claim) -> None:
         """Tell the site, and tell it again, ever more rarely, until it says that the component is gone."""

@@ -82,6 +82,14 @@ class Running:
         claim = self.ledger.claims.get(event.token)
         if claim is not None and claim.phase is Phase.SENT:
             claim.phase = Phase.ACCEPTED
+            if not claim.aborting:
+                self.be_patient(claim)
+
+    def be_patient(self, claim: Claim) -> None:
+        """The component waits in its site's own queue: come back to it if that takes long."""
+        patience_s = self.ledger.parameters.queue_patience_s
+        if patience_s is not None:
+            claim.timer = self.ledger.timers.set(self.ledger.now + patience_s, Alarm.QUEUED_LONG, claim)
 
     def on_ready(self, event: ComponentReady) -> None:
         claim = self.ledger.claims.get(event.token)
@@ -90,6 +98,7 @@ class Running:
         job = claim.job
         if claim.phase < Phase.READY:
             claim.phase = Phase.READY
+            claim.stop_timer()
             job.ready += 1
             if job.state is State.STARTING:
                 self.open_barrier_if_complete(job)
@@ -172,9 +181,7 @@ class Running:
         claim = ledger.claims.pop(event.token, None)
         if claim is None:
             return
-        if claim.timer is not None:
-            claim.timer.cancel()
-            claim.timer = None
+        claim.stop_timer()
         ledger.sites.release(claim)
         ran = claim.phase is Phase.RUNNING
         if event.outcome is Outcome.DONE and ran and ledger.sites.success(claim.site):

@@ -294,6 +294,11 @@ class SiteBook:
             kept += site.promised - _own_promise(job, index)
         return site.free - kept
 
+    def is_short(self, index: int) -> bool:
+        """Whether others hold so much of the site that not all our components there can have their processors."""
+        site = self.sites[index]
+        return site.free + sum(claim.processors for claim in site.claims.values() if claim.aborting) < 0
+
     def coming(self, index: int, job: Job) -> int:
         """How many more processors components that are being aborted will free, beyond what others wait for."""
         site = self.sites[index]

@@ -101,8 +101,9 @@ def _meaning(job: Job, names: Sequence[SiteName]) -> str:
         reported = len(job.claims) - len(late)
         return (
             f"every component is claimed, and {reported} of {len(job.claims)} wait at the barrier; not there yet: "
-            f"{where}. A cluster starts them when its own queue lets it; if that takes too long "
-            "(barrier_timeout_s), the job goes back to its placement queue"
+            f"{where}. A cluster starts them when its own queue lets it; one that waits behind other users is "
+            "claimed where there is room (queue_patience_s), and if all takes too long (barrier_timeout_s), the job "
+            "goes back to its placement queue"
         )
     return MEANING[job.state]
 

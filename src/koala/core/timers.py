@@ -13,9 +13,14 @@ class Alarm(enum.StrEnum):
 
     RESTED = "rested"  # a job
     LOOK_AFTER = "look_after"  # a job
+    QUEUED_LONG = "queued_long"  # a claim
     ABORT_AGAIN = "abort_again"  # a claim
     TRANSFER_OVERDUE = "transfer_overdue"  # a transfer
     COOLED_DOWN = "cooled_down"  # the index of a site
+
+
+# Alarms that concern one claim.
+OF_CLAIMS = frozenset({Alarm.QUEUED_LONG, Alarm.ABORT_AGAIN})
 
 
 class Timer:

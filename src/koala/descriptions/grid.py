@@ -133,6 +133,11 @@ class SchedulerText(Description):
         default=_SCHEDULER.barrier_timeout_s,
         description="seconds that a component may take to the barrier before the whole claim is given up",
     )
+    queue_patience_s: SecondsAboveZero | None = Field(
+        default=_SCHEDULER.queue_patience_s,
+        description="seconds that a component may wait in its site's own queue, while other users hold its "
+        "processors, before it is claimed where there are idle ones; null waits for the barrier's end",
+    )
     answer_timeout_s: SecondsAboveZero = Field(
         default=_SCHEDULER.answer_timeout_s,
         description="seconds that a command may go unanswered before the site is asked again",

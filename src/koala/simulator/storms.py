@@ -166,6 +166,7 @@ def _parameters(rng: random.Random) -> SchedulerParameters:
         transfer_tries_max=rng.randint(1, 3),
         transfer_patience=rng.uniform(2.0, 10.0),
         hold_placed=rng.random() < 0.3,
+        queue_patience_s=rng.choice((None, 2.0, 5.0, 60.0)),
     )
 
 
