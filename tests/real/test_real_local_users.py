@@ -21,7 +21,9 @@ LATE_BYTES, SOON_BYTES = 44_000_000, 12_000_000
 SOON_S = 8 * SOON_BYTES / (MBIT_S * 1e6)
 CLAIM_FRACTION = 0.9
 # Less than a local user has patience, and enough for a component that starts at once.
-BARRIER_S = 6
+BARRIER_S = 10
+# Less than that by far: what waits behind a local user is claimed elsewhere in time.
+PATIENCE_S = 1
 LOCAL_S = 600
 
 
@@ -35,10 +37,12 @@ def shared_waiting(the_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> It
         MBIT_S,
         claim_fraction=CLAIM_FRACTION,
         barrier_timeout_s=BARRIER_S,
+        queue_patience_s=PATIENCE_S,
         answer_timeout_s=20,
     ) as grid:
         grid.register(directory / "late", LATE_BYTES, "beta", "gamma")
         grid.register(directory / "soon", SOON_BYTES, "beta")
+        grid.register(directory / "near", SOON_BYTES, "beta", "gamma")
         yield grid
 
 
@@ -80,15 +84,7 @@ def test_a_fixed_job_that_a_local_user_keeps_from_the_barrier_goes_back_and_runs
         f"input_files: [soon]\napplication:\n  script: |\n    echo $KOALA_COMPONENT >>'{log}'\n"
         "components:\n- {processors: 4, site: alpha}\n- {processors: 4, site: gamma}\n"
     )
-    waiting.in_state(job, "placed")
-    starts_at = waiting.client.job(job).since + SOON_S
-    waiting.daemon.send(signal.SIGSTOP)
-    try:
-        number = waiting.local_job("alpha", PROCESSORS, LOCAL_S)
-        until(lambda: waiting.is_running("alpha", number), "the local user's job runs")
-        until(lambda: time.time() > starts_at, "the time to claim has come")
-    finally:
-        waiting.daemon.send(signal.SIGCONT)
+    number = overtaken(waiting, job)
     until(lambda: bool(waiting.ours("alpha") and waiting.ours("gamma")), "both clusters have a component", WAIT_S)
     until(lambda: waiting.client.probe("alpha").others == PROCESSORS, "Koala hears of the local user's job", WAIT_S)
 
@@ -106,6 +102,43 @@ def test_a_fixed_job_that_a_local_user_keeps_from_the_barrier_goes_back_and_runs
     assert found.runs == 1, waiting.story(job)
     assert sorted(log.read_text().split()) == ["0", "1"], "every component ran once"
     waiting.nothing_is_held()
+
+
+def test_a_component_that_waits_behind_a_local_user_is_claimed_elsewhere_while_the_other_stays(
+    waiting: RealGrid, tmp_path: Path
+) -> None:
+    """As above, but its site is of no matter to the user, and the third cluster has the file."""
+    log = tmp_path / "log"
+    job = waiting.submit(
+        f"policy: WF\ninput_files: [near]\napplication:\n  script: |\n    echo $KOALA_COMPONENT >>'{log}'\n"
+        "    wc -c <near\ncomponents: [{processors: 6, count: 2}]\n"
+    )
+    number = overtaken(waiting, job)
+    found = waiting.done(job)
+    assert "component 0 moved from alpha, where it could not start, to gamma" in waiting.told(job)
+    (given_up,) = [each for each in found.components if each.released_at is None]
+    assert given_up.site == "alpha", "it was claimed there first"
+    assert [each.site for each in waiting.last_run(job)] == ["gamma", "beta"], waiting.story(job)
+    assert found.runs == 1, waiting.story(job)
+    assert sorted(log.read_text().split()) == ["0", "1"], "every component ran once"
+    assert [waiting.printed(job, part).strip() for part in range(2)] == [str(SOON_BYTES)] * 2
+    assert waiting.is_running("alpha", number), "the local user's job was not disturbed"
+    waiting.nothing_is_held()
+
+
+def overtaken(grid: RealGrid, job: int) -> str:
+    """The daemon is held up from the placement on until it must claim; meanwhile a local user takes alpha. Returns
+    the number of his job."""
+    grid.in_state(job, "placed")
+    starts_at = grid.client.job(job).since + SOON_S
+    grid.daemon.send(signal.SIGSTOP)
+    try:
+        number = grid.local_job("alpha", PROCESSORS, LOCAL_S)
+        until(lambda: grid.is_running("alpha", number), "the local user's job runs")
+        until(lambda: time.time() > starts_at, "the time to claim has come")
+    finally:
+        grid.daemon.send(signal.SIGCONT)
+    return number
 
 
 def came_back(grid: RealGrid, job: int) -> bool:

@@ -44,12 +44,19 @@ class Findings:
     """The results of all runs, by policy and seed."""
 
     def __init__(
-        self, runs: Sequence[Run], calibrations: Sequence[Mapping[str, Any]], model: Model, agree_percent: float
+        self,
+        runs: Sequence[Run],
+        calibrations: Sequence[Mapping[str, Any]],
+        model: Model,
+        *,
+        agree_percent: float,
+        stolen_percent_max: float,
     ) -> None:
         self._runs = runs
         self._calibrations = calibrations
         self._model = model
         self._agree_percent = agree_percent
+        self._stolen_percent_max = stolen_percent_max
         self.policies = list(dict.fromkeys(run.policy for run in runs))
         self.seeds = sorted({run.seed for run in runs})
 
@@ -213,7 +220,22 @@ class Findings:
             f"No submission was later than {lag_s:.1f} s. Of what was held, {wasted:.1%} waited at barriers or ran "
             f"in vain. Jobs that were not done: {failed}."
         )
-        return [calibrated, quality]
+        return [calibrated, quality, self._host()]
+
+    def _host(self) -> str:
+        """How far the host disturbed the measurements."""
+        percents, tries = zip(
+            *(each for found in (*self._calibrations, *(run.live for run in self._runs)) for each in found["host"]),
+            strict=True,
+        )
+        again = sum(count > 1 for count in tries)
+        limit = self._stolen_percent_max
+        disturbed = sum(percent > limit for percent in percents)
+        return (
+            f"The host withheld {fmean(percents):.1f} % of the processor time on average. Of {len(percents)} "
+            f"measurements {again} were made again for more than {limit:g} %, and {disturbed} stayed above it, "
+            f"with {max(percents):.1f} % at most."
+        )
 
     # ------------------------------------------------------------------------------------------ figures
 

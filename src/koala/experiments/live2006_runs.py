@@ -9,6 +9,7 @@ import itertools
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ import msgspec
 from koala.client import AsyncClient
 from koala.descriptions.workload import read_workload
 from koala.experiments.koala2006 import POLICIES, measures
+from koala.experiments.live2006_host import undisturbed
 from koala.experiments.live2006_lab import LiveGrid
 from koala.experiments.live2006_load import LoadController
 from koala.experiments.replay_plan import SLEEPER, Plan, Program, Programs, Wish, plan
@@ -102,12 +104,14 @@ generate:
     return list(workload_from_file(read_workload(text, "live2006")).arrivals(grid, drawn.seed))
 
 
-def run_policy(live: LiveGrid, policy: str, drawn: Drawn, problem: Problem, background: Background) -> dict[str, Any]:
+async def run_policy(
+    live: LiveGrid, policy: str, drawn: Drawn, problem: Problem, background: Background
+) -> dict[str, Any]:
     """The workload under one policy, measured."""
     wish = Wish(policy=policy, programs=programs(problem))
     made = plan("live2006", arrivals(live.grid, drawn, policy), live.grid, wish)
     controller = LoadController(live.lab, live.grid, background, drawn.seed)
-    replayed = asyncio.run(_replayed(live, made, controller, policy, drawn.seed))
+    replayed = await _replayed(live, made, controller, policy, drawn.seed)
     return {
         **run_measures(replayed.result),
         "jobs": [_as_json(row) for row in replayed.result.rows()],
@@ -144,23 +148,33 @@ async def _replayed(live: LiveGrid, made: Plan, controller: LoadController, poli
 # ---------------------------------------------------------------------------------------- the calibration
 
 
-def calibrated(live: LiveGrid, problem: Problem, background: Background, seed: int) -> dict[str, Any]:
+def calibrated(
+    live: LiveGrid, problem: Problem, background: Background, seed: int, stolen_percent_max: float
+) -> dict[str, Any]:
     """The start-up of each number of components, each application and size alone on all sets of clusters, and beside
     another one like it."""
-    return asyncio.run(_calibrated(live, problem, background, seed))
+    return asyncio.run(_calibrated(live, problem, background, seed, stolen_percent_max))
 
 
-async def _calibrated(live: LiveGrid, problem: Problem, background: Background, seed: int) -> dict[str, Any]:
+async def _calibrated(
+    live: LiveGrid, problem: Problem, background: Background, seed: int, stolen_percent_max: float
+) -> dict[str, Any]:
     controller = LoadController(live.lab, live.grid, background, seed)
     async with controller.holding(), AsyncClient(live.server) as client:
         pauses = stream(seed, "pauses")
+        host: list[tuple[float, int]] = []
 
         async def measured(runs: Iterable[tuple[Request, ...]]) -> list[tuple[Request, JobRow]]:
             found: list[tuple[Request, JobRow]] = []
             for requests in runs:
-                await asyncio.sleep(pauses.uniform(0.0, PAUSE_S))
-                found += zip(requests, await _rows(live, client, problem, *requests), strict=True)
+                rows, stolen_percent, tries = await undisturbed(partial(measure, requests), stolen_percent_max)
+                host.append((stolen_percent, tries))
+                found += zip(requests, rows, strict=True)
             return found
+
+        async def measure(requests: tuple[Request, ...]) -> list[JobRow]:
+            await asyncio.sleep(pauses.uniform(0.0, PAUSE_S))
+            return await _rows(live, client, problem, *requests)
 
         starts = await measured((request,) for request in _starts(live.grid, seed))
         single = await measured((request,) for request in _single_jobs(live.grid, seed))
@@ -174,6 +188,7 @@ async def _calibrated(live: LiveGrid, problem: Problem, background: Background, 
         "overheads": [(_places(request), _seconds(row.overhead_s)) for request, row in (*starts, *single)],
         "executions": {_key(row): _seconds(row.execution_s) for _, row in single},
         "pairs": dict(pairs),
+        "host": host,
     }
 
 
