@@ -16,7 +16,7 @@ from pathlib import Path
 
 from koala.client import ENDED_STATES, Client, ClientError
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 POLL_S = 0.05
 # The kernel's limit on the path of a socket is 107 bytes; pytest's directories can be longer.
 SOCKET_PATH_BYTES_MAX = 100

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 HOST = "cluster"
-WAIT_S = 30.0
+WAIT_S = 120.0
 
 
 class SshServer:

@@ -12,7 +12,7 @@ from koala.runners import component_script
 from koala.sites import Mail, Site, Stream
 
 # A batch system on a busy machine may take this long.
-WAIT_S = 60.0
+WAIT_S = 120.0
 FIRST = "1.1"
 
 E = TypeVar("E", bound=AnyEvent)

@@ -25,7 +25,7 @@ from koala.sites import LocalSite, Stream
 from koala.store import Batch, JobRow, Store, StoreError
 from seen_files import seen
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 OWNER = "anna"
 
 

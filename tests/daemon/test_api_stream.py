@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from koala.daemon.api import sse
 from koala.wire import Scope
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 class Reader:

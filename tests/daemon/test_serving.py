@@ -26,7 +26,7 @@ from koala.daemon.options import Options, StartError
 from koala.daemon.sockets import SOCKET_PATH_BYTES_MAX, bind_tcp, bind_unix
 from koala.daemon.state_directory import locked, prepare
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 PROGRAM = """
 import sys
 from pathlib import Path

@@ -15,7 +15,7 @@ from koala.client import AsyncClient, Client, NotSignedInError, UnreachableError
 from koala.wire import Scope
 from live_daemon import running_daemon
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 JOB = "components: [{processors: 1, application: {executable: /bin/echo, arguments: [hello]}}]"
 
 

@@ -26,7 +26,7 @@ from koala.grid import Background
 from koala.lab import Lab, LabError, requirements
 from koala.lab.lab import plan_of
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 FIRST_PORT = 24_700
 SITES = ("alpha", "beta", "gamma")
 SIZE = Size(nodes=1, processors_per_node=8, slots=8, first_port=FIRST_PORT, rate_mbit_s=100.0, delay_ms=2.0)

@@ -19,7 +19,7 @@ import pytest
 from koala.files.lanes import paced_reader
 
 DATA = random.Random(5).randbytes(10_000)
-WAIT_S = 30.0
+WAIT_S = 120.0
 _SLEEP = """#!/bin/sh
 cd {notes} || exit
 echo >>began

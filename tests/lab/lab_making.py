@@ -15,7 +15,7 @@ import pytest
 from koala.lab import Lab, LabError, Options, WideAreaLink, down, requirements
 from koala.lab.lab import plan_of
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 _FIRST_PORT, _LAST_PORT, _STEP = 22_000, 31_800, 200
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces are for root")

@@ -28,7 +28,7 @@ from koala.files.checksums import of_path
 from koala.grid import BatchSettings, Site, SiteKind
 from koala.sites.commands import SSH_VARIABLES, Commands
 
-WAIT_S = 20.0
+WAIT_S = 120.0
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 

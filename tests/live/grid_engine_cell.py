@@ -28,7 +28,7 @@ PROGRAMS = Path("/usr/lib/gridengine")
 SHARED = Path("/usr/share/gridengine")
 CELL = "koala"
 SLOTS = 4
-WAIT_S = 60.0
+WAIT_S = 120.0
 # Two neighbouring ports are taken from here on.
 PORTS = range(21500, 21998, 2)
 

@@ -23,7 +23,7 @@ import pytest
 
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "squeue", "srun")
 PACKAGES = "slurmctld slurmd slurm-client"
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 _libc = ctypes.CDLL(None)
 

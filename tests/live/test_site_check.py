@@ -24,7 +24,7 @@ from koala.cli.site_check import PATIENCE_S_MAX
 from koala.daemon.grid_sites import owner_of
 from koala.descriptions import read_grid
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 @pytest.fixture(scope="module")

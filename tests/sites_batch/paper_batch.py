@@ -31,7 +31,7 @@ from koala.sites.batch.system import (
     Submission,
 )
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 PREFIX = "koala-"
 
 

@@ -23,7 +23,7 @@ from koala.store import Batch, Store, StoreError
 from koala.store import database as databases
 from postgres_server import PostgresServer
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 ONCE = "submitted once"
 
 
