@@ -24,6 +24,7 @@ from koala.messages import (
     ComponentEnded,
     ComponentReady,
     ComponentRunning,
+    ComponentStarting,
     JobEnded,
     JobSubmitted,
     Outcome,
@@ -175,6 +176,10 @@ class Desk:
     def accept(self, *tokens: str) -> list[AnyCommand]:
         """The sites have these components in their own queues."""
         return [command for token in tokens for command in self.send(ComponentAccepted(at=self.now, token=token))]
+
+    def starting(self, *tokens: str) -> list[AnyCommand]:
+        """Components that waited in their site's own queue have their processors."""
+        return [command for token in tokens for command in self.send(ComponentStarting(at=self.now, token=token))]
 
     def say_running(self, *tokens: str) -> list[AnyCommand]:
         """Sites that were asked say that these components run."""

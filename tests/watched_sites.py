@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from koala.launching import Go, Launch
-from koala.messages import AnyEvent, ComponentEnded, ComponentReady, Token
+from koala.messages import AnyEvent, ComponentEnded, ComponentReady, ComponentStarting, Token
 from koala.runners import component_script
 from koala.sites import Mail, Site, Stream
 
@@ -53,6 +53,11 @@ class WatchedSite(Generic[S]):
     def told(self, kind: type[E], token: Token) -> list[E]:
         """The events of one kind about one token."""
         return [event for event in self.events if isinstance(event, kind) and getattr(event, "token", None) == token]
+
+    def stages(self, token: Token) -> list[type[AnyEvent]]:
+        """What was told of a component, but for its start, which a listing may show before its files do or not."""
+        told = [event for event in self.events if getattr(event, "token", None) == token]
+        return [type(event) for event in told if not isinstance(event, ComponentStarting)]
 
     async def ready(self, *tokens: Token) -> None:
         """Wait until these are at the barrier."""

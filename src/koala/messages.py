@@ -83,6 +83,13 @@ class ComponentAccepted(Event, frozen=True, kw_only=True, tag=True):
     token: Token
 
 
+class ComponentStarting(Event, frozen=True, kw_only=True, tag=True):
+    """A component that waited in the site's own queue has its processors and is on its way to the barrier. Sites tell
+    it where they see it: nothing but patience with their queues hangs on it."""
+
+    token: Token
+
+
 class ComponentReady(Event, frozen=True, kw_only=True, tag=True):
     """The component holds its processors and waits at the barrier."""
 
@@ -155,6 +162,7 @@ AnyEvent: TypeAlias = (
     JobSubmitted
     | CancelAsked
     | ComponentAccepted
+    | ComponentStarting
     | ComponentReady
     | ComponentRunning
     | ComponentEnded

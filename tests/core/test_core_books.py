@@ -151,7 +151,7 @@ def test_after_a_restart_at_any_moment_every_answer_is_the_same(data: st.DataObj
             Job,
         ),
         (
-            {"token", "job", "part", "site", "processors", "phase", "aborting", "abort_tries"},
+            {"token", "job", "part", "site", "processors", "phase", "moved", "aborting", "abort_tries"},
             {"timer"},  # alarms
             Claim,
         ),
@@ -277,12 +277,12 @@ def test_what_became_due_while_nothing_ran_is_done_at_the_first_tick() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before_s", "after_s", "moves_at"), [(5.0, 5.0, 5.0), (5.0, 9.0, 5.0), (None, 9.0, 9.0), (5.0, None, None)]
+    ("before_s", "after_s", "moves_at"), [(5.0, 5.0, 5.0), (5.0, 9.0, 5.0), (None, 9.0, None), (5.0, None, None)]
 )
 def test_patience_with_a_site_s_own_queue_goes_on_after_a_restart(
     before_s: float | None, after_s: float | None, moves_at: float | None
 ) -> None:
-    """A clock that runs goes on; with another grid file one begins, or ends."""
+    """A clock that runs goes on, or ends with another grid file; none begins for what waits already."""
     desk = Desk({"a": 10, "b": 8}, queue_patience_s=before_s)
     desk.submit(ask(6))
     desk.accept("1.1")

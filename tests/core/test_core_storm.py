@@ -110,6 +110,7 @@ class Storm:
             self.ready,
             self.ready_all,
             self.accept,
+            self.starting,
             self.end,
             self.bring,
             self.bring,
@@ -145,6 +146,9 @@ class Storm:
 
     def accept(self) -> list[AnyCommand]:
         return self.desk.accept(*list(self.desk.ledger.claims))
+
+    def starting(self) -> list[AnyCommand]:
+        return self.desk.starting(self.token())
 
     def ready_all(self) -> list[AnyCommand]:
         return self.desk.ready(*list(self.desk.ledger.claims))

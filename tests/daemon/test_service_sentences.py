@@ -19,6 +19,7 @@ from koala.messages import (
     ComponentEnded,
     ComponentReady,
     ComponentRunning,
+    ComponentStarting,
     FileChanged,
     JobEnded,
     JobOutcome,
@@ -64,6 +65,7 @@ EXAMPLES: list[tuple[Any, str]] = [
     (CancelAsked(at=1, job=7), "the end of job 7 was asked for"),
     (ComponentAccepted(at=1, token=FIRST), "component 7.1 waits in the queue of its site"),
     (ComponentReady(at=1, token=FIRST), "component 7.1 waits at the barrier"),
+    (ComponentStarting(at=1, token=FIRST), "component 7.1 has its processors and starts"),
     (ComponentRunning(at=1, token=FIRST), "component 7.1 runs its application"),
     (ComponentEnded(at=1, token=FIRST, outcome=Outcome.DONE, exit_code=0), "component 7.1 ended with success"),
     (

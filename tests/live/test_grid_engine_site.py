@@ -82,8 +82,7 @@ def test_components_are_accepted_then_ready_then_done_with_their_exit_codes(
             assert (first.outcome, first.exit_code) == (Outcome.DONE, 0)
             assert (second.outcome, second.exit_code) == (Outcome.FAILED, 3)
             assert await one.stdout("1.1") == "it's a site 2\n"
-            kinds = [type(event) for event in one.events if getattr(event, "token", "") == "1.1"]
-            assert kinds == [ComponentAccepted, ComponentReady, ComponentEnded]
+            assert one.stages("1.1") == [ComponentAccepted, ComponentReady, ComponentEnded]
             assert one.site.calls["submit"] == 2
 
     asyncio.run(scenario())

@@ -18,6 +18,7 @@ from koala.messages import (
     ComponentEnded,
     ComponentReady,
     ComponentRunning,
+    ComponentStarting,
     Outcome,
     SiteSilent,
     Token,
@@ -40,8 +41,26 @@ def test_a_component_is_accepted_then_ready_then_running_then_done(tmp_path: Pat
             one.play_end("1.1")
             assert (await one.ended("1.1")).outcome is Outcome.DONE
             kinds = [ComponentAccepted, ComponentReady, ComponentRunning, ComponentEnded]
-            assert [type(event) for event in one.events] == kinds
+            assert one.stages("1.1") == kinds
             assert await one.site.held() == ()
+
+    asyncio.run(scenario())
+
+
+def test_one_that_waited_is_told_once_to_have_its_processors(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with PaperSite(tmp_path) as one:
+            await one.start(component("1.1"))
+            before = one.site.calls["listing"]
+            await eventually(lambda: one.site.calls["listing"] >= before + 3)
+            assert not one.told(ComponentStarting, "1.1")
+            one.batch.set("1.1", "running")
+            await one.until(lambda: bool(one.told(ComponentStarting, "1.1")))
+            before = one.site.calls["listing"]
+            await eventually(lambda: one.site.calls["listing"] >= before + 3)
+            one.play_ready("1.1")
+            await one.ready("1.1")
+            assert len(one.told(ComponentStarting, "1.1")) == 1
 
     asyncio.run(scenario())
 

@@ -111,6 +111,7 @@ class ClaimPage(Page, frozen=True, kw_only=True):
     site: SiteName
     processors: int
     phase: Phase = Phase.SENT
+    moved: bool = False
     aborting: bool = False
     abort_tries: int = 0
 

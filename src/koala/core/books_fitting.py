@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from koala.core.books import Books, BooksError, damaged
-from koala.core.job import Phase
 from koala.core.ledger import Ledger
 from koala.core.lifecycle import State
 from koala.core.queues import INFINITY
@@ -33,14 +32,6 @@ def fit_to_grid(ledger: Ledger) -> None:
             job.stop_timer()
         elif job.timer is None:
             job.timer = ledger.timers.set(ledger.now + interval_s, Alarm.LOOK_AFTER, job)
-    patience_s = ledger.parameters.queue_patience_s
-    for claim in ledger.claims.values():
-        if claim.phase is not Phase.ACCEPTED or claim.aborting:
-            continue
-        if patience_s is None:
-            claim.stop_timer()
-        elif claim.timer is None:
-            claim.timer = ledger.timers.set(ledger.now + patience_s, Alarm.QUEUED_LONG, claim)
 
 
 def nothing_is_left_at_missing_sites(books: Books, index: Mapping[SiteName, int]) -> None:

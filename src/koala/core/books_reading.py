@@ -190,6 +190,7 @@ class _Reading:
             job = _known(owners, page.job, "job")
             claim = Claim(page.token, job, page.part, self._index[page.site], page.processors)
             claim.phase = page.phase
+            claim.moved = page.moved
             claim.aborting = page.aborting
             claim.abort_tries = page.abort_tries
             ledger.claims[page.token] = claim

@@ -196,6 +196,7 @@ class _Writing:
             site=self._names[claim.site],
             processors=claim.processors,
             phase=claim.phase,
+            moved=claim.moved,
             aborting=claim.aborting,
             abort_tries=claim.abort_tries,
         )

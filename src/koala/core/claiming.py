@@ -198,23 +198,33 @@ class Claiming:
     def _queued_long(self, claim: Claim) -> None:
         """A component waits in its site's own queue for processors that other users hold, as when one of them came
         while it was on its way: it is claimed elsewhere, if there is room and no file is missing. The job's deadline
-        stays. A component that merely starts slowly is left alone."""
-        claim.timer = None
+        stays, and so does a component that would hardly reach another barrier before it."""
         job, part, ledger = claim.job, claim.part, self.ledger
+        timer, claim.timer = claim.timer, None
+        assert timer is not None
+        patience_s = ledger.parameters.queue_patience_s
+        if patience_s is None:
+            return  # as another grid file has it
         plan = ClaimPlan()
-        if ledger.sites.is_short(claim.site):
+        if (
+            job.state is State.STARTING
+            and ledger.now + patience_s < job.deadline
+            and ledger.now <= timer.at + patience_s  # else nobody looked for long, and what is known is as old
+            and ledger.sites.is_short(claim.site)
+        ):
             _replace(job, part, _Room(job, ledger.sites), plan, ledger.sites, ledger.transfers, ledger.now)
         if not plan.replace:
             self.running.be_patient(claim)
             return
         job.claims[part] = None
-        ledger.sites.promise(claim.site, claim.processors, job)
         self.leaving.abort(claim)
-        self._move(job, *plan.replace[0])
-        self._claim_component(job, part)
+        self._move(job, *plan.replace[0], promised=False)
+        self._claim_component(job, part).moved = True
+        if job.request.communication is not None:
+            ledger.links.observe(job)
 
-    def _move(self, job: Job, part: int, site: int) -> None:
-        """The component goes to another site, and its files with it."""
+    def _move(self, job: Job, part: int, site: int, *, promised: bool = True) -> None:
+        """The component goes to another site, and its files with it; ``promised`` is one that was not claimed."""
         assert job.spots is not None
         assert job.demand is not None
         ledger = self.ledger
@@ -226,7 +236,8 @@ class Claiming:
             if job.link_demands:
                 ledger.links.release(job)
             ledger.links.book(job)
-        ledger.sites.withdraw(before, size)
+        if promised:
+            ledger.sites.withdraw(before, size)
         ledger.sites.promise(site, size, job)
         if before not in sites:
             ledger.sites.leave(before, job)
@@ -247,9 +258,10 @@ class Claiming:
             reason = f"preempted by high-priority job {job.id} on {ledger.names[site]}"
             self.leaving.back_to_queue(victim, reason, lower=False)
 
-    def _claim_component(self, job: Job, part: int) -> None:
+    def _claim_component(self, job: Job, part: int) -> Claim:
         assert job.spots is not None
         self.ledger.sites.redeem(part, job.spots.sites[part], job.spots.sizes[part], job)
-        self.running.start_component(job, part)
+        claim = self.running.start_component(job, part)
         if job.timer is None:
             self.running.look_after_later(job)
+        return claim

@@ -37,7 +37,7 @@ class Claim:
     confirmed, so no processor is ever believed idle while something may still sit on it.
     """
 
-    __slots__ = ("abort_tries", "aborting", "job", "part", "phase", "processors", "site", "timer", "token")
+    __slots__ = ("abort_tries", "aborting", "job", "moved", "part", "phase", "processors", "site", "timer", "token")
 
     def __init__(self, token: Token, job: Job, part: int, site: int, processors: int) -> None:
         self.token = token
@@ -46,6 +46,7 @@ class Claim:
         self.site = site
         self.processors = processors
         self.phase = Phase.SENT
+        self.moved = False  # whether it was claimed here since the component waited too long elsewhere
         self.aborting = False
         self.abort_tries = 0
         self.timer: Timer | None = None

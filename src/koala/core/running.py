@@ -18,6 +18,7 @@ from koala.messages import (
     ComponentEnded,
     ComponentReady,
     ComponentRunning,
+    ComponentStarting,
     Outcome,
     ReleaseBarrier,
     StartComponent,
@@ -41,7 +42,7 @@ class Running:
 
     # -------------------------------------------------------------------------------- to the barrier
 
-    def start_component(self, job: Job, part: int) -> None:
+    def start_component(self, job: Job, part: int) -> Claim:
         """Claim the component's processors: have it started at its site, where it waits at the barrier."""
         assert job.spots is not None
         assert job.demand is not None
@@ -63,6 +64,7 @@ class Running:
                 tasks=tasks_of(job.demand, job.spots, part),
             )
         )
+        return claim
 
     def all_claimed(self, job: Job) -> None:
         """Every component is claimed: the barrier has until the deadline to fill."""
@@ -86,10 +88,20 @@ class Running:
                 self.be_patient(claim)
 
     def be_patient(self, claim: Claim) -> None:
-        """The component waits in its site's own queue: come back to it if that takes long."""
-        patience_s = self.ledger.parameters.queue_patience_s
-        if patience_s is not None:
-            claim.timer = self.ledger.timers.set(self.ledger.now + patience_s, Alarm.QUEUED_LONG, claim)
+        """The component waits in its site's own queue: come back to it if that takes long. Before the job start time
+        it may wait as it likes, and one that was moved for it once has come to stay."""
+        job, patience_s = claim.job, self.ledger.parameters.queue_patience_s
+        if patience_s is None or claim.moved:
+            return
+        assert job.start_estimate is not None
+        since = max(self.ledger.now, job.start_estimate)
+        claim.timer = self.ledger.timers.set(since + patience_s, Alarm.QUEUED_LONG, claim)
+
+    def on_starting(self, event: ComponentStarting) -> None:
+        """It waits no more: however long it takes to the barrier now, it has its processors."""
+        claim = self.ledger.claims.get(event.token)
+        if claim is not None and not claim.aborting:
+            claim.stop_timer()
 
     def on_ready(self, event: ComponentReady) -> None:
         claim = self.ledger.claims.get(event.token)
@@ -158,7 +170,7 @@ class Running:
             return
         if job.state is State.STARTING and ledger.now >= job.deadline:
             for claim in quiet:
-                if claim.phase is Phase.SENT:
+                if claim.phase is Phase.SENT and not claim.moved:
                     ledger.site_error(claim.site)  # it has not even said that it has the component
             names = ", ".join(sorted({ledger.names[claim.site] for claim in quiet}))
             late = f"{len(quiet)} of {len(job.claims)} components"

@@ -297,7 +297,8 @@ class SiteBook:
     def is_short(self, index: int) -> bool:
         """Whether others hold so much of the site that not all our components there can have their processors."""
         site = self.sites[index]
-        return site.free + sum(claim.processors for claim in site.claims.values() if claim.aborting) < 0
+        wanted = sum(claim.processors for claim in site.claims.values() if not claim.aborting)
+        return site.others + wanted > site.processors
 
     def coming(self, index: int, job: Job) -> int:
         """How many more processors components that are being aborted will free, beyond what others wait for."""

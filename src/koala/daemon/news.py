@@ -10,6 +10,7 @@ from koala.messages import (
     ComponentEnded,
     ComponentReady,
     ComponentRunning,
+    ComponentStarting,
     TransferEnded,
 )
 
@@ -22,6 +23,9 @@ def is_news(event: AnyEvent, ledger: Ledger) -> bool:
         case ComponentAccepted():
             claim = ledger.claims.get(event.token)
             return claim is not None and claim.phase is Phase.SENT
+        case ComponentStarting():
+            claim = ledger.claims.get(event.token)
+            return claim is not None and not claim.aborting and claim.timer is not None
         case ComponentReady():
             claim = ledger.claims.get(event.token)
             return claim is not None and not claim.aborting and claim.phase is not Phase.READY

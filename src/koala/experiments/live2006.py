@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -178,19 +179,14 @@ class Live2006(Experiment[Live2006Parameters]):
         given = {name: value for name, value in unit.work.items() if name not in ("seed", "policy", "form")}
         parameters = msgspec.convert(given, Live2006Parameters)
         stolen_percent_max = parameters.stolen_percent_max
-        if policy is None:
-            with live_grid(parameters.lab) as live:
-                sites = {"grid": _as_json(live.grid)}
+        with live_grid(parameters.lab) as live:
+            sites = {"grid": _as_json(live.grid)}
+            if policy is None:
                 return sites | calibrated(live, parameters.problem, parameters.background, seed, stolen_percent_max)
-        drawn = Drawn(jobs=parameters.jobs, interarrival_s=parameters.interarrival_s, seed=seed)
-
-        async def measure() -> dict[str, Any]:
-            with live_grid(parameters.lab) as live:
-                run = await run_policy(live, policy, drawn, parameters.problem, parameters.background)
-                return {"grid": _as_json(live.grid)} | run
-
-        found = asyncio.run(undisturbed(measure, stolen_percent_max))
-        return found.measured | {"host": [(found.stolen_percent, found.tries)]}
+            drawn = Drawn(jobs=parameters.jobs, interarrival_s=parameters.interarrival_s, seed=seed)
+            measure = partial(run_policy, live, policy, drawn, parameters.problem, parameters.background)
+            found = asyncio.run(undisturbed(measure, stolen_percent_max))
+            return sites | found.measured | {"host": [(found.stolen_percent, found.tries)]}
 
     def conclude(self, parameters: Live2006Parameters, results: Sequence[Finished]) -> Conclusion:
         from koala.experiments.live2006_findings import Findings, Run

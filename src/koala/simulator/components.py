@@ -15,6 +15,7 @@ from koala.messages import (
     ComponentEnded,
     ComponentReady,
     ComponentRunning,
+    ComponentStarting,
     Outcome,
     ReleaseBarrier,
     SiteReported,
@@ -338,6 +339,8 @@ class ComponentDesk:
                     self._backgrounds.began(job, now)
                 elif isinstance(job, SimulatedComponent):
                     self._begin(job, now)
+                    if job.state is State.STARTING:
+                        self._post.answer(ComponentStarting(at=now, token=job.token))
         if background is not None:
             background.control(now)
             self._backgrounds.report_changes(background, now)

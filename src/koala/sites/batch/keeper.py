@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from koala.launching import Launch, LaunchError, check_mail_name
-from koala.messages import ComponentEnded, ComponentReady, Outcome, Token
+from koala.messages import ComponentEnded, ComponentReady, ComponentStarting, Outcome, Token
 from koala.model import Application
 from koala.sites.batch import errands
 from koala.sites.batch.ends import Ending, best_end, ending, is_complete, may_be_unseen, never_starts
@@ -230,6 +230,8 @@ class Keeper:
             jobs = by_tag.get(living.tag, [])
             if any(job.state is not BatchState.OVER for job in jobs):
                 living.unknown_since = None
+                if any(job.state is BatchState.RUNNING for job in jobs):
+                    self._has_begun(living)
                 if self._is_to_be_cancelled(living, jobs):
                     cancel.append(living)
             elif not jobs and living.batch_id is None and living.verdict is None and living.exit_words is None:
@@ -245,6 +247,12 @@ class Keeper:
         # What is known is settled first: nobody knows whether the batch system answers the question.
         await self.settle(over)
         await self.settle(await self._ask_how_they_ended(doubtful, by_tag))
+
+    def _has_begun(self, living: Living) -> None:
+        """The batch system has given it its processors; told once, unless its files tell more."""
+        if living.phase is Phase.QUEUED and not living.has_begun and not living.is_ending:
+            living.has_begun = True
+            self._emit(ComponentStarting(at=self._clock(), token=living.token))
 
     def _strays(self, listing: Listing, busy: Collection[Token]) -> list[Living | Token]:
         """Jobs of components that have ended or never were: a submission that came through late."""

@@ -32,6 +32,7 @@ class Living:
     ``tag`` is what the batch system knows it by, ``batch_id`` what it answered; None while that is not known.
     ``known_since`` is the moment from which on a listing must show its job. ``unknown_since`` is when the batch
     system first said that it knows nothing of the job any more, ``asked_at`` when it was last asked about it.
+    ``has_begun`` is whether a listing has shown it running.
     ``verdict`` says that it is being ended, and why.
     One that is ``lost`` has no directory any more that could be used.
     """
@@ -41,6 +42,7 @@ class Living:
         self.sequence = sequence
         self.tag = tag
         self.phase = Phase.QUEUED
+        self.has_begun = False
         self.batch_id: BatchId | None = None
         self.job: BatchJob | None = None
         self.known_since = known_since
