@@ -85,6 +85,11 @@ def laplace(size: int, tolerance: str, **processors: int) -> str:
     )
 
 
+def waits_for(gate: Path) -> str:
+    """Words of a script that goes on when a test makes this file, however slow the machine is."""
+    return f"until [ -e '{gate}' ]; do sleep 0.1; done"
+
+
 def has_the_right_answer(printed: str) -> bool:
     """Whether the job found the solution of a single process, bit by bit; of another it says that it is NOT equal."""
     return re.search(r"^ +verified +equal to the serial solution$", printed, re.MULTILINE) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from real_grid import PROCESSORS, SITES, RealGrid, has_the_right_answer, laplace, real_grid
+from real_grid import PROCESSORS, SITES, WAIT_S, RealGrid, has_the_right_answer, laplace, real_grid, waits_for
 
 from koala.lab import Lab
 from live_daemon import until
@@ -72,14 +72,22 @@ def test_a_component_over_several_nodes_has_its_ranks_on_all_of_them(grid: RealG
 
 
 @pytest.mark.parametrize("site", ["alpha", "gamma"])
-def test_a_component_that_an_operator_kills_restarts_the_whole_job(grid: RealGrid, site: str) -> None:
+def test_a_component_that_an_operator_kills_restarts_the_whole_job(grid: RealGrid, site: str, tmp_path: Path) -> None:
+    """Its first run does not end by itself."""
+    gate = tmp_path / "gate"
     job = grid.submit(
-        "limits: {restarts: 3}\napplication:\n  script: |\n"
-        '    [ "$KOALA_JOB" ] && sleep 4 && echo finished\n'
+        f"limits: {{restarts: 3}}\napplication:\n  script: |\n    {waits_for(gate)}; echo finished\n"
         "components:\n- {processors: 2, site: alpha}\n- {processors: 2, site: beta}\n- {processors: 2, site: gamma}\n"
     )
     grid.in_state(job, "running")
     grid.cancel_as_operator(site, *grid.ours(site))
+
+    def is_killed() -> bool:
+        found = grid.client.job(job).components
+        return any(each.ended_at is not None for each in found if each.run == 1 and each.site == site)
+
+    until(is_killed, f"the component at {site} has ended", WAIT_S)
+    gate.touch()
     found = grid.done(job)
     assert found.runs == 2, grid.story(job)
     first = [each for each in found.components if each.run == 1]
@@ -91,8 +99,10 @@ def test_a_component_that_an_operator_kills_restarts_the_whole_job(grid: RealGri
 
 
 def test_a_low_job_makes_room_for_a_high_one_and_runs_again(the_lab: Lab, tmp_path: Path) -> None:
-    """The high job's file is on its way when the low job takes the processors that it was placed on."""
-    with real_grid(the_lab, tmp_path, mbit_s=80) as grid:
+    """The high job's file is on its way when the low job takes the processors that it was placed on. The low job does
+    not end by itself before the high one has."""
+    gate = tmp_path / "gate"
+    with real_grid(the_lab, tmp_path, mbit_s=40) as grid:
         grid.register(tmp_path / "data", 40_000_000, "beta")
         high = grid.submit(
             f"priority: high\ninput_files: [data]\n{SLEEP % 1}"
@@ -100,10 +110,11 @@ def test_a_low_job_makes_room_for_a_high_one_and_runs_again(the_lab: Lab, tmp_pa
         )
         grid.in_state(high, "placed")
         low = grid.submit(
-            f"priority: low\n{SLEEP % 8}"
+            f"priority: low\napplication:\n  script: |\n    {waits_for(gate)}\n"
             "components:\n- {processors: 8, site: alpha}\n- {processors: 8, site: beta}\n"
         )
         assert grid.done(high).preemptions == 0
+        gate.touch()
         assert grid.done(low).preemptions == 1, grid.story(low)
         grid.nothing_is_held()
 
@@ -112,8 +123,8 @@ def test_a_job_is_cancelled_while_it_waits_and_while_it_runs(grid: RealGrid) -> 
     everywhere = (
         "components:\n- {processors: 8, site: alpha}\n- {processors: 8, site: beta}\n- {processors: 8, site: gamma}\n"
     )
-    running = grid.submit(f"{SLEEP % 60}{everywhere}")
-    waiting = grid.submit(f"{SLEEP % 60}{everywhere}")
+    running = grid.submit(f"{SLEEP % 600}{everywhere}")
+    waiting = grid.submit(f"{SLEEP % 600}{everywhere}")
     grid.in_state(running, "running")
     grid.client.cancel(waiting)
     assert grid.ended(waiting).state == "cancelled"
@@ -123,12 +134,12 @@ def test_a_job_is_cancelled_while_it_waits_and_while_it_runs(grid: RealGrid) -> 
 
 
 def test_a_job_is_cancelled_while_its_file_comes_and_at_the_barrier(the_lab: Lab, tmp_path: Path) -> None:
-    """Its processors are claimed before its file is there, so that it waits at the barrier for it."""
+    """Its processors are claimed long before its file is there, so that it waits at the barrier for it."""
     text = (
-        f"input_files: [data]\n{SLEEP % 60}components:\n- {{processors: 6, site: alpha}}\n"
+        f"input_files: [data]\n{SLEEP % 600}components:\n- {{processors: 6, site: alpha}}\n"
         "- {processors: 6, site: gamma}\n"
     )
-    with real_grid(the_lab, tmp_path, mbit_s=60) as grid:
+    with real_grid(the_lab, tmp_path, mbit_s=20, claim_fraction=0.25) as grid:
         grid.register(tmp_path / "data", 60_000_000, "beta")
         placed = grid.submit(text)
         grid.in_state(placed, "placed")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_grid import SITES, WAIT_S, RealGrid, has_the_right_answer, laplace, real_grid
+from real_grid import SITES, WAIT_S, RealGrid, has_the_right_answer, laplace, real_grid, waits_for
 
 from koala.lab import Lab
 from live_daemon import until
@@ -48,14 +48,22 @@ class FarGrid:
         path = self.notes(name)
         return sorted(path.read_text().splitlines()) if path.exists() else []
 
-    def submit_naps(self, name: str, nap_s: float) -> int:
-        """Submit a job everywhere whose components note their start and their end."""
+    def submit_waiting(self, name: str) -> int:
+        """Submit a job everywhere whose components note their start and, once it may go on, their end."""
         log = self.notes(name)
         return self.grid.submit(
             "application:\n  script: |\n"
-            f"    echo start $KOALA_COMPONENT >>{log}; sleep {nap_s} && echo end $KOALA_COMPONENT >>{log}\n"
+            f"    echo start $KOALA_COMPONENT >>{log}; {waits_for(self._gate(name))}\n"
+            f"    echo end $KOALA_COMPONENT >>{log}\n"
             f"components:\n{EVERYWHERE}"
         )
+
+    def go_on(self, name: str) -> None:
+        """Let the components of a job come to their end."""
+        self._gate(name).touch()
+
+    def _gate(self, name: str) -> Path:
+        return self.homes / f"{name}-gate"
 
     def runs_everywhere(self, job: int, name: str) -> None:
         """Wait until all its components run."""
@@ -164,30 +172,33 @@ def test_a_file_is_brought_from_a_cluster_to_another(far: FarGrid, target: str, 
 
 
 def test_a_daemon_that_is_killed_finds_its_components_again(far: FarGrid) -> None:
-    job = far.submit_naps("killed", 6)
+    job = far.submit_waiting("killed")
     far.runs_everywhere(job, "killed")
     far.grid.daemon.kill()
     far.grid.daemon.start()
+    far.go_on("killed")
     far.ran_once(job, "killed")
 
 
 def test_connections_that_are_cut_for_a_while_lose_nothing(far: FarGrid) -> None:
-    running = far.submit_naps("cut", 5)
+    running = far.submit_waiting("cut")
     far.runs_everywhere(running, "cut")
-    starting = far.submit_naps("cut-at-its-start", 1)
+    starting = far.submit_waiting("cut-at-its-start")
     far.server.stop()
     try:
         until(lambda: all(site.silent_reason for site in far.grid.client.sites()), "all clusters are silent")
+        far.go_on("cut")
         until(lambda: len(far.noted("cut")) == 6, "the application goes on and ends all the same")
         assert far.grid.client.job(running).state == "running", "silence is not an end"
     finally:
         far.server.start()
+    far.go_on("cut-at-its-start")
     far.ran_once(running, "cut")
     far.ran_once(starting, "cut-at-its-start")
 
 
 def test_a_job_is_cancelled_over_ssh(far: FarGrid) -> None:
-    job = far.submit_naps("cancelled", 60)
+    job = far.submit_waiting("cancelled")
     far.runs_everywhere(job, "cancelled")
     far.grid.client.cancel(job)
     assert far.grid.ended(job).state == "cancelled"

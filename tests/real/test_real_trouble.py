@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from real_grid import PROCESSORS, SITES, WAIT_S, RealGrid, real_grid
+from real_grid import PROCESSORS, SITES, WAIT_S, RealGrid, real_grid, waits_for
 
 from koala.lab import Lab
 from live_daemon import until
@@ -21,7 +21,7 @@ application:
 
 
 def test_local_users_jobs_count_as_taken(grid: RealGrid) -> None:
-    numbers = {site: grid.local_job(site, 5, 60) for site in SITES}
+    numbers = {site: grid.local_job(site, 5, 600) for site in SITES}
     for site, number in numbers.items():
         until(partial(grid.is_running, site, number), f"the local user's job runs at {site}")
 
@@ -37,20 +37,23 @@ def test_local_users_jobs_count_as_taken(grid: RealGrid) -> None:
     assert sorted(each.site for each in grid.last_run(job)) == sorted(SITES)
 
 
-def test_a_controller_that_is_away_for_a_while_loses_nothing(grid: RealGrid) -> None:
+def test_a_controller_that_is_away_for_a_while_loses_nothing(grid: RealGrid, tmp_path: Path) -> None:
     """The application ends meanwhile, everywhere."""
+
+    gate = tmp_path / "gate"
 
     def ended() -> set[str]:
         return {each.site for each in grid.client.job(job).components if each.ended_at is not None}
 
     job = grid.submit(
-        "application:\n  script: |\n    sleep 6; echo finished\n"
+        f"application:\n  script: |\n    {waits_for(gate)}; echo finished\n"
         "components:\n- {processors: 2, site: alpha}\n- {processors: 2, site: beta}\n- {processors: 2, site: gamma}\n"
     )
     grid.in_state(job, "running")
     grid.lab.stop_controller("beta")
     try:
         until(lambda: grid.client.probe("beta").silent_reason != "", "Koala notices that beta is silent", WAIT_S)
+        gate.touch()
         until(lambda: ended() == {"alpha", "gamma"}, "the other components end", WAIT_S)
         assert grid.client.job(job).state == "running", "silence is not an end"
     finally:
@@ -63,8 +66,11 @@ def test_a_controller_that_is_away_for_a_while_loses_nothing(grid: RealGrid) -> 
 
 def test_a_cluster_that_always_fails_is_taken_out_after_the_threshold(the_lab: Lab, tmp_path: Path) -> None:
     with real_grid(the_lab, tmp_path, error_threshold=2, cooldown_s=600, restarts_max=10) as grid:
-        # Every job that comes to alpha is ended by its operator.
-        job = grid.submit(f"{SLEEP % 3}policy: CM\ncomponents:\n- {{processors: 6}}\n- {{processors: 6}}\n")
+        # Every job that comes to alpha is ended by its operator, and not by itself.
+        job = grid.submit(
+            'application:\n  script: |\n    [ "$SLURM_CLUSTER_NAME" != alpha ] || sleep 600\n'
+            "policy: CM\ncomponents:\n- {processors: 6}\n- {processors: 6}\n"
+        )
 
         def alpha_is_out() -> bool:
             ours = grid.ours("alpha")
@@ -72,7 +78,7 @@ def test_a_cluster_that_always_fails_is_taken_out_after_the_threshold(the_lab: L
                 grid.cancel_as_operator("alpha", *ours)
             return grid.client.site("alpha").trust != "usable" or grid.client.job(job).state == "done"
 
-        until(alpha_is_out, "alpha is taken out")
+        until(alpha_is_out, "alpha is taken out", WAIT_S)
         grid.done(job)
         assert grid.client.site("alpha").trust == "unusable"
         assert "alpha" not in {each.site for each in grid.last_run(job)}
