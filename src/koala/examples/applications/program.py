@@ -7,8 +7,14 @@ interrupted. Nothing about a particular equation lives here.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import os
+import stat
+import struct
 import sys
+import termios
+import time
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -28,6 +34,9 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 FINE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
+# So long a process that fails waits at most until its last words have been read, and so long between two looks.
+HEARD_S_MAX = 5.0
+HEARD_LOOK_S = 0.01
 
 
 @dataclass(frozen=True)
@@ -99,11 +108,10 @@ def run(application: type[Application], arguments: Sequence[str] | None = None) 
     except KeyboardInterrupt:
         return _leave(comm, INTERRUPTED)
     except MemoryError as error:
-        _complain(f"rank {comm.rank}: there is not enough memory ({error}); use a smaller --size")
-        return _leave(comm, FAILED)
+        words = f"rank {comm.rank}: there is not enough memory ({error}); use a smaller --size"
+        return _leave(comm, FAILED, words)
     except Exception:
-        traceback.print_exc()
-        return _leave(comm, FAILED)
+        return _leave(comm, FAILED, traceback.format_exc().rstrip())
     is_good = report.converged and not report.verified_difference
     is_told = world.rank != 0 or _tell(report.as_json() if options.json else report.as_text())
     # Every process waits here for the first one; in MPI's own end it would wait in a hurry, at the others' expense.
@@ -152,12 +160,37 @@ def _tell(text: str) -> bool:
     return True
 
 
-def _leave(comm: MPI.Comm, code: int) -> int:
-    """End this process and, since they would wait for it for ever, all others."""
+def _leave(comm: MPI.Comm, code: int, last_words: str = "") -> int:
+    """End this process and, since they would wait for it for ever, all others.
+
+    An abort and what was written before it go two ways to the process manager, which drops what it has not read when
+    it hears of the abort. So the abort waits until the last words have been read.
+    """
+    if last_words:
+        _complain(last_words)
     if comm.size > 1:
-        sys.stderr.flush()
+        _await_heard()
         comm.Abort(code)
     return code
+
+
+def _await_heard() -> None:
+    """Wait a while until nothing is left in the pipe that standard error is, if it is one."""
+    end = time.monotonic() + HEARD_S_MAX
+    # Where nothing can be known of it, nothing is waited for.
+    with contextlib.suppress(OSError, ValueError):
+        if sys.stderr is None:
+            return
+        pipe = sys.stderr.fileno()
+        if not stat.S_ISFIFO(os.fstat(pipe).st_mode):
+            return
+        while _unread_bytes(pipe) > 0 and time.monotonic() < end:
+            time.sleep(HEARD_LOOK_S)
+
+
+def _unread_bytes(pipe: int) -> int:
+    (count,) = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(struct.calcsize("i"))))
+    return int(count)
 
 
 def _refuse(error: ApplicationError) -> int:
@@ -174,5 +207,9 @@ def _refuse(error: ApplicationError) -> int:
 
 
 def _complain(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
+    """Say it, if anybody can hear it: a process that fails here would keep the others waiting for it."""
+    if sys.stderr is None:
+        return
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
