@@ -60,8 +60,14 @@ class WatchedSite(Generic[S]):
         return [type(event) for event in told if not isinstance(event, ComponentStarting)]
 
     async def ready(self, *tokens: Token) -> None:
-        """Wait until these are at the barrier."""
-        await self.until(lambda: all(self.told(ComponentReady, token) for token in tokens))
+        """Wait until these are at the barrier; fails when one ends before."""
+
+        def is_ready(token: Token) -> bool:
+            here = self.told(ComponentReady, token)
+            assert here or not self.told(ComponentEnded, token), self.told(ComponentEnded, token)
+            return bool(here)
+
+        await self.until(lambda: all(is_ready(token) for token in tokens))
 
     async def ended(self, token: Token) -> ComponentEnded:
         """Wait for the end of a component."""

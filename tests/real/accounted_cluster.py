@@ -97,11 +97,11 @@ class AccountedCluster:
         before = configuration.read_text()
         kept = [each for each in before.splitlines() if not each.startswith(f"{name}=")]
         try:
-            configuration.write_text(_lines(*kept, line))
+            _write_whole(configuration, _lines(*kept, line))
             self.run("scontrol", "reconfigure")
             yield
         finally:
-            configuration.write_text(before)
+            _write_whole(configuration, before)
             self.run("scontrol", "reconfigure")
 
     def forget_jobs(self, first: int) -> None:
@@ -110,8 +110,7 @@ class AccountedCluster:
         configuration = slurm_files.configuration_file(self.lab.plan.site(SITE))
         for file in (configuration.parent / "state").glob("job_state*"):
             file.unlink()
-        with configuration.open("a") as text:
-            text.write(f"FirstJobId={first}\n")
+        _write_whole(configuration, configuration.read_text() + _lines(f"FirstJobId={first}"))
         self.lab.start_controller(SITE)
 
     def accounted(self, *numbers: str) -> str:
@@ -212,7 +211,7 @@ def _start_accounting(running: lab.Lab, directory: Path, port: int) -> None:
     none = "AccountingStorageType=accounting_storage/none\n"
     text = configuration.read_text()
     assert none in text
-    configuration.write_text(text.replace(none, "") + _lines(
+    _write_whole(configuration, text.replace(none, "") + _lines(
         "AccountingStorageType=accounting_storage/slurmdbd",
         f"AccountingStorageHost={LOOPBACK}",
         f"AccountingStoragePort={port}",
@@ -222,6 +221,15 @@ def _start_accounting(running: lab.Lab, directory: Path, port: int) -> None:
     ))  # fmt: skip
     running.stop_controller(SITE)
     running.start_controller(SITE)
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Write a file that is never found empty: a slurmd reads it again some time after the controller has, and ends
+    where nothing stands in it."""
+    new = path.with_name(f"{path.name}.new")
+    new.write_text(text)
+    new.chmod(path.stat().st_mode)
+    new.replace(path)
 
 
 def _socket(database: Path) -> str:
