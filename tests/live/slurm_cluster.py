@@ -36,10 +36,20 @@ def _die_with_parent() -> None:
 class SlurmCluster:
     """One cluster below ``root``; ``environment`` is what its client commands need.
 
-    Beside its nodes it has one more, in the partition ``apart``, which ``clear`` leaves alone.
+    Beside its nodes it has one more, in the partition ``apart``, which ``clear`` leaves alone. ``select`` is what is
+    shared out, ``node`` is more to say of each node, ``extra`` are more lines.
     """
 
-    def __init__(self, root: Path, *, nodes: int = 2, cpus: int = 4, extra: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        nodes: int = 2,
+        cpus: int = 4,
+        select: str = "CR_CPU",
+        node: str = "",
+        extra: Sequence[str] = (),
+    ) -> None:
         self.root = root
         self.name = "koalatest"
         self.nodes = [f"n{number}" for number in range(1, nodes + 1)]
@@ -51,12 +61,12 @@ class SlurmCluster:
         for part in ("state", "spool", "log"):
             (root / part).mkdir()
         (root / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
-        (root / "slurm.conf").write_text(self._configuration(extra))
+        (root / "slurm.conf").write_text(self._configuration(select, node, extra))
 
-    def _configuration(self, extra: Sequence[str]) -> str:
+    def _configuration(self, select: str, more: str, extra: Sequence[str]) -> str:
         user, root, host = getpass.getuser(), self.root, socket.gethostname().split(".")[0]
         nodes = [
-            f"NodeName={node} NodeAddr=127.0.0.1 NodeHostname={host} Port={port} CPUs={self.cpus} State=UNKNOWN"
+            f"NodeName={node} NodeAddr=127.0.0.1 NodeHostname={host} Port={port} CPUs={self.cpus} {more}"
             for node, port in zip(self._all_nodes, self._ports[1:], strict=True)
         ]
         partition = f"Nodes={','.join(self.nodes)} MaxTime=INFINITE State=UP"
@@ -83,7 +93,7 @@ class SlurmCluster:
             "ReturnToService=2",
             "SlurmdParameters=config_overrides",
             "SelectType=select/cons_tres",
-            "SelectTypeParameters=CR_CPU",
+            f"SelectTypeParameters={select}",
             "SchedulerType=sched/backfill",
             "SchedulerParameters=sched_interval=1,bf_interval=1,sched_min_interval=0,batch_sched_delay=0,bf_continue",
             "PriorityType=priority/basic",
@@ -206,7 +216,9 @@ def _free_ports(number: int) -> list[int]:
 
 
 @contextlib.contextmanager
-def slurm_cluster(*, nodes: int = 2, cpus: int = 4, extra: Sequence[str] = ()) -> Iterator[SlurmCluster]:
+def slurm_cluster(
+    *, nodes: int = 2, cpus: int = 4, select: str = "CR_CPU", node: str = "", extra: Sequence[str] = ()
+) -> Iterator[SlurmCluster]:
     """A running cluster."""
     missing = [program for program in PROGRAMS if shutil.which(program) is None]
     if missing:
@@ -216,7 +228,7 @@ def slurm_cluster(*, nodes: int = 2, cpus: int = 4, extra: Sequence[str] = ()) -
         pytest.skip(complaint)
     root = Path(tempfile.mkdtemp(prefix="koala-slurm-", dir="/tmp"))
     root.chmod(0o755)
-    cluster = SlurmCluster(root, nodes=nodes, cpus=cpus, extra=extra)
+    cluster = SlurmCluster(root, nodes=nodes, cpus=cpus, select=select, node=node, extra=extra)
     try:
         cluster.start()
         yield cluster

@@ -87,6 +87,12 @@ def test_a_question_that_is_not_answered_fails_its_step_alone() -> None:
 
 # ---------------------------------------------------------------------------------------- one step at a time
 
+# A node of which another has most of the memory, and an empty one.
+MEMORY = (
+    "koala nodes\nn1|mixed|2/6/0/8|main*|up|infinite\nn2|idle|0/8/0/8|main*|up|infinite\nkoala room\nuser me\n"
+    "configuration SelectTypeParameters=CR_CPU_MEMORY\nnode NodeName=n1 RealMemory=9000 AllocMem=7000\n"
+    "node NodeName=n2 RealMemory=9000 AllocMem=0\n"
+)
 # reactions, settings, step, sign, a part of the words, a part of the advice
 CASES: list[tuple[dict[str, Reaction], dict[str, object], str, Sign, str, str]] = [
     ({"koala-answers": "motd\nkoala-answers\n"}, {"ssh": "far"}, "connection", FAILED, "'motd'", "[ -t 1 ]"),
@@ -158,6 +164,24 @@ CASES: list[tuple[dict[str, Reaction], dict[str, object], str, Sign, str, str]] 
     ({}, {"processors": 17}, "processors", FAILED, "17 are described, but the queue has 16", "'processors: 16'"),
     ({"LISTING": listing(processors=4)}, {}, "processors", WARNED, "4 can be used now", "come back"),
     ({"LISTING": listing(others=3)}, {}, "processors", PASSED, "16 can be used, 3 of them taken by others", ""),
+    ({"koala room": refused("slow")}, {}, "memory", FAILED, "cannot be listed: slow", "sinfo"),
+    ({"koala room": "garbage"}, {}, "memory", FAILED, "makes no sense here", "version"),
+    (
+        {"koala room": MEMORY}, {}, "memory", WARNED,
+        "all memory of each node (as no default is set): it could get 8 of 14 idle processors", "--mem-per-cpu",
+    ),
+    (
+        {"koala room": MEMORY}, {"submit_options": ("--mem-per-cpu=1G",)}, "memory", PASSED,
+        "a job asks for 1024 MB a processor (as --mem-per-cpu says): it could get 9 of 14 idle processors", "",
+    ),
+    (
+        {"koala room": MEMORY}, {"submit_options": ("--mem=3000",)}, "memory", PASSED,
+        "a job asks for 3000 MB on each node (as --mem says): it could get 8 of 14 idle processors", "",
+    ),
+    (
+        {"koala room": MEMORY}, {"submit_options": ("--mem=1T",)}, "memory", WARNED,
+        "no node has what it asks for", "ask for less",
+    ),
     ({"LISTING": refused("slow")}, {}, "processors", FAILED, "cannot be listed: slow", "squeue"),
     ({"LISTING": "garbage"}, {}, "processors", FAILED, "makes no sense here", "version"),
     ({"SUBMIT": refused("Invalid qos")}, {}, "submission", FAILED, "is refused: Invalid qos", "submit_options"),

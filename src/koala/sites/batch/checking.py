@@ -70,6 +70,8 @@ def steps_for(site: Site, *, run: bool) -> list[Step]:
         steps.append(Step("parallel environment", way.parallel_environment, ("queue",)))
         before_listing.append("parallel environment")
     steps.append(Step("processors", checking_jobs.processors, tuple(before_listing)))
+    if site.kind is SiteKind.SLURM:
+        steps.append(Step("memory", way.memory, ("processors",)))
     before_submission = [*before_listing, "work directory"]
     if site.batch.account is not None:
         steps.append(Step("account", dry.account, tuple(before_submission)))
@@ -133,12 +135,14 @@ async def check_batch_site(desk: Desk, steps: Sequence[Step]) -> AsyncIterator[F
             yield Finding(step=step.name, sign=Sign.SKIPPED, words=f"not tried, since it needs: {blamed}")
             continue
         said = await _looked(step, desk)
+        if said is None:
+            continue
         if said.sign in (Sign.FAILED, Sign.SKIPPED):
             unmet[step.name] = step.name
         yield Finding(step=step.name, sign=said.sign, words=said.words, advice=said.advice)
 
 
-async def _looked(step: Step, desk: Desk) -> Said:
+async def _looked(step: Step, desk: Desk) -> Said | None:
     try:
         return await step.look(desk)
     except UnansweredError as error:

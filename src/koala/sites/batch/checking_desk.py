@@ -156,10 +156,11 @@ class Desk:
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One step: its name, how it looks, and the steps that must have gone well before."""
+    """One step: its name, how it looks, and the steps that must have gone well before. What it does not apply to it
+    says nothing of."""
 
     name: str
-    look: Callable[[Desk], Awaitable[Said]]
+    look: Callable[[Desk], Awaitable[Said | None]]
     needs: tuple[str, ...] = ()
 
 

@@ -1,10 +1,14 @@
-"""Steps of a check that know Slurm: its programs, its controller and its partitions."""
+"""Steps of a check that know Slurm: its programs, its controller, its partitions and how it shares out memory."""
 
 from __future__ import annotations
 
 import msgspec
 
-from koala.sites.batch.checking_desk import Desk, Said, failed, listed, passed
+from koala.sites.batch.checking_desk import Desk, Said, failed, listed, passed, warned
+from koala.sites.batch.slurm_listing import NODES_LINE, ROOM_LINE, MemoryTold, parse_memory
+from koala.sites.batch.slurm_needs import Need
+from koala.sites.batch.slurm_needs_text import needs_text, nodes_command
+from koala.sites.batch.slurm_options import asked_of
 
 PROGRAMS = ("sbatch", "squeue", "sinfo", "scancel", "scontrol")
 PROGRAMS_ADVICE = (
@@ -111,3 +115,38 @@ async def queue(desk: Desk) -> Said:
     return passed(
         f"{listed([each.name for each in chosen])}{default}: open, {desk.queue_processors} processors, {limit}"
     )
+
+
+async def memory(desk: Desk) -> Said | None:
+    """What a job asks for of the memory, and how many processors that leaves; nothing where it is not shared out."""
+    settings = desk.settings
+    reply = await desk.ask(
+        f"echo '{NODES_LINE}' && {nodes_command(settings)} || exit\necho '{ROOM_LINE}'\n{needs_text(settings)}"
+    )
+    if reply.code != 0:
+        return failed(f"the nodes cannot be listed: {reply.reason}", "find out with sinfo there")
+    told = parse_memory(reply.printed, settings.queue, asked_of(settings))
+    if told is None:
+        return None
+    asks = "; ".join(dict.fromkeys(_asks_for(need) for need in told.needs.values()))
+    if told.there == 0:
+        return warned(
+            f"a job asks for {asks}: no node has what it asks for",
+            "ask for less: 'submit_options: [--mem-per-cpu=...]'",
+        )
+    words = f"a job asks for {asks}: {_leaves(told)}"
+    if any(need.node_mb == 0 for need in told.needs.values()):
+        return warned(words, "write 'submit_options: [--mem-per-cpu=...]', if jobs of others are to share its nodes")
+    return passed(words)
+
+
+def _asks_for(need: Need) -> str:
+    if need.processor_mb is not None:
+        return f"{need.processor_mb} MB a processor ({need.source})"
+    if need.node_mb:
+        return f"{need.node_mb} MB on each node ({need.source})"
+    return f"all memory of each node ({need.source})"
+
+
+def _leaves(told: MemoryTold) -> str:
+    return f"it could get {told.free} of {told.idle} idle processors"

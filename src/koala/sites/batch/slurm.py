@@ -20,12 +20,14 @@ from koala.sites.batch.slurm_history import SACCT_FIELDS, SACCT_LINE
 from koala.sites.batch.slurm_listing import (
     JOB_FORMAT,
     JOBS_LINE,
-    NODE_FORMAT,
     NODES_LINE,
     QUOTA_LINE,
+    ROOM_LINE,
     WAITING_FORMAT,
     WAITING_LINE,
 )
+from koala.sites.batch.slurm_needs_text import needs_text, nodes_command
+from koala.sites.batch.slurm_options import asked_of
 from koala.sites.batch.slurm_quota_text import at_most, quota_text, terms_of
 from koala.sites.batch.system import (
     JOB_NAME_PREFIX,
@@ -203,24 +205,26 @@ class SlurmSystem:
     # ---------------------------------------------------------------------------------------------- looking
 
     def listing(self) -> str:
-        """Nodes, everybody's jobs that wait, this user's limits where there are any, and this user's jobs. Of the
+        """Nodes, everybody's jobs that wait, this user's limits where there are any, what nodes have beside
+        processors where that matters, and this user's jobs. Of the
         others' that run, the nodes tell enough."""
         where = [] if self._settings.queue is None else [f"--partition={self._settings.queue}"]
-        nodes = quoted(["sinfo", "--noheader", "--Node", f"--format={NODE_FORMAT}", *where])
         jobs = quoted(["squeue", "--noheader", "--all", "--states=all", f"--format={JOB_FORMAT}"])
         waiting = quoted(["squeue", "--noheader", "--states=PENDING", f"--format={WAITING_FORMAT}", *where])
         return (
             f"{_PLAIN}koala_user=$(id -un) &&\n"
-            f"echo {shlex.quote(NODES_LINE)} && {nodes} &&\n"
+            f"echo {shlex.quote(NODES_LINE)} && {nodes_command(self._settings)} &&\n"
             f"echo {shlex.quote(WAITING_LINE)} && {waiting} &&\n"
             f'koala_jobs=$({jobs} --user="$koala_user") || exit\n'
             f"echo {shlex.quote(QUOTA_LINE)}\n{quota_text(self._settings)}"
+            f"echo {shlex.quote(ROOM_LINE)}\n{needs_text(self._settings)}"
             f"printf '%s\\n%s\\n' {shlex.quote(JOBS_LINE)} \"$koala_jobs\"\n"
         )
 
     def parse_listing(self, printed: str) -> Listing:
         """See ``BatchSystem.parse_listing``."""
-        return slurm_listing.parse_listing(printed, self._settings.queue, terms_of(self._settings))
+        settings = self._settings
+        return slurm_listing.parse_listing(printed, settings.queue, terms_of(settings), asked_of(settings))
 
     def history(self, jobs: Sequence[BatchJob]) -> str:
         """The controller as long as it remembers them, then its accounting where there is one. What the controller

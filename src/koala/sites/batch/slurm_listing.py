@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from koala.sites.batch.slurm_needs import Need, Room, parse_room
+from koala.sites.batch.slurm_options import Asked
 from koala.sites.batch.slurm_quota import Quota, Terms, parse_quota
 from koala.sites.batch.slurm_states import (
     end_of,
@@ -42,6 +44,7 @@ JOB_FORMAT = f"{JOB_WORD}%A|%T|%C|%P|%V|%a|%q|%r|%j"
 NODES_LINE = "koala nodes"
 WAITING_LINE = "koala waiting"
 QUOTA_LINE = "koala quota"
+ROOM_LINE = "koala room"
 JOBS_LINE = "koala jobs"
 _NO_NAME = ("", "(null)")
 
@@ -56,6 +59,20 @@ class _Node(msgspec.Struct, frozen=True):
     is_up: bool
     limit_s: float | None
 
+    @property
+    def is_answering(self) -> bool:
+        return self.is_up and not self.state.endswith("*")
+
+
+class MemoryTold(msgspec.Struct, frozen=True):
+    """How memory is shared out: what a job of ours needs in each partition, how many processors are idle, how many of
+    these it could get, and how many if nobody were there."""
+
+    needs: dict[str, Need]
+    idle: int
+    free: int
+    there: int
+
 
 class _Waiting(msgspec.Struct, frozen=True):
     """A job that waits, or several of one array that may start at a time."""
@@ -65,10 +82,14 @@ class _Waiting(msgspec.Struct, frozen=True):
     times: int
 
 
-def parse_listing(printed: str, partition: str | None, terms: Terms | None = None) -> Listing:
+def parse_listing(
+    printed: str, partition: str | None, terms: Terms | None = None, asked: Asked | None = None
+) -> Listing:
     """What the text of a listing prints. ``partition`` is the one that components go to, or several with commas
-    between; None is the default one. ``terms`` are the account and the QOS that submissions name."""
-    parts = _parts(printed, (NODES_LINE, WAITING_LINE, QUOTA_LINE, JOBS_LINE))
+    between; None is the default one. ``terms`` are the account and the QOS that submissions name, ``asked`` is what
+    they ask for beside processors."""
+    parts = _parts(printed, (NODES_LINE, WAITING_LINE, QUOTA_LINE, ROOM_LINE, JOBS_LINE))
+    room = parse_room(parts[ROOM_LINE], asked or Asked())
     nodes = _chosen([_node(line) for line in parts[NODES_LINE]], partition)
     names = {node.partition for node in nodes}
     lines = [_job_fields(line) for line in _whole_jobs(parts[JOBS_LINE])]
@@ -77,23 +98,54 @@ def parse_listing(printed: str, partition: str | None, terms: Terms | None = Non
     ours = tuple(_within(quota, job) for fields in lines if (job := _job(fields, names)).token)
     unique = {node.name: node for node in nodes}.values()
     allocated = sum(node.allocated for node in unique)
-    answering = [node for node in unique if node.is_up and not node.state.endswith("*")]
-    idle = sum(node.idle for node in answering)
-    kept = sum(node.idle for node in answering if is_kept_for_a_job(node.state))
-    free = sum(node.idle for node in answering if is_free(node.state))
+    there = _there(nodes, room)
+    kept = sum(node.idle for node in unique if node.is_answering and is_kept_for_a_job(node.state))
+    free = _free(nodes, room)
     held = min(allocated, sum(job.processors for job in ours if job.state in (BatchState.RUNNING, BatchState.ENDING)))
     if any(job.processors > 0 and job.end is None and is_at_a_limit(job.state, job.reason) for job in ours):
         left = 0
     else:
         waiting = _waiting_jobs(parts[WAITING_LINE], names, {job.id for job in ours})
         left = free - _taken_soon(waiting, kept, free + held)
-    working = _least(allocated + idle, quota.most)
+    # Of those that we hold, some may only be there since Slurm gives more than a job asks for.
+    working = _least(max(there, held + left), quota.most)
     return Listing(
         jobs=ours,
         processors=working,
         others=max(0, min(working, working - held - _least(left, quota.left))),
         job_limit_s=_job_limit_s(nodes, quota),
     )
+
+
+def parse_memory(printed: str, partition: str | None, asked: Asked) -> MemoryTold | None:
+    """What the nodes and the room of a listing say of the memory; None where it is not shared out."""
+    parts = _parts(printed, (NODES_LINE, ROOM_LINE))
+    room = parse_room(parts[ROOM_LINE], asked)
+    nodes = _chosen([_node(line) for line in parts[NODES_LINE]], partition)
+    needs = {node.partition: need for node in nodes if (need := room.need(node.partition)) is not None}
+    if not needs:
+        return None
+    return MemoryTold(needs, _free(nodes, Room()), _free(nodes, room), _there(nodes, room))
+
+
+def _there(nodes: Sequence[_Node], room: Room) -> int:
+    """How many processors our jobs could get if nobody were there. A node counts once, in its best partition."""
+    best: dict[str, int] = {}
+    for node in nodes:
+        processors = node.allocated + (node.idle if node.is_answering else 0)
+        ours = room.processors_of_empty(node.name, node.partition, processors)
+        best[node.name] = max(ours, best.get(node.name, 0))
+    return sum(best.values())
+
+
+def _free(nodes: Sequence[_Node], room: Room) -> int:
+    """How many processors our jobs could get now."""
+    best: dict[str, int] = {}
+    for node in nodes:
+        if node.is_answering and is_free(node.state):
+            ours = room.processors(node.name, node.partition, node.idle, node.allocated)
+            best[node.name] = max(ours, best.get(node.name, 0))
+    return sum(best.values())
 
 
 def _job_limit_s(nodes: Sequence[_Node], quota: Quota) -> float | None:
@@ -117,10 +169,13 @@ def _within(quota: Quota, job: BatchJob) -> BatchJob:
 
 
 def _parts(printed: str, heads: Sequence[str]) -> dict[str, list[str]]:
-    """The lines behind each head, which must be there in this order. Behind the last one anything may stand."""
+    """The lines behind each head, which must be there in this order, but for the room: nothing is told of it where
+    it is missing. Behind the last one anything may stand."""
     parts: dict[str, list[str]] = {}
     expected = list(heads)
     for line in printed.split("\n"):
+        if expected[:1] == [ROOM_LINE] and expected[1:2] == [line]:
+            parts[expected.pop(0)] = []
         if expected and line == expected[0]:
             parts[expected.pop(0)] = []
         elif not parts:

@@ -8,10 +8,10 @@ limited, the text prints nothing, and it never fails.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 
 from koala.grid import BatchSettings
 from koala.sites.batch.framing import quoted
+from koala.sites.batch.slurm_options import option
 from koala.sites.batch.slurm_quota import (
     DEFAULT_WORD,
     ENFORCED_WORD,
@@ -95,20 +95,8 @@ def terms_of(settings: BatchSettings) -> Terms:
     """What a site's settings name, in any of the ways in which sbatch can be told. Its last option counts."""
     environment = dict(settings.environment)
     options = settings.submit_options
-    account = _option(options, "--account", "-A") or settings.account or environment.get("SBATCH_ACCOUNT")
-    return Terms(account, _option(options, "--qos", "-q") or environment.get("SBATCH_QOS"))
-
-
-def _option(words: Sequence[str], long: str, short: str) -> str | None:
-    found = None
-    for word, after in zip(words, [*words[1:], ""], strict=False):
-        if word in (long, short):
-            found = after
-        elif word.startswith(f"{long}="):
-            found = word.partition("=")[2]
-        elif word.startswith(short) and not word.startswith("--"):
-            found = word[len(short) :]
-    return found
+    account = option(options, "--account", "-A") or settings.account or environment.get("SBATCH_ACCOUNT")
+    return Terms(account, option(options, "--qos", "-q") or environment.get("SBATCH_QOS"))
 
 
 def quota_text(settings: BatchSettings) -> str:
