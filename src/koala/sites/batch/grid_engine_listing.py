@@ -13,7 +13,8 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from koala.grid import BatchSettings, Claims
-from koala.sites.batch.grid_engine_xml import JobLine, QueueInstance, Quota, read_cell, read_quotas
+from koala.sites.batch.grid_engine_needs import Needs, requests_of, wants_of
+from koala.sites.batch.grid_engine_xml import JobLine, QueueInstance, Quota, read_cell, read_hosts, read_quotas
 from koala.sites.batch.system import (
     JOB_NAME_PREFIX,
     BatchEnd,
@@ -27,14 +28,27 @@ from koala.sites.batch.system import (
 
 # In front of the name of each part of what is printed. No line of Grid Engine begins so.
 _MARK = "koala: "
-_PARTS = ("user", "jobs", "queues", "environment", "quotas", "errors", "end")
+_PARTS = ("user", "jobs", "queues", "environment", "quotas", "errors", "complexes", "hosts", "end")
+# Without these nothing is told of resources.
+_PARTS_OF_RESOURCES = ("complexes", "hosts")
 
-# The words of qselect, then the parallel environment or nothing. qselect complains only where it also says why.
+# The parallel environment or nothing, the names of resources that jobs ask for, with commas around, and the words of
+# qselect, which complains only where it also says why. Of other resources with a default every job takes some.
 _TEXT = r"""koala_listing() {
     koala_environment=$1
-    shift
+    koala_asked=$2
+    shift 2
     koala_user=$(id -un) || return 1
-    koala_jobs=$(qstat -F slots,h_rt -u '*' -r -xml) || return 1
+    koala_complexes=$(qconf -sc 2>/dev/null | awk -v asked="$koala_asked" '
+        /^#/ || NF < 7 || $1 == "slots" || $1 == "h_rt" { next }
+        index(asked, "," $1 ",") || index(asked, "," $2 ",") { print; next }
+        $6 != "NO" && $7 != "NONE" && $7 !~ /^[0:.]*$/ { print }')
+    koala_names=$(printf '%s\n' "$koala_complexes" | awk 'NF { printf ",%s", $1 }')
+    koala_hosts=
+    if [ -n "$koala_names" ]; then
+        koala_hosts=$(qhost -F "${koala_names#,}" -xml 2>/dev/null) || koala_hosts=
+    fi
+    koala_jobs=$(qstat -F "slots,h_rt$koala_names" -u '*' -r -xml) || return 1
     koala_queues=$(qselect -U "$koala_user" "$@" 2>&1) || [ -z "$koala_queues" ] || {
         printf '%s\n' "$koala_queues" >&2
         return 1
@@ -52,14 +66,16 @@ _TEXT = r"""koala_listing() {
         koala_errors=$(qstat -j "$koala_errors" 2>/dev/null | sed -n -e '/^job_number:/p' -e '/^error reason/p')
     fi
     printf 'koala: %s\n%s\n' user "$koala_user" jobs "$koala_jobs" queues "$koala_queues" \
-        environment "$koala_environment" quotas "$koala_quotas" errors "$koala_errors" end ''
+        environment "$koala_environment" quotas "$koala_quotas" errors "$koala_errors" \
+        complexes "$koala_complexes" hosts "$koala_hosts" end ''
 }
 """.replace("@PREFIX@", JOB_NAME_PREFIX)
 
 
 def listing_text(settings: BatchSettings) -> str:
     """For ``ListingReader.read``."""
-    words = ["koala_listing", settings.parallel_environment or ""]
+    asked = ",".join(requests_of(settings.submit_options))
+    words = ["koala_listing", settings.parallel_environment or "", f",{asked},"]
     if settings.queue is not None:
         words += ["-q", settings.queue]
     if settings.parallel_environment is not None:
@@ -88,6 +104,7 @@ class ListingReader:
         self._queue = settings.queue
         self._project = settings.account
         self._environment = settings.parallel_environment
+        self._requests = requests_of(settings.submit_options)
         self._reserves = settings.claims is Claims.RESERVATION
 
     def read(self, printed: str) -> Listing:
@@ -100,7 +117,9 @@ class ListingReader:
         running = [job for instance in instances for job in instance.jobs]
         usable = [each for each in instances if each.name in offered and each.takes_jobs]
         ours_held = _held(instances, user)
-        slots = self._by_host(instances, usable, quotas, user)
+        hosts = parts["hosts"]
+        needs = Needs(wants_of(parts["complexes"], self._requests), read_hosts(hosts) if hosts.strip() else {})
+        slots = self._by_host(instances, usable, quotas, user, needs)
         # What we have of queues that would give us no more counts all the same.
         slots = _Slots(slots.total + ours_held - _held(usable, user), slots.free)
         slots = slots.within(self._bounds(parts["environment"], running, quotas))
@@ -114,10 +133,17 @@ class ListingReader:
         )
 
     def _by_host(
-        self, instances: list[QueueInstance], usable: list[QueueInstance], quotas: list[Quota], user: str
+        self,
+        instances: list[QueueInstance],
+        usable: list[QueueInstance],
+        quotas: list[Quota],
+        user: str,
+        needs: Needs,
     ) -> _Slots:
-        """The slots of queues that take jobs. What a host offers is shared by all of its queues."""
+        """The slots of queues that take jobs. What a host offers is shared by all of its queues. Resources that our
+        jobs want bound those that are free: how much there is of them if nobody is there is not told."""
         totals = frees = 0
+        most = {each.name: needs.slots(each) for each in usable}
         for host in dict.fromkeys(each.host for each in usable):
             here = [each for each in usable if each.host == host]
             used = sum(each.used for each in instances if each.host == host)
@@ -127,12 +153,13 @@ class ListingReader:
                 for quota in quotas
                 if quota.host == host and self._concerns_us(quota)
             ]
-            slots = _Slots(sum(each.total for each in here), sum(self._free(each, user) for each in here))
-            slots = slots.within(bounds)
+            free = sum(_at_most(self._free(each, user), [most[each.name]], "q") for each in here)
+            slots = _Slots(sum(each.total for each in here), free).within(bounds)
+            slots = _Slots(slots.total, _at_most(slots.free, [most[each.name] for each in here], "h"))
             totals, frees = totals + slots.total, frees + slots.free
         used = sum(each.used for each in instances)
         cell = [_Slots(each.cell_free + used, each.cell_free) for each in usable if each.cell_free is not None]
-        return _Slots(totals, frees).within(cell)
+        return _Slots(totals, _at_most(frees, most.values(), "g")).within(cell)
 
     def _free(self, instance: QueueInstance, user: str) -> int:
         """Our own jobs are in reservations only where we claim by them."""
@@ -173,6 +200,11 @@ class ListingReader:
         return taken
 
 
+def _at_most(slots: int, most: Iterable[dict[str, int]], layer: str) -> int:
+    """No more slots than any of these says for a layer."""
+    return min([slots, *(each[layer] for each in most if layer in each)])
+
+
 def _parts(printed: str) -> dict[str, str]:
     parts: dict[str, str] = {}
     name = None
@@ -186,9 +218,10 @@ def _parts(printed: str) -> dict[str, str]:
         elif "".join(lines).strip():
             raise BatchOutputError(f"the listing begins with {lines[0][:80]!r}")
         name, lines = line[len(_MARK) :].strip(), []
-    if tuple(parts) != _PARTS:
+    without = tuple(each for each in _PARTS if each not in _PARTS_OF_RESOURCES)
+    if tuple(parts) not in (_PARTS, without):
         raise BatchOutputError(f"the listing has the parts {', '.join(parts) or 'none'}; it is not whole")
-    return parts
+    return dict.fromkeys(_PARTS_OF_RESOURCES, "") | parts
 
 
 def _longest(usable: list[QueueInstance]) -> float | None:

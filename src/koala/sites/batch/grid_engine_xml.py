@@ -1,4 +1,4 @@
-"""The XML of ``qstat`` and ``qquota`` as plain values, from Grid Engine 6.2 on.
+"""The XML of ``qstat``, ``qhost`` and ``qquota`` as plain values, from Grid Engine 6.2 on.
 
 The text comes from outside and holds names that any user may choose: its size is bounded, it may have no document
 type (so that no entity is ever expanded), and it is read piece by piece, so that a long queue takes little memory.
@@ -51,6 +51,15 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True):
         return not self.is_running and not _NOT_ELIGIBLE & set(self.state)
 
 
+class Resource(msgspec.Struct, frozen=True):
+    """What is there of a resource. ``kind`` says where, and of what sort: ``hc`` is left of what a host has, ``qf``
+    is fixed for a queue, ``gl`` is a load of the whole cell."""
+
+    name: str
+    kind: str
+    text: str
+
+
 class QueueInstance(msgspec.Struct, frozen=True, kw_only=True):
     """A queue on one host. ``host_free`` and ``cell_free`` are what is left of slots that its host, or the whole
     cell, offers to all queues, where that is less than its own.
@@ -67,6 +76,7 @@ class QueueInstance(msgspec.Struct, frozen=True, kw_only=True):
     cell_free: int | None = None
     job_limit_s: float | None = None
     jobs: tuple[JobLine, ...] = ()
+    resources: tuple[Resource, ...] = ()
 
     @property
     def takes_jobs(self) -> bool:
@@ -122,6 +132,18 @@ def read_quotas(text: str) -> list[Quota]:
     return quotas
 
 
+def read_hosts(text: str) -> dict[str, tuple[Resource, ...]]:
+    """What ``qhost`` tells of the resources of each host."""
+    return {
+        host.get("name", ""): tuple(
+            Resource(each.get("name", ""), each.get("dominance", ""), each.text or "")
+            for each in host
+            if _tag(each) == "resourcevalue"
+        )
+        for host in _elements(text, "qhost", ("host",))
+    }
+
+
 def _elements(text: str, root: str, tags: tuple[str, ...]) -> Iterator[ElementTree.Element]:
     """The elements with these tags, each whole when it comes and empty when the next one does. Jobs that run stand
     within their queue; those that do not come last.
@@ -159,10 +181,12 @@ def _queue_instance(element: ElementTree.Element) -> QueueInstance:
         raise BatchOutputError(f"a queue instance without a name: {name!r}")
     left: dict[str, int | None] = {"hc": None, "gc": None}
     limit_s = None
+    resources = []
     for each in element:
         if _tag(each) != "resource":
             continue
         kind = each.get("type", "")
+        resources.append(Resource(each.get("name", ""), kind, each.text or ""))
         if each.get("name") == "slots" and kind in left:
             left[kind] = _number(each.text)
         elif each.get("name") == "h_rt":
@@ -179,6 +203,7 @@ def _queue_instance(element: ElementTree.Element) -> QueueInstance:
         cell_free=left["gc"],
         job_limit_s=limit_s,
         jobs=tuple(_job(each) for each in element if _tag(each) == "job_list"),
+        resources=tuple(resources),
     )
 
 
