@@ -249,10 +249,19 @@ def test_what_waits_ahead_takes_of_those_that_we_could_get() -> None:
 def test_ours_that_hold_more_than_they_asked_for_leave_the_rest_idle() -> None:
     """A job of one processor got two, as it asks for the memory of two."""
     ours = "job 7|RUNNING|2|main|t|a|q|None|koala-1.1-ab\n"
-    told = listed("--mem-per-cpu=4500", jobs=ours)
-    assert (told.processors, told.processors - told.others - 2) == (4, 2)
-    nearly_all = listed("--mem=10", "--exclusive", jobs=ours)
-    assert (nearly_all.processors, nearly_all.processors - nearly_all.others - 2) == (16, 8)
+    limit = "partition PartitionName=main MaxMemPerCPU=500\nkoala jobs"
+    printed = CLUSTER.format(jobs=ours, waiting="").replace("koala jobs", limit).replace("=7000", "=1000")
+    told = SlurmSystem(settings("--mem-per-cpu=1000")).parse_listing(printed)
+    assert told.processors - told.others - 2 == 3 + 4
+    whole = listed("--mem=10", "--exclusive", jobs=ours)
+    assert (whole.processors, whole.processors - whole.others - 2) == (16, 8)
+
+
+def test_what_is_kept_for_slurm_itself_is_not_for_jobs() -> None:
+    node = "node NodeName=n1 RealMemory=4000 AllocMem=1000 MemSpecLimit=400"
+    room = parse_room([SHARED, node], Asked(processor_mb=900))
+    assert (room.processors("n1", "main", 8, 1), room.processors_of_empty("n1", "main", 9)) == (2, 4)
+    assert parse_room([SHARED, node], Asked(node_mb=3601)).processors_of_empty("n1", "main", 9) == 0
 
 
 # ------------------------------------------------------------------------------------------------ how it is asked
