@@ -57,6 +57,17 @@ def test_a_process_whose_standard_error_is_closed_takes_the_others_with_it_too(c
     assert python("-c", failing("RuntimeError('broken')", closed), processes=3).code == 1
 
 
+def test_a_result_for_which_standard_output_is_closed_is_a_failure_and_nobody_waits() -> None:
+    text = (
+        "import sys\nfrom koala.examples.applications.heat import Heat\n"
+        "from koala.examples.applications.program import run\n"
+        "sys.stdout = None\nsys.exit(run(Heat, ['--size', '9', '--steps', '2']))\n"
+    )
+    done = python("-c", text, processes=2)
+    assert done.code == 1
+    assert "the result cannot be printed: standard output is closed" in done.err
+
+
 # ------------------------------------------------------------------------------------- a pipe that is read late
 
 

@@ -299,7 +299,7 @@ def test_a_claim_by_reservation_starts_at_its_time_and_the_reservation_goes_with
 
     async def scenario() -> None:
         async with opened(idle, tmp_path, claims=Claims.RESERVATION) as one:
-            begin_at = one.now() + 7
+            begin_at = one.now() + 10
             await one.start(launch("1.1", "sleep 0", processors=3, begin_at=begin_at, walltime_s=60.0))
             reservations = idle.run("scontrol", "show", "reservation", "-o")
             assert ("koala_1_1_" in reservations) == allowed

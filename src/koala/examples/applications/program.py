@@ -149,6 +149,9 @@ def _report(application: Application, world: World, options: argparse.Namespace)
 
 def _tell(text: str) -> bool:
     """Print the result, or why that cannot be done."""
+    if sys.stdout is None:
+        _complain("the result cannot be printed: standard output is closed; look at where it goes")
+        return False
     try:
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
