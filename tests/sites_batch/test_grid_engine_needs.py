@@ -201,9 +201,34 @@ def test_garbage_takes_no_listing_away(complexes: str, options: list[str], kind:
     assert 0 <= told.others <= told.processors
 
 
-def test_hosts_that_are_cut_short_are_an_error_of_their_own() -> None:
-    with pytest.raises(BatchOutputError):
-        read(cell(("a", "h1", FULL), hosts="<qhost><host name='h1'>"))
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        "<qhost><host name='h1'>",
+        "warning: commlib\n<qhost></qhost>",
+        "<other/>",
+        "<qhost><host name='h1'><resourcevalue name='h_vmem' dominance='hc'>1G</resourcevalue></host>",
+        "<qhost><host name='h1'><resourcevalue name='h_vmem' dominance='hc'>1G</resourcevalue></host><host>",
+    ],
+)
+def test_hosts_that_make_no_sense_take_no_slot_away(hosts: str) -> None:
+    printed = cell(("a", "h1", FULL), ("a", "h2", {"hc h_vmem": "99.000G"}), hosts=hosts)
+    assert idle(printed, "-l", "h_vmem=2G") == 3 + 8
+
+
+def test_what_waits_ahead_takes_what_is_free_also_where_our_jobs_could_not_get_as_much() -> None:
+    job = (
+        '<job_list state="pending"><JB_job_number>5</JB_job_number><JB_name>x</JB_name><JB_owner>you</JB_owner>'
+        "<state>qw</state><slots>{}</slots></job_list>"
+    )
+
+    def left(waits: int) -> int:
+        printed = cell(("a", "h1", FULL)).replace(
+            "<job_info></job_info>", f"<job_info>{job.format(waits)}</job_info>"
+        )
+        return idle(printed, "-l", "h_vmem=2G")
+
+    assert [left(waits) for waits in (6, 8, 9, 2)] == [2, 0, 3, 1]
 
 
 # ------------------------------------------------------------------------------------------------ how it is asked
@@ -229,6 +254,11 @@ def test_only_what_is_asked_for_and_what_has_a_default_is_looked_at(tmp_path: Pa
     plain = COMPLEXES.replace("1.5", "0.0")
     rows, calls = printed_by(tmp_path, complexes=plain)
     assert not rows.strip()
+    assert "qhost" not in calls
+    assert "qstat -F slots,h_rt -u * -r -xml" in calls
+    others = plain + "hostname h HOST == YES NO NONE 0\nnap n INT >= YES NO 0 0\nword w STRING <= YES YES x 0\n"
+    rows, calls = printed_by(tmp_path, "-l", "arch=lx-amd64,h=h1,nap=3", complexes=others)
+    assert not rows.strip(), "they never count"
     assert "qhost" not in calls
     assert "qstat -F slots,h_rt -u * -r -xml" in calls
     rows, calls = printed_by(tmp_path, "-l", "mf=1G,h_vmem=2G")

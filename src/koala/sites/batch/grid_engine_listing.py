@@ -7,14 +7,22 @@ who has them, and which jobs are ours.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 import msgspec
 
 from koala.grid import BatchSettings, Claims
 from koala.sites.batch.grid_engine_needs import Needs, requests_of, wants_of
-from koala.sites.batch.grid_engine_xml import JobLine, QueueInstance, Quota, read_cell, read_hosts, read_quotas
+from koala.sites.batch.grid_engine_xml import (
+    JobLine,
+    QueueInstance,
+    Quota,
+    Resource,
+    read_cell,
+    read_hosts,
+    read_quotas,
+)
 from koala.sites.batch.system import (
     JOB_NAME_PREFIX,
     BatchEnd,
@@ -33,7 +41,8 @@ _PARTS = ("user", "jobs", "queues", "environment", "quotas", "errors", "complexe
 _PARTS_OF_RESOURCES = ("complexes", "hosts")
 
 # The parallel environment or nothing, the names of resources that jobs ask for, with commas around, and the words of
-# qselect, which complains only where it also says why. Of other resources with a default every job takes some.
+# qselect, which complains only where it also says why. Of other resources with a default every job takes some. Only
+# amounts count, see ``grid_engine_needs``.
 _TEXT = r"""koala_listing() {
     koala_environment=$1
     koala_asked=$2
@@ -41,6 +50,7 @@ _TEXT = r"""koala_listing() {
     koala_user=$(id -un) || return 1
     koala_complexes=$(qconf -sc 2>/dev/null | awk -v asked="$koala_asked" '
         /^#/ || NF < 7 || $1 == "slots" || $1 == "h_rt" { next }
+        $3 !~ /^(INT|DOUBLE|MEMORY|TIME)$/ || $4 != "<=" { next }
         index(asked, "," $1 ",") || index(asked, "," $2 ",") { print; next }
         $6 != "NO" && $7 != "NONE" && $7 !~ /^[0:.]*$/ { print }')
     koala_names=$(printf '%s\n' "$koala_complexes" | awk 'NF { printf ",%s", $1 }')
@@ -117,13 +127,19 @@ class ListingReader:
         running = [job for instance in instances for job in instance.jobs]
         usable = [each for each in instances if each.name in offered and each.takes_jobs]
         ours_held = _held(instances, user)
-        hosts = parts["hosts"]
-        needs = Needs(wants_of(parts["complexes"], self._requests), read_hosts(hosts) if hosts.strip() else {})
-        slots = self._by_host(instances, usable, quotas, user, needs)
+        needs = Needs(wants_of(parts["complexes"], self._requests), _hosts(parts["hosts"]))
+        bounds = self._bounds(parts["environment"], running, quotas)
         # What we have of queues that would give us no more counts all the same.
-        slots = _Slots(slots.total + ours_held - _held(usable, user), slots.free)
-        slots = slots.within(self._bounds(parts["environment"], running, quotas))
-        idle = slots.free - self._taken_soon(pending, user, offered, slots.free)
+        more = ours_held - _held(usable, user)
+
+        def slots_for(needs: Needs) -> _Slots:
+            slots = self._by_host(instances, usable, quotas, user, needs)
+            return _Slots(slots.total + more, slots.free).within(bounds)
+
+        slots = slots_for(needs)
+        # Jobs of others do not ask for what ours do: one may start where no job of ours could.
+        frees = {slots.free, slots_for(Needs()).free} if needs.wants else {slots.free}
+        idle = min(free - self._taken_soon(pending, user, offered, free) for free in frees)
         processors = max(slots.total, ours_held + idle)
         return Listing(
             jobs=_our_jobs(running, pending, user, _reasons(parts["errors"])),
@@ -222,6 +238,14 @@ def _parts(printed: str) -> dict[str, str]:
     if tuple(parts) not in (_PARTS, without):
         raise BatchOutputError(f"the listing has the parts {', '.join(parts) or 'none'}; it is not whole")
     return dict.fromkeys(_PARTS_OF_RESOURCES, "") | parts
+
+
+def _hosts(printed: str) -> Mapping[str, Sequence[Resource]]:
+    """What ``qhost`` tells of the resources of hosts. Where that makes no sense they take no slot away."""
+    try:
+        return read_hosts(printed) if printed.strip() else {}
+    except BatchOutputError:
+        return {}
 
 
 def _longest(usable: list[QueueInstance]) -> float | None:
