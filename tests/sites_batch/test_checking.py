@@ -163,6 +163,10 @@ CASES: list[tuple[dict[str, Reaction], dict[str, object], str, Sign, str, str]] 
     ),
     ({}, {"processors": 17}, "processors", FAILED, "17 are described, but the queue has 16", "'processors: 16'"),
     ({"LISTING": listing(processors=4)}, {}, "processors", WARNED, "4 can be used now", "come back"),
+    (
+        {"LISTING": listing(processors=0)}, {"submit_options": ("-C", "typo")},
+        "processors", WARNED, "they lack what submit_options ask for", "correct 'submit_options: ...'",
+    ),
     ({"LISTING": listing(others=3)}, {}, "processors", PASSED, "16 can be used, 3 of them taken by others", ""),
     ({"koala room": refused("slow")}, {}, "memory", FAILED, "cannot be listed: slow", "sinfo"),
     ({"koala room": "garbage"}, {}, "memory", FAILED, "makes no sense here", "version"),
@@ -181,6 +185,11 @@ CASES: list[tuple[dict[str, Reaction], dict[str, object], str, Sign, str, str]] 
     (
         {"koala room": MEMORY}, {"submit_options": ("--mem=1T",)}, "memory", WARNED,
         "no node has what it asks for", "ask for less",
+    ),
+    (
+        {"koala room": MEMORY.replace("AllocMem", "ActiveFeatures=fast AllocMem")},
+        {"submit_options": ("-C", "typo", "--mem=10")}, "memory", WARNED,
+        "no node has what it asks for", "'--constraint' (-C), correct it",
     ),
     ({"LISTING": refused("slow")}, {}, "processors", FAILED, "cannot be listed: slow", "squeue"),
     ({"LISTING": "garbage"}, {}, "processors", FAILED, "makes no sense here", "version"),
@@ -239,6 +248,15 @@ def test_a_step_says_what_it_found_and_what_to_do(
     assert "***" not in found[step].words
     assert advice in found[step].advice
     assert bool(found[step].advice) == (sign in (WARNED, FAILED))
+
+
+def test_the_memory_is_asked_for_without_what_start_files_may_set() -> None:
+    _, site = played({"koala room": MEMORY})
+    [asked] = [text for text in site.texts if "koala room" in text]
+    unset, _, rest = asked.partition("\n")
+    assert unset.startswith("unset ")
+    assert "SINFO_PARTITION" in unset.split()
+    assert "sinfo" in rest
 
 
 # --------------------------------------------------------------------------------------------- the tiny job

@@ -138,9 +138,9 @@ async def processors(desk: Desk) -> Said:
         )
     if listing.processors < described:
         return warned(
-            f"{described} are described, {listing.processors} can be used now: nodes are down or drained, or a limit "
-            "applies",
-            "nothing, if they come back; else describe fewer",
+            f"{described} are described, {listing.processors} can be used now: nodes are down or drained, they lack "
+            "what submit_options ask for, or a limit applies",
+            "nothing, if they come back; else correct 'submit_options: ...', or describe fewer",
         )
     others = f", {listing.others} of them taken by others" if listing.others else ""
     return passed(f"{described} described; {listing.processors} can be used{others}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from koala.sites.batch.checking_desk import Desk, Said, failed, listed, passed, warned
-from koala.sites.batch.slurm_listing import NODES_LINE, ROOM_LINE, MemoryTold, parse_memory
+from koala.sites.batch.slurm_listing import NODES_LINE, PLAIN_TEXT, ROOM_LINE, MemoryTold, parse_memory
 from koala.sites.batch.slurm_needs import Need
 from koala.sites.batch.slurm_needs_text import needs_text, nodes_command
 from koala.sites.batch.slurm_options import asked_of
@@ -121,7 +121,8 @@ async def memory(desk: Desk) -> Said | None:
     """What a job asks for of the memory, and how many processors that leaves; nothing where it is not shared out."""
     settings = desk.settings
     reply = await desk.ask(
-        f"echo '{NODES_LINE}' && {nodes_command(settings)} || exit\necho '{ROOM_LINE}'\n{needs_text(settings)}"
+        f"{PLAIN_TEXT}echo '{NODES_LINE}' && {nodes_command(settings)} || exit\n"
+        f"echo '{ROOM_LINE}'\n{needs_text(settings)}"
     )
     if reply.code != 0:
         return failed(f"the nodes cannot be listed: {reply.reason}", "find out with sinfo there")
@@ -132,7 +133,7 @@ async def memory(desk: Desk) -> Said | None:
     if told.there == 0:
         return warned(
             f"a job asks for {asks}: no node has what it asks for",
-            "ask for less: 'submit_options: [--mem-per-cpu=...]'",
+            "ask for less: 'submit_options: [--mem-per-cpu=...]'; if they have a '--constraint' (-C), correct it",
         )
     words = f"a job asks for {asks}: {_leaves(told)}"
     if any(need.node_mb == 0 for need in told.needs.values()):

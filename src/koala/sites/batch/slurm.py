@@ -21,6 +21,7 @@ from koala.sites.batch.slurm_listing import (
     JOB_FORMAT,
     JOBS_LINE,
     NODES_LINE,
+    PLAIN_TEXT,
     QUOTA_LINE,
     ROOM_LINE,
     WAITING_FORMAT,
@@ -41,12 +42,6 @@ from koala.sites.batch.system import (
 
 # How long the accounts of jobs that the controller has forgotten are waited for.
 ACCOUNTS_S = 20
-
-# What a user's own start files may set and what no option overrides: it would alter what commands print.
-_PLAIN = (
-    "unset SLURM_TIME_FORMAT SQUEUE_ACCOUNT SQUEUE_ARRAY SQUEUE_FORMAT2 SQUEUE_LICENSES SQUEUE_NAMES "
-    "SQUEUE_PARTITION SQUEUE_PRIORITY SQUEUE_QOS SQUEUE_SORT SQUEUE_USERS SINFO_PARTITION\n"
-)
 
 # What sbatch says when trying again may help; everything else that it says is its last word.
 _TRANSIENT = (
@@ -212,7 +207,7 @@ class SlurmSystem:
         jobs = quoted(["squeue", "--noheader", "--all", "--states=all", f"--format={JOB_FORMAT}"])
         waiting = quoted(["squeue", "--noheader", "--states=PENDING", f"--format={WAITING_FORMAT}", *where])
         return (
-            f"{_PLAIN}koala_user=$(id -un) &&\n"
+            f"{PLAIN_TEXT}koala_user=$(id -un) &&\n"
             f"echo {shlex.quote(NODES_LINE)} && {nodes_command(self._settings)} &&\n"
             f"echo {shlex.quote(WAITING_LINE)} && {waiting} &&\n"
             f'koala_jobs=$({jobs} --user="$koala_user") || exit\n'
@@ -239,7 +234,7 @@ class SlurmSystem:
             ["sacct", "--noheader", "--parsable2", "--allocations", "--duplicates", f"--format={SACCT_FIELDS}"]
         )
         return (
-            f"{_PLAIN}{shown}\necho {shlex.quote(SACCT_LINE)}\n"
+            f"{PLAIN_TEXT}{shown}\necho {shlex.quote(SACCT_LINE)}\n"
             f"{at_most(ACCOUNTS_S, accounted)} --jobs={','.join(numbers)} 2>/dev/null || :\n"
         )
 

@@ -46,6 +46,11 @@ WAITING_LINE = "koala waiting"
 QUOTA_LINE = "koala quota"
 ROOM_LINE = "koala room"
 JOBS_LINE = "koala jobs"
+# What a user's own start files may set and what no option overrides: it would alter what commands print.
+PLAIN_TEXT = (
+    "unset SLURM_TIME_FORMAT SQUEUE_ACCOUNT SQUEUE_ARRAY SQUEUE_FORMAT2 SQUEUE_LICENSES SQUEUE_NAMES "
+    "SQUEUE_PARTITION SQUEUE_PRIORITY SQUEUE_QOS SQUEUE_SORT SQUEUE_USERS SINFO_PARTITION\n"
+)
 _NO_NAME = ("", "(null)")
 
 
