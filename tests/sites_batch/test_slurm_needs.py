@@ -23,6 +23,8 @@ def settings(*options: str, **fields: Any) -> BatchSettings:
     return BatchSettings(work_directory="/w", submit_options=options, **fields)
 
 
+UNKNOWN = Asked(memory_is_known=False)
+
 # ---------------------------------------------------------------------------------------------- options of a site
 
 
@@ -60,17 +62,33 @@ def test_features_that_nodes_must_have(text: str, names: tuple[str, ...], one_wi
         (("--mem=0",), Asked(node_mb=0)),
         (("--mem-per-cpu=1G", "--qos=q"), Asked(processor_mb=1024)),
         (("--mem-per-cpu", "1G", "--mem-per-cpu=2G"), Asked(processor_mb=2048)),
-        (("--mem=lots",), Asked()),
-        (("--mem",), Asked()),
+        (("--mem-per-cpu=0",), Asked(node_mb=0)),
+        (("--mem=lots",), UNKNOWN),
+        (("--mem-per-cpu=4.5G",), UNKNOWN),
+        (("--mem",), UNKNOWN),
+        (("--mem-per-gpu=8G",), UNKNOWN),
+        (("--mem-per-gpu", "8G", "--mem=4G"), UNKNOWN),
+        (("--mem-per-c=1000",), UNKNOWN),
+        (("--mem-per-cp", "1000"), UNKNOWN),
         (("--memory=4G", "--mem-bind=local"), Asked()),
+        *[
+            (options, Asked(has_gpus=True))
+            for options in (
+                ("--gpus=1",), ("--gpus", "1"), ("-G1",), ("-G", "1"), ("--gpus-per-node=2",), ("--gres=gpu:a100:1",),
+                ("--gres", "nvme,gpu"), ("--tres-per-task=gres/gpu:1",),
+            )
+        ],
+        (("--gres=nvme:1",), Asked()),
         (("-C", "a"), Asked(features=Features(("a",)))),
         (("-Ca&b",), Asked(features=Features(("a", "b")))),
         (("--constraint=a|b",), Asked(features=Features(("a", "b"), one_will_do=True))),
         (("--exclusive",), Asked(sharing=Sharing.NOBODY)),
+        (("--exclusive=exclusive",), Asked(sharing=Sharing.NOBODY)),
+        (("--exclusive=Exclusive",), Asked(sharing=Sharing.NOBODY)),
         (("--exclusive=user",), Asked(sharing=Sharing.OWN_USER)),
         (("--exclusive=mcs",), Asked()),
     ],
-)
+)  # fmt: skip
 def test_what_options_ask_for(options: tuple[str, ...], asked: Asked) -> None:
     assert asked_of(settings(*options)) == asked
 
@@ -86,6 +104,28 @@ def test_variables_ask_where_options_do_not() -> None:
     options = ("--mem-per-cpu=5", "-C", "b", "--exclusive")
     by_options = Asked(processor_mb=5, features=Features(("b",)), sharing=Sharing.NOBODY)
     assert asked_of(settings(*options, environment=tuple(variables.items()))) == by_options
+
+
+@pytest.mark.parametrize(
+    ("variables", "asked"),
+    [
+        ({"SBATCH_MEM_PER_GPU": "8G"}, UNKNOWN),
+        ({"SBATCH_MEM_PER_NODE": "lots"}, UNKNOWN),
+        ({"SBATCH_MEM_PER_CPU": "0"}, Asked(node_mb=0)),
+        ({"SBATCH_EXCLUSIVE": "EXCLUSIVE"}, Asked(sharing=Sharing.NOBODY)),
+        ({"SBATCH_GPUS": "1"}, Asked(has_gpus=True)),
+        ({"SBATCH_GPUS_PER_NODE": "1"}, Asked(has_gpus=True)),
+        ({"SBATCH_GRES": "gpu:1"}, Asked(has_gpus=True)),
+        ({"SBATCH_GRES": "nvme"}, Asked()),
+    ],
+)
+def test_what_variables_ask_for(variables: dict[str, str], asked: Asked) -> None:
+    assert asked_of(settings(environment=tuple(variables.items()))) == asked
+
+
+def test_memory_of_an_option_goes_before_a_variable_that_is_not_understood() -> None:
+    variables = (("SBATCH_MEM_PER_GPU", "8G"), ("SBATCH_MEM_PER_NODE", "lots"))
+    assert asked_of(settings("--mem=10", environment=variables)) == Asked(node_mb=10)
 
 
 # ----------------------------------------------------------------------------------------------- what it leaves
@@ -152,8 +192,63 @@ def test_the_option_goes_before_the_partition_and_that_before_the_cluster() -> N
     asked = Asked(processor_mb=7)
     assert needed(SHARED, cluster, of_main, asked=asked) == Need(7, None, 800, "as --mem-per-cpu says")
     assert needed(SHARED, cluster, "configuration MaxMemPerCPU=9", asked=Asked(node_mb=0)) == Need(
-        None, 0, 9, "as --mem says"
+        None, 0, 9, "as --mem=0 says"
     )
+
+
+def test_who_asks_in_a_way_that_is_not_understood_has_no_processor_taken_away_for_memory() -> None:
+    full = "node NodeName=n1 RealMemory=9000 AllocMem=8999"
+    gpus = Asked(has_gpus=True)
+    for asked in (UNKNOWN, gpus):
+        assert needed(SHARED, asked=asked) is None
+        assert parse_room([SHARED, full], asked).processors("n1", "main", 4, 2) == 4
+    assert parse_room([SHARED, full], Asked()).processors("n1", "main", 4, 2) == 0
+    default = "configuration DefMemPerCPU=500"
+    assert needed(SHARED, default, asked=UNKNOWN) is None
+    assert needed(SHARED, default, asked=gpus) == Need(500, None, None, "DefMemPerCPU of the cluster")
+
+
+def test_the_most_for_a_processor_is_the_cluster_s_only_where_the_partition_has_no_limit() -> None:
+    cluster = "configuration MaxMemPerCPU=1000"
+
+    def most(limits: str) -> int | None:
+        need = needed(SHARED, cluster, f"partition PartitionName=main {limits}")
+        return None if need is None else need.most_mb
+
+    assert most("MaxMemPerNode=64000") is None
+    assert most("MaxMemPerNode=UNLIMITED") == most("") == 1000
+    assert most("MaxMemPerCPU=800") == 800
+
+
+@pytest.mark.parametrize(
+    ("selection", "left"),
+    [
+        ("CR_CORE_MEMORY", 2),
+        ("CR_LLN,CR_Socket_Memory", 2),
+        ("CR_CPU_MEMORY", 3),
+        ("CR_CPU_MEMORY,CR_CORE_DEFAULT_DIST_BLOCK", 3),
+    ],
+)
+def test_whole_cores_are_given_where_cores_or_sockets_are_selected(selection: str, left: int) -> None:
+    node = "node NodeName=n1 RealMemory=3500 AllocMem=0 CPUTot=8 Sockets=1 CoresPerSocket=4 ThreadsPerCore=2"
+    room = parse_room([f"configuration SelectTypeParameters={selection}", node], Asked(processor_mb=1000))
+    assert room.processors("n1", "main", 8, 0) == left
+
+
+@pytest.mark.parametrize(
+    ("cores", "left"),
+    [
+        ("CPUTot=4 Sockets=1 CoresPerSocket=2", 0),
+        ("CPUTot=4 Sockets=1 CoresPerSocket=4", 1),
+        ("CPUTot=4 Sockets=2 CoresPerSocket=2", 1),
+        ("Sockets=1 CoresPerSocket=2", 1),
+        ("CPUTot=4 CoresPerSocket=2", 1),
+        ("CPUTot=4 Sockets=1", 1),
+    ],
+)
+def test_threads_count_only_where_they_are_processors(cores: str, left: int) -> None:
+    node = f"node NodeName=n1 RealMemory=4000 AllocMem=0 ThreadsPerCore=2 {cores}"
+    assert parse_room([SHARED, node], Asked(processor_mb=3000)).processors("n1", "main", 4, 0) == left
 
 
 @pytest.mark.parametrize("selection", ["CR_CPU", "CR_CORE,CR_LLN", "NONE", "", "OTHER_MEMORY"])
@@ -191,7 +286,8 @@ def test_a_node_that_another_has_to_itself_is_not_ours() -> None:
 
 WORDS = st.sampled_from(
     ["user", "node", "partition", "configuration", "NodeName=n1", "RealMemory=9", "AllocMem=x", "MemSpecLimit=99",
-     "ThreadsPerCore=0", "SelectTypeParameters=CR_CORE_MEMORY", "DefMemPerCPU=2", "MaxMemPerCPU=0", "Owner=", "=",
+     "ThreadsPerCore=0", "CPUTot=8", "Sockets=1", "CoresPerSocket=0",
+     "SelectTypeParameters=CR_CORE_MEMORY", "DefMemPerCPU=2", "MaxMemPerCPU=0", "Owner=", "=",
      "PartitionName=main", "ActiveFeatures=a,,b", "ActiveFeatures="]
 )  # fmt: skip
 GARBAGE = st.lists(st.lists(WORDS | st.text(max_size=9), max_size=8).map(" ".join), max_size=8)
@@ -246,6 +342,18 @@ def test_what_waits_ahead_takes_of_those_that_we_could_get() -> None:
     assert listed("--mem-per-cpu=1000", waiting="7|4|main|Priority\n").others == 6 + 4
 
 
+def test_what_waits_ahead_takes_what_is_idle_also_where_our_jobs_could_not_get_as_much() -> None:
+    printed = (
+        "koala nodes\nn1|mixed|0/8/0/8|main*|up|infinite\nkoala waiting\n7|6|main|None\nkoala quota\nkoala room\n"
+        "user me\nconfiguration SelectTypeParameters=CR_CPU_MEMORY\n"
+        "node NodeName=n1 RealMemory=9000 AllocMem=4000\nkoala jobs\n"
+    )
+    told = SlurmSystem(settings("--mem-per-cpu=1000")).parse_listing(printed)
+    assert told.processors - told.others == 2
+    told = SlurmSystem(settings("--mem-per-cpu=1000")).parse_listing(printed.replace("7|6|main|None\n", ""))
+    assert told.processors - told.others == 5
+
+
 def test_ours_that_hold_more_than_they_asked_for_leave_the_rest_idle() -> None:
     """A job of one processor got two, as it asks for the memory of two."""
     ours = "job 7|RUNNING|2|main|t|a|q|None|koala-1.1-ab\n"
@@ -267,7 +375,8 @@ def test_what_is_kept_for_slurm_itself_is_not_for_jobs() -> None:
 # ------------------------------------------------------------------------------------------------ how it is asked
 
 NODES = (
-    "NodeName=n1 CPUAlloc=0 AvailableFeatures=a ActiveFeatures=a OS=Linux #1 SMP  RealMemory=4000 AllocMem=7 "
+    "NodeName=n1 CPUAlloc=0 CPUTot=8 Sockets=1 CoresPerSocket=4 "
+    "AvailableFeatures=a ActiveFeatures=a OS=Linux #1 SMP  RealMemory=4000 AllocMem=7 "
     "ThreadsPerCore=2 Owner=N/A Partitions=low,main  Reason=AllocMem=9 Partitions=far\n"
     "NodeName=n9 RealMemory=4000 AllocMem=7 Partitions=far,mainly\n"
 )
@@ -299,7 +408,10 @@ def printed(tmp_path: Path, selection: str, *options: str, **fields: Any) -> lis
 CONFIGURATION = ["configuration DefMemPerNode=5", "configuration SelectTypeParameters=CR_CPU_MEMORY"]
 OURS = [
     "partition PartitionName=main DefMemPerCPU=9 MaxMemPerNode=UNLIMITED",
-    "node NodeName=n1 ActiveFeatures=a RealMemory=4000 AllocMem=7 ThreadsPerCore=2 Owner=N/A",
+    (
+        "node NodeName=n1 CPUTot=8 Sockets=1 CoresPerSocket=4 ActiveFeatures=a RealMemory=4000 AllocMem=7 "
+        "ThreadsPerCore=2 Owner=N/A"
+    ),
 ]
 
 

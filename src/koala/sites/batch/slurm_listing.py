@@ -111,7 +111,8 @@ def parse_listing(
         left = 0
     else:
         waiting = _waiting_jobs(parts[WAITING_LINE], names, {job.id for job in ours})
-        left = free - _taken_soon(waiting, kept, free + held)
+        # Jobs of others do not ask for what ours do: one may start where no job of ours could.
+        left = min(each - _taken_soon(waiting, kept, each + held) for each in (free, _free(nodes, Room())))
     # Of those that we hold, some may only be there since Slurm gives more than a job asks for.
     working = _least(max(there, held + left), quota.most)
     return Listing(

@@ -17,7 +17,7 @@ from koala.sites.batch.slurm_options import Asked, Sharing, megabytes
 # In front of lines of our own making: who we are, and what the controller tells of itself, of a partition, of a node.
 USER_WORD, CONFIGURATION_WORD, PARTITION_WORD, NODE_WORD = "user ", "configuration ", "partition ", "node "
 _SHARES_MEMORY = re.compile(r"CR_(\w+_)?MEMORY", re.IGNORECASE | re.ASCII)
-_BY_CORE = re.compile(r"CR_(CORE|SOCKET)", re.IGNORECASE | re.ASCII)
+_BY_CORE = re.compile(r"CR_(CORE|SOCKET)(_MEMORY)?", re.IGNORECASE | re.ASCII)
 _NOBODY = ("", "N/A", "(null)")
 
 
@@ -26,7 +26,7 @@ class NodeRoom(msgspec.Struct, frozen=True):
 
     whole_mb: int | None = None
     taken_mb: int = 0
-    threads: int = 1
+    threads: int = 1  # of a core, where each counts as a processor
     features: frozenset[str] | None = None
     owner: str | None = None  # the one user whose jobs it takes
 
@@ -53,21 +53,24 @@ class Room(msgspec.Struct, frozen=True):
     nodes: Mapping[str, NodeRoom] = {}
 
     def need(self, partition: str) -> Need | None:
-        """What a job there asks for of the memory; None where memory is not shared out."""
-        if not self.shares_memory:
+        """What a job there asks for of the memory; None where memory is not shared out, or nobody knows."""
+        if not self.shares_memory or not self.asked.memory_is_known:
             return None
         asked, own, general = self.asked, self.partitions.get(partition, {}), self.configuration
-        most = _size(own, "MaxMemPerCPU") or _size(general, "MaxMemPerCPU")
+        limits = own if _size(own, "MaxMemPerCPU") or _size(own, "MaxMemPerNode") else general
+        most = _size(limits, "MaxMemPerCPU")
         if asked.processor_mb is not None:
             return Need(asked.processor_mb, None, most, "as --mem-per-cpu says")
         if asked.node_mb is not None:
-            return Need(None, asked.node_mb, most, "as --mem says")
+            return Need(None, asked.node_mb, most, "as --mem says" if asked.node_mb else "as --mem=0 says")
         for fields, where in ((own, f"of the partition {partition}"), (general, "of the cluster")):
             for_processor, for_node = _size(fields, "DefMemPerCPU"), _size(fields, "DefMemPerNode")
             if for_processor:
                 return Need(for_processor, None, most, f"DefMemPerCPU {where}")
             if for_node:
                 return Need(None, for_node, most, f"DefMemPerNode {where}")
+        if asked.has_gpus:  # there may be a default for each of them
+            return None
         return Need(None, 0, most, "as no default is set")
 
     def processors(self, name: str, partition: str, idle: int, used: int) -> int:
@@ -145,7 +148,7 @@ def parse_room(lines: Sequence[str], asked: Asked) -> Room:
     return Room(
         asked=asked,
         user=user,
-        by_core=_BY_CORE.search(selection) is not None,
+        by_core=any(_BY_CORE.fullmatch(word) for word in selection.split(",")),
         shares_memory=_SHARES_MEMORY.search(selection) is not None,
         configuration=configuration,
         partitions=partitions,
@@ -156,15 +159,22 @@ def parse_room(lines: Sequence[str], asked: Asked) -> Room:
 def _node(fields: Mapping[str, str]) -> NodeRoom:
     real = _size(fields, "RealMemory")
     features = fields.get("ActiveFeatures")
-    threads = _size(fields, "ThreadsPerCore")
     owner = fields.get("Owner", "").partition("(")[0]
     return NodeRoom(
         whole_mb=None if real is None else max(0, real - (_size(fields, "MemSpecLimit") or 0)),
         taken_mb=_size(fields, "AllocMem") or 0,
-        threads=min(max(1, threads or 1), 1024),
+        threads=_threads(fields),
         features=None if features is None else frozenset(features.split(",")) - {*_NOBODY},
         owner=None if owner in _NOBODY else owner,
     )
+
+
+def _threads(fields: Mapping[str, str]) -> int:
+    """How many processors a core has: one where there are no more processors than cores, whatever it could run."""
+    processors, sockets, cores = (_size(fields, name) for name in ("CPUTot", "Sockets", "CoresPerSocket"))
+    if processors is None or sockets is None or cores is None or sockets * cores >= processors:
+        return 1
+    return min(max(1, _size(fields, "ThreadsPerCore") or 1), 1024)
 
 
 def _size(fields: Mapping[str, str], name: str) -> int | None:

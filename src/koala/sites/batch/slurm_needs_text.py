@@ -35,7 +35,7 @@ BEGIN {{ count = split(ENVIRON["koala_places"], names, ",") }}
             for (each = 1; each <= count; each++)
                 if (index("," substr($n, length(name) + 2) ",", "," names[each] ",")) ours = 1
         if (name ~ /^((Partition|Node)Name|(Def|Max)MemPer(CPU|Node)|RealMemory|AllocMem|MemSpecLimit)$/ ||
-            name ~ /^(ThreadsPerCore|ActiveFeatures|Owner)$/) chosen = chosen " " $n
+            name ~ /^(CPUTot|Sockets|CoresPerSocket|ThreadsPerCore|ActiveFeatures|Owner)$/) chosen = chosen " " $n
     }}
     if (ours && "NodeName" in seen) print "{NODE_WORD.strip()}" chosen
     else if (ours && "PartitionName" in seen) print "{PARTITION_WORD.strip()}" chosen
