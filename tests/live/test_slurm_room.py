@@ -38,6 +38,14 @@ def by_core() -> Iterator[SlurmCluster]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def one_of_two_threads() -> Iterator[SlurmCluster]:
+    """Two nodes of 4 cores that could run 2 threads each, of which one counts as a processor."""
+    node = "Sockets=1 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=4000"
+    with slurm_cluster(select="CR_Core_Memory", cpus=4, node=node) as running:
+        yield running
+
+
 class Setting(msgspec.Struct, frozen=True):
     """How it is asked, what the partition says, who is there already, and how many processors are to be idle of how
     many that are there."""
@@ -58,6 +66,7 @@ UNSET = ("DefMemPerCPU=0", "MaxMemPerCPU=0")
 SETTINGS = {
     "nothing is named, so it is all of a node": Setting(4, before=(SMALL,)),
     "all of a node": Setting(4, options=("--mem=0",), before=(SMALL,)),
+    "none for a processor, which is all of a node": Setting(4, options=("--mem-per-cpu=0",), before=(SMALL,)),
     "some of each node": Setting(4, options=("--mem", "3950"), before=(SMALL,)),
     "less of each node": Setting(7, options=("--mem=2000M",), before=(SMALL,)),
     "more for a processor than its share": Setting(4, there=4, options=("--mem-per-cpu=1500",), before=(SMALL,)),
@@ -74,6 +83,7 @@ SETTINGS = {
     "two features": Setting(4, there=4, options=("--constraint=big&fast", "--mem=1G")),
     "one of two features": Setting(7, options=("-Cbig|fast", "--mem=1G"), before=(SMALL,)),
     "whole nodes": Setting(4, options=("--exclusive", "--mem=100"), before=(SMALL,)),
+    "whole nodes in another word": Setting(4, options=("--exclusive=exclusive", "--mem=100"), before=(SMALL,)),
     "whole nodes with memory for each processor": Setting(
         8, options=("--exclusive", "--mem-per-cpu=1000"), before=()
     ),
@@ -111,6 +121,10 @@ def test_where_cores_are_given_whole_as_many_start_as_are_told_idle(by_core: Slu
         counted_right(by_core, setting)
     finally:
         by_core.clear()
+
+
+def test_threads_that_are_no_processors_take_no_memory(one_of_two_threads: SlurmCluster) -> None:
+    counted_right(one_of_two_threads, Setting(2, there=2, options=("--mem-per-cpu=3000",)))
 
 
 @pytest.mark.parametrize(
