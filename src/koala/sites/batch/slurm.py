@@ -201,8 +201,7 @@ class SlurmSystem:
 
     def listing(self) -> str:
         """Nodes, everybody's jobs that wait, this user's limits where there are any, what nodes have beside
-        processors where that matters, and this user's jobs. Of the
-        others' that run, the nodes tell enough."""
+        processors where that matters, and this user's jobs. Of the others' that run, the nodes tell enough."""
         where = [] if self._settings.queue is None else [f"--partition={self._settings.queue}"]
         jobs = quoted(["squeue", "--noheader", "--all", "--states=all", f"--format={JOB_FORMAT}"])
         waiting = quoted(["squeue", "--noheader", "--states=PENDING", f"--format={WAITING_FORMAT}", *where])
