@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from koala.lab import commands
+from koala.lab import programs as commands
 
 PROGRAMS = (
     *("sacct", "sacctmgr", "sbatch", "scancel", "scontrol", "sinfo", "squeue"),

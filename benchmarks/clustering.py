@@ -17,16 +17,16 @@ from typing import TypeVar
 from rich.console import Console
 from rich.table import Table
 
-from koala.mapping.clustering_exact import TooHardError, exact
-from koala.mapping.clustering_lp import relaxed
-from koala.mapping.correlation import SignedGraph, signed_graph
-from koala.mapping.local_search import local_search
-from koala.mapping.lp_search import lp_search
-from koala.mapping.region_growing import region_growing
+from koala.mapping.clustering.correlation import SignedGraph, signed_graph
+from koala.mapping.clustering.exact import TooHardError, exact
+from koala.mapping.clustering.local_search import local_search
+from koala.mapping.clustering.lp import relaxed
+from koala.mapping.clustering.lp_search import lp_search
+from koala.mapping.clustering.region_growing import region_growing
 
-sys.path.append(str(Path(__file__).parents[1] / "tests" / "mapping"))
+sys.path.append(str(Path(__file__).parents[1]))
 
-from naive_clustering import naive_lp_bound, random_graph
+from tests.support.naive_clustering import naive_lp_bound, random_graph
 
 ROUNDS = 3
 LP_SIZES = ((16, 3), (24, 3), (32, 3), (32, 8), (48, 3), (64, 8), (128, 1.5), (128, 3), (128, 8))

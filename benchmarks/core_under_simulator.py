@@ -19,10 +19,10 @@ from rich.table import Table
 
 from first_fit import start_times
 from koala.core import Scheduler
-from koala.grid import Grid, SchedulerParameters, Site
-from koala.messages import JobSubmitted, SiteReported, Tick
+from koala.model.grid import Grid, SchedulerParameters, Site
+from koala.model.messages import JobSubmitted, SiteReported, Tick
 from koala.simulator import Workload, simulate
-from koala.simulator.workload import single_component
+from koala.simulator.workloads.workload import single_component
 from workloads import Jobs, burst, poisson
 
 CLUSTERS, PROCESSORS = 4, 100

@@ -20,10 +20,11 @@ from rich.status import Status
 from rich.table import Table
 
 # The tests know how to start a daemon and a PostgreSQL server, and how to leave nothing of them behind.
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1]))
 
-from live_daemon import Daemon, running_daemon, until
-from postgres_server import postgres_server
+from tests.support.live_daemon import Daemon, running_daemon, until
+from tests.support.postgres_server import postgres_server
+
 from processes import cpu_s, load_percent, resident_mb
 from start_latency import latency_table, one_start, two_shells_s
 from submission_rates import Rate, add_rate, commits_per_s, echo_server, rates_table, submit_lean, submit_typed

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from real_grid import RealGrid
+from tests.support.real_grid import RealGrid
 
-from koala.sites.batch.keeper import reservation_name
-from koala.wire import ComponentRun, JobDetail
+from koala.model.api import ComponentRun, JobDetail
+from koala.sites.batch.components import reservation_name
 
 # How often the batch systems' reservations are looked at.
 LOOK_S = 0.2

@@ -16,12 +16,12 @@ from rich.console import Console
 from rich.table import Table
 
 from clustering import timed
-from koala.mapping.clustering import ClusterSizeError, cluster
-from koala.mapping.mapping import METHODS, MappingOptions, map_tasks
+from koala.mapping.clustering.catalogue import ClusterSizeError, cluster
+from koala.mapping.placing.catalogue import METHODS, MappingOptions, map_tasks
 from koala.mapping.random_graphs import random_task_graph
 from koala.mapping.random_grids import random_grid
 from koala.mapping.result import NoPlace
-from koala.mapping.task_graph import TaskGraph
+from koala.model.task_graph import TaskGraph
 
 TASKS = 128
 # Machines, how many make a LAN, and how often each case is run.

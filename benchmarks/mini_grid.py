@@ -22,7 +22,7 @@ from rich.table import Table
 
 from contenders import LIMIT, Arena, Missing, Platform
 from jobs_file import PeakOfMemory
-from koala.experiments.statistics import mean_interval
+from koala.experiments.frame.statistics import mean_interval
 from workloads import poisson
 
 WIDTH = 100
@@ -70,7 +70,7 @@ class Row(NamedTuple):
 
 def rows(plan: Plan) -> list[Row]:
     """Every policy at every bandwidth, all in turn, so that a slow moment of the machine hits all alike."""
-    from koala.simulator.kernel import MiniGrid, mini_grid_workload, run_mini_grid
+    from koala.simulator.kernels.mini_grid import MiniGrid, mini_grid_workload, run_mini_grid
 
     grid = MiniGrid.star()
     run_mini_grid(mini_grid_workload(4, 10), grid, "B1")  # compiled, or read from disk
@@ -100,7 +100,7 @@ def limit_jobs_per_s() -> float | None:
 
 def means(plan: Plan) -> Iterator[dict[str, Any]]:
     """The mean turnaround over the seeds, with its interval, beside what the paper states."""
-    from koala.simulator.kernel import MiniGrid, mini_grid_workload, run_mini_grid
+    from koala.simulator.kernels.mini_grid import MiniGrid, mini_grid_workload, run_mini_grid
 
     turnarounds_s: dict[str, list[float]] = {policy: [] for policy in STATED_S}
     for seed in range(1, plan.seeds + 1):
@@ -116,7 +116,7 @@ def means(plan: Plan) -> Iterator[dict[str, Any]]:
 
 def memory(jobs_per_cluster: int) -> float:
     """Bytes for each job that this process grows by at its peak: drawing the jobs, running them, and what is left."""
-    from koala.simulator.kernel import MiniGrid, mini_grid_workload, run_mini_grid
+    from koala.simulator.kernels.mini_grid import MiniGrid, mini_grid_workload, run_mini_grid
 
     run_mini_grid(mini_grid_workload(4, 10), MiniGrid.star(), "B1")
     peak = PeakOfMemory()
@@ -128,7 +128,7 @@ def memory(jobs_per_cluster: int) -> float:
 def start_up() -> tuple[float, float]:
     """Wall and processor seconds of a process that imports all, reads the kernel from disk and runs a few jobs."""
     program = (
-        "from koala.simulator.kernel import *\n"
+        "from koala.simulator.kernels.mini_grid import *\n"
         "run_mini_grid(mini_grid_workload(4, 10), MiniGrid.star(), 'B1')\n"
         "import os; print(sum(os.times()[:2]))"
     )

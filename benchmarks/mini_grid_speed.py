@@ -41,7 +41,7 @@ def mini_grid_rows(jobs_per_cluster: int, told: Callable[[str], None]) -> list[M
 
 
 def measured(module: str, mbit_s: float, jobs_per_cluster: int) -> MiniGridSpeed:
-    from koala.simulator.kernel import MiniGrid, mini_grid_workload, run_mini_grid
+    from koala.simulator.kernels.mini_grid import MiniGrid, mini_grid_workload, run_mini_grid
 
     grid = MiniGrid.star()  # the paper's: 4 clusters of 100 nodes, links of 1000 Mbit/s
     run_mini_grid(mini_grid_workload(4, 10, mbit_s), grid, module)  # compiled, or read from disk

@@ -24,7 +24,7 @@ def mean_wait_s(starts: Sequence[float], submits: Sequence[float]) -> float:
 def run_kernel(path: Path, clusters: int, processors: int, rounds: int) -> Measured:
     import numpy
 
-    from koala.simulator.kernel_plain import run_plain
+    from koala.simulator.kernels.plain import run_plain
 
     run_plain([0.0], [1.0], [1], [1], "first-fit")  # compiled, or read from disk
     memory = PeakOfMemory()
@@ -60,7 +60,7 @@ def by_columns(run: Callable[[Jobs, int, int], list[float]]) -> Callable[[Path, 
 
 def run_core(jobs: Jobs, clusters: int, processors: int) -> list[float]:
     """The scheduler that runs live, its queue scanned at every event that could help."""
-    from koala.grid import Grid, SchedulerParameters, Site
+    from koala.model.grid import Grid, SchedulerParameters, Site
     from koala.simulator import Workload, simulate
 
     grid = Grid(

@@ -27,14 +27,13 @@ from rich.table import Table
 from koala import lab
 
 # The tests know how to start a daemon on a lab, what the batch systems hold, and how to leave nothing behind.
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
-sys.path.append(str(Path(__file__).parents[1] / "tests" / "real"))
+sys.path.append(str(Path(__file__).parents[1]))
 
-from real_grid import SITES, RealGrid, real_grid
+from tests.support.live_daemon import until
+from tests.support.real_grid import SITES, RealGrid, real_grid
 
 from batch_commands import CountedCommands
 from kept_processors import TIMED_SCRIPT, Waste, reservations_seen, waste_of
-from live_daemon import until
 from processes import percentile
 
 STARTS = 30

@@ -170,7 +170,7 @@ def growth_by_clusters(arena: Arena, plan: Plan) -> list[Row]:
 
 def start_s() -> float:
     """Seconds on the clock from the start of a process to the end of a small run, its kernel compiled before."""
-    code = "from koala.simulator.kernel_plain import run_plain; run_plain([0.0], [1.0], [1], [1], 'first-fit')"
+    code = "from koala.simulator.kernels.plain import run_plain; run_plain([0.0], [1.0], [1], [1], 'first-fit')"
     taken = []
     for _ in range(4):
         before_s = time.monotonic()

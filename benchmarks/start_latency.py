@@ -7,8 +7,8 @@ import time
 from dataclasses import dataclass
 
 from rich.table import Table
+from tests.support.live_daemon import Daemon
 
-from live_daemon import Daemon
 from processes import percentile
 
 # Each component prints when it runs, by the clock that the daemon and this program have too.

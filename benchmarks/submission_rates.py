@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.table import Table
+from tests.support.live_daemon import Daemon, until
 
 from lean_client import DESCRIPTION
-from live_daemon import Daemon, until
 from processes import cpu_s, percentile
 
 _HERE = Path(__file__).parent

@@ -17,7 +17,7 @@ import schema_tables
 import state_picture
 
 from koala.descriptions import grid_schema, job_schema
-from koala.descriptions.workload import workload_schema
+from koala.descriptions.workload.form import workload_schema
 
 DOCS = Path(__file__).resolve().parent
 REGION = re.compile(r"<!-- generated: ([a-z-]+) -->\n.*?<!-- end -->", re.DOTALL)

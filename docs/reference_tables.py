@@ -17,8 +17,9 @@ from reference_words import LIMITS, RSL_MEANING, SBATCH_MEANING
 
 from koala.cli import VERBS, koala
 from koala.core.lifecycle import ENDED, MEANING, TRANSITIONS
-from koala.descriptions import rsl, sbatch_options
-from koala.messages import AnyCommand, AnyEvent, JobOutcome, Outcome
+from koala.descriptions.rsl import reader as rsl
+from koala.descriptions.sbatch import options as sbatch_options
+from koala.model.messages import AnyCommand, AnyEvent, JobOutcome, Outcome
 from koala.policies import Catalogue
 from koala.policies.catalogue import PARAMETERS
 

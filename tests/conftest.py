@@ -11,7 +11,7 @@ import pytest
 # Beyond one for each processor: tests of daemons, clusters and browsers mostly wait for them.
 WORKERS_MORE = 2
 # Its tests share one lab. They take longest, so they begin first.
-ONE_LAB = "tests/real"
+ONE_LAB = "tests/end_to_end"
 
 
 def pytest_configure() -> None:

@@ -49,16 +49,16 @@ CLOCKS = {"time": "the virtual time of the run", "datetime": "the virtual time o
 BANNED_IN_SITES = {
     "time": "the clock that the site was built with",
     "datetime": "the clock that the site was built with",
-    "threading": "koala.sites.ordered",
-    "multiprocessing": "koala.sites.shell",
-    "concurrent": "koala.sites.ordered",
-    "signal": "koala.sites.shell",
-    "subprocess": "koala.sites.shell",
+    "threading": "koala.sites.local.ordered_thread",
+    "multiprocessing": "koala.sites.processes",
+    "concurrent": "koala.sites.local.ordered_thread",
+    "signal": "koala.sites.processes",
+    "subprocess": "koala.sites.processes",
 }
-DEALS_WITH_PROCESSES = "sites/shell.py"
-DEALS_WITH_THREADS = "sites/ordered.py"
+DEALS_WITH_PROCESSES = "sites/processes.py"
+DEALS_WITH_THREADS = "sites/local/ordered_thread.py"
 # The lab starts daemons with the module above, and runs programs to their end in one of its own.
-RUNS_PROGRAMS_OF_THE_LAB = "lab/commands.py"
+RUNS_PROGRAMS_OF_THE_LAB = "lab/programs.py"
 # Files are moved in the event loop, with pathlib, os and hashlib at hand, but no process and no clock of their own.
 BANNED_IN_FILES = {
     "time": "the clock that the mover was built with",
@@ -67,17 +67,17 @@ BANNED_IN_FILES = {
     "multiprocessing": "asyncio.to_thread",
     "concurrent": "asyncio.to_thread",
     "signal": "a call of the driver",
-    "subprocess": "koala.sites.shell",
+    "subprocess": "koala.sites.processes",
     "socket": "a source that fsspec reads",
 }
 COMPILED = {"numpy", "numba"}
 MAY_IMPORT_COMPILED = {
-    "simulator/synthetic.py",
-    "simulator/synthetic_lublin.py",
-    "simulator/traces.py",
-    "simulator/traces_running.py",
-    "simulator/traces_summary.py",
-    "simulator/traces_writing.py",
+    "simulator/workloads/synthetic.py",
+    "simulator/workloads/lublin.py",
+    "simulator/traces/reading.py",
+    "simulator/traces/run.py",
+    "simulator/traces/summary.py",
+    "simulator/traces/writing.py",
 }
 # Programs of their own, which the rest of the package never imports.
 APPLICATIONS = "examples/applications/"
@@ -278,20 +278,22 @@ def no_exception_is_caught_without_a_name(module: Module) -> Iterator[str]:
 
 # Each rule with a module that breaks it.
 RULES: dict[Callable[[Module], Iterator[str]], Module] = {
-    what_decides_imports_no_clock_no_io_and_no_threads: Module("core/job.py", "def f():\n    import time"),
-    what_decides_opens_no_files: Module("policies/own.py", "text = open('a').read()"),
-    randomness_comes_only_from_a_generator_that_is_passed_in: Module("cli/map.py", "import random\nrandom.seed(1)"),
+    what_decides_imports_no_clock_no_io_and_no_threads: Module("core/state/job.py", "def f():\n    import time"),
+    what_decides_opens_no_files: Module("policies/builtin.py", "text = open('a').read()"),
+    randomness_comes_only_from_a_generator_that_is_passed_in: Module(
+        "cli/map/command.py", "import random\nrandom.seed(1)"
+    ),
     the_simulator_never_looks_at_the_wall_clock: Module("simulator/run.py", "from datetime import datetime"),
     sites_take_their_time_from_a_clock_and_leave_processes_to_one_module: Module("sites/ssh.py", "import subprocess"),
-    files_are_moved_without_a_clock_and_without_processes: Module("files/lanes.py", "import socket"),
-    one_module_starts_processes: Module("daemon/engine.py", "import os\nos.system('date')"),
-    the_lab_runs_programs_in_one_module: Module("lab/slurm.py", "import subprocess"),
-    only_the_command_line_prints: Module("core/job.py", "print(1)"),
-    every_module_says_what_lives_in_it: Module("core/job.py", "import msgspec"),
-    every_module_can_be_read_in_one_sitting: Module("core/job.py", "import msgspec\n" * (LINES_MAX + 1)),
-    nothing_is_left_for_later: Module("core/job.py", "name = 1  # TO" + "DO: another"),
-    compiled_libraries_are_imported_only_where_they_are_used: Module("core/job.py", "import numpy as np"),
-    no_exception_is_caught_without_a_name: Module("core/job.py", "try:\n    f()\nexcept:\n    g()"),
+    files_are_moved_without_a_clock_and_without_processes: Module("files/transfer/methods.py", "import socket"),
+    one_module_starts_processes: Module("daemon/engine/loop.py", "import os\nos.system('date')"),
+    the_lab_runs_programs_in_one_module: Module("lab/slurm/cluster.py", "import subprocess"),
+    only_the_command_line_prints: Module("core/state/job.py", "print(1)"),
+    every_module_says_what_lives_in_it: Module("core/state/job.py", "import msgspec"),
+    every_module_can_be_read_in_one_sitting: Module("core/state/job.py", "import msgspec\n" * (LINES_MAX + 1)),
+    nothing_is_left_for_later: Module("core/state/job.py", "name = 1  # TO" + "DO: another"),
+    compiled_libraries_are_imported_only_where_they_are_used: Module("core/state/job.py", "import numpy as np"),
+    no_exception_is_caught_without_a_name: Module("core/state/job.py", "try:\n    f()\nexcept:\n    g()"),
 }
 
 

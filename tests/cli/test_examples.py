@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from koala.cli import koala
 from koala.cli.examples import Example, shipped
 from koala.descriptions import read_application, read_grid, read_job, read_machines
-from koala.descriptions.workload import read_workload
+from koala.descriptions.workload.form import read_workload
 
 
 def run(*arguments: str) -> Result:

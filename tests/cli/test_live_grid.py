@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from live_cli import Shell, Terminal, job_file
 
 from koala.client import Client, UnreachableError
-from live_daemon import Daemon, running_daemon, until
+from tests.support.live_cli import Shell, Terminal, job_file
+from tests.support.live_daemon import Daemon, running_daemon, until
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from live_cli import Shell, Terminal, job_file
 
-from koala.wire import DESCRIPTION_BYTES_MAX
-from live_daemon import WAIT_S, Daemon, running_daemon, until
+from koala.model.api import DESCRIPTION_BYTES_MAX
+from tests.support.live_cli import Shell, Terminal, job_file
+from tests.support.live_daemon import WAIT_S, Daemon, running_daemon, until
 
 NEVER = "components: [{processors: 9}]"
 

@@ -185,11 +185,11 @@ def test_a_picture_on_standard_output_comes_alone(files: list[str]) -> None:
 
 
 def test_names_are_quoted_in_pictures() -> None:
-    from koala.mapping.dendrogram import Dendrogram, Lan, Machine, Man, Wan
     from koala.mapping.drawing import dot, svg
-    from koala.mapping.mapping import map_tasks
+    from koala.mapping.placing.catalogue import map_tasks
     from koala.mapping.result import TaskMapping
-    from koala.mapping.task_graph import TaskGraph
+    from koala.model.dendrogram import Dendrogram, Lan, Machine, Man, Wan
+    from koala.model.task_graph import TaskGraph
 
     graph = TaskGraph.of({'<a & "b">': 1.0}, [], 1.0)
     lan = Lan(name="<lan>", machines=(Machine(name='"m"', power=2.0),))

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from koala.cli import koala
-from koala.simulator import torture as storms
+from koala.simulator.torture import torture as storms
 
 
 def run(*arguments: str) -> Result:

@@ -1,5 +1,5 @@
 """What the tests here share; it lives in ``daemon_databases``."""
 
-from daemon_databases import database, server
+from tests.support.databases import database, server
 
 __all__ = ["database", "server"]

@@ -19,19 +19,20 @@ from pathlib import Path
 
 import httpx
 import pytest
-from api_world import GRID, end_processes_of
 
 from koala.daemon.api.limits import CONNECTIONS_MAX, HEADER_BYTES_MAX
 from koala.daemon.options import Options, StartError
 from koala.daemon.sockets import SOCKET_PATH_BYTES_MAX, bind_tcp, bind_unix
 from koala.daemon.state_directory import locked, prepare
+from tests.support.api_world import GRID, end_processes_of
+from tests.support.paths import ROOT
 
 WAIT_S = 120.0
 PROGRAM = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from api_world import GRID
+from tests.support.api_world import GRID
 from koala.daemon.options import Options
 from koala.daemon.run import run
 listen = ("127.0.0.1", 0) if "listen" in sys.argv[3:] else None
@@ -53,7 +54,7 @@ class Process:
     """A daemon in a process of its own."""
 
     def __init__(self, state: Path, *words: str) -> None:
-        command = [sys.executable, "-c", PROGRAM, str(Path(__file__).parent), str(state), *words]
+        command = [sys.executable, "-c", PROGRAM, str(ROOT), str(state), *words]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.pid = self._process.pid
         assert self._process.stderr is not None

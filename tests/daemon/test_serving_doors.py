@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from koala.client import AsyncClient, Client, NotSignedInError, UnreachableError
-from koala.wire import Scope
-from live_daemon import running_daemon
+from koala.model.api import Scope
+from tests.support.live_daemon import running_daemon
 
 WAIT_S = 120.0
 JOB = "components: [{processors: 1, application: {executable: /bin/echo, arguments: [hello]}}]"

@@ -10,8 +10,8 @@ import pytest
 
 from koala.daemon.errors import InvalidError
 from koala.daemon.grid_sites import check_ssh, this_machine
-from koala.grid import BatchSettings, Grid, Site, SiteKind
-from koala.sites.commands import SSH_CONFIG_VARIABLE, ssh_program
+from koala.model.grid import BatchSettings, Grid, Site, SiteKind
+from koala.sites.remote_shell import SSH_CONFIG_VARIABLE, ssh_program
 
 
 def grid(ssh: str | None) -> Grid:

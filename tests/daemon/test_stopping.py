@@ -10,17 +10,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from api_world import World, client_of, error_of, in_world
-from daemon_world import OPERATOR, OWNER, WAIT_S, open_daemon, small_grid
 
 from koala.client import Client, UnavailableError, UnreachableError
-from koala.daemon import catalogue_calls
 from koala.daemon.errors import UnavailableError as ServiceUnavailable
+from koala.daemon.service import files as catalogue_calls
 from koala.files.sources import UrlSource
-from koala.grid import Link, Links
-from koala.wire import Registration, Replication
-from live_daemon import Daemon, running_daemon, until
-from seen_files import seen
+from koala.model.api import Registration, Replication
+from koala.model.grid import Link, Links
+from tests.support.api_world import World, client_of, error_of, in_world
+from tests.support.daemon_world import OPERATOR, OWNER, WAIT_S, open_daemon, small_grid
+from tests.support.live_daemon import Daemon, running_daemon, until
+from tests.support.seen_files import seen
 
 SLOW_GRID = (
     "sites:\n  a: {processors: 2, kind: local}\n  b: {processors: 2, kind: local}\n"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from koala.descriptions import DescriptionError, grid_schema, read_grid
-from koala.descriptions.grid_batch import BATCH_ENTRIES_MAX, BatchKeysText
-from koala.grid import BatchSettings, Claims, SiteKind
+from koala.descriptions.grid.batch import BATCH_ENTRIES_MAX, BatchKeysText
+from koala.model.grid import BatchSettings, Claims, SiteKind
 
 FULL = """\
 sites:

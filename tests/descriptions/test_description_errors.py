@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from koala import model
 from koala.descriptions import DescriptionError, decoded, read_grid, read_job
-from koala.descriptions.invalid import told
-from koala.descriptions.workload import read_workload
-from koala.model import InvalidRequestError
+from koala.descriptions.job.invalid import told
+from koala.descriptions.workload.form import read_workload
+from koala.model import request as model
+from koala.model.request import InvalidRequestError
 
 SITES = "sites: {vu: {processors: 8}, delft: {processors: 4}}\n"
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from description_samples import GRID_YAML, JOB_RSL, JOB_SBATCH, JOB_YAML, requests
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koala.descriptions import DescriptionError, read_grid, read_job, write_job_yaml, write_rsl, yaml_nodes
-from koala.model import Request
+from koala.descriptions import DescriptionError, read_grid, read_job, write_job_yaml, write_rsl
+from koala.descriptions.yaml import nodes as yaml_nodes
+from koala.model.request import Request
+from tests.support.description_samples import GRID_YAML, JOB_RSL, JOB_SBATCH, JOB_YAML, requests
 
 SAMPLES = {"job.yaml": JOB_YAML, "job.rsl": JOB_RSL, "job.sbatch": JOB_SBATCH}
 # Characters that mean something in one of the formats.

@@ -7,11 +7,11 @@ import pytest
 from koala.descriptions import DescriptionError, read_grid, read_job
 from koala.descriptions.errors import ERRORS_MAX, TEXT_BYTES_MAX
 from koala.descriptions.fields import DURATION_S_MAX, NAME_CHARACTERS_MAX, SIZE_BYTES_MAX
-from koala.descriptions.grid_simulation import OUTAGES_MAX
-from koala.descriptions.rsl_syntax import RSL_DEPTH_MAX, RSL_TOKENS_MAX
-from koala.descriptions.yaml_text import DEPTH_MAX, NODES_MAX
-from koala.grid import NETWORK_GROUPS_MAX, NETWORK_LINKS_MAX, ROUTES_MAX, SITES_MAX
-from koala.model import (
+from koala.descriptions.grid.simulation import OUTAGES_MAX
+from koala.descriptions.rsl.syntax import RSL_DEPTH_MAX, RSL_TOKENS_MAX
+from koala.descriptions.yaml.text import DEPTH_MAX, NODES_MAX
+from koala.model.grid import NETWORK_GROUPS_MAX, NETWORK_LINKS_MAX, ROUTES_MAX, SITES_MAX
+from koala.model.request import (
     BANDWIDTH_MBIT_S_MAX,
     COMPONENTS_MAX,
     CUBE_DIMENSIONS_MAX,

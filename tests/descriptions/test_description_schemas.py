@@ -9,9 +9,9 @@ import pytest
 
 from koala.descriptions import grid_schema, job_schema
 from koala.descriptions.fields import duration_s
-from koala.descriptions.mapping_application import graph_schema
-from koala.descriptions.mapping_grid import dendrogram_schema
-from koala.descriptions.workload import workload_schema
+from koala.descriptions.mapping.application import graph_schema
+from koala.descriptions.mapping.grid import dendrogram_schema
+from koala.descriptions.workload.form import workload_schema
 
 
 @pytest.mark.parametrize(

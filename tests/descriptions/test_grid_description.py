@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from description_samples import GRID_YAML
 
 from koala.descriptions import read_grid
 from koala.descriptions.fields import size_bytes
-from koala.grid import (
+from koala.model.grid import (
     AnswerFaults,
     Background,
     BatchSettings,
@@ -28,6 +27,7 @@ from koala.grid import (
     Startup,
     StoredFile,
 )
+from tests.support.description_samples import GRID_YAML
 
 
 def test_a_full_grid_is_read_field_by_field() -> None:

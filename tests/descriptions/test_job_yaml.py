@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from description_samples import JOB_YAML, laplace
 
 from koala.descriptions import DescriptionError, read_job, write_job_yaml, write_rsl
 from koala.descriptions.fields import duration_s
-from koala.model import (
+from koala.model.request import (
     Application,
     Component,
     Flexibility,
@@ -17,6 +16,7 @@ from koala.model import (
     Priority,
     Request,
 )
+from tests.support.description_samples import JOB_YAML, laplace
 
 LAPLACE = Application(
     executable="/opt/laplace",

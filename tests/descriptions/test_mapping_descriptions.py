@@ -6,21 +6,14 @@ import math
 
 import pytest
 
-from koala.descriptions import (
-    DescriptionError,
-    mapping_application,
-    mapping_grid,
-    read_application,
-    read_job,
-    read_machines,
-    write_job_yaml,
-    write_rsl,
-)
+from koala.descriptions import DescriptionError, read_application, read_job, read_machines, write_job_yaml, write_rsl
 from koala.descriptions.errors import TEXT_BYTES_MAX, Limit
-from koala.descriptions.yaml_nodes import LARGE, NODES_MAX
-from koala.mapping.dendrogram import MACHINES_MAX, Dendrogram, Lan, Machine, Man, Wan
-from koala.mapping.task_graph import TaskGraph
-from koala.model import JOB_EDGES_MAX, JOB_TASKS_MAX, Component, Flexibility, InvalidRequestError, Request
+from koala.descriptions.mapping import application as mapping_application
+from koala.descriptions.mapping import grid as mapping_grid
+from koala.descriptions.yaml.nodes import LARGE, NODES_MAX
+from koala.model.dendrogram import MACHINES_MAX, Dendrogram, Lan, Machine, Man, Wan
+from koala.model.request import JOB_EDGES_MAX, JOB_TASKS_MAX, Component, Flexibility, InvalidRequestError, Request
+from koala.model.task_graph import TaskGraph
 
 APP = "mcr: 50\ntasks: {a: 1.0, b: 2.5, 3: 4}\nedges: [[a, b, 3.0], [3, a, 1]]\n"
 GRID = """\

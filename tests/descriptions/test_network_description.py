@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from koala.descriptions import DescriptionError, read_grid, read_job
-from koala.descriptions.workload import read_workload
-from koala.grid import LinkGroup, Network, Route
-from koala.model import Communication, InvalidRequestError, Pattern
+from koala.descriptions.workload.form import read_workload
+from koala.model.grid import LinkGroup, Network, Route
+from koala.model.request import Communication, InvalidRequestError, Pattern
 
 SITES = "sites: {vu: {processors: 8}, delft: {processors: 8}, leiden: {processors: 8}}\n"
 

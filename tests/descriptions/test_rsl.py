@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from description_samples import JOB_RSL, laplace
 
 from koala.descriptions import read_job, write_rsl
-from koala.model import Application, Component, Flexibility, JobType, Request
+from koala.model.request import Application, Component, Flexibility, JobType, Request
+from tests.support.description_samples import JOB_RSL, laplace
 
 LAPLACE = Application(
     executable="/opt/laplace",

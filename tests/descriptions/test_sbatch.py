@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from description_samples import JOB_SBATCH, laplace
 from msgspec.structs import replace
 
 from koala.descriptions import DescriptionError, read_job, write_job_yaml, write_rsl
-from koala.descriptions.sbatch import slurm_time_s
-from koala.model import Application, Flexibility, InputFile, InputMode, Request
+from koala.descriptions.sbatch.reader import slurm_time_s
+from koala.model.request import Application, Flexibility, InputFile, InputMode, Request
+from tests.support.description_samples import JOB_SBATCH, laplace
 
 
 def script(*lines: str) -> Request:

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from frame_samples import Sample
 
 from koala.cli import koala
-from koala.cli.experiment import REPETITIONS_MAX
+from koala.cli.experiment.command import REPETITIONS_MAX
 from koala.experiments import catalogue
+from tests.support.frame_samples import Sample
 
 PATIENCE_S = 120
 

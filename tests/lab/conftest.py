@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab_making import options_in, taken_down
 
 from koala.lab import Lab, up
+from tests.support.lab_making import options_in, taken_down
 
 
 @pytest.fixture(scope="session")

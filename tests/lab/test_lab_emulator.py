@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from koala.lab.emulator import QUEUE_S, Line, segment_bytes, size_on_link
+from koala.lab.network.emulator import QUEUE_S, Line, segment_bytes, size_on_link
 
 
 def line(rate_mbit_s: float = 8.0, delay_s: float = 0.0, loss: float = 0.0) -> Line:

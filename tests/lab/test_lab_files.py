@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from koala.descriptions.grid import read_grid_yaml
-from koala.grid import SiteKind
-from koala.lab import Options, WideAreaLink, grid_engine_files, slurm_files
+from koala.descriptions.grid.form import read_grid_yaml
+from koala.lab import Options, WideAreaLink
+from koala.lab.grid_engine import files as grid_engine_files
 from koala.lab.grid_file import grid_text
-from koala.lab.network import emulator_settings, hosts_text
+from koala.lab.network.namespaces import emulator_settings, hosts_text
 from koala.lab.options import parse_pair
 from koala.lab.plan import Plan, plan_lab
+from koala.lab.slurm import files as slurm_files
+from koala.model.grid import SiteKind
 
 LINK = WideAreaLink(rate_mbit_s=100.0, delay_s=0.005, loss=0.01)
 

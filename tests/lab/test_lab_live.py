@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from lab_making import mentioning, options_in, output, submit, wait_for
 
 from koala.cli import koala
-from koala.lab import Lab, LabError, LabFailedError, LabIsUpError, down, find, grid_engine, up
+from koala.lab import Lab, LabError, LabFailedError, LabIsUpError, down, find, up
+from koala.lab.grid_engine import cell as grid_engine
 from koala.lab.status import status
-from koala.sites import shell
+from koala.sites import processes as shell
+from tests.support.lab_making import mentioning, options_in, output, submit, wait_for
 
 # Starts a daemon of its own that leaves the job's session, then waits for ever.
 RESTLESS = "setsid sh -c 'sleep 1000' & sleep 1000"

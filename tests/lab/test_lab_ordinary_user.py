@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from lab_making import mentioning, options_in
+
+from tests.support.lab_making import mentioning, options_in
 
 # Everything is imported before the rights go, since root's own Python may be out of reach for others.
 AS_NOBODY = """

@@ -9,7 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from koala.cli import koala
-from koala.lab import LabError, Options, commands, grid_engine, gridftp, record, requirements
+from koala.lab import LabError, Options, gridftp, record, requirements
+from koala.lab import programs as commands
+from koala.lab.grid_engine import cell as grid_engine
 from koala.lab.lab import plan_of
 
 

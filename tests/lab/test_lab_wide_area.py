@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab_making import as_root, mentioning, options_in, output, submit, taken_down, wait_for
 
-from koala.lab import Lab, LabError, Options, WideAreaLink, commands, requirements, up
+from koala.lab import Lab, LabError, Options, WideAreaLink, requirements, up
+from koala.lab import programs as commands
 from koala.lab.lab import plan_of
-from koala.lab.network import NAME
+from koala.lab.network.namespaces import NAME
 from koala.lab.status import status
+from tests.support.lab_making import as_root, mentioning, options_in, output, submit, taken_down, wait_for
 
 pytestmark = as_root
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala.mapping.correlation import joined
+from koala.mapping.clustering.correlation import joined
 from koala.mapping.random_graphs import REQUIREMENT_LEAST, REQUIREMENT_MOST, edges_count, random_task_graph
 
 

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from policy_worlds import FIRST_FIT
 
 from koala.descriptions.fields import POLICY_PATTERN, is_name
-from koala.model import Component, Flexibility, Request
+from koala.model.request import Component, Flexibility, Request
 from koala.policies import Catalogue, Form, PolicyFileError, UnknownPolicyError, policy
+from koala.policies.builtin import LSLT_MAX
 from koala.policies.catalogue import NAME_CHARACTERS_MAX, PARAMETRIZED_REMEMBERED
 from koala.policies.errors import NAMES_SHOWN_MAX
 from koala.policies.forms import ModuleChoice
-from koala.policies.meta_scheduling import A1_FEWEST, A1_LEAST, A1_MOST_FREE, A2, B1, B3
-from koala.policies.own import LSLT_MAX
+from koala.policies.minigrid.meta_scheduling import A1_FEWEST, A1_LEAST, A1_MOST_FREE, A2, B1, B3
+from tests.support.policy_worlds import FIRST_FIT
 
 
 def file_error(text: str) -> PolicyFileError:

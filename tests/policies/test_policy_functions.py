@@ -9,13 +9,13 @@ from math import inf
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from policy_worlds import idle_lists, size_lists
 
 from koala.policies.catalogue import CM, WF, Policy
-from koala.policies.close_to_files import close_to_files, closest_site
-from koala.policies.cluster_minimization import cluster_minimization
-from koala.policies.flexible_cluster_minimization import flexible_cluster_minimization
-from koala.policies.worst_fit import worst_fit
+from koala.policies.koala.close_to_files import close_to_files, closest_site
+from koala.policies.koala.cluster_minimization import cluster_minimization
+from koala.policies.koala.flexible_cluster_minimization import flexible_cluster_minimization
+from koala.policies.koala.worst_fit import worst_fit
+from tests.support.policy_worlds import idle_lists, size_lists
 
 times_s = st.sampled_from([0.0, 0.5, 0.5, 2.0, inf])
 

@@ -13,17 +13,18 @@ from typing import Any
 
 import msgspec
 import pytest
-from hand_driven import HandDriven, at_once, by_hand, grid, job, site
 
 from koala.core import Scheduler
-from koala.grid import Background, Grid, GridSimulation, SchedulerParameters, StoredFile
-from koala.messages import JobEnded, JobSubmitted
-from koala.model import Flexibility, Priority
+from koala.model.grid import Background, Grid, GridSimulation, SchedulerParameters, StoredFile
+from koala.model.messages import JobEnded, JobSubmitted
+from koala.model.request import Flexibility, Priority
 from koala.policies import Catalogue, Form, Policy, UnknownPolicyError
 from koala.simulator import JobRow, Workload, World, simulate
+from koala.simulator.report.timeline import Timeline
 from koala.simulator.result import percentile, summary
 from koala.simulator.run import BrokenPolicyError
-from koala.simulator.timeline import Timeline
+from tests.support.hand_driven import HandDriven, at_once, by_hand, grid, job, site
+from tests.support.paths import ROOT
 
 
 def test_the_table_of_jobs_is_what_one_computes_by_hand() -> None:
@@ -107,7 +108,7 @@ EVERYTHING = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-from test_run import everything
+from tests.simulator.test_run import everything
 from koala.simulator import simulate
 sys.stdout.write(simulate(*everything(), seed=int(sys.argv[1])).log_sha256)
 """
@@ -116,8 +117,8 @@ sys.stdout.write(simulate(*everything(), seed=int(sys.argv[1])).log_sha256)
 def everything() -> tuple[Grid, Workload]:
     """A grid and jobs with all that a simulation knows: users, files, faults, start-up, priorities."""
     from koala.descriptions import read_grid
-    from koala.descriptions.workload import read_workload
-    from koala.simulator.generators import workload_from_file
+    from koala.descriptions.workload.form import read_workload
+    from koala.simulator.workloads.generators import workload_from_file
 
     here = Path(__file__).parent
     grid = read_grid((here / "everything-grid.yaml").read_text(), "everything-grid.yaml")
@@ -129,7 +130,7 @@ def test_the_same_seed_gives_the_same_log_whatever_pythons_hash_seed() -> None:
     hashes = []
     for hash_seed in ("1", "4711"):
         ran = subprocess.run(
-            [sys.executable, "-c", EVERYTHING.format(tests=str(Path(__file__).parent)), "7"],
+            [sys.executable, "-c", EVERYTHING.format(tests=str(ROOT)), "7"],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,
@@ -185,7 +186,7 @@ def test_a_flexible_job_is_divided_and_a_file_is_brought_before_it_starts() -> N
         files=(StoredFile(name="mesh", size_bytes=125_000_000, replicas=("c",)),),
         scheduler=SchedulerParameters(policy="FCM", scan_interval_s=0.0),
     )
-    from koala.model import Component, InputFile, Request
+    from koala.model.request import Component, InputFile, Request
     from koala.simulator import Arrival
 
     flexible = Request(

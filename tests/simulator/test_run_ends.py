@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hand_driven import at_once, by_hand, grid, job, site
 
-from koala.grid import Background, SchedulerParameters
+from koala.model.grid import Background, SchedulerParameters
 from koala.simulator import Workload, simulate
 from koala.simulator.run import EVENTS_MAX, HORIZON_DAYS, HORIZON_S, PROGRESS_EVENTS
+from tests.support.hand_driven import at_once, by_hand, grid, job, site
 
 
 def test_idle_time_after_the_last_end_counts_for_nothing() -> None:

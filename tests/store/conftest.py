@@ -1,5 +1,5 @@
 """What the tests here share; it lives in ``store_fixtures``."""
 
-from store_fixtures import open_store, server, store, url
+from tests.support.store_fixtures import open_store, server, store, url
 
 __all__ = ["open_store", "server", "store", "url"]

@@ -18,9 +18,13 @@ from koala.version import __version__
 # verb -> (module, attribute, one line for the overview)
 VERBS: dict[str, tuple[str, str, str]] = {
     "completion": ("koala.cli.completion", "completion", "Print the completion script for a shell."),
-    "dashboard": ("koala.cli.dashboard_link", "dashboard", "Print a link that opens the dashboard."),
-    "demo": ("koala.cli.demo", "demo", "Run four real jobs on three small sites of this machine and show it."),
-    "down": ("koala.cli.down", "down", "Stop the daemon; what runs at sites runs on."),
+    "dashboard": ("koala.cli.daemon.dashboard", "dashboard", "Print a link that opens the dashboard."),
+    "demo": (
+        "koala.cli.demo.command",
+        "demo",
+        "Run four real jobs on three small sites of this machine and show it.",
+    ),
+    "down": ("koala.cli.daemon.down", "down", "Stop the daemon; what runs at sites runs on."),
     "examples": (
         "koala.cli.examples",
         "examples",
@@ -28,26 +32,38 @@ VERBS: dict[str, tuple[str, str, str]] = {
     ),
     "events": ("koala.cli.events", "events", "Print the journal: every event and every command, in order."),
     "experiment": (
-        "koala.cli.experiment",
+        "koala.cli.experiment.command",
         "experiment",
         "Run the experiments of the papers again, with their claims.",
     ),
     "file": ("koala.cli.files", "file", "Register a file, bring it to another site, or forget it."),
     "files": ("koala.cli.files", "files", "List the files that jobs can read."),
-    "grid": ("koala.cli.grid", "grid", "Write a grid file from the clusters that are found."),
-    "job": ("koala.cli.job", "job", "Look at one job, wait for it or cancel it."),
-    "jobs": ("koala.cli.jobs", "jobs", "List jobs, the newest first."),
+    "grid": ("koala.cli.grid.command", "grid", "Write a grid file from the clusters that are found."),
+    "job": ("koala.cli.job.command", "job", "Look at one job, wait for it or cancel it."),
+    "jobs": ("koala.cli.job.list", "jobs", "List jobs, the newest first."),
     "lab": ("koala.cli.lab", "lab", "Run Slurm and Grid Engine on this machine, as sites to try Koala on."),
-    "map": ("koala.cli.map", "map_application", "Map communicating tasks onto the machines of a wide-area grid."),
-    "place": ("koala.cli.place", "place", "Ask where a job would go, without any grid running."),
+    "map": (
+        "koala.cli.map.command",
+        "map_application",
+        "Map communicating tasks onto the machines of a wide-area grid.",
+    ),
+    "place": ("koala.cli.place.command", "place", "Ask where a job would go, without any grid running."),
     "policies": ("koala.cli.policies", "policies", "List the placement policies."),
-    "replay": ("koala.cli.replay", "replay", "Submit a workload or a trace to the live grid at its arrival times."),
+    "replay": (
+        "koala.cli.replay.command",
+        "replay",
+        "Submit a workload or a trace to the live grid at its arrival times.",
+    ),
     "schema": ("koala.cli.schema", "schema", "Print the JSON schema of a file that Koala reads."),
-    "simulate": ("koala.cli.simulate", "simulate", "Run a workload on a simulated grid."),
-    "site": ("koala.cli.site", "site", "Check a site, take it out, put it back, or ask how it is."),
-    "sites": ("koala.cli.sites", "sites", "List the sites."),
-    "submit": ("koala.cli.submit", "submit", "Submit a job to the daemon."),
-    "token": ("koala.cli.token", "token", "Create, list and revoke the tokens with which others call the daemon."),
+    "simulate": ("koala.cli.simulate.command", "simulate", "Run a workload on a simulated grid."),
+    "site": ("koala.cli.site.command", "site", "Check a site, take it out, put it back, or ask how it is."),
+    "sites": ("koala.cli.site.list", "sites", "List the sites."),
+    "submit": ("koala.cli.job.submit", "submit", "Submit a job to the daemon."),
+    "token": (
+        "koala.cli.daemon.token",
+        "token",
+        "Create, list and revoke the tokens with which others call the daemon.",
+    ),
     "top": ("koala.cli.top", "top", "Show the whole grid in the terminal, as things happen."),
     "torture": (
         "koala.cli.torture",
@@ -55,7 +71,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
         "Run the scheduler under storms of faults and check that it keeps its promises.",
     ),
     "trace": ("koala.cli.trace", "trace", "Look at a workload trace, or draw a new one."),
-    "up": ("koala.cli.up", "up", "Run the daemon: a live grid, its queue, its API and its dashboard."),
+    "up": ("koala.cli.daemon.up", "up", "Run the daemon: a live grid, its queue, its API and its dashboard."),
 }
 
 # The verbs that need no daemon; all others but ``up`` and ``down`` talk to one.

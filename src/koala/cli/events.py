@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koala.cli.connecting import JOB_ID, be_patient, complete_job, with_client
-from koala.cli.output import console
-from koala.cli.words import clean, clock
+from koala.cli.connection import JOB_ID, be_patient, complete_job, with_client
+from koala.cli.terminal.output import console
+from koala.cli.terminal.words import clean, clock
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from koala.client import Client
-    from koala.wire import JournalEntry
+    from koala.model.api import JournalEntry
 
     Choose = Callable[[Iterable[JournalEntry]], Iterable[JournalEntry]]
 

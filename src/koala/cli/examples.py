@@ -15,7 +15,7 @@ from typing import NamedTuple
 import click
 
 from koala.cli.errors import UserError
-from koala.cli.output import OutputFile, console, print_json
+from koala.cli.terminal.output import OutputFile, console, print_json
 
 # Folder of the examples -> what one of them is.
 KINDS = {

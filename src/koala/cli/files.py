@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koala.cli.connecting import complete_site, with_client
+from koala.cli.connection import complete_site, with_client
 from koala.cli.errors import UserError
-from koala.cli.output import console, counted, print_json
-from koala.cli.words import clean, size
+from koala.cli.terminal.output import console, counted, print_json
+from koala.cli.terminal.words import clean, size
 
 if TYPE_CHECKING:
     from koala.client import Client
-    from koala.wire import FileInfo
+    from koala.model.api import FileInfo
 
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 1_000_000

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from koala.cli.errors import FailedError, UserError
-from koala.cli.output import console, print_json
+from koala.cli.terminal.output import console, print_json
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koala.cli.output import console, print_json
+from koala.cli.terminal.output import console, print_json
 from koala.policies import Catalogue, Policy, PolicyFileError
 
 if TYPE_CHECKING:

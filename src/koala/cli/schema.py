@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from koala.cli.output import print_json
+from koala.cli.terminal.output import print_json
 
 
 @click.command()
@@ -28,14 +28,14 @@ def schema(kind: str) -> None:
 
         print_json(grid_schema())
     elif kind == "workload":
-        from koala.descriptions.workload import workload_schema
+        from koala.descriptions.workload.form import workload_schema
 
         print_json(workload_schema())
     elif kind == "graph":
-        from koala.descriptions.mapping_application import graph_schema
+        from koala.descriptions.mapping.application import graph_schema
 
         print_json(graph_schema())
     else:
-        from koala.descriptions.mapping_grid import dendrogram_schema
+        from koala.descriptions.mapping.grid import dendrogram_schema
 
         print_json(dendrogram_schema())

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koala.cli.connecting import with_client
+from koala.cli.connection import with_client
 from koala.cli.events import told
-from koala.cli.output import console, counted
-from koala.cli.watching import Latest, watch_screen
-from koala.cli.words import (
+from koala.cli.terminal.live_screen import Latest, watch_screen
+from koala.cli.terminal.output import console, counted
+from koala.cli.terminal.words import (
     STATE_STYLES,
     clean,
     clock,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from koala.client import Client
-    from koala.wire import JobSummary, JournalEntry, Overview, SiteInfo, TransferInfo
+    from koala.model.api import JobSummary, JournalEntry, Overview, SiteInfo, TransferInfo
 
 # The most lines of one section when the height is not limited.
 LINES_MAX = 50

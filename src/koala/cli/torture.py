@@ -13,10 +13,10 @@ import click
 from click.core import ParameterSource
 
 from koala.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, UserError
-from koala.cli.output import console, counted, print_json
+from koala.cli.terminal.output import console, counted, print_json
 
 if TYPE_CHECKING:
-    from koala.simulator.torture import Verdict
+    from koala.simulator.torture.torture import Verdict
 
 SEEDS_MAX = 1_000_000
 # Seeds that one process takes at a time.
@@ -78,7 +78,7 @@ def torture(
 def _run_all(seeds: list[int], workers: int | None, *, show_progress: bool) -> Iterator[Verdict]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from koala.simulator.torture import torture as one
+    from koala.simulator.torture.torture import torture as one
 
     count = min(workers or os.cpu_count() or 1, len(seeds))
     terminal = console(stderr=True)

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from koala.cli.errors import UserError
-from koala.cli.output import OutputFile, console, counted, print_json, refuse_clashes
-from koala.cli.simulate_ranges import FiniteRange
-from koala.cli.simulate_running import refuse_without_kernel
-from koala.model import PROCESSORS_MAX
+from koala.cli.simulate.ranges import FiniteRange
+from koala.cli.simulate.running import refuse_without_kernel
+from koala.cli.terminal.output import OutputFile, console, counted, print_json, refuse_clashes
+from koala.model.request import PROCESSORS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rich.console import RenderableType
 
-    from koala.simulator.traces import Trace
+    from koala.simulator.traces.reading import Trace
 
 JOBS_MAX = 20_000_000
 _SIZES = re.compile(r"([0-9]{1,8})(?:-([0-9]{1,8}))?")
@@ -77,8 +77,8 @@ def trace() -> None:
 def show(path: Path, as_json: bool) -> None:
     """Print what is in a trace: jobs, span, load, and how sizes and times are spread."""
     refuse_without_kernel("koala trace show")
-    from koala.simulator.traces import read_trace
-    from koala.simulator.traces_summary import trace_summary
+    from koala.simulator.traces.reading import read_trace
+    from koala.simulator.traces.summary import trace_summary
 
     summary = trace_summary(read_trace(path))
     if as_json:
@@ -108,7 +108,7 @@ def generate() -> None:
 def lublin(jobs: int, seed: int, nodes: int, by_type: bool, out_path: Path) -> None:
     """Lublin and Feitelson's model of 2003, with its published parameters."""
     refuse_without_kernel("koala trace generate")
-    from koala.simulator.synthetic_lublin import lublin as drawn
+    from koala.simulator.workloads.lublin import lublin as drawn
 
     _write(drawn(jobs, seed, nodes=nodes, by_type=by_type), out_path)
 
@@ -142,7 +142,7 @@ def poisson(
 ) -> None:
     """A Poisson stream with exponential run times and uniform sizes, by default that of a mini-grid's cluster."""
     refuse_without_kernel("koala trace generate")
-    from koala.simulator.synthetic import poisson as drawn
+    from koala.simulator.workloads.synthetic import poisson as drawn
 
     found = _SIZES.fullmatch(sizes)
     if found is None:
@@ -176,16 +176,16 @@ def poisson(
 def fit(jobs: int, seed: int, from_path: Path, nodes: int | None, out_path: Path) -> None:
     """Jobs like those of a trace: its sizes, its run times by size, its gaps and its daily cycle."""
     refuse_without_kernel("koala trace generate")
-    from koala.simulator.synthetic import fitted
-    from koala.simulator.traces import read_trace
+    from koala.simulator.traces.reading import read_trace
+    from koala.simulator.workloads.synthetic import fitted
 
     refuse_clashes([("--out", out_path)], [("--from", str(from_path))])
     _write(fitted(read_trace(from_path), jobs, seed, nodes=nodes), out_path)
 
 
 def _write(made: Trace, path: Path) -> None:
-    from koala.simulator.traces_summary import trace_summary
-    from koala.simulator.traces_writing import swf_bytes
+    from koala.simulator.traces.summary import trace_summary
+    from koala.simulator.traces.writing import swf_bytes
 
     with OutputFile("--out", path) as file:
         file.write(swf_bytes(made, packed=path.suffix.casefold() == ".gz"))

@@ -1,7 +1,7 @@
 """Every call of the API as a value: what is sent, what comes back, and whether it may be sent twice.
 
-One function an endpoint, with the names of ``koala.daemon.service``; nothing here sends anything. ``Client`` and
-``AsyncClient`` both perform these.
+One function an endpoint, with the names of ``koala.daemon.service.service``; nothing here sends anything. ``Client``
+and ``AsyncClient`` both perform these.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from pydantic import TypeAdapter
 
-from koala.wire import (
+from koala.model.api import (
     PAGE_ITEMS_DEFAULT,
     WAIT_S_MAX,
     DryRun,

@@ -25,8 +25,8 @@ from koala.client.errors import UnavailableError, WrongAddressError
 from koala.client.exchange import PATIENCE_S, Exchange, Pause, Reply, Send, Step, Steps, timeout_of
 from koala.client.journal_stream import JournalStream
 from koala.client.socket_transport import SocketTransport
+from koala.model.api import FileInfo, JobSummary, JournalEntry, Page
 from koala.version import __version__
-from koala.wire import FileInfo, JobSummary, JournalEntry, Page
 
 Value = TypeVar("Value")
 Item = TypeVar("Item")

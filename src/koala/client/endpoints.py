@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar, over
 from koala.client.calls import Call
 from koala.client.exchange import Exchange, Steps
 from koala.client.validation import checked
-from koala.wire import PAGE_ITEMS_MAX
+from koala.model.api import PAGE_ITEMS_MAX
 
 Value = TypeVar("Value")
 Item = TypeVar("Item")

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from koala.wire import ProblemAt
+    from koala.model.api import ProblemAt
 
 
 class ClientError(ValueError):

@@ -26,8 +26,8 @@ from koala.client.errors import (
     UnreachableError,
     error_of,
 )
-from koala.messages import JobOutcome
-from koala.wire import WAIT_S_MAX, ErrorAnswer, Health, JobSummary
+from koala.model.api import WAIT_S_MAX, ErrorAnswer, Health, JobSummary
+from koala.model.messages import JobOutcome
 
 # How long a call that may be repeated is repeated while the daemon is away, unless the client says otherwise.
 PATIENCE_S = 20.0

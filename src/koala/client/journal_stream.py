@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from koala.client.errors import BadAnswerError, UnavailableError
 from koala.client.exchange import CONNECT_TIMEOUT_S, Exchange, Pauses
-from koala.wire import JournalEntry
+from koala.model.api import JournalEntry
 
 # The daemon says something at least every 15 s; silence for so long is a dead connection.
 SILENCE_S_MAX = 45.0

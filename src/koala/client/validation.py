@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 from pydantic import ValidationError
 
 from koala.client.errors import InvalidError, TooLargeError
-from koala.wire import DESCRIPTION_BYTES_MAX
+from koala.model.api import DESCRIPTION_BYTES_MAX
 
 P = ParamSpec("P")
 Value = TypeVar("Value")

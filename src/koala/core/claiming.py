@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from koala.core.job import Claim, Job
-from koala.core.leaving import Leaving
-from koala.core.ledger import Ledger
+from koala.core.ending import Leaving
 from koala.core.lifecycle import State
 from koala.core.running import Running
-from koala.core.sites import SiteBook, Trust
 from koala.core.staging import Staging
-from koala.core.timers import Alarm
-from koala.core.transfers import TransferBook
-from koala.policies.placing import replace_one
+from koala.core.state.job import Claim, Job
+from koala.core.state.ledger import Ledger
+from koala.core.state.sites import SiteBook, Trust
+from koala.core.state.timers import Alarm
+from koala.core.state.transfers import TransferBook
+from koala.policies.front_door import replace_one
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
-from koala.model import JobId
+from koala.model.request import JobId
 
 
 class State(enum.StrEnum):

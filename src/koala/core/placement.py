@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from koala.core.job import Job
-from koala.core.leaving import Leaving
-from koala.core.ledger import Ledger, tries_in_words
+from koala.core.ending import Leaving
 from koala.core.lifecycle import State
-from koala.core.queues import PlacementQueue
 from koala.core.running import Running
 from koala.core.staging import Staging
-from koala.messages import JobPlaced, JobSubmitted
-from koala.model import JobId, Request
+from koala.core.state.job import Job
+from koala.core.state.ledger import Ledger, tries_in_words
+from koala.core.state.queues import PlacementQueue
+from koala.model.messages import JobPlaced, JobSubmitted
+from koala.model.request import JobId, Request
 from koala.policies import Catalogue, PolicyError, UnknownPolicyError, UnknownSiteError
-from koala.policies.placing import Demand, DemandKey, Spots, compile_demand, demand_key, try_place
+from koala.policies.front_door import Demand, DemandKey, Spots, compile_demand, demand_key, try_place
 
 # Equal requests share one compiled demand; this many different ones are remembered at a time.
 DEMANDS_REMEMBERED = 10_000

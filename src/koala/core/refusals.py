@@ -11,11 +11,11 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from koala.core.job import Seen
-from koala.core.sites import SiteBelief, SiteBook, Trust
-from koala.model import Refusal, Shortage, SiteName
+from koala.core.state.job import Seen
+from koala.core.state.sites import SiteBelief, SiteBook, Trust
+from koala.model.request import Refusal, Shortage, SiteName
 from koala.policies import PolicyError
-from koala.policies.placing import Demand, View, place_on, refuse
+from koala.policies.front_door import Demand, View, place_on, refuse
 
 # Of how many sites that are kept out each is tried alone, and how many are named.
 SHUT_SITES_TRIED_MAX = 16

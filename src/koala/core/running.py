@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from koala.core.job import Claim, Job, Phase
-from koala.core.leaving import Leaving
-from koala.core.ledger import Ledger, first_given
+from koala.core.ending import Leaving
 from koala.core.lifecycle import State
-from koala.core.timers import Alarm
-from koala.messages import (
+from koala.core.state.job import Claim, Job, Phase
+from koala.core.state.ledger import Ledger, first_given
+from koala.core.state.timers import Alarm
+from koala.model.messages import (
     AskSite,
     ComponentAccepted,
     ComponentEnded,
@@ -24,7 +24,7 @@ from koala.messages import (
     StartComponent,
     Token,
 )
-from koala.policies.placing import can_ever_fit, tasks_of
+from koala.policies.front_door import can_ever_fit, tasks_of
 
 # The sequence JCT(n) comes ever closer to the job start time; closer than this counts as reached.
 START_REACHED_S = 1.0

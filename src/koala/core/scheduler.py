@@ -11,19 +11,19 @@ from collections.abc import Callable, Generator
 from heapq import heappop, heappush
 from typing import Any
 
-from koala.core.books import Books
-from koala.core.books_reading import read_books
-from koala.core.books_writing import grid_digest, write_books
 from koala.core.claiming import Claiming
-from koala.core.leaving import Leaving
-from koala.core.ledger import Ledger
+from koala.core.ending import Leaving
 from koala.core.lifecycle import State
 from koala.core.placement import INFINITY, PlacementDesk
+from koala.core.restore import read_books
 from koala.core.running import Running
 from koala.core.staging import Staging
+from koala.core.state.ledger import Ledger
+from koala.core.state.snapshot import Books
+from koala.core.state.snapshot_writing import grid_digest, write_books
 from koala.core.story import Explanation, explain
-from koala.grid import Grid
-from koala.messages import (
+from koala.model.grid import Grid
+from koala.model.messages import (
     AnyCommand,
     AnyEvent,
     CancelAsked,
@@ -42,7 +42,7 @@ from koala.messages import (
     TransferEnded,
     WakeAt,
 )
-from koala.model import JobId
+from koala.model.request import JobId
 from koala.policies import Catalogue
 
 

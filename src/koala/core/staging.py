@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from koala.core.job import Job
-from koala.core.leaving import Leaving
-from koala.core.ledger import Ledger
+from koala.core.ending import Leaving
 from koala.core.lifecycle import State
 from koala.core.running import Running
-from koala.core.timers import Alarm
-from koala.core.transfer import Transfer
-from koala.messages import CancelTransfer, FileChanged, TransferEnded
-from koala.policies.placing import FileAt, inputs
+from koala.core.state.job import Job
+from koala.core.state.ledger import Ledger
+from koala.core.state.timers import Alarm
+from koala.core.state.transfer import Transfer
+from koala.model.messages import CancelTransfer, FileChanged, TransferEnded
+from koala.policies.front_door import FileAt, inputs
 
 
 class Staging:

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from koala.core.job import Job, Phase
 from koala.core.lifecycle import MEANING, State
-from koala.core.queues import PlacementQueue
 from koala.core.refusals import refusal_of
-from koala.core.sites import SiteBook
-from koala.model import JobId, Refusal, SiteName
+from koala.core.state.job import Job, Phase
+from koala.core.state.queues import PlacementQueue
+from koala.core.state.sites import SiteBook
+from koala.model.request import JobId, Refusal, SiteName
 
 # An entry that is words already: it was told when the sites had other numbers.
 TOLD = "told"

@@ -10,7 +10,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from koala.daemon.api.limits import CONNECTIONS_MAX, HEADER_BYTES_MAX, HEADER_S_MAX
-from koala.wire import ErrorAnswer, ErrorBody
+from koala.model.api import ErrorAnswer, ErrorBody
 
 
 class Connection(H11Protocol):

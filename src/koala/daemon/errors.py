@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from koala.wire import ProblemAt
+from koala.model.api import ProblemAt
 
 
 class ServiceError(ValueError):

@@ -11,18 +11,18 @@ from typing import Protocol
 from koala.daemon.errors import InvalidError
 from koala.daemon.own_thread import in_own_thread
 from koala.files import Area, FileArea, GridMover, Place, RemoteArea, SeenArea
-from koala.files.ways import is_seen
-from koala.grid import BatchSettings, Grid, Links, SiteKind
-from koala.grid import Site as SiteDescription
-from koala.model import SiteName
+from koala.files.transfer.route import is_seen
+from koala.model.grid import BatchSettings, Grid, Links, SiteKind
+from koala.model.grid import Site as SiteDescription
+from koala.model.request import SiteName
 from koala.policies.view import BYTES_PER_S_PER_MBIT_S
 from koala.sites import LocalSite, Site
-from koala.sites.batch.grid_engine import GridEngineSystem
+from koala.sites.batch.grid_engine.system import GridEngineSystem
 from koala.sites.batch.site import BatchSite
-from koala.sites.batch.slurm import SlurmSystem
+from koala.sites.batch.slurm.system import SlurmSystem
 from koala.sites.batch.system import BatchSystem
-from koala.sites.commands import SSH_CONFIG_VARIABLE, SSH_VARIABLES, Commands, named_ssh_config
-from koala.sites.site import Clock, Deliver, Emit
+from koala.sites.protocol import Clock, Deliver, Emit
+from koala.sites.remote_shell import SSH_CONFIG_VARIABLE, SSH_VARIABLES, Commands, named_ssh_config
 
 _SYSTEMS: Mapping[SiteKind, Callable[[BatchSettings], BatchSystem]] = {
     SiteKind.SLURM: SlurmSystem,

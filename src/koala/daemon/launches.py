@@ -14,11 +14,11 @@ from pathlib import Path
 
 import msgspec
 
-from koala.core.job import Job
-from koala.grid import SchedulerParameters, Site
-from koala.launching import BARRIER_TIMEOUT_S_MAX, Launch, LaunchError, Link
-from koala.messages import StartComponent
-from koala.model import Application, Component, InputFile, Request
+from koala.core.state.job import Job
+from koala.model.grid import SchedulerParameters, Site
+from koala.model.launch import BARRIER_TIMEOUT_S_MAX, Launch, LaunchError, Link
+from koala.model.messages import StartComponent
+from koala.model.request import Application, Component, InputFile, Request
 from koala.runners import component_script
 
 # Names the tasks that a component holds, in the order of their ranks, separated by blanks.

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from koala.grid import Grid
-from koala.model import SiteName
+from koala.model.grid import Grid
+from koala.model.request import SiteName
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 

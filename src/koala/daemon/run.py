@@ -20,14 +20,14 @@ from fastapi import FastAPI
 from koala.daemon.api import Lobby, make_app
 from koala.daemon.api.limits import HEADER_BYTES_MAX, KEEP_ALIVE_S
 from koala.daemon.connections import Connection
-from koala.daemon.engine import Engine
+from koala.daemon.engine.loop import Engine
 from koala.daemon.errors import UnavailableError
 from koala.daemon.logs import log_to
 from koala.daemon.options import Listening, Options
-from koala.daemon.service import Service
+from koala.daemon.service.service import Service
+from koala.daemon.service.tokens import TokenDesk
 from koala.daemon.sockets import SOCKET_NAME, Address, bind_tcp, bind_unix
 from koala.daemon.state_directory import locked, prepare
-from koala.daemon.tokens import TokenDesk
 from koala.policies import Catalogue
 from koala.store import Store
 

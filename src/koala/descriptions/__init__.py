@@ -13,10 +13,10 @@ from koala.descriptions.errors import DescriptionError, Problem, decoded
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from koala.descriptions.mapping_application import ApplicationGraph
-    from koala.grid import Grid
-    from koala.mapping.dendrogram import Dendrogram
-    from koala.model import Request
+    from koala.descriptions.mapping.application import ApplicationGraph
+    from koala.model.dendrogram import Dendrogram
+    from koala.model.grid import Grid
+    from koala.model.request import Request
 
 __all__ = [
     "DescriptionError",
@@ -54,14 +54,14 @@ def read_job(
     known = Known(known_sites, known_policies)
     kind = _job_format(text, source.lower())
     if kind == "script":
-        from koala.descriptions.sbatch import read_sbatch
+        from koala.descriptions.sbatch.reader import read_sbatch
 
         return read_sbatch(text, source, known)
     if kind == "rsl":
-        from koala.descriptions.rsl import read_rsl
+        from koala.descriptions.rsl.reader import read_rsl
 
         return read_rsl(text, source, known)
-    from koala.descriptions.job_yaml import read_job_yaml
+    from koala.descriptions.job.form import read_job_yaml
 
     return read_job_yaml(text, source, known)
 
@@ -78,35 +78,35 @@ def _job_format(text: str, name: str) -> str:
 
 def read_grid(text: str, source: str) -> Grid:
     """The grid that a YAML text describes."""
-    from koala.descriptions.grid import read_grid_yaml
+    from koala.descriptions.grid.form import read_grid_yaml
 
     return read_grid_yaml(text, source)
 
 
 def read_application(text: str, source: str) -> ApplicationGraph:
     """The application of communicating tasks that a YAML text describes."""
-    from koala.descriptions import mapping_application
+    from koala.descriptions.mapping import application as mapping_application
 
     return mapping_application.read_application(text, source)
 
 
 def read_machines(text: str, source: str) -> Dendrogram:
     """The machines of a grid, in LANs, MANs and WANs, that a YAML text describes; a grid file will do, too."""
-    from koala.descriptions import mapping_grid
+    from koala.descriptions.mapping import grid as mapping_grid
 
     return mapping_grid.read_machines(text, source)
 
 
 def write_job_yaml(request: Request) -> str:
     """YAML that ``read_job`` reads as this request."""
-    from koala.descriptions import job_yaml
+    from koala.descriptions.job import form as job_yaml
 
     return job_yaml.write_job_yaml(request)
 
 
 def write_rsl(request: Request) -> str:
     """RSL that ``read_job`` reads as this request."""
-    from koala.descriptions import rsl_write
+    from koala.descriptions.rsl import writer as rsl_write
 
     return rsl_write.write_rsl(request)
 
@@ -114,7 +114,7 @@ def write_rsl(request: Request) -> str:
 def job_schema() -> dict[str, Any]:
     """The JSON schema of a job in YAML."""
     from koala.descriptions.fields import schema_of
-    from koala.descriptions.job_yaml import JobText
+    from koala.descriptions.job.form import JobText
 
     return schema_of(JobText, "Koala job")
 
@@ -122,6 +122,6 @@ def job_schema() -> dict[str, Any]:
 def grid_schema() -> dict[str, Any]:
     """The JSON schema of a grid file."""
     from koala.descriptions.fields import schema_of
-    from koala.descriptions.grid import GridText
+    from koala.descriptions.grid.form import GridText
 
     return schema_of(GridText, "Koala grid")

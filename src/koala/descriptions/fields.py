@@ -12,8 +12,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from koala.descriptions.errors import CONTROL_ADVICE, control_problem, shown
-from koala.descriptions.yaml_problems import text_wanted, wrong
-from koala.model import BANDWIDTH_MBIT_S_MAX, PROCESSORS_MAX, TEXT_CHARACTERS_MAX
+from koala.descriptions.yaml.problems import text_wanted, wrong
+from koala.model.request import BANDWIDTH_MBIT_S_MAX, PROCESSORS_MAX, TEXT_CHARACTERS_MAX
 
 # The identifier of the draft of JSON Schema that pydantic writes.
 SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"

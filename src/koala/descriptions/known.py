@@ -9,7 +9,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from koala.descriptions.errors import shown
-from koala.descriptions.yaml_problems import nearest
+from koala.descriptions.yaml.problems import nearest
 
 
 class Known(NamedTuple):

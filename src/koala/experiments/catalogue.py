@@ -6,17 +6,17 @@ import difflib
 import importlib
 from typing import Any
 
-from koala.experiments.experiment import Experiment
+from koala.experiments.frame.experiment import Experiment
 
 # name -> (module, the class of the experiment)
 EXPERIMENTS: dict[str, tuple[str, str]] = {
-    "calibrate": ("koala.experiments.calibrate", "Calibrate"),
-    "heterogeneous": ("koala.experiments.heterogeneous", "Heterogeneous"),
-    "koala2005": ("koala.experiments.koala2005", "Koala2005"),
-    "koala2006": ("koala.experiments.koala2006", "Koala2006"),
-    "live2006": ("koala.experiments.live2006", "Live2006"),
-    "minigrid": ("koala.experiments.minigrid", "MiniGridStudy"),
-    "wase": ("koala.experiments.wase", "WaseStudy"),
+    "calibrate": ("koala.experiments.calibrate.study", "Calibrate"),
+    "heterogeneous": ("koala.experiments.heterogeneous.study", "Heterogeneous"),
+    "koala2005": ("koala.experiments.koala2005.study", "Koala2005"),
+    "koala2006": ("koala.experiments.koala2006.study", "Koala2006"),
+    "live2006": ("koala.experiments.live2006.study", "Live2006"),
+    "minigrid": ("koala.experiments.minigrid.study", "MiniGridStudy"),
+    "wase": ("koala.experiments.wase.study", "WaseStudy"),
 }
 
 

@@ -5,10 +5,10 @@ Which file goes where and when is decided in the core; here an order is carried 
 
 from __future__ import annotations
 
-from koala.files.area import Area
-from koala.files.areas import FileArea, Measured, SeenArea
+from koala.files.area.interface import FileArea, Measured, SeenArea
+from koala.files.area.layout import Area
+from koala.files.area.remote import RemoteArea
 from koala.files.catalogue import Entry, Replica, forget, register, replicate
-from koala.files.copying import CopyMover
 from koala.files.errors import (
     ChangedFileError,
     ChecksumError,
@@ -21,10 +21,10 @@ from koala.files.errors import (
     UnreachableError,
     UnwritableError,
 )
-from koala.files.grid_moving import GridMover
-from koala.files.mover import Brought, Mover, Order, Progress, order_for
-from koala.files.places import Place
-from koala.files.remote_area import RemoteArea
+from koala.files.hosts import Place
+from koala.files.transfer.copying import CopyMover
+from koala.files.transfer.grid import GridMover
+from koala.files.transfer.interface import Brought, Mover, Order, Progress, order_for
 
 __all__ = [
     "Area",

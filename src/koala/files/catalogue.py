@@ -10,8 +10,8 @@ import msgspec
 
 from koala.files.checksums import is_checksum
 from koala.files.errors import FilesError
-from koala.messages import FileChanged
-from koala.model import TEXT_CHARACTERS_MAX, FileName, SiteName
+from koala.model.messages import FileChanged
+from koala.model.request import TEXT_CHARACTERS_MAX, FileName, SiteName
 
 # One file has at most so many replicas.
 REPLICAS_MAX = 1_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koala.model import FileName, SiteName
+from koala.model.request import FileName, SiteName
 
 
 class FilesError(ValueError):

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import msgspec
 
 from koala.files.errors import FilesError
-from koala.model import FileName, SiteName
+from koala.model.request import FileName, SiteName
 
 # Others may read the files of the machine that the driver runs on, past every site's area, as archives do.
 REMOTE_SCHEMES = (

@@ -11,11 +11,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from koala.lab import commands
+from koala.lab import programs as commands
 from koala.lab.errors import LabFailedError
 from koala.lab.plan import Plan, SitePlan
 from koala.lab.record import Daemon, Recorder
-from koala.sites import shell
+from koala.sites import processes as shell
 
 SCRIPT, LOG = "script", "log"
 _LOG_BYTES = 4_096

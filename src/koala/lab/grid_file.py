@@ -6,10 +6,11 @@ from typing import Any
 
 import yaml
 
-from koala.grid import SiteKind
-from koala.lab import grid_engine_files, slurm_files
+from koala.lab.grid_engine import files as grid_engine_files
 from koala.lab.options import WideAreaLink, pairs
 from koala.lab.plan import Plan, SitePlan
+from koala.lab.slurm import files as slurm_files
+from koala.model.grid import SiteKind
 
 # A lab's jobs come and go in seconds: the scheduler looks at every event.
 _SCHEDULER = {"scan_interval_s": 0}

@@ -6,7 +6,7 @@ import os
 import pwd
 import stat
 
-from koala.lab import commands
+from koala.lab import programs as commands
 from koala.lab.daemons import Daemons
 from koala.lab.errors import LabError, LabFailedError
 from koala.lab.plan import Plan, SitePlan

@@ -17,25 +17,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from koala.grid import SiteKind
-from koala.lab import (
-    commands,
-    grid_engine,
-    grid_file,
-    gridftp,
-    leftovers,
-    munge,
-    network,
-    record,
-    requirements,
-    slurm,
-)
+from koala.lab import grid_file, gridftp, leftovers, record, requirements
+from koala.lab import programs as commands
 from koala.lab.daemons import Daemons
 from koala.lab.errors import LabError, LabFailedError, LabIsUpError
+from koala.lab.grid_engine import cell as grid_engine
+from koala.lab.network import namespaces as network
 from koala.lab.options import SITE_NAMES, Options, check, default_directory, differing
 from koala.lab.plan import Plan, SitePlan, plan_lab
 from koala.lab.record import Record, Recorder
-from koala.sites import shell
+from koala.lab.slurm import cluster as slurm
+from koala.lab.slurm import munge
+from koala.model.grid import SiteKind
+from koala.sites import processes as shell
 
 Say = Callable[[str], None]
 _STOP_S = 20.0

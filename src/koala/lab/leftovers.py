@@ -14,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from koala.lab import commands
+from koala.lab import programs as commands
 from koala.lab.errors import LabFailedError
-from koala.sites import shell
+from koala.sites import processes as shell
 
 _PROC = Path("/proc")
 _END_S = 10.0

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from koala.grid import SiteKind
 from koala.lab.errors import LabError
+from koala.model.grid import SiteKind
 
 # The sites that a lab can have. The place in this table gives a site its ports and its addresses.
 KINDS = {"alpha": SiteKind.SLURM, "beta": SiteKind.SLURM, "gamma": SiteKind.GRID_ENGINE}

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from koala.grid import SiteKind
 from koala.lab.errors import LabError
 from koala.lab.options import KINDS, PORTS_PER_SITE, SITE_NAMES, Options
+from koala.model.grid import SiteKind
 
 LOOPBACK = "127.0.0.1"
 # Addresses of sites in namespaces are 10.77.N.x.

@@ -17,7 +17,7 @@ import msgspec
 
 from koala.lab.errors import LabError, LabFailedError
 from koala.lab.options import Options
-from koala.sites.shell import Identity
+from koala.sites.processes import Identity
 
 FILE = "lab.json"
 VERSION = 1

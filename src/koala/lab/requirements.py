@@ -5,10 +5,15 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 
-from koala.grid import SiteKind
-from koala.lab import commands, grid_engine, gridftp, munge, network, slurm
+from koala.lab import gridftp
+from koala.lab import programs as commands
 from koala.lab.errors import LabError
+from koala.lab.grid_engine import cell as grid_engine
+from koala.lab.network import namespaces as network
 from koala.lab.plan import Plan, SitePlan
+from koala.lab.slurm import cluster as slurm
+from koala.lab.slurm import munge
+from koala.model.grid import SiteKind
 
 _SLURM_PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
 _GRID_ENGINE_PACKAGES = ("gridengine-master", "gridengine-exec", "gridengine-client")

@@ -6,11 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from koala.grid import SiteKind
-from koala.lab import grid_engine, slurm
+from koala.lab.grid_engine import cell as grid_engine
 from koala.lab.lab import Lab
 from koala.lab.plan import SitePlan
-from koala.sites import shell
+from koala.lab.slurm import cluster as slurm
+from koala.model.grid import SiteKind
+from koala.sites import processes as shell
 
 
 class SiteStatus(msgspec.Struct, frozen=True, kw_only=True):

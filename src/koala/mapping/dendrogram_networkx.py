@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from koala.mapping.dendrogram import Dendrogram, InvalidDendrogramError, Lan, Machine, Man, Wan
-from koala.mapping.libraries import library
+from koala.model.dendrogram import Dendrogram, InvalidDendrogramError, Lan, Machine, Man, Wan
+from koala.model.libraries import library
 
 KINDS = ("grid", "wan", "man", "lan", "machine")
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import NamedTuple
 
-from koala.mapping.dendrogram import LAN, MAN, WAN, Dendrogram, FlatGrid
 from koala.mapping.result import TaskMapping
-from koala.mapping.task_graph import TaskGraph
+from koala.model.dendrogram import LAN, MAN, WAN, Dendrogram, FlatGrid
+from koala.model.task_graph import TaskGraph
 
 # Neighbouring numbers get colours far apart: each is the golden part of the circle further.
 _GOLDEN = (math.sqrt(5) - 1) / 2

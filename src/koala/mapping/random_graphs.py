@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from random import Random
 
-from koala.mapping.task_graph import Edge, TaskGraph
+from koala.model.task_graph import Edge, TaskGraph
 
 # RCR and RQoC are relative: somewhere there is a 1, and nothing is below it.
 REQUIREMENT_LEAST = 1.0

@@ -10,7 +10,7 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
-from koala.mapping.dendrogram import Dendrogram, Lan, Machine, Man, Wan
+from koala.model.dendrogram import Dendrogram, Lan, Machine, Man, Wan
 
 Range: TypeAlias = tuple[float, float]
 Part = TypeVar("Part")

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from koala.mapping.dendrogram import BEYOND, Dendrogram, FlatGrid
-from koala.mapping.task_graph import TaskGraph
+from koala.model.dendrogram import BEYOND, Dendrogram, FlatGrid
+from koala.model.task_graph import TaskGraph
 
 # Names of tasks that a sentence has room for.
 TASKS_NAMED = 5

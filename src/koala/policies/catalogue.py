@@ -1,7 +1,7 @@
 """The policies by name: Koala's own, those of installed packages, and those in files that a user wrote.
 
 A policy is a plain function in one of a few forms. What a user's function answers is checked on every call;
-that happens in ``koala.policies.foreign``, and turning requests into calls in ``koala.policies.placing``.
+that happens in ``koala.policies.external``, and turning requests into calls in ``koala.policies.front_door``.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from koala.model import Request
+from koala.model.request import Request
+from koala.policies.builtin import CF, CM, FCF, FCM, NCM, NFCM, OWN_POLICIES, WASE, WF
 from koala.policies.errors import PolicyFileError, UnknownPolicyError
 from koala.policies.forms import PARAMETERS, Form, Policy
-from koala.policies.own import CF, CM, FCF, FCM, NCM, NFCM, OWN_POLICIES, WASE, WF
 from koala.policies.parameters import read_name, with_parameters
 from koala.policies.policy_file import run_policy_file
 

@@ -1,6 +1,6 @@
 """What can be wrong with a policy, or with a request's names, told so that its author can put it right.
 
-A request that does not fit is no error: that is a ``Refusal``, made in ``koala.policies.refusing``.
+A request that does not fit is no error: that is a ``Refusal``, made in ``koala.policies.refusals.refusal``.
 """
 
 from __future__ import annotations

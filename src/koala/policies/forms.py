@@ -1,6 +1,6 @@
 """What a policy is: its name, the form in which it is called, and the parameters that may stand behind its name.
 
-Koala's own policies are listed in ``koala.policies.own``; finding one by its name is the business of
+Koala's own policies are listed in ``koala.policies.builtin``; finding one by its name is the business of
 ``koala.policies.catalogue``.
 """
 
@@ -77,7 +77,7 @@ PARAMETERS: dict[Form, tuple[str, ...]] = {
 
 
 class ModuleChoice(NamedTuple):
-    """A module of ``koala.policies.meta_scheduling`` and what it goes by.
+    """A module of ``koala.policies.minigrid.meta_scheduling`` and what it goes by.
 
     ``threshold`` says how far links may be used, as a multiple of their capacity; ``chunk`` is for B3.
     """

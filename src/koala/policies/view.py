@@ -8,14 +8,14 @@ from __future__ import annotations
 from decimal import Decimal
 from functools import lru_cache
 
-from koala.grid import Grid, Links
-from koala.policies.slowness import (
+from koala.model.grid import Grid, Links
+from koala.policies.koala.slowness import (
     ASSUMED_BANDWIDTH_SHARE,
     ASSUMED_LATENCY_SHARE,
     BYTES_PER_S_PER_MBIT_S,
     link_slowness,
 )
-from koala.policies.task_mapping import SiteLans
+from koala.policies.tasks.wase import SiteLans
 from koala.policies.wiring import Wiring, compile_wiring, star
 
 __all__ = ["BYTES_PER_S_PER_MBIT_S", "FileAt", "LinkRows", "SlownessRows", "View", "quota_processors"]

@@ -1,7 +1,7 @@
 """A grid's network in numbers: the capacity of every link, and the shared links between every two sites.
 
 The view of the core and the world of the simulator are built on the same wiring. What loads the links and how they
-are shared out is ``koala.network``.
+are shared out is ``koala.model.network``.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
-from koala.grid import Grid, Network
-from koala.network import UNLIMITED_BIT_S, add_shared_crossings, capacity_bit_s, crossing, demand_bit_s
+from koala.model.grid import Grid, Network
+from koala.model.network import UNLIMITED_BIT_S, add_shared_crossings, capacity_bit_s, crossing, demand_bit_s
 
 # The routes are kept for every pair of sites, which are a million with so many.
 SHARED_LINK_SITES_MAX = 1_000
@@ -29,7 +29,8 @@ class Wiring:
     """The links of a grid: first that of every site, in the order of the sites, then those that sites share.
 
     - ``names`` and ``capacity_bit_s`` by link; ``UNLIMITED_BIT_S`` where there is no limit;
-    - ``route_first`` and ``route_links``: the shared links between two sites, as ``koala.network`` wants them; both
+    - ``route_first`` and ``route_links``: the shared links between two sites, as ``koala.model.network`` wants them;
+    both
       are empty for a star, which has none.
     """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koala.launching import Peer
+from koala.model.launch import Peer
 
 
 def tasks_of_nodes(peer: Peer) -> tuple[int, ...]:

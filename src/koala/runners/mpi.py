@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from koala.launching import MAIL_BYTES_MAX, Go, LaunchError, Peer
-from koala.model import JobId
+from koala.model.launch import MAIL_BYTES_MAX, Go, LaunchError, Peer
+from koala.model.request import JobId
 from koala.runners.dealing import tasks_of_nodes
 from koala.runners.plain import check_peers, common_environment, rendezvous_port
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from koala.launching import Go, LaunchError, Peer
-from koala.model import JobId
+from koala.model.launch import Go, LaunchError, Peer
+from koala.model.request import JobId
 
 # Below the ports that Linux gives out by itself (32768 and up), so that a free one stays free until it is used.
 RENDEZVOUS_PORT_FIRST = 20_000

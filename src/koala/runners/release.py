@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from koala.launching import Go, Peer
-from koala.model import JobId, JobType
+from koala.model.launch import Go, Peer
+from koala.model.request import JobId, JobType
 from koala.runners.mpi import mpi_go
 from koala.runners.plain import plain_go
 from koala.runners.torchrun import torchrun_go

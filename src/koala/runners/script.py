@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import shlex
 
-from koala.launching import STDERR, STDOUT, WORK, Launch
-from koala.model import Application
+from koala.model.launch import STDERR, STDOUT, WORK, Launch
+from koala.model.request import Application
 from koala.runners.script_body import BODY
 
 

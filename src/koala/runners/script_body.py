@@ -1,7 +1,7 @@
 """The part of a component's script that is the same for all: identity, barrier, application.
 
 It is plain POSIX sh (dash and busybox run it) and uses only files in the component's directory, so that it works
-wherever a batch system can run a script. No text of a user is in it; file names are those of ``koala.launching``.
+wherever a batch system can run a script. No text of a user is in it; file names are those of ``koala.model.launch``.
 Nodes are in ``koala.runners.script_nodes``, what the runners add in ``script_mpi`` and ``script_torchrun``.
 """
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from koala.launching import Go, Peer
-from koala.model import JobId
+from koala.model.launch import Go, Peer
+from koala.model.request import JobId
 from koala.runners.dealing import tasks_of_nodes
 from koala.runners.plain import address, check_peers, common_environment, rendezvous_port
 

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from koala.simulator.result import JobRow, Result
     from koala.simulator.run import simulate
-    from koala.simulator.workload import Arrival, Workload, WorkloadError
-    from koala.simulator.world import World
+    from koala.simulator.workloads.workload import Arrival, Workload, WorkloadError
+    from koala.simulator.world.world import World
 
 __all__ = ["Arrival", "JobRow", "Result", "Workload", "WorkloadError", "World", "simulate"]
 
 _HOME = {
-    "Arrival": "workload",
+    "Arrival": "workloads.workload",
     "JobRow": "result",
     "Result": "result",
-    "Workload": "workload",
-    "WorkloadError": "workload",
-    "World": "world",
+    "Workload": "workloads.workload",
+    "WorkloadError": "workloads.workload",
+    "World": "world.world",
     "simulate": "run",
 }
 

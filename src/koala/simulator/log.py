@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from koala.messages import AnyCommand, AnyEvent
+from koala.model.messages import AnyCommand, AnyEvent
 
 # Messages never change, so they can wait to be encoded together.
 FLUSH_LINES = 512

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from koala.messages import JobEnded, JobOutcome
-from koala.model import JobId, Request
-from koala.simulator.void import VoidPeriod
+from koala.model.messages import JobEnded, JobOutcome
+from koala.model.request import JobId, Request
+from koala.simulator.world.overload import VoidPeriod
 
 UNFINISHED = "unfinished"
 DONE = str(JobOutcome.DONE)

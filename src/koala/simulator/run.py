@@ -1,6 +1,6 @@
 """Driver one: turns the scheduler in virtual time, from the first submission until every job has ended.
 
-The scheduler is the very one that runs live; everything around it is ``koala.simulator.world``.
+The scheduler is the very one that runs live; everything around it is ``koala.simulator.world.world``.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from contextlib import contextmanager
 import msgspec
 
 from koala.core import Scheduler
-from koala.grid import Grid
-from koala.messages import AnyCommand, JobEnded, JobOutcome, JobPlaced, JobRequeued, JobSubmitted, WakeAt
-from koala.model import JobId, Request, SiteName
+from koala.model.grid import Grid
+from koala.model.messages import AnyCommand, JobEnded, JobOutcome, JobPlaced, JobRequeued, JobSubmitted, WakeAt
+from koala.model.request import JobId, Request, SiteName
 from koala.policies import Catalogue, PolicyError
 from koala.policies.catalogue import WASE, Form, dividing
 from koala.simulator.log import RunLog
-from koala.simulator.node_mapping import SiteFailures
-from koala.simulator.notes import notes
+from koala.simulator.report.remarks import notes
 from koala.simulator.result import Result, SiteUse, Unfinished
-from koala.simulator.site import SimulatedSite
-from koala.simulator.workload import Workload
-from koala.simulator.world import INFINITY, World
+from koala.simulator.traces.node_mapping import SiteFailures
+from koala.simulator.workloads.workload import Workload
+from koala.simulator.world.site import SimulatedSite
+from koala.simulator.world.world import INFINITY, World
 
 # A job that could fit some day is waited for as long as this while the scheduler finds nothing at all to do.
 HORIZON_DAYS = 30

@@ -6,7 +6,7 @@ an application is started beyond running the script it is given.
 
 from __future__ import annotations
 
-from koala.sites.local import LocalSite
-from koala.sites.site import Mail, NotNowError, Site, SiteError, Stream
+from koala.sites.local.site import LocalSite
+from koala.sites.protocol import Mail, NotNowError, Site, SiteError, Stream
 
 __all__ = ["LocalSite", "Mail", "NotNowError", "Site", "SiteError", "Stream"]

@@ -6,7 +6,7 @@ It is kept in SQLite or PostgreSQL. Deciding is the core's; here a batch is kept
 from __future__ import annotations
 
 from koala.store.errors import StoreError
-from koala.store.reading import NUMBER_MAX
+from koala.store.queries import NUMBER_MAX
 from koala.store.rows import Batch, ComponentRow, Entry, JobRow, Recovered, TokenRow, TransferRow
 from koala.store.store import Store
 

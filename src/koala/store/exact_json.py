@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from koala.messages import AnyCommand, AnyEvent
+from koala.model.messages import AnyCommand, AnyEvent
 
 T = TypeVar("T")
 

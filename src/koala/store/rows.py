@@ -9,8 +9,8 @@ from typing import Any, Literal
 import msgspec
 
 from koala.files import Entry as FileEntry
-from koala.messages import AnyCommand, AnyEvent, Token, TransferId
-from koala.model import FileName, JobId, Request, SiteName
+from koala.model.messages import AnyCommand, AnyEvent, Token, TransferId
+from koala.model.request import FileName, JobId, Request, SiteName
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):

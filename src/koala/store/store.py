@@ -16,12 +16,13 @@ import msgspec
 from sqlalchemy import Connection, exc
 
 from koala.files import Entry as FileEntry
-from koala.messages import Token
-from koala.model import FileName, JobId, SiteName
-from koala.store import reading, recording
+from koala.model.messages import Token
+from koala.model.request import FileName, JobId, SiteName
+from koala.store import queries as reading
+from koala.store import writes as recording
 from koala.store.database import Database, database_of
 from koala.store.errors import StoreError, explained
-from koala.store.migrating import migrate
+from koala.store.migrate import migrate
 from koala.store.rows import Batch, ComponentRow, Entry, JobRow, Recovered, TokenRow, TransferRow
 
 PAGE_DEFAULT = 100

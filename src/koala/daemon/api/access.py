@@ -10,7 +10,7 @@ from koala.daemon.api.callers import Owner, Who
 from koala.daemon.api.errors import declared
 from koala.daemon.api.examples import TOKEN_WISHES
 from koala.daemon.api.lobby import door_of
-from koala.wire import Login, NewToken, Scope, TokenInfo, TokenWish, Whoami
+from koala.model.api import Login, NewToken, Scope, TokenInfo, TokenWish, Whoami
 
 router = APIRouter(prefix="/v1", tags=["access"])
 

@@ -9,9 +9,9 @@ from koala.daemon.api import access, errors, files, guard, health, jobs, journal
 from koala.daemon.api.callers import signed_in
 from koala.daemon.api.lobby import Door, Lobby
 from koala.daemon.dashboard import dashboard_router
-from koala.daemon.principal import owner as owner_named
-from koala.daemon.service import Service
-from koala.daemon.tokens import TokenDesk
+from koala.daemon.service.principal import owner as owner_named
+from koala.daemon.service.service import Service
+from koala.daemon.service.tokens import TokenDesk
 from koala.version import __version__
 
 DESCRIPTION = """\

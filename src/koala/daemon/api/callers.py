@@ -18,8 +18,8 @@ from starlette.types import Scope
 
 from koala.daemon.api.lobby import Door, door_of
 from koala.daemon.errors import ForbiddenError, NotSignedInError, ServiceError
-from koala.daemon.principal import Principal
-from koala.daemon.tokens import Credential
+from koala.daemon.service.principal import Principal
+from koala.daemon.service.tokens import Credential
 
 SESSION_COOKIE = "koala_session"
 CALLER = "koala.caller"  # where in a request's scope the caller is

@@ -18,8 +18,8 @@ from starlette.exceptions import HTTPException
 from koala.daemon.api.limits import RateError
 from koala.daemon.errors import NotSignedInError, ServiceError, UnavailableError
 from koala.descriptions.errors import printable
+from koala.model.api import ErrorAnswer, ErrorBody, ProblemAt
 from koala.store.errors import StoreError
-from koala.wire import ErrorAnswer, ErrorBody, ProblemAt
 
 PROBLEMS_MAX = 50
 SHOWN_CHARACTERS_MAX = 200

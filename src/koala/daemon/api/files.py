@@ -10,7 +10,7 @@ from koala.daemon.api.callers import Who
 from koala.daemon.api.errors import declared
 from koala.daemon.api.examples import FORGETTINGS, REGISTRATIONS, REPLICATIONS
 from koala.daemon.api.parameters import Cursor, Limit, The
-from koala.wire import PAGE_ITEMS_DEFAULT, FileInfo, Forgetting, Page, Registration, Replication
+from koala.model.api import PAGE_ITEMS_DEFAULT, FileInfo, Forgetting, Page, Registration, Replication
 
 NAME_CHARACTERS_MAX = 1_024
 

@@ -9,8 +9,8 @@ from koala.daemon.api.errors import declared
 from koala.daemon.api.lobby import door_of
 from koala.daemon.api.metrics import CONTENT_TYPE_LATEST, exposition
 from koala.daemon.api.parameters import The
+from koala.model.api import Health, Scope
 from koala.version import __version__
-from koala.wire import Health, Scope
 
 router = APIRouter(tags=["health"])
 

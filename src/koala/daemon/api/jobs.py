@@ -12,9 +12,7 @@ from koala.daemon.api.errors import declared
 from koala.daemon.api.examples import SUBMISSIONS
 from koala.daemon.api.lobby import door_of
 from koala.daemon.api.parameters import Cursor, JobPath, Limit, The
-from koala.model import COMPONENTS_MAX
-from koala.store import NUMBER_MAX
-from koala.wire import (
+from koala.model.api import (
     OUTPUT_BYTES_MAX,
     PAGE_ITEMS_DEFAULT,
     WAIT_S_MAX,
@@ -27,6 +25,8 @@ from koala.wire import (
     Submission,
     Submitted,
 )
+from koala.model.request import COMPONENTS_MAX
+from koala.store import NUMBER_MAX
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
 

@@ -11,8 +11,8 @@ from koala.daemon.api.errors import declared
 from koala.daemon.api.lobby import door_of
 from koala.daemon.api.parameters import After, JobFilter, Limit, The
 from koala.daemon.api.sse import EventStream
+from koala.model.api import PAGE_ITEMS_DEFAULT, JournalEntry
 from koala.store import NUMBER_MAX
-from koala.wire import PAGE_ITEMS_DEFAULT, JournalEntry
 
 router = APIRouter(prefix="/v1/events", tags=["events"])
 

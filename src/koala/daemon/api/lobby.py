@@ -16,9 +16,9 @@ from koala.daemon.api import limits
 from koala.daemon.api.limits import Buckets, RateError
 from koala.daemon.api.metrics import RequestNumbers
 from koala.daemon.errors import TooManyError, UnavailableError
-from koala.daemon.principal import Principal
-from koala.daemon.service import Service
-from koala.daemon.tokens import TokenDesk
+from koala.daemon.service.principal import Principal
+from koala.daemon.service.service import Service
+from koala.daemon.service.tokens import TokenDesk
 
 Answered = TypeVar("Answered")
 

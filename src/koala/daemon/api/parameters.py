@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import Depends, Path, Query
 
 from koala.daemon.api.lobby import service_of
-from koala.daemon.cursors import CURSOR_CHARACTERS_MAX
-from koala.daemon.service import Service
+from koala.daemon.service.cursors import CURSOR_CHARACTERS_MAX
+from koala.daemon.service.service import Service
+from koala.model.api import PAGE_ITEMS_MAX
 from koala.store import NUMBER_MAX
-from koala.wire import PAGE_ITEMS_MAX
 
 TIME_MAX = 253_402_300_799.0  # the end of the year 9999
 

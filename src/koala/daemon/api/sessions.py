@@ -17,7 +17,7 @@ from starlette.types import Scope
 from koala.daemon.api.callers import SESSION_COOKIE, address_of, check_origin, session_secret
 from koala.daemon.api.limits import RateError
 from koala.daemon.api.lobby import door_of
-from koala.daemon.tokens import SESSION_S
+from koala.daemon.service.tokens import SESSION_S
 
 FIELDS_MAX = 8
 

@@ -9,7 +9,7 @@ from koala.daemon.api.errors import declared
 from koala.daemon.api.parameters import Moment, SitePath, The
 from koala.daemon.errors import InvalidError, NotFoundError
 from koala.descriptions.errors import shown
-from koala.wire import Overview, SiteHistory, SiteInfo
+from koala.model.api import Overview, SiteHistory, SiteInfo
 
 router = APIRouter(prefix="/v1", tags=["grid"])
 

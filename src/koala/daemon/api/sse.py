@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from koala.daemon.api.limits import HEARTBEAT_S, STREAM_SEND_S_MAX
 from koala.daemon.errors import ServiceError
-from koala.daemon.journal_tail import Told
+from koala.daemon.service.journal_tail import Told
 
 RETRY_MS = 1_000
 HEARTBEAT = b": still here\n\n"

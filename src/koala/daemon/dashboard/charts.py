@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from koala.daemon.dashboard.axis import Axis, Tick
-from koala.wire import SiteHistory, SiteInfo, UsagePoint
+from koala.model.api import SiteHistory, SiteInfo, UsagePoint
 
 CELLS_MAX = 48
 STEPS_DRAWN_MAX = 500

@@ -16,11 +16,11 @@ from koala.daemon.dashboard.network import network
 from koala.daemon.dashboard.tailing import Tail, Wanted, read_tail
 from koala.daemon.dashboard.timeline import component_rows, job_row, rows_at_site
 from koala.daemon.errors import NotFoundError, ServiceError
-from koala.daemon.principal import Principal
-from koala.wire import JobDetail, JobSummary, JournalEntry, LinkInfo, Overview, Scope, TransferInfo
+from koala.daemon.service.principal import Principal
+from koala.model.api import JobDetail, JobSummary, JournalEntry, LinkInfo, Overview, Scope, TransferInfo
 
 if TYPE_CHECKING:
-    from koala.daemon.service import Service
+    from koala.daemon.service.service import Service
 
 WINDOWS_MIN = (1, 5, 30, 120, 720)
 WINDOW_DEFAULT_MIN = 30

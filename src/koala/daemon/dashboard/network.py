@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from koala.daemon.dashboard.words import amount, bandwidth, condition, shortened
-from koala.wire import LinkInfo, Overview, SiteInfo, TransferInfo
+from koala.model.api import LinkInfo, Overview, SiteInfo, TransferInfo
 
 WIDTH, HEIGHT = 400, 260
 NODES_MAX = 12

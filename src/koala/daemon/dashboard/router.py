@@ -20,12 +20,12 @@ from koala.daemon.dashboard.gathering import STATES, Gathering, may_cancel, wind
 from koala.daemon.dashboard.rendering import STATIC, page
 from koala.daemon.dashboard.tailing import Wanted
 from koala.daemon.errors import NotFoundError, NotSignedInError, ServiceError
-from koala.daemon.principal import Principal
+from koala.daemon.service.principal import Principal
+from koala.model.api import Scope
 from koala.store import NUMBER_MAX
-from koala.wire import Scope
 
 if TYPE_CHECKING:
-    from koala.daemon.service import Service
+    from koala.daemon.service.service import Service
 
 _PROBLEMS = {
     "wrong": "This token or code is not valid: it is wrong, was used before, ran out or was revoked. Get a new one.",

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from koala.daemon.principal import Principal
-from koala.wire import Output
+from koala.daemon.service.principal import Principal
+from koala.model.api import Output
 
 if TYPE_CHECKING:
-    from koala.daemon.service import Service
+    from koala.daemon.service.service import Service
 
 TAIL_BYTES = 65_536
 # Enough to find the end of an output of 2 ** 50 bytes, doubling and halving.

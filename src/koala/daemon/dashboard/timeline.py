@@ -13,7 +13,7 @@ import msgspec
 
 from koala.daemon.dashboard.axis import Axis
 from koala.daemon.dashboard.words import amount, duration
-from koala.wire import ComponentRun, JobDetail, TransferInfo
+from koala.model.api import ComponentRun, JobDetail, TransferInfo
 
 ROWS_MAX = 100
 _ARROW = "\N{RIGHTWARDS ARROW}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from koala.wire import JobSummary, SiteInfo
+from koala.model.api import JobSummary, SiteInfo
 
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3_600, 86_400
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ipaddress
 import logging
 
-from koala.grid import BatchSettings
-from koala.launching import ADDRESSES, NODES, READY, NodeShare
-from koala.sites.batch.place import Done
+from koala.model.grid import BatchSettings
+from koala.model.launch import ADDRESSES, NODES, READY, NodeShare
+from koala.sites.batch.scripts.runner import Done
 
 _log = logging.getLogger(__name__)
 

@@ -11,11 +11,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from koala.launching import KILLED, Launch
-from koala.messages import Outcome
+from koala.model.launch import KILLED, Launch
+from koala.model.messages import Outcome
 from koala.sites.batch.system import BatchEnd, BatchId, BatchJob, BatchState, EndKind
-from koala.sites.folder import Verdict
-from koala.sites.watched import SIGNALLED, recorded_ending, recorded_exit_code
+from koala.sites.component_directory import Verdict
+from koala.sites.local.component import SIGNALLED, recorded_ending, recorded_exit_code
 
 # Outcome, reason and the application's exit code.
 Ending: TypeAlias = tuple[Outcome, str, int | None]

@@ -1,6 +1,6 @@
 """How input files appear at a batch site: as links into its file area, made by a text for ``sh``, and nowhere else.
 
-The rules are those of ``koala.sites.staging``, which keeps them where this process sees the files itself.
+The rules are those of ``koala.sites.local.staging``, which keeps them where this process sees the files itself.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import posixpath
 import shlex
 from collections.abc import Sequence
 
-from koala.launching import WORK, Link
-from koala.messages import Token
-from koala.sites.batch.errands import EXIT_NO_PLACE, FILES
+from koala.model.launch import WORK, Link
+from koala.model.messages import Token
+from koala.sites.batch.scripts.directory import EXIT_NO_PLACE, FILES
 
 # How many links may lead from one to the next.
 LINK_HOPS_MAX = 40

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import posixpath
 
-from koala.launching import STDERR, STDOUT, WORK
-from koala.model import Application
-from koala.sites.site import Stream
+from koala.model.launch import STDERR, STDOUT, WORK
+from koala.model.request import Application
+from koala.sites.protocol import Stream
 
 
 def output_paths(stream: Stream, application: Application) -> tuple[str, ...]:

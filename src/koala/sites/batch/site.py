@@ -2,8 +2,8 @@
 
 Nothing is installed there: all that happens are short texts for ``sh``. Kill this object at any point and make
 another with the same settings: it finds every component again. What a look means is in
-``koala.sites.batch.keeper``, when the site is looked at in ``koala.sites.batch.watching``; here is what a driver may
-ask.
+``koala.sites.batch.components``, when the site is looked at in ``koala.sites.batch.poller``; here is what a driver
+may ask.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
-from koala.grid import BatchSettings, Claims
-from koala.launching import (
+from koala.model.grid import BatchSettings, Claims
+from koala.model.launch import (
     MAIL_BYTES_MAX,
     Go,
     Launch,
@@ -28,20 +28,21 @@ from koala.launching import (
     check_mail_name,
     check_token,
 )
-from koala.messages import AnyEvent, ComponentEnded, Outcome, SiteReported, SiteSilent, Token
-from koala.sites.batch import errands, links
+from koala.model.messages import AnyEvent, ComponentEnded, Outcome, SiteReported, SiteSilent, Token
+from koala.sites.batch import links
 from koala.sites.batch.addresses import parse_nodes
-from koala.sites.batch.claiming import Claimer, is_same
-from koala.sites.batch.keeper import UNKNOWN_GRACE_S, UNSEEN_GRACE_S, Keeper
-from koala.sites.batch.living import Living, Phase
-from koala.sites.batch.looking import Found, parse_found, parse_time
+from koala.sites.batch.component import Living, Phase
+from koala.sites.batch.components import UNKNOWN_GRACE_S, UNSEEN_GRACE_S, Keeper
 from koala.sites.batch.outputs import output_paths
-from koala.sites.batch.place import BATCH_S, REMOVE_S, Place
+from koala.sites.batch.parse import Found, parse_found, parse_time
+from koala.sites.batch.poller import Watch
+from koala.sites.batch.scripts import directory as errands
+from koala.sites.batch.scripts.runner import BATCH_S, REMOVE_S, Place
+from koala.sites.batch.submit import Claimer, is_same
 from koala.sites.batch.system import BatchSystem
-from koala.sites.batch.watching import Watch
-from koala.sites.commands import CommandError, Commands, CommandTimeoutError
-from koala.sites.folder import Verdict
-from koala.sites.site import OUTPUT_BYTES_MAX, Clock, Deliver, Emit, NotNowError, SiteError, Stream
+from koala.sites.component_directory import Verdict
+from koala.sites.protocol import OUTPUT_BYTES_MAX, Clock, Deliver, Emit, NotNowError, SiteError, Stream
+from koala.sites.remote_shell import CommandError, Commands, CommandTimeoutError
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ _MARK_CHARACTERS = 8
 
 
 class BatchSite:
-    """A site of at most ``processors`` processors. Keeps the promises of ``koala.sites.site.Site``.
+    """A site of at most ``processors`` processors. Keeps the promises of ``koala.sites.protocol.Site``.
 
     ``owner`` names the Koala that uses the site's work directory; another one cannot use it. Opening a site that
     does not answer, or whose directory another one has, succeeds: it is then silent, every call raises ``OSError``,

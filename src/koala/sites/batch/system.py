@@ -11,8 +11,8 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from koala.launching import Launch
-from koala.messages import Token
+from koala.model.launch import Launch
+from koala.model.messages import Token
 
 BatchId: TypeAlias = str
 

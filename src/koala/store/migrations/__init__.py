@@ -1,1 +1,1 @@
-"""How the schema came to be, one revision after the other. ``koala.store.migrating`` runs them."""
+"""How the schema came to be, one revision after the other. ``koala.store.migrate`` runs them."""

@@ -1,11 +1,11 @@
-"""What Alembic runs to run a revision: on the connection, and in the transaction, of ``koala.store.migrating``."""
+"""What Alembic runs to run a revision: on the connection, and in the transaction, of ``koala.store.migrate``."""
 
 from __future__ import annotations
 
 from alembic import context
 
-from koala.store.migrating import VERSION_TABLE
-from koala.store.tables import metadata
+from koala.store.migrate import VERSION_TABLE
+from koala.store.schema import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -1,0 +1,1 @@
+"""The verbs that start, stop and open the daemon: ``up``, ``down``, ``token``, ``dashboard``."""

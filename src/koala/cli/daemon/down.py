@@ -1,0 +1,32 @@
+"""``koala down``: stop the daemon of a state directory of this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from koala.cli.daemon.background import stop
+
+
+@click.command()
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="The daemon's state directory; by default koala in $XDG_STATE_HOME or ~/.local/state.",
+)
+def down(state: Path | None) -> None:
+    """Stop the daemon, and return when it has stopped.
+
+    What runs at sites runs on, and what is on record stays: koala up goes on where it was. Where no daemon runs this
+    says so and exits with 0.
+    """
+    from koala.client import default_state
+
+    directory = default_state() if state is None else state
+    pid = stop(directory)
+    if pid is None:
+        click.echo(f"No daemon runs on {directory}.")
+    else:
+        click.echo(f"The daemon on {directory} (process {pid}) has stopped; what runs at sites runs on.")

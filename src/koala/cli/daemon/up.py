@@ -1,0 +1,190 @@
+"""``koala up``: run the daemon, in the foreground until Ctrl-C or SIGTERM, or in the background until ``koala down``.
+
+The grid of each start is kept in the state directory and is that of the next one unless another is named. The first
+one, if none is named, is the example ``embedded``: three small sites made of processes of this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from koala.cli.daemon.background import LOG_NAME, into_background
+from koala.cli.errors import DaemonError, UserError
+from koala.cli.examples import read_named
+from koala.cli.terminal.output import OutputFile, counted
+from koala.cli.terminal.words import clean
+
+if TYPE_CHECKING:
+    from koala.daemon.options import Listening, Options
+    from koala.model.grid import Grid
+
+GRID_DEFAULT = "embedded"
+GRID_FILE = "grid.yaml"
+PORT_MAX = 65_535
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+@click.command()
+@click.option(
+    "--grid", "grid_name", metavar="GRID",
+    help="A grid file or an example's name; by default the grid of the last start with this state, or embedded.",
+)  # fmt: skip
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Where it keeps everything; by default koala in $XDG_STATE_HOME or ~/.local/state.",
+)
+@click.option("--database", metavar="URL", help="postgresql://... ; by default SQLite in the state directory.")
+@click.option(
+    "--listen", metavar="HOST:PORT", help="Also answer there, for the dashboard and for others with tokens."
+)
+@click.option("--tls-cert", type=click.Path(path_type=Path), metavar="FILE", help="The certificate for --listen.")
+@click.option("--tls-key", type=click.Path(path_type=Path), metavar="FILE", help="The key of the certificate.")
+@click.option("--insecure", is_flag=True, help="Listen without TLS where others could read along.")
+@click.option("--detach", is_flag=True, help="Run in the background; return when it answers. koala down stops it.")
+@click.option("--log-level", type=click.Choice(LOG_LEVELS), default="warning", show_default=True, help="What to log.")
+def up(
+    grid_name: str | None,
+    state: Path | None,
+    database: str | None,
+    listen: str | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    insecure: bool,
+    detach: bool,
+    log_level: str,
+) -> None:
+    """Run the daemon: a live grid with its queue, its API and its dashboard.
+
+    \b
+    koala up                                 three sites of this machine
+    koala up --detach                        in the background; koala down stops it
+    koala up --listen 127.0.0.1:8080         with the dashboard
+    koala up --grid grid.yaml --state DIR    a grid of one's own
+
+    It runs until Ctrl-C or SIGTERM. What it accepted is on record: started again with the same state it goes on
+    where it was, and what runs at sites runs on meanwhile. So does the grid: without --grid it is that of the last
+    start, which is kept in the state directory as grid.yaml.
+    """
+    from koala.client import default_state
+    from koala.daemon.options import Options
+    from koala.daemon.state_directory import prepare
+
+    if (tls_cert is None) != (tls_key is None):
+        raise UserError("--tls-cert and --tls-key belong together; give both")
+    if listen is None and (tls_cert is not None or insecure):
+        raise UserError("--tls-cert, --tls-key and --insecure are about --listen HOST:PORT; give it too")
+    listen_at = None if listen is None else parse_listen(listen)
+    directory = default_state() if state is None else state
+    grid_text, source = _grid_text(grid_name, directory)
+    grid = _read_grid(grid_text, source)
+    options = Options(
+        grid=grid,
+        state=directory,
+        database=database,
+        listen=listen_at,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        insecure=insecure,
+        log_level=log_level,
+    )
+    tell: Callable[[str], None] = _print_now
+    if detach:
+        tell = into_background(prepare(directory) / LOG_NAME)
+
+    def greet(listening: Listening) -> None:
+        _keep_grid(directory, grid_text)
+        kept = source if grid_name is None and source == str(directory / GRID_FILE) else None
+        tell(greeting(grid, listening, state, kept_grid=kept, detached=detach))
+
+    _run(options, greet)
+
+
+def _run(options: Options, greet: Callable[[Listening], None]) -> None:
+    from koala.daemon.run import run
+    from koala.store.errors import StoreError
+
+    try:
+        run(options, ready=greet)
+    except StoreError as error:
+        # A URL that names no database is wrong use; a database that cannot be used keeps the daemon from working.
+        kind = UserError if error.database == "URL" else DaemonError
+        raise kind(error.for_user()) from None
+
+
+def _grid_text(name: str | None, directory: Path) -> tuple[str, str]:
+    """The text of the grid that is named, else of the last start with this state, else of the example; and what to
+    call it in messages."""
+    kept = directory / GRID_FILE
+    if name is not None:
+        return read_named("grid", name)
+    return read_named("grid", str(kept) if kept.is_file() else GRID_DEFAULT)
+
+
+def _read_grid(text: str, source: str) -> Grid:
+    from koala.descriptions import read_grid
+
+    return read_grid(text, source)
+
+
+def _keep_grid(directory: Path, text: str) -> None:
+    """Keep the grid for the next start, as a whole or not at all."""
+    with OutputFile("--state", directory / GRID_FILE) as kept:
+        kept.write(text.encode())
+
+
+def parse_listen(text: str) -> tuple[str, int]:
+    """``HOST:PORT`` with brackets around an IPv6 address, as a host and a port."""
+    host, colon, port = text.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if bracketed:
+        host = host[1:-1]
+    form = "write HOST:PORT, such as 127.0.0.1:8080 or [::1]:8080"
+    if not colon or not host or (":" in host and not bracketed):
+        raise UserError(f"--listen: {text!r} names no host and port; {form}")
+    if not (port.isascii() and port.isdigit()) or int(port) > PORT_MAX:
+        raise UserError(f"--listen: {port!r} is no port from 0 to {PORT_MAX}; {form}")
+    return host, int(port)
+
+
+def greeting(grid: Grid, listening: Listening, named: Path | None, *, kept_grid: str | None, detached: bool) -> str:
+    """Where the daemon answers, and what to do next. ``named`` is the state directory if it is not the usual one,
+    ``kept_grid`` the file of the grid if it was not named but is that of the last start."""
+    processors = sum(site.processors for site in grid.sites)
+    words = [f"koala is up: {grid.name}, {counted(len(grid.sites), 'site')}, {counted(processors, 'processor')}"]
+    if kept_grid is not None:
+        words.append(f"  grid       {kept_grid}, that of the last start; --grid names another")
+    words.append(f"  socket     unix:{listening.socket}")
+    if listening.url is not None:
+        words.append(f"  address    {listening.url}")
+    if detached:
+        words.append(f"  process    {os.getpid()}, which writes {listening.socket.with_name(LOG_NAME)}")
+    server = f" -s {shlex.quote(f'unix:{listening.socket}')}" if named is not None else ""
+    words.append(f"  next       koala submit hello --wait{server}")
+    words.append(f"             koala top{server}")
+    if listening.url is not None:
+        words.append(f"             koala dashboard{server}")
+    state = "" if named is None else f" --state {shlex.quote(str(named))}"
+    stops = f"koala down{state}" if detached else "Ctrl-C"
+    words.append(f"  {stops} stops the daemon; what runs at sites runs on.")
+    words += [
+        f"  Warning: {clean(name)} does not answer: {clean(reason)}; koala site check {clean(name)} tells more"
+        for name, reason in listening.silent
+    ]
+    if os.geteuid() == 0:
+        words.append("  Warning: the daemon runs as root, and so does every job; run it as a user of its own.")
+    return "\n".join(words)
+
+
+def _print_now(words: str) -> None:
+    """Flushed: whoever started the daemon may wait for it."""
+    click.echo(words)
+    sys.stdout.flush()

@@ -1,0 +1,260 @@
+"""``koala experiment``: list the papers' experiments, and run one, with all its repetitions, to a report."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from koala.cli.errors import EXIT_INTERRUPTED, FailedError, UserError
+from koala.cli.experiment.single import RunCommand, run_single
+from koala.cli.terminal.output import console, counted, print_json
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from koala.experiments.frame.claims import Claim
+    from koala.experiments.frame.experiment import Conclusion, Experiment, Finished, Unit
+    from koala.experiments.frame.run import Computer
+
+REPETITIONS_MAX = 10_000
+# The libraries of each extra, by the names they are imported with.
+_EXTRAS = {
+    "experiments": ("matplotlib", "numpy", "scipy"),
+    "kernel": ("numba", "numpy"),
+    "dask": ("distributed",),
+    "mapping": ("highspy", "networkx", "numpy", "scipy"),
+}
+
+
+@click.group()
+def experiment() -> None:
+    """Run the experiments of the papers again, and see which of their claims hold."""
+
+
+@experiment.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_experiments(as_json: bool) -> None:
+    """List the experiments, each with its question."""
+    from koala.experiments.catalogue import experiments
+
+    found = experiments()
+    if as_json:
+        print_json([_described(each) for each in found])
+        return
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("name", no_wrap=True)
+    table.add_column("question")
+    for each in found:
+        table.add_row(escape(each.name), escape(each.question))
+    console().print(table)
+
+
+def _described(each: Experiment[Any]) -> dict[str, Any]:
+    import msgspec
+
+    return {
+        "name": each.name,
+        "title": each.title,
+        "question": each.question,
+        "repetitions": each.repetitions,
+        "parameters": msgspec.to_builtins(each.parameters_type()),
+    }
+
+
+@experiment.command(cls=RunCommand)
+@click.argument("name")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The first seed; others follow.")
+@click.option("--out", "folder", type=click.Path(path_type=Path, file_okay=False), help="Where the report goes.")
+@click.option(
+    "--repetitions",
+    type=click.IntRange(2, REPETITIONS_MAX),
+    help="How many seeds; by default as many as the claims need.",
+)
+@click.option("--jobs", "processes", type=click.IntRange(1), help="Processes to use; by default one for each core.")
+@click.option(
+    "--dask", metavar="ADDRESS", help="Compute on the Dask cluster of this scheduler, as tcp://host:8786, not here."
+)
+@click.option("--quick", is_flag=True, help="A first look: few seeds and less work in each.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a parameter of the experiment.")
+@click.option("--fresh", is_flag=True, help="Compute everything again, also what an earlier run kept in --out.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.pass_context
+def run(
+    ctx: click.Context,
+    /,
+    name: str,
+    seed: int,
+    folder: Path | None,
+    repetitions: int | None,
+    processes: int | None,
+    dask: str | None,
+    quick: bool,
+    settings: tuple[str, ...],
+    fresh: bool,
+    as_json: bool,
+    **single: str | None,
+) -> None:
+    """Run an experiment and write its report: report.json, report.html, and each figure as PNG and SVG.
+
+    \b
+    koala experiment run koala2006 --seed 1 --out koala2006
+    koala experiment run koala2006 --quick --out first-look
+
+    An interrupted run goes on where it was when the same command is given again.
+
+    Some experiments also offer one run alone, which is printed and leaves no report:
+
+    \b
+    koala experiment run minigrid --policy B1 --bsbw 300 --lslt 1.0
+    """
+    from koala.experiments.catalogue import find
+    from koala.experiments.frame.experiment import parameters_from
+    from koala.experiments.frame.report import check_folder, needs_more_seeds, write_report
+
+    chosen = find(name)
+    asked = {option: text for option, text in single.items() if text is not None}
+    if asked:
+        _refuse_without(chosen.extras)
+        run_single(chosen, asked, ctx, as_json)
+        return
+    if folder is None:
+        raise click.MissingParameter(ctx=ctx, param_hint="'--out'", param_type="option")
+    _refuse_without(("experiments", *chosen.extras, *(("dask",) if dask else ())))
+    parameters = parameters_from(chosen, _parsed(settings), quick=quick)
+    check_folder(folder, chosen.name)
+    computer = _cluster(chosen, dask, processes) if dask else None
+    count = repetitions or (chosen.quick_repetitions if quick else chosen.repetitions)
+    units = chosen.units(parameters, seed, count)
+    finished = _computed(chosen, units, folder, processes, computer, fresh)
+    conclusion = chosen.conclude(parameters, finished)
+    outcome = write_report(chosen, parameters, seed, count, conclusion, folder)
+    if as_json:
+        print_json(outcome.report)
+        return
+    screen = console()
+    for part in _summary(chosen, conclusion, count, needs_more_seeds(chosen, count)):
+        screen.print(part)
+    screen.print(f"report: {outcome.html_path}", soft_wrap=True, markup=False)
+    if outcome.figures:
+        screen.print(f"and {counted(len(outcome.figures), 'figure file')} beside it", soft_wrap=True)
+
+
+def _refuse_without(extras: Sequence[str]) -> None:
+    """Say what to install where a library of one of these extras is missing."""
+    for extra in extras:
+        missing = [library for library in _EXTRAS[extra] if importlib.util.find_spec(library) is None]
+        if missing:
+            verb = "is" if len(missing) == 1 else "are"
+            raise UserError(
+                f"koala experiment run: {' and '.join(missing)} {verb} not installed; "
+                f"install them with: pip install 'koala-scheduler[{extra}]'"
+            )
+
+
+def _cluster(chosen: Experiment[Any], address: str, processes: int | None) -> Computer:
+    if processes is not None:
+        raise UserError("--jobs: with --dask the cluster's workers decide how many; leave one of the two out")
+    from koala.experiments.frame.dask_run import on_dask
+
+    return on_dask(chosen, address)
+
+
+def _parsed(settings: tuple[str, ...]) -> dict[str, str]:
+    parsed: dict[str, str] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key:
+            raise UserError(f"--set {setting}: there is no value in it; write --set KEY=VALUE")
+        if key in parsed:
+            raise UserError(f"--set {setting}: {key} is set twice; set it once")
+        parsed[key] = value
+    return parsed
+
+
+def _computed(
+    chosen: Experiment[Any],
+    units: list[Unit],
+    folder: Path,
+    processes: int | None,
+    computer: Computer | None,
+    fresh: bool,
+) -> list[Finished]:
+    from koala.experiments.frame.run import UNITS_FOLDER, UnitError, run_units
+
+    last = 0
+    with _progress(chosen.name) as show:
+
+        def progress(finished: int, all_units: int) -> None:
+            nonlocal last
+            last = finished
+            show(finished, all_units)
+
+        try:
+            return run_units(
+                chosen, units, folder, processes=processes, computer=computer, fresh=fresh, progress=progress
+            )
+        except UnitError as error:
+            raise FailedError(error.for_user()) from None
+        except KeyboardInterrupt:
+            interrupted = last
+    kept = f"{interrupted} of {counted(len(units), 'unit')} finished and kept in {folder / UNITS_FOLDER}"
+    click.echo(f"\nInterrupted: {kept}; give the same command again to go on.", err=True)
+    raise click.exceptions.Exit(EXIT_INTERRUPTED)
+
+
+@contextmanager
+def _progress(name: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error with the time that is left, for whoever watches a terminal."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import TimeRemainingColumn as Left
+
+    errors = console(stderr=True)
+    columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"), Left())
+    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
+        task = bar.add_task(name, total=None)
+
+        def update(finished: int, all_units: int) -> None:
+            bar.update(task, completed=finished, total=all_units)
+
+        yield update
+
+
+def _summary(
+    chosen: Experiment[Any], conclusion: Conclusion, repetitions: int, warning: str
+) -> Iterator[RenderableType]:
+    from rich.text import Text
+
+    yield Text(f"{chosen.name}: {chosen.title}, {counted(repetitions, 'seed')}", style="bold")
+    yield ""
+    if conclusion.claims:
+        yield _claims_table(conclusion.claims)
+        yield ""
+    for note in conclusion.notes:
+        yield Text(note)
+    if warning:
+        yield Text(f"note: {warning}", style="yellow")
+
+
+def _claims_table(claims: Sequence[Claim]) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("claim", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("what it says")
+    for claim in claims:
+        verdict = Text("holds", style="green") if claim.holds else Text("does not", style="red")
+        what = Text(claim.text)
+        if not claim.holds:
+            what.append(f"\n{claim.why}", style="dim")
+        table.add_row(claim.id, verdict, what)
+    return table

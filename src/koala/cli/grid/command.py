@@ -1,0 +1,172 @@
+"""``koala grid init``: a grid file from what is found on this machine and at the hosts of ~/.ssh/config.
+
+Every host is asked at once whether it has Slurm or Grid Engine. What the file says is put together in ``grid_text``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from koala.cli.errors import FailedError, UserError
+from koala.cli.terminal.output import OutputFile, counted, print_json
+from koala.cli.terminal.words import clean
+
+if TYPE_CHECKING:
+    from koala.cli.grid.text import Place
+    from koala.model.grid import Site
+
+# How long one host may take to answer, and how many are asked at a time.
+HOST_TIMEOUT_S = 25.0
+HOSTS_AT_A_TIME_MAX = 16
+# What the batch systems' programs on this machine need of this process's environment.
+_OWN_VARIABLES = ("SLURM_CONF", "SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT")
+_SSH_CONFIG = Path("~/.ssh/config")
+
+
+@click.group()
+def grid() -> None:
+    """Write a grid file from the clusters that you can reach."""
+
+
+@grid.command()
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("grid.yaml"),
+    show_default=True,
+    metavar="FILE",
+    help="The file to write.",
+)
+@click.option(
+    "--ssh-config",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Ask the hosts of this file in place of those of ~/.ssh/config.",
+)
+@click.option("--no-ssh", is_flag=True, help="Look on this machine only.")
+@click.option("--force", is_flag=True, help="Replace a file that is there already.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+def init(out: Path, ssh_config: Path | None, no_ssh: bool, force: bool, as_json: bool) -> None:
+    """Write a grid file from what is found: batch systems on this machine, and at the hosts of ~/.ssh/config.
+
+    Each host is asked over ssh whether it has Slurm or Grid Engine; nothing is changed there, and no password is
+    asked for. Hosts that do not answer stand in the file as comments, with the reason.
+    """
+    from koala.cli.grid.text import grid_text
+    from koala.descriptions import read_grid
+    from koala.sites.remote_shell import SSH_CONFIG_VARIABLE
+
+    if no_ssh and ssh_config is not None:
+        raise UserError("--no-ssh and --ssh-config contradict each other; give one of them")
+    if out.is_file() and not force:
+        raise UserError(f"--out {out}: the file is there already; choose another name, or --force to replace it")
+    config = _config(ssh_config)
+    hosts = [] if no_ssh else _hosts(config)
+    besides = f" and at {counted(len(hosts), 'host')} of {config}" if hosts else ""
+    _tell(f"Looking on this machine{besides}")
+    places = asyncio.run(_asked(hosts, ssh_config))
+    if not any(place.found.clusters for place in places):
+        raise FailedError(_nothing(places))
+    given = "" if ssh_config is None else f" --ssh-config {shlex.quote(str(ssh_config))}"
+    check = f"koala site check SITE --run --grid {shlex.quote(str(out))}{given}"
+    text, left_out = grid_text(places, check)
+    # What is written can be read: a name from a cluster that the reader refuses is found out here, not later.
+    sites = read_grid(text, str(out)).sites
+    with OutputFile("--out", out) as file:
+        file.write(text.encode())
+    if as_json:
+        print_json(
+            {
+                "file": str(out),
+                "sites": [_as_json(site) for site in sites],
+                "left_out": [each._asdict() for each in left_out],
+            }
+        )
+    else:
+        click.echo(f"{out}: {counted(len(sites), 'site')}: {', '.join(site.name for site in sites)}")
+    named = "" if ssh_config is None else f"{SSH_CONFIG_VARIABLE}={shlex.quote(str(ssh_config))} "
+    _tell(f"next: {check}")
+    _tell(f"then: {named}koala up --grid {shlex.quote(str(out))}")
+
+
+def _config(given: Path | None) -> Path:
+    """The ssh configuration whose hosts are asked; as everywhere, KOALA_SSH_CONFIG may name it."""
+    from koala.sites.remote_shell import named_ssh_config
+
+    return given or named_ssh_config() or _SSH_CONFIG
+
+
+def _hosts(config: Path) -> list[str]:
+    from koala.cli.grid.ssh_hosts import ssh_hosts
+
+    path = config.expanduser()
+    return ssh_hosts(path) if path.is_file() else []
+
+
+async def _asked(hosts: Sequence[str], ssh_config: Path | None) -> list[Place]:
+    """This machine and the hosts, in this order, each with what it answered; each is told as soon as it answers."""
+    turns = asyncio.Semaphore(HOSTS_AT_A_TIME_MAX)
+
+    async def asked(host: str | None) -> Place:
+        async with turns:
+            place = await _place(host, ssh_config)
+        _tell(f"  {place.words()}")
+        return place
+
+    return list(await asyncio.gather(*(asked(host) for host in (None, *hosts))))
+
+
+async def _place(host: str | None, ssh_config: Path | None) -> Place:
+    from koala.cli.grid.text import Place
+    from koala.sites.discovery import FINDING_TEXT, FindingError, Found, read_found
+    from koala.sites.remote_shell import CommandError, Commands, last_words
+
+    own = {name: os.environ[name] for name in _OWN_VARIABLES if name in os.environ} if host is None else {}
+    try:
+        commands = Commands(ssh=host, environment=own, ssh_config=ssh_config)
+    except ValueError as error:  # a name that ssh itself could take for something else
+        return Place(host, Found(silent=(str(error),)))
+    try:
+        answer = await commands.run(FINDING_TEXT, timeout_s=HOST_TIMEOUT_S)
+        found = read_found(answer.stdout.decode(errors="replace"))
+    except FindingError as error:
+        found = Found(silent=(f"no answer: {last_words(answer.stderr) or error}",))
+    except CommandError as error:
+        found = Found(silent=(f"no answer: {error.what}",))
+    finally:
+        await commands.close()
+    return Place(host, found, environment=tuple(own.items()))
+
+
+def _as_json(site: Site) -> dict[str, Any]:
+    settings = site.batch
+    assert settings is not None, "only batch systems are looked for"
+    return {
+        "name": site.name,
+        "kind": str(site.kind),
+        "ssh": settings.ssh,
+        "processors": site.processors,
+        "queue": settings.queue,
+        "work_directory": settings.work_directory,
+    }
+
+
+def _nothing(places: Sequence[Place]) -> str:
+    names = ", ".join(clean(place.name) for place in places)
+    return (
+        f"no batch system answers, so that there is nothing to write (asked: {names}).\n"
+        "Add the login hosts of your clusters to ~/.ssh/config so that 'ssh HOST true' works without a password,\n"
+        "or write a grid file by hand: koala schema grid tells its form. koala lab up runs clusters on this machine."
+    )
+
+
+def _tell(words: str) -> None:
+    """Progress goes to standard error: standard output may be read by a program."""
+    click.echo(clean(words), err=True)

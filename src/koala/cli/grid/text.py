@@ -1,0 +1,158 @@
+"""The text of the grid file that ``koala grid init`` writes: an entry for each cluster, comments for the rest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from koala.cli.terminal.output import counted
+from koala.descriptions.errors import printable
+from koala.descriptions.fields import NAME_CHARACTERS_MAX
+from koala.descriptions.grid.batch import work_directory_of
+from koala.model.grid import Links, SiteKind
+from koala.sites.discovery import Found, FoundCluster
+
+_COMMENT_CHARACTERS_MAX = 160
+_REASON_CHARACTERS_MAX = 120
+_UNNAMED = re.compile(r"[^A-Za-z0-9._-]+")
+# What YAML reads as text without quotes, whatever it stands for.
+_PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9/._@-]*")
+_NOT_TEXT = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
+
+
+class Place(NamedTuple):
+    """A host (None is this machine) with what was found there; ``environment`` is what it was asked with."""
+
+    host: str | None
+    found: Found
+    environment: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
+        return "this machine" if self.host is None else self.host
+
+    def words(self) -> str:
+        """What was found, in a line; of a host with a cluster, not what else does not answer there."""
+        words = [
+            f"{each.kind} {each.name}, {counted(each.queue.processors, 'processor')} in {each.queue.name}"
+            for each in self.found.clusters
+        ]
+        words = words or [printable(reason, _REASON_CHARACTERS_MAX) for reason in self.found.silent]
+        return f"{self.name}: {'; '.join(words) or 'no Slurm and no Grid Engine'}"
+
+
+class LeftOut(NamedTuple):
+    """What stands in the file as a comment alone, and why."""
+
+    host: str
+    reason: str
+
+
+def grid_text(places: Sequence[Place], check: str) -> tuple[str, list[LeftOut]]:
+    """The file, which the reader of grid files reads, and what is not a site in it; ``check`` is the command that
+    the file tells its reader to begin with."""
+    names: set[str] = set()
+    seen: dict[str, str] = {}  # cluster -> the site under which it stands
+    entries: list[str] = []
+    left_out: list[LeftOut] = []
+    for place in places:
+        for cluster in place.found.clusters:
+            if cluster.identity in seen:
+                left_out.append(LeftOut(place.name, f"the same {cluster.kind} cluster as {seen[cluster.identity]}"))
+                continue
+            name = _free_name(place, cluster, names)
+            names.add(name)
+            seen[cluster.identity] = name
+            entries += _entry(name, place, cluster)
+        left_out += [LeftOut(place.name, reason) for reason in place.found.silent]
+        if place.host is not None and place.found == Found():
+            left_out.append(LeftOut(place.name, "no Slurm and no Grid Engine"))
+    lines = (*_head(check), "sites:", *entries, *_left_out(left_out), *_links())
+    return "".join(f"{line}\n" for line in lines), left_out
+
+
+def _head(check: str) -> Iterator[str]:
+    yield "# Written by koala grid init from what it found; change it as you like, and write it anew with --force."
+    yield "# processors is the most that Koala uses at a site. Before the first use:"
+    yield _comment(check, indent="", room="   ")
+    yield "name: my grid"
+
+
+def _entry(name: str, place: Place, cluster: FoundCluster) -> Iterator[str]:
+    queue = cluster.queue
+    others = [f"{each.name} ({each.processors})" for each in cluster.queues if each.name != queue.name]
+    environment = dict(cluster.environment) | _own_environment(place, cluster)
+    yield f"  {_text(name)}:"
+    yield f"    kind: {cluster.kind}"
+    if place.host is not None:
+        yield f"    ssh: {_text(place.host)}"
+    yield f"    processors: {queue.processors}"
+    if others:
+        yield _comment(f"there are also {', '.join(others)}")
+    yield f"    queue: {_text(queue.name)}"
+    if queue.environments:
+        yield f"    parallel_environment: {_text(queue.environments[0])}"
+        if queue.environments[1:]:
+            yield _comment(f"the queue also offers {', '.join(queue.environments[1:])}")
+    if environment:
+        yield "    environment:"
+        yield from (f"      {name}: {_quoted(value)}" for name, value in environment.items())
+    yield f"    work_directory: {_quoted(work_directory_of(name))}"
+    yield _comment("a directory that all its nodes see; a scratch file system is better than a small home")
+    if place.host is not None:
+        yield _comment("search_path: [/opt/mpich/bin]  # where MPICH's mpiexec is there, for jobs of the type mpi")
+
+
+def _own_environment(place: Place, cluster: FoundCluster) -> dict[str, str]:
+    prefix = "SLURM_" if cluster.kind is SiteKind.SLURM else "SGE_"
+    return {name: value for name, value in place.environment if name.startswith(prefix)}
+
+
+def _left_out(those: Sequence[LeftOut]) -> Iterator[str]:
+    if those:
+        yield _comment("Left out:", indent="  ")
+    yield from (_comment(f"{each.host}: {each.reason}", indent="  ", room="   ") for each in those)
+
+
+def _links() -> Iterator[str]:
+    """The links that count where the file names none, to be changed: what lies between sites cannot be seen here."""
+    link = Links().default
+    default = f"{{bandwidth_mbit_s: {link.bandwidth_mbit_s:g}, latency_ms: {link.latency_s * 1000:g}}}"
+    yield _comment(
+        "The links between sites, also the most that rsync and streams use. Open it to write yours:", indent=""
+    )
+    yield _comment(f"links: {{default: {default}}}", indent="")
+
+
+def _free_name(place: Place, cluster: FoundCluster, taken: set[str]) -> str:
+    """A name for the site: that of the host, or on this machine the cluster's own."""
+    wanted = cluster.name if place.host is None else place.host.rpartition("@")[2]
+    name = _UNNAMED.sub("-", wanted).strip("-._")[: NAME_CHARACTERS_MAX - 10] or str(cluster.kind)
+    number = 1
+    while (free := name if number == 1 else f"{name}-{number}") in taken:
+        number += 1
+    return free
+
+
+def _comment(text: str, *, indent: str = "    ", room: str = " ") -> str:
+    """One line, whatever the text holds; YAML takes some characters not even in a comment."""
+    safe = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+    return f"{indent}#{room}{printable(safe, _COMMENT_CHARACTERS_MAX)}"
+
+
+def _text(value: str) -> str:
+    plain = _PLAIN.fullmatch(value) is not None and value.lower() not in _NOT_TEXT
+    return value if plain else _quoted(value)
+
+
+def _quoted(value: str) -> str:
+    """Any text in double quotes, with the escapes of YAML for what is not plain ASCII."""
+    return f'"{"".join(map(_escaped, value))}"'
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\':
+        return f"\\{character}"
+    return character if " " <= character <= "~" else f"\\U{ord(character):08x}"

@@ -1,0 +1,1 @@
+"""``koala submit``, ``koala job`` and ``koala jobs``."""

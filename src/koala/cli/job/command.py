@@ -1,0 +1,109 @@
+"""``koala job``: one job: how it stands and why, waiting for it, cancelling it. What it wrote is in ``job_logs``."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from koala.cli.connection import JOB_ID, complete_job, with_client
+from koala.cli.errors import for_user
+from koala.cli.job.logs import logs
+from koala.cli.job.views import print_explanation, print_job
+from koala.cli.job.waiting import end_with, watch_job
+from koala.cli.terminal.output import print_json
+from koala.cli.terminal.verdicts import Verdicts
+from koala.cli.terminal.words import clean
+
+if TYPE_CHECKING:
+    from koala.client import Client
+
+
+class JobGroup(click.Group):
+    """Knows what somebody means who gives a job's number and no command."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0].isdecimal():
+            raise click.UsageError(f"What of job {args[0]}? For how it stands, write koala job show {args[0]}.", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=JobGroup)
+def job() -> None:
+    """Look at one job, wait for it or cancel it."""
+
+
+job.add_command(logs)
+
+
+@job.command()
+@click.argument("job_id", metavar="ID", type=JOB_ID, shell_complete=complete_job)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_client
+def show(client: Client, /, job_id: int, as_json: bool) -> None:
+    """Show a job: where its components are, when each was claimed, started and ended."""
+    found = client.job(job_id)
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+    else:
+        print_job(found, time.time(), Verdicts(client).of([found]).get(job_id, ""))
+
+
+@job.command()
+@click.argument("job_id", metavar="ID", type=JOB_ID, shell_complete=complete_job)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_client
+def explain(client: Client, /, job_id: int, as_json: bool) -> None:
+    """Explain why a job is where it is: what each site lacked, what would cure it, and its story."""
+    found = client.explain(job_id)
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+    else:
+        print_explanation(found, time.time())
+
+
+@job.command()
+@click.argument("job_ids", metavar="ID...", type=JOB_ID, nargs=-1, required=True, shell_complete=complete_job)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_client
+@click.pass_context
+def cancel(ctx: click.Context, client: Client, /, job_ids: tuple[int, ...], as_json: bool) -> None:
+    """Cancel jobs. One that has ended already stays as it is."""
+    from koala.client import ENDED_STATES, ClientError
+
+    code = 0
+    answers = []
+    for job_id in job_ids:
+        try:
+            found = client.cancel(job_id)
+        except ClientError as error:
+            problem = for_user(error, error.for_user())
+            problem.show()
+            code = max(code, problem.exit_code)
+            continue
+        answers.append(found.model_dump(mode="json"))
+        if not as_json:
+            past = found.state in ENDED_STATES and found.state != "cancelled"
+            what = f"had ended already: {found.state}" if past else "is cancelled"
+            click.echo(f"Job {found.id} ({clean(found.name)}) {what}.")
+    if as_json:
+        print_json(answers)
+    ctx.exit(code)
+
+
+@job.command()
+@click.argument("job_id", metavar="ID", type=JOB_ID, shell_complete=complete_job)
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), metavar="SECONDS", help="Wait no longer.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_client
+@click.pass_context
+def wait(ctx: click.Context, client: Client, /, job_id: int, timeout_s: float | None, as_json: bool) -> None:
+    """Wait until a job has ended.
+
+    The exit code is that of its application: 0 when the job is done, its own code when it failed with one, 1
+    otherwise, also when the time is up first.
+    """
+    end_with(ctx, watch_job(ctx, client, job_id, timeout_s, as_json=as_json), as_json)

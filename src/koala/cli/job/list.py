@@ -1,0 +1,135 @@
+"""``koala jobs``: the jobs that the daemon knows, the newest first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import click
+
+from koala.cli.connection import with_client
+from koala.cli.errors import UserError
+from koala.cli.terminal.output import console, print_json
+from koala.cli.terminal.verdicts import Verdicts
+from koala.cli.terminal.words import STATE_STYLES, clean, job_note, job_when, places_words, span, state_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from koala.client import Client
+    from koala.model.api import JobSummary
+
+LIMIT_DEFAULT = 20
+LIMIT_MAX = 100_000
+NAME_WIDTH_MAX = 16
+OWNER_WIDTH_MAX = 10
+# As wide as a table can become with --wide.
+WIDE_COLUMNS = 10_000
+
+
+@click.command()
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(list(STATE_STYLES)),
+    help="Only jobs in this state; repeatable.",
+)
+@click.option("--mine/--all", default=False, help="Only one's own jobs, or all that one may see (the default).")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, LIMIT_MAX),
+    default=LIMIT_DEFAULT,
+    show_default=True,
+    metavar="N",
+    help="The most jobs to list.",
+)
+@click.option("--wide", is_flag=True, help="Cut nothing off, however wide the terminal is.")
+@click.option("--watch", is_flag=True, help="Show the list until Ctrl-C or q, renewed as things happen.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_client
+def jobs(
+    client: Client, /, states: tuple[str, ...], mine: bool, limit: int, wide: bool, watch: bool, as_json: bool
+) -> None:
+    """List jobs, the newest first.
+
+    The time is how long a job has been in its state, or how long it ran; its age counts from its submission.
+    """
+    owner = client.whoami().name if mine else None
+
+    def listed(most: int) -> list[JobSummary]:
+        page = min(most, 1_000)
+        return list(islice(client.each_job(states=states, owner=owner, limit=page), most))
+
+    verdicts = Verdicts(client)
+    if watch:
+        if wide:
+            raise UserError("--watch fits its terminal; leave out --wide")
+        if as_json:
+            raise UserError("--watch draws a table; for a program use koala events --follow --json")
+        from koala.cli.terminal.live_screen import watch_screen
+
+        def drawn(screen: Console, _: object) -> Table:
+            found = listed(min(limit, max(1, screen.height - 2)))
+            return jobs_table(found, verdicts.of(found))
+
+        watch_screen(client, drawn, instead="leave out --watch")
+        return
+    found = listed(limit + 1)
+    if as_json:
+        print_json([job.model_dump(mode="json") for job in found[:limit]])
+        return
+    if not found:
+        click.echo("No jobs." if not states else f"No jobs that are {' or '.join(states)}.")
+        return
+    out = console()
+    if wide:
+        out.width = WIDE_COLUMNS
+    out.print(jobs_table(found[:limit], verdicts.of(found[:limit]), wide=wide))
+    if len(found) > limit:
+        click.echo(f"and older ones; --limit {limit * 2} shows more")
+
+
+def jobs_table(found: Sequence[JobSummary], verdicts: Mapping[int, str], *, wide: bool = False) -> Table:
+    """Jobs as a table that fits a terminal, or with everything when it may be wide; owners stand in it when there are
+    several, and ``verdicts`` on jobs that wait in vain."""
+    from rich.table import Table
+    from rich.text import Text
+
+    several = len({job.owner for job in found}) > 1
+    now = time.time()
+    table = Table(box=None, pad_edge=False)
+    table.add_column("job", justify="right", no_wrap=True)
+    table.add_column("name", no_wrap=True)
+    if several:
+        table.add_column("owner", no_wrap=True)
+    table.add_column("state", no_wrap=True)
+    for column in ("procs", "time", "age"):
+        table.add_column(column, justify="right", no_wrap=True)
+    # The one column that gives way in a narrow terminal; its cells are cut and not wrapped.
+    table.add_column("where, and what to know")
+    for job in found:
+        told = "; ".join(filter(None, (places_words(job.places), job_note(job, verdicts.get(job.id, "")))))
+        table.add_row(
+            str(job.id),
+            _cut(job.name, WIDE_COLUMNS if wide else NAME_WIDTH_MAX),
+            *([_cut(job.owner, WIDE_COLUMNS if wide else OWNER_WIDTH_MAX)] if several else []),
+            state_text(job.state),
+            str(job.processors),
+            job_when(job, now),
+            span(now - job.submitted_at),
+            Text(told, no_wrap=True, overflow="ellipsis"),
+        )
+    return table
+
+
+def _cut(text: str, width: int) -> Text:
+    from rich.text import Text
+
+    cell = Text(clean(text))
+    cell.truncate(width, overflow="ellipsis")
+    return cell

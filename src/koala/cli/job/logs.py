@@ -1,0 +1,183 @@
+"""``koala job logs``: what the components of a job wrote, each line marked with its part when there are several."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from koala.cli.connection import JOB_ID, be_patient, complete_job, with_client
+from koala.cli.errors import UserError
+from koala.cli.terminal.output import counted
+
+if TYPE_CHECKING:
+    from koala.client import Client
+    from koala.model.api import JobDetail
+
+# How often --follow looks for more.
+POLL_S = 0.5
+_PART_COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "bright_cyan", "bright_magenta", "bright_yellow")
+
+
+class _Part(click.ParamType[int | None]):
+    """A part's number, or ``all``."""
+
+    name = "N|all"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
+        if value == "all":
+            return None
+        try:
+            number = int(str(value))
+        except ValueError:
+            number = -1
+        if number < 0:
+            self.fail(f"{value!r} is no part; write a number from 0 on, or all", param, ctx)
+        return number
+
+
+class _Tap:
+    """What one component writes, from the beginning on; whole lines only where they are marked with the part."""
+
+    def __init__(
+        self, client: Client, job: int, part: int, run: int | None, stream: Literal["stdout", "stderr"], mark: str
+    ) -> None:
+        self._client = client
+        self._job = job
+        self._part = part
+        self._run = run
+        self._stream = stream
+        self._mark = mark
+        self._offset = 0
+        self._begun = ""
+        self._token: str | None = None
+
+    def draw(self) -> bool:
+        """Print what is there now; says whether there was anything."""
+        piece = self._client.output(
+            self._job, part=self._part, run=self._run, stream=self._stream, offset=self._offset
+        )
+        if self._token not in (None, piece.token):
+            # The job was started again: this is another component's output, which begins at its beginning.
+            self._offset = 0
+            self._token = None
+            return True
+        self._token = piece.token
+        self._offset = piece.next_offset
+        self._print(piece.text)
+        return bool(piece.text)
+
+    def _print(self, text: str) -> None:
+        if not self._mark:
+            click.echo(text, nl=False)
+            return
+        *lines, self._begun = (self._begun + text).split("\n")
+        for line in lines:
+            click.echo(f"{self._mark}{line}")
+
+    def finish(self) -> None:
+        """Print a last line that has no end."""
+        if self._begun:
+            click.echo(f"{self._mark}{self._begun}")
+            self._begun = ""
+
+
+@click.command()
+@click.argument("job_id", metavar="ID", type=JOB_ID, shell_complete=complete_job)
+@click.option("--part", type=_Part(), default="all", show_default=True, help="One component, counted from 0, or all.")
+@click.option("--run", type=click.IntRange(min=1), metavar="N", help="An earlier run of the job, counted from 1.")
+@click.option("--stderr", "errors", is_flag=True, help="What went to standard error, instead of standard output.")
+@click.option("-f", "--follow", is_flag=True, help="Go on printing until the job has ended.")
+@with_client
+def logs(client: Client, /, job_id: int, part: int | None, run: int | None, errors: bool, follow: bool) -> None:
+    """Print what a job's components wrote.
+
+    With several components each line begins with the number of its part. An MPI job is one program: what all its
+    ranks write comes through component 0. --follow waits for a job that has not started.
+    """
+    if follow:
+        be_patient(client)
+    job = _placed(client, job_id, follow and run is None)
+    parts = _parts(job)
+    if part is not None and part >= parts:
+        raise UserError(f"job {job_id} has no part {part}; it has {counted(parts, 'part')}, counted from 0")
+    chosen = range(parts) if part is None else [part]
+    stream: Literal["stdout", "stderr"] = "stderr" if errors else "stdout"
+    taps = [_Tap(client, job_id, each, run, stream, _mark(each, len(chosen))) for each in chosen]
+    if follow:
+        _follow(client, job_id, taps)
+    else:
+        _print_all(taps)
+
+
+def _placed(client: Client, job_id: int, to_wait: bool) -> JobDetail:
+    """The job once some components of it have been started."""
+    from koala.client import ENDED_STATES
+
+    while True:
+        job = client.job(job_id)
+        if job.components:
+            return job
+        if job.state in ENDED_STATES:
+            raise UserError(f"job {job_id} is {job.state} and never started; see koala job explain {job_id}")
+        if not to_wait:
+            raise UserError(
+                f"job {job_id} is {job.state}: no component of it has started yet; --follow waits for it, and "
+                f"koala job explain {job_id} says why it waits"
+            )
+        time.sleep(POLL_S)
+
+
+def _parts(job: JobDetail) -> int:
+    """How many components the job has, or had in its last run."""
+    return len(job.places) or max(each.part for each in job.components) + 1
+
+
+def _mark(part: int, parts: int) -> str:
+    if parts < 2:
+        return ""
+    mark = f"{part:>{len(str(parts - 1))}} | "
+    return click.style(mark, fg=_PART_COLOURS[part % len(_PART_COLOURS)]) if sys.stdout.isatty() else mark
+
+
+def _print_all(taps: list[_Tap]) -> None:
+    """Print what is there. A part that has written nothing anybody could read is a note; all of them an error."""
+    from koala.client import NotFoundError
+
+    missing: list[NotFoundError] = []
+    for tap in taps:
+        try:
+            while tap.draw():
+                pass
+        except NotFoundError as error:
+            missing.append(error)
+        tap.finish()
+    if len(missing) == len(taps):
+        raise missing[0]
+    for each in missing:
+        click.echo(f"Note: {each.for_user()}", err=True)
+
+
+def _follow(client: Client, job_id: int, taps: list[_Tap]) -> None:
+    """Print as it comes, until the job has ended and all is printed."""
+    from koala.client import ENDED_STATES, NotFoundError
+
+    def drawn(tap: _Tap) -> bool:
+        try:
+            return tap.draw()
+        except NotFoundError:  # a component that is yet to be started
+            return False
+
+    while True:
+        # The end is asked for before the output, so that nothing written before it is missed.
+        ended = client.wait(job_id, timeout_s=0).state in ENDED_STATES
+        more = [drawn(tap) for tap in taps]
+        if any(more):
+            continue
+        if ended:
+            break
+        client.wait(job_id, timeout_s=POLL_S)
+    for tap in taps:
+        tap.finish()

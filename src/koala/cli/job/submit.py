@@ -1,0 +1,148 @@
+"""``koala submit``: give a job to the daemon, ask where it would go, or wait for its end.
+
+The text is read in ``koala.cli.job.submit_text``, waiting is in ``koala.cli.job.waiting``.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from koala.cli.connection import complete_example, with_client
+from koala.cli.errors import EXIT_REFUSED, UserError
+from koala.cli.job.submit_text import read_text, shown_at_place, source_to_send
+from koala.cli.job.waiting import end_with, warn_if_hopeless, watch_job
+from koala.cli.terminal.output import console, counted, print_json
+from koala.cli.terminal.words import clean, span
+
+if TYPE_CHECKING:
+    from koala.client import Client
+    from koala.model.api import DryRun, JobSummary, Submitted
+
+
+@click.command()
+@click.argument("job", metavar="JOB|-", shell_complete=complete_example("job"))
+@click.option("--wait", "to_wait", is_flag=True, help="Wait until the job has ended, and exit with its exit code.")
+@click.option("--dry-run", is_flag=True, help="Only say where it would go now; exits with 3 when it would wait.")
+@click.option("--token-id", metavar="TEXT", help="The same text again gives the same job, and no second one.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_client
+@click.pass_context
+def submit(
+    ctx: click.Context,
+    client: Client,
+    /,
+    job: str,
+    to_wait: bool,
+    dry_run: bool,
+    token_id: str | None,
+    as_json: bool,
+) -> None:
+    """Submit a job to the daemon.
+
+    \b
+    koala submit job.yaml
+    koala submit hello --wait
+    generate-job | koala submit -
+
+    JOB is a file (YAML, RSL or a Slurm script), the name of an example, or - for standard input. When this returns
+    the job is on record and outlives any crash of the daemon. A job that can never fit is accepted too, with a
+    warning: the grid may grow.
+
+    With --wait the exit code is that of the job's application: 0 when the job is done, its own code when it failed
+    with one, 1 otherwise. Ctrl-C stops waiting and leaves the job running.
+    """
+    if dry_run and (to_wait or token_id is not None):
+        raise UserError("--dry-run submits nothing; leave out --wait and --token-id")
+    if token_id is not None:
+        _check_token_id(token_id)
+    text, source = read_text(job)
+    if dry_run:
+        _print_dry_run(ctx, _dry_run(client, text, source), as_json)
+        return
+    submitted = _submit(client, text, source, token_id)
+    summary = submitted.job
+    if as_json and not to_wait:
+        print_json(submitted.model_dump(mode="json"))
+    elif not as_json:
+        _print_submitted(summary, submitted.new)
+    told = warn_if_hopeless(client, summary)
+    if to_wait:
+        ended = watch_job(ctx, client, summary.id, None, as_json=as_json, known=summary, told=told)
+        end_with(ctx, ended, as_json)
+
+
+def _check_token_id(text: str) -> None:
+    from koala.model.api import CLIENT_TOKEN_CHARACTERS_MAX
+
+    if not text or len(text) > CLIENT_TOKEN_CHARACTERS_MAX or not text.isprintable():
+        raise UserError(
+            f"--token-id: it must be 1 to {CLIENT_TOKEN_CHARACTERS_MAX} visible characters "
+            "(CLIENT_TOKEN_CHARACTERS_MAX); use letters and digits"
+        )
+
+
+def _submit(client: Client, text: str, source: str, token_id: str | None) -> Submitted:
+    from koala.client import ConflictError, InvalidError
+
+    try:
+        return client.submit(text, source=source_to_send(source), client_token=token_id)
+    except InvalidError as error:
+        raise UserError(shown_at_place(error, text, source)) from None
+    except ConflictError as error:
+        raise UserError(error.for_user().replace("client_token", "--token-id")) from None
+
+
+def _dry_run(client: Client, text: str, source: str) -> DryRun:
+    from koala.client import InvalidError
+
+    try:
+        return client.dry_run(text, source=source_to_send(source))
+    except InvalidError as error:
+        raise UserError(shown_at_place(error, text, source)) from None
+
+
+def _print_submitted(job: JobSummary, new: bool) -> None:
+    what = "Submitted job" if new else "Submitted before: job"
+    click.echo(f"{what} {job.id} ({clean(job.name)}, {counted(job.processors, 'processor')}).")
+    if new and sys.stdout.isatty():
+        click.echo(f"next: koala job explain {job.id}, koala job logs {job.id} --follow", err=True)
+
+
+def _print_dry_run(ctx: click.Context, answer: DryRun, as_json: bool) -> None:
+    from koala.cli.terminal.refusals import print_refusal
+
+    if as_json:
+        print_json(answer.model_dump(mode="json"))
+    elif answer.refusal is not None:
+        print_refusal(answer.refusal)
+    else:
+        _print_places(answer)
+    if answer.refusal is not None:
+        ctx.exit(EXIT_REFUSED)
+
+
+def _print_places(answer: DryRun) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    with_files = any(place.files for place in answer.places)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("component", justify="right")
+    table.add_column("processors", justify="right")
+    table.add_column("site")
+    if with_files:
+        table.add_column("files from")
+    for place in answer.places:
+        files = ", ".join(f"{each.name} from {each.source} ({span(each.transfer_s)})" for each in place.files)
+        cells = [str(place.component), str(place.processors), place.site]
+        table.add_row(*(Text(clean(cell)) for cell in ([*cells, files] if with_files else cells)))
+    total = sum(place.processors for place in answer.places)
+    sites = len({place.site for place in answer.places})
+    out = console()
+    out.print(table)
+    out.print(
+        Text(f"{answer.policy}: {counted(total, 'processor')} on {counted(sites, 'site')}; nothing is submitted")
+    )

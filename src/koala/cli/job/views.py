@@ -1,0 +1,190 @@
+"""A job for people: its components with bars of their time, and the explanation of where it stands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from koala.cli.terminal.output import console, counted
+from koala.cli.terminal.refusals import print_refusal
+from koala.cli.terminal.words import (
+    BARRIER,
+    IDLE,
+    OURS,
+    STATE_STYLES,
+    ago,
+    clean,
+    clock,
+    job_note,
+    places_words,
+    progress_bar,
+    share_bar,
+    size,
+    span,
+    state_text,
+)
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from koala.model.api import ComponentRun, Explanation, JobDetail
+
+BAR_WIDTH_MAX = 30
+BAR_WIDTH_MIN = 10
+# What stands beside the bar in a row of the table of components.
+BESIDE_BAR = 52
+# How many starts of components are shown; those of the last run come last.
+STARTS_SHOWN_MAX = 40
+
+
+def print_job(job: JobDetail, now: float, verdict: str = "") -> None:
+    """Everything about a job but its story; ``verdict`` says that waiting will not help it."""
+    from rich.text import Text
+
+    out = console()
+    title = Text(f"job {job.id}  {clean(job.name)}  ", style="bold")
+    title.append_text(state_text(job.state))
+    out.print(title)
+    kind = f"{job.kind}, {job.job_type}, policy {job.policy}, {job.priority} priority, owner {clean(job.owner)}"
+    rows = [
+        ("asked for", f"{counted(job.processors, 'processor')}: {kind}"),
+        ("submitted", f"{clock(job.submitted_at, now)}, {ago(job.submitted_at, now)}"),
+        ("times", _times(job, now)),
+        ("places", places_words(job.places) or "none yet"),
+        ("tries", f"{job.placement_tries} to place, {job.claiming_tries} to claim; {counted(job.runs, 'run')}"),
+        ("note", job_note(job, verdict)),
+    ]
+    for name, words in rows:
+        if words:
+            out.print(Text(f"{name:<11}", style="dim").append(words, style="default"))
+    if job.components:
+        out.print()
+        _print_components(job, now)
+    if job.transfers:
+        out.print()
+        _print_transfers(job)
+
+
+def _times(job: JobDetail, now: float) -> str:
+    if job.started_at is None:
+        if job.ended_at is not None:
+            return f"never started, ended after {span(job.ended_at - job.submitted_at)}"
+        return f"not started; {job.state} for {span(now - job.since)}"
+    begun = f"started after {span(job.started_at - job.submitted_at)}"
+    if job.ended_at is not None:
+        return f"{begun}, ran {span(job.ended_at - job.started_at)}, ended {ago(job.ended_at, now)}"
+    return f"{begun}, {job.state} for {span(now - job.since)}"
+
+
+def _print_components(job: JobDetail, now: float) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    out = console()
+    width = max(BAR_WIDTH_MIN, min(BAR_WIDTH_MAX, out.width - BESIDE_BAR))
+    table = Table(box=None, pad_edge=False)
+    table.add_column("part", justify="right")
+    table.add_column("site", no_wrap=True, overflow="ellipsis", max_width=16)
+    table.add_column("procs", justify="right")
+    table.add_column(Text(f"{BARRIER} barrier {OURS} application"), no_wrap=True, min_width=width)
+    for column in ("waited", "ran"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("end", overflow="fold")
+    shown = job.components[-STARTS_SHOWN_MAX:]
+    for each in shown:
+        cells = (str(each.part), clean(each.site), str(each.processors))
+        ran = "-" if each.released_at is None else span((each.ended_at or now) - each.released_at)
+        waited = span((each.released_at or each.ended_at or now) - each.claimed_at)
+        table.add_row(*map(Text, cells), _bar(job, each, now, width), waited, ran, Text(_end(each)))
+    out.print(table)
+    if len(job.components) > len(shown):
+        out.print(f"and {len(job.components) - len(shown)} starts before; --json has all", style="dim")
+
+
+def _bar(job: JobDetail, each: ComponentRun, now: float, width: int) -> Text:
+    """The component's time between the submission of the job and its end, or now."""
+    to_at = now if job.ended_at is None else job.ended_at
+    ended = min(to_at, each.ended_at or to_at)
+    released = min(ended, each.released_at or ended)
+    # One that has not reported is still in the queue of its site.
+    ready = released if each.ready_at is None and each.released_at is None else each.ready_at or each.claimed_at
+    ready = min(released, max(job.submitted_at, ready))
+    colour = STATE_STYLES["running"] if each.outcome in (None, "done") else STATE_STYLES["failed"]
+    pieces = [
+        (ready - job.submitted_at, IDLE, "dim"),
+        (released - ready, BARRIER, "cyan"),
+        (ended - released, OURS, colour),
+        (to_at - ended, IDLE, "dim"),
+    ]
+    return share_bar(pieces, width)
+
+
+def _end(each: ComponentRun) -> str:
+    if each.outcome is None:
+        if each.released_at is not None:
+            return "runs"
+        return "at the barrier" if each.ready_at is not None else "in its queue"
+    words = each.outcome.replace("_", " ")
+    if each.exit_code not in (None, 0):
+        words += f" {each.exit_code}"
+    if each.reason not in ("", f"exit code {each.exit_code}") and each.outcome not in ("done", "aborted"):
+        words += f": {clean(each.reason)}"
+    return words
+
+
+def _print_transfers(job: JobDetail) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("file", overflow="ellipsis", no_wrap=True, max_width=24)
+    table.add_column("from")
+    table.add_column("to")
+    table.add_column("brought", no_wrap=True)
+    table.add_column("size", justify="right", no_wrap=True)
+    for each in job.transfers:
+        brought: Text = progress_bar(each.brought_bytes, max(1, each.size_bytes), BAR_WIDTH_MIN)
+        if each.ok is not None:
+            brought = Text("arrived") if each.ok else Text(f"broke: {clean(each.reason)}", style="red")
+        table.add_row(
+            *(Text(clean(cell)) for cell in (each.file, each.source, each.target)), brought, size(each.size_bytes)
+        )
+    console().print(table)
+
+
+def print_explanation(found: Explanation, now: float) -> None:
+    """Where a job stands, what each site lacked for it and what would cure that, and its story."""
+    from rich.text import Text
+
+    out = console()
+    title = Text(f"job {found.job}  ", style="bold")
+    title.append_text(state_text(found.state))
+    title.append(f"  since {clock(found.since, now)}, {ago(found.since, now)}", style="dim")
+    out.print(title)
+    out.print(Text(clean(found.meaning[:1].upper() + found.meaning[1:] + ".")))
+    if found.place_in_line is not None:
+        of = "" if found.queue_length is None else f" of {found.queue_length}"
+        since = "" if found.waiting_since is None else f", waiting for {span(now - found.waiting_since)}"
+        tries = counted(found.placement_tries, "try").replace("trys", "tries")
+        out.print(Text(f"Number {found.place_in_line}{of} in its queue{since}; {tries} to place it."))
+    if found.refusal is not None:
+        out.print()
+        print_refusal(found.refusal)
+    elif found.places:
+        out.print(Text(f"Places: {places_words(found.places)}."))
+    if found.story:
+        out.print()
+        _print_story(found, now)
+
+
+def _print_story(found: Explanation, now: float) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(no_wrap=True, style="dim", justify="right")
+    table.add_column(overflow="fold")
+    first = found.story[0].at
+    for line in found.story:
+        table.add_row(clock(line.at, now), f"+{span(line.at - first)}", Text(clean(line.text)))
+    console().print(table)

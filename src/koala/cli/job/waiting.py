@@ -1,0 +1,186 @@
+"""Waiting for the end of a job: how it stands meanwhile, Ctrl-C, and the exit code that its end gives.
+
+Serves ``koala submit --wait`` and ``koala job wait``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from koala.cli.connection import be_patient
+from koala.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, FailedError
+from koala.cli.terminal.output import console, print_json
+from koala.cli.terminal.verdicts import NEVER_FITS, verdict
+from koala.cli.terminal.words import clean, places_words, span
+
+if TYPE_CHECKING:
+    from koala.client import Client
+    from koala.model.api import JobSummary, RefusalInfo
+
+# How often a terminal is told how the job stands, and how often a log is asked to take a new reason.
+PROGRESS_S = 1.0
+LOG_PROGRESS_S = 5.0
+# The most reasons why a job waits that are told where no terminal is; each is told once.
+REASONS_TOLD_MAX = 20
+EXIT_CODE_MAX = 255
+
+Tell = Callable[["JobSummary"], None]
+
+
+def watch_job(
+    ctx: click.Context,
+    client: Client,
+    job: int,
+    timeout_s: float | None,
+    *,
+    as_json: bool = False,
+    known: JobSummary | None = None,
+    told: str = "",
+) -> JobSummary:
+    """The job when it has ended, or when the time is up. On a terminal a line shows meanwhile how it stands;
+    elsewhere each reason why it waits is told once, but for the one that was ``told`` before. Ctrl-C leaves the job
+    alone and ends the command; with ``as_json`` what is known of the job is then printed, at least ``known``."""
+    be_patient(client)
+    watch = _Watch(client, job, timeout_s, known)
+    try:
+        if not console(stderr=True).is_terminal:
+            return watch.until_ended(_Log(client, told).tell, LOG_PROGRESS_S)
+        return _on_terminal(client, watch)
+    except KeyboardInterrupt:
+        if as_json and watch.seen is not None:
+            print_json(watch.seen.model_dump(mode="json"))
+        click.echo(
+            f"\nJob {job} goes on. See it with `koala job show {job}`, wait again with `koala job wait {job}`, "
+            f"end it with `koala job cancel {job}`.",
+            err=True,
+        )
+        ctx.exit(EXIT_INTERRUPTED)
+
+
+class _Watch:
+    """One wait for a job. ``seen`` is what was last heard of it."""
+
+    def __init__(self, client: Client, job: int, timeout_s: float | None, known: JobSummary | None) -> None:
+        self.seen = known
+        self._client = client
+        self.job = job
+        self._end = None if timeout_s is None else time.monotonic() + timeout_s
+
+    def until_ended(self, tell: Tell, every_s: float) -> JobSummary:
+        """Wait, and tell so often how it stands."""
+        from koala.client import ENDED_STATES
+
+        wait_s = 0.0  # how it stands now comes first
+        while True:
+            left_s = wait_s if self._end is None else max(0.0, min(wait_s, self._end - time.monotonic()))
+            self.seen = self._client.wait(self.job, timeout_s=left_s)
+            if self.seen.state in ENDED_STATES or (self._end is not None and time.monotonic() >= self._end):
+                return self.seen
+            tell(self.seen)
+            wait_s = every_s
+
+
+def _on_terminal(client: Client, watch: _Watch) -> JobSummary:
+    from rich.markup import escape
+
+    with console(stderr=True).status(f"job {watch.job}") as status:
+        return watch.until_ended(lambda seen: status.update(escape(_progress(client, seen))), PROGRESS_S)
+
+
+class _Log:
+    """Tells in whole lines why a job waits, each reason once."""
+
+    def __init__(self, client: Client, told: str) -> None:
+        self._client = client
+        self._told = {told}
+
+    def tell(self, job: JobSummary) -> None:
+        """Why it waits, unless that was told."""
+        if job.state != "waiting" or len(self._told) >= REASONS_TOLD_MAX:
+            return
+        refusal = self._client.explain(job.id).refusal
+        if refusal is None or refusal.reason in self._told:
+            return
+        self._told.add(refusal.reason)
+        click.echo(f"Job {job.id} waits: {_why(refusal)}.", err=True)
+
+
+def _progress(client: Client, job: JobSummary) -> str:
+    """Where the job is and, while it waits, why."""
+    words = f"job {job.id} {job.state} {span(time.time() - job.since)}"
+    if job.state != "waiting":
+        return f"{words} {places_words(job.places)}"
+    refusal = client.explain(job.id).refusal
+    why = "" if refusal is None else f": {_why(refusal)}"
+    line = "" if job.place_in_line is None else f", number {job.place_in_line} in its queue"
+    return f"{words}{line}{why}"
+
+
+def _why(refusal: RefusalInfo) -> str:
+    return f"it {NEVER_FITS}: {clean(refusal.reason)}" if refusal.permanent else clean(refusal.reason)
+
+
+def warn_if_hopeless(client: Client, job: JobSummary) -> str:
+    """Say at once, on standard error, that waiting alone will not help a job that was just submitted. Returns the
+    reason that was told, empty where none was."""
+    from koala.client import ClientError
+
+    if job.state != "waiting":
+        return ""
+    try:
+        refusal = client.explain(job.id).refusal
+    except ClientError:  # the job is on record, which is what was asked for
+        return ""
+    if refusal is None or not verdict(refusal):
+        return ""
+    what = f"it {NEVER_FITS}" if refusal.permanent else "waiting alone will not help it"
+    click.echo(
+        f"Warning: {what}: {clean(refusal.reason)}; {clean(refusal.cure)}. It waits; see koala job explain {job.id}, "
+        f"or end it with koala job cancel {job.id}.",
+        err=True,
+    )
+    return refusal.reason
+
+
+def end_with(ctx: click.Context, job: JobSummary, as_json: bool) -> None:
+    """Print how the job ended and exit with its code."""
+    from koala.client import ENDED_STATES
+
+    if as_json:
+        print_json(job.model_dump(mode="json"))
+    if job.state not in ENDED_STATES:
+        raise FailedError(f"job {job.id} is still {job.state}; it goes on")
+    if not as_json:
+        _print_end(job)
+    ctx.exit(exit_code(job))
+
+
+def exit_code(job: JobSummary) -> int:
+    """The exit code for the end of a job: its own where it failed with one."""
+    if job.state == "done":
+        return 0
+    own = job.exit_code
+    return own if own is not None and 0 < own <= EXIT_CODE_MAX else EXIT_FAILED
+
+
+_ENDS = {"done": "is done", "failed": "failed", "cancelled": "was cancelled"}
+
+
+def _print_end(job: JobSummary) -> None:
+    begun = job.submitted_at if job.started_at is None else job.started_at
+    ended = begun if job.ended_at is None else job.ended_at
+    ran = f"ran {span(ended - begun)}" if job.started_at is not None else "never started"
+    where = f" on {places_words(job.places)}" if job.places and job.started_at is not None else ""
+    click.echo(f"Job {job.id} {_ENDS.get(job.state, f'is {job.state}')}: {ran}{where}.")
+    if job.state == "done":
+        return
+    reason = "" if job.reason == job.state else clean(job.reason)
+    advice = f"see koala job explain {job.id}"
+    if job.started_at is not None:
+        advice += f" and koala job logs {job.id} --stderr"
+    if reason or job.state == "failed":
+        click.echo("; ".join(filter(None, (reason, advice))), err=True)

@@ -1,0 +1,211 @@
+"""``koala replay``: submit a workload or a trace to the live grid at its arrival times, and report how it went.
+
+What is submitted is read in ``replay_source``, what is said is in ``replay_report``; the replay itself is
+``koala.experiments.replay.replay``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from koala.cli.connection import WAITING_PATIENCE_S, complete_example, with_client
+from koala.cli.errors import EXIT_INTERRUPTED, FailedError, UserError, advice
+from koala.cli.policies import full_catalogue
+from koala.cli.replay.report import Told, compared, metrics_of, more, write_folder
+from koala.cli.replay.source import Asked, Source, read_source
+from koala.cli.simulate.grid import named_grid
+from koala.cli.simulate.ranges import FiniteRange
+from koala.cli.simulate.report import report
+from koala.cli.simulate.running import interrupts
+from koala.cli.terminal.output import console, counted, print_json
+from koala.cli.terminal.words import span
+
+if TYPE_CHECKING:
+    from koala.client import Client
+    from koala.experiments.replay.replay import Standing, Tell
+    from koala.experiments.replay.result import Replayed
+    from koala.model.api import Overview
+    from koala.model.grid import Grid
+    from koala.policies import Catalogue
+
+# How often a replay that no terminal shows tells how it stands.
+LOG_EVERY_S = 60.0
+
+
+@click.command()
+@click.argument("source", metavar="WORKLOAD|TRACE", shell_complete=complete_example("workload"))
+@click.option(
+    "--speed",
+    type=FiniteRange(0.0, min_open=True),
+    default=1.0,
+    show_default=True,
+    metavar="X",
+    help="Submit X times as fast, and let jobs that only have a run time run 1/X of it.",
+)
+@click.option("--policy", metavar="NAME", help="The policy for jobs that name none; by default the daemon's.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the first N jobs.")
+@click.option("--seed", type=int, default=1, show_default=True, help="The same seed draws the same jobs.")
+@click.option(
+    "--application",
+    "applications",
+    multiple=True,
+    metavar="NAME=JOB",
+    help="Let jobs of this application run what the job file JOB runs, instead of sleeping.",
+)
+@click.option("--keep", is_flag=True, help="After Ctrl-C leave the submitted jobs alone, and do not cancel them.")
+@click.option("--compare", is_flag=True, help="Simulate the same jobs afterwards, and show both side by side.")
+@click.option(
+    "--grid",
+    "grid_name",
+    metavar="GRID",
+    help="With --compare: simulate this grid, whose file may say more than the daemon does, such as start-up times.",
+)
+@click.option(
+    "--out",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write the numbers, the tables of jobs and of submissions, and a page with charts into this folder.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_client
+@click.pass_context
+def replay(
+    ctx: click.Context,
+    client: Client,
+    /,
+    keep: bool,
+    compare: bool,
+    grid_name: str | None,
+    folder: Path | None,
+    as_json: bool,
+    **asked: Any,
+) -> None:
+    """Submit a workload or a trace to the live grid at its arrival times, wait for all jobs, and report.
+
+    \b
+    koala replay koala2006-w1 --speed 10 --limit 50
+    koala replay KTH-SP2.swf.gz --speed 100 --limit 200 --policy CM --out kth
+    koala replay my-jobs.yaml --compare --grid my-grid.yaml
+
+    A job with an application of its own runs that: a script, a path, or a program with arguments. Any other has only
+    a run time, and its components sleep that long, divided by --speed. Jobs that can never fit are counted and left
+    out. Ctrl-C stops submitting, cancels what was submitted, and reports.
+    """
+    wanted = Asked(**asked)
+    if grid_name is not None and not compare:
+        raise UserError("--grid says which grid to simulate for a comparison; give --compare too")
+    model = None if grid_name is None else named_grid(grid_name)
+    _make(folder)
+    overview, catalogue = client.overview(), full_catalogue(())
+    grid = _grid_of(overview)
+    source = read_source(client, grid, catalogue, wanted)
+    _check_some_fit(source)
+    policy = wanted.policy or overview.policy
+    with interrupts() as stop:
+        replayed = asyncio.run(_replayed(client, source, policy, wanted, keep, stop, catalogue))
+        if replayed.refused and not replayed.submissions and replayed.result.complete:
+            raise FailedError(f"the daemon takes none of these jobs: {replayed.refused[0].reason}")
+        metrics = metrics_of(replayed, source, grid, wanted.speed)
+        if compare and not stop():
+            metrics |= _comparison(metrics, source, model or grid, policy, wanted.seed, catalogue)
+        told = Told(replayed, source, metrics)
+        if folder is not None:
+            write_folder(folder, told, grid)
+    if as_json:
+        print_json(metrics)
+    else:
+        screen = console()
+        for part in (*report(metrics, screen.width), *more(told)):
+            screen.print(part)
+    if not replayed.result.complete:
+        ctx.exit(EXIT_INTERRUPTED)
+
+
+def _check_some_fit(source: Source) -> None:
+    too_large = source.plan.too_large
+    if too_large and not source.plan.jobs:
+        least = min(each.request.processors for each in too_large)
+        raise FailedError(
+            f"none of the {counted(len(too_large), 'job')} fits, so that there is nothing to replay: "
+            f"{too_large[0].reason}, and the smallest job asks for {least}; replay a smaller workload, or take a "
+            "larger grid (koala lab up has --nodes, --processors-per-node and --slots)"
+        )
+
+
+def _make(folder: Path | None) -> None:
+    if folder is not None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"--out {folder}: {error.strerror}; {advice(error)}") from None
+
+
+def _grid_of(overview: Overview) -> Grid:
+    from koala.experiments.replay.result import live_grid
+
+    return live_grid(overview)
+
+
+async def _replayed(
+    client: Client,
+    source: Source,
+    policy: str,
+    asked: Asked,
+    keep: bool,
+    stop: Callable[[], bool],
+    catalogue: Catalogue,
+) -> Replayed:
+    from koala.client import AsyncClient
+    from koala.experiments.replay.replay import Replay
+    from koala.simulator.report.remarks import notes
+
+    remarks = [*source.remarks, *notes((job.request for job in source.plan.jobs), policy, catalogue)]
+    async with AsyncClient(str(client.address), patience_s=WAITING_PATIENCE_S) as live:
+        live.exchange.on_wait = client.exchange.on_wait
+        overview = await live.overview()
+        with _progress() as tell:
+            replay = Replay(live, source.plan, stop=stop, tell=tell, keep=keep)
+            return await replay.run(overview, policy=policy, seed=asked.seed, notes=remarks)
+
+
+def _comparison(
+    metrics: dict[str, Any], source: Source, grid: Grid, policy: str, seed: int, catalogue: Catalogue
+) -> dict[str, Any]:
+    from koala.simulator import simulate
+
+    simulated = simulate(grid, source.plan.simulated(), policy=policy, seed=seed, catalogue=catalogue).metrics()
+    return {"simulated": simulated, "compared": compared(metrics, simulated)}
+
+
+@contextmanager
+def _progress() -> Iterator[Tell]:
+    """How a replay stands: a line that changes on a terminal, and a line a minute in a log."""
+    errors = console(stderr=True)
+    if errors.is_terminal:
+        with errors.status("replay") as status:
+            yield lambda standing: status.update(_words(standing))
+        return
+    told_at = time.monotonic()
+
+    def tell(standing: Standing) -> None:
+        nonlocal told_at
+        if time.monotonic() - told_at >= LOG_EVERY_S:
+            told_at = time.monotonic()
+            click.echo(_words(standing), err=True)
+
+    yield tell
+
+
+def _words(standing: Standing) -> str:
+    left = "" if standing.left_s is None else f", about {span(standing.left_s)} left"
+    return (
+        f"{standing.submitted} submitted, {standing.running} running, {standing.ended} ended of {standing.jobs}{left}"
+    )

@@ -1,0 +1,149 @@
+"""WORKLOAD|TRACE of ``koala replay``: what ``koala simulate`` takes, read with the same readers, as a plan."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from koala.cli.errors import UserError
+from koala.cli.examples import read_named
+from koala.cli.simulate.running import refuse_without_kernel
+from koala.cli.simulate.trace import trace_remarks
+from koala.cli.simulate.workload import DISCIPLINES
+
+if TYPE_CHECKING:
+    from koala.client import Client
+    from koala.experiments.replay.plan import Plan, Program, Programs, Wish
+    from koala.model.grid import Grid, StoredFile
+    from koala.model.request import Request
+    from koala.policies import Catalogue
+    from koala.simulator.workloads.workload import Arrival
+
+_TRACE_ENDINGS = (".swf", ".gwf")
+_PACKED_ENDINGS = (".gz", ".xz", ".bz2")
+
+
+class Asked(NamedTuple):
+    """What the user asked for on the command line."""
+
+    source: str
+    speed: float
+    policy: str | None
+    limit: int | None
+    seed: int
+    applications: tuple[str, ...]
+
+
+class Source(NamedTuple):
+    """A plan, and what the results say of where its jobs are from; in ``remarks`` what a reader must know of them."""
+
+    plan: Plan
+    about: dict[str, Any]
+    is_trace: bool
+    remarks: Sequence[str] = ()
+
+
+def is_trace(name: str) -> bool:
+    """Whether the name is that of a trace: it ends in .swf or .gwf, perhaps packed."""
+    path = Path(name.casefold())
+    bare = path.with_suffix("") if path.suffix in _PACKED_ENDINGS else path
+    return bare.suffix in _TRACE_ENDINGS
+
+
+def read_source(client: Client, grid: Grid, catalogue: Catalogue, asked: Asked) -> Source:
+    """The jobs that were asked for, as the live grid can run them."""
+    from koala.experiments.replay.plan import Wish
+
+    policy = asked.policy
+    if policy is not None and policy.casefold() in DISCIPLINES:
+        raise UserError(
+            f"--policy {policy}: a discipline is for simulated traces; on a live grid the scheduler places jobs, "
+            "so name a placement policy, see koala policies"
+        )
+    wish = Wish(speed=asked.speed, policy=policy, programs=_programs(asked.applications))
+    if is_trace(asked.source):
+        return _trace(grid, catalogue, asked, wish)
+    return _workload(client, grid, catalogue, asked, wish)
+
+
+def _workload(client: Client, grid: Grid, catalogue: Catalogue, asked: Asked, wish: Wish) -> Source:
+    import msgspec
+
+    from koala.descriptions.workload.form import read_workload
+    from koala.experiments.replay.plan import first_jobs, plan
+    from koala.simulator.workloads.generators import workload_from_file
+
+    workload = workload_from_file(read_workload(*read_named("workload", asked.source)))
+    arrivals = first_jobs(workload.arrivals(grid, asked.seed), asked.limit)
+    files = _stored(client, arrivals)
+    workload.check(msgspec.structs.replace(grid, files=files), catalogue)
+    wish.files = {file.name for file in files}
+    planned = plan(workload.name, arrivals, grid, wish, hold_when_waiting=workload.hold_when_waiting)
+    return Source(planned, {"workload": workload.name}, is_trace=False)
+
+
+def _stored(client: Client, arrivals: Sequence[Arrival]) -> tuple[StoredFile, ...]:
+    """Of the input files that the jobs read, those that the live grid has."""
+    from koala.client import NotFoundError
+    from koala.model.grid import StoredFile
+
+    names = {
+        file.name
+        for arrival in arrivals
+        for component in arrival.request.components
+        for file in component.input_files
+    }
+    found = []
+    for name in sorted(names):
+        try:
+            file = client.file(name)
+        except NotFoundError:
+            continue
+        sites = tuple(dict.fromkeys(replica.site for replica in file.replicas))
+        found.append(StoredFile(name=name, size_bytes=file.size_bytes, replicas=sites))
+    return tuple(found)
+
+
+def _trace(grid: Grid, catalogue: Catalogue, asked: Asked, wish: Wish) -> Source:
+    refuse_without_kernel("koala replay")
+    from koala.experiments.replay.plan import first_jobs, plan
+    from koala.simulator.traces.reading import read_trace
+    from koala.simulator.traces.run import trace_workload
+    from koala.simulator.traces.summary import skipped_json
+
+    trace = read_trace(Path(asked.source))
+    divides = catalogue.find(asked.policy or grid.scheduler.policy).form.divides
+    arrivals = first_jobs(trace_workload(trace, divides=divides).arrivals(grid, asked.seed), asked.limit)
+    planned = plan(trace.name, arrivals, grid, wish, names=trace.ids.tolist())
+    about = {
+        "trace": trace.name,
+        "format": trace.format,
+        "engine": "live",
+        "skipped": skipped_json(trace),
+        "reordered": trace.reordered,
+    }
+    return Source(planned, about, is_trace=True, remarks=trace_remarks(trace))
+
+
+def _programs(given: Sequence[str]) -> Programs:
+    """``--application NAME=JOB``: jobs of that application run what the job file says."""
+    from koala.descriptions import read_job
+    from koala.experiments.replay.plan import Program
+
+    programs: dict[str, Any] = {}
+    for text in given:
+        name, equals, job = text.partition("=")
+        if not (name and equals and job):
+            raise UserError(
+                f"--application {text}: write NAME=JOB, the application's name and a job file that runs it"
+            )
+        described = read_job(*read_named("job", job))
+        program = Program(described.components[0].application, described.job_type)
+        programs[name] = functools.partial(_always, program)
+    return programs
+
+
+def _always(program: Program, _request: Request) -> Program:
+    return program

@@ -1,0 +1,152 @@
+"""``koala simulate``: run a workload or a trace on a simulated grid, and report how it went.
+
+A workload runs in ``simulate_workload``, a trace in ``simulate_trace``; the tables are in ``simulate_report``.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+
+from koala.cli.errors import EXIT_INTERRUPTED, UserError
+from koala.cli.simulate.grid import named_grid
+from koala.cli.simulate.ranges import FiniteRange
+from koala.cli.simulate.report import report
+from koala.cli.simulate.running import interrupts
+from koala.cli.simulate.workload import Outputs, Wishes
+from koala.cli.terminal.output import OutputFile, console, print_json, refuse_clashes
+
+
+@click.command()
+@click.option(
+    "--grid",
+    "grid_name",
+    required=True,
+    metavar="GRID",
+    help="A grid file, a shipped example such as das2, or clusters in short: 4x100.",
+)
+@click.option(
+    "--workload",
+    "workload_name",
+    metavar="WORKLOAD",
+    help="A workload file, or a shipped example: koala2006-w1.",
+)
+@click.option(
+    "--trace",
+    "trace_path",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="FILE",
+    help="A trace in SWF or GWF instead, also packed: FILE.swf.gz.",
+)
+@click.option(
+    "--policy",
+    metavar="NAME",
+    help="The placement policy, instead of the grid's; for a trace also fcfs, first-fit or easy.",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(["kernel", "core"]),
+    help="For a trace: the compiled kernel, or the scheduler itself; by default the kernel where it can.",
+)
+@click.option(
+    "--policy-file", "policy_files", multiple=True, metavar="FILE.py", help="A Python file that registers policies."
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same run.")
+@click.option(
+    "--until",
+    "until_s",
+    type=FiniteRange(0.0),
+    metavar="SECONDS",
+    help="Cut the run off at this virtual time.",
+)
+@click.option(
+    "--failures",
+    "failures_path",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="FILE",
+    help="Let nodes fail as in this trace of the Failure Trace Archive (event_trace.tab, also .gz or .xz).",
+)
+@click.option(
+    "--failures-from",
+    "failures_from_s",
+    type=FiniteRange(0.0),
+    metavar="SECONDS",
+    help="Begin this long after the beginning of the trace.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--jobs-csv", type=click.Path(path_type=Path, dir_okay=False), help="Write the table of jobs here.")
+@click.option("--log", "log_path", type=click.Path(path_type=Path, dir_okay=False), help="Write every event here.")
+@click.option(
+    "--html", "html_path", type=click.Path(path_type=Path, dir_okay=False), help="Write a page with charts here."
+)
+@click.pass_context
+def simulate(
+    ctx: click.Context,
+    /,
+    grid_name: str,
+    workload_name: str | None,
+    trace_path: Path | None,
+    as_json: bool,
+    jobs_csv: Path | None,
+    log_path: Path | None,
+    html_path: Path | None,
+    **options: Any,
+) -> None:
+    """Run a workload or a trace on a simulated grid.
+
+    \b
+    koala simulate --grid das2 --workload koala2006-w1 --policy CM
+    koala simulate --grid my-grid.yaml --workload my-jobs.yaml --seed 7 --json
+    koala simulate --grid 4x100 --trace KTH-SP2.swf.gz --policy easy --html kth.html
+
+    'koala examples' lists the grids and workloads that ship with Koala.
+    """
+    wishes = Wishes(**options)
+    outputs = [("--log", log_path), ("--jobs-csv", jobs_csv), ("--html", html_path)]
+    source = _one_source(workload_name, trace_path, wishes)
+    refuse_clashes(outputs, [("--grid", grid_name), source, *wishes.inputs()])
+    grid = named_grid(grid_name)
+    with ExitStack() as files:
+        log, table, drawn = (
+            None if path is None else files.enter_context(OutputFile(option, path)) for option, path in outputs
+        )
+        stop = files.enter_context(interrupts())
+        wanted = Outputs(log=log, picture=drawn is not None, stop=stop)
+        if trace_path is not None:
+            from koala.cli.simulate.trace import run_trace
+
+            run = run_trace(grid, trace_path, wishes, wanted)
+        else:
+            from koala.cli.simulate.workload import run_workload
+
+            run = run_workload(grid, source[1], wishes, wanted)
+        if table is not None:
+            table.write(run.csv().encode())
+        if drawn is not None:
+            from koala.simulator.report.page import page
+
+            drawn.write(page(run.picture()).encode())
+    if as_json:
+        print_json(run.metrics)
+    else:
+        screen = console()
+        for part in report(run.metrics, screen.width):
+            screen.print(part)
+    if stop():
+        ctx.exit(EXIT_INTERRUPTED)
+
+
+def _one_source(workload_name: str | None, trace_path: Path | None, wishes: Wishes) -> tuple[str, str]:
+    """Where the jobs come from: the option and its value. Exactly one is needed."""
+    if trace_path is not None:
+        if workload_name is not None:
+            raise UserError("--workload and --trace both say which jobs to run; give one of them")
+        return "--trace", str(trace_path)
+    if workload_name is None:
+        raise UserError("there are no jobs to run; give --workload WORKLOAD, or --trace FILE")
+    if wishes.engine is not None:
+        raise UserError("--engine chooses how a trace is run; a workload always runs in the scheduler: leave it out")
+    return "--workload", workload_name

@@ -1,0 +1,143 @@
+"""``koala simulate --workload``: the jobs of a workload file in the scheduler, under the simulator.
+
+``run_scheduler`` and the types around it also serve traces, see ``simulate_trace``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from koala.cli.errors import UserError
+from koala.cli.examples import read_named
+from koala.cli.policies import full_catalogue
+from koala.cli.simulate.failures import read_failures
+from koala.cli.simulate.page import facts
+from koala.cli.simulate.running import progress_bar
+from koala.cli.terminal.output import OutputFile
+
+if TYPE_CHECKING:
+    from koala.model.grid import Grid
+    from koala.policies import Catalogue
+    from koala.simulator import Result, Workload
+    from koala.simulator.report.page_data import Hold, RunPicture
+    from koala.simulator.traces.node_mapping import SiteFailures
+
+# What a trace can be run under besides the placement policies; see ``simulate_trace``.
+DISCIPLINES = ("fcfs", "first-fit", "easy")
+
+
+class Wishes(NamedTuple):
+    """How a run is to go, as its user said it on the command line."""
+
+    policy: str | None
+    policy_files: tuple[str, ...]
+    seed: int
+    until_s: float | None
+    failures_path: Path | None
+    failures_from_s: float | None
+    engine: str | None
+
+    def inputs(self) -> list[tuple[str, str]]:
+        """The files that are read, by option."""
+        return [
+            ("--failures", str(self.failures_path or "")),
+            *(("--policy-file", name) for name in self.policy_files),
+        ]
+
+
+class Outputs(NamedTuple):
+    """What a run writes while it goes: its log, and whether a picture will be wanted; ``stop`` ends it early."""
+
+    log: OutputFile | None
+    picture: bool
+    stop: Callable[[], bool]
+
+
+class Done(NamedTuple):
+    """What came of a run; the table of jobs and the picture are made when they are asked for."""
+
+    metrics: dict[str, Any]
+    csv: Callable[[], str]
+    picture: Callable[[], RunPicture]
+
+
+class SchedulerRun(NamedTuple):
+    """A run of the scheduler, and who held which processors, if a picture was wanted."""
+
+    result: Result
+    holds: list[Hold]
+
+
+def run_workload(grid: Grid, workload_name: str, wishes: Wishes, outputs: Outputs) -> Done:
+    """Run the workload of that name on the grid."""
+    from koala.descriptions.workload.form import read_workload
+    from koala.simulator.workloads.generators import workload_from_file
+
+    if wishes.policy is not None and wishes.policy.casefold() in DISCIPLINES:
+        raise UserError(
+            f"--policy {wishes.policy}: a discipline is for traces, which --trace FILE runs; "
+            "for a workload name a placement policy, see koala policies"
+        )
+    workload = workload_from_file(read_workload(*read_named("workload", workload_name)))
+    catalogue = full_catalogue(wishes.policy_files)
+    failures, about_failures = read_failures(grid, wishes.failures_path, wishes.failures_from_s)
+    run = run_scheduler(grid, workload, workload_name, catalogue, wishes, outputs, failures)
+    metrics = {"grid": grid.name, "workload": workload.name, **about_failures, **run.result.metrics()}
+
+    def picture() -> RunPicture:
+        from koala.simulator.report.page_holds import run_picture
+
+        return run_picture(
+            list(run.result.rows()),
+            run.holds,
+            grid,
+            title=f"{workload.name} on {grid.name}",
+            subtitle=f"policy {metrics['policy']}, seed {metrics['seed']}",
+            facts=facts(metrics),
+            notes=metrics["notes"],
+        )
+
+    return Done(metrics, run.result.csv, picture)
+
+
+def run_scheduler(
+    grid: Grid,
+    workload: Workload,
+    workload_name: str,
+    catalogue: Catalogue,
+    wishes: Wishes,
+    outputs: Outputs,
+    failures: SiteFailures | None,
+) -> SchedulerRun:
+    """Run jobs in the scheduler with a progress bar; ``workload_name`` is what to call them where they are wrong."""
+    from koala.simulator import simulate
+    from koala.simulator.report.page_holds import HoldCollector
+    from koala.simulator.workloads.workload import WorkloadError
+
+    collector = HoldCollector(grid) if outputs.picture else None
+    sinks = [sink for sink in (outputs.log and outputs.log.write, collector and collector.take) if sink]
+
+    def log(piece: bytes) -> None:
+        for sink in sinks:
+            sink(piece)
+
+    with progress_bar() as progress:
+        try:
+            result = simulate(
+                grid,
+                workload,
+                policy=wishes.policy,
+                seed=wishes.seed,
+                progress=progress,
+                catalogue=catalogue,
+                log=log if sinks else None,
+                until_s=math.inf if wishes.until_s is None else wishes.until_s,
+                stop=outputs.stop,
+                failures=failures,
+            )
+        except WorkloadError as error:
+            raise UserError(f"{workload_name}: {error.for_user()}") from None
+    return SchedulerRun(result, [] if collector is None else collector.holds())

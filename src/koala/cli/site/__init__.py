@@ -1,0 +1,1 @@
+"""``koala site`` and ``koala sites``."""

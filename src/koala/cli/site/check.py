@@ -1,0 +1,211 @@
+"""``koala site check``: whether a site of a grid file can be used, step by step, and what to mend."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from koala.cli.connection import complete_site
+from koala.cli.errors import EXIT_FAILED, UserError
+from koala.cli.examples import read_named
+from koala.cli.terminal.output import console, counted, print_json
+from koala.cli.terminal.words import clean
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from koala.model.grid import Site
+    from koala.sites.batch.check.check import Finding
+
+# Signs in front of a step, and their colours.
+_SIGNS = {
+    "passed": ("\N{CHECK MARK}", "green"),
+    "warned": ("!", "yellow"),
+    "failed": ("\N{BALLOT X}", "red"),
+    "skipped": ("\N{EN DASH}", "dim"),
+}
+# As wide as the name of the longest step.
+_STEP_WIDTH = 20
+# How long a check waits for its tiny job to start and run, and the longest that it may be told to wait.
+PATIENCE_S = 120.0
+PATIENCE_S_MAX = 86_400.0
+
+
+@click.command()
+@click.argument("name", metavar="SITE", shell_complete=complete_site)
+@click.option("--grid", "grid_name", metavar="GRID", help="The grid file; by default the grid of the last koala up.")
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="The state directory of the daemon that will use it; by default koala in $XDG_STATE_HOME or ~/.local/state.",
+)
+@click.option(
+    "--run", is_flag=True, help="Also run a tiny job there, and try a reservation where claims ask for them."
+)
+@click.option(
+    "--patience",
+    "patience_s",
+    type=click.FloatRange(min=1.0, max=PATIENCE_S_MAX),
+    default=PATIENCE_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the tiny job may wait and run.",
+)
+@click.option(
+    "--ssh-config",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Use this file in place of ~/.ssh/config.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def check(
+    ctx: click.Context,
+    name: str,
+    grid_name: str | None,
+    state: Path | None,
+    run: bool,
+    patience_s: float,
+    ssh_config: Path | None,
+    as_json: bool,
+) -> None:
+    """Check step by step whether a site can be used, and say what to mend. No daemon is needed.
+
+    The site is asked, and its work directory made; only with --run does a job go there. Exits with 1 when
+    something must be mended.
+    """
+    from koala.client import default_state
+
+    directory = default_state() if state is None else state
+    site, source = _site(name, grid_name, directory)
+    first = _named(site, source)
+    shown = None if as_json else _printer()
+    if shown is not None:
+        shown(first)
+    looking = _looked(site, directory, run=run, patience_s=patience_s, ssh_config=ssh_config)
+    found = [first, *asyncio.run(_findings(looking, shown))]
+    failures = [each for each in found if each.sign == "failed"]
+    if as_json:
+        steps = [
+            {"step": each.step, "result": each.sign, "found": each.words, "advice": each.advice or None}
+            for each in found
+        ]
+        print_json({"site": site.name, "kind": site.kind, "usable": not failures, "steps": steps})
+    else:
+        click.echo(_verdict(site, found))
+    if failures:
+        ctx.exit(EXIT_FAILED)
+
+
+def _site(name: str, grid_name: str | None, state: Path) -> tuple[Site, str]:
+    """The site of that name, and the grid file that names it."""
+    from koala.cli.daemon.up import GRID_FILE
+    from koala.descriptions import read_grid
+    from koala.descriptions.yaml.problems import nearest
+
+    if grid_name is None:
+        kept = state / GRID_FILE
+        if not kept.is_file():
+            raise UserError(
+                "there is no grid of an earlier koala up; name a grid file with --grid; koala grid init writes one"
+            )
+        grid_name = str(kept)
+    text, source = read_named("grid", grid_name)
+    grid = read_grid(text, source)
+    for site in grid.sites:
+        if site.name == name:
+            return site, source
+    raise UserError(f"{source} names no site {clean(name)!r}; {nearest(name, [site.name for site in grid.sites])}")
+
+
+def _named(site: Site, source: str) -> Finding:
+    from koala.sites.batch.check.check import Finding, Sign
+
+    words = f"{source} names it: {site.kind}, {counted(site.processors, 'processor')}"
+    return Finding(step="grid file", sign=Sign.PASSED, words=words)
+
+
+async def _findings(looking: AsyncIterator[Finding], shown: Callable[[Finding], None] | None) -> list[Finding]:
+    """What the check finds, each shown as soon as it is known."""
+    found = []
+    async for each in looking:
+        found.append(each)
+        if shown is not None:
+            shown(each)
+    return found
+
+
+async def _looked(
+    site: Site, state: Path, *, run: bool, patience_s: float, ssh_config: Path | None
+) -> AsyncIterator[Finding]:
+    from koala.daemon.grid_sites import owner_of
+    from koala.sites.batch.check import check as checking
+    from koala.sites.remote_shell import Commands
+
+    settings = site.batch
+    if settings is None:
+        for each in checking.check_own_site(site):
+            yield each
+        return
+    commands = Commands(
+        ssh=settings.ssh, through=settings.through, environment=dict(settings.environment), ssh_config=ssh_config
+    )
+    desk = checking.Desk(
+        site,
+        commands,
+        checking.system_maker(site.kind),
+        owner=owner_of(state, site.name),
+        clock=time.time,
+        nonce=secrets.token_hex(4),
+        programs_here=_programs_here(),
+        patience_s=patience_s,
+    )
+    try:
+        async for each in checking.check_batch_site(desk, checking.steps_for(site, run=run)):
+            yield each
+    finally:
+        await commands.close()
+
+
+def _programs_here() -> tuple[str, ...]:
+    from koala.daemon.launches import search_path
+
+    return search_path()
+
+
+def _printer() -> Callable[[Finding], None]:
+    out = console()
+    return lambda finding: out.print(finding_row(finding, out.width))
+
+
+def finding_row(finding: Finding, width: int) -> Table:
+    """A finding as lines that fit the terminal: its sign, the step, what was found, and what to do below it."""
+    from rich.table import Table
+    from rich.text import Text
+
+    sign, colour = _SIGNS[finding.sign]
+    table = Table.grid(padding=(0, 1))
+    table.add_column(width=1)
+    table.add_column(width=_STEP_WIDTH, no_wrap=True)
+    table.add_column(width=max(10, width - _STEP_WIDTH - 4), overflow="fold")
+    dim = "dim" if finding.sign == "skipped" else ""
+    table.add_row(Text(sign, style=colour), Text(finding.step, style=dim), Text(clean(finding.words), style=dim))
+    if finding.advice:
+        table.add_row("", "", Text(f"to do: {clean(finding.advice)}", style=colour))
+    return table
+
+
+def _verdict(site: Site, found: Sequence[Finding]) -> str:
+    failures = sum(each.sign == "failed" for each in found)
+    warnings = sum(each.sign == "warned" for each in found)
+    if failures:
+        return f"{site.name} cannot be used yet: {counted(failures, 'thing')} to mend."
+    besides = f", with {counted(warnings, 'warning')}" if warnings else ""
+    return f"{site.name} can be used{besides}."

@@ -1,0 +1,1 @@
+"""What verbs print with: tables, words, colours, and screens that renew themselves."""

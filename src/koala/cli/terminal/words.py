@@ -1,0 +1,180 @@
+"""The words and signs in which the live verbs speak: times, sizes, bars, states with their colours.
+
+Text that comes from a user or a site goes through ``clean`` before a terminal sees it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from koala.descriptions.errors import is_unprintable
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from koala.model.api import JobSummary, Place, SiteInfo
+
+STATE_STYLES = {
+    "waiting": "yellow",
+    "placed": "blue",
+    "claiming": "blue",
+    "starting": "cyan",
+    "running": "green",
+    "releasing": "magenta",
+    "done": "dim",
+    "failed": "red",
+    "cancelled": "dim red",
+}
+OURS, OTHERS, IDLE, BARRIER, SHUT = (
+    "\N{FULL BLOCK}",
+    "\N{DARK SHADE}",
+    "\N{MIDDLE DOT}",
+    "\N{LIGHT SHADE}",
+    "-",
+)
+_SITE_SIGNS = (f"{OURS} ours", f"{OTHERS} others", f"{IDLE} idle", f"{SHUT} not in use")
+_UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+_SIZES = ("bytes", "kB", "MB", "GB", "TB", "PB")
+
+
+def span(seconds: float) -> str:
+    """A stretch of time in short: 0.4s, 12s, 3m05s, 2h10m, 4d03h."""
+    seconds = max(0.0, seconds)
+    if seconds < 9.95:
+        return f"{seconds:.1f}s" if seconds >= 0.05 else "0s"
+    whole = round(seconds)
+    for (unit, length), (lesser, part) in itertools.pairwise(_UNITS):
+        if whole >= length:
+            return f"{whole // length}{unit}{whole % length // part:02d}{lesser}"
+    return f"{whole}s"
+
+
+def ago(at: float, now: float | None = None) -> str:
+    """How long ago something was, in short."""
+    return f"{span((time.time() if now is None else now) - at)} ago"
+
+
+def clock(at: float, now: float | None = None) -> str:
+    """A moment of today as a time of day, an older one with its date, in the time zone of the reader."""
+    then, today = time.localtime(at), time.localtime(now)
+    form = "%H:%M:%S" if then[:3] == today[:3] else "%d %b %H:%M" if then[0] == today[0] else "%d %b %Y"
+    return time.strftime(form, then)
+
+
+def size(size_bytes: float) -> str:
+    """A number of bytes in short: 512 bytes, 3.0 GB."""
+    value = float(size_bytes)
+    for unit in _SIZES:
+        if value < 999.5 or unit == _SIZES[-1]:
+            return f"{value:.0f} {unit}" if unit == "bytes" or value >= 99.5 else f"{value:.1f} {unit}"
+        value /= 1_000
+    raise AssertionError("the last unit takes all")
+
+
+def clean(text: str) -> str:
+    """Text in which nothing moves the cursor, recolours the terminal or begins a line."""
+    return "".join("\N{REPLACEMENT CHARACTER}" if is_unprintable(each) else each for each in text)
+
+
+def state_text(state: str) -> Text:
+    """A job's state in its colour."""
+    from rich.text import Text
+
+    return Text(clean(state), style=STATE_STYLES.get(state, ""))
+
+
+def places_words(places: Sequence[Place]) -> str:
+    """Where a job is: ``amsterdam 4, berlin 2+2``."""
+    by_site: dict[str, list[str]] = {}
+    for place in places:
+        by_site.setdefault(place.site, []).append(str(place.processors))
+    return ", ".join(f"{clean(site)} {'+'.join(sizes)}" for site, sizes in by_site.items())
+
+
+def job_when(job: JobSummary, now: float | None = None) -> str:
+    """The time that matters for a job's state: how long it ran, or for how long it has been in its state."""
+    now = time.time() if now is None else now
+    if job.ended_at is not None:
+        return "-" if job.started_at is None else span(job.ended_at - job.started_at)
+    return span(now - job.since)
+
+
+def job_note(job: JobSummary, verdict: str = "") -> str:
+    """What one should know besides: that it waits in vain, its place in the queue, why it ended as it did, how often
+    it began again."""
+    notes = [verdict] if verdict else []
+    if job.place_in_line is not None:
+        notes.append(f"number {job.place_in_line} in its queue")
+    if job.exit_code not in (None, 0) and f"exit code {job.exit_code}" not in job.reason:
+        notes.append(f"exit code {job.exit_code}")
+    if job.preemptions:
+        notes.append("preempted" if job.preemptions == 1 else f"preempted {job.preemptions} times")
+    if job.runs > 1:
+        notes.append("restarted" if job.runs == 2 else f"restarted {job.runs - 1} times")
+    if job.reason not in ("", job.state) and job.state != "done":
+        notes.append(clean(job.reason))
+    return "; ".join(notes)
+
+
+def site_state(site: SiteInfo, now: float | None = None) -> tuple[str, str]:
+    """Whether a site can be used, in words, and the colour for them."""
+    if site.silent_since is not None:
+        return f"silent for {span((time.time() if now is None else now) - site.silent_since)}", "red"
+    if site.drained:
+        return "drained", "yellow"
+    if site.trust != "usable":
+        return site.trust, "red"
+    return "ok", "green"
+
+
+def share_bar(parts: Sequence[tuple[float, str, str]], width: int) -> Text:
+    """A bar of ``width`` characters divided among (amount, sign, style); every amount above zero gets its sign."""
+    from rich.text import Text
+
+    bar = Text(no_wrap=True)
+    total = sum(amount for amount, _, _ in parts)
+    for (_, sign, style), length in zip(parts, shares([amount for amount, _, _ in parts], width), strict=True):
+        bar.append(sign * length, style)
+    return bar if total > 0 else Text(" " * width)
+
+
+def shares(amounts: Sequence[float], width: int) -> list[int]:
+    """Whole lengths that add up to ``width`` and are near the amounts' shares; one that is not zero gets at least 1
+    while there is room."""
+    total = sum(amounts)
+    if total <= 0:
+        return [0] * len(amounts)
+    exact = [amount * width / total for amount in amounts]
+    lengths = [max(1, int(each)) if each > 0 else 0 for each in exact]
+    while sum(lengths) > width:
+        lengths[max(range(len(lengths)), key=lambda index: lengths[index])] -= 1
+    while sum(lengths) < width:
+        lengths[max(range(len(lengths)), key=lambda index: exact[index] - lengths[index])] += 1
+    return lengths
+
+
+def site_legend(width: int | None = None) -> str:
+    """What the signs of a site's bar mean; as many of them as there is room for."""
+    legend = "  ".join(_SITE_SIGNS)
+    signs = len(_SITE_SIGNS)
+    while width is not None and len(legend) > width:
+        signs -= 1
+        legend = "  ".join(_SITE_SIGNS[:signs])
+    return legend
+
+
+def site_bar(site: SiteInfo, width: int) -> Text:
+    """Who holds a site's processors: ours, others, nobody. Where nothing new goes to the site, what nobody holds is
+    not idle but out of use."""
+    free = max(0, site.processors - site.ours - site.others)
+    rest = IDLE if site_state(site)[0] == "ok" else SHUT
+    return share_bar([(site.ours, OURS, "green"), (site.others, OTHERS, "magenta"), (free, rest, "dim")], width)
+
+
+def progress_bar(done: float, total: float, width: int) -> Text:
+    """How much of something is done."""
+    done = min(max(0.0, done), total)
+    return share_bar([(done, OURS, "cyan"), (max(0.0, total - done), IDLE, "dim")], width)

@@ -1,0 +1,148 @@
+"""How a job gives up what it has: on its way back to the placement queue, or at its end."""
+
+from __future__ import annotations
+
+from koala.core.lifecycle import IN_CLAIMING_QUEUE, State
+from koala.core.state.job import Claim, Job
+from koala.core.state.ledger import ENDED_KEPT, Ledger, first_given, tries_in_words
+from koala.core.state.timers import Alarm
+from koala.model.messages import AbortComponent, JobEnded, JobOutcome, JobRequeued
+
+# An unanswered abort is repeated ever more rarely, at most this many times the answer timeout apart.
+ABORT_WAIT_FACTOR_MAX = 16
+
+_OUTCOMES = {State.DONE: JobOutcome.DONE, State.FAILED: JobOutcome.FAILED, State.CANCELLED: JobOutcome.CANCELLED}
+
+
+class Leaving:
+    """Back to the queue, or out. Giving back is safe in every state, and nothing stays behind."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        ledger.timers.on(Alarm.ABORT_AGAIN, self._abort)
+
+    def back_to_queue(self, job: Job, reason: str, *, lower: bool = True) -> None:
+        """The job loses its places and goes back to its placement queue, as a whole.
+
+        Before the barrier opened this happens at once: what is still held is aborted, and cannot start the
+        application any more. After it, the job first waits until every site has let go of it, so that it
+        never runs twice at the same time. ``lower`` lowers its L, so that it is claimed earlier next time.
+        """
+        ledger = self.ledger
+        ran = job.state is State.RUNNING
+        self._give_back(job)
+        if lower:
+            step, least = ledger.parameters.claim_fraction_step, ledger.parameters.claim_fraction_min
+            job.claim_fraction = max(least, job.claim_fraction - step)
+        job.claiming_tries_in_row = 0
+        job.tell(ledger.now, "returned", reason)
+        ledger.commands.append(JobRequeued(job=job.id, reason=reason))
+        if ran:
+            job.move(State.RELEASING)
+            job.outstanding = sum(claim is not None for claim in job.claims)
+            if job.outstanding > 0:
+                return
+        self._requeue(job)
+
+    def let_go(self, claim: Claim) -> None:
+        """A site has let go of an aborted component."""
+        job = claim.job
+        if job.state is State.RELEASING and claim in job.claims:
+            job.outstanding -= 1
+            if job.outstanding == 0:
+                self._requeue(job)
+
+    def claim_failed(self, job: Job, reason: str) -> None:
+        """Not all components could be claimed: back to the queue, unless its tries are used up."""
+        if not self.claiming_tries_are_used_up(job):
+            tries = job.claiming_tries_in_row
+            self.back_to_queue(job, reason)
+            job.claiming_tries_in_row = tries
+
+    def claiming_tries_are_used_up(self, job: Job) -> bool:
+        """End the job if it has had as many claiming tries in a row as it may have."""
+        limit = first_given(job.request.claiming_tries_max, self.ledger.parameters.claiming_tries_max)
+        if limit is None or job.claiming_tries_in_row < limit:
+            return False
+        self.end(job, State.FAILED, f"not all components could be claimed in {tries_in_words(limit)}")
+        return True
+
+    def end(self, job: Job, state: State, reason: str = "") -> None:
+        """The job is over; the core forgets it, and tells the driver all that it needs to keep."""
+        ledger = self.ledger
+        if job.state is not State.RELEASING:
+            self._give_back(job)
+        job.move(state)
+        job.ended_at = ledger.now
+        job.tell(ledger.now, "ended", state, reason)
+        del ledger.jobs[job.id]
+        ledger.ended[job.id] = job
+        if len(ledger.ended) > ENDED_KEPT:
+            ledger.ended.popitem(last=False)
+        ledger.commands.append(
+            JobEnded(
+                job=job.id,
+                outcome=_OUTCOMES[state],
+                reason=reason,
+                submitted_at=job.submitted_at,
+                placed_at=job.placed_at,
+                started_at=job.started_at,
+                ended_at=ledger.now,
+                first_start_estimate=job.first_start_estimate,
+                last_start_estimate=job.start_estimate,
+                places=job.places,
+                placement_tries=job.placement_tries,
+                claiming_tries=job.claiming_tries,
+                runs=job.runs,
+                failures=job.failures,
+                preemptions=job.preemptions,
+            )
+        )
+
+    def _requeue(self, job: Job) -> None:
+        job.move(State.WAITING)
+        job.claims = []
+        job.spots = None
+        job.places = ()
+        job.task_parts = ()
+        job.started_at = None
+        job.observed = False
+        job.ready = 0
+        self.ledger.enqueue(job, tried=False)
+
+    def _give_back(self, job: Job) -> None:
+        """Let go of everything that the job holds, is promised or waits for."""
+        ledger = self.ledger
+        job.stop_timer()
+        if job.spots is None:
+            return
+        if job.link_demands:
+            ledger.links.release(job)
+        if job.state in IN_CLAIMING_QUEUE:
+            ledger.claiming.remove(job)
+            for part, claim in enumerate(job.claims):
+                if part in job.earmarks:
+                    ledger.sites.unmark(part, job.spots.sizes[part], job)
+                elif claim is None:
+                    ledger.sites.withdraw(job.spots.sites[part], job.spots.sizes[part])
+        for claim in job.claims:
+            if claim is not None and not claim.aborting:
+                self.abort(claim)
+        if job.transfers:
+            ledger.transfers.leave(job, ledger.commands)
+        for site in job.spots.sites:
+            ledger.sites.leave(site, job)
+
+    def abort(self, claim: Claim) -> None:
+        """The component is not wanted any more; it counts until its site says that it is gone."""
+        claim.aborting = True
+        claim.stop_timer()
+        self._abort(claim)
+
+    def _abort(self, claim: Claim) -> None:
+        """Tell the site, and tell it again, ever more rarely, until it says that the component is gone."""
+        ledger = self.ledger
+        ledger.commands.append(AbortComponent(site=ledger.names[claim.site], token=claim.token))
+        wait_s = ledger.parameters.answer_timeout_s * min(2**claim.abort_tries, ABORT_WAIT_FACTOR_MAX)
+        claim.abort_tries += 1
+        claim.timer = ledger.timers.set(ledger.now + wait_s, Alarm.ABORT_AGAIN, claim)

@@ -1,0 +1,129 @@
+"""Everything the core knows at one moment, and the commands that the present event has led to so far.
+
+The parts of the core (placement, staging, running, claiming, leaving) share one ledger; it keeps the books and
+decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from koala.core.state.job import Claim, Job
+from koala.core.state.links import LinkBook
+from koala.core.state.queues import ClaimingQueue, PlacementQueue
+from koala.core.state.scan_clock import ScanClock
+from koala.core.state.sites import SiteBook
+from koala.core.state.timers import Alarm, Timers
+from koala.core.state.transfers import TransferBook
+from koala.model.grid import Grid
+from koala.model.messages import AnyCommand, Token
+from koala.model.request import JobId, SiteName
+from koala.policies.front_door import Spots
+
+# With a scan interval of 0, a job that loses its places in the very instant in which it got them would be placed
+# again at once, for ever; it rests first, twice as long each time, until it has run.
+REST_S = 1.0
+REST_S_MAX = 64.0
+# The stories of this many jobs are kept after their end, for those who ask late.
+ENDED_KEPT = 1_000
+
+
+class Ledger:
+    """The books of one scheduler."""
+
+    def __init__(self, grid: Grid) -> None:
+        self.parameters = grid.scheduler
+        self.now = 0.0
+        self.commands: list[AnyCommand] = []
+        self.jobs: dict[JobId, Job] = {}
+        self.ended: OrderedDict[JobId, Job] = OrderedDict()
+        # With an interval of 0, every event that could help brings a scan.
+        self.scans_every_event = self.parameters.scan_interval_s == 0
+        self.high = PlacementQueue(high=True, every_event=self.scans_every_event)
+        self.low = PlacementQueue(high=False, every_event=self.scans_every_event)
+        self.claiming = ClaimingQueue()
+        self.claims: dict[Token, Claim] = {}
+        self.sites = SiteBook(grid)
+        self.links = LinkBook(self.sites)
+        self.transfers = TransferBook(self.sites.view)
+        self.timers = Timers()
+        self.timers.on(Alarm.RESTED, self._rested)
+        self.timers.on(Alarm.COOLED_DOWN, self._cooled_down)
+        self.clock = ScanClock(self.parameters.scan_interval_s, self.parameters.high_scans_per_low_scan)
+        # True while what is due at this moment is run and the scans, which come last, have not been made yet.
+        self.before_scans = False
+        self.names = self.sites.view.names
+        self.index = self.sites.view.index
+
+    def queue_of(self, job: Job) -> PlacementQueue:
+        return self.high if job.high else self.low
+
+    def scans_so_far(self, queue: PlacementQueue) -> int:
+        """How many scans of the queue there have been, needless ones that were left out included."""
+        if self.scans_every_event:
+            return queue.scans
+        scans = self.clock.count(queue.high, self.now)
+        still_to_come = self.before_scans and (
+            queue.scan_due_at <= self.now or self.clock.is_due(queue.high, self.now)
+        )
+        return scans - 1 if still_to_come else scans
+
+    def tries_in_queue(self, job: Job) -> int:
+        """How often the waiting job has been tried since it entered its queue; a job that rests is not tried."""
+        if job.id in self.queue_of(job).resting:
+            return 0
+        return self.scans_so_far(self.queue_of(job)) - job.entered_scan
+
+    def enqueue(self, job: Job, *, tried: bool) -> None:
+        """Put the job at the tail of its placement queue; ``tried`` says that it has just been tried in vain."""
+        queue = self.queue_of(job)
+        job.waiting_since = self.now
+        if self.scans_every_event and job.placed_at == self.now:
+            rest_s = min(REST_S * 2**job.rests, REST_S_MAX)
+            job.rests += 1
+            queue.resting[job.id] = job
+            job.timer = self.timers.set(self.now + rest_s, Alarm.RESTED, job)
+        else:
+            self._join(queue, job, tried=tried)
+
+    def placement_tries_max(self, job: Job) -> int | None:
+        """How many failed tries in a row make the job's submission fail."""
+        return first_given(job.request.placement_tries_max, self.parameters.placement_tries_max)
+
+    def _rested(self, job: Job) -> None:
+        queue = self.queue_of(job)
+        job.timer = None
+        del queue.resting[job.id]
+        self._join(queue, job, tried=False)
+
+    def _join(self, queue: PlacementQueue, job: Job, *, tried: bool) -> None:
+        job.entered_scan = self.scans_so_far(queue)
+        limit = self.placement_tries_max(job)
+        exhausted = None if limit is None else job.entered_scan + max(1, limit - tried)
+        queue.push(job, exhausted_at_scan=exhausted, untried=not tried)
+
+    def places(self, spots: Spots) -> tuple[tuple[SiteName, int], ...]:
+        """The spots by the names of their sites."""
+        names, sites, sizes = self.names, spots.sites, spots.sizes
+        if len(sites) == 1:
+            return ((names[sites[0]], sizes[0]),)
+        return tuple([(names[site], size) for site, size in zip(sites, sizes, strict=True)])
+
+    def site_error(self, index: int) -> None:
+        """Count an error of the site; one too many makes it unusable until it has cooled down."""
+        if self.sites.error(index):
+            at = self.now + self.parameters.cooldown_s
+            self.sites.sites[index].cooling = self.timers.set(at, Alarm.COOLED_DOWN, index)
+
+    def _cooled_down(self, index: int) -> None:
+        self.sites.sites[index].cooling = None
+        self.sites.probe(index)
+
+
+def tries_in_words(tries: int | None) -> str:
+    return "1 try" if tries == 1 else f"{tries} tries"
+
+
+def first_given(own: int | None, default: int | None) -> int | None:
+    """The job's own limit, or else the grid's."""
+    return default if own is None else own

@@ -1,0 +1,328 @@
+"""The two placement queues and the claiming queue.
+
+A placement queue is scanned head to tail and every job in it is tried, but jobs that ask for exactly the same
+thing get exactly the same answer while nothing changes. So the queue keeps its jobs in groups by demand, and a
+scan tries each group once for every state of the grid: the same placements as trying every job, at a cost that
+does not grow with the length of the queue.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from koala.core.state.job import Job, Seen
+from koala.core.state.sites import SiteBook
+from koala.model.request import JobId
+from koala.policies import PolicyError
+from koala.policies.front_door import Demand, Spots, try_place
+
+# Entries of jobs that have left are thrown out when they outnumber the others by this many.
+LIMITS_SLACK = 64
+
+INFINITY = float("inf")
+
+
+class Group:
+    """The waiting jobs of one demand, by position."""
+
+    __slots__ = ("demand", "jobs", "positions")
+
+    def __init__(self, demand: Demand) -> None:
+        self.demand = demand
+        self.positions: list[int] = []
+        self.jobs: list[Job] = []
+
+
+class PlacementQueue:
+    """Jobs of one priority that have no places yet, in the order of their last return to the queue.
+
+    A job whose policy could place it even because less is free than before is *fickle*: any change is a reason to
+    try it. Under the modules of the meta-scheduler, with scans at every event, it is *patient*: each event brings one
+    pass over the queue and no more, so what others took in that pass is a reason only when the next job comes.
+    """
+
+    def __init__(self, *, high: bool, every_event: bool = False) -> None:
+        self.high = high
+        self._every_event = every_event
+        # When the next scan is due, and the sites' counts of changes when the last one began. A pass is a scan, or
+        # the try of a job that has just come: what it took is no reason to try patient jobs again.
+        self.scan_due_at = INFINITY
+        self.scanned_helped = 0
+        self.scanned_changed = 0
+        self.passed_changed = 0  # the same when the last pass was over
+        self._groups: dict[Any, Group] = {}
+        # (least, key order, group): the groups in order of what one site must have for them at least.
+        self._by_least: list[tuple[int, int, Group]] = []
+        self._group_sequence = 0
+        self.next_position = 0
+        self._fickle = 0
+        self.patient = 0
+        self.size = 0
+        # (scan number at which its tries are used up, position, job): entries of jobs that have left are skipped.
+        self._limits: list[tuple[int, int, Job]] = []
+        self._limited = 0
+        self.untried = False
+        # Jobs that take a rest before they stand at the tail again: they wait, but are not tried.
+        self.resting: dict[JobId, Job] = {}
+        self.scans = 0
+        # What the last scan saw: at its start, and after each placement, with the position of the placed job.
+        self.seen: list[tuple[int, Seen]] = []
+
+    def __len__(self) -> int:
+        return self.size + len(self.resting)
+
+    def __iter__(self) -> Iterator[Job]:
+        """Head to tail; those that rest come last."""
+        return iter([*self.in_line(), *self.resting.values()])
+
+    @property
+    def kinds(self) -> int:
+        """How many different demands there are among those that are tried."""
+        return len(self._groups)
+
+    def in_line(self) -> list[Job]:
+        """Those that are tried, head to tail."""
+        return sorted((job for group in self._groups.values() for job in group.jobs), key=lambda job: job.position)
+
+    def limits(self) -> dict[JobId, int]:
+        """At which scan the tries of a job here are used up, for those that have a limit."""
+        return {job.id: scan for scan, position, job in self._limits if job.position == position}
+
+    def is_worth_a_scan(self, book: SiteBook) -> bool:
+        """Whether something has changed since the last scan that could help a job here.
+
+        Steady jobs are only helped by more idle processors or less on the links, others by any change.
+        """
+        if self.untried or self.scanned_helped != book.helped:
+            return True
+        if self._fickle > 0 and self.scanned_changed != book.changed:
+            return True
+        return self.patient > 0 and self.passed_changed != book.changed
+
+    @property
+    def smallest_need(self) -> int:
+        """No job here can be placed unless some site has this many idle."""
+        return self._by_least[0][0]
+
+    def scan_begins(self, book: SiteBook) -> None:
+        """A scan sees everything up to now."""
+        self.scan_due_at = INFINITY
+        self.scanned_helped = book.helped
+        self.scanned_changed = book.changed
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether some job here may run out of tries, so that even a needless scan matters."""
+        return self._limited > 0
+
+    def push(self, job: Job, *, exhausted_at_scan: int | None, untried: bool) -> None:
+        """Put the job at the tail. ``untried`` says that it has not been tried on what is idle now."""
+        assert job.position < 0
+        job.joined_after_scan = self.scans
+        job.position = self.next_position
+        self.next_position += 1
+        self.untried |= untried
+        self.stand(job, exhausted_at_scan)
+
+    def stand(self, job: Job, exhausted_at_scan: int | None) -> None:
+        """Enter the job at the position that it has been given, behind all others."""
+        assert job.demand is not None
+        demand = job.demand
+        group = self._groups.get(demand.key)
+        if group is None:
+            group = self._groups[demand.key] = Group(demand)
+            self._group_sequence += 1
+            insort(self._by_least, (demand.least, self._group_sequence, group), key=_least_and_sequence)
+        group.positions.append(job.position)
+        group.jobs.append(job)
+        self.size += 1
+        if not demand.steady:
+            self._count_unsteady(demand, 1)
+        if exhausted_at_scan is not None:
+            job.has_limit = True
+            self._limited += 1
+            heapq.heappush(self._limits, (exhausted_at_scan, job.position, job))
+            if len(self._limits) > 2 * self._limited + LIMITS_SLACK:
+                self._limits = [entry for entry in self._limits if entry[2].position == entry[1]]
+                heapq.heapify(self._limits)
+
+    def pop_exhausted(self, scan: int) -> list[Job]:
+        """Take out the jobs whose tries are used up after this many scans."""
+        exhausted = []
+        while self._limits and self._limits[0][0] <= scan:
+            _, position, job = heapq.heappop(self._limits)
+            if job.position == position:
+                self.remove(job)
+                exhausted.append(job)
+        return exhausted
+
+    def remove(self, job: Job) -> None:
+        assert job.demand is not None
+        if self.resting.pop(job.id, None) is not None:
+            return
+        group = self._groups[job.demand.key]
+        self._take(group, bisect_left(group.positions, job.position))
+
+    def _take(self, group: Group, place: int) -> Job:
+        del group.positions[place]
+        job = group.jobs.pop(place)
+        job.position = -1
+        if job.has_limit:
+            job.has_limit = False
+            self._limited -= 1
+        self.size -= 1
+        if not group.demand.steady:
+            self._count_unsteady(group.demand, -1)
+        if not self.size:
+            self.scan_due_at = INFINITY
+        if not group.jobs:
+            del self._groups[group.demand.key]
+            least = group.demand.least
+            start = bisect_left(self._by_least, least, key=_least)
+            while self._by_least[start][2] is not group:
+                start += 1
+            del self._by_least[start]
+        return job
+
+    def _count_unsteady(self, demand: Demand, jobs: int) -> None:
+        if self._every_event and demand.policy.module is not None:
+            self.patient += jobs
+        else:
+            self._fickle += jobs
+
+    def place_in_line(self, job: Job) -> int:
+        """How many jobs stand before it, plus one."""
+        if job.id in self.resting:
+            return self.size + 1
+        return 1 + sum(bisect_left(group.positions, job.position) for group in self._groups.values())
+
+    def last_refused(self, job: Job) -> Seen | None:
+        """What the job's last try saw; None if it was never tried."""
+        if job.id in self.resting or self.scans == job.joined_after_scan:
+            return job.refused
+        return self.seen[bisect_left(self.seen, job.position, key=_position) - 1][1]
+
+    def scan_in_vain(self, book: SiteBook) -> None:
+        """A scan in which nobody can be placed, because no site has enough for any job here."""
+        self.scan_begins(book)
+        self.passed_changed = book.changed
+        self.scans += 1
+        self.seen = [(-1, book.seen_now())]
+
+    def scan(
+        self,
+        book: SiteBook,
+        place: Callable[[Job, Spots], None],
+        broke: Callable[[Job, PolicyError], None],
+    ) -> None:
+        """Try every job from head to tail; ``place`` takes those that fit and changes the book, ``broke`` those
+        whose policy gave an answer that cannot be right.
+
+        Idle processors only fall during a scan and links only fill, so a group that cannot fit by its plain numbers
+        is out for good, and so is a steady one that the policy refused; any other is tried again, from the next
+        position on, after each placement.
+        """
+        self.scans += 1
+        self.untried = False
+        view = book.view
+        idle = view.idle
+        self.seen = [(-1, book.seen_now())]
+        most, total = max(idle), sum(idle)
+        hopeful = bisect_right(self._by_least, most, key=_least)
+        candidates = [
+            (group.positions[0], sequence, group)
+            for _, sequence, group in self._by_least[:hopeful]
+            if group.demand.total <= total
+        ]
+        heapq.heapify(candidates)
+        again: list[tuple[int, Group]] = []  # those to be tried after the next placement
+        while candidates:
+            position, sequence, group = heapq.heappop(candidates)
+            if group.demand.least > most or group.demand.total > total:
+                continue
+            try:
+                spots = try_place(group.demand, view)
+            except PolicyError as error:
+                broke(self._take(group, bisect_left(group.positions, position)), error)
+                self._next_of(group, sequence, position, candidates)
+                continue
+            if spots is None:
+                if not group.demand.steady:
+                    again.append((sequence, group))
+                continue
+            again.append((sequence, group))
+            place(self._take(group, bisect_left(group.positions, position)), spots)
+            self.seen.append((position, book.seen_now()))
+            most, total = max(idle), sum(idle)
+            if not self._by_least or most < self.smallest_need:
+                break
+            for next_sequence, following in again:
+                self._next_of(following, next_sequence, position, candidates)
+            again.clear()
+
+    @staticmethod
+    def _next_of(group: Group, sequence: int, position: int, candidates: list[tuple[int, int, Group]]) -> None:
+        """The group's first job behind this position is to be tried too."""
+        following = bisect_right(group.positions, position)
+        if following < len(group.positions):
+            heapq.heappush(candidates, (group.positions[following], sequence, group))
+
+
+def _position(entry: tuple[int, Seen]) -> int:
+    return entry[0]
+
+
+def _least(entry: tuple[int, int, Group]) -> int:
+    return entry[0]
+
+
+def _least_and_sequence(entry: tuple[int, int, Group]) -> tuple[int, int]:
+    return entry[0], entry[1]
+
+
+class ClaimingQueue:
+    """Placed jobs with components still to be claimed, ordered by their job claiming time (JCT)."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[float, int, Job]] = []
+        self.sequence = 0
+        self.next_at = INFINITY  # the earliest claiming time
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Job]:
+        return (job for _, _, job in self._entries)
+
+    def push(self, job: Job, claim_at: float) -> None:
+        self.sequence += 1
+        self.stand(job, claim_at, self.sequence)
+
+    def stand(self, job: Job, claim_at: float, sequence: int) -> None:
+        """Enter the job at this claiming time; equal times are served in the order of the sequence."""
+        job.claim_at = claim_at
+        job.claim_sequence = sequence
+        insort(self._entries, (claim_at, sequence, job), key=_claim_order)
+        self.next_at = self._entries[0][0]
+
+    def remove(self, job: Job) -> None:
+        """Take the job out; without effect when it is not in the queue."""
+        place = bisect_left(self._entries, (job.claim_at, job.claim_sequence), key=_claim_order)
+        if place < len(self._entries) and self._entries[place][2] is job:
+            del self._entries[place]
+            self.next_at = self._entries[0][0] if self._entries else INFINITY
+
+    def move(self, job: Job, claim_at: float) -> None:
+        """Give a job that is in the queue another claiming time."""
+        self.remove(job)
+        self.push(job, claim_at)
+
+    def head(self) -> Job:
+        return self._entries[0][2]
+
+
+def _claim_order(entry: tuple[float, int, Job]) -> tuple[float, int]:
+    return entry[0], entry[1]

@@ -1,0 +1,337 @@
+"""What the core believes of each site: processors, who holds them, and whether the site can be trusted.
+
+The book keeps the policies' view of the grid up to date. ``changed`` counts every change of what is idle or of what
+is on the links, ``helped`` those by which more became free; a queue that has been scanned since the last one need
+not be scanned again.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+
+from koala.core.state.job import Claim, Job, Seen
+from koala.core.state.timers import Timer
+from koala.model.grid import Grid
+from koala.policies.front_door import View, quota_processors
+
+
+class Trust(enum.StrEnum):
+    """Whether the site is used: a site with too many consecutive errors is not, then it is probed with one job."""
+
+    USABLE = "usable"
+    UNUSABLE = "unusable"
+    PROBING = "probing"
+
+
+# What a site has for a job that must not start there: less than any share of its own could make up for.
+NOTHING = -(10**12)
+
+
+class SiteBelief:
+    """One site."""
+
+    __slots__ = (
+        "claims",
+        "cooling",
+        "described_limit",
+        "drained",
+        "earmarked",
+        "errors",
+        "limit",
+        "name",
+        "others",
+        "ours",
+        "probe_job",
+        "processors",
+        "promised",
+        "quota",
+        "reported",
+        "trust",
+        "waiters",
+    )
+
+    def __init__(self, name: str, processors: int, quota: float) -> None:
+        self.name = name
+        self.processors = processors
+        self.reported = False  # whether the number of processors is the site's own word
+        self.quota = quota
+        self.limit = self.described_limit = quota_processors(processors, quota)
+        self.others = 0  # held by other users, as last reported
+        self.ours = 0  # held by our claims, until their end is confirmed
+        self.earmarked = 0  # being freed by preemption, for a job that waits for them
+        self.promised = 0  # placed and not yet claimed
+        self.trust = Trust.USABLE
+        self.drained = False
+        self.errors = 0
+        self.probe_job: int | None = None
+        self.cooling: Timer | None = None  # set while it is unusable, until it is probed
+        self.claims: dict[str, Claim] = {}
+        self.waiters: dict[int, Job] = {}  # jobs with an earmark here
+
+    def stop_cooling(self) -> None:
+        if self.cooling is not None:
+            self.cooling.cancel()
+            self.cooling = None
+
+    @property
+    def free(self) -> int:
+        """What nobody holds, within the quota; below zero when the site's own users went beyond it."""
+        return self.limit - self.others - self.ours
+
+
+class SiteBook:
+    """All sites, by index, and the view that policies get of them."""
+
+    def __init__(self, grid: Grid) -> None:
+        self.view = View.from_grid(grid)
+        self.sites = [SiteBelief(site.name, site.processors, site.quota) for site in grid.sites]
+        self.hold_placed = grid.scheduler.hold_placed
+        self.error_threshold = grid.scheduler.error_threshold
+        self.helped = 0
+        self.changed = 0
+        self.files_told: dict[str, None] = {}  # files whose replicas are not, or no longer, as the grid says
+        self._link_demand_bit_s: tuple[int, ...] = ()  # nothing where nothing is on any link
+        self._seen: Seen = (tuple(self.view.idle), ())
+        self._seen_as_of = 0
+
+    def __iter__(self) -> Iterator[SiteBelief]:
+        return iter(self.sites)
+
+    def refresh(self, index: int) -> None:
+        """Work out again what policies may use of the site."""
+        site = self.sites[index]
+        idle = site.limit - site.others - site.ours - site.earmarked
+        if self.hold_placed:
+            idle -= site.promised
+        if site.trust is not Trust.USABLE:
+            idle = 0 if site.trust is Trust.UNUSABLE or site.probe_job is not None else idle
+        if idle < 0 or site.drained:
+            idle = 0
+        before = self.view.idle[index]
+        if idle != before:
+            self.changed += 1
+            if idle > before:
+                self.helped += 1
+            self.view.idle[index] = idle
+
+    def most(self) -> list[int]:
+        """The most that could ever be idle for us at each site: by what it says, or by the grid where that is more. A
+        site that has fewer processors for a while has not become smaller."""
+        return [max(site.limit, site.described_limit) for site in self.sites]
+
+    def seen_now(self) -> Seen:
+        """What a try would see now, as a value; the same one as long as nothing changes."""
+        if self._seen_as_of != self.changed:
+            self._seen_as_of = self.changed
+            self._seen = tuple(self.view.idle), self._link_demand_bit_s
+        return self._seen
+
+    def links_changed(self, *, helped: bool) -> None:
+        """Jobs ask more or less of the links than before; less may help one that waits."""
+        demand_bit_s = self.view.link_demand_bit_s
+        self._link_demand_bit_s = tuple(demand_bit_s) if any(demand_bit_s) else ()
+        self.changed += 1
+        if helped:
+            self.helped += 1
+
+    def restore(self, idle: list[int], *, helped: int, changed: int) -> None:
+        """Go on from counts that were written down, and from what was idle then; beliefs are in place already.
+
+        Where they give another number than the one that was idle, because the grid is another one, that is a change.
+        """
+        self.helped = helped
+        self.changed = changed
+        self.view.idle[:] = idle
+        for index in range(len(self.sites)):
+            self.refresh(index)
+        self._seen = tuple(self.view.idle), self._link_demand_bit_s
+        self._seen_as_of = self.changed
+
+    def files_changed(self, file: str) -> None:
+        """Replicas have come or gone: a job that could not be placed may fit now."""
+        self.files_told[file] = None
+        self.changed += 1
+        self.helped += 1
+
+    # ------------------------------------------------------------------------------ what the site says
+
+    def report(self, index: int, processors: int, others: int) -> None:
+        site = self.sites[index]
+        site.reported = True
+        site.processors = processors
+        site.others = others
+        site.limit = self.view.limit[index] = quota_processors(processors, site.quota)
+        self.refresh(index)
+
+    def drain(self, index: int) -> None:
+        self.sites[index].drained = True
+        self.refresh(index)
+
+    def resume(self, index: int) -> None:
+        site = self.sites[index]
+        site.drained = False
+        site.errors = 0
+        site.trust = Trust.USABLE
+        site.probe_job = None
+        site.stop_cooling()
+        self.refresh(index)
+
+    # ---------------------------------------------------------------------------------------- trust
+
+    def error(self, index: int) -> bool:
+        """Count an error; True when it makes the site unusable."""
+        site = self.sites[index]
+        site.errors += 1
+        if site.trust is Trust.UNUSABLE or (site.trust is Trust.USABLE and site.errors < self.error_threshold):
+            return False
+        site.trust = Trust.UNUSABLE
+        site.probe_job = None
+        self.refresh(index)
+        return True
+
+    def success(self, index: int) -> bool:
+        """A component ran to its end: errors are forgotten. True when that makes the site usable again."""
+        site = self.sites[index]
+        site.errors = 0
+        if site.trust is Trust.USABLE:
+            return False
+        site.trust = Trust.USABLE
+        site.probe_job = None
+        site.stop_cooling()
+        self.refresh(index)
+        return True
+
+    def probe(self, index: int) -> None:
+        """The cool-down is over: let one job try the site."""
+        site = self.sites[index]
+        site.trust = Trust.PROBING
+        site.probe_job = None
+        self.refresh(index)
+
+    # ------------------------------------------------------------------- places, claims and earmarks
+
+    def promise(self, index: int, processors: int, job: Job) -> None:
+        """A component has been placed here; it is not claimed yet."""
+        site = self.sites[index]
+        site.promised += processors
+        if site.trust is Trust.PROBING:
+            site.probe_job = job.id
+        self.refresh(index)
+
+    def withdraw(self, index: int, processors: int) -> None:
+        """The component goes elsewhere."""
+        self.sites[index].promised -= processors
+        self.refresh(index)
+
+    def leave(self, index: int, job: Job) -> None:
+        """The job has nothing to do with the site any more: if it was the probe, another job may be, once what the
+        site still holds of this one is gone."""
+        site = self.sites[index]
+        if site.probe_job == job.id and all(claim.job is not job for claim in site.claims.values()):
+            site.probe_job = None
+            self.refresh(index)
+
+    def redeem(self, part: int, index: int, processors: int, job: Job) -> None:
+        """A promise or an earmark is about to become a claim, which brings the view up to date: until then nobody
+        else may think that the processors are idle."""
+        if part in job.earmarks:
+            self._drop_earmark(part, processors, job)
+        else:
+            self.sites[index].promised -= processors
+
+    def claim(self, claim: Claim) -> None:
+        site = self.sites[claim.site]
+        site.claims[claim.token] = claim
+        site.ours += claim.processors
+        if site.trust is Trust.PROBING:
+            site.probe_job = claim.job.id
+        self.refresh(claim.site)
+
+    def release(self, claim: Claim) -> None:
+        site = self.sites[claim.site]
+        del site.claims[claim.token]
+        site.ours -= claim.processors
+        if claim.aborting:
+            self.leave(claim.site, claim.job)
+        self.refresh(claim.site)
+
+    def earmark(self, index: int, part: int, processors: int, job: Job) -> None:
+        """The promise becomes a right to what a preemption is freeing; earlier earmarks are served first."""
+        site = self.sites[index]
+        site.promised -= processors
+        job.earmarks[part] = index
+        site.waiters[job.id] = job
+        site.earmarked += processors
+        self.refresh(index)
+
+    def unmark(self, part: int, processors: int, job: Job) -> None:
+        """The component does not wait for preempted processors any more."""
+        self.refresh(self._drop_earmark(part, processors, job))
+
+    def _drop_earmark(self, part: int, processors: int, job: Job) -> int:
+        index = job.earmarks.pop(part)
+        site = self.sites[index]
+        site.earmarked -= processors
+        if index not in job.earmarks.values():
+            del site.waiters[job.id]
+        return index
+
+    # ------------------------------------------------------------------------- what a job could claim
+
+    def startable(self, index: int, job: Job) -> int:
+        """How many processors the job could claim here now: what is free and not kept for others.
+
+        That includes what is kept for the job itself. What was earmarked for others after it is not kept from it.
+        """
+        site = self.sites[index]
+        if site.trust is Trust.UNUSABLE or site.drained:
+            return NOTHING
+        if site.trust is Trust.PROBING and site.probe_job not in (None, job.id):
+            return NOTHING
+        kept = self._earmarked_before(index, job)
+        if self.hold_placed:
+            kept += site.promised - _own_promise(job, index)
+        return site.free - kept
+
+    def is_short(self, index: int) -> bool:
+        """Whether others hold so much of the site that not all our components there can have their processors."""
+        site = self.sites[index]
+        wanted = sum(claim.processors for claim in site.claims.values() if not claim.aborting)
+        return site.others + wanted > site.processors
+
+    def coming(self, index: int, job: Job) -> int:
+        """How many more processors components that are being aborted will free, beyond what others wait for."""
+        site = self.sites[index]
+        own = _own_earmark(job, index)
+        behind = site.earmarked - self._earmarked_before(index, job) - own
+        return sum(claim.processors for claim in site.claims.values() if claim.aborting) - behind
+
+    def _earmarked_before(self, index: int, job: Job) -> int:
+        kept = 0
+        for waiter in self.sites[index].waiters.values():
+            if waiter is job:
+                break
+            kept += _own_earmark(waiter, index)
+        return kept
+
+    def earmark_is_free(self, index: int, job: Job) -> bool:
+        """Whether what was being freed here for the job is free by now, for one of its components at least."""
+        assert job.spots is not None
+        smallest = min(job.spots.sizes[part] for part, site in job.earmarks.items() if site == index)
+        return self.startable(index, job) >= smallest
+
+
+def _own_earmark(job: Job, index: int) -> int:
+    assert job.spots is not None
+    return sum(job.spots.sizes[part] for part, site in job.earmarks.items() if site == index)
+
+
+def _own_promise(job: Job, index: int) -> int:
+    """What the job has been promised at the site and has neither claimed nor earmarked."""
+    assert job.spots is not None
+    return sum(
+        job.spots.sizes[part]
+        for part, site in enumerate(job.spots.sites)
+        if site == index and job.claims[part] is None and part not in job.earmarks
+    )

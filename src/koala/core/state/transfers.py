@@ -1,0 +1,136 @@
+"""Files on their way to sites for placed jobs: one transfer for each (file, piece, site), shared by the jobs that
+need it, tried again from another replica when it breaks, and the bandwidth that was seen on the way.
+"""
+
+from __future__ import annotations
+
+from koala.core.state.job import Job
+from koala.core.state.transfer import Key, Transfer
+from koala.model.messages import AnyCommand, CancelTransfer, StartTransfer, TransferId
+from koala.policies.front_door import Input, View, link_s
+
+INFINITY = float("inf")
+# How much a newly observed bandwidth weighs against the estimate so far.
+OBSERVATION_WEIGHT = 0.3
+
+
+class TransferBook:
+    """All transfers that some job needs."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.by_id: dict[TransferId, Transfer] = {}
+        self.by_key: dict[Key, Transfer] = {}
+        self.sequence = 0
+        # (one site, other site) -> the link's bandwidth in bytes/s as it was before any was observed, and as learned.
+        self.learned: dict[tuple[int, int], tuple[float, float]] = {}
+
+    def want(self, job: Job, needed: Input, site: int, now: float, commands: list[AnyCommand]) -> Transfer:
+        """Make sure that the file gets to the site for this job, by the transfer that runs already if one does."""
+        key = (needed.file, needed.chunk, site)
+        transfer = self.by_key.get(key)
+        if transfer is None:
+            transfer = self.by_key[key] = Transfer(key, needed.size_bytes)
+            self._start(transfer, needed.source, now, commands)
+        if key not in job.transfers:
+            transfer.jobs[job.id] = None
+            job.transfers[key] = transfer
+            if not transfer.done:
+                job.transfers_open += 1
+        return transfer
+
+    def remaining_s(self, key: Key, now: float) -> float:
+        """When a piece that is on its way to a site will be there; infinity for one that is not."""
+        transfer = self.by_key.get(key)
+        return INFINITY if transfer is None else transfer.remaining_s(now)
+
+    def _start(self, transfer: Transfer, source: int, now: float, commands: list[AnyCommand]) -> None:
+        self.sequence += 1
+        file, chunk, target = transfer.key
+        transfer.id = f"t{self.sequence}"
+        transfer.source = source
+        transfer.started_at = now
+        transfer.estimate_s = link_s(source, target, transfer.size_bytes, self.view)
+        transfer.tries += 1
+        self.by_id[transfer.id] = transfer
+        names = self.view.names
+        commands.append(
+            StartTransfer(
+                transfer=transfer.id,
+                file=file,
+                source=names[source],
+                target=names[target],
+                size_bytes=transfer.size_bytes,
+                chunk=chunk,
+            )
+        )
+
+    def arrived(self, transfer: Transfer, now: float) -> None:
+        """The transfer is there, and the estimate of its link learns from it."""
+        transfer.done = True
+        self._observe(transfer, now)
+
+    def overdue(self, transfer: Transfer, now: float) -> None:
+        """The transfer is slower than this already: the link is believed to be no faster, so that the next try,
+        over the same crowded link, is given more time."""
+        self._observe(transfer, now)
+
+    def _observe(self, transfer: Transfer, now: float) -> None:
+        source, target = transfer.source, transfer.key[2]
+        flowing_s = now - transfer.started_at - self.view.latency_s[source][target]
+        if source == target or transfer.size_bytes == 0 or flowing_s <= 0:
+            return
+        seen = transfer.size_bytes / flowing_s
+        believed = self.view.bytes_per_s[source][target]
+        self.learn(source, target, (1 - OBSERVATION_WEIGHT) * believed + OBSERVATION_WEIGHT * seen)
+
+    def learn(self, one: int, other: int, bytes_per_s: float) -> None:
+        """The link between the two is believed to have this bandwidth, whatever the grid says."""
+        pair = (one, other) if one < other else (other, one)
+        before = self.learned.get(pair)
+        described = self.view.bytes_per_s[one][other] if before is None else before[0]
+        self.learned[pair] = described, bytes_per_s
+        self.view.bytes_per_s.set_both(one, other, bytes_per_s)
+
+    def again(self, transfer: Transfer, now: float, commands: list[AnyCommand]) -> bool:
+        """The transfer broke: start it again from the best replica that has not failed, or, if all have, from the
+        best of all. False when the file has no replica any more."""
+        del self.by_id[transfer.id]
+        transfer.failed_sources.add(transfer.source)
+        known = self.view.files.get(transfer.key[0])
+        holders = known.holders if known is not None else ()
+        fresh = [holder for holder in holders if holder not in transfer.failed_sources] or list(holders)
+        if not fresh:
+            return False
+        target = transfer.key[2]
+        best = min(fresh, key=lambda holder: (link_s(holder, target, transfer.size_bytes, self.view), holder))
+        self._start(transfer, best, now, commands)
+        return True
+
+    def keep_only_needed(self, job: Job, commands: list[AnyCommand]) -> None:
+        """The job has moved a component: let go of what none of its components needs any more."""
+        needed = {key for keys in job.needs for key in keys}
+        for key in [key for key in job.transfers if key not in needed]:
+            transfer = job.transfers.pop(key)
+            if not transfer.done:
+                job.transfers_open -= 1
+            self._let_go(transfer, job, commands)
+
+    def leave(self, job: Job, commands: list[AnyCommand]) -> None:
+        """The job needs none of its files any more."""
+        for transfer in job.transfers.values():
+            self._let_go(transfer, job, commands)
+        job.transfers = {}
+        job.needs = []
+        job.transfers_open = 0
+
+    def _let_go(self, transfer: Transfer, job: Job, commands: list[AnyCommand]) -> None:
+        """What no other job needs is stopped, or deleted if it is there already."""
+        del transfer.jobs[job.id]
+        if transfer.jobs:
+            return
+        del self.by_key[transfer.key]
+        self.by_id.pop(transfer.id, None)
+        if transfer.timer is not None:
+            transfer.timer.cancel()
+        commands.append(CancelTransfer(transfer=transfer.id))

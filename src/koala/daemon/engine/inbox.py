@@ -1,0 +1,60 @@
+"""What waits to be handled by the engine: events with their callers, and what is put on record with them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from koala import files
+from koala.daemon.engine.projection import Submitter
+from koala.daemon.errors import ServiceError
+from koala.model.messages import AnyEvent
+from koala.model.request import Request
+from koala.store.rows import JobRow
+
+
+@dataclass(slots=True, kw_only=True)
+class Item:
+    """One event to come, or a request that becomes one with its job's id; ``answer`` is the caller that waits."""
+
+    event: AnyEvent | None = None
+    request: Request | None = None
+    submitter: Submitter | None = None
+    files: Sequence[files.Entry] = ()
+    answer: asyncio.Future[JobRow | None] | None = field(default=None)
+    row: JobRow | None = None
+
+    def done(self) -> None:
+        """It is on record."""
+        if self.answer is not None and not self.answer.done():
+            self.answer.set_result(self.row)
+
+    def refuse(self, error: ServiceError) -> None:
+        """It is not, and will not be."""
+        if self.answer is not None and not self.answer.done():
+            self.answer.set_exception(error)
+
+
+class Mailbox:
+    """A queue that the engine empties a batch at a time."""
+
+    def __init__(self) -> None:
+        self._items: deque[Item] = deque()
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def put(self, item: Item) -> None:
+        """At the end."""
+        self._items.append(item)
+
+    def take(self, most: int) -> list[Item]:
+        """The first items, at most so many."""
+        return [self._items.popleft() for _ in range(min(most, len(self._items)))]
+
+    def refuse_all(self, error: ServiceError) -> None:
+        """Nothing of it can be handled."""
+        for item in self.take(len(self._items)):
+            item.refuse(error)

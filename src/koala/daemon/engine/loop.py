@@ -1,0 +1,579 @@
+"""The heart of the daemon: it turns the core with what happens, puts everything on record, and only then acts.
+
+Events are handled one at a time. All that gathered while the last batch was written are handled and written together;
+after that their callers are answered and the commands performed. When the store fails, what is in memory is ahead of
+the record: it is thrown away, and the engine goes on from the record as after a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+import msgspec
+
+from koala import files
+from koala.core import Scheduler
+from koala.daemon.engine.batch import Memory, Round
+from koala.daemon.engine.clock import SteadyClock
+from koala.daemon.engine.inbox import Item, Mailbox
+from koala.daemon.engine.live_rows import ENDED_STATES, LiveRows
+from koala.daemon.engine.outbox import Owed
+from koala.daemon.engine.projection import Submitter
+from koala.daemon.engine.recovery import Recovery, live_grid, nothing_yet, recover, store_snapshot
+from koala.daemon.engine.silences import Silences
+from koala.daemon.engine.waiters import Waiters
+from koala.daemon.errors import InvalidError, TooManyError, UnavailableError
+from koala.daemon.grid_sites import LinkBook, SiteMaker, check_kinds, check_ssh, make_areas, make_mover, make_site
+from koala.daemon.perform.performer import Performer
+from koala.daemon.perform.transfers import Carrier
+from koala.daemon.service.journal_tail import JournalTail
+from koala.daemon.upkeep.journal_pruning import Pruner
+from koala.daemon.upkeep.polling import Prober
+from koala.daemon.upkeep.retention import Retention
+from koala.model.grid import Grid, SiteKind
+from koala.model.messages import (
+    AnyCommand,
+    AnyEvent,
+    CancelTransfer,
+    SiteSilent,
+    Tick,
+)
+from koala.model.request import FileName, JobId, Request, SiteName
+from koala.policies import Catalogue
+from koala.sites import Mail, Site
+from koala.store import Batch, ComponentRow, JobRow, Store, StoreError, TransferRow
+
+_log = logging.getLogger(__name__)
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# One commit holds at most so many events.
+BATCH_EVENTS_MAX = 256
+# That a command was performed is put on record with the next batch, or at the latest after so long.
+SETTLE_S = 1.0
+# A snapshot is taken when so many events have come since the last one, or two for each live job if that is more.
+SNAPSHOT_EVENTS = 5_000
+# No more jobs than this may live at a time.
+JOBS_LIVE_MAX = 100_000
+# After a failure of the store it is tried again after so long, then ever more rarely.
+RECOVERY_FIRST_S = 0.5
+RECOVERY_MOST_S = 30.0
+
+
+class Counters(msgspec.Struct):
+    """What the engine has done since it was opened."""
+
+    events: int = 0
+    commits: int = 0
+    snapshots: int = 0
+    recoveries: int = 0
+
+
+class Engine:
+    """The live scheduler of one grid, from ``open`` to ``close``.
+
+    ``root/sites/NAME`` are the embedded sites' directories, which outlive the engine, as do their components. The
+    grid is the one to use from now on; which files there are is in the store, not in the grid.
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        catalogue: Catalogue,
+        store: Store,
+        root: Path,
+        *,
+        clock: SteadyClock | None = None,
+        site_maker: SiteMaker = make_site,
+    ) -> None:
+        check_kinds(grid)
+        check_ssh(grid)
+        self._grid = grid
+        self._core_grid = live_grid(grid)
+        self._catalogue = catalogue
+        self._store = store
+        self._clock = SteadyClock() if clock is None else clock
+        self._areas = make_areas(grid, root)
+        self._mover = make_mover(grid, self._areas, root, clock=self._clock)
+        self._sites: dict[SiteName, Site] = {
+            each.name: site_maker(each, root, emit=self.report, on_mail=self._on_mail, clock=self.now)
+            for each in grid.sites
+        }
+        self._carrier = Carrier(self, self._mover, LinkBook(grid.links))
+        self._performer = Performer(self, self._sites, self._areas, self._carrier, grid.scheduler)
+        self._prober = Prober(
+            self, self._sites, {each.name for each in grid.sites if each.kind is not SiteKind.LOCAL}
+        )
+        self._retention = Retention(self, store, self._sites)
+        self._pruner = Pruner(store)
+        self._silences = Silences()
+        self._waiters = Waiters()
+        self.tail = JournalTail()  # of what is on record
+        self._mailbox = Mailbox()
+        self._wake = asyncio.Event()
+        self._store_thread = ThreadPoolExecutor(1, thread_name_prefix="koala-store")
+        self._memory = Memory(nothing_yet(self._core_grid, catalogue))
+        self._submitting: dict[tuple[str, str], asyncio.Task[tuple[JobRow, bool]]] = {}
+        self._submissions = 0  # that wait to be put on record
+        self._settle_at: float | None = None
+        self._turning: asyncio.Task[None] | None = None
+        self._failure = "the daemon has not started yet"
+        self._closing = False
+        self.died = asyncio.Event()  # set when the engine has stopped without being closed: only a restart helps
+        self.counters = Counters()
+        self.started_at = self.now()
+
+    # ----------------------------------------------------------------------------------- opening and closing
+
+    async def open(self) -> None:
+        """Recover, open the sites, perform what is owed and begin to work.
+
+        Raises an error with ``for_user`` when the record or a site cannot be used; then everything is closed again.
+        """
+        try:
+            self._adopt(await self._in_store(recover, self._store, self._core_grid, self._catalogue))
+            self.started_at = self.now()
+            await self._mover.open()
+            for site in self._sites.values():
+                await site.open()
+            await self._carrier.open(self._wanted_transfers())
+        except BaseException:
+            await self._close_sites()
+            self._store_thread.shutdown()
+            raise
+        self._go_on()
+        self._prober.start()
+        self._retention.start()
+        self._turning = asyncio.create_task(self._turn(), name="engine")
+        self._turning.add_done_callback(self._turned)
+
+    async def close(self) -> None:
+        """Take no more calls, put on record what has happened, and stop. Components go on running. Idempotent."""
+        turning, self._turning = self._turning, None
+        if turning is None:
+            return
+        self._closing = True
+        await self._prober.stop()
+        await self._retention.stop()
+        await self._performer.close()
+        await self._close_sites()
+        self._wake.set()
+        await asyncio.wait([turning])
+        await self._pruner.stop()
+        self._failure = "the daemon has stopped"
+        self._mailbox.refuse_all(self._unavailable())
+        self._waiters.wake_all()
+        self._store_thread.shutdown()
+
+    async def _close_sites(self) -> None:
+        for site in self._sites.values():
+            await site.close()
+        await self._mover.close()
+
+    def _wanted_transfers(self) -> set[str]:
+        cancels = {each.transfer for each in self._memory.owed.commands.values() if isinstance(each, CancelTransfer)}
+        return set(self._memory.scheduler.ledger.transfers.by_id) | cancels
+
+    # --------------------------------------------------------------------------------- what callers may look at
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """The core. A recovery replaces it, so that nobody keeps it; its books may be a batch ahead of the record."""
+        return self._memory.scheduler
+
+    @property
+    def store(self) -> Store:
+        """The store."""
+        return self._store
+
+    @property
+    def grid(self) -> Grid:
+        """The grid as it was given."""
+        return self._grid
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The policies."""
+        return self._catalogue
+
+    @property
+    def areas(self) -> Mapping[SiteName, files.FileArea]:
+        """The sites' file areas."""
+        return self._areas
+
+    @property
+    def mover(self) -> files.GridMover:
+        """What brings files to sites."""
+        return self._mover
+
+    @property
+    def rows(self) -> LiveRows:
+        """What is on record of all that lives."""
+        return self._memory.rows
+
+    @property
+    def owed(self) -> Owed:
+        """Commands on record that are still to be performed."""
+        return self._memory.owed
+
+    @property
+    def entries(self) -> Mapping[FileName, files.Entry]:
+        """The replica catalogue as it is on record."""
+        return self._memory.entries
+
+    @property
+    def last_seq(self) -> int:
+        """The newest entry of the journal that is on record."""
+        return self._memory.last_seq
+
+    @property
+    def failure(self) -> str:
+        """Why the engine cannot work now; empty while it can."""
+        return self._failure
+
+    def now(self) -> float:
+        """The engine's time, in seconds since the epoch. It never goes back, also not over a restart."""
+        return self._clock()
+
+    def live_row(self, job: JobId) -> JobRow | None:
+        """A job that has not ended."""
+        return self._memory.rows.jobs.get(job)
+
+    def live_rows(self) -> list[JobRow]:
+        """All jobs that have not ended, in order of their ids."""
+        return list(self._memory.rows.jobs.values())
+
+    def components_of(self, job: JobId) -> list[ComponentRow]:
+        """All starts of components of a job that has not ended, the oldest first."""
+        return self._memory.rows.components_of(job) if job in self._memory.rows.jobs else []
+
+    def transfers_now(self) -> list[TransferRow]:
+        """Files that are on their way for some job, or have arrived for it."""
+        return list(self._memory.rows.transfers.values())
+
+    def brought_bytes(self, transfer: str) -> int:
+        """How much of a transfer is at its target."""
+        row = self._memory.rows.transfers.get(transfer)
+        if row is not None and row.ok:
+            return row.size_bytes
+        return self._carrier.brought_bytes.get(transfer, 0)
+
+    def site(self, name: SiteName) -> Site:
+        """The site with this name."""
+        return self._sites[name]
+
+    def silence_of(self, site: SiteName) -> tuple[float, str] | None:
+        """Since when a site does not answer, and why; None while it does."""
+        return self._silences.of(site)
+
+    def silent_sites(self) -> tuple[tuple[SiteName, str], ...]:
+        """The sites that do not answer, each with the reason."""
+        found = ((name, self._silences.of(name)) for name in self._sites)
+        return tuple((name, silence[1]) for name, silence in found if silence is not None)
+
+    def reported_at(self, site: SiteName) -> float | None:
+        """When the site last told its state."""
+        return self._prober.reported_at.get(site)
+
+    async def wait_ended(self, job: JobId, timeout_s: float) -> None:
+        """Until the job has ended and that is on record, or until the timeout."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while job in self._memory.rows.jobs and not self._closing:
+                    await self._waiters.job_ends(job)
+
+    async def wait_journal(self, after: int, timeout_s: float) -> None:
+        """Until an entry later than ``after`` is on record, or until the timeout."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self._memory.last_seq <= after and not self._closing:
+                    await self._waiters.journal_grows()
+
+    # ------------------------------------------------------------------------------------ what callers may ask
+
+    async def submit(self, request: Request, *, owner: str, client_token: str | None = None) -> tuple[JobRow, bool]:
+        """Put a job on record: its row, and whether it is new. The owner's same client token gives the same job.
+
+        When it returns the job is durable. Raises ``UnavailableError`` when the store cannot take it; then it may or
+        may not be on record, and the same client token tells.
+        """
+        _check_text("the job", request)
+        if client_token is None:
+            return await self._submit(request, Submitter(owner, None)), True
+        key = (owner, client_token)
+        task = self._submitting.get(key)
+        if task is None:
+            task = asyncio.create_task(self._submit_once(request, Submitter(owner, client_token)))
+            self._submitting[key] = task
+            task.add_done_callback(lambda done: self._submitted(key, done))
+            return await asyncio.shield(task)
+        row, _ = await asyncio.shield(task)
+        return row, False
+
+    def _submitted(self, key: tuple[str, str], done: asyncio.Task[tuple[JobRow, bool]]) -> None:
+        del self._submitting[key]
+        if not done.cancelled():
+            done.exception()  # every caller may have given up waiting for it
+
+    async def _submit_once(self, request: Request, submitter: Submitter) -> tuple[JobRow, bool]:
+        assert submitter.client_token is not None
+        self._check_able()
+        try:
+            known = await asyncio.to_thread(self._store.job_by_client_token, submitter.owner, submitter.client_token)
+        except StoreError as error:
+            raise UnavailableError(error.for_user()) from None
+        if known is not None:
+            return self._memory.rows.jobs.get(known.id, known), False
+        return await self._submit(request, submitter), True
+
+    async def _submit(self, request: Request, submitter: Submitter) -> JobRow:
+        if len(self._memory.rows.jobs) + self._submissions >= JOBS_LIVE_MAX:
+            raise TooManyError(f"there are {JOBS_LIVE_MAX} jobs already (JOBS_LIVE_MAX); wait until some have ended")
+        self._submissions += 1
+        try:
+            await self.freshen()
+            row = await self._put(Item(request=request, submitter=submitter))
+        finally:
+            self._submissions -= 1
+        assert row is not None, "a submission is answered with its row"
+        return row
+
+    async def tell(self, event: AnyEvent, *, files: Sequence[files.Entry] = ()) -> None:
+        """Have an event handled, and these entries of the replica catalogue put on record with it.
+
+        Its time is the engine's. When it returns both are durable. Raises ``UnavailableError`` as ``submit`` does.
+        """
+        _check_text("the call", event)
+        await self._put(Item(event=event, files=tuple(files)))
+
+    async def probe(self, site: SiteName) -> None:
+        """Ask a site for its state now, and tell the core, also when nothing has changed."""
+        report = await self._prober.ask(site)
+        if report is not None:
+            await self.tell(report)
+
+    async def freshen(self) -> None:
+        """See to it that what is known of the sites is as young as a placement wants it."""
+        self._check_able()
+        await self._prober.freshen()
+
+    async def _put(self, item: Item) -> JobRow | None:
+        self._check_able()
+        item.answer = asyncio.get_running_loop().create_future()
+        self._mailbox.put(item)
+        self._wake.set()
+        return await item.answer
+
+    def _check_able(self) -> None:
+        if self._failure or self._closing:
+            raise self._unavailable()
+
+    def _unavailable(self) -> UnavailableError:
+        return UnavailableError(f"{self._failure or 'the daemon is stopping'}; try again later")
+
+    # -------------------------------------------------------------------------------- what its helpers tell it
+
+    def report(self, event: AnyEvent) -> None:
+        """Something happened at a site. While the engine recovers it is passed over: the sites are then asked."""
+        if self._failure:
+            return
+        self._mailbox.put(Item(event=event))
+        self._wake.set()
+
+    def settle(self, seq: int) -> None:
+        """A command has been performed."""
+        self._memory.owed.settle(seq)
+        if self._settle_at is None and self._memory.owed.has_settled():
+            self._settle_at = self.now() + SETTLE_S
+            self._wake.set()
+
+    def silent(self, site: SiteName, who: str, reason: str) -> None:
+        """A call of a site failed: nothing is known of it, and its silence counts as an error of the site."""
+        _log.warning("site %s: %s", site, reason)
+        if self._silences.begin(site, who, self.now(), reason):
+            self.report(SiteSilent(at=self.now(), site=site, reason=reason))
+
+    def answered(self, site: SiteName, who: str) -> None:
+        """A call of a site came back."""
+        self._silences.end(site, who)
+
+    def _on_mail(self, mail: Mail) -> None:
+        self._performer.take_mail(mail)
+
+    # ------------------------------------------------------------------------------------------------ its turn
+
+    async def _turn(self) -> None:
+        """Batch after batch, until the engine closes; then a last one, and a snapshot."""
+        while True:
+            last = self._closing and len(self._mailbox) <= BATCH_EVENTS_MAX
+            try:
+                await self._one_batch()
+                if last or self._snapshot_is_due():
+                    await self._snapshot()
+            except Exception as error:
+                if last:
+                    _log.warning("the engine stops without a snapshot: %s", _in_words(error))
+                    return
+                await self._start_over(error)
+                last = bool(self._failure)  # closed before it could go on: memory is not the record
+            if last:
+                return
+            await self._something_to_do()
+
+    def _turned(self, turning: asyncio.Task[None]) -> None:
+        """The engine has stopped. Unless it was asked to, nobody must take it for one that works."""
+        if self._closing and not turning.cancelled() and turning.exception() is None:
+            return
+        error = None if turning.cancelled() else turning.exception()
+        why = "it was cancelled" if error is None else _in_words(error)
+        _log.critical("the engine has died: %s", why, exc_info=error)
+        self._failure = f"the engine has died: {why}; nothing that was acknowledged is lost, start the daemon again"
+        self._mailbox.refuse_all(self._unavailable())
+        self.died.set()
+
+    async def _something_to_do(self) -> None:
+        """Sleep until an event, a tick that is due, or a performed command that must go on record."""
+        while not (self._mailbox or self._closing):
+            at = min(self._memory.next_wake_at(), float("inf") if self._settle_at is None else self._settle_at)
+            if at <= self.now():
+                return
+            self._wake.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if at == float("inf") else at - self.now()):
+                    await self._wake.wait()
+
+    async def _one_batch(self) -> None:
+        """Handle what has gathered, put it on record, and only then answer and act."""
+        items = self._mailbox.take(BATCH_EVENTS_MAX)
+        try:
+            this = Round(self._memory, self._grid.scheduler.policy, self.now)
+            this.handle(items)
+            self.counters.events += this.events
+            self._settle_at = None
+            batch = this.batch()
+            if batch is not None:
+                await self._in_store(self._store.record, batch)
+                self.counters.commits += 1
+                this.take_effect()
+                self._act(batch, this.commands)
+        except BaseException as error:
+            refusal = UnavailableError(f"{_in_words(error)}; try again later")
+            for item in items:
+                item.refuse(refusal)
+            raise
+        for item in items:
+            item.done()
+
+    def _act(self, batch: Batch, commands: Sequence[tuple[int, AnyCommand]]) -> None:
+        """The batch is on record: what it commands is done, and those who wait for it are woken."""
+        self.tail.grow(batch, self._memory.rows.jobs)
+        for component in batch.components:
+            if component.ended_at is not None:
+                self._carrier.component_ended(component.token)
+        if not self._closing:
+            for seq, command in commands:
+                self._performer.perform(seq, command)
+        self._waiters.wake(row.id for row in batch.jobs if row.state in ENDED_STATES)
+
+    def _snapshot_is_due(self) -> bool:
+        return self._memory.events_since_snapshot > max(SNAPSHOT_EVENTS, 2 * len(self._memory.rows.jobs))
+
+    async def _snapshot(self) -> None:
+        """Between two batches the books in memory are those of the record; no event is handled meanwhile."""
+        memory = self._memory
+        books = await _others_between(memory.scheduler.books_in_steps())
+        memory.events_since_snapshot = 0
+        await self._in_store(store_snapshot, self._store, self._core_grid, books, memory.last_seq)
+        self.counters.snapshots += 1
+        self._pruner.start(memory.last_seq)
+
+    # ----------------------------------------------------------------------------------------------- recovery
+
+    async def _start_over(self, error: Exception) -> None:
+        """What is in memory is not what is on record: throw it away and go on from there."""
+        self._failure = _in_words(error)
+        if isinstance(error, StoreError):
+            _log.error("the store failed: %s", self._failure)
+        else:
+            _log.error("the engine failed and starts over", exc_info=error)
+        self._mailbox.refuse_all(self._unavailable())
+        await self._performer.stop()
+        wait_s = RECOVERY_FIRST_S
+        while not self._closing:
+            await self._pause(wait_s)
+            wait_s = min(2 * wait_s, RECOVERY_MOST_S)
+            try:
+                recovery = await self._in_store(recover, self._store, self._core_grid, self._catalogue)
+            except Exception as again:
+                self._failure = _in_words(again)
+                _log.warning("the engine cannot go on yet: %s", self._failure)
+                continue
+            if self._closing:
+                return  # everybody who would perform commands has stopped
+            self._adopt(recovery)
+            self.counters.recoveries += 1
+            self._go_on()
+            self._waiters.wake_all()
+            return
+
+    async def _pause(self, wait_s: float) -> None:
+        """Sleep, unless the engine is closed meanwhile."""
+        self._wake.clear()
+        try:
+            async with asyncio.timeout(wait_s):
+                while not self._closing:
+                    await self._wake.wait()
+                    self._wake.clear()
+        except TimeoutError:
+            return
+
+    def _adopt(self, recovery: Recovery) -> None:
+        self._memory = Memory(recovery)
+        self._clock.not_before(recovery.last_at)
+        self._settle_at = None
+        self._silences = Silences()  # whoever waited for an answer has been stopped
+
+    def _go_on(self) -> None:
+        """Perform what is owed, ask the sites, and let the core see what time it is."""
+        self._failure = ""
+        self._performer.start()
+        self._pruner.start(self._memory.last_seq)
+        self._mailbox.put(Item(event=Tick(at=self.now())))
+        self._wake.set()
+
+    async def _in_store(self, call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """In a thread of its own: a commit never waits for a thread, and commits come one after the other."""
+        return await asyncio.get_running_loop().run_in_executor(
+            self._store_thread, functools.partial(call, *arguments, **named)
+        )
+
+
+async def _others_between(steps: Generator[None, None, T]) -> T:
+    """Take all the steps, and let the others of the loop have their turn between two of them."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as last:
+            found: T = last.value
+            return found
+        await asyncio.sleep(0)
+
+
+def _in_words(error: BaseException) -> str:
+    for_user = getattr(error, "for_user", None)
+    return str(for_user()) if for_user is not None else f"an error inside the daemon ({error!r})"
+
+
+def _check_text(what: str, value: object) -> None:
+    """What cannot be written as text cannot be put on record."""
+    try:
+        msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        raise InvalidError(f"{what} holds text that UTF-8 cannot write; take out the half characters") from None

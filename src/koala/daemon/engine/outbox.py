@@ -1,0 +1,82 @@
+"""What the daemon owes the world: commands that are on record and not known to have been performed.
+
+Performing one again does no harm, so that what was performed is put on record with the next batch and not at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from koala.model.messages import (
+    AbortComponent,
+    AnyCommand,
+    CancelTransfer,
+    ReleaseBarrier,
+    StartComponent,
+    StartTransfer,
+    Token,
+    TransferId,
+)
+from koala.store.rows import Entry
+
+_OWED = (StartComponent, AbortComponent, ReleaseBarrier, StartTransfer, CancelTransfer)
+
+
+def is_owed(command: AnyCommand) -> bool:
+    """Whether the command must be performed also after a restart; the others are for the moment or for the record."""
+    return isinstance(command, _OWED)
+
+
+class Owed:
+    """The commands that are owed, by sequence number, in order."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self.commands: dict[int, AnyCommand] = {}
+        self._transfers: dict[TransferId, int] = {}
+        self._starts: dict[Token, int] = {}
+        self._settled: list[int] = []
+        for entry in entries:
+            self.add(entry.seq, entry.body)  # type: ignore[arg-type]  # owed entries are commands
+
+    def __len__(self) -> int:
+        return len(self.commands)
+
+    def add(self, seq: int, command: AnyCommand) -> None:
+        """The command is on record."""
+        self.commands[seq] = command
+        if isinstance(command, StartTransfer):
+            self._transfers[command.transfer] = seq
+        elif isinstance(command, StartComponent):
+            self._starts[command.token] = seq
+
+    def settle(self, seq: int) -> None:
+        """The command has been performed. Settled twice it is settled once."""
+        command = self.commands.pop(seq, None)
+        if command is None:
+            return
+        self._settled.append(seq)
+        if isinstance(command, StartComponent):
+            self._starts.pop(command.token, None)
+        elif isinstance(command, StartTransfer):
+            self._transfers.pop(command.transfer, None)
+        elif isinstance(command, CancelTransfer):
+            self.transfer_is_over(command.transfer)
+
+    def transfer_is_over(self, transfer: TransferId) -> None:
+        """The transfer has ended, and that goes on record, or it was cancelled: nobody owes it any more."""
+        seq = self._transfers.get(transfer)
+        if seq is not None:
+            self.settle(seq)
+
+    def start_is_owed(self, token: Token) -> bool:
+        """Whether the site may not have heard of the token yet."""
+        return token in self._starts
+
+    def has_settled(self) -> bool:
+        """Whether something was performed that the store does not know of."""
+        return bool(self._settled)
+
+    def take_settled(self) -> tuple[int, ...]:
+        """What was performed since the last time, for the store."""
+        settled, self._settled = tuple(self._settled), []
+        return settled

@@ -1,0 +1,272 @@
+"""From an event and the commands that it led to, to rows and journal entries: what the store keeps of them.
+
+Called right after the core has handled the event, while the core's books show exactly what came of it. Nothing here
+decides anything, and nothing is written: rows go into a draft.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from koala.core import Scheduler
+from koala.core.lifecycle import State
+from koala.core.state.job import Job
+from koala.daemon.engine.live_rows import Draft
+from koala.model.messages import (
+    AbortComponent,
+    AnyCommand,
+    AnyEvent,
+    CancelTransfer,
+    ComponentEnded,
+    ComponentReady,
+    JobEnded,
+    JobPlaced,
+    JobRequeued,
+    JobSubmitted,
+    ReleaseBarrier,
+    StartComponent,
+    StartTransfer,
+    TransferEnded,
+)
+from koala.model.request import JobId, SiteName
+from koala.store.rows import ComponentRow, Entry, JobRow, TransferRow
+
+replace = msgspec.structs.replace
+
+
+class Submitter(msgspec.Struct, frozen=True):
+    """Whose job an event submits."""
+
+    owner: str
+    client_token: str | None
+
+
+class Projector:
+    """Works out the rows of one batch, event by event."""
+
+    def __init__(self, scheduler: Scheduler, draft: Draft, default_policy: str) -> None:
+        self._scheduler = scheduler
+        self._draft = draft
+        self._default_policy = default_policy
+
+    def project(self, event: AnyEvent, commands: Sequence[AnyCommand], submitter: Submitter | None) -> None:
+        """Bring the draft up to date with one handled event."""
+        touched: dict[JobId, None] = {}
+        reasons: dict[JobId, str] = {}
+        self._project_event(event, touched)
+        for command in commands:
+            self._project_command(command, event, touched, reasons)
+        for job_id in touched:
+            self._project_job(job_id, event, reasons.get(job_id), submitter)
+
+    # -------------------------------------------------------------------------- components and transfers
+
+    def _project_event(self, event: AnyEvent, touched: dict[JobId, None]) -> None:
+        draft = self._draft
+        if isinstance(event, TransferEnded):
+            transfer = draft.transfer(event.transfer)
+            if transfer is not None and transfer.ended_at is None:
+                draft.transfers[transfer.id] = replace(transfer, ended_at=event.at, ok=event.ok, reason=event.reason)
+                if not event.ok:
+                    draft.transfers_over.add(transfer.id)
+                touched.update(dict.fromkeys(transfer.jobs))
+            return
+        token: str | None = getattr(event, "token", None)
+        if token is None:
+            job: JobId | None = getattr(event, "job", None)
+            if job is not None:
+                touched[job] = None
+            return
+        row = draft.component(token)
+        if row is None or row.ended_at is not None:
+            return
+        touched[row.job] = None
+        if isinstance(event, ComponentReady) and row.ready_at is None:
+            draft.components[token] = replace(row, ready_at=event.at)
+        elif isinstance(event, ComponentEnded):
+            draft.components[token] = replace(
+                row, ended_at=event.at, outcome=str(event.outcome), exit_code=event.exit_code, reason=event.reason
+            )
+
+    def _project_command(
+        self, command: AnyCommand, event: AnyEvent, touched: dict[JobId, None], reasons: dict[JobId, str]
+    ) -> None:
+        draft = self._draft
+        match command:
+            case StartComponent():
+                touched[command.job] = None
+                draft.components[command.token] = self._claimed(command, event.at)
+            case ReleaseBarrier():
+                touched[command.job] = None
+                for token in command.tokens:
+                    row = draft.component(token)
+                    if row is not None and row.released_at is None:
+                        draft.components[token] = replace(row, released_at=event.at)
+            case AbortComponent():
+                row = draft.component(command.token)
+                if row is not None:
+                    touched[row.job] = None
+            case StartTransfer():
+                draft.transfers[command.transfer] = self._transfer(command, event.at)
+            case CancelTransfer():
+                transfer = draft.transfer(command.transfer)
+                draft.transfers_over.add(command.transfer)
+                if transfer is not None and transfer.ended_at is None:
+                    draft.transfers[transfer.id] = replace(
+                        transfer, ended_at=event.at, ok=False, reason="no job needs it any more"
+                    )
+            case JobPlaced():
+                touched[command.job] = None
+                reasons[command.job] = ""
+            case JobRequeued() | JobEnded():
+                touched[command.job] = None
+                reasons[command.job] = command.reason
+
+    def _claimed(self, command: StartComponent, at: float) -> ComponentRow:
+        job = self._job(command.job)
+        return ComponentRow(
+            token=command.token,
+            job=command.job,
+            run=job.runs + 1,  # its barrier has not opened yet: it waits for this component
+            part=command.part,
+            parts=command.parts,
+            site=command.site,
+            processors=command.processors,
+            claimed_at=at,
+        )
+
+    def _transfer(self, command: StartTransfer, at: float) -> TransferRow:
+        transfer = self._scheduler.ledger.transfers.by_id.get(command.transfer)
+        return TransferRow(
+            id=command.transfer,
+            file=command.file,
+            source=command.source,
+            target=command.target,
+            size_bytes=command.size_bytes,
+            chunk=command.chunk,
+            started_at=at,
+            jobs=() if transfer is None else tuple(transfer.jobs),
+        )
+
+    # ----------------------------------------------------------------------------------------------- jobs
+
+    def _job(self, job_id: JobId) -> Job:
+        ledger = self._scheduler.ledger
+        job = ledger.jobs.get(job_id) or ledger.ended.get(job_id)
+        assert job is not None, "the core remembers the jobs that it has just spoken of"
+        return job
+
+    def _project_job(self, job_id: JobId, event: AnyEvent, reason: str | None, submitter: Submitter | None) -> None:
+        ledger = self._scheduler.ledger
+        before = self._draft.job(job_id)
+        job = ledger.jobs.get(job_id) or ledger.ended.get(job_id)
+        if job is None or (before is None and not isinstance(event, JobSubmitted)):
+            return  # over long ago; something of it has only now been let go of
+        self._join_transfers(job)
+        tries = job.placement_tries
+        if job.state is State.WAITING:
+            tries += ledger.tries_in_queue(job)
+        changes: dict[str, Any] = {
+            "state": str(job.state),
+            "started_at": job.started_at,
+            "ended_at": job.ended_at,
+            "places": job.places or (() if before is None else before.places),
+            "runs": job.runs,
+            "failures": job.failures,
+            "preemptions": job.preemptions,
+            "placement_tries": tries,
+            "claiming_tries": job.claiming_tries,
+        }
+        if reason is not None:
+            changes["reason"] = reason
+        if job.ended_at is not None:
+            changes["explanation"] = msgspec.to_builtins(self._scheduler.explain(job_id))
+            changes["exit_code"] = self._exit_code(job, event)
+        if before is None:
+            assert submitter is not None, "a submission has a submitter"
+            row = self._new_row(job, submitter, changes)
+        else:
+            if changes["state"] != before.state:
+                changes["since"] = event.at
+            row = replace(before, **changes)
+        self._draft.jobs[job_id] = row
+
+    def _new_row(self, job: Job, submitter: Submitter, changes: dict[str, Any]) -> JobRow:
+        request = job.request
+        return JobRow(
+            id=job.id,
+            owner=submitter.owner,
+            name=request.name,
+            priority=str(request.priority),
+            job_type=str(request.job_type),
+            kind=request.kind,
+            policy=job.demand.policy.name if job.demand is not None else request.policy or self._default_policy,
+            processors=request.processors,
+            submitted_at=job.submitted_at,
+            since=job.submitted_at,
+            request=request,
+            client_token=submitter.client_token,
+            **changes,
+        )
+
+    def _join_transfers(self, job: Job) -> None:
+        """A job may join a transfer that is under way, of which no command speaks."""
+        for transfer in job.transfers.values():
+            row = self._draft.transfer(transfer.id)
+            if row is not None and job.id not in row.jobs:
+                self._draft.transfers[row.id] = replace(row, jobs=(*row.jobs, job.id))
+
+    def _exit_code(self, job: Job, event: AnyEvent) -> int | None:
+        """That of the first component when all is done, or of the component whose failure ended the job."""
+        if job.state is State.DONE:
+            ended = [row for row in self._draft.components_of(job.id) if row.part == 0 and row.run == job.runs]
+            return ended[-1].exit_code if ended else None
+        if job.state is State.FAILED and isinstance(event, ComponentEnded):
+            return event.exit_code
+        return None
+
+
+# -------------------------------------------------------------------------------------------- the journal
+
+
+class EntryWriter:
+    """Numbers what happened and what was decided, and says whom each is about."""
+
+    def __init__(self, draft: Draft, seq: int) -> None:
+        self._draft = draft
+        self.seq = seq
+        self.entries: list[Entry] = []
+
+    def event(self, event: AnyEvent) -> int:
+        """Put an event into the journal. Called after its rows are in the draft."""
+        return self._add(event, event.at, kind="event")
+
+    def command(self, command: AnyCommand, at: float) -> int:
+        """Put a command into the journal."""
+        return self._add(command, at, kind="command")
+
+    def _add(self, body: Any, at: float, *, kind: Any) -> int:
+        self.seq += 1
+        job, site = self._about(body)
+        self.entries.append(
+            Entry(seq=self.seq, at=at, kind=kind, what=type(body).__name__, job=job, site=site, body=body)
+        )
+        return self.seq
+
+    def _about(self, body: Any) -> tuple[JobId | None, SiteName | None]:
+        job: JobId | None = getattr(body, "job", None)
+        site: SiteName | None = getattr(body, "site", None)
+        token = getattr(body, "token", None)
+        if token is not None:
+            component = self._draft.component(token)
+            if component is not None:
+                job, site = component.job, component.site
+        transfer_id = getattr(body, "transfer", None)
+        if transfer_id is not None:
+            transfer = self._draft.transfer(transfer_id)
+            if transfer is not None:
+                job, site = (transfer.jobs[0] if transfer.jobs else None), transfer.target
+        return job, site

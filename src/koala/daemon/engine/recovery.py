@@ -1,0 +1,179 @@
+"""Back to where the record ends: a snapshot of the core's books, the events after it, and the rows of all that lives.
+
+The core is deterministic, so that the same events lead to the same state, provided that it sees the same grid: a
+snapshot keeps the grid that was in force, and a changed grid takes effect only after the replay. All of this blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from koala import files
+from koala.core import Books, Scheduler, decode_books, encode_books
+from koala.core.lifecycle import ENDED, State
+from koala.daemon.engine.live_rows import LiveRows
+from koala.daemon.engine.outbox import Owed
+from koala.model.grid import Grid
+from koala.model.messages import AnyEvent, WakeAt
+from koala.model.request import FileName, JobId
+from koala.policies import Catalogue
+from koala.store import Store
+from koala.store.rows import ComponentRow, Entry, JobRow, TransferRow
+
+# Rows are read from the store so many at a time.
+PAGE_ROWS = 1_000
+# Beyond so many entries the oldest are dropped from the journal, once a snapshot makes them needless.
+JOURNAL_ENTRIES_MAX = 1_000_000
+
+LIVE_STATES = frozenset(str(state) for state in State if state not in ENDED)
+
+
+class RecoveryError(ValueError):
+    """The record does not lead back to a state to go on from; says what to do."""
+
+    def for_user(self) -> str:
+        """What is wrong and what to do."""
+        return str(self)
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The core's books, and the grid that they are about."""
+
+    grid: Grid
+    books: msgspec.Raw
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recovery:
+    """Everything that the engine goes on from."""
+
+    scheduler: Scheduler
+    rows: LiveRows
+    owed: Owed
+    entries: dict[FileName, files.Entry]
+    last_seq: int
+    last_job: JobId
+    last_at: float
+    wakes: tuple[float, ...] = ()  # the ticks that the core has been promised
+
+
+def nothing_yet(grid: Grid, catalogue: Catalogue) -> Recovery:
+    """The state before anything is on record."""
+    return Recovery(
+        scheduler=Scheduler(grid, catalogue),
+        rows=LiveRows(),
+        owed=Owed(),
+        entries={},
+        last_seq=0,
+        last_job=0,
+        last_at=0.0,
+    )
+
+
+def live_grid(grid: Grid) -> Grid:
+    """The grid as the live core sees it: which files there are is for the replica catalogue in the store to say."""
+    return msgspec.structs.replace(grid, files=())
+
+
+def store_snapshot(store: Store, grid: Grid, books: Books, seq: int) -> None:
+    """Keep the books as of entry ``seq``, and the grid that they are about."""
+    data = msgspec.json.encode(Snapshot(grid=grid, books=msgspec.Raw(encode_books(books))))
+    store.save_books(data, seq)
+
+
+def _decode(data: bytes) -> Snapshot:
+    try:
+        return msgspec.json.decode(data, type=Snapshot)
+    except msgspec.MsgspecError as error:
+        raise RecoveryError(f"the snapshot makes no sense ({error}); restore the database from a backup") from None
+
+
+def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
+    """The state at the end of the record, for the grid that is in force from now on.
+
+    When it returns, the store holds a snapshot with this grid from which no event need be replayed. Raises
+    ``BooksError`` when the grid lacks a site that is still needed, ``StoreError`` when the store cannot be used, and
+    ``RecoveryError`` when the record makes no sense.
+    """
+    found = store.recover()
+    grid = live_grid(grid)
+    if found.books is None:
+        scheduler = Scheduler(grid, catalogue)
+        known: Grid | None = None
+    else:
+        snapshot = _decode(found.books)
+        known = snapshot.grid
+        scheduler = Scheduler.from_books(known, catalogue, decode_books(bytes(snapshot.books)))
+    wakes = _replay(scheduler, found.entries)
+    if known is not None and known != grid:
+        scheduler = Scheduler.from_books(grid, catalogue, scheduler.books())
+    if known != grid or found.entries:
+        store_snapshot(store, grid, scheduler.books(), found.last_seq)
+    return Recovery(
+        scheduler=scheduler,
+        rows=_live_rows(store, scheduler),
+        owed=Owed(found.owed),
+        entries={entry.name: entry for entry in store.all_files()},
+        last_seq=found.last_seq,
+        last_job=found.last_job,
+        last_at=found.last_at,
+        wakes=tuple(at for at in wakes if at > found.last_at),
+    )
+
+
+def _replay(scheduler: Scheduler, entries: Iterable[Entry]) -> list[float]:
+    """Have the core handle the events again; the times of all ticks that it asked for meanwhile.
+
+    What was commanded is not performed again as such, but the core relies on every tick that it asks for.
+    """
+    wakes: list[float] = []
+    for entry in entries:
+        event: AnyEvent = entry.body  # type: ignore[assignment]  # what the store gives for replay are events
+        try:
+            commands = scheduler.handle(event)
+        except Exception as error:
+            raise RecoveryError(
+                f"entry {entry.seq} of the journal ({entry.what}) cannot be handled again: {error!r}; start the "
+                "Koala that wrote it, with the policies that it had, or restore the database from a backup"
+            ) from error
+        wakes += [command.at for command in commands if isinstance(command, WakeAt)]
+    return wakes
+
+
+def _live_rows(store: Store, scheduler: Scheduler) -> LiveRows:
+    ledger = scheduler.ledger
+    jobs = _live_jobs(store)
+    if {row.id for row in jobs} != set(ledger.jobs):
+        ours, theirs = set(ledger.jobs), {row.id for row in jobs}
+        differing = ", ".join(map(str, sorted(ours ^ theirs)[:5]))
+        raise RecoveryError(
+            f"the journal leads to another state than the one on record (jobs {differing}): "
+            "a policy was changed while jobs were under way; put the old one back and stop the daemon cleanly first"
+        )
+    components: dict[str, ComponentRow] = {}
+    transfers: dict[str, TransferRow] = {}
+    for job in ledger.jobs.values():
+        if job.starts:
+            components.update((row.token, row) for row in store.components(job.id))
+        if job.transfers:
+            transfers.update((row.id, row) for row in store.transfers(job.id) if row.id in ledger.transfers.by_id)
+    for token in ledger.claims:
+        if token not in components:
+            row = store.component(token)
+            if row is not None:
+                components[token] = row
+    return LiveRows(jobs, components.values(), transfers.values())
+
+
+def _live_jobs(store: Store) -> list[JobRow]:
+    found: list[JobRow] = []
+    before: JobId | None = None
+    while True:
+        page = store.jobs(owner=None, states=LIVE_STATES, before=before, limit=PAGE_ROWS)
+        found += page
+        if len(page) < PAGE_ROWS:
+            return found[::-1]
+        before = page[-1].id

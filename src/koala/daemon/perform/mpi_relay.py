@@ -1,0 +1,82 @@
+"""Mail between the components of an MPI job: what ``mpiexec`` prints in the first one is carried to all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any
+
+from koala.core.state.job import Phase
+from koala.daemon.engine.interface import SITE_CALL_S, Desk, until_it_works
+from koala.model.launch import LaunchError
+from koala.model.messages import Outcome, Token
+from koala.model.request import SiteName
+from koala.runners import PROXIES, PROXY, proxy_mail
+from koala.sites import Mail, Site, SiteError
+from koala.store.rows import ComponentRow
+
+_log = logging.getLogger(__name__)
+
+
+class Postman:
+    """Carries mail as long as its receiver lives. A site hands out mail again after each start of the daemon."""
+
+    def __init__(self, desk: Desk, sites: Mapping[SiteName, Site]) -> None:
+        self._desk = desk
+        self._sites = sites
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def take(self, mail: Mail) -> None:
+        """A component has mail for the others. Mail of a name that nobody knows is left where it is."""
+        row = self._desk.rows.components.get(mail.token)
+        if mail.name != PROXIES or row is None or row.part != 0:
+            return
+        others = [each for each in self._desk.rows.components_of(row.job) if each.run == row.run]
+        parts = sorted((each for each in others if each.released_at is not None), key=lambda each: each.part)
+        try:
+            letters = proxy_mail(mail.data, len(parts))
+        except LaunchError as error:
+            self._begin(self._end(row, error.for_user()))
+            return
+        for part, letter in zip(parts, letters, strict=True):
+            self._begin(self._deliver(part, letter))
+
+    async def stop(self) -> None:
+        """Give up what is not delivered."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _begin(self, errand: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(errand)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _lives(self, token: Token) -> bool:
+        claim = self._desk.scheduler.ledger.claims.get(token)
+        return claim is not None and claim.phase is Phase.RUNNING and not claim.aborting
+
+    async def _deliver(self, row: ComponentRow, letter: bytes) -> None:
+        async def attempt() -> None:
+            async with asyncio.timeout(SITE_CALL_S):
+                await self._sites[row.site].deliver(row.token, PROXY, letter)
+
+        await self._keep_trying(row, "could not be given its mail", attempt)
+
+    async def _end(self, row: ComponentRow, reason: str) -> None:
+        """What mpiexec printed makes no sense: the component ends, with that as the reason."""
+
+        async def attempt() -> None:
+            async with asyncio.timeout(SITE_CALL_S):
+                await self._sites[row.site].abort(row.token, outcome=Outcome.FAILED, reason=reason)
+
+        await self._keep_trying(row, "could not be ended", attempt)
+
+    async def _keep_trying(self, row: ComponentRow, what: str, attempt: Callable[[], Awaitable[None]]) -> None:
+        def failed(error: Exception) -> None:
+            story = None if isinstance(error, OSError | SiteError) else error
+            _log.warning("component %s at %s %s yet: %s", row.token, row.site, what, error, exc_info=story)
+
+        await until_it_works(attempt, failed, lambda: self._lives(row.token))

@@ -1,0 +1,199 @@
+"""Transfers that the core orders, and the pieces of files that a component needs of its own site's replicas.
+
+Each transfer is a task; giving up a task leaves what has arrived where it is, and the same order later goes on there.
+What is at a site for a component or a job stays until it is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from koala.daemon.engine.interface import Desk, until_it_works
+from koala.daemon.grid_sites import LinkBook
+from koala.files import (
+    FilesError,
+    GridMover,
+    MissingFileError,
+    Order,
+    TransferCancelledError,
+    TransferInterruptedError,
+    order_for,
+)
+from koala.model.messages import CancelTransfer, StartTransfer, Token, TransferEnded, TransferId
+from koala.model.request import FileName, SiteName
+
+_log = logging.getLogger(__name__)
+
+# The id of a piece that a component needs of a replica at its own site: this, its token, and a number.
+PIECE_PREFIX = "piece."
+
+
+class Carrier:
+    """Carries out transfers with the mover, and knows what each has brought and where it is."""
+
+    def __init__(self, desk: Desk, mover: GridMover, links: LinkBook) -> None:
+        self._desk = desk
+        self._mover = mover
+        self._links = links
+        self._wanted: set[TransferId] = set()
+        self._tasks: dict[TransferId, asyncio.Task[None]] = {}
+        self._cancelling: dict[asyncio.Task[None], int | None] = {}
+        self._paths: dict[TransferId, str] = {}
+        self._pieces: dict[Token, set[TransferId]] = {}
+        self.brought_bytes: dict[TransferId, int] = {}
+
+    async def open(self, wanted: Iterable[TransferId]) -> None:
+        """Find again where everything is, and remove what neither the core nor a component wants.
+
+        ``wanted`` are the transfers of the core, those included that are still to be cancelled. What is at a site
+        that cannot be reached now is seen to when it is.
+        """
+        self._wanted = set(wanted)
+        self._mover.when_found = self._found
+        self._found(self._mover.transfers)
+
+    def _found(self, transfers: frozenset[TransferId]) -> None:
+        for transfer in transfers:
+            path = self._mover.path_of(transfer)
+            if path is not None:
+                self._paths[transfer] = path
+        for transfer in transfers - self._wanted:
+            token = _token_of_piece(transfer)
+            if token is not None and token in self._desk.scheduler.ledger.claims:
+                self._pieces.setdefault(token, set()).add(transfer)
+            else:
+                self._cancel_soon(transfer, None)
+
+    def go_on(self) -> None:
+        """After ``stop``: remove the pieces of components whose end went on record without being told here."""
+        for token in [token for token in self._pieces if token not in self._desk.scheduler.ledger.claims]:
+            self.component_ended(token)
+
+    async def stop(self) -> None:
+        """Give up what the core has ordered, to be ordered again; nothing that has arrived is lost.
+
+        What nobody orders again, the removal of pieces, goes on.
+        """
+        await _end_all([*self._tasks.values(), *(task for task, seq in self._cancelling.items() if seq is not None)])
+        self._tasks.clear()
+
+    async def close(self) -> None:
+        """Give up everything; the next ``open`` finds what is to be removed."""
+        await self.stop()
+        await _end_all(list(self._cancelling))
+
+    # --------------------------------------------------------------------------------- the core's transfers
+
+    def start(self, command: StartTransfer) -> None:
+        """Begin or go on; ends in ``TransferEnded``, unless it is cancelled."""
+        self._wanted.add(command.transfer)
+        if command.transfer not in self._tasks:
+            task = asyncio.create_task(self._bring(command), name=f"transfer {command.transfer}")
+            self._tasks[command.transfer] = task
+            task.add_done_callback(lambda done: self._forget(command.transfer, done))
+
+    def _forget(self, transfer: TransferId, done: asyncio.Task[None]) -> None:
+        if self._tasks.get(transfer) is done:
+            del self._tasks[transfer]
+
+    def cancel(self, seq: int, command: CancelTransfer) -> None:
+        """Stop it, or remove what it brought. Settles the command when that is done."""
+        self._wanted.discard(command.transfer)
+        task = self._tasks.pop(command.transfer, None)
+        if task is not None:
+            task.cancel()
+        self._cancel_soon(command.transfer, seq)
+
+    def path_of(self, transfer: TransferId) -> str | None:
+        """Where the transfer's copy is in its site's file area, once it is there."""
+        return self._paths.get(transfer)
+
+    async def _bring(self, command: StartTransfer) -> None:
+        try:
+            entry = self._desk.entries.get(command.file)
+            if entry is None:
+                raise MissingFileError(command.file, command.source, "the catalogue does not have it any more")
+            order = order_for(command, entry, self._links.rate_bytes_s(command.source, command.target))
+            await asyncio.sleep(self._links.latency_s(command.source, command.target))
+            self._paths[command.transfer] = await self._bring_order(order)
+            ended = TransferEnded(at=self._desk.now(), transfer=command.transfer, ok=True)
+        except (TransferCancelledError, TransferInterruptedError):
+            return
+        except FilesError as error:
+            ended = self._broken(command.transfer, error.for_user())
+        except Exception as error:
+            _log.exception("transfer %s broke in a way that nobody foresaw", command.transfer)
+            ended = self._broken(command.transfer, repr(error))
+        self._desk.report(ended)
+
+    def _broken(self, transfer: TransferId, reason: str) -> TransferEnded:
+        """It has ended, and should have left nothing; whatever it did leave goes."""
+        self._cancel_soon(transfer, None)
+        return TransferEnded(at=self._desk.now(), transfer=transfer, ok=False, reason=reason)
+
+    async def _bring_order(self, order: Order) -> str:
+        def progress(brought_bytes: int) -> None:
+            self.brought_bytes[order.transfer] = brought_bytes
+
+        return (await self._mover.bring(order, progress)).path
+
+    def _cancel_soon(self, transfer: TransferId, seq: int | None) -> None:
+        task = asyncio.create_task(self._cancel(transfer, seq), name=f"cancel {transfer}")
+        self._cancelling[task] = seq
+        task.add_done_callback(self._cancelling.pop)
+
+    async def _cancel(self, transfer: TransferId, seq: int | None) -> None:
+        def failed(error: Exception) -> None:
+            story = None if isinstance(error, OSError) else error
+            _log.warning("what transfer %s brought cannot be removed yet: %s", transfer, error, exc_info=story)
+
+        await until_it_works(lambda: self._mover.cancel(transfer), failed)
+        self._paths.pop(transfer, None)
+        self.brought_bytes.pop(transfer, None)
+        if seq is not None:
+            self._desk.settle(seq)
+
+    # ---------------------------------------------------------------------------- pieces for one component
+
+    async def piece(
+        self, token: Token, number: int, file: FileName, site: SiteName, chunk: tuple[int, int] | None
+    ) -> str:
+        """Have a piece of the site's own replica ready for a component; where it is in the site's file area.
+
+        Raises a ``FilesError`` when it cannot be had. It stays until ``component_ended``.
+        """
+        if token not in self._desk.scheduler.ledger.claims:
+            raise TransferCancelledError(file, site, f"component {token} needs it no more")
+        entry = self._desk.entries.get(file)
+        if entry is None:
+            raise MissingFileError(file, site, "the catalogue does not have it any more")
+        command = StartTransfer(
+            transfer=f"{PIECE_PREFIX}{token}.{number}",
+            file=file,
+            source=site,
+            target=site,
+            size_bytes=entry.size_bytes if chunk is None else chunk[1],
+            chunk=chunk,
+        )
+        self._pieces.setdefault(token, set()).add(command.transfer)
+        return await self._bring_order(order_for(command, entry))
+
+    def component_ended(self, token: Token) -> None:
+        """The end of the component is on record: its pieces can go."""
+        for transfer in self._pieces.pop(token, ()):
+            self._cancel_soon(transfer, None)
+
+
+async def _end_all(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _token_of_piece(transfer: TransferId) -> Token | None:
+    """The token in the id of a piece; None for any other transfer."""
+    if not transfer.startswith(PIECE_PREFIX):
+        return None
+    return transfer.removeprefix(PIECE_PREFIX).rpartition(".")[0]

@@ -1,0 +1,264 @@
+"""From what the daemon knows to the forms of the API: rows, the core's books and entries of the journal.
+
+Pure functions; who may see what is decided in ``koala.daemon.service.service``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from koala.core.lifecycle import MEANING, State
+from koala.core.state.ledger import Ledger
+from koala.core.state.sites import SiteBelief
+from koala.core.story import Explanation as CoreExplanation
+from koala.daemon.service.sentences import sentence
+from koala.files import Entry as FileEntry
+from koala.model.api import (
+    ComponentRun,
+    DryRun,
+    DryRunFile,
+    DryRunPlace,
+    Explanation,
+    FileInfo,
+    JobDetail,
+    JobSummary,
+    JournalEntry,
+    LinkInfo,
+    Place,
+    RefusalInfo,
+    ReplicaInfo,
+    SiteInfo,
+    TransferInfo,
+)
+from koala.model.grid import Grid, Link
+from koala.model.messages import JobSubmitted
+from koala.model.request import Placement, Refusal
+from koala.policies.front_door import View
+from koala.policies.view import BYTES_PER_S_PER_MBIT_S, LinkRows
+from koala.store.rows import ComponentRow, Entry, JobRow, TransferRow
+
+# With more sites than this an overview tells only of the links that the grid names; others are as the default.
+SITES_ALL_LINKED_MAX = 64
+
+_SUMMARY_FIELDS = tuple(field for field in JobSummary.model_fields if field not in {"places", "place_in_line"})
+
+
+# ------------------------------------------------------------------------------------------------ jobs
+
+
+def job_summary(row: JobRow, place_in_line: int | None = None) -> JobSummary:
+    """A job as a list shows it."""
+    return JobSummary(**_summary(row, place_in_line))
+
+
+def job_detail(
+    row: JobRow,
+    *,
+    description: str,
+    place_in_line: int | None,
+    placement_tries: int,
+    components: Iterable[ComponentRow],
+    transfers: Iterable[TransferInfo],
+) -> JobDetail:
+    """A job with its components and files."""
+    return JobDetail(
+        **_summary(row, place_in_line),
+        description=description,
+        placement_tries=placement_tries,
+        claiming_tries=row.claiming_tries,
+        components=[component_run(component) for component in components],
+        transfers=list(transfers),
+    )
+
+
+def _summary(row: JobRow, place_in_line: int | None) -> dict[str, Any]:
+    fields: dict[str, Any] = {name: getattr(row, name) for name in _SUMMARY_FIELDS}
+    return fields | {"places": _places(row.places), "place_in_line": place_in_line}
+
+
+def _places(places: Iterable[Iterable[Any]]) -> list[Place]:
+    return [Place(site=site, processors=processors) for site, processors in places]
+
+
+def component_run(row: ComponentRow) -> ComponentRun:
+    """One start of a component."""
+    return ComponentRun(**{name: getattr(row, name) for name in ComponentRun.model_fields})
+
+
+def transfer_info(row: TransferRow, brought_bytes: int, jobs: Iterable[int]) -> TransferInfo:
+    """A transfer, with the jobs that the caller may know of."""
+    fields = {name: getattr(row, name) for name in TransferInfo.model_fields if name not in {"brought_bytes", "jobs"}}
+    if row.ok:
+        brought_bytes = row.size_bytes
+    return TransferInfo(**fields, brought_bytes=brought_bytes, jobs=list(jobs))
+
+
+def places_in_line(ledger: Ledger, jobs: Iterable[int]) -> dict[int, int]:
+    """The place of each of these jobs in its placement queue, counted from 1, if it waits; jobs that rest share the
+    last one. Costs no more than to look at a whole queue once, and little for a few jobs."""
+    places: dict[int, int] = {}
+    known = [job for number in jobs if (job := ledger.jobs.get(number)) is not None]
+    waiting = [job for job in known if job.state is State.WAITING]
+    for queue in (ledger.high, ledger.low):
+        here = [job for job in waiting if ledger.queue_of(job) is queue]
+        if len(here) * queue.kinds <= len(queue):
+            places |= {job.id: queue.place_in_line(job) for job in here}
+        elif here:
+            every = {job.id: min(place, queue.size + 1) for place, job in enumerate(queue, start=1)}
+            places |= {job.id: every[job.id] for job in here}
+    return places
+
+
+def explanation(told: CoreExplanation, queue_length: int | None) -> Explanation:
+    """Where a job stands, as the core tells it."""
+    return stored_explanation(msgspec.to_builtins(told), queue_length)
+
+
+def stored_explanation(told: Mapping[str, Any], queue_length: int | None = None) -> Explanation:
+    """The same from what was kept of it."""
+    return Explanation.model_validate({**told, "places": _places(told["places"]), "queue_length": queue_length})
+
+
+def bare_explanation(row: JobRow) -> Explanation:
+    """What can be said of a job whose story nobody has."""
+    return Explanation(
+        job=row.id,
+        state=row.state,
+        meaning=row.reason if row.state == State.FAILED and row.reason else MEANING[State(row.state)],
+        since=row.since,
+        placement_tries=row.placement_tries,
+        claiming_tries=row.claiming_tries,
+        runs=row.runs,
+        failures=row.failures,
+        preemptions=row.preemptions,
+        places=_places(row.places),
+    )
+
+
+def refusal_info(refusal: Refusal) -> RefusalInfo:
+    """Why no places were found."""
+    return RefusalInfo.model_validate(msgspec.to_builtins(refusal))
+
+
+def dry_run(placement: Placement) -> DryRun:
+    """Where a job would go."""
+    return DryRun(
+        policy=placement.policy,
+        places=[
+            DryRunPlace(
+                component=component.index,
+                site=component.site,
+                processors=component.processors,
+                files=[
+                    DryRunFile(name=source.name, source=source.site, transfer_s=source.transfer_s)
+                    for source in component.sources
+                ],
+            )
+            for component in placement.components
+        ],
+    )
+
+
+# ------------------------------------------------------------------------------------------------ the grid
+
+
+def site_info(
+    belief: SiteBelief,
+    *,
+    kind: str,
+    idle: int,
+    silence: tuple[float, str] | None,
+    reported_at: float | None,
+    jobs: Iterable[int],
+) -> SiteInfo:
+    """What the core believes of a site, and the jobs there that the caller may know of."""
+    return SiteInfo(
+        name=belief.name,
+        kind=kind,
+        processors=belief.processors,
+        usable=belief.limit,
+        ours=belief.ours,
+        others=belief.others,
+        idle=idle,
+        earmarked=belief.earmarked,
+        trust=belief.trust,
+        drained=belief.drained,
+        errors=belief.errors,
+        silent_since=None if silence is None else silence[0],
+        silent_reason="" if silence is None else silence[1],
+        reported_at=reported_at,
+        jobs=list(jobs),
+    )
+
+
+def link_infos(grid: Grid, view: View) -> list[LinkInfo]:
+    """Every link between two sites; in a large grid only those that differ from the default one."""
+    named: dict[tuple[str, str], Link] = {}
+    for pair in grid.links.pairs:
+        one, other = sorted(pair.between, key=view.index.__getitem__)
+        named[one, other] = Link(bandwidth_mbit_s=pair.bandwidth_mbit_s, latency_s=pair.latency_s)
+    names = view.names
+    if len(names) <= SITES_ALL_LINKED_MAX:
+        between = [(one, other) for place, one in enumerate(names) for other in names[place + 1 :]]
+    else:
+        between = sorted(named)
+    return [_link_info(pair, named.get(pair, grid.links.default), view) for pair in between]
+
+
+def _link_info(between: tuple[str, str], link: Link, view: View) -> LinkInfo:
+    source, target = view.index[between[0]], view.index[between[1]]
+    seen_bytes_per_s = _row_value(view.bytes_per_s, source, target)
+    believed = link.bandwidth_mbit_s if seen_bytes_per_s is None else seen_bytes_per_s / BYTES_PER_S_PER_MBIT_S
+    return LinkInfo(
+        between=between,
+        bandwidth_mbit_s=link.bandwidth_mbit_s,
+        believed_mbit_s=believed,
+        latency_s=link.latency_s,
+    )
+
+
+def _row_value(rows: LinkRows, source: int, target: int) -> float | None:
+    """What is noted of a link, without making a row for one that nobody has used."""
+    row = rows.get(source)
+    if row is not None:
+        return row[target]
+    back = rows.get(target)
+    return None if back is None else back[source]
+
+
+# ------------------------------------------------------------------------------------ files and journal
+
+
+def file_info(entry: FileEntry) -> FileInfo:
+    """A file of the replica catalogue."""
+    return FileInfo(
+        name=entry.name,
+        size_bytes=entry.size_bytes,
+        checksum=entry.checksum,
+        replicas=[ReplicaInfo(site=replica.site, url=replica.url) for replica in entry.replicas],
+    )
+
+
+def journal_entry(entry: Entry) -> JournalEntry:
+    """An entry of the journal with its sentence.
+
+    A submission tells of its request only in outline: the whole may be large, and the job itself shows it.
+    """
+    body = entry.body
+    data: dict[str, Any] = msgspec.to_builtins(body)
+    if isinstance(body, JobSubmitted):
+        request = body.request
+        data["request"] = {"name": request.name, "kind": request.kind, "processors": request.processors}
+    return JournalEntry(
+        seq=entry.seq,
+        at=entry.at,
+        kind=entry.kind,
+        what=entry.what,
+        job=entry.job,
+        site=entry.site,
+        text=sentence(entry.at, body),
+        data=data,
+    )

@@ -1,0 +1,366 @@
+"""Changes of the replica catalogue that callers ask for: register, replicate, forget.
+
+A file is brought into a site's area and measured there before the catalogue hears of it, and leaves the area only
+after the catalogue has forgotten it. Rights are checked by the service; which files may be removed when is in
+``koala.daemon.upkeep.replicas``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import uuid
+from collections.abc import Coroutine, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from koala.daemon.engine.loop import Engine
+from koala.daemon.errors import ConflictError, InvalidError, NotFoundError, ServiceError, UnavailableError
+from koala.daemon.grid_sites import LinkBook
+from koala.daemon.offload import reading
+from koala.daemon.own_thread import in_own_thread
+from koala.daemon.upkeep.replicas import ReplicaKeeper, incoming_name
+from koala.descriptions.errors import CONTROL_ADVICE, NOT_TEXT, control_problem, shown
+from koala.files import (
+    ChangedFileError,
+    ChecksumError,
+    Entry,
+    FileArea,
+    FilesError,
+    MissingFileError,
+    Order,
+    PathError,
+    Replica,
+    TransferCancelledError,
+    TransferInterruptedError,
+    UnreachableError,
+    forget,
+    register,
+    replicate,
+)
+from koala.files.area.layout import copy_name
+from koala.files.checksums import READ_BYTES
+from koala.files.sources import UrlSource
+from koala.model.api import Forgetting, Registration, Replication
+from koala.model.messages import FileChanged
+from koala.model.request import FileName, SiteName
+from koala.policies.errors import suggest
+from koala.policies.front_door import link_s
+
+# So many files are read at once to be registered, each in a thread; others wait.
+MEASURED_AT_ONCE_MAX = 2
+# How long changes that are under way may take when the daemon stops; less than answers may, so that theirs are sent.
+CHANGES_S_MAX = 7.0
+_FAULTS_OF_SOURCE = (MissingFileError, ChangedFileError, ChecksumError, UnreachableError)
+
+T = TypeVar("T")
+
+
+class CatalogueDesk:
+    """Carries out changes of the catalogue, one at a time for each file. A change that was begun is finished, also
+    when its caller does not wait for it any more, unless the daemon stops; then nothing is left of it that the next
+    ``open`` does not clear up."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._keeper = ReplicaKeeper(engine)
+        self._links = LinkBook(engine.grid.links)
+        self._measuring = asyncio.Semaphore(MEASURED_AT_ONCE_MAX)
+        self._changes: set[asyncio.Task[Any]] = set()
+        self._opening = asyncio.Lock()
+        self._opened = False
+        self._stopping = False
+
+    async def open(self) -> None:
+        """Clear up what a daemon that was killed has left in the file areas, once. The first change does it too."""
+        async with self._opening:
+            if not self._opened:
+                await self._keeper.open()
+                self._opened = True
+
+    async def stop(self) -> None:
+        """Begin no more changes, and give up those that take longer than ``CHANGES_S_MAX``: their callers hear
+        ``UnavailableError``."""
+        self._stopping = True
+        if not self._changes:
+            return
+        _, late = await asyncio.wait(list(self._changes), timeout=CHANGES_S_MAX)
+        for change in late:
+            change.cancel()
+        if late:
+            await asyncio.wait(late)
+
+    async def close(self) -> None:
+        """``stop``, and wait for nothing else. Idempotent."""
+        await self.stop()
+        await self._keeper.close()
+
+    async def register(self, wish: Registration) -> Entry:
+        """A new file, or another replica of one, from a path or a URL."""
+        _check_name(wish.name)
+        area = self._area(wish.site)
+        if wish.path is not None and wish.url is None:
+            return await self._finished(self._register_path(area, wish.name, wish.path))
+        if wish.url is not None and wish.path is None:
+            return await self._finished(self._register_url(wish.name, wish.site, wish.url))
+        raise InvalidError(f"file {wish.name!r}: name the path or the URL where it is, one of the two")
+
+    async def replicate(self, wish: Replication) -> Entry:
+        """A replica of a known file at one more site."""
+        _check_name(wish.name)
+        return await self._finished(self._replicate(self._area(wish.site), wish.name))
+
+    async def forget(self, wish: Forgetting) -> None:
+        """One replica less, or the file gone."""
+        _check_name(wish.name)
+        if wish.site is not None:
+            self._area(wish.site)
+        await self._finished(self._forget(wish.name, wish.site))
+
+    # ------------------------------------------------------------------------------------------ changes
+
+    async def _register_path(self, area: FileArea, name: FileName, path: str) -> Entry:
+        incoming = incoming_name()
+        async with self._keeper.alone(name):
+            try:
+                async with self._measuring:
+                    with _told_to_the_caller():
+                        replica = await self._take_in(area, name, incoming, path)
+                changed, event = self._with(await self._entry(name), name, replica)
+                await self._check_place(area, changed)
+                await self._doubt([area.site], name)
+                with _told_to_the_caller():
+                    await area.take_name(incoming, name)
+            finally:
+                # A site that is out of reach keeps it until it is looked at the next time.
+                with contextlib.suppress(OSError):
+                    await area.forget(incoming)
+            await self._tell(changed, event, area.site)
+            return changed
+
+    async def _register_url(self, name: FileName, site: SiteName, url: str) -> Entry:
+        async with self._keeper.alone(name):
+            async with self._measuring:
+                with _told_to_the_caller():
+                    replica = await in_own_thread(_measure_url, name, site, url)
+            entry = await self._entry(name)
+            changed, event = self._with(entry, name, replica)
+            # Only from now on is it read from the URL; what the site's own area has of it is not needed any more.
+            replaced = [] if entry is None else [at for at in self._in_areas(entry) if at == site]
+            await self._doubt(replaced, name)
+            await self._tell(changed, event, *replaced)
+            return changed
+
+    async def _replicate(self, area: FileArea, name: FileName) -> Entry:
+        async with self._keeper.alone(name):
+            entry = await self._known(name)
+            if area.site in self._in_areas(entry):
+                return entry
+            await self._check_place(area, entry)
+            transfer = f"replica.{uuid.uuid4().hex}"
+            try:
+                await self._bring(entry, area.site, transfer)
+                await self._doubt([area.site], name)
+                with _told_to_the_caller():
+                    await area.promote(name, copy_name(name, None, entry.checksum))
+            finally:
+                # At a site that is out of reach it is found, and removed, at the next start.
+                with contextlib.suppress(OSError):
+                    await self._engine.mover.cancel(transfer)
+            replica = Replica(site=area.site, size_bytes=entry.size_bytes, checksum=entry.checksum)
+            changed, event = self._with(entry, name, replica)
+            await self._tell(changed, event, area.site)
+            return changed
+
+    async def _forget(self, name: FileName, site: SiteName | None) -> None:
+        async with self._keeper.alone(name):
+            entry = await self._known(name)
+            try:
+                changed, event = forget(entry, site, at=self._engine.now())
+            except FilesError as error:
+                raise NotFoundError(error.for_user()) from None
+            kept = self._in_areas(changed)
+            gone = [at for at in self._in_areas(entry) if at not in kept]
+            await self._doubt(gone, name)
+            await self._tell(changed, event, *gone)
+
+    # -------------------------------------------------------------------------------------- their parts
+
+    async def _take_in(self, area: FileArea, name: FileName, incoming: FileName, path: str) -> Replica:
+        """Bring a file into the area under a name of its own, and measure it: from this machine, or, for a path
+        such as SITE:/data/x, from the site itself."""
+        at_site = path.startswith(f"{area.site}:/")
+        path = path.removeprefix(f"{area.site}:") if at_site else path
+        if not path.startswith("/") or "\0" in path:
+            raise InvalidError(
+                f"path: {path!r} is not absolute; write the whole path, from / on, or {area.site}:/... for a file "
+                "that is at the site"
+            )
+        if at_site or area.place.is_here:
+            measured = await area.take_in(incoming, path)
+        else:
+            measured = await self._engine.mover.upload(area.site, name, Path(path), incoming)
+        return Replica(site=area.site, size_bytes=measured.size_bytes, checksum=measured.checksum)
+
+    async def _tell(self, entry: Entry, event: FileChanged, *in_doubt: SiteName) -> None:
+        """Put the change on record; then see to the replicas that were in doubt until it was."""
+        await self._engine.tell(event, files=[entry])
+        for site in in_doubt:
+            # The change is made; a doubt that cannot be settled now is settled at the next start.
+            with contextlib.suppress(OSError, ServiceError):
+                await self._keeper.settle(site, entry.name)
+
+    async def _doubt(self, sites: Iterable[SiteName], name: FileName) -> None:
+        with _told_to_the_caller():
+            for site in sites:
+                await self._keeper.doubt(site, name)
+
+    def _in_areas(self, entry: Entry) -> list[SiteName]:
+        """The sites of the grid that have the file in their own area."""
+        return [each.site for each in entry.replicas if each.url is None and each.site in self._engine.areas]
+
+    async def _bring(self, entry: Entry, site: SiteName, transfer: str) -> None:
+        """Bring the file from its nearest replica that can be read."""
+        view = self._engine.scheduler.ledger.sites.view
+        target = view.index[site]
+
+        def distance_s(replica: Replica) -> float:
+            source = view.index.get(replica.site)
+            return float("inf") if source is None else link_s(source, target, entry.size_bytes, view)
+
+        failure: FilesError | None = None
+        for replica in sorted(entry.replicas, key=distance_s):
+            order = Order(
+                transfer=transfer,
+                file=entry.name,
+                source=replica.site,
+                target=site,
+                size_bytes=entry.size_bytes,
+                checksum=entry.checksum,
+                url=replica.url,
+                rate_bytes_s=self._links.rate_bytes_s(replica.site, site),
+            )
+            try:
+                await self._engine.mover.bring(order)
+                return
+            except FilesError as error:
+                failure = error
+                if not isinstance(error, _FAULTS_OF_SOURCE):
+                    break  # another source would not help
+        assert failure is not None, "an entry of the catalogue has a replica"
+        raise _service_error(failure)
+
+    async def _check_place(self, area: FileArea, entry: Entry) -> None:
+        """``ConflictError`` where jobs still read another file that had this name."""
+        readers = self._keeper.former_readers(area.site, entry.name)
+        if not readers:
+            return
+        with _told_to_the_caller():
+            if (await area.measure(entry.name)).checksum == entry.checksum:
+                return
+        jobs = f"{'job' if len(readers) == 1 else 'jobs'} {', '.join(map(str, readers))}"
+        raise ConflictError(
+            f"file {entry.name!r} at {area.site}: {jobs} still read the former file of this name; wait until they "
+            "have ended, or choose another name"
+        )
+
+    def _with(self, entry: Entry | None, name: FileName, replica: Replica) -> tuple[Entry, FileChanged]:
+        now = self._engine.now()
+        try:
+            return register(name, replica, at=now) if entry is None else replicate(entry, replica, at=now)
+        except FilesError as error:
+            raise ConflictError(error.for_user()) from None
+
+    async def _entry(self, name: FileName) -> Entry | None:
+        return await reading(self._engine.store.file, name)
+
+    async def _known(self, name: FileName) -> Entry:
+        entry = await self._entry(name)
+        if entry is None:
+            raise NotFoundError(f"the catalogue has no file {name!r}; register it first")
+        return entry
+
+    def _area(self, site: SiteName) -> FileArea:
+        area = self._engine.areas.get(site)
+        if area is None:
+            raise NotFoundError(f"there is no site {site!r} with files; {suggest(site, self._engine.areas)}")
+        return area
+
+    async def _finished(self, change: Coroutine[Any, Any, T]) -> T:
+        """The change's result. It goes on when the caller is cancelled, since half of it is of no use to anybody."""
+        if self._stopping:
+            change.close()
+            raise _stopping()
+        task = asyncio.create_task(self._in_turn(change))
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.cancelled():
+                raise
+            raise _stopping() from None
+
+    async def _in_turn(self, change: Coroutine[Any, Any, T]) -> T:
+        await self.open()
+        return await change
+
+
+# ------------------------------------------------------------------------------------ reading and measuring
+
+
+def _measure_url(name: FileName, site: SiteName, url: str) -> Replica:
+    """Read all of a file at a URL once. It stays where it is."""
+    try:
+        return _read_once(UrlSource(name, site, url), site, url)
+    except (ServiceError, FilesError):
+        raise
+    except Exception as error:  # each kind of server has errors of its own
+        said = str(error) or type(error).__name__
+        raise InvalidError(f"url: {url!r} cannot be read ({said}); check the address") from None
+
+
+def _read_once(source: UrlSource, site: SiteName, url: str) -> Replica:
+    stamp = source.stamp()
+    digest = hashlib.sha256()
+    offset = 0
+    while offset < stamp.size_bytes:
+        piece = source.read(offset, min(READ_BYTES, stamp.size_bytes - offset))
+        if not piece:
+            break
+        digest.update(piece)
+        offset += len(piece)
+    if offset != stamp.size_bytes or source.stamp() != stamp:
+        raise ConflictError(f"url: {url!r} changed while it was read; leave it alone and register it again")
+    return Replica(site=site, size_bytes=stamp.size_bytes, checksum=digest.hexdigest(), url=url)
+
+
+def _check_name(name: FileName) -> None:
+    problem = control_problem(name)
+    if problem is not None:
+        raise InvalidError(f"file {shown(name)}: {problem}; {CONTROL_ADVICE}")
+    if NOT_TEXT.search(name) is not None:
+        raise InvalidError(f"file {shown(name)}: the name is not text that UTF-8 can write; choose another")
+
+
+def _stopping() -> UnavailableError:
+    return UnavailableError("the daemon is stopping, and the change was not made; ask again when it is back")
+
+
+def _service_error(error: FilesError) -> ServiceError:
+    if isinstance(error, TransferInterruptedError | TransferCancelledError):
+        return UnavailableError(error.for_user())
+    return ConflictError(error.for_user())
+
+
+@contextlib.contextmanager
+def _told_to_the_caller() -> Iterator[None]:
+    """What goes wrong with disks and servers, as something that the caller can read."""
+    try:
+        yield
+    except (FilesError, PathError) as error:
+        raise InvalidError(error.for_user()) from None
+    except OSError as error:
+        about = f"{error.filename}: " if error.filename else ""
+        raise ConflictError(f"{about}{error.strerror or error}; check the path, and the site's disk") from None

@@ -1,0 +1,47 @@
+"""The daemon in numbers, for monitoring: how many jobs, how busy the sites, how much work was done."""
+
+from __future__ import annotations
+
+import msgspec
+
+from koala.model.request import SiteName
+
+
+class SiteNumbers(msgspec.Struct, frozen=True, kw_only=True):
+    """One site: its processors, how many of them who holds, whether it is used and answers, and how often its batch
+    system was called, by what for."""
+
+    name: SiteName
+    processors: int
+    usable: int
+    ours: int
+    others: int
+    idle: int
+    errors: int
+    trusted: bool
+    drained: bool
+    answers: bool
+    calls: dict[str, int]
+
+
+class Numbers(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything at one moment.
+
+    ``jobs`` counts all jobs on record by state, every state named. ``queues`` are the lengths of ``high``, ``low``
+    and ``claiming``. ``transfers_active`` counts those on their way, ``arriving_bytes`` is what they have brought so
+    far. ``events_handled``, ``commits`` and ``recoveries`` count from the daemon's start, ``commands_owed`` are on
+    record and not performed yet, ``journal_entries`` is the number of the newest entry.
+    """
+
+    jobs: dict[str, int]
+    sites: tuple[SiteNumbers, ...]
+    queues: dict[str, int]
+    transfers_active: int
+    arriving_bytes: int
+    events_handled: int
+    commits: int
+    commands_owed: int
+    recoveries: int
+    journal_entries: int
+    started_at: float
+    working: bool

@@ -1,0 +1,162 @@
+"""The grid at this moment: as one caller sees it, with only the jobs that the caller may know of, and in numbers."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+from itertools import islice
+
+from koala.core.lifecycle import ENDED, IN_CLAIMING_QUEUE, State
+from koala.core.state.sites import Trust
+from koala.daemon.engine.loop import Engine
+from koala.daemon.offload import reading
+from koala.daemon.service.answers import job_summary, link_infos, places_in_line, site_info, transfer_info
+from koala.daemon.service.metrics import Numbers, SiteNumbers
+from koala.daemon.service.principal import Principal
+from koala.model.api import JobSummary, Overview, SiteInfo, TransferInfo
+from koala.model.request import Priority
+from koala.store.rows import JobRow, TransferRow
+from koala.version import __version__
+
+# An overview shows at most so many jobs of each list, and so many transfers; the counts tell how many there are.
+OVERVIEW_JOBS_MAX = 500
+OVERVIEW_TRANSFERS_MAX = 500
+_ACTIVE = frozenset(State) - ENDED - IN_CLAIMING_QUEUE - {State.WAITING}
+
+
+class Sight:
+    """What one caller sees at one moment. Made for one answer and thrown away; it waits for nothing."""
+
+    def __init__(self, engine: Engine, who: Principal) -> None:
+        self._engine = engine
+        self._who = who
+
+    def overview(self, counts: Mapping[str, int]) -> Overview:
+        """The whole grid."""
+        engine = self._engine
+        ledger = engine.scheduler.ledger
+        rows = [row for row in engine.live_rows() if self._who.sees_all or row.owner == self._who.name]
+        return Overview(
+            grid=engine.grid.name,
+            version=__version__,
+            now=engine.now(),
+            started_at=engine.started_at,
+            policy=engine.grid.scheduler.policy,
+            sites=self.sites(),
+            links=link_infos(engine.grid, ledger.sites.view),
+            transfers=self._transfers_now(),
+            waiting_high=self._waiting(rows, Priority.HIGH),
+            waiting_low=self._waiting(rows, Priority.LOW),
+            claiming=_summaries(row for row in rows if row.state in IN_CLAIMING_QUEUE),
+            active=_summaries(row for row in rows if row.state in _ACTIVE),
+            counts=_every_state(counts),
+            last_seq=engine.last_seq,
+        )
+
+    def sites(self) -> list[SiteInfo]:
+        """All sites, in the order of the grid."""
+        return [self.site(site.name) for site in self._engine.grid.sites]
+
+    def site(self, name: str) -> SiteInfo:
+        """One site, which must be in the grid."""
+        engine = self._engine
+        book = engine.scheduler.ledger.sites
+        index = book.view.index[name]
+        belief = book.sites[index]
+        return site_info(
+            belief,
+            kind=next(site.kind for site in engine.grid.sites if site.name == name),
+            idle=book.view.idle[index],
+            silence=engine.silence_of(name),
+            reported_at=engine.reported_at(name),
+            jobs=self._visible(sorted({claim.job.id for claim in belief.claims.values()})),
+        )
+
+    def transfers_of(self, job: int, recorded: Iterable[TransferRow]) -> list[TransferInfo]:
+        """The transfers for one job that the caller sees: those on record, each as new as it is known."""
+        rows = {row.id: row for row in recorded}
+        rows |= {row.id: row for row in self._engine.transfers_now() if job in row.jobs}
+        return [self._transfer(row, {job}) for row in rows.values()]
+
+    # ------------------------------------------------------------------------------------------- parts
+
+    def _waiting(self, rows: Iterable[JobRow], priority: Priority) -> list[JobSummary]:
+        """Those of the rows that wait with this priority, head to tail, at most ``OVERVIEW_JOBS_MAX``."""
+        ledger = self._engine.scheduler.ledger
+
+        def standing(row: JobRow) -> tuple[bool, int]:
+            job = ledger.jobs.get(row.id)
+            if job is None or job.state is not State.WAITING:
+                return False, -1  # it has just left the queue
+            return job.id in ledger.queue_of(job).resting, job.position
+
+        here = (row for row in rows if row.state == State.WAITING and row.priority == priority)
+        first = heapq.nsmallest(OVERVIEW_JOBS_MAX, here, key=standing)
+        in_line = places_in_line(ledger, (row.id for row in first))
+        return [job_summary(row, in_line.get(row.id)) for row in first]
+
+    def _transfers_now(self) -> list[TransferInfo]:
+        rows = self._engine.transfers_now()
+        seen = [row for row in rows if self._who.sees_all or self._visible(row.jobs)]
+        return [self._transfer(row) for row in seen[:OVERVIEW_TRANSFERS_MAX]]
+
+    def _transfer(self, row: TransferRow, surely: Iterable[int] = ()) -> TransferInfo:
+        visible = {*surely, *self._visible(row.jobs)}
+        jobs = [job for job in row.jobs if job in visible]
+        return transfer_info(row, self._engine.brought_bytes(row.id), jobs)
+
+    def _visible(self, jobs: Iterable[int]) -> list[int]:
+        """Those of the jobs that exist for the caller; of jobs that have ended only an operator hears here."""
+        if self._who.sees_all:
+            return list(jobs)
+        rows = ((job, self._engine.live_row(job)) for job in jobs)
+        return [job for job, row in rows if row is not None and row.owner == self._who.name]
+
+
+def _summaries(rows: Iterable[JobRow]) -> list[JobSummary]:
+    return [job_summary(row) for row in islice(rows, OVERVIEW_JOBS_MAX)]
+
+
+async def counts_for(engine: Engine, who: Principal) -> dict[str, int]:
+    """How many jobs are in which state: all, or those of the caller."""
+    return await reading(engine.store.counts, None if who.sees_all else who.name)
+
+
+def count_up(engine: Engine, counts: Mapping[str, int]) -> Numbers:
+    """The daemon in numbers."""
+    ledger = engine.scheduler.ledger
+    active = [row for row in engine.transfers_now() if row.ended_at is None]
+    counters = engine.counters
+    return Numbers(
+        jobs=_every_state(counts),
+        sites=tuple(
+            SiteNumbers(
+                name=site.name,
+                processors=site.processors,
+                usable=site.limit,
+                ours=site.ours,
+                others=site.others,
+                idle=ledger.sites.view.idle[index],
+                errors=site.errors,
+                trusted=site.trust is not Trust.UNUSABLE,
+                drained=site.drained,
+                answers=engine.silence_of(site.name) is None,
+                calls=dict(engine.site(site.name).calls),
+            )
+            for index, site in enumerate(ledger.sites)
+        ),
+        queues={"high": len(ledger.high), "low": len(ledger.low), "claiming": len(ledger.claiming)},
+        transfers_active=len(active),
+        arriving_bytes=sum(engine.brought_bytes(row.id) for row in active),
+        events_handled=counters.events,
+        commits=counters.commits,
+        commands_owed=len(engine.owed),
+        recoveries=counters.recoveries,
+        journal_entries=engine.last_seq,
+        started_at=engine.started_at,
+        working=not engine.failure,
+    )
+
+
+def _every_state(counts: Mapping[str, int]) -> dict[str, int]:
+    return {str(state): counts.get(state, 0) for state in State}

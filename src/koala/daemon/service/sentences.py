@@ -1,0 +1,154 @@
+"""A sentence for every entry of the journal: what happened, or what was decided, in words for people.
+
+The sentences only read the entry itself. A job's story, with the reasons of its decisions, is the core's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from koala.model.messages import (
+    AbortComponent,
+    AnyCommand,
+    AnyEvent,
+    AskSite,
+    CancelAsked,
+    CancelTransfer,
+    ComponentAccepted,
+    ComponentEnded,
+    ComponentReady,
+    ComponentRunning,
+    ComponentStarting,
+    FileChanged,
+    JobEnded,
+    JobOutcome,
+    JobPlaced,
+    JobRequeued,
+    JobSubmitted,
+    Outcome,
+    ReleaseBarrier,
+    SiteDrained,
+    SiteReported,
+    SiteResumed,
+    SiteSilent,
+    StartComponent,
+    StartTransfer,
+    Tick,
+    TransferEnded,
+    WakeAt,
+)
+
+# A sentence names at most so many things of one kind; the rest are counted.
+NAMES_MAX = 8
+# A user's text in a sentence is cut beyond this.
+TEXT_CHARACTERS_MAX = 200
+
+_ENDINGS: dict[Outcome, str] = {
+    Outcome.DONE: "ended with success",
+    Outcome.FAILED: "failed",
+    Outcome.SITE_FAILED: "was broken by its site",
+    Outcome.TIMED_OUT: "ran longer than its walltime",
+    Outcome.ABORTED: "was aborted",
+    Outcome.REFUSED: "was refused by its site",
+    Outcome.ABSENT: "is unknown to its site and will never start",
+    Outcome.UNSUITABLE: "asks for what its site will never run",
+}
+
+
+def sentence(at: float, body: AnyEvent | AnyCommand) -> str:
+    """What the message says, in one sentence without its full stop. ``at`` is when it was recorded."""
+    if isinstance(body, WakeAt):
+        return f"the next decision is due in {max(0.0, body.at - at):.3g} s"
+    return _WORDS[type(body)](body)
+
+
+def _submitted(body: JobSubmitted) -> str:
+    request = body.request
+    size = _counted(request.processors, "processor")
+    return f"job {body.job} ({_cut(request.name)}) was submitted: {request.kind} request for {size}"
+
+
+def _ended(body: ComponentEnded) -> str:
+    code = "" if body.exit_code is None or body.outcome is Outcome.DONE else f" with exit code {body.exit_code}"
+    reason = "" if code.endswith(f" {body.reason}") else body.reason  # many sites say the exit code once more
+    return f"component {body.token} {_ENDINGS[body.outcome]}{code}{_because(reason)}"
+
+
+def _transfer_ended(body: TransferEnded) -> str:
+    return (
+        f"transfer {body.transfer} arrived" if body.ok else f"transfer {body.transfer} broke{_because(body.reason)}"
+    )
+
+
+def _file_changed(body: FileChanged) -> str:
+    if not body.replicas:
+        return f"the file {_cut(body.file)} was forgotten"
+    return f"the file {_cut(body.file)} ({_counted(body.size_bytes, 'byte')}) is at {_names(body.replicas)}"
+
+
+def _start_component(body: StartComponent) -> str:
+    size = _counted(body.processors, "processor")
+    return f"component {body.part} of job {body.job} claims {size} at {body.site} as {body.token}"
+
+
+def _start_transfer(body: StartTransfer) -> str:
+    piece = "the file" if body.chunk is None else "a chunk of the file"
+    size = _counted(body.size_bytes, "byte")
+    return f"transfer {body.transfer} brings {piece} {_cut(body.file)} from {body.source} to {body.target} ({size})"
+
+
+def _job_placed(body: JobPlaced) -> str:
+    return f"job {body.job} is placed: {_names([f'{size} on {site}' for site, size in body.places])}"
+
+
+def _job_ended(body: JobEnded) -> str:
+    if body.outcome is JobOutcome.FAILED:
+        return f"job {body.job} failed{_because(body.reason)}"
+    return f"job {body.job} is {body.outcome}"
+
+
+_WORDS: dict[type[Any], Callable[[Any], str]] = {
+    JobSubmitted: _submitted,
+    CancelAsked: lambda body: f"the end of job {body.job} was asked for",
+    ComponentAccepted: lambda body: f"component {body.token} waits in the queue of its site",
+    ComponentStarting: lambda body: f"component {body.token} has its processors and starts",
+    ComponentReady: lambda body: f"component {body.token} waits at the barrier",
+    ComponentRunning: lambda body: f"component {body.token} runs its application",
+    ComponentEnded: _ended,
+    TransferEnded: _transfer_ended,
+    FileChanged: _file_changed,
+    SiteReported: lambda body: (
+        f"{body.site} has {_counted(body.processors, 'processor')}, of which others hold {body.others}"
+    ),
+    SiteSilent: lambda body: f"{body.site} does not answer{_because(body.reason)}",
+    SiteDrained: lambda body: f"{body.site} is drained: nothing new goes there",
+    SiteResumed: lambda body: f"{body.site} is used again and its errors are forgotten",
+    Tick: lambda _: "time has passed",
+    StartComponent: _start_component,
+    AbortComponent: lambda body: f"component {body.token} at {body.site} must end",
+    ReleaseBarrier: lambda body: f"the barrier of job {body.job} opens for {_names(body.tokens)}",
+    StartTransfer: _start_transfer,
+    CancelTransfer: lambda body: f"transfer {body.transfer} is not needed any more",
+    AskSite: lambda body: f"{body.site} is asked about {_names(body.tokens)}",
+    JobPlaced: _job_placed,
+    JobRequeued: lambda body: f"job {body.job} returns to its placement queue{_because(body.reason)}",
+    JobEnded: _job_ended,
+}
+
+
+def _because(reason: str) -> str:
+    return f": {_cut(reason)}" if reason else ""
+
+
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - NAMES_MAX
+    return ", ".join(names[:NAMES_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT_CHARACTERS_MAX else text[: TEXT_CHARACTERS_MAX - 3] + "..."

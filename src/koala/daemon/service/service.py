@@ -1,0 +1,421 @@
+"""Everything that callers may ask of the daemon: one object behind the API and the dashboard alike.
+
+Each call says who asks. Rights are checked here and nowhere else, so that no door is wider than another: without
+``operate`` a caller sees and cancels only its own jobs, and those of others do not exist for it. Every call raises a
+``ServiceError`` when it is not carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Literal, cast
+
+from koala.core.lifecycle import State
+from koala.daemon.engine.loop import Engine
+from koala.daemon.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
+from koala.daemon.offload import aside, reading
+from koala.daemon.service.answers import (
+    bare_explanation,
+    explanation,
+    file_info,
+    job_detail,
+    job_summary,
+    places_in_line,
+    stored_explanation,
+)
+from koala.daemon.service.cursors import read_cursor, read_number_cursor, write_cursor
+from koala.daemon.service.files import CatalogueDesk
+from koala.daemon.service.journal import JournalReader, read_journal
+from koala.daemon.service.journal_tail import Told
+from koala.daemon.service.metrics import Numbers
+from koala.daemon.service.outputs import check_range, choose, read_output
+from koala.daemon.service.overview import Sight, count_up, counts_for
+from koala.daemon.service.principal import Principal
+from koala.daemon.service.site_history import check_stretch, usage_points
+from koala.daemon.service.submissions import SubmissionReader, check_client_token, try_out
+from koala.descriptions import write_job_yaml
+from koala.model.api import (
+    PAGE_ITEMS_MAX,
+    WAIT_S_MAX,
+    DryRun,
+    Explanation,
+    FileInfo,
+    Forgetting,
+    JobDetail,
+    JobSummary,
+    JournalEntry,
+    Output,
+    Overview,
+    Page,
+    Registration,
+    Replication,
+    Scope,
+    SiteHistory,
+    SiteInfo,
+    Submission,
+    Submitted,
+)
+from koala.model.messages import CancelAsked, SiteDrained, SiteResumed
+from koala.model.request import Request
+from koala.policies.errors import suggest
+from koala.store import NUMBER_MAX
+from koala.store.rows import ComponentRow, JobRow
+
+_STATES_IN_ORDER = [str(state) for state in State]
+_STATES = frozenset(_STATES_IN_ORDER)
+
+
+class Service:
+    """The daemon as its callers see it. ``open`` comes when the engine is open, ``close`` before it is closed."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._catalogue = CatalogueDesk(engine)
+        self._submissions = SubmissionReader()
+        self._journal = JournalReader(engine)
+
+    async def open(self) -> None:
+        """Clear up what a daemon that was killed amid a call has left behind."""
+        await self._catalogue.open()
+
+    async def stop(self) -> None:
+        """Begin no more changes of files, and give up those that do not end soon; all else is still answered."""
+        await self._catalogue.stop()
+
+    async def close(self) -> None:
+        """``stop``, and then everything. Idempotent."""
+        await self._catalogue.close()
+        self._submissions.close()
+
+    # ------------------------------------------------------------------------------------------- jobs
+
+    async def submit(self, who: Principal, wish: Submission) -> Submitted:
+        """Put a job on record; when this returns it is durable. Needs ``submit``."""
+        who.need(Scope.SUBMIT)
+        check_client_token(wish.client_token)
+        request = await self._request(who, wish)
+        row, new = await self._engine.submit(request, owner=who.name, client_token=wish.client_token)
+        if not new and row.request != request:
+            raise ConflictError(
+                f"client_token: it was used for job {row.id}, which is a different one; use a new token for this job"
+            )
+        return Submitted(job=job_summary(row, self._place_in_line(row)), new=new)
+
+    async def dry_run(self, who: Principal, wish: Submission) -> DryRun:
+        """Where the job would go now. Needs ``submit``, since to read a description is work; changes nothing."""
+        who.need(Scope.SUBMIT)
+        request = await self._request(who, wish)
+        await self._engine.freshen()
+        return try_out(
+            request,
+            catalogue=self._engine.catalogue,
+            default_policy=self._engine.grid.scheduler.policy,
+            sites=self._engine.scheduler.ledger.sites,
+        )
+
+    async def jobs(
+        self,
+        who: Principal,
+        *,
+        states: frozenset[str] = frozenset(),
+        owner: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page[JobSummary]:
+        """The newest jobs first, those that have ended included. Needs ``read``."""
+        who.need(Scope.READ)
+        _check_limit(limit)
+        if not states <= _STATES:
+            unknown = min(states - _STATES)
+            raise InvalidError(f"state: there is no state {unknown!r}; {suggest(unknown, _STATES_IN_ORDER)}")
+        if not who.sees_all:
+            if owner is not None and owner != who.name:
+                return Page(items=[])
+            owner = who.name
+        before = None if cursor is None else read_number_cursor("jobs", cursor)
+        found = await reading(self._engine.store.jobs, owner=owner, states=states, before=before, limit=limit + 1)
+        waiting = (row.id for row in found[:limit] if row.state == State.WAITING)
+        in_line = places_in_line(self._engine.scheduler.ledger, waiting)
+        return Page(
+            items=[job_summary(row, in_line.get(row.id)) for row in found[:limit]],
+            next=write_cursor("jobs", str(found[limit - 1].id)) if len(found) > limit else None,
+        )
+
+    async def job(self, who: Principal, job: int) -> JobDetail:
+        """One job. Needs ``read``."""
+        who.need(Scope.READ)
+        row = await self._row(who, job)
+        components = await self._components(job)
+        transfers = await reading(self._engine.store.transfers, job)
+        return job_detail(
+            row,
+            description=await aside(write_job_yaml, row.request),
+            place_in_line=self._place_in_line(row),
+            placement_tries=self._placement_tries(row),
+            components=components,
+            transfers=Sight(self._engine, who).transfers_of(job, transfers),
+        )
+
+    async def explain(self, who: Principal, job: int) -> Explanation:
+        """Where the job stands and why, or its whole story. Needs ``read``."""
+        who.need(Scope.READ)
+        row = await self._row(who, job)
+        scheduler = self._engine.scheduler
+        if row.explanation is not None:
+            return stored_explanation(row.explanation)
+        told = scheduler.explain(job)
+        if told is None:
+            return bare_explanation(row)
+        live = scheduler.ledger.jobs.get(job)
+        waits = live is not None and live.state is State.WAITING
+        return explanation(told, len(scheduler.ledger.queue_of(live)) if live is not None and waits else None)
+
+    async def wait(self, who: Principal, job: int, timeout_s: float) -> JobSummary:
+        """The job when it has ended, or as it is after the timeout. Needs ``read``."""
+        who.need(Scope.READ)
+        if not 0 <= timeout_s <= WAIT_S_MAX:
+            raise InvalidError(f"timeout_s: write 0 to {WAIT_S_MAX:g} seconds (WAIT_S_MAX), and ask again")
+        row = await self._row(who, job)
+        if row.ended_at is None:
+            await self._engine.wait_ended(job, timeout_s)
+            row = await self._row(who, job)
+        return job_summary(row, self._place_in_line(row))
+
+    async def cancel(self, who: Principal, job: int) -> JobSummary:
+        """Ask for the job's end; when this returns the wish is durable. Needs ``submit`` for a job of one's own, and
+        ``operate`` for one of somebody else. Cancelling a job that has ended changes nothing."""
+        if not who.may(Scope.OPERATE):
+            who.need(Scope.SUBMIT)
+        row = await self._row(who, job)
+        if row.ended_at is None:
+            await self._engine.tell(CancelAsked(at=self._engine.now(), job=job))
+            row = await self._row(who, job)
+        return job_summary(row, self._place_in_line(row))
+
+    async def output(
+        self,
+        who: Principal,
+        job: int,
+        *,
+        part: int = 0,
+        run: int | None = None,
+        stream: str = "stdout",
+        offset: int = 0,
+        limit: int = 65_536,
+    ) -> Output:
+        """What a component wrote: in the job's last run, or in run 1, 2, ... (a run is one opening of the barrier;
+        the last run includes one whose barrier has not opened yet). Needs ``read``."""
+        who.need(Scope.READ)
+        check_range(stream, offset, limit)
+        await self._row(who, job)
+        component = choose(job, await self._components(job), part, run)
+        if component.site not in {site.name for site in self._engine.grid.sites}:
+            raise NotFoundError(
+                f"the output of component {component.token} is at {component.site}: this site is no longer in the "
+                "grid; start the daemon with a grid that has it"
+            )
+        which = cast(Literal["stdout", "stderr"], stream)
+        return await read_output(self._engine.site(component.site), component, which, offset, limit)
+
+    # ------------------------------------------------------------------------------------------ the grid
+
+    async def overview(self, who: Principal) -> Overview:
+        """The whole grid now; jobs of others are left out for those who may not see them. Needs ``read``."""
+        who.need(Scope.READ)
+        counts = await counts_for(self._engine, who)
+        return Sight(self._engine, who).overview(counts)
+
+    async def sites(self, who: Principal) -> list[SiteInfo]:
+        """All sites. Needs ``read``."""
+        who.need(Scope.READ)
+        return Sight(self._engine, who).sites()
+
+    async def history(self, who: Principal, site: str, from_at: float, to_at: float) -> SiteHistory:
+        """Who held the site's processors over a stretch of time. Needs ``read``."""
+        who.need(Scope.READ)
+        check_stretch(from_at, to_at)
+        self._check_site(site)
+        store = self._engine.store
+        described = next(each for each in self._engine.grid.sites if each.name == site)
+        components = await reading(store.components_at, site, from_at, to_at)
+        reports = await reading(store.site_reports, site, from_at, to_at)
+        points = await aside(
+            usage_points, components, reports, processors=described.processors, from_at=from_at, to_at=to_at
+        )
+        return SiteHistory(site=site, from_at=from_at, to_at=to_at, points=points)
+
+    async def drain(self, who: Principal, site: str) -> SiteInfo:
+        """Send nothing new to the site. Needs ``operate``."""
+        who.need(Scope.OPERATE)
+        self._check_site(site)
+        await self._engine.tell(SiteDrained(at=self._engine.now(), site=site))
+        return Sight(self._engine, who).site(site)
+
+    async def resume(self, who: Principal, site: str) -> SiteInfo:
+        """Use the site again and forget its errors. Needs ``operate``."""
+        who.need(Scope.OPERATE)
+        self._check_site(site)
+        await self._engine.tell(SiteResumed(at=self._engine.now(), site=site))
+        return Sight(self._engine, who).site(site)
+
+    async def probe(self, who: Principal, site: str) -> SiteInfo:
+        """Ask the site for its state now. Needs ``operate``."""
+        who.need(Scope.OPERATE)
+        self._check_site(site)
+        await self._engine.probe(site)
+        return Sight(self._engine, who).site(site)
+
+    # -------------------------------------------------------------------------------------------- files
+
+    async def files(
+        self, who: Principal, *, limit: int = 100, cursor: str | None = None, prefix: str = ""
+    ) -> Page[FileInfo]:
+        """The replica catalogue by name. Needs ``read``."""
+        who.need(Scope.READ)
+        _check_limit(limit)
+        after = None if cursor is None else read_cursor("files", cursor)
+        found = await reading(self._engine.store.files, after=after, prefix=prefix, limit=limit + 1)
+        return Page(
+            items=[file_info(entry) for entry in found[:limit]],
+            next=write_cursor("files", found[limit - 1].name) if len(found) > limit else None,
+        )
+
+    async def file(self, who: Principal, name: str) -> FileInfo:
+        """One file. Needs ``read``."""
+        who.need(Scope.READ)
+        entry = await reading(self._engine.store.file, name)
+        if entry is None:
+            raise NotFoundError(f"the catalogue has no file {name!r}; look at the list of files")
+        return file_info(entry)
+
+    async def register(self, who: Principal, wish: Registration) -> FileInfo:
+        """A new file with its first replica, or another replica of a known one: from a path (only the daemon's own
+        user, since the daemon reads it with its own rights) or a URL. Needs ``operate``."""
+        who.need(Scope.OPERATE)
+        if wish.path is not None and not who.owner:
+            raise ForbiddenError(
+                "path: only the user who runs the daemon may register files of its machine; name a URL instead"
+            )
+        return file_info(await self._catalogue.register(wish))
+
+    async def replicate(self, who: Principal, wish: Replication) -> FileInfo:
+        """Copy a replica to one more site; returns when it is there. Needs ``operate``."""
+        who.need(Scope.OPERATE)
+        return file_info(await self._catalogue.replicate(wish))
+
+    async def forget(self, who: Principal, wish: Forgetting) -> None:
+        """Forget a replica or a file; what running jobs read of it stays until they end. Needs ``operate``."""
+        who.need(Scope.OPERATE)
+        await self._catalogue.forget(wish)
+
+    # ------------------------------------------------------------------------------------------ journal
+
+    async def journal(
+        self, who: Principal, *, after: int = 0, limit: int = 100, job: int | None = None
+    ) -> list[JournalEntry]:
+        """What happened, oldest first, from the entry after ``after`` on. Needs ``read``."""
+        who.need(Scope.READ)
+        _check_limit(limit)
+        _check_after(after)
+        if job is not None:
+            await self._row(who, job)
+        owner = None if who.sees_all else who.name
+        return await read_journal(self._engine, after=after, limit=limit, job=job, owner=owner)
+
+    def follow(
+        self, who: Principal, *, after: int | None = None, job: int | None = None
+    ) -> AsyncIterator[JournalEntry]:
+        """The journal from the entry after ``after`` on (None: from now on), without an end. A reader that falls
+        behind reads from the store what it missed, so nothing is left out. Needs ``read``."""
+        return _one_by_one(self.follow_rounds(who, after=after, job=job))
+
+    def follow_rounds(
+        self, who: Principal, *, after: int | None = None, job: int | None = None
+    ) -> AsyncIterator[list[Told]]:
+        """The same, each time with all that there is for the reader by then."""
+        who.need(Scope.READ)
+        if after is not None:
+            _check_after(after)
+        return self._follow(who, self.last_seq if after is None else after, job)
+
+    async def _follow(self, who: Principal, after: int, job: int | None) -> AsyncIterator[list[Told]]:
+        if job is not None:
+            await self._row(who, job)
+        owner = None if who.sees_all else who.name
+        async with aclosing(self._journal.follow(after=after, job=job, owner=owner)) as rounds:
+            async for found in rounds:
+                yield found
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the newest entry in the journal."""
+        return self._engine.last_seq
+
+    # ------------------------------------------------------------------------------------------- health
+
+    @property
+    def failure(self) -> str:
+        """Why the daemon cannot work at present; empty while it can."""
+        return self._engine.failure
+
+    async def numbers(self) -> Numbers:
+        """The daemon in numbers, for monitoring. No job and no user is named."""
+        counts = await reading(self._engine.store.counts)
+        return count_up(self._engine, counts)
+
+    # ------------------------------------------------------------------------------------- behind the calls
+
+    async def _request(self, who: Principal, wish: Submission) -> Request:
+        sites = [site.name for site in self._engine.grid.sites]
+        return await self._submissions.read(who, wish, sites=sites, policies=self._engine.catalogue.names())
+
+    async def _row(self, who: Principal, job: int) -> JobRow:
+        """The job, if there is one for this caller."""
+        row = None
+        if 0 < job <= NUMBER_MAX:
+            row = self._engine.live_row(job) or await reading(self._engine.store.job, job)
+        if row is None or not (who.sees_all or row.owner == who.name):
+            raise NotFoundError(f"there is no job {job}; look at the list of jobs")
+        return row
+
+    async def _components(self, job: int) -> list[ComponentRow]:
+        if self._engine.live_row(job) is not None:
+            return self._engine.components_of(job)
+        return await reading(self._engine.store.components, job)
+
+    def _place_in_line(self, row: JobRow) -> int | None:
+        ledger = self._engine.scheduler.ledger
+        job = ledger.jobs.get(row.id)
+        if job is None or job.state is not State.WAITING or row.state != State.WAITING:
+            return None
+        return ledger.queue_of(job).place_in_line(job)
+
+    def _placement_tries(self, row: JobRow) -> int:
+        """With those that a waiting job has had since it entered its queue, which the core only counts when asked."""
+        ledger = self._engine.scheduler.ledger
+        job = ledger.jobs.get(row.id)
+        if job is None:
+            return row.placement_tries
+        return job.placement_tries + (ledger.tries_in_queue(job) if job.state is State.WAITING else 0)
+
+    def _check_site(self, site: str) -> None:
+        known = [each.name for each in self._engine.grid.sites]
+        if site not in known:
+            raise NotFoundError(f"there is no site {site!r}; {suggest(site, known)}")
+
+
+async def _one_by_one(rounds: AsyncIterator[list[Told]]) -> AsyncIterator[JournalEntry]:
+    async for found in rounds:
+        for told in found:
+            yield told.entry
+
+
+def _check_limit(limit: int) -> None:
+    if not 1 <= limit <= PAGE_ITEMS_MAX:
+        raise InvalidError(f"limit: write 1 to {PAGE_ITEMS_MAX} (PAGE_ITEMS_MAX)")
+
+
+def _check_after(after: int) -> None:
+    if not 0 <= after <= NUMBER_MAX:
+        raise InvalidError(f"after: {after} is no number of an entry; write 0 for all of them")

@@ -1,0 +1,247 @@
+"""Who holds which token, who is signed in at the dashboard, and the codes that sign somebody in once.
+
+Secrets are given out once and only their SHA-256 is kept. Tokens live in the store and are all known here as well, so
+that a caller is recognised without asking the store and a revoked token is refused from that moment on. Codes and
+sessions live in memory alone: after a restart one signs in again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import secrets
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from koala.daemon.errors import ConflictError, NotFoundError
+from koala.daemon.offload import reading
+from koala.daemon.service.principal import Principal
+from koala.descriptions.errors import shown
+from koala.model.api import NewToken, Scope, TokenInfo, TokenWish
+from koala.store.errors import StoreError
+from koala.store.rows import TokenRow
+
+if TYPE_CHECKING:
+    from koala.store import Store
+
+SECRET_PREFIX = "koala_"  # noqa: S105 - what a secret begins with, so that one is recognised where it leaks
+SECRET_BYTES = 32
+SECRET_CHARACTERS_MAX = 128
+TOKENS_MAX = 10_000
+# A revoked token is listed for so long, and no more than so many are; the store keeps them all.
+REVOKED_LISTED_S = 30 * 86_400.0
+REVOKED_LISTED_MAX = 1_000
+TOUCH_INTERVAL_S = 60.0
+CODE_S = 300.0
+CODES_MAX = 64
+SESSION_S = 12 * 3600.0
+SESSIONS_MAX = 1_024
+
+log = logging.getLogger("koala.daemon.service.tokens")
+
+
+class Credential(msgspec.Struct, frozen=True, kw_only=True):
+    """What proves who a caller is: a token, or a session that was opened with a token or by the daemon's own user."""
+
+    principal: Principal
+    token: str | None = None
+    session: str | None = None
+
+
+class _Session(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody signed in: by a token, whose rights it has while that lasts, or the daemon's own user."""
+
+    expires_at: float
+    token: str | None = None
+    principal: Principal | None = None
+
+
+class _Code(msgspec.Struct, frozen=True, kw_only=True):
+    """A code that has not been used yet."""
+
+    expires_at: float
+    principal: Principal
+
+
+class TokenDesk:
+    """Gives out tokens, codes and sessions, and recognises them. Lives in one event loop; ``now`` is in seconds."""
+
+    def __init__(self, store: Store, now: Callable[[], float]) -> None:
+        self._store = store
+        self._now = now
+        self._rows = {row.secret_hash: row for row in store.tokens(revoked_since=float("inf"))}
+        self._hashes = {row.id: hashed for hashed, row in self._rows.items()}
+        self._touched_at: dict[str, float] = {}
+        self._touches: set[asyncio.Task[None]] = set()
+        self._codes: dict[str, _Code] = {}
+        self._sessions: dict[str, _Session] = {}
+
+    async def close(self) -> None:
+        """Let what is being written end."""
+        if self._touches:
+            await asyncio.wait(self._touches)
+
+    # ------------------------------------------------------------------------------------------- tokens
+
+    async def create(self, wish: TokenWish) -> NewToken:
+        """A new token; when this returns it is durable, and its secret is known to the caller alone."""
+        if len(self._rows) >= TOKENS_MAX:
+            raise ConflictError(
+                f"there are {TOKENS_MAX} tokens already (TOKENS_MAX); revoke some with `koala token revoke`"
+            )
+        secret = SECRET_PREFIX + secrets.token_urlsafe(SECRET_BYTES)
+        row = TokenRow(
+            id=secrets.token_hex(8),
+            user=wish.user,
+            scopes=tuple(str(scope) for scope in Scope if scope in wish.scopes),
+            note=wish.note,
+            secret_hash=hash_of(secret),
+            created_at=self._now(),
+        )
+        await asyncio.to_thread(self._store.add_token, row)
+        self._rows[row.secret_hash] = row
+        self._hashes[row.id] = row.secret_hash
+        log.info("token created", extra={"token": row.id, "user": row.user, "scopes": " ".join(row.scopes)})
+        return NewToken(token=info_of(row), secret=secret)
+
+    async def tokens(self) -> list[TokenInfo]:
+        """Every token that is valid and those revoked lately (``REVOKED_LISTED_S``, at most ``REVOKED_LISTED_MAX``),
+        the newest first."""
+        rows = await reading(self._store.tokens, revoked_since=self._now() - REVOKED_LISTED_S)
+        revoked = sorted(((row.revoked_at, row.id) for row in rows if row.revoked_at is not None), reverse=True)
+        left_out = {token for _, token in revoked[REVOKED_LISTED_MAX:]}
+        listed = (row for row in rows if row.id not in left_out)
+        return [info_of(row) for row in sorted(listed, key=lambda row: (-row.created_at, row.id))]
+
+    async def revoke(self, token: str) -> None:
+        """End a token, and every session that was opened with it. It is refused from the moment of the call on, also
+        where the store cannot take note of it: the call then fails and is to be repeated. Revoking a revoked token
+        changes nothing."""
+        hashed = self._hashes.pop(token, None)
+        if hashed is not None:
+            self._rows.pop(hashed, None)
+        if not await asyncio.to_thread(self._store.revoke_token, token, self._now()):
+            raise NotFoundError(f"there is no token {shown(token)}; `koala token list` names those that there are")
+        log.info("token revoked", extra={"token": token})
+
+    def by_secret(self, secret: str) -> Credential | None:
+        """Whose token this is; None for one that is unknown or revoked."""
+        if len(secret) > SECRET_CHARACTERS_MAX or not secret.startswith(SECRET_PREFIX):
+            return None
+        hashed = hash_of(secret)
+        row = self._rows.get(hashed)
+        if row is None or not hmac.compare_digest(row.secret_hash, hashed):
+            return None
+        self._touch(row.id)
+        return Credential(principal=principal_of(row), token=row.id)
+
+    def holds(self, credential: Credential) -> bool:
+        """Whether the credential is still good: its token not revoked, its session not ended."""
+        if credential.session is not None and self._session(credential.session) is None:
+            return False
+        return credential.token is None or credential.token in self._hashes
+
+    def _touch(self, token: str) -> None:
+        """Note that the token was used, at most once in ``TOUCH_INTERVAL_S``, without keeping the caller waiting."""
+        now = self._now()
+        if now - self._touched_at.get(token, float("-inf")) < TOUCH_INTERVAL_S:
+            return
+        self._touched_at[token] = now
+        task = asyncio.get_running_loop().create_task(self._write_touch(token, now))
+        self._touches.add(task)
+        task.add_done_callback(self._touches.discard)
+
+    async def _write_touch(self, token: str, now: float) -> None:
+        try:
+            await asyncio.to_thread(self._store.touch_token, token, now)
+        except StoreError as error:
+            # When a token was last used is worth a line in a list, not a failed call.
+            log.debug("use of a token not noted", extra={"token": token, "reason": str(error)})
+
+    # ------------------------------------------------------------------------------------------ sessions
+
+    def make_code(self, principal: Principal) -> tuple[str, float]:
+        """A code that opens one session for this caller, and when it expires. Beyond ``CODES_MAX`` unused ones the
+        oldest is forgotten."""
+        now = self._now()
+        self._codes = {hashed: code for hashed, code in self._codes.items() if code.expires_at > now}
+        while len(self._codes) >= CODES_MAX:
+            self._codes.pop(next(iter(self._codes)))
+        code = secrets.token_urlsafe(SECRET_BYTES)
+        self._codes[hash_of(code)] = _Code(expires_at=now + CODE_S, principal=principal)
+        return code, now + CODE_S
+
+    def open_session(self, code_or_secret: str) -> str | None:
+        """Sign in with a one-time code or the secret of a token: the new session's secret, or None."""
+        if len(code_or_secret) > SECRET_CHARACTERS_MAX:
+            return None
+        now = self._now()
+        code = self._codes.pop(hash_of(code_or_secret), None)
+        if code is not None and code.expires_at > now:
+            return self._add(_Session(expires_at=now + SESSION_S, principal=code.principal))
+        credential = self.by_secret(code_or_secret)
+        if credential is None:
+            return None
+        return self._add(_Session(expires_at=now + SESSION_S, token=credential.token))
+
+    def by_session(self, secret: str) -> Credential | None:
+        """Who is signed in with this session; None when it has ended."""
+        if len(secret) > SECRET_CHARACTERS_MAX:
+            return None
+        hashed = hash_of(secret)
+        session = self._session(hashed)
+        if session is None:
+            return None
+        if session.principal is not None:
+            return Credential(principal=session.principal, session=hashed)
+        assert session.token is not None
+        self._touch(session.token)
+        row = self._rows[self._hashes[session.token]]
+        return Credential(principal=principal_of(row), token=row.id, session=hashed)
+
+    def close_session(self, secret: str) -> None:
+        """Sign out. Ending a session that has ended changes nothing."""
+        self._sessions.pop(hash_of(secret), None)
+
+    def _add(self, session: _Session) -> str:
+        while len(self._sessions) >= SESSIONS_MAX:
+            self._sessions.pop(next(iter(self._sessions)))
+        secret = secrets.token_urlsafe(SECRET_BYTES)
+        self._sessions[hash_of(secret)] = session
+        return secret
+
+    def _session(self, hashed: str) -> _Session | None:
+        session = self._sessions.get(hashed)
+        if session is None:
+            return None
+        if session.expires_at <= self._now() or (session.token is not None and session.token not in self._hashes):
+            del self._sessions[hashed]
+            return None
+        return session
+
+
+def hash_of(secret: str) -> str:
+    """What is kept of a secret. A plain hash is enough, since a secret is 256 random bits and nobody's password."""
+    return hashlib.sha256(secret.encode("utf-8", errors="surrogatepass")).hexdigest()
+
+
+def principal_of(row: TokenRow) -> Principal:
+    """Who uses the token."""
+    return Principal(name=row.user, scopes=frozenset(Scope(scope) for scope in row.scopes))
+
+
+def info_of(row: TokenRow) -> TokenInfo:
+    """The token as it is listed."""
+    return TokenInfo(
+        id=row.id,
+        user=row.user,
+        scopes=[Scope(scope) for scope in row.scopes],
+        note=row.note,
+        created_at=row.created_at,
+        used_at=row.used_at,
+        revoked_at=row.revoked_at,
+    )

@@ -1,0 +1,165 @@
+"""Asking the sites for their state: the core hears of it when something has changed.
+
+An embedded site is asked every few seconds. For a batch system an answer is work, so that one is asked as often only
+where a job waits for processors and something was done or has changed a short while ago; then ever more rarely.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping
+
+from koala.core.lifecycle import State
+from koala.daemon.engine.interface import SITE_CALL_S, Desk
+from koala.model.messages import SiteReported
+from koala.model.request import SiteName
+from koala.sites import Site, SiteError
+from koala.sites.pace import Pace
+
+_log = logging.getLogger(__name__)
+
+# How often a site is asked, how rarely one under a batch system where nothing changes or no job waits for processors,
+# and how rarely one that does not answer.
+PROBE_S = 5.0
+PROBE_IDLE_S = 30.0
+PROBE_MOST_S = 60.0
+# After something was done or has changed, so many waits are short before the next ones grow.
+PROBES_BRISK = 6
+# How soon it shows that a batch system that was left in peace is to be asked.
+_LOOK_S = 0.5
+# Processors are claimed by what was heard shortly before.
+_CLAIM_AHEAD_S = 2.0
+# How long a new job waits for the answers of sites that were left in peace.
+FRESHEN_S = 2.0
+_WHO = "probes"
+# Of these a job goes back to its queue when something fails, and is placed again at once, by what is known then.
+_MAY_WAIT_SOON = (State.STARTING, State.RELEASING)
+
+
+class Prober:
+    """Asks every site in a task of its own; those ``under_batch_systems`` ever more rarely while nothing changes."""
+
+    def __init__(
+        self, desk: Desk, sites: Mapping[SiteName, Site], under_batch_systems: Collection[SiteName] = ()
+    ) -> None:
+        self._desk = desk
+        self._sites = sites
+        self._paces = {name: Pace(PROBE_S, PROBE_IDLE_S, steady=PROBES_BRISK - 1) for name in under_batch_systems}
+        self._occasions: dict[SiteName, object] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._asking: dict[SiteName, asyncio.Task[None]] = {}
+        self._silent: set[SiteName] = set()
+        self.reported_at: dict[SiteName, float] = {}
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._tasks = [
+            asyncio.create_task(self._keep_asking(site), name=f"probe {name}") for name, site in self._sites.items()
+        ]
+
+    async def stop(self) -> None:
+        """Ask no more."""
+        tasks, self._tasks = [*self._tasks, *self._asking.values()], []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _keep_asking(self, site: Site) -> None:
+        wait_s = PROBE_S
+        while True:
+            if not await self._hear(site.name):
+                wait_s = min(2 * wait_s, PROBE_MOST_S)
+                await asyncio.sleep(wait_s)
+            else:
+                wait_s = PROBE_S
+                await asyncio.sleep(PROBE_S)
+                if site.name in self._paces:
+                    await self._leave_in_peace(site.name)
+
+    async def _leave_in_peace(self, name: SiteName) -> None:
+        """Until what is known of a batch system is too old; whoever asked it last, that was the last time."""
+        while self._desk.now() < self.reported_at[name] + self._wait_s(name):
+            await asyncio.sleep(_LOOK_S)
+        self._paces[name].slow_down()
+
+    def _wait_s(self, name: SiteName) -> float:
+        """How old may be what is known of a batch system, as things are now.
+
+        However many jobs run, it is of little use to ask where nothing is to be placed or claimed, or may be in a
+        moment. Where a job waits, it is asked briskly after each start and end of ours there and after each job that
+        has begun to wait, and before processors are claimed.
+        """
+        ledger = self._desk.scheduler.ledger  # which a recovery replaces
+        waits, claims = self._somebody_waits(), ledger.sites.sites[ledger.index[name]].claims
+        occasion = waits, ledger.high.next_position, ledger.low.next_position, tuple(claims)
+        if occasion != self._occasions.get(name):
+            self._occasions[name] = occasion
+            self._paces[name].hurry()
+        if ledger.claiming.next_at <= self._desk.now() + _CLAIM_AHEAD_S:
+            return PROBE_S
+        return self._paces[name].wait_s if waits else PROBE_IDLE_S
+
+    def _somebody_waits(self) -> bool:
+        ledger = self._desk.scheduler.ledger  # which a recovery replaces
+        return bool(ledger.high or ledger.low or ledger.claiming) or any(
+            job.state in _MAY_WAIT_SOON for job in ledger.jobs.values()
+        )
+
+    async def freshen(self) -> None:
+        """Ask the sites under batch systems of which nothing was heard lately, so that a job that comes now is placed
+        by what is so now, and all of them briskly from now on. The core hears of it first, unless a site takes longer
+        than ``FRESHEN_S``; one that is silent is not waited for."""
+        for pace in self._paces.values():
+            pace.hurry()
+        lately = self._desk.now() - PROBE_S
+        names = [
+            name for name in self._paces if name not in self._silent and self.reported_at.get(name, 0.0) < lately
+        ]
+        for name in names:
+            if name not in self._asking:
+                self._asking[name] = asyncio.create_task(self._freshen(name), name=f"freshen {name}")
+        if names:
+            await asyncio.wait([self._asking[name] for name in names], timeout=FRESHEN_S)
+
+    async def _freshen(self, name: SiteName) -> None:
+        try:
+            await self._hear(name)
+        finally:
+            del self._asking[name]
+
+    async def _hear(self, name: SiteName) -> bool:
+        """Ask a site, and tell the core what is new; whether it answered."""
+        report = await self.ask(name)
+        if report is not None and self._is_news(report):
+            self._desk.report(report)
+        return report is not None
+
+    async def ask(self, name: SiteName) -> SiteReported | None:
+        """What the site says now; None when it does not answer, which the core then hears."""
+        try:
+            async with asyncio.timeout(SITE_CALL_S):
+                report = await self._sites[name].probe()
+        except Exception as error:
+            if not isinstance(error, OSError | SiteError):
+                _log.exception("site %s could not be asked", name)
+            reason = error.message if isinstance(error, SiteError) else str(error) or "it does not answer"
+            self._desk.silent(name, _WHO, reason)
+            self._silent.add(name)
+            self._hurry(name)  # once it answers
+            return None
+        self._desk.answered(name, _WHO)
+        self._silent.discard(name)
+        self.reported_at[name] = self._desk.now()
+        if self._is_news(report):
+            self._hurry(name)
+        return report
+
+    def _hurry(self, name: SiteName) -> None:
+        if name in self._paces:
+            self._paces[name].hurry()
+
+    def _is_news(self, report: SiteReported) -> bool:
+        ledger = self._desk.scheduler.ledger
+        belief = ledger.sites.sites[ledger.index[report.site]]
+        return (report.processors, report.others) != (belief.processors, belief.others)

@@ -1,0 +1,124 @@
+"""Which replicas in the sites' file areas may go: those that the catalogue has not and that no running job reads.
+
+Before a replica comes into an area or leaves the catalogue, a mark beside it says that it is in doubt. Whatever
+happens then, a kill included, the mark is still there, and whoever finds it asks the catalogue. So no file that the
+catalogue knows is ever removed, and none that it does not know stays for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator
+
+from koala.core.lifecycle import State
+from koala.daemon.engine.loop import Engine
+from koala.daemon.offload import reading
+from koala.files.area.layout import INCOMING, replica_path
+from koala.model.request import FileName, SiteName
+
+# While jobs still read a replica that must go: how long one of them is waited for, and the least pause after it.
+READERS_WAIT_S = 60.0
+READERS_PAUSE_S = 0.5
+
+
+class ReplicaKeeper:
+    """Keeps the file areas as the catalogue says, and what jobs read of them until they have ended.
+
+    The calls for one name are not made at the same time, except ``open``, which comes before all others: callers
+    hold ``alone`` meanwhile.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._locks: dict[FileName, tuple[asyncio.Lock, int]] = {}
+        self._read_by: dict[tuple[SiteName, FileName], frozenset[int]] = {}
+        self._waiting: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        """Settle every doubt that a daemon before this one has left. One that cannot be settled now stays one."""
+        for site, area in self._engine.areas.items():
+            with contextlib.suppress(OSError):
+                for name in await area.doubts():
+                    async with self.alone(name):
+                        await self.settle(site, name)
+
+    async def close(self) -> None:
+        """Wait for no reader any more; the doubts stay for the next ``open``."""
+        waiting = list(self._waiting)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+    @contextlib.asynccontextmanager
+    async def alone(self, name: FileName) -> AsyncIterator[None]:
+        """Nobody else changes this file meanwhile."""
+        lock, users = self._locks.get(name, (asyncio.Lock(), 0))
+        self._locks[name] = (lock, users + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._locks.pop(name)
+            if users > 1:
+                self._locks[name] = (lock, users - 1)
+
+    # ------------------------------------------------------------------------------------------ doubts
+
+    async def doubt(self, site: SiteName, name: FileName) -> None:
+        """From now on the replica may be one that the catalogue does not have. Raises ``OSError``."""
+        await self._engine.areas[site].doubt(name)
+
+    async def settle(self, site: SiteName, name: FileName) -> None:
+        """Ask the catalogue: its replica stays, another is removed, at once or when those who read it have ended."""
+        area = self._engine.areas[site]
+        entry = await reading(self._engine.store.file, name)
+        replica = None if entry is None else entry.replica_at(site)
+        if replica is not None and replica.url is None:
+            self._read_by.pop((site, name), None)
+            await area.settle(name, keep=True)
+            return
+        if (readers := self._readers(name)) and await area.size_bytes(replica_path(name)) is not None:
+            self._remove_later(site, name, readers)
+            return
+        self._read_by.pop((site, name), None)
+        await area.settle(name, keep=False)
+
+    def former_readers(self, site: SiteName, name: FileName) -> list[int]:
+        """The jobs that still read a replica of this name which the catalogue has forgotten."""
+        readers = self._read_by.get((site, name), frozenset())
+        return sorted(job for job in readers if self._engine.live_row(job) is not None)
+
+    def _readers(self, name: FileName) -> frozenset[int]:
+        """The jobs that may read the file where it is now: those that were placed with it and have not ended."""
+        return frozenset(
+            row.id
+            for row in self._engine.live_rows()
+            if row.state != State.WAITING
+            and any(file.name == name for component in row.request.components for file in component.input_files)
+        )
+
+    def _remove_later(self, site: SiteName, name: FileName, readers: frozenset[int]) -> None:
+        if (site, name) in self._read_by:
+            return  # those who read it were told apart when it was forgotten; jobs placed since read another replica
+        self._read_by[site, name] = readers
+        task = asyncio.create_task(self._remove_when_unread(site, name), name=f"remove {name} at {site}")
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+
+    async def _remove_when_unread(self, site: SiteName, name: FileName) -> None:
+        while readers := self.former_readers(site, name):
+            await self._engine.wait_ended(readers[0], READERS_WAIT_S)
+            await asyncio.sleep(READERS_PAUSE_S)
+        async with self.alone(name):
+            if self._read_by.pop((site, name), None) is None:
+                return  # it is in the catalogue again
+            # What cannot be removed now stays in doubt, for the next ``open``.
+            with contextlib.suppress(OSError):
+                await self._engine.areas[site].settle(name, keep=False)
+
+
+def incoming_name() -> FileName:
+    """A name under which a file may come into an area before it is known whether it may stay."""
+    return f"{INCOMING}{uuid.uuid4().hex}"

@@ -1,0 +1,106 @@
+"""Retention: what sites keep of ended components goes after a while, in small steps; the rows in the store stay."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+from koala.daemon.engine.interface import SITE_CALL_S, Desk
+from koala.model.messages import Token
+from koala.model.request import SiteName
+from koala.sites import Site, SiteError
+from koala.store import Store, StoreError
+from koala.store.rows import ComponentRow
+
+_log = logging.getLogger(__name__)
+
+# Output and directories of an ended component are kept for so long, and for so many of them.
+RETENTION_S = 7 * 86_400.0
+RETENTION_COMPONENTS = 10_000
+# How many are removed in one step, the pause between two steps, and how often it is looked whether there is any.
+STEP_COMPONENTS = 50
+STEP_S = 1.0
+LOOK_S = 600.0
+# When the sites could not forget so many, the others wait until it is looked again.
+FAILURES_MAX = 1_000
+
+
+class Retention:
+    """Forgets old components at their sites. Those of jobs that have not ended are never touched."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        store: Store,
+        sites: Mapping[SiteName, Site],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._desk = desk
+        self._store = store
+        self._sites = sites
+        self._sleep = sleep
+        self._task: asyncio.Task[None] | None = None
+        self._failed: set[Token] = set()  # since it was last looked
+        self.more = False  # whether the last step has left any that are due
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._task = asyncio.create_task(self._keep_looking(), name="retention")
+
+    async def stop(self) -> None:
+        """Look no more."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _keep_looking(self) -> None:
+        while True:
+            try:
+                await self.step()
+            except StoreError as error:
+                _log.warning("old components could not be removed: %s", error)
+            except Exception:
+                _log.exception("old components could not be removed")
+            await self._sleep(STEP_S if self.more else LOOK_S)
+
+    async def step(self) -> int:
+        """Forget some components that are due; how many. One that its site cannot forget holds up no other."""
+        self.more = False
+        live = self._desk.rows
+        # Those of live jobs, and those that failed, may stand first, and must not keep others from being found.
+        passed_over = sum(row.ended_at is not None for row in live.components.values()) + len(self._failed)
+        due, most = await asyncio.to_thread(self._due, passed_over)
+        live = self._desk.rows  # a recovery may have replaced it meanwhile
+        chosen = [row for row in due if row.job not in live.jobs and row.token not in self._failed][:most]
+        forgotten = []
+        for row in chosen:
+            try:
+                await self._forget(row)
+            except (OSError, SiteError) as error:
+                _log.warning("component %s at %s could not be forgotten: %s", row.token, row.site, error)
+                self._failed.add(row.token)
+            else:
+                forgotten.append(row.token)
+        if forgotten:
+            await asyncio.to_thread(self._store.mark_pruned, forgotten)
+        self.more = len(chosen) == most and len(self._failed) < FAILURES_MAX
+        if not self.more:
+            self._failed.clear()  # they are due again when it is next looked
+        return len(forgotten)
+
+    async def _forget(self, row: ComponentRow) -> None:
+        site = self._sites.get(row.site)
+        if site is not None:
+            async with asyncio.timeout(SITE_CALL_S):
+                await site.forget(row.token)
+
+    def _due(self, passed_over: int) -> tuple[list[ComponentRow], int]:
+        """The oldest ended components, so many more as are passed over, and how many of them may go now."""
+        now = self._desk.now()
+        excess = self._store.ended_components_count() - RETENTION_COMPONENTS
+        if excess > 0:
+            most = min(excess, STEP_COMPONENTS)
+            return self._store.ended_components(now, most + passed_over), most
+        return self._store.ended_components(now - RETENTION_S, STEP_COMPONENTS + passed_over), STEP_COMPONENTS

@@ -1,0 +1,1 @@
+"""Grid files in YAML."""

@@ -1,0 +1,454 @@
+"""Jobs in YAML: the form of the file, its way to a Request, and back.
+
+The models below are also the JSON schema that ``koala schema job`` prints, so every field says what it means.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BeforeValidator, ConfigDict, Field
+
+from koala.descriptions.errors import DescriptionError, Problem
+from koala.descriptions.fields import (
+    Count,
+    CountOrZero,
+    Description,
+    Duration,
+    Label,
+    Name,
+    PolicyName,
+    Processors,
+    SomeText,
+    Text,
+    Variable,
+)
+from koala.descriptions.job.communication import CommunicationText, communication_values
+from koala.descriptions.job.invalid import told
+from koala.descriptions.known import ANY, Known
+from koala.descriptions.mapping.tasks import (
+    CLUSTERS_WORDS,
+    EDGES_WORDS,
+    MCR_WORDS,
+    TASKS_WORDS,
+    ClusterNames,
+    Edges,
+    Positive,
+    Tasks,
+    clusters_of,
+    graph_of,
+    graph_problems,
+    graph_values,
+)
+from koala.descriptions.yaml.problems import text_wanted
+from koala.descriptions.yaml.text import Document, read_document
+from koala.model.request import (
+    COMPONENTS_MAX,
+    INPUT_FILES_MAX,
+    SPLITS_MAX,
+    Application,
+    Component,
+    Flexibility,
+    InputFile,
+    InputMode,
+    InvalidRequestError,
+    JobType,
+    Priority,
+    Request,
+)
+
+
+def _file_by_name(value: Any) -> Any:
+    """A file may be written by its name alone."""
+    if isinstance(value, str):
+        return {"name": value}
+    if isinstance(value, int | float):
+        raise text_wanted()
+    return value
+
+
+class InputFileText(Description):
+    """A file that a component reads."""
+
+    name: Label = Field(description="the file's logical name, as the grid's replica catalogue knows it")
+    mode: InputMode = Field(
+        default=InputMode.WHOLE, description="whole: each component gets all of it; chunk: each gets its own part"
+    )
+    path: SomeText | None = Field(
+        default=None, description="where the copy appears, relative to the directory; by default the logical name"
+    )
+
+
+InputFiles = Annotated[
+    tuple[Annotated[InputFileText, BeforeValidator(_file_by_name, json_schema_input_type=str | InputFileText)], ...],
+    Field(max_length=INPUT_FILES_MAX),
+]
+
+
+class ApplicationText(Description):
+    """What a component runs: an executable with arguments, or a script."""
+
+    executable: Label | None = Field(default=None, description="the program to run")
+    arguments: tuple[Text, ...] = Field(default=(), description="what the program gets as arguments, one entry each")
+    script: Text | None = Field(
+        default=None, description="the text of a shell script to run instead of an executable"
+    )
+    directory: SomeText | None = Field(default=None, description="where to run it, at the site")
+    environment: dict[Variable, Text] = Field(default={}, description="environment variables and their values")
+    stdin: SomeText | None = Field(default=None, description="the file that is its standard input")
+    stdout: SomeText | None = Field(default=None, description="the file for its standard output")
+    stderr: SomeText | None = Field(default=None, description="the file for its standard error")
+    processors_per_task: Processors = Field(
+        default=1,
+        description="how many of the processors belong to one task, an MPI rank or a worker of torchrun; "
+        "OMP_NUM_THREADS is set to it unless the environment says otherwise",
+    )
+
+
+class ComponentText(Description):
+    """A part of the job that runs on one site."""
+
+    processors: Processors = Field(description="how many processors this component needs")
+    site: Name | None = Field(default=None, description="the site where it must run; without it the policy chooses")
+    count: Annotated[int, Field(strict=True, ge=1, le=COMPONENTS_MAX)] = Field(
+        default=1, description="how many such components the job has"
+    )
+    application: ApplicationText | None = Field(
+        default=None,
+        description="what this component runs; each key given here replaces the job's, and an executable here "
+        "replaces the job's script (or the other way round)",
+    )
+    input_files: InputFiles | None = Field(
+        default=None, description="the files this component reads, instead of the job's"
+    )
+
+
+class FlexibleText(Description):
+    """A total that the scheduler divides over sites."""
+
+    processors: Processors = Field(description="how many processors the job needs in all")
+    component_min: Count = Field(default=1, description="the least processors in one part")
+    components_max: Annotated[int, Field(strict=True, ge=1, le=COMPONENTS_MAX)] | None = Field(
+        default=None, description="the most parts; by default as many as there are sites"
+    )
+    splits: Annotated[tuple[tuple[Count, ...], ...], Field(max_length=SPLITS_MAX)] = Field(
+        default=(), description="the allowed divisions, the best-liked first, such as [[18, 6], [12, 12]]"
+    )
+
+
+class LimitsText(Description):
+    """When to give the job up; what is left out is as the grid says."""
+
+    placement_tries: Count | None = Field(default=None, description="the most tries to place it")
+    claiming_tries: Count | None = Field(default=None, description="the most tries to claim its processors")
+    restarts: CountOrZero | None = Field(default=None, description="the most restarts after its application failed")
+
+
+def _one_given(*keys: str) -> list[Any]:
+    """The branches of a JSON schema in which one of the keys is given; null is as good as nothing."""
+    return [{"required": [key], "properties": {key: {"not": {"type": "null"}}}} for key in keys]
+
+
+class JobText(Description):
+    """One parallel job for Koala. Give exactly one of components, flexible, processors and tasks."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": _one_given("components", "flexible", "processors", "tasks")}
+    )
+
+    name: Label = Field(default="job", description="a name for tables; it need not be unique")
+    priority: Priority = Field(
+        default=Priority.LOW, description="high jobs are tried more often and may preempt low ones"
+    )
+    policy: PolicyName | None = Field(
+        default=None, description="the placement policy; by default the grid's, or for a total one that divides"
+    )
+    type: JobType = Field(default=JobType.PLAIN, description="which runner starts the application")
+    walltime: Duration | None = Field(
+        default=None, description='the longest the job may run: seconds, 15m, 2h, 1h30m or "HH:MM:SS"'
+    )
+    application: ApplicationText = Field(
+        default=ApplicationText(), description="what the components run, unless they say otherwise"
+    )
+    input_files: InputFiles = Field(default=(), description="the files each component reads, unless it names its own")
+    components: Annotated[tuple[ComponentText, ...], Field(min_length=1, max_length=COMPONENTS_MAX)] | None = Field(
+        default=None, description="the components, with or without their sites"
+    )
+    flexible: FlexibleText | None = Field(default=None, description="a total that the scheduler divides")
+    processors: Processors | None = Field(default=None, description="the size of a job of one component")
+    tasks: Tasks | None = Field(default=None, description=f"for a job of tasks: {TASKS_WORDS}; one processor each")
+    edges: Edges = Field(default=(), description=f"for a job of tasks: {EDGES_WORDS}")
+    mcr: Positive | None = Field(default=None, description=f"for a job of tasks: {MCR_WORDS}")
+    clusters: ClusterNames | None = Field(default=None, description=f"for a job of tasks: {CLUSTERS_WORDS}")
+    home: Name | None = Field(
+        default=None, description="the site where the job arrives, which some policies try before all others"
+    )
+    communication: CommunicationText | None = Field(
+        default=None, description="what it asks of the links between its sites; without it, nothing"
+    )
+    limits: LimitsText = Field(default=LimitsText(), description="when to give the job up")
+
+
+_STRUCTURES = ("components", "flexible", "processors", "tasks")
+_OF_TASKS = ("edges", "mcr", "clusters")
+_ADVICE = {"application": "keep the executable or the script, and remove the other"}
+
+
+def read_job_yaml(text: str, source: str, known: Known = ANY) -> Request:
+    """The Request that a YAML text describes; DescriptionError with all problems where it describes none."""
+    document = read_document(text, source, JobText)
+    request = job_request(document)
+    problems = [*_unknown_names(document, known)]
+    if problems:
+        raise DescriptionError(source, problems)
+    return request
+
+
+def _unknown_names(document: Document[JobText], known: Known) -> Iterator[Problem]:
+    job = document.model
+    if job.policy is not None and (problem := known.policy_problem(job.policy)):
+        yield document.problem(("policy",), *problem)
+    if job.home is not None and (problem := known.site_problem(job.home)):
+        yield document.problem(("home",), *problem)
+    for index, part in enumerate(job.components or ()):
+        if part.site is not None and (problem := known.site_problem(part.site)):
+            yield document.problem(("components", index, "site"), *problem)
+
+
+def job_request(document: Document[JobText]) -> Request:
+    """The Request of a document that was read; the document may be a part of a larger one, such as a workload."""
+    job = document.model
+    given = [key for key in _STRUCTURES if getattr(job, key) is not None]
+    if len(given) != 1:
+        both = f"{' and '.join(given)} are given together" if given else "the job does not say its size"
+        problem = document.problem(
+            given[1:2], both, "write exactly one of components, flexible, processors and tasks", at_key=True
+        )
+        raise DescriptionError(document.content.source, [problem])
+    problems = [*_task_problems(document)]
+    if problems:
+        raise DescriptionError(document.content.source, problems)
+    try:
+        return _request(job, document)
+    except InvalidRequestError as error:
+        raise _positioned(error, document, ((given[0],), ())) from None
+
+
+def _task_problems(document: Document[JobText]) -> Iterator[Problem]:
+    job = document.model
+    if job.tasks is not None:
+        if job.mcr is None:
+            yield document.problem(("tasks",), "'mcr' is missing", f"write 'mcr: ...': {MCR_WORDS}", at_key=True)
+        yield from graph_problems(document, job.tasks, job.edges, job.clusters)
+        return
+    for key in _OF_TASKS:
+        if key in job.model_fields_set:
+            yield document.problem(
+                (key,), f"{key}: there are no tasks", "name the tasks, or take it out", at_key=True
+            )
+
+
+def _request(job: JobText, document: Document[JobText]) -> Request:
+    flexible = tasks = None
+    clusters: tuple[tuple[int, ...], ...] = ()
+    if job.components is not None:
+        components = _components(job, job.components, document)
+    elif job.tasks is not None:
+        assert job.mcr is not None, "tasks without mcr were refused before"
+        components = _components(job, (ComponentText(processors=len(job.tasks)),), document)
+        flexible, tasks = Flexibility(), graph_of(job.tasks, job.edges, job.mcr)
+        clusters = clusters_of(job.tasks, job.clusters) or ()
+    else:
+        total = job.flexible.processors if job.flexible is not None else job.processors
+        assert total is not None, "one of the three is given"
+        components = _components(job, (ComponentText(processors=total),), document)
+    if job.flexible is not None:
+        flexible = Flexibility(
+            component_min=job.flexible.component_min,
+            components_max=job.flexible.components_max,
+            splits=job.flexible.splits,
+        )
+    return Request(
+        components=components,
+        name=job.name,
+        flexible=flexible,
+        priority=job.priority,
+        policy=job.policy,
+        job_type=job.type,
+        walltime_s=job.walltime,
+        placement_tries_max=job.limits.placement_tries,
+        claiming_tries_max=job.limits.claiming_tries,
+        restarts_max=job.limits.restarts,
+        home=job.home,
+        communication=None if job.communication is None else job.communication.communication(),
+        tasks=tasks,
+        task_clusters=clusters,
+    )
+
+
+def _components(job: JobText, parts: tuple[ComponentText, ...], document: Document[JobText]) -> tuple[Component, ...]:
+    total = sum(part.count for part in parts)
+    if total > COMPONENTS_MAX:
+        raise document.error(
+            ("components",),
+            f"the counts make {total} components, more than {COMPONENTS_MAX} (COMPONENTS_MAX)",
+            "lower the counts",
+        )
+    components: list[Component] = []
+    for index, part in enumerate(parts):
+        try:
+            component = _component(job, part)
+        except InvalidRequestError as error:
+            raise _positioned(error, document, (("components", index), ())) from None
+        components += [component] * part.count
+    return tuple(components)
+
+
+def _component(job: JobText, part: ComponentText) -> Component:
+    files = job.input_files if part.input_files is None else part.input_files
+    return Component(
+        processors=part.processors,
+        site=part.site,
+        application=_application(job.application, part.application),
+        input_files=tuple(InputFile(name=file.name, mode=file.mode, path=file.path) for file in files),
+    )
+
+
+def _application(default: ApplicationText, own: ApplicationText | None) -> Application:
+    """The component's application: its own keys over the job's, of which those that exclude each other go."""
+    values = {key: getattr(default, key) for key in default.model_fields_set}
+    if own is not None:
+        if own.script is not None:
+            values = {key: value for key, value in values.items() if key not in {"executable", "arguments"}}
+        if own.executable is not None:
+            values.pop("script", None)
+        values |= {key: getattr(own, key) for key in own.model_fields_set}
+    values["environment"] = tuple(values.get("environment", {}).items())
+    return Application(**values)
+
+
+def _positioned(
+    error: InvalidRequestError, document: Document[JobText], roots: tuple[tuple[str | int, ...], ...]
+) -> DescriptionError:
+    """The error at the part of the document that it is about: below the first root that has it, else at the first."""
+    message, advice = told(error, _ADVICE)
+    for root in roots:
+        for steps in ((error.field,), ("application", error.field), ("limits", error.field.removesuffix("_max"))):
+            if len(document.find((*root, *steps)).steps) == len(root) + len(steps):
+                return document.error((*root, *steps), message, advice)
+    return document.error(roots[0], f"{error.field}: {message}", advice)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes scripts as blocks that one can read, and text with odd characters in escapes."""
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    lines = text.split("\n")
+    style = None
+    if not all(line.replace("\t", " ").isprintable() for line in lines):
+        style = '"'
+    elif len(lines) > 1:
+        block = lines[0].strip() != "" and not lines[0].startswith((" ", "\t"))
+        style = "|" if block and not any(line != line.rstrip() for line in lines) else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def write_job_yaml(request: Request) -> str:
+    """YAML that ``read_job_yaml`` reads as this request."""
+    job: dict[str, Any] = {"name": request.name}
+    if request.priority is not Priority.LOW:
+        job["priority"] = str(request.priority)
+    if request.policy is not None:
+        job["policy"] = request.policy
+    if request.job_type is not JobType.PLAIN:
+        job["type"] = str(request.job_type)
+    if request.walltime_s is not None:
+        job["walltime"] = _number(request.walltime_s)
+    applications = {component.application for component in request.components}
+    files = {component.input_files for component in request.components}
+    if len(applications) == 1:
+        job |= _if_any("application", _application_values(request.components[0].application))
+    if len(files) == 1:
+        job |= _if_any("input_files", _file_values(request.components[0].input_files))
+    job |= _size_values(request, own_application=len(applications) > 1, own_files=len(files) > 1)
+    if request.home is not None:
+        job["home"] = request.home
+    if request.communication is not None:
+        job["communication"] = communication_values(request.communication)
+    limits = {
+        "placement_tries": request.placement_tries_max,
+        "claiming_tries": request.claiming_tries_max,
+        "restarts": request.restarts_max,
+    }
+    job |= _if_any("limits", {key: value for key, value in limits.items() if value is not None})
+    # Lines are not folded: what a fold means depends on the spaces around it.
+    return yaml.dump(job, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=math.inf)
+
+
+def _size_values(request: Request, *, own_application: bool, own_files: bool) -> dict[str, Any]:
+    first = request.components[0]
+    if request.tasks is not None:
+        return graph_values(request.tasks, request.task_clusters)
+    if request.flexible is not None:
+        flexible: dict[str, Any] = {"processors": first.processors}
+        if request.flexible.component_min != 1:
+            flexible["component_min"] = request.flexible.component_min
+        if request.flexible.components_max is not None:
+            flexible["components_max"] = request.flexible.components_max
+        flexible |= _if_any("splits", [list(split) for split in request.flexible.splits])
+        return {"flexible": flexible}
+    if len(request.components) == 1 and first.site is None:
+        return {"processors": first.processors}
+    entries = []
+    for component in request.components:
+        entry: dict[str, Any] = {"processors": component.processors}
+        if component.site is not None:
+            entry["site"] = component.site
+        if own_application:
+            entry |= _if_any("application", _application_values(component.application))
+        if own_files:
+            entry |= _if_any("input_files", _file_values(component.input_files))
+        entries.append(entry)
+    return {"components": entries}
+
+
+def _application_values(application: Application) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for key in ("executable", "arguments", "script", "directory", "environment", "stdin", "stdout", "stderr"):
+        value = getattr(application, key)
+        if key == "arguments":
+            values |= _if_any(key, list(value))
+        elif key == "environment":
+            values |= _if_any(key, dict(value))
+        elif value is not None:
+            values[key] = value
+    if application.processors_per_task != 1:
+        values["processors_per_task"] = application.processors_per_task
+    return values
+
+
+def _file_values(files: tuple[InputFile, ...]) -> list[Any]:
+    values: list[Any] = []
+    for file in files:
+        value: dict[str, Any] = {"name": file.name}
+        if file.mode is not InputMode.WHOLE:
+            value["mode"] = str(file.mode)
+        if file.path is not None:
+            value["path"] = file.path
+        values.append(file.name if len(value) == 1 else value)
+    return values
+
+
+def _if_any(key: str, value: Any) -> dict[str, Any]:
+    return {key: value} if value else {}
+
+
+def _number(value: float) -> float | int:
+    return int(value) if value == int(value) else value

@@ -1,0 +1,72 @@
+"""What to write instead of a request that the model refuses, field by field.
+
+The model knows what contradicts itself, and not in which format it was written; the readers give the words of theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from koala.model.request import (
+    BANDWIDTH_MBIT_S_MAX,
+    COMPONENTS_MAX,
+    CUBE_DIMENSIONS_MAX,
+    INPUT_FILES_MAX,
+    JOB_EDGES_MAX,
+    JOB_TASKS_MAX,
+    PROCESSORS_MAX,
+    SPLITS_MAX,
+    InvalidRequestError,
+)
+
+_ADVICE = {
+    "application": "keep one of the two, and remove the other",
+    "arguments": "remove the arguments, or write them in the script",
+    "environment": "keep one of the two",
+    "processors": f"write 1 to {PROCESSORS_MAX}",
+    "processors_per_task": "write a divisor of the processors; for a flexible job, list splits of whole tasks",
+    "input_files": f"name each file once, and at most {INPUT_FILES_MAX} of them",
+    "components": f"write 1 to {COMPONENTS_MAX} components",
+    "flexible": "leave one component, whose processors are the total, or let the job not be flexible",
+    "site": "remove the site, or let the job not be flexible",
+    "component_min": "write a smaller number, or ask for more processors",
+    "components_max": f"write 1 to {COMPONENTS_MAX}, or leave it out",
+    "splits": f"write at most {SPLITS_MAX} splits, each of whole numbers whose sum is the job's processors",
+    "walltime_s": "write more than 0",
+    "placement_tries_max": "write 1 or more, or leave it out",
+    "claiming_tries_max": "write 1 or more, or leave it out",
+    "restarts_max": "write 0 or more, or leave it out",
+    "bisection_mbit_s": f"write the bandwidth over the middle of the job, 0 to {BANDWIDTH_MBIT_S_MAX}, or that of "
+    "each processor",
+    "per_processor_mbit_s": f"write one of the two, 0 to {BANDWIDTH_MBIT_S_MAX}",
+    "share": "write 0 to 1",
+    "tasks": f"write at most {JOB_TASKS_MAX} tasks, with short names, and no components, flexible or processors",
+    "edges": f"write at most {JOB_EDGES_MAX} edges",
+    "clusters": "put every task into one cluster, or leave clusters out to have them found",
+    "dimensions": f"write 1 to {CUBE_DIMENSIONS_MAX}",
+}
+# Messages of the model that are advice and no more.
+_MESSAGES = {
+    "components_max": "this is not a number of parts",
+    "restarts_max": "this is not a number of restarts",
+}
+
+
+def told(error: InvalidRequestError, words: Mapping[str, str]) -> tuple[str, str]:
+    """What is wrong, and what to write: in the words of a format, by field, where it has its own."""
+    message = _MESSAGES.get(error.field, error.message)
+    advice = words.get(error.field) or _ADVICE[error.field]
+    # What the message says after its semicolon is advice too, unless it is why the part is wrong.
+    repeated = error.field in {
+        "processors",
+        "processors_per_task",
+        "environment",
+        "input_files",
+        "placement_tries_max",
+        "claiming_tries_max",
+        "bisection_mbit_s",
+        "per_processor_mbit_s",
+        "share",
+        "dimensions",
+    }
+    return message.partition("; ")[0] if repeated else message, advice

@@ -1,0 +1,1 @@
+"""Task graphs and the wide-area grids that they are mapped onto, in YAML."""

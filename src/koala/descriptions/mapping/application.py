@@ -1,0 +1,75 @@
+"""Files that hold a task graph, alone or as a part of a job, and the way to it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from pydantic import Field
+
+from koala.descriptions.errors import DescriptionError
+from koala.descriptions.fields import Description, schema_of
+from koala.descriptions.job.form import JobText, read_job_yaml
+from koala.descriptions.mapping.tasks import (
+    CLUSTERS_WORDS,
+    EDGES_WORDS,
+    MCR_WORDS,
+    TASKS_WORDS,
+    ClusterNames,
+    Clusters,
+    Edges,
+    Positive,
+    Tasks,
+    clusters_of,
+    graph_of,
+    graph_problems,
+)
+from koala.descriptions.yaml.nodes import LARGE, compose
+from koala.descriptions.yaml.text import read_composed
+from koala.model.task_graph import TaskGraph
+
+
+class ApplicationGraphText(Description):
+    """An application of communicating tasks."""
+
+    mcr: Positive = Field(description=MCR_WORDS)
+    tasks: Tasks = Field(description=TASKS_WORDS)
+    edges: Edges = Field(default=(), description=EDGES_WORDS)
+    clusters: ClusterNames | None = Field(default=None, description=CLUSTERS_WORDS)
+
+
+# By these a job that holds a task graph is known from a task graph alone.
+_KEYS_OF_JOBS = JobText.model_fields.keys() - ApplicationGraphText.model_fields.keys()
+
+
+class ApplicationGraph(NamedTuple):
+    """What such a file says: the graph, and its clusters by index where they are given by hand."""
+
+    graph: TaskGraph
+    clusters: Clusters | None
+
+
+def read_application(text: str, source: str) -> ApplicationGraph:
+    """The task graph that a YAML text describes, alone or as a part of a job.
+
+    Raises DescriptionError with all problems where it describes none.
+    """
+    composed = compose(text, source, LARGE)
+    root = composed.root.content
+    if isinstance(root, dict) and "tasks" in root and root.keys() & _KEYS_OF_JOBS:
+        job = read_job_yaml(text, source)
+        assert job.tasks is not None, "it has a key of that name"
+        return ApplicationGraph(job.tasks, job.task_clusters or None)
+    document = read_composed(composed, ApplicationGraphText)
+    application = document.model
+    problems = [*graph_problems(document, application.tasks, application.edges, application.clusters)]
+    if problems:
+        raise DescriptionError(source, problems)
+    return ApplicationGraph(
+        graph_of(application.tasks, application.edges, application.mcr),
+        clusters_of(application.tasks, application.clusters),
+    )
+
+
+def graph_schema() -> dict[str, Any]:
+    """The JSON schema of a file that holds a task graph and no more."""
+    return schema_of(ApplicationGraphText, "Koala task graph")

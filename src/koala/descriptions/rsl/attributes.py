@@ -1,0 +1,72 @@
+"""The attributes of RSL that Koala reads, and those of Globus that it refuses, with what to do instead.
+
+What they mean for a job is in ``rsl``.
+"""
+
+from __future__ import annotations
+
+from koala.descriptions.rsl.syntax import key_of
+
+COMPONENT_ATTRIBUTES = (
+    "count",
+    "executable",
+    "arguments",
+    "koalaScript",
+    "koalaProcessorsPerTask",
+    "directory",
+    "environment",
+    "stdin",
+    "stdout",
+    "stderr",
+    "fileStageIn",
+    "koalaChunkFiles",
+    "resourceManagerContact",
+    "subjobStartType",
+)
+JOB_ATTRIBUTES = (
+    "jobType",
+    "maxWallTime",
+    "maxTime",
+    "koalaWalltimeSeconds",
+    "koalaName",
+    "koalaPriority",
+    "koalaPolicy",
+    "koalaFlexible",
+    "koalaComponentMin",
+    "koalaComponentsMax",
+    "koalaSplits",
+    "koalaPlacementTries",
+    "koalaClaimingTries",
+    "koalaRestarts",
+    "koalaHome",
+    "koalaPattern",
+    "koalaBisectionMbit",
+    "koalaPerProcessorMbit",
+    "koalaCommunicationShare",
+    "koalaDimensions",
+)
+KNOWN_ATTRIBUTES = {key_of(name): name for name in (*COMPONENT_ATTRIBUTES, *JOB_ATTRIBUTES, "rsl_substitution")}
+
+# Attributes of Globus that Koala does not act on. Dropping them in silence would run something else than asked.
+UNSUPPORTED_ATTRIBUTES = {
+    key_of(name): advice
+    for name, advice in {
+        "label": "remove it; components are numbered, and koalaName names the job",
+        "queue": "remove it; the site's own configuration chooses its queue",
+        "project": "remove it; the site's own configuration names the project",
+        "hostCount": "remove it; Koala counts processors, not hosts",
+        "maxCpuTime": "remove it; write maxWallTime",
+        "maxMemory": "remove it; Koala does not place by memory",
+        "minMemory": "remove it; Koala does not place by memory",
+        "fileStageOut": "remove it; let the application bring its results home",
+        "fileStageInShared": "write fileStageIn",
+        "fileCleanUp": "remove it; staged copies are removed when the job has ended",
+        "scratchDir": "write directory",
+        "libraryPath": "write LD_LIBRARY_PATH in environment",
+        "dryRun": "remove it and use 'koala place'",
+        "gramMyJob": "remove it; all processes of a component belong together",
+        "restart": "remove it; koalaRestarts limits restarts",
+        "saveState": "remove it; Koala keeps the job's state itself",
+        "twoPhase": "remove it; co-allocation is always in two phases",
+    }.items()
+}

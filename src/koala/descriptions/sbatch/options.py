@@ -1,0 +1,290 @@
+"""The option lines of a batch script: which lines count, how they are cut into options, and which options exist.
+
+What the options mean for a job is in ``sbatch``. Options of Slurm that Koala cannot honour are listed here with
+what to do instead; none is dropped in silence.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from koala.descriptions.errors import Problem, SourceText, shown
+from koala.descriptions.yaml.problems import nearest
+
+# Long name -> the letter that also names it, where there is one. All of them take a value.
+SBATCH_OPTIONS: dict[str, str | None] = {
+    "ntasks": "n",
+    "nodes": "N",
+    "ntasks-per-node": None,
+    "cpus-per-task": "c",
+    "job-name": "J",
+    "time": "t",
+    "chdir": "D",
+    "output": "o",
+    "error": "e",
+    "input": "i",
+    "export": None,
+    "clusters": "M",
+}
+KOALA_OPTIONS: dict[str, str | None] = {
+    "priority": None,
+    "policy": None,
+    "type": None,
+    "flexible": None,
+    "component-min": None,
+    "components-max": None,
+    "splits": None,
+    "input-file": None,
+    "placement-tries": None,
+    "claiming-tries": None,
+    "restarts": None,
+}
+WITHOUT_VALUE = frozenset({"flexible"})
+REPEATABLE = frozenset({"input-file"})
+
+_MEMORY = "remove it; Koala does not place by memory"
+_SITE_CONFIGURED = "remove it; the site's own configuration says this"
+_LAYOUT = "remove it; Koala counts processors, and the site lays them out over its nodes"
+_DEVICES = "remove it; Koala places processors only"
+_MAIL = "remove it; Koala sends no mail"
+_QUEUEING = "remove it; Koala decides when and in which order jobs start"
+# Options of Slurm that cannot be honoured across clusters: long name -> (letter, what to do).
+UNSUPPORTED_OPTIONS: dict[str, tuple[str | None, str]] = {
+    "account": ("A", _SITE_CONFIGURED),
+    "array": ("a", "remove it and submit the job once for each index"),
+    "begin": ("b", _QUEUEING),
+    "comment": (None, "remove it; write a comment line"),
+    "constraint": ("C", _SITE_CONFIGURED),
+    "contiguous": (None, _LAYOUT),
+    "core-spec": ("S", _LAYOUT),
+    "deadline": (None, _QUEUEING),
+    "dependency": ("d", _QUEUEING),
+    "distribution": ("m", _LAYOUT),
+    "exclude": ("x", _LAYOUT),
+    "exclusive": (None, _LAYOUT),
+    "export-file": (None, "write --export=NAME=VALUE,..."),
+    "extra-node-info": ("B", _LAYOUT),
+    "get-user-env": (None, "write --export=NAME=VALUE,..."),
+    "gpus": ("G", _DEVICES),
+    "gpus-per-node": (None, _DEVICES),
+    "gpus-per-task": (None, _DEVICES),
+    "gres": (None, _DEVICES),
+    "hint": (None, _LAYOUT),
+    "hold": ("H", _QUEUEING),
+    "licenses": ("L", _DEVICES),
+    "mail-type": (None, _MAIL),
+    "mail-user": (None, _MAIL),
+    "mem": (None, _MEMORY),
+    "mem-per-cpu": (None, _MEMORY),
+    "mem-per-gpu": (None, _MEMORY),
+    "mincpus": (None, _LAYOUT),
+    "nice": (None, "write #KOALA --priority high or low"),
+    "no-requeue": (None, "write #KOALA --restarts 0"),
+    "nodelist": ("w", _LAYOUT),
+    "ntasks-per-core": (None, _LAYOUT),
+    "ntasks-per-gpu": (None, _DEVICES),
+    "ntasks-per-socket": (None, _LAYOUT),
+    "open-mode": (None, "remove it; output files are written anew"),
+    "overcommit": ("O", _LAYOUT),
+    "oversubscribe": ("s", _LAYOUT),
+    "partition": ("p", _SITE_CONFIGURED),
+    "prefer": (None, _SITE_CONFIGURED),
+    "qos": ("q", _SITE_CONFIGURED),
+    "requeue": (None, "write #KOALA --restarts NUMBER"),
+    "reservation": (None, _SITE_CONFIGURED),
+    "signal": (None, "remove it; components are ended by the site at their walltime"),
+    "sockets-per-node": (None, _LAYOUT),
+    "threads-per-core": (None, _LAYOUT),
+    "time-min": (None, "remove it; write --time alone"),
+    "tmp": (None, _LAYOUT),
+    "wait": ("W", "remove it; waiting is for the one who submits"),
+    "wckey": (None, _SITE_CONFIGURED),
+    "wrap": (None, "write the command in the script"),
+}
+
+# A comment that looks like a directive with a space too many; prose after the word is let alone.
+_SLIP = re.compile(r"#[ \t]+(SBATCH|KOALA)(?=[ \t]+(?:-|hetjob|packjob))")
+_DIRECTIVE = re.compile(r"#(SBATCH|KOALA)(?=[ \t]|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word of an option line without its quotes.
+
+    ``places`` are where its characters stand in the script, and ``quoted`` which of them stood in quotes.
+    """
+
+    text: str
+    index: int
+    places: tuple[int, ...] = ()
+    quoted: frozenset[int] = frozenset()
+
+    def part(self, start: int, end: int | None = None) -> Word:
+        """The word from one of its characters to another."""
+        index = self.places[start] if start < len(self.places) else self.index + start
+        return Word(self.text[start:end], index, self.places[start:end], self.quoted)
+
+    def between_commas(self) -> list[Word]:
+        """The parts of the word between commas: A='x,y',B=1 and "A=1,B=2" have two each."""
+        parts: list[Word] = []
+        start = 0
+        for at, character in enumerate(self.text):
+            # Quotes keep a comma inside a value; quotes that began before the part's name go around several parts.
+            kept = self.places[at] in self.quoted and self.places[start] not in self.quoted
+            if character == "," and not kept:
+                parts.append(self.part(start, at))
+                start = at + 1
+        return [*parts, self.part(start)]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option as it was given: its long name, its value (empty where it takes none) and where it stands."""
+
+    name: str
+    value: Word
+    index: int
+
+
+class OptionLines:
+    """The options of a script, component by component, and the problems found in cutting them out."""
+
+    def __init__(self, content: SourceText) -> None:
+        self.content = content
+        self.problems: list[Problem] = []
+        self.components: list[list[Option]] = [[]]
+        # Where the line stands that began the present component; the first needs none.
+        self._hetjob_index: int | None = None
+        self._read()
+
+    def _read(self) -> None:
+        started = False
+        index = 0
+        for line in self.content.text.split("\n"):
+            found = _DIRECTIVE.match(line)
+            if found and started:
+                self._note(
+                    index,
+                    f"this {found[0]} line stands after the first command, where it has no effect",
+                    "move it up",
+                )
+            elif found:
+                self._read_line(found[1], index, self._words(line, index, found.end()))
+            elif not started and (slip := _SLIP.match(line)):
+                self._note(
+                    index,
+                    f"this is a comment, because a space stands before {slip[1]}",
+                    f"write #{slip[1]} to give the options, or ## to keep it a comment",
+                )
+            elif line.strip() and not line.lstrip().startswith("#"):
+                started = True
+            index += len(line) + 1
+        self._refuse_empty_component(self._hetjob_index)
+
+    def _refuse_empty_component(self, index: int | None) -> None:
+        """Note a component of a heterogeneous job that says nothing, at the hetjob line that begins or ends it."""
+        if index is not None and not self.components[-1]:
+            self._note(
+                index,
+                "the component that this hetjob line begins or ends says nothing",
+                "write its #SBATCH options, at least --ntasks, or remove the line",
+            )
+
+    def _read_line(self, kind: str, index: int, words: list[Word]) -> None:
+        if kind == "SBATCH" and words and words[0].text in {"hetjob", "packjob"}:
+            self._refuse_empty_component(index if self._hetjob_index is None else self._hetjob_index)
+            self._hetjob_index = index
+            self.components.append([])
+            for word in words[1:]:
+                self._note(word.index, f"{shown(word.text)} stands after hetjob", "write it on a line of its own")
+            return
+        known = SBATCH_OPTIONS if kind == "SBATCH" else KOALA_OPTIONS
+        remaining = list(reversed(words))
+        while remaining:
+            self._read_option(kind, known, remaining.pop(), remaining)
+
+    def _read_option(self, kind: str, known: dict[str, str | None], word: Word, remaining: list[Word]) -> None:
+        """Take one option, and its value from the words that remain (the next one is last)."""
+        if not word.text.startswith("-") or word.text in {"-", "--"}:
+            self._note(word.index, f"{shown(word.text)} is not an option", "options start with - or --")
+            return
+        if word.text.startswith("--"):
+            name, sign, _ = word.text[2:].partition("=")
+            value = word.part(len(name) + 3) if sign else None
+        else:
+            name = self._long_name(known, word.text[1])
+            value = word.part(2) if len(word.text) > 2 else None
+        if name not in known:
+            if value is None and remaining and not remaining[-1].text.startswith("-"):
+                remaining.pop()
+            self._note_unknown(kind, known, name, word)
+        elif name in WITHOUT_VALUE:
+            if value is not None:
+                self._note(value.index, f"--{name} takes no value", f"write --{name} alone")
+            self._add(Option(name, Word("", word.index), word.index))
+        elif value is None and not remaining:
+            self._note(word.index, f"--{name} needs a value", f"write --{name}=VALUE")
+        else:
+            self._add(Option(name, value if value is not None else remaining.pop(), word.index))
+
+    def _add(self, option: Option) -> None:
+        component = self.components[-1]
+        if option.name not in REPEATABLE and any(other.name == option.name for other in component):
+            self._note(option.index, f"--{option.name} is given twice for one component", "keep one of the two")
+        else:
+            component.append(option)
+
+    @staticmethod
+    def _long_name(known: dict[str, str | None], letter: str) -> str:
+        letters = {short: name for name, short in known.items() if short is not None}
+        letters |= {short: name for name, (short, _) in UNSUPPORTED_OPTIONS.items() if short is not None}
+        return letters.get(letter, f"-{letter}")
+
+    def _note_unknown(self, kind: str, known: dict[str, str | None], name: str, word: Word) -> None:
+        if kind == "SBATCH" and name in UNSUPPORTED_OPTIONS:
+            self._note(word.index, f"--{name} cannot be honoured across clusters", UNSUPPORTED_OPTIONS[name][1])
+        elif kind == "SBATCH" and name in KOALA_OPTIONS:
+            self._note(word.index, f"--{name} is an option of Koala", f"write it on a line #KOALA --{name} ...")
+        else:
+            written = name if name.startswith("-") else f"--{name}"
+            self._note(word.index, f"{shown(written)} is not a known option", nearest(name, [*known]))
+
+    def _words(self, line: str, start: int, place: int) -> list[Word]:
+        """The words of a line from a place on; a # at the start of a word begins a comment."""
+        words: list[Word] = []
+        while place < len(line):
+            if line[place] in " \t":
+                place += 1
+            elif line[place] == "#":
+                break
+            else:
+                word, place = self._word(line, start, place)
+                words.append(word)
+        return words
+
+    def _word(self, line: str, start: int, place: int) -> tuple[Word, int]:
+        begin = place
+        places: list[int] = []
+        quoted: set[int] = set()
+        mark = ""
+        while place < len(line) and (mark or line[place] not in " \t"):
+            character = line[place]
+            if character == mark:
+                mark = ""
+            elif not mark and character in "\"'":
+                mark = character
+            else:
+                escape = character == "\\" and mark != "'" and place + 1 < len(line)
+                place += escape
+                places.append(start + place)
+                if escape or mark:
+                    quoted.add(start + place)
+            place += 1
+        if mark:
+            self._note(start + begin, "the quotation is not closed", f"close it with {mark}")
+        text = "".join(self.content.text[at] for at in places)
+        return Word(text, start + begin, tuple(places), frozenset(quoted)), place
+
+    def _note(self, index: int, message: str, advice: str) -> None:
+        self.problems.append(self.content.problem(index, message, advice))

@@ -1,0 +1,380 @@
+"""Jobs as Slurm batch scripts: what the options on the ``#SBATCH`` and ``#KOALA`` lines mean, to a Request.
+
+The script itself is what each component runs. What the first component says of directory, environment, files
+and streams holds for the later ones too, unless they say otherwise; what concerns the whole job stands there only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
+
+from koala.descriptions.errors import (
+    CONTROL,
+    CONTROL_ADVICE,
+    DescriptionError,
+    Problem,
+    checked_source,
+    control_problem,
+    shown,
+)
+from koala.descriptions.fields import NAME_PATTERN, POLICY_PATTERN, duration_problem, is_name
+from koala.descriptions.job.invalid import told
+from koala.descriptions.known import ANY, Known
+from koala.descriptions.sbatch.options import Option, OptionLines, Word
+from koala.descriptions.yaml.problems import NAME_ADVICE, nearest
+from koala.model.request import (
+    COMPONENTS_MAX,
+    TEXT_CHARACTERS_MAX,
+    Application,
+    Component,
+    Flexibility,
+    InputFile,
+    InputMode,
+    InvalidRequestError,
+    JobType,
+    Priority,
+    Request,
+)
+
+JOB_OPTIONS = (
+    "job-name",
+    "time",
+    "priority",
+    "policy",
+    "type",
+    "flexible",
+    "component-min",
+    "components-max",
+    "splits",
+    "placement-tries",
+    "claiming-tries",
+    "restarts",
+)
+_STREAMS = {"output": "stdout", "error": "stderr", "input": "stdin"}
+# Which option a field of the model comes from, for errors that the model finds.
+_OPTION_OF = {
+    "processors": "ntasks",
+    "processors_per_task": "cpus-per-task",
+    "environment": "export",
+    "input_files": "input-file",
+    "site": "clusters",
+    "flexible": "flexible",
+    "component_min": "component-min",
+    "components_max": "components-max",
+    "splits": "splits",
+    "placement_tries_max": "placement-tries",
+    "claiming_tries_max": "claiming-tries",
+    "restarts_max": "restarts",
+}
+
+_SIZE_OPTIONS = frozenset({"ntasks", "nodes", "ntasks-per-node", "cpus-per-task"})
+_ADVICE = {
+    "flexible": "keep one component, whose tasks are the total, or remove --flexible",
+    "site": "remove --clusters or --flexible",
+}
+_TIME_ADVICE = "write MINUTES, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS"
+# The forms of a time, each with what one unit of its groups is in seconds.
+_TIMES: tuple[tuple[re.Pattern[str], tuple[int, ...]], ...] = (
+    (re.compile(r"([0-9]{1,9})"), (60,)),
+    (re.compile(r"([0-9]{1,9}):([0-9]{1,2})"), (60, 1)),
+    (re.compile(r"([0-9]{1,9}):([0-9]{1,2}):([0-9]{1,2})"), (3600, 60, 1)),
+    (re.compile(r"([0-9]{1,9})-([0-9]{1,2})"), (86400, 3600)),
+    (re.compile(r"([0-9]{1,9})-([0-9]{1,2}):([0-9]{1,2})"), (86400, 3600, 60)),
+    (re.compile(r"([0-9]{1,9})-([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})"), (86400, 3600, 60, 1)),
+)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+T = TypeVar("T")
+
+
+def read_sbatch(text: str, source: str, known: Known = ANY) -> Request:
+    """The Request that a batch script describes; DescriptionError with all problems where it describes none."""
+    content = checked_source(text, source)
+    if not content.text.startswith("#!"):
+        raise content.error(0, "a batch script starts with #!", "write a first line such as #!/bin/sh")
+    if "\r" in content.text:
+        raise content.error(
+            content.text.index("\r"), "the lines end as in DOS", "save the script with Unix line ends"
+        )
+    if len(content.text) > TEXT_CHARACTERS_MAX:
+        raise content.error(
+            0,
+            f"the script has more than {TEXT_CHARACTERS_MAX} characters (TEXT_CHARACTERS_MAX)",
+            "move large parts into files that it reads",
+        )
+    return _Reader(OptionLines(content), known).request()
+
+
+def slurm_time_s(text: str) -> int | None:
+    """A time as Slurm writes it, in seconds; None where it is none."""
+    for pattern, units_s in _TIMES:
+        found = pattern.fullmatch(text)
+        if found:
+            return sum(int(number) * unit_s for number, unit_s in zip(found.groups(), units_s, strict=True))
+    return None
+
+
+class _UnreadableError(Exception):
+    """A value was refused, and the problem is noted; the reader goes on with the next option."""
+
+
+class _Reader:
+    def __init__(self, lines: OptionLines, known: Known) -> None:
+        self.content = lines.content
+        self.known = known
+        self.problems: list[Problem] = lines.problems
+        self.components = [{option.name: option for option in options} for options in lines.components]
+        self.files = [[option for option in options if option.name == "input-file"] for options in lines.components]
+
+    def request(self) -> Request:
+        parts = [self._part(index) for index in range(len(self.components))]
+        job = self._job()
+        for component in self.components[1:]:
+            for name in JOB_OPTIONS:
+                if name in component:
+                    self._note(
+                        component[name].index,
+                        f"--{name} concerns the whole job",
+                        "write it for the first component, before hetjob",
+                    )
+        if len(self.components) > COMPONENTS_MAX:
+            last = self.content.problem(
+                0, f"more than {COMPONENTS_MAX} components (COMPONENTS_MAX)", "write fewer hetjob lines"
+            )
+            self.problems.append(last)
+        if not self.problems and not any(_SIZE_OPTIONS & component.keys() for component in self.components):
+            self._note(
+                0, "the script does not say the job's size", "write #SBATCH --ntasks=8, or --ntasks=1 for one task"
+            )
+        if self.problems:
+            raise DescriptionError(self.content.source, self.problems)
+        flexible = job.pop("flexible", None)
+        try:
+            return Request(
+                components=tuple(self._built(index, part, parts[0]) for index, part in enumerate(parts)),
+                flexible=None if flexible is None else Flexibility(**flexible),
+                **job,
+            )
+        except InvalidRequestError as error:
+            raise self._invalid(error, 0) from None
+
+    def _built(self, index: int, part: dict[str, Any], first: dict[str, Any]) -> Component:
+        application = {**first["application"], **part["application"]}
+        files = part["input_files"] if part["input_files"] is not None else first["input_files"]
+        try:
+            return Component(
+                processors=part["processors"],
+                site=part["site"],
+                application=Application(script=self.content.text, **application),
+                input_files=files or (),
+            )
+        except InvalidRequestError as error:
+            raise self._invalid(error, index) from None
+
+    def _invalid(self, error: InvalidRequestError, index: int) -> DescriptionError:
+        option = self.components[index].get(_OPTION_OF.get(error.field, error.field))
+        where = 0 if option is None else option.index
+        message, advice = told(error, _ADVICE)
+        return self.content.error(where, message if option is not None else f"{error.field}: {message}", advice)
+
+    # ------------------------------------------------------------------------------ the parts of a request
+
+    def _part(self, index: int) -> dict[str, Any]:
+        application: dict[str, Any] = {
+            "directory": self._get(index, "chdir", self._some_text),
+            "environment": self._get(index, "export", self._environment),
+        }
+        for name, field in _STREAMS.items():
+            application[field] = self._get(index, name, self._file_name)
+        cpus_per_task = self._get(index, "cpus-per-task", self._count) or 1
+        # Like the number of tasks, this is each component's own.
+        application["processors_per_task"] = cpus_per_task
+        files = [self._try(option, self._input_file) for option in self.files[index]]
+        return {
+            "processors": self._processors(index, cpus_per_task),
+            "site": self._get(index, "clusters", self._site),
+            "application": {key: value for key, value in application.items() if value is not None},
+            "input_files": tuple(file for file in files if file is not None) if files else None,
+        }
+
+    def _processors(self, index: int, cpus_per_task: int) -> int:
+        options = self.components[index]
+        tasks = self._get(index, "ntasks", self._count)
+        nodes = self._get(index, "nodes", self._count)
+        per_node = self._get(index, "ntasks-per-node", self._count)
+        if tasks is None:
+            if per_node is not None and nodes is None:
+                self._note(
+                    options["ntasks-per-node"].index, "--ntasks-per-node without a number of nodes", "write --nodes"
+                )
+            return (nodes or 1) * (per_node or 1) * cpus_per_task
+        layout = next((options[name] for name in ("nodes", "ntasks-per-node") if name in options), None)
+        if layout is not None and (nodes or 1) * (per_node or 1) != tasks:
+            self._note(
+                layout.index,
+                f"--{layout.name} lays {tasks} tasks out over nodes, which the site does",
+                f"remove --{layout.name}; Koala counts processors",
+            )
+        return tasks * cpus_per_task
+
+    def _job(self) -> dict[str, Any]:
+        job: dict[str, Any] = {
+            "name": self._get(0, "job-name", self._label),
+            "walltime_s": self._get(0, "time", self._time_s),
+            "priority": self._get(0, "priority", self._choice({str(value): value for value in Priority})),
+            "policy": self._get(0, "policy", self._policy),
+            "job_type": self._get(0, "type", self._choice({str(value): value for value in JobType})),
+            "placement_tries_max": self._get(0, "placement-tries", self._count),
+            "claiming_tries_max": self._get(0, "claiming-tries", self._count),
+            "restarts_max": self._get(0, "restarts", self._whole),
+            "flexible": self._flexible(),
+        }
+        return {key: value for key, value in job.items() if value is not None}
+
+    def _flexible(self) -> dict[str, Any] | None:
+        flexible = {
+            "component_min": self._get(0, "component-min", self._count),
+            "components_max": self._get(0, "components-max", self._count),
+            "splits": self._get(0, "splits", self._splits),
+        }
+        given = {key: value for key, value in flexible.items() if value is not None}
+        if "flexible" in self.components[0]:
+            return given
+        for key in given:
+            option = self.components[0][_OPTION_OF[key]]
+            self._note(option.index, f"--{option.name} is for flexible jobs", "add --flexible, or remove it")
+        return None
+
+    # --------------------------------------------------------------------------------- the kinds of values
+
+    def _get(self, index: int, name: str, read: Callable[[Word], T]) -> T | None:
+        option = self.components[index].get(name)
+        return None if option is None else self._try(option, read)
+
+    def _try(self, option: Option, read: Callable[[Word], T]) -> T | None:
+        try:
+            return read(option.value)
+        except _UnreadableError:
+            return None
+
+    def _some_text(self, word: Word) -> str:
+        if not word.text:
+            self._refuse(word, "the value is empty", "write a value, or remove the option")
+        return word.text
+
+    def _file_name(self, word: Word) -> str:
+        name = self._some_text(word).replace("%%", "")
+        if "%" in name:
+            self._refuse(
+                word,
+                f"{shown(word.text)}: Koala fills no patterns in",
+                "write a plain file name; %% for a percent sign",
+            )
+        return word.text.replace("%%", "%")
+
+    def _whole(self, word: Word) -> int:
+        if not re.fullmatch(r"[0-9]{1,18}", word.text):
+            self._refuse(word, f"{shown(word.text)} is not a whole number", "write digits")
+        return int(word.text)
+
+    def _count(self, word: Word) -> int:
+        number = self._whole(word)
+        if number < 1:
+            self._refuse(word, f"{number} is too small", "write 1 or more")
+        return number
+
+    def _name(self, word: Word, pattern: str = NAME_PATTERN) -> str:
+        if not is_name(word.text, pattern):
+            self._refuse(word, f"{shown(word.text)} is not a name", NAME_ADVICE)
+        return word.text
+
+    def _label(self, word: Word) -> str:
+        found = CONTROL.search(self._some_text(word))
+        if found is not None:
+            self._refuse(word.part(found.start()), str(control_problem(word.text)), CONTROL_ADVICE)
+        return word.text
+
+    def _policy(self, word: Word) -> str:
+        problem = self.known.policy_problem(self._name(word, POLICY_PATTERN))
+        if problem is not None:
+            self._refuse(word, *problem)
+        return word.text
+
+    def _site(self, word: Word) -> str:
+        if "," in word.text:
+            self._refuse(
+                word,
+                "a component runs on one site",
+                "name one cluster, or remove the option and let the policy choose",
+            )
+        problem = self.known.site_problem(self._name(word))
+        if problem is not None:
+            self._refuse(word, *problem)
+        return word.text
+
+    def _time_s(self, word: Word) -> float:
+        seconds = slurm_time_s(word.text)
+        if seconds is None:
+            self._refuse(word, f"{shown(word.text)} is not a time", _TIME_ADVICE)
+        problem = duration_problem(seconds)
+        if problem is not None:
+            self._refuse(word, *problem)
+        return float(seconds)
+
+    def _choice(self, choices: dict[str, T]) -> Callable[[Word], T]:
+        def read(word: Word) -> T:
+            if word.text.lower() not in choices:
+                self._refuse(word, f"{shown(word.text)} is not one of the choices", nearest(word.text, [*choices]))
+            return choices[word.text.lower()]
+
+        return read
+
+    def _environment(self, word: Word) -> tuple[tuple[str, str], ...]:
+        if word.text.upper() in {"NONE", "NIL"}:
+            return ()
+        variables: list[tuple[str, str]] = []
+        for part in word.between_commas():
+            name, sign, value = part.text.partition("=")
+            if part.text.upper() == "ALL" or not sign:
+                self._refuse(
+                    part,
+                    f"{shown(part.text)}: the environment of the one who submits does not travel to the sites",
+                    "write NAME=VALUE for each variable that the job needs",
+                )
+            if not _VARIABLE.fullmatch(name):
+                self._refuse(part, f"{shown(name)} is not the name of a variable", "write NAME=VALUE,...")
+            variables.append((name, value))
+        return tuple(variables)
+
+    def _input_file(self, word: Word) -> InputFile:
+        name, *rest = word.text.split(":", 2)
+        mode = InputMode.WHOLE
+        if rest and rest[0] in set(InputMode):
+            mode = InputMode(rest.pop(0))
+        path = ":".join(rest) if rest else None
+        if not name or path == "":
+            self._refuse(
+                word, "a file's name or path is empty", "write NAME, NAME:chunk, NAME:PATH or NAME:chunk:PATH"
+            )
+        self._label(word.part(0, len(name)))
+        return InputFile(name=name, mode=mode, path=path)
+
+    def _splits(self, word: Word) -> tuple[tuple[int, ...], ...]:
+        splits = []
+        for split in word.text.split(","):
+            parts = split.split("+")
+            if not all(re.fullmatch(r"[0-9]{1,18}", part) for part in parts):
+                self._refuse(word, f"{shown(split)} is not a split", "write --splits 18+6,12+12")
+            splits.append(tuple(map(int, parts)))
+        return tuple(splits)
+
+    # ------------------------------------------------------------------------------------------- problems
+
+    def _note(self, index: int, message: str, advice: str) -> None:
+        self.problems.append(self.content.problem(index, message, advice))
+
+    def _refuse(self, word: Word, message: str, advice: str) -> NoReturn:
+        self._note(word.index, message, advice)
+        raise _UnreadableError

@@ -1,0 +1,1 @@
+"""Workload files in YAML."""

@@ -1,0 +1,1 @@
+"""YAML text to checked models, with every problem at its line and column."""

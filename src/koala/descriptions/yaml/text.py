@@ -1,0 +1,123 @@
+"""YAML text to a pydantic model, every problem reported at its line and column.
+
+``read_yaml`` is the whole way; ``read_document`` also gives the document, for checks that a model cannot make
+alone. The tree and its limits are in ``yaml_nodes``, the wording of pydantic's errors in ``yaml_problems``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from koala.descriptions.errors import DescriptionError, Problem, SourceText
+from koala.descriptions.yaml.nodes import DEPTH_MAX, NODES_MAX, Composed, Node, compose
+from koala.descriptions.yaml.problems import Wording, worded
+
+__all__ = ["DEPTH_MAX", "NODES_MAX", "Document", "read_composed", "read_document", "read_yaml"]
+
+M = TypeVar("M", bound=BaseModel)
+
+# Where a model wants text and the user wrote 4000, the text is taken as written and the model asked again. Each
+# round can uncover more such places, behind a validator that ran only now.
+_ROUNDS_MAX = 4
+_TEXT_WANTED = frozenset({"string_type", "string_sub_type"})
+
+
+class Found(NamedTuple):
+    """A place in the tree: the node, the key before it, and the steps from the root that led there."""
+
+    node: Node
+    key: Node | None
+    steps: tuple[str | int, ...]
+
+
+class Document(Generic[M]):
+    """A document that was read: the model, and where each part of it stands in the text."""
+
+    def __init__(self, content: SourceText, root: Node) -> None:
+        self.content = content
+        self.root = root
+        self.model: M
+
+    def find(self, path: Sequence[str | int]) -> Found:
+        """The place that a path names; steps that are not in the tree (names of union branches) are passed over."""
+        found = Found(self.root, None, ())
+        for step in path:
+            content = found.node.content
+            if isinstance(content, dict) and isinstance(step, str) and step in content:
+                key, node = content[step]
+                found = Found(node, key, (*found.steps, step))
+            elif isinstance(content, list) and isinstance(step, int) and 0 <= step < len(content):
+                found = Found(content[step], None, (*found.steps, step))
+        return found
+
+    def problem(self, path: Sequence[str | int], message: str, advice: str, *, at_key: bool = False) -> Problem:
+        """A problem at the value that a path names, or at its key."""
+        found = self.find(path)
+        # An empty value has no place of its own that one could see.
+        use_key = found.key is not None and (at_key or (found.node.plain and not found.node.raw))
+        node = found.key if use_key and found.key is not None else found.node
+        return self.content.problem(node.index, message, advice)
+
+    def error(self, path: Sequence[str | int], message: str, advice: str) -> DescriptionError:
+        """The error for one problem at the value that a path names."""
+        return DescriptionError(self.content.source, [self.problem(path, message, advice)])
+
+
+def read_yaml(text: str, source: str, model: type[M]) -> M:
+    """Read the text as the model, or raise DescriptionError with every problem found (up to ERRORS_MAX)."""
+    return read_document(text, source, model).model
+
+
+def read_document(text: str, source: str, model: type[M]) -> Document[M]:
+    """Read the text as the model and keep the places, or raise DescriptionError as ``read_yaml`` does."""
+    return read_composed(compose(text, source), model)
+
+
+def read_composed(composed: Composed, model: type[M]) -> Document[M]:
+    """The same for a text whose tree is there already."""
+    content, root, problems = composed
+    document: Document[M] = Document(content, root)
+    value = root.value()
+    for _ in range(_ROUNDS_MAX):
+        try:
+            document.model = model.model_validate(value)
+        except ValidationError as error:
+            details = error.errors(include_url=False)
+        else:
+            details = []
+        if not _take_as_text(document, value, details):
+            break
+    told = [detail for detail in details if not _is_echo(detail)] or details
+    problems = [*problems, *(_positioned(document, worded(detail, model)) for detail in told)]
+    if problems:
+        raise DescriptionError(content.source, dict.fromkeys(problems))
+    return document
+
+
+def _take_as_text(document: Document[M], value: Any, details: list[ErrorDetails]) -> bool:
+    """Put the text as written where text was wanted; whether anything changed."""
+    changed = False
+    for detail in details:
+        node, _, steps = document.find(detail["loc"])
+        if detail["type"] not in _TEXT_WANTED or not steps or not node.plain or node.content is None:
+            continue
+        container = value
+        for step in steps[:-1]:
+            container = container[step]
+        if container[steps[-1]] != node.raw:
+            container[steps[-1]] = node.raw
+            changed = True
+    return changed
+
+
+def _is_echo(detail: ErrorDetails) -> bool:
+    """Whether a list only seems too short because its bad entries, each with a problem of its own, did not count."""
+    return detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]
+
+
+def _positioned(document: Document[M], wording: Wording) -> Problem:
+    return document.problem(wording.path, wording.message, wording.advice, at_key=wording.at_key)

@@ -1,0 +1,1 @@
+"""The calibration of execution times: real solvers, measured."""

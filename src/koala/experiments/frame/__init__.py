@@ -1,0 +1,1 @@
+"""What every study shares: units of work, runs, statistics, claims, figures and the report."""

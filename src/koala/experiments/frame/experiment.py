@@ -1,0 +1,202 @@
+"""What an experiment is: a question, parameters, independent units of work, and what to conclude from their results.
+
+An experiment decides nothing about processes, files or output: ``koala.experiments.frame.run`` computes the units and
+``koala.experiments.frame.report`` writes what was concluded.
+"""
+
+from __future__ import annotations
+
+import abc
+import difflib
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from koala.experiments.frame.claims import Claim
+from koala.experiments.frame.figures import Picture
+from koala.version import __version__
+
+# A claim is judged from so many seeds at least.
+SEEDS_MIN = 20
+
+
+class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What can be set about an experiment. Each has its own fields, of types that JSON knows, all with defaults."""
+
+
+class SingleRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What can be asked of one run alone, without a report, where an experiment offers that.
+
+    Each field is an option of the command line; its description is the help, and it is required without a default.
+    """
+
+
+class Unit(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of work that needs no other: ``work`` is all that the result depends on, and ``label`` is for people.
+
+    ``work`` is JSON and small. What comes from a file the user named is in it as content and not as a path, so
+    that a result is never taken for that of another content.
+    """
+
+    label: str
+    work: dict[str, Any]
+
+    def identity(self, experiment: str) -> str:
+        """A name for the result: the same for the same work by the same version of Koala, and for no other."""
+        text = msgspec.json.encode([experiment, __version__, self.work], order="sorted")
+        return hashlib.sha256(text).hexdigest()[:32]
+
+
+class Finished(NamedTuple):
+    """A unit and its result, as it is after a round trip through JSON."""
+
+    unit: Unit
+    result: dict[str, Any]
+
+
+class Conclusion(NamedTuple):
+    """What the results say: numbers for ``report.json``, claims with their verdicts, and pictures to draw.
+
+    ``notes`` are sentences on how this run went, for people. ``files`` are texts by name that others read, to be
+    written beside the report.
+    """
+
+    results: dict[str, Any]
+    claims: Sequence[Claim]
+    figures: Sequence[Picture]
+    notes: Sequence[str] = ()
+    files: Mapping[str, str] = MappingProxyType({})
+
+
+class ParameterError(ValueError):
+    """A parameter that the experiment does not have, or a value that it cannot have."""
+
+    def for_user(self) -> str:
+        """Which parameter, what is wrong, and what there is instead."""
+        return str(self)
+
+
+P = TypeVar("P", bound=Parameters)
+
+
+class Experiment(abc.ABC, Generic[P]):
+    """One experiment. Instances hold nothing that changes and can be sent to another process.
+
+    ``repetitions`` is how many seeds it takes by default, and ``seeds_min`` how many its claims need at least;
+    ``processes_max`` bounds how many units may be computed at once, where they would disturb each other. ``method``
+    is a few paragraphs for the report. ``single_type`` is there where one run alone can be asked for. ``extras`` are
+    those of the package whose libraries it needs, besides the one that every report needs.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    question: ClassVar[str]
+    method: ClassVar[tuple[str, ...]] = ()
+    repetitions: ClassVar[int] = SEEDS_MIN
+    seeds_min: ClassVar[int] = SEEDS_MIN
+    quick_repetitions: ClassVar[int] = 3
+    processes_max: ClassVar[int | None] = None
+    single_type: ClassVar[type[SingleRun] | None] = None
+    extras: ClassVar[tuple[str, ...]] = ()
+    parameters_type: type[P]
+
+    def quick(self, parameters: P) -> P:
+        """The parameters for a first look, which takes seconds: less work in each unit."""
+        return parameters
+
+    @abc.abstractmethod
+    def units(self, parameters: P, seed: int, repetitions: int) -> list[Unit]:
+        """The work for the seeds from ``seed`` on, as many as ``repetitions``; always in the same order."""
+
+    @abc.abstractmethod
+    def run(self, unit: Unit) -> dict[str, Any]:
+        """The result of one unit, ready for JSON. It depends on the unit alone; called in any process."""
+
+    def run_single(self, asked: Any, seed: int) -> dict[str, Any]:
+        """One run alone, as asked for with the ``single_type``, in numbers; ParameterError where that cannot be."""
+        raise ParameterError(f"{self.name} has no runs to ask for one by one; run it with --out")
+
+    @abc.abstractmethod
+    def conclude(self, parameters: P, results: Sequence[Finished]) -> Conclusion:
+        """What all results together say; they come in the order of ``units``."""
+
+
+def parameters_from(experiment: Experiment[P], settings: Mapping[str, str], *, quick: bool = False) -> P:
+    """The experiment's parameters with these settings, which are text as a user writes it; ParameterError if none.
+
+    With ``quick`` they start from those of a first look; what is set still holds.
+    """
+    kind = experiment.parameters_type
+    _refuse_unknown(experiment, settings, kind)
+    start = kind()
+    if quick:
+        start = experiment.quick(start)
+    return msgspec.convert({**msgspec.to_builtins(start), **_values(experiment, settings, kind)}, kind)
+
+
+def single_from(experiment: Experiment[Any], settings: Mapping[str, str]) -> SingleRun:
+    """What is asked of one run alone, from text as a user writes it; ParameterError where it cannot be."""
+    kind = experiment.single_type
+    if kind is None:
+        named = " and ".join(f"--{name.replace('_', '-')}" for name in settings)
+        raise ParameterError(
+            f"{experiment.name} has no runs to ask for one by one, so {named} cannot be used with it; leave it out"
+        )
+    _refuse_unknown(experiment, settings, kind)
+    for field in msgspec.structs.fields(kind):
+        if field.required and field.name not in settings:
+            raise ParameterError(
+                f"{experiment.name}: a single run needs --{field.name.replace('_', '-')}; give it too"
+            )
+    return msgspec.convert(_values(experiment, settings, kind), kind)
+
+
+def _refuse_unknown(experiment: Experiment[Any], settings: Mapping[str, str], kind: type[msgspec.Struct]) -> None:
+    known = [field.name for field in msgspec.structs.fields(kind)]
+    for name in settings:
+        if name not in known:
+            raise ParameterError(f"{experiment.name} has no parameter {name}; {_advice(name, known)}")
+
+
+def _values(experiment: Experiment[Any], settings: Mapping[str, str], kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Each setting as a value of the type of its field."""
+    types = {field.name: field.type for field in msgspec.structs.fields(kind)}
+    values: dict[str, Any] = {}
+    for name, text in settings.items():
+        try:
+            value = msgspec.convert(text if _is_text(types[name]) else _read(text), types[name], strict=False)
+            values[name] = msgspec.to_builtins(value)
+        except msgspec.ValidationError as error:
+            raise ParameterError(f"{experiment.name}, parameter {name}: {text!r} will not do: {error}") from None
+    return values
+
+
+def _is_text(kind: Any) -> bool:
+    info = msgspec.inspect.type_info(kind)
+    return isinstance(info.type if isinstance(info, msgspec.inspect.Metadata) else info, msgspec.inspect.StrType)
+
+
+def _read(text: str) -> Any:
+    """A setting that is no text: JSON where it is a list or an object, else as it is, to be converted by its type."""
+    if text[:1] in ("[", "{"):
+        try:
+            return msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            return text
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return text if math.isfinite(number) else f"not a finite number: {text}"
+
+
+def _advice(name: str, known: list[str]) -> str:
+    if not known:
+        return "it has none"
+    near = difflib.get_close_matches(name, known, n=1)
+    listed = f"there are {', '.join(known)}"
+    return f"did you mean {near[0]}? {listed.capitalize()}" if near else listed

@@ -1,0 +1,322 @@
+"""The house style of every figure: one colour and marker for each policy everywhere, error bars, legends outside.
+
+A ``Picture`` knows how to draw itself; ``save`` writes it as PNG and as SVG with text as text. The same data give
+the same bytes. What is drawn comes as plain numbers and intervals; which, is each experiment's own business.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from koala.experiments.frame.claims import decimals
+from koala.experiments.frame.statistics import Interval
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PNG_DPI = 150
+PANEL_INCHES = (2.9, 2.75)
+_CAP_POINTS = 3.0
+_GROUP_WIDTH = 0.8
+# How many names of many lines fit side by side above a figure.
+_LEGEND_COLUMNS = 4
+# Room above the highest bar and its error bar, as a share of the axis, for the number written there.
+_ROOM_ABOVE = 0.12
+
+
+class Style(NamedTuple):
+    """How one thing looks in every figure."""
+
+    colour: str
+    marker: str
+    line: str = "-"
+
+
+# Distinct for people who do not see all colours, and by marker in print without any.
+POLICIES: dict[str, Style] = {
+    "WF": Style("#d55e00", "s"),
+    "CM": Style("#0072b2", "o"),
+    "FCM": Style("#009e73", "^"),
+    "CF": Style("#cc79a7", "D"),
+    "NCM": Style("#56b4e9", "v"),
+    "NFCM": Style("#1b7837", ">"),
+    "FCF": Style("#7a5195", "P"),
+    # Class A in blue, class B in warm colours, B3 in green, and what bounds them in grey.
+    "Ideal": Style("#111111", "_", "--"),
+    "Migration-Only": Style("#707070", "|", ":"),
+    "Initial": Style("#a6761d", "x"),
+    "A1": Style("#08519c", "p"),
+    "A2": Style("#35a1e0", "h"),
+    "B1": Style("#e6550d", "8"),
+    "B2": Style("#f0a30a", "d"),
+    "B3": Style("#2f9e44", "H"),
+    "B4": Style("#b3123c", "4"),
+    "B5": Style("#8e44ad", "*"),
+}
+# For policies that are not among these; which one gets which depends on its name alone.
+_OTHERS = (
+    Style("#b8860b", "X"),
+    Style("#8c564b", "<"),
+    Style("#800026", "*"),
+)
+# For series that are no policies: workloads, sizes, sites. Greys, so that no policy is meant.
+NEUTRAL: tuple[Style, ...] = (
+    Style("#8a8a8a", "o", "--"),
+    Style("#222222", "s", "-"),
+    Style("#5c5c5c", "^", ":"),
+    Style("#b0b0b0", "D", "-."),
+)
+
+_RC: dict[str, Any] = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9.0,
+    "axes.titlesize": 9.5,
+    "axes.labelsize": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.7,
+    "legend.frameon": False,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 5.5,
+    "figure.constrained_layout.use": True,
+    "figure.constrained_layout.h_pad": 0.07,
+    "figure.constrained_layout.w_pad": 0.07,
+    "savefig.facecolor": "white",
+    "svg.fonttype": "none",
+}
+
+
+class Picture(NamedTuple):
+    """A figure of a report: ``name`` is that of its files, ``caption`` says what is seen and from how many seeds."""
+
+    name: str
+    title: str
+    caption: str
+    draw: Callable[[], Figure]
+
+
+class Series(NamedTuple):
+    """One line or one set of bars: its name, how it looks, and its values by place, a number, on the x axis."""
+
+    label: str
+    style: Style
+    points: dict[Any, Interval]
+
+
+def style_of(policy: str) -> Style:
+    """The look of a policy, the same in every figure of every report."""
+    known = POLICIES.get(policy)
+    if known is not None:
+        return known
+    return _OTHERS[hashlib.sha256(policy.encode()).digest()[0] % len(_OTHERS)]
+
+
+@contextmanager
+def house_style(salt: str = "koala") -> Iterator[None]:
+    """Draw and save in here. The salt makes the ids inside an SVG the same each time, and others in other figures."""
+    import matplotlib
+
+    style: Any = {**_RC, "svg.hashsalt": salt}
+    with matplotlib.rc_context(style):
+        yield
+
+
+def new_figure(panels: int = 1, *, shared_y: bool = False) -> tuple[Figure, list[Axes]]:
+    """An empty figure with panels side by side; it needs no screen."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    width, height = PANEL_INCHES
+    # A lone panel is as wide as two, so that text has the same size in all figures of a page.
+    figure = Figure(figsize=(width * max(panels, 2), height))
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(1, panels, sharey=shared_y, squeeze=False)
+    return figure, list(axes[0])
+
+
+def legend(figure: Figure, axes: Axes, columns: int | None = None) -> None:
+    """One legend for all panels, above them, where it hides nothing; in one row unless it has so many columns."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=columns or len(labels))
+
+
+def _from_zero(all_axes: Sequence[Axes], room_above: float = 0.05) -> None:
+    """Let the y axes begin at zero and hold all that is drawn. Panels that share one must all be drawn by then."""
+    for axes in all_axes:
+        axes.margins(y=room_above)
+        axes.autoscale_view(scalex=False)
+    for axes in all_axes:
+        axes.set_ylim(bottom=0)
+
+
+def error_bars(axes: Axes, x: float, interval: Interval, **look: Any) -> None:
+    """The confidence interval at one place; where there is none, nothing is drawn."""
+    if interval.bounded:
+        above_below = [[interval.mean - interval.low], [interval.high - interval.mean]]
+        axes.errorbar(x, interval.mean, yerr=above_below, fmt="none", capsize=_CAP_POINTS, **look)
+
+
+def bars(
+    panels: Mapping[str, Mapping[str, Interval]],
+    ylabel: str,
+    *,
+    shared_y: bool = False,
+    xlabel: str = "",
+    looks: Mapping[str, str] = MappingProxyType({}),
+) -> Figure:
+    """One panel for each workload and in it one bar for each policy, with its value written above it.
+
+    ``looks`` names the policy whose look a bar has, where that is not its label.
+    """
+    figure, all_axes = new_figure(len(panels), shared_y=shared_y)
+    for axes, (title, by_policy) in zip(all_axes, panels.items(), strict=True):
+        for place, (policy, interval) in enumerate(by_policy.items()):
+            axes.bar(place, interval.mean, 0.62, color=style_of(looks.get(policy, policy)).colour)
+            error_bars(axes, place, interval, ecolor="#222222", elinewidth=1.1)
+            top = interval.high if interval.bounded else interval.mean
+            axes.annotate(
+                f"{interval.mean:.{min(2, decimals(interval))}f}",
+                (place, top),
+                xytext=(0, 4),
+                textcoords="offset points",
+                ha="center",
+                fontsize=8,
+            )
+        axes.set_xticks(range(len(by_policy)), list(by_policy))
+        axes.set_xlim(-0.6, len(by_policy) - 0.4)
+        axes.set_title(title)
+        axes.set_xlabel(xlabel)
+        axes.tick_params(axis="x", length=0)
+    all_axes[0].set_ylabel(ylabel)
+    _from_zero(all_axes, _ROOM_ABOVE)
+    return figure
+
+
+def grouped_bars(
+    panels: Mapping[str, Sequence[Series]],
+    xlabel: str,
+    ylabel: str,
+    *,
+    places: Sequence[int],
+    texts: Sequence[str] | None = None,
+) -> Figure:
+    """A bar for each series at each place of the x axis, in a panel for each workload, on one scale.
+
+    ``texts`` name the places where their numbers do not.
+    """
+    figure, all_axes = new_figure(len(panels), shared_y=True)
+    for axes, (title, series) in zip(all_axes, panels.items(), strict=True):
+        width = _GROUP_WIDTH / len(series)
+        for number, each in enumerate(series):
+            shift = (number - (len(series) - 1) / 2) * width
+            heights = [each.points[place].mean if place in each.points else 0.0 for place in places]
+            spots = [place + shift for place in places]
+            axes.bar(spots, heights, width * 0.92, color=each.style.colour, label=each.label)
+            for place, spot in zip(places, spots, strict=True):
+                if place in each.points:
+                    error_bars(axes, spot, each.points[place], ecolor="#222222", elinewidth=0.9)
+        axes.set_xticks(list(places), texts)
+        axes.set_title(title)
+        axes.set_xlabel(xlabel)
+        axes.tick_params(axis="x", length=0)
+    all_axes[0].set_ylabel(ylabel)
+    _from_zero(all_axes)
+    legend(figure, all_axes[0])
+    return figure
+
+
+def lines(
+    panels: Mapping[str, Sequence[Series]], xlabel: str, ylabel: str, *, shared_y: bool = True, whole_x: bool = True
+) -> Figure:
+    """Lines with markers and error bars, in a panel for each title; ``whole_x`` puts ticks at whole numbers only."""
+    from matplotlib.ticker import MaxNLocator
+
+    figure, all_axes = new_figure(len(panels), shared_y=shared_y)
+    fullest = max(panels, key=lambda title: len(panels[title]))
+    for axes, (title, series) in zip(all_axes, panels.items(), strict=True):
+        for each in series:
+            places = sorted(each.points)
+            look = each.style
+            means = [each.points[place].mean for place in places]
+            axes.plot(places, means, look.line, color=look.colour, marker=look.marker, label=each.label)
+            for place in places:
+                error_bars(axes, place, each.points[place], ecolor=look.colour, elinewidth=1.1)
+        axes.margins(x=0.08)
+        if whole_x:
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if title:
+            axes.set_title(title)
+        axes.set_xlabel(xlabel)
+    all_axes[0].set_ylabel(ylabel)
+    _from_zero(all_axes)
+    legend(figure, all_axes[list(panels).index(fullest)])
+    return figure
+
+
+def bands(
+    panels: Mapping[str, Sequence[Series]],
+    xlabel: str,
+    ylabel: str,
+    *,
+    levels: Sequence[Series] = (),
+    y_range: tuple[float, float] | None = None,
+) -> Figure:
+    """Lines with their confidence intervals as bands, in a panel for each title, on one scale.
+
+    ``levels`` are the same at every place, with one point: lines across all panels, named at the end of the legend.
+    The y axis need not begin at zero; what leaves ``y_range`` is cut off.
+    """
+    figure, all_axes = new_figure(len(panels), shared_y=True)
+    for axes, (title, series) in zip(all_axes, panels.items(), strict=True):
+        for each in series:
+            places = sorted(each.points)
+            look = each.style
+            points = [each.points[place] for place in places]
+            means = [point.mean for point in points]
+            axes.plot(places, means, look.line, color=look.colour, marker=look.marker, label=each.label)
+            if all(point.bounded for point in points):
+                low, high = [point.low for point in points], [point.high for point in points]
+                axes.fill_between(places, low, high, color=look.colour, alpha=0.15, linewidth=0)
+        for each in levels:
+            (point,) = each.points.values()
+            axes.axhline(point.mean, color=each.style.colour, linestyle=each.style.line, label=each.label, zorder=1.5)
+            if point.bounded:
+                axes.axhspan(point.low, point.high, color=each.style.colour, alpha=0.08, linewidth=0)
+        axes.margins(x=0.03)
+        if title:
+            axes.set_title(title)
+        axes.set_xlabel(xlabel)
+    all_axes[0].set_ylabel(ylabel)
+    if y_range is not None:
+        all_axes[0].set_ylim(*y_range)
+    legend(figure, all_axes[0], _LEGEND_COLUMNS)
+    return figure
+
+
+def svg_text(picture: Picture) -> str:
+    """The picture as SVG, without the date and the names that would make each time another file."""
+    with house_style(picture.name):
+        text = io.StringIO()
+        picture.draw().savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    return text.getvalue()
+
+
+def save(picture: Picture, folder: Path) -> tuple[Path, Path]:
+    """Write the picture as PNG and SVG under its name, and return both paths."""
+    png, svg = folder / f"{picture.name}.png", folder / f"{picture.name}.svg"
+    svg.write_text(svg_text(picture), encoding="utf-8")
+    with house_style(picture.name):
+        picture.draw().savefig(png, format="png", dpi=PNG_DPI, metadata={"Software": None})
+    return png, svg

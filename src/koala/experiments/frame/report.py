@@ -1,0 +1,145 @@
+"""What an experiment leaves behind: ``report.json`` for programs, ``report.html`` for people, and every figure.
+
+The page is one file: figures are inside it, nothing is fetched, and no script runs. The same results give the
+same files, byte for byte.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from jinja2 import Environment, StrictUndefined
+
+from koala.experiments.frame.claims import measured
+from koala.experiments.frame.experiment import Conclusion, Experiment, P
+from koala.experiments.frame.figures import Picture, save
+from koala.version import __version__
+
+REPORT_JSON = "report.json"
+REPORT_HTML = "report.html"
+_TEMPLATE = "report.html.j2"
+# What matplotlib puts before the drawing itself: of no use inside a page.
+_PREAMBLE = re.compile(r"\A.*?(?=<svg)", re.DOTALL)
+_METADATA = re.compile(r"<metadata>.*?</metadata>\s*", re.DOTALL)
+_ID = re.compile(r'(\bid="|url\(#|href="#)')
+
+
+class OtherReportError(ValueError):
+    """The folder holds the report of another experiment, which would be mixed with this one's."""
+
+    def for_user(self) -> str:
+        """Which folder, what is in it, and what to do."""
+        return str(self)
+
+
+class Outcome(NamedTuple):
+    """Where a report was written, and what it says."""
+
+    report: dict[str, Any]
+    json_path: Path
+    html_path: Path
+    figures: tuple[Path, ...]
+
+
+class _Shown(NamedTuple):
+    """A figure on the page."""
+
+    name: str
+    title: str
+    caption: str
+    svg: str
+
+
+def check_folder(folder: Path, experiment: str) -> None:
+    """Raise OtherReportError where the folder holds the report of another experiment."""
+    path = folder / REPORT_JSON
+    try:
+        other = msgspec.json.decode(path.read_bytes(), type=dict[str, Any]).get("experiment")
+    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+        return
+    if other != experiment:
+        raise OtherReportError(
+            f"{folder}: the report of {other} is there, and {experiment}'s would be mixed with it; "
+            "name another folder with --out"
+        )
+
+
+def needs_more_seeds(experiment: Experiment[Any], repetitions: int) -> str:
+    """A warning where a run has too few seeds for its verdicts, or nothing."""
+    if repetitions >= experiment.seeds_min:
+        return ""
+    return f"{repetitions} seeds are a first look: claims are judged from at least {experiment.seeds_min}"
+
+
+def write_report(
+    experiment: Experiment[P], parameters: P, seed: int, repetitions: int, conclusion: Conclusion, folder: Path
+) -> Outcome:
+    """Write everything into the folder, which is made where it is missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    report = {
+        "experiment": experiment.name,
+        "parameters": {
+            "seed": seed,
+            "repetitions": repetitions,
+            **msgspec.to_builtins(parameters),
+            "koala": __version__,
+        },
+        "results": conclusion.results,
+        "claims": [claim.as_json() for claim in conclusion.claims],
+    }
+    text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    (folder / REPORT_JSON).write_text(text, encoding="utf-8")
+    for name, content in conclusion.files.items():
+        (folder / name).write_text(content, encoding="utf-8")
+    files = [path for picture in conclusion.figures for path in save(picture, folder)]
+    page = _page(experiment, report, conclusion, repetitions, folder)
+    (folder / REPORT_HTML).write_text(page, encoding="utf-8")
+    return Outcome(report, folder / REPORT_JSON, folder / REPORT_HTML, tuple(files))
+
+
+def _page(
+    experiment: Experiment[P], report: dict[str, Any], conclusion: Conclusion, repetitions: int, folder: Path
+) -> str:
+    template = (resources.files("koala.experiments.frame") / _TEMPLATE).read_text(encoding="utf-8")
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(template).render(
+        experiment=experiment,
+        claims=conclusion.claims,
+        holding=sum(claim.holds for claim in conclusion.claims),
+        measured=measured,
+        figures=_inline(conclusion.figures, folder),
+        parameters=[(name, _as_text(value)) for name, value in report["parameters"].items()],
+        notes=conclusion.notes,
+        warning=needs_more_seeds(experiment, repetitions),
+        version=__version__,
+        command=_command(experiment, report["parameters"]),
+    )
+
+
+def _inline(pictures: Sequence[Picture], folder: Path) -> list[_Shown]:
+    """The figures as they were saved, each with ids of its own, so that one never refers into another."""
+    shown = []
+    for picture in pictures:
+        svg = (folder / f"{picture.name}.svg").read_text(encoding="utf-8")
+        svg = _METADATA.sub("", _PREAMBLE.sub("", svg))
+        svg = _ID.sub(rf"\g<1>{picture.name}-", svg)
+        shown.append(_Shown(picture.name, picture.title, picture.caption, svg))
+    return shown
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _command(experiment: Experiment[P], shown: dict[str, Any]) -> str:
+    """The command that gives this report again."""
+    parts = [f"koala experiment run {experiment.name} --seed {shown['seed']} --repetitions {shown['repetitions']}"]
+    defaults = msgspec.to_builtins(experiment.parameters_type())
+    parts += [f"--set {name}={_as_text(shown[name])}" for name in defaults if shown[name] != defaults[name]]
+    return " ".join([*parts, "--out DIR"])

@@ -1,0 +1,1 @@
+"""The study of grids whose links and sites differ."""

@@ -1,0 +1,1 @@
+"""The study of 2005: priorities, files and a failing cluster."""

@@ -1,0 +1,142 @@
+"""The claims C9 to C13 of the paper of 2005, each as comparisons over seeds."""
+
+from __future__ import annotations
+
+from koala.experiments.frame.claims import Claim, Comparison, Verdict, above, below, judge, measured, within
+from koala.experiments.frame.statistics import Interval, mean_interval, paired_difference
+from koala.experiments.koala2005.data import (
+    COMPONENTS,
+    FAILURE_SHARE,
+    PLACEMENT_S,
+    STABLE,
+    START_DELAY_S,
+    UNSTABLE,
+    BySeed,
+    Data,
+    Group,
+    Measure,
+)
+
+# What the paper says of utilisation, and of failures while the system was stable.
+UTILISATION_LEAST, UTILISATION_MOST = 0.80, 0.90
+STABLE_FAILURES_MOST = 0.15
+
+_TIMES: tuple[tuple[str, Measure], ...] = (("placement time", PLACEMENT_S), ("start delay", START_DELAY_S))
+_LARGE, _SMALL = max(COMPONENTS), min(COMPONENTS)
+_AT_ONE_SIZE = "further component, jobs of "
+
+
+def claims(data: Data) -> list[Claim]:
+    """All five, judged."""
+    return [_all_complete(data), _utilisation(data), _failures(data), _priority(data), _components(data)]
+
+
+def _all_complete(data: Data) -> Claim:
+    left = [run["not_completed"] for run in data.runs(UNSTABLE).values()]
+    comparisons = []
+    if left:
+        # Not a mean: one job left behind in one run is one too many.
+        worst = float(max(left))
+        comparisons.append(
+            below("jobs not completed in the worst run", Interval(worst, worst, worst, len(left)), 1.0, unit="jobs")
+        )
+    return judge("C9", "All jobs complete, whatever fails.", comparisons)
+
+
+def _utilisation(data: Data) -> Claim:
+    hour = _mean(data.use("busiest_hour"))
+    comparisons = []
+    if hour is not None:
+        what = "share of the available processors in use, busiest hour"
+        comparisons.append(within(what, hour, UTILISATION_LEAST, UTILISATION_MOST, unit=""))
+    others = {
+        name: interval.as_json()
+        for name in ("busiest_window", "while_submitting", "mean", "mean_others")
+        if (interval := _mean(data.use(name))) is not None
+    }
+    note = ""
+    whole, submitting, users = (_mean(data.use(name)) for name in ("mean", "while_submitting", "mean_others"))
+    if whole is not None and submitting is not None and users is not None:
+        note = (
+            f"The mean is {submitting.mean:.0%} while jobs are submitted and {whole.mean:.0%} over whole runs, with "
+            f"their beginning and end; {users.mean:.0%} are the clusters' own users."
+        )
+    return judge("C10", "Up to 80-90 % of the system is used.", comparisons, note=note, utilisation=others)
+
+
+def _failures(data: Data) -> Claim:
+    comparisons: list[Comparison] = []
+    for size in COMPONENTS:
+        slope = _mean(data.slopes(UNSTABLE, FAILURE_SHARE, Group(size=size)))
+        if slope is not None:
+            what = f"rise of the failure share with each further component, {size} processors"
+            comparisons.append(above(what, slope, unit=""))
+    unstable = data.interval(UNSTABLE, FAILURE_SHARE)
+    if unstable is not None:
+        comparisons.append(above("failure share, unstable system", unstable, STABLE_FAILURES_MOST, unit=""))
+    for components in sorted({count for counts in COMPONENTS.values() for count in counts}):
+        stable = data.interval(STABLE, FAILURE_SHARE, Group(components=components))
+        if stable is not None:
+            what = f"failure share, stable system, {components} components"
+            comparisons.append(below(what, stable, STABLE_FAILURES_MOST, unit=""))
+    more = _difference(data, FAILURE_SHARE, Group(priority="high"), Group(priority="low"))
+    note = "The chance that a component fails is an input of the simulation."
+    if more is not None:
+        note += (
+            f" The paper also saw more failures of high-priority jobs, for lack of good nodes; here theirs differ by "
+            f"{more.mean:+.3f} ({more.low:+.3f} to {more.high:+.3f})."
+        )
+    text = "More components mean more failures; below 15 % fail when the system is stable, and more when it is not."
+    return judge("C11", text, comparisons, note=note)
+
+
+def _priority(data: Data) -> Claim:
+    comparisons = []
+    for size in (None, *COMPONENTS):
+        jobs = "all jobs" if size is None else f"jobs of {size} processors"
+        for word, measure in _TIMES:
+            gap = _difference(data, measure, Group("low", size), Group("high", size))
+            if gap is not None:
+                comparisons.append(above(f"{word}, low minus high priority, {jobs}", gap))
+    return judge("C12", "High priority beats low priority in placement time and start delay.", comparisons)
+
+
+def _components(data: Data) -> Claim:
+    comparisons = []
+    for word, measure in _TIMES:
+        for size in (None, *COMPONENTS):
+            slope = _mean(data.slopes(UNSTABLE, measure, Group(size=size)))
+            jobs = "all jobs" if size is None else f"jobs of {size} processors"
+            if slope is not None:
+                comparisons.append(above(f"rise of the {word} with each further component, {jobs}", slope))
+    for word, measure in _TIMES:
+        for components in COMPONENTS[_SMALL]:
+            large, small = Group(size=_LARGE, components=components), Group(size=_SMALL, components=components)
+            gap = _difference(data, measure, large, small)
+            if gap is not None:
+                what = f"{word}, {_LARGE} minus {_SMALL} processors in {components} components"
+                comparisons.append(above(what, gap))
+    text = "Placement time and start delay rise with the number of components, and large jobs starve."
+    return judge("C13", text, comparisons, note=_fit_note(data, comparisons))
+
+
+def _fit_note(data: Data, comparisons: list[Comparison]) -> str:
+    """Where times do not rise at one size: what components do there when failures hardly count."""
+    open_ = [each for each in comparisons if _AT_ONE_SIZE in each.what and each.verdict is not Verdict.SHOWN]
+    alone = _mean(data.slopes(STABLE, PLACEMENT_S, Group(size=_LARGE)))
+    if not open_ or alone is None:
+        return ""
+    return (
+        "Over all jobs many components mean large jobs. At one size they mean small components, which can fit into "
+        "what others leave free, and failures work against that: on the stable system each further one changes "
+        f"the placement time of jobs of {_LARGE} processors by {measured(alone, 's')}."
+    )
+
+
+def _mean(values: BySeed) -> Interval | None:
+    return mean_interval(list(values.values())) if values else None
+
+
+def _difference(data: Data, measure: Measure, first: Group, second: Group) -> Interval | None:
+    """How much more the first group has than the second, on the unstable system, seed by seed."""
+    return paired_difference(data.values(UNSTABLE, measure, first), data.values(UNSTABLE, measure, second))

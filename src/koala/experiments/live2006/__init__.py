@@ -1,0 +1,1 @@
+"""The study of 2006 in small, live on real batch systems."""

@@ -1,0 +1,126 @@
+"""A live grid for one measurement: a lab of real batch systems behind emulated links, and a daemon that uses it.
+
+Everything is below one directory of its own and is gone when the measurement is over, however it ends.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from koala import lab
+from koala.client import Client, ClientError
+from koala.descriptions import read_grid
+from koala.lab.lab import plan_of
+from koala.lab.requirements import check
+from koala.model.grid import Grid
+from koala.sites import processes as shell
+
+DAEMON_S = 60.0
+STOP_S = 20.0
+_LOOK_S = 0.1
+_SCRIPT, _LOG = "script", "log"
+_SHOWN_CHARACTERS = 600
+
+
+class LiveGridError(RuntimeError):
+    """The daemon of a measurement did not come up."""
+
+    def for_user(self) -> str:
+        """What it said last."""
+        return str(self)
+
+
+class LiveGrid(NamedTuple):
+    """A lab with a daemon on it. ``server`` is where the daemon answers, ``grid`` what the lab's file says."""
+
+    lab: lab.Lab
+    server: str
+    grid: Grid
+
+
+class Size(NamedTuple):
+    """How large a lab is, and how far its sites are apart."""
+
+    nodes: int
+    processors_per_node: int
+    slots: int
+    first_port: int
+    rate_mbit_s: float
+    delay_ms: float
+
+
+def options_for(size: Size, directory: Path) -> lab.Options:
+    """The lab of that size in a directory."""
+    return lab.Options(
+        directory=directory,
+        nodes=size.nodes,
+        processors_per_node=size.processors_per_node,
+        slots=size.slots,
+        first_port=size.first_port,
+        wan=lab.WideAreaLink(rate_mbit_s=size.rate_mbit_s, delay_s=size.delay_ms / 1e3),
+    )
+
+
+def check_machine(size: Size) -> None:
+    """LabError where such a lab cannot be brought up here: says what is missing."""
+    check(plan_of(options_for(size, Path(tempfile.gettempdir()) / "koala-live")))
+
+
+@contextmanager
+def live_grid(size: Size) -> Iterator[LiveGrid]:
+    """Bring a lab and a daemon up, and both down again."""
+    with tempfile.TemporaryDirectory(prefix="koala-live-") as folder:
+        root = Path(folder)
+        running = lab.up(options_for(size, root / "lab"))
+        try:
+            with _daemon(root, running.grid_file) as server:
+                text = running.grid_file.read_text(encoding="utf-8")
+                yield LiveGrid(running, server, read_grid(text, str(running.grid_file)))
+        finally:
+            running.down()
+
+
+@contextmanager
+def _daemon(root: Path, grid_file: Path) -> Iterator[str]:
+    home, state = root / "daemon", root / "state"
+    home.mkdir()
+    words = [sys.executable, "-m", "koala", "up", "--grid", str(grid_file), "--state", str(state)]
+    (home / _SCRIPT).write_text(f"exec {shlex.join(words)}\n", encoding="utf-8")
+    child = shell.spawn(home, _SCRIPT, _LOG, shell.own_environment())
+    identity = shell.identity_of(child)
+    server = f"unix:{state / 'koala.sock'}"
+    try:
+        _until_ready(server, child, home)
+        yield server
+    finally:
+        shell.end(identity, home, by_force=False)
+        ends_at = time.monotonic() + STOP_S
+        while not shell.has_left(child) and time.monotonic() < ends_at:
+            time.sleep(_LOOK_S)
+        shell.end(identity, home, by_force=True)
+        shell.has_left(child)
+
+
+def _until_ready(server: str, child: shell.Child, home: Path) -> None:
+    """Wait until the daemon answers and has heard of every site."""
+    ends_at = time.monotonic() + DAEMON_S
+    with Client(server, patience_s=0.0) as client:
+        while True:
+            problem = ""
+            try:
+                if all(site.reported_at is not None for site in client.sites()):
+                    return
+                problem = "some site has not answered it"
+            except ClientError as error:
+                problem = error.message
+            if shell.has_left(child) or time.monotonic() > ends_at:
+                said = (home / _LOG).read_text(errors="replace")[-_SHOWN_CHARACTERS:]
+                raise LiveGridError(f"the daemon of the measurement did not come up: {problem}; it said: {said}")
+            time.sleep(_LOOK_S)

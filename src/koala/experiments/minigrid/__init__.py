@@ -1,0 +1,1 @@
+"""The study of mini-grids: bandwidth-aware meta-schedulers."""

@@ -1,0 +1,217 @@
+"""Which runs the study of mini-grids consists of: every case, and under how many seeds it is run.
+
+A case is a policy with its threshold, on jobs of some bandwidth and pattern, on a grid of some wiring. How a case is
+run is in ``minigrid_runs``; what the results say in ``minigrid_claims``, ``minigrid_own`` and ``minigrid_figures``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import msgspec
+
+from koala.experiments.frame.experiment import Parameters
+
+IDEAL = "Ideal"
+MIGRATION_ONLY = "Migration-Only"
+INITIAL = "Initial"
+PLAIN_MODULES = ("A1", "B1", "B2", "B4")
+OWN_A, OWN_B = "A2", "B5"
+# The bandwidths of the paper's figures 15 to 18.
+LOW_BSBW, HIGH_BSBW = 300.0, 800.0
+FULL_LSLT = 1.0
+# The chunks over which B3 goes from B1 to Migration-Only.
+CHUNKS_TO_THE_ENDS = (0.25, 0.5, 0.6, 0.7, 0.85, 0.95, 1.0)
+# What B3 and A1 may use besides where our own policies are compared with the best of them: the settings that were
+# best in a wider search at a quarter of the size. There B3 had chunks and thresholds that were up to two seconds
+# better still; for A1 other thresholds were searched up to 400 Mbit/s only, and none was better.
+RIVAL_CHUNKS = (0.5, 0.6)
+RIVAL_LSLT = 0.8
+RIVAL_SATISFY = "A1(objective=least-bandwidth)"
+# Up to here Initial has a steady state, or nearly; beyond, a run takes long and tells little.
+INITIAL_BSBW = 400.0
+MIXED = (200.0, 900.0)
+PATTERNS = ("all-to-all", "ring", "cube", "master-worker")
+PATTERN_BSBW = 500.0
+STAR, ISLANDS = "star", "islands"
+ISLAND_BSBWS = (LOW_BSBW, HIGH_BSBW)
+# The modules that patterns and wirings are tried with.
+SELECTED = ("A1", OWN_A, "B1", "B3(chunk=0.85)", OWN_B)
+
+Bandwidths = Annotated[tuple[Annotated[float, msgspec.Meta(gt=0, le=100_000)], ...], msgspec.Meta(min_length=1)]
+Thresholds = Annotated[tuple[Annotated[float, msgspec.Meta(gt=0, le=10)], ...], msgspec.Meta(min_length=1)]
+Chunks = Annotated[tuple[Annotated[float, msgspec.Meta(gt=0, le=1)], ...], msgspec.Meta(min_length=1)]
+Seeds = Annotated[int, msgspec.Meta(ge=0, le=10_000)]
+
+
+class MiniGridParameters(Parameters, frozen=True, kw_only=True):
+    """What can be set.
+
+    - ``jobs_per_cluster``: how many jobs come to each of the four clusters in a run;
+    - ``bsbw``: the bisection bandwidths, in Mbit/s;
+    - ``lslt``: the thresholds, as shares of a link's capacity; ``surface_lslt`` those of the surfaces;
+    - ``chunks``: those of B3, as shares of a job;
+    - ``lslt_seeds``: under how many seeds, of all, the thresholds are tried at the low and the high bandwidth, and
+      so are our own policies and their rivals, mixed bandwidths, patterns, and wirings;
+    - ``surface_seeds``: under how many the surfaces over both are.
+    """
+
+    jobs_per_cluster: Annotated[int, msgspec.Meta(ge=1, le=10_000_000)] = 400_000
+    bsbw: Bandwidths = tuple(float(mbit_s) for mbit_s in range(200, 1000, 100))
+    lslt: Thresholds = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2)
+    surface_lslt: Thresholds = (0.4, 0.6, 0.8, 1.0, 1.2)
+    chunks: Chunks = (0.7, 0.75, 0.8, 0.85, 0.9)
+    lslt_seeds: Seeds = 3
+    surface_seeds: Seeds = 2
+
+
+class Case(msgspec.Struct, frozen=True, order=True):
+    """One point of the study, without its seed.
+
+    ``policy`` is a name of the catalogue with its parameters but for the threshold, which is ``lslt``: None for a
+    policy that has none, or that goes by its own. Every job's bandwidth is drawn from ``bsbw_low`` to ``bsbw_high``,
+    in Mbit/s; both are the same where all are alike.
+    """
+
+    policy: str
+    lslt: float | None = None
+    bsbw_low: float = LOW_BSBW
+    bsbw_high: float = LOW_BSBW
+    pattern: str = PATTERNS[0]
+    wiring: str = STAR
+
+    @property
+    def name(self) -> str:
+        """The policy with its threshold, as the catalogue reads it."""
+        if self.lslt is None:
+            return self.policy
+        said = f"lslt={self.lslt:g}"
+        return f"{self.policy[:-1]}, {said})" if self.policy.endswith(")") else f"{self.policy}({said})"
+
+    def in_words(self) -> str:
+        """For people."""
+        mixed = f"{self.bsbw_low:g}-{self.bsbw_high:g}" if self.bsbw_low != self.bsbw_high else f"{self.bsbw_low:g}"
+        others = [each for each in (self.pattern, self.wiring) if each not in (PATTERNS[0], STAR)]
+        return ", ".join([self.name, f"{mixed} Mbit/s", *others])
+
+    def as_work(self) -> dict[str, Any]:
+        """All that it is, for a unit of work."""
+        built: dict[str, Any] = msgspec.to_builtins(self)
+        return built
+
+
+def at(policy: str, bsbw: float, lslt: float | None = FULL_LSLT) -> Case:
+    """The policy where all jobs have this bandwidth."""
+    return Case(policy, lslt, bsbw, bsbw)
+
+
+def alone(policy: str) -> Case:
+    """A policy that no bandwidth matters to."""
+    return Case(policy)
+
+
+def mixed(policy: str, lslt: float | None = FULL_LSLT) -> Case:
+    """The policy where each job has a bandwidth of its own."""
+    return Case(policy, lslt, *MIXED)
+
+
+def chunked(chunk: float) -> str:
+    """B3 with this chunk."""
+    return f"B3(chunk={chunk:g})"
+
+
+def selected(policy: str, bsbw: float, pattern: str = PATTERNS[0], wiring: str = STAR) -> Case:
+    """A policy on another pattern or wiring."""
+    return Case(policy, None if policy in (OWN_A, OWN_B) else FULL_LSLT, bsbw, bsbw, pattern, wiring)
+
+
+def modules(parameters: MiniGridParameters) -> tuple[str, ...]:
+    """The policies with a threshold, in the order of the paper."""
+    return (*PLAIN_MODULES, *map(chunked, parameters.chunks))
+
+
+def surface_modules(parameters: MiniGridParameters) -> tuple[str, ...]:
+    """Those that the paper draws as surfaces: of B3 the smallest and the largest chunk."""
+    return (*PLAIN_MODULES, *map(chunked, sorted({min(parameters.chunks), max(parameters.chunks)})))
+
+
+# ----------------------------------------------------------------------------------------- what is run
+
+
+def cases_of(parameters: MiniGridParameters, seed_number: int) -> list[Case]:
+    """The cases of a seed, by its number from 0 on, each once; those with the same jobs beside each other."""
+    found = list(_always(parameters))
+    if seed_number < parameters.lslt_seeds:
+        found += _by_threshold(parameters)
+        found += _own_and_rivals(parameters)
+        found += _patterns_and_wirings()
+    if seed_number < parameters.surface_seeds:
+        found += _surfaces(parameters)
+    return sorted(set(found), key=_by_jobs)
+
+
+def _by_jobs(case: Case) -> tuple[Any, ...]:
+    return (case.bsbw_low, case.bsbw_high, case.pattern, case.wiring, case.policy, case.lslt or 0.0)
+
+
+def _always(parameters: MiniGridParameters) -> Iterator[Case]:
+    """What every seed gets: the bounds, every module at the full threshold, and B3 with further chunks."""
+    yield alone(IDEAL)
+    yield alone(MIGRATION_ONLY)
+    for bsbw in parameters.bsbw:
+        if bsbw <= INITIAL_BSBW:
+            yield at(INITIAL, bsbw, None)
+        for policy in modules(parameters):
+            yield at(policy, bsbw)
+    for bsbw in (LOW_BSBW, HIGH_BSBW):
+        for policy in ("B1", *map(chunked, CHUNKS_TO_THE_ENDS)):
+            yield at(policy, bsbw)
+
+
+def _by_threshold(parameters: MiniGridParameters) -> Iterator[Case]:
+    """Every module at a low and a high bandwidth, over all thresholds; and Initial where it is slow."""
+    for bsbw in parameters.bsbw:
+        yield at(INITIAL, bsbw, None)
+    for bsbw in (LOW_BSBW, HIGH_BSBW):
+        for lslt in parameters.lslt:
+            for policy in modules(parameters):
+                yield at(policy, bsbw, lslt)
+
+
+def _surfaces(parameters: MiniGridParameters) -> Iterator[Case]:
+    """The modules of the surfaces over all bandwidths and their thresholds."""
+    for bsbw in parameters.bsbw:
+        for lslt in parameters.surface_lslt:
+            for policy in surface_modules(parameters):
+                yield at(policy, bsbw, lslt)
+
+
+def rivals_of(parameters: MiniGridParameters) -> dict[str, list[tuple[str, float]]]:
+    """By policy of our own, the policies and thresholds of the paper's kind that it is compared with the best of."""
+    small = [chunked(chunk) for chunk in RIVAL_CHUNKS]
+    papers = [chunked(chunk) for chunk in parameters.chunks]
+    return {
+        OWN_A: [("A1", FULL_LSLT), (RIVAL_SATISFY, FULL_LSLT)],
+        OWN_B: [(policy, lslt) for policy in (*small, *papers) for lslt in (RIVAL_LSLT, FULL_LSLT)],
+    }
+
+
+def _own_and_rivals(parameters: MiniGridParameters) -> Iterator[Case]:
+    """Our own policies and those they are compared with, on all bandwidths and on mixed ones."""
+    for own, rivals in rivals_of(parameters).items():
+        for policy, lslt in ((own, None), *rivals):
+            for bsbw in parameters.bsbw:
+                yield at(policy, bsbw, lslt)
+            yield mixed(policy, lslt)
+    for policy in modules(parameters):
+        yield mixed(policy)
+
+
+def _patterns_and_wirings() -> Iterator[Case]:
+    for policy in SELECTED:
+        for pattern in PATTERNS:
+            yield selected(policy, PATTERN_BSBW, pattern=pattern)
+        for bsbw in ISLAND_BSBWS:
+            for wiring in (STAR, ISLANDS):
+                yield selected(policy, bsbw, wiring=wiring)

@@ -1,0 +1,211 @@
+"""Our own policies beside the best of the paper's: A2 beside A1 and B5 beside B3, by paired differences.
+
+The hardest comparison is made: at every bandwidth the paper's module may choose, afterwards, the chunk, threshold and
+objective with which it did best under these very seeds, while ours go by their defaults everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from koala.experiments.frame.claims import Claim, Comparison, below, judge, measured
+from koala.experiments.frame.figures import Picture, Series, Style, bands, style_of
+from koala.experiments.frame.statistics import Interval
+from koala.experiments.minigrid.cases import (
+    IDEAL,
+    MIGRATION_ONLY,
+    OWN_A,
+    OWN_B,
+    Case,
+    alone,
+    at,
+    mixed,
+    rivals_of,
+)
+from koala.experiments.minigrid.data import Data
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+RIVAL_NAMES = {OWN_A: "A1", OWN_B: "B3"}
+# Bandwidths on which jobs are mixed have no place on the axis of bandwidths.
+MIXED_WORDS = "mixed bandwidths"
+
+
+class Duel(NamedTuple):
+    """One of ours and the best of its rivals where both met the same jobs."""
+
+    ours: Case
+    rival: Case
+    difference: Interval
+
+
+def duels(data: Data, own: str) -> dict[float, Duel]:
+    """By bandwidth, how one of ours does beside the best of the paper's; only where that was run."""
+    found = {}
+    for bsbw in data.parameters.bsbw:
+        rivals = [at(policy, bsbw, lslt) for policy, lslt in rivals_of(data.parameters)[own]]
+        duel = _duel(data, at(own, bsbw, None), rivals)
+        if duel is not None:
+            found[bsbw] = duel
+    return found
+
+
+def mixed_duel(data: Data, own: str) -> Duel | None:
+    """The same where every job has a bandwidth of its own."""
+    return _duel(data, mixed(own, None), [mixed(policy, lslt) for policy, lslt in rivals_of(data.parameters)[own]])
+
+
+def _duel(data: Data, ours: Case, rivals: list[Case]) -> Duel | None:
+    there = [rival for rival in rivals if data.has(rival)]
+    if not data.has(ours) or not there:
+        return None
+    best = data.best(there, data.shared_seeds([ours, *there]))
+    return Duel(ours, best, data.difference(ours, best))
+
+
+# ---------------------------------------------------------------------------------------------- claims
+
+
+def claims(data: Data) -> list[Claim]:
+    """That ours are better, at every bandwidth and where bandwidths are mixed."""
+    return [
+        _beats(data, "M1", OWN_A, "A2, which knows what a job sends, beats A1 at its best"),
+        _beats(data, "M2", OWN_B, "B5, which knows nothing in advance, beats B3 at its best"),
+    ]
+
+
+def _beats(data: Data, name: str, own: str, text: str) -> Claim:
+    comparisons: list[Comparison] = []
+    for bsbw, duel in duels(data, own).items():
+        comparisons.append(below(f"{own} - {duel.rival.name} at {bsbw:g} Mbit/s", duel.difference))
+    together = mixed_duel(data, own)
+    if together is not None:
+        comparisons.append(below(f"{own} - {together.rival.name}, {MIXED_WORDS}", together.difference))
+    if not comparisons:
+        return judge(name, f"{text}, at every bandwidth.", [])
+    rivals = len(rivals_of(data.parameters)[own])
+    fixed = "; ".join(_fixed(data, own))
+    return judge(
+        name,
+        f"{text}, at every bandwidth and where they are mixed.",
+        comparisons,
+        note=f"At each bandwidth the best of {rivals} variants of {RIVAL_NAMES[own]} is taken. "
+        f"Mean over the bandwidths, with one variant for all: {fixed}.",
+    )
+
+
+def _fixed(data: Data, own: str) -> list[str]:
+    """Ours and its best rival where that keeps one variant at all bandwidths."""
+    line = [at(own, bsbw, None) for bsbw in data.parameters.bsbw]
+    rivals = [
+        [at(policy, bsbw, lslt) for bsbw in data.parameters.bsbw] for policy, lslt in rivals_of(data.parameters)[own]
+    ]
+    whole = [cases for cases in rivals if all(map(data.has, cases))]
+    if not whole:
+        return []
+    seeds = data.shared_seeds(case for cases in (line, *whole) for case in cases)
+
+    def mean(cases: list[Case]) -> float:
+        by_seed = data.over(cases)
+        return sum(by_seed[seed] for seed in seeds) / len(seeds)
+
+    best = min(whole, key=mean)
+    return [f"{own} {mean(line):.0f} s", f"{best[0].name} {mean(best):.0f} s"]
+
+
+def as_json(data: Data) -> dict[str, Any]:
+    """Every comparison, for programs."""
+    return {
+        own: {
+            **{
+                f"{bsbw:g}": {"rival": duel.rival.name, **duel.difference.as_json()}
+                for bsbw, duel in duels(data, own).items()
+            },
+            **_mixed_json(data, own),
+        }
+        for own in (OWN_A, OWN_B)
+    }
+
+
+def _mixed_json(data: Data, own: str) -> dict[str, Any]:
+    duel = mixed_duel(data, own)
+    return {} if duel is None else {"mixed": {"rival": duel.rival.name, **duel.difference.as_json()}}
+
+
+# --------------------------------------------------------------------------------------------- figures
+
+
+def figures(data: Data) -> list[Picture]:
+    """Ours beside the best of the paper's: the times, and the differences."""
+    if not duels(data, OWN_A):
+        return []
+    seeds = max(duel.difference.n for duel in duels(data, OWN_A).values())
+    how = f"At each bandwidth A1 and B3 have the chunk, threshold and objective that did best there. {seeds} seeds."
+    return [
+        Picture(
+            "own-turnaround",
+            "Our own policies: mean turnaround",
+            f"A2 and B5 with their defaults; Migration-Only lies above the figure. {how}",
+            partial(_turnaround, data),
+        ),
+        Picture(
+            "own-difference",
+            "Our own policies: difference from the best of the paper's",
+            f"Paired differences with 95 % confidence intervals; below zero ours are better. {how}",
+            partial(_differences, data),
+        ),
+    ]
+
+
+def _turnaround(data: Data) -> Figure:
+    series = []
+    everyone = [
+        case for own in (OWN_A, OWN_B) for duel in duels(data, own).values() for case in (duel.ours, duel.rival)
+    ]
+    seeds = data.shared_seeds(everyone)
+    for own in (OWN_A, OWN_B):
+        found = duels(data, own)
+        rival = RIVAL_NAMES[own]
+        series += [
+            Series(own, style_of(own), {bsbw: data.interval(duel.ours, seeds=seeds) for bsbw, duel in found.items()}),
+            Series(
+                f"{rival} at its best",
+                Style(style_of(rival).colour, style_of(rival).marker, "--"),
+                {bsbw: data.interval(duel.rival, seeds=seeds) for bsbw, duel in found.items()},
+            ),
+        ]
+    return bands({"": series}, "bisection bandwidth (Mbit/s)", "mean turnaround (s)", levels=bounds(data, seeds)[:1])
+
+
+def bounds(data: Data, seeds: Sequence[int]) -> list[Series]:
+    """What nobody can beat, and what co-allocation has to beat, as levels of a figure over these seeds."""
+    return [
+        Series(policy, style_of(policy), {0: data.interval(alone(policy), seeds=seeds)})
+        for policy in (IDEAL, MIGRATION_ONLY)
+    ]
+
+
+def _differences(data: Data) -> Figure:
+    series = [
+        Series(
+            f"{own} - {RIVAL_NAMES[own]} at its best",
+            style_of(own),
+            {bsbw: duel.difference for bsbw, duel in duels(data, own).items()},
+        )
+        for own in (OWN_A, OWN_B)
+    ]
+    nothing = Series("no difference", Style("#222222", "", "-"), {0: Interval(0.0, 0.0, 0.0, 1)})
+    return bands({"": series}, "bisection bandwidth (Mbit/s)", "mean turnaround, ours - theirs (s)", levels=[nothing])
+
+
+def notes(data: Data) -> list[str]:
+    """Our own on mixed bandwidths, in words."""
+    found = []
+    for own in (OWN_A, OWN_B):
+        duel = mixed_duel(data, own)
+        if duel is not None:
+            found.append(f"{own} - {duel.rival.name}: {measured(duel.difference, 's')}")
+    return [f"On mixed bandwidths, in mean turnaround: {'; '.join(found)}."] if found else []

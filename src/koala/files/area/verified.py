@@ -1,0 +1,125 @@
+"""What files were found to be when they were last read to their end, so that a large one is not read for every job.
+
+A finding holds as long as the file has the same size, the same place on its disk and the same time of change. What a
+file should be is not known here: whoever asks compares.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import NamedTuple
+
+from koala.files.checksums import of_pieces
+from koala.files.errors import ChangedFileError, of_another_size
+from koala.files.sources import Stamp, UrlSource
+from koala.model.request import FileName, SiteName
+
+# Of so many files it is remembered what they are; of those beyond, what was asked for longest ago is forgotten.
+PROOFS_MAX = 10_000
+# So many files of one area are read at a time: its disk and its login host are there for others too.
+READINGS_AT_A_TIME_MAX = 2
+
+
+class WholeFile(NamedTuple):
+    """A file at a site: how it is looked at, and how all of its so many bytes are read for their SHA-256.
+
+    ``key`` tells it from the others of its area. Both calls raise ``OSError``.
+    """
+
+    file: FileName
+    site: SiteName
+    key: str
+    stamp: Callable[[], Awaitable[Stamp]]
+    read: Callable[[int], Awaitable[str]]
+
+
+class _Found(NamedTuple):
+    """What a file was found to be, and what told it from another then."""
+
+    size_bytes: int
+    version: str
+    checksum: str
+
+
+class Proofs:
+    """Checksums of the files of one area, each read once as long as it does not change."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, _Found] = {}
+        self._readings: dict[str, asyncio.Task[str]] = {}
+        self._turns = asyncio.Semaphore(READINGS_AT_A_TIME_MAX)
+
+    async def checksum(self, whole: WholeFile, size_bytes: int | None = None) -> str:
+        """SHA-256 of a file as it is now. All who ask at a time wait for one reading, which goes on without them.
+
+        Raises ``OSError`` when it cannot be read, and ``ChangedFileError`` when it did not stay the same meanwhile;
+        that too, and at once, when it has another size than it should have.
+        """
+        stamp = await whole.stamp()
+        if size_bytes is not None and stamp.size_bytes != size_bytes:
+            raise of_another_size(whole.file, whole.site, stamp.size_bytes, f"{size_bytes}")
+        found = self._found.get(whole.key)
+        if found is not None and (found.size_bytes, found.version) == (stamp.size_bytes, stamp.version):
+            self.note(whole.key, stamp, found.checksum)
+            return found.checksum
+        reading = self._readings.get(whole.key)
+        if reading is None:
+            reading = asyncio.create_task(self._read(whole), name=f"read {whole.file!r} at {whole.site}")
+            self._readings[whole.key] = reading
+            reading.add_done_callback(_heard)
+        return await asyncio.shield(reading)
+
+    def note(self, key: str, stamp: Stamp, checksum: str) -> None:
+        """Remember what a file is, found by somebody who had it read. One that tells no change is not remembered."""
+        self._found.pop(key, None)
+        if not stamp.version:
+            return
+        self._found[key] = _Found(stamp.size_bytes, stamp.version, checksum)
+        if len(self._found) > PROOFS_MAX:
+            del self._found[next(iter(self._found))]
+
+    def rename(self, before: str, after: str) -> None:
+        """A file has taken the place of another."""
+        self._found.pop(after, None)
+        if (found := self._found.pop(before, None)) is not None:
+            self._found[after] = found
+
+    async def close(self) -> None:
+        """Read no further. What was found stays known."""
+        readings = list(self._readings.values())
+        for reading in readings:
+            reading.cancel()
+        await asyncio.gather(*readings, return_exceptions=True)
+        self._readings.clear()  # one that was ended before it began has not seen to this itself
+
+    async def _read(self, whole: WholeFile) -> str:
+        try:
+            async with self._turns:
+                stamp = await whole.stamp()
+                checksum = await whole.read(stamp.size_bytes)
+                if await whole.stamp() != stamp:
+                    why = "it changed while it was read; leave it alone and register it again"
+                    raise ChangedFileError(whole.file, whole.site, why)
+        finally:
+            # At once, and not when the task is seen to be done: nobody who asks from now on may join it.
+            self._readings.pop(whole.key, None)
+        self.note(whole.key, stamp, checksum)
+        return checksum
+
+
+def _heard(reading: asyncio.Task[str]) -> None:
+    """All who waited for it may have given up; then nobody hears of its failure, and nobody need."""
+    if not reading.cancelled():
+        reading.exception()
+
+
+def whole_at_url(file: FileName, site: SiteName, url: str) -> WholeFile:
+    """A file at a URL, read by this machine. Blocks while what reads such URLs is loaded; see ``UrlSource``."""
+    source = UrlSource(file, site, url)
+
+    async def read(offset: int, size_bytes: int) -> bytes:
+        return await asyncio.to_thread(source.read, offset, size_bytes)
+
+    return WholeFile(file, site, url, partial(asyncio.to_thread, source.stamp), partial(of_pieces, read, 0))

@@ -1,0 +1,235 @@
+"""What all ways of bringing a piece of a file share: continued where it stopped, verified, and only then named.
+
+How bytes flow, and where each step is done, is for those who inherit: ``koala.files.transfer.local_piece`` on this
+machine, ``koala.files.transfer.remote_piece`` by processes at the sites. Who shares a copy is in
+``koala.files.transfer.copying``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from koala.files.errors import (
+    ChangedFileError,
+    ChecksumError,
+    FilesError,
+    NoSpaceError,
+    TransferInterruptedError,
+    UnwritableError,
+    damaged,
+    of_another_size,
+    unreadable,
+)
+from koala.files.sources import Stamp
+from koala.files.transfer.interface import Brought, Order, Progress
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+Clock: TypeAlias = Callable[[], float]
+Pause: TypeAlias = Callable[[float], Awaitable[None]]
+# Gives the SHA-256 of the whole file at the source. Raises ``OSError``.
+Whole: TypeAlias = Callable[[], Awaitable[str]]
+T = TypeVar("T")
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """What an unfinished copy is a copy of. Any difference, and it is begun anew."""
+
+    stamp: Stamp
+    checksum: str | None
+
+
+class Work(Protocol):
+    """What brings the piece of one order, as those see it who wait for it."""
+
+    order: Order
+    listeners: list[Progress]
+
+    @property
+    def flowing(self) -> bool: ...
+
+    def stop(self) -> None: ...
+
+    async def run(self) -> Brought: ...
+
+
+class Bringing(ABC):
+    """Brings the piece of one order into its place. ``run`` is called once; ``stop`` ends it soon.
+
+    The order's rate is for all that flows on its link together: ``sharing`` says how many flow there now, this
+    included. ``whole`` is asked only where a chunk is ordered.
+    """
+
+    def __init__(
+        self, order: Order, path: str, *, whole: Whole, clock: Clock, pause: Pause, sharing: Callable[[], int]
+    ) -> None:
+        self.order = order
+        self.flowing = False
+        self.listeners: list[Progress] = []
+        self._path = path
+        self._whole = whole
+        self._clock = clock
+        self._pause = pause
+        self._sharing = sharing
+        self._stopping = asyncio.Event()
+        self._copied = 0
+        self._flowing_s = 0.0
+
+    def stop(self) -> None:
+        """End soon, with ``TransferInterruptedError``."""
+        self._stopping.set()
+
+    async def run(self) -> Brought:
+        """Bring the piece. Raises a ``FilesError``; what is unfinished stays, for the caller to keep or remove."""
+        order = self.order
+        checksum = await self._finished()
+        if checksum is not None:
+            self._tell(order.size_bytes)
+            return self._brought(checksum)
+        stamp = await self._stamp()
+        self._check_size(stamp)
+        await self._check_whole()
+        origin = Origin(stamp=stamp, checksum=order.checksum)
+        start = await self._begin(origin, True)
+        checksum = await self._flow_and_verify(stamp, start)
+        if checksum is None and start > 0:
+            # What was there before may have been bad, so nothing of it is used.
+            await self._begin(origin, False)
+            checksum = await self._flow_and_verify(stamp, 0)
+        if checksum is None:
+            raise ChecksumError(
+                order.file, order.target, "what was written is not what was read; check this site's disk"
+            )
+        await self._finish(checksum)
+        return self._brought(checksum)
+
+    # ---------------------------------------------------------------------------------- for those who inherit
+
+    @abstractmethod
+    async def _finished(self) -> str | None:
+        """The checksum of the finished copy, if there is one and it is still what was once verified."""
+
+    @abstractmethod
+    async def _stamp(self) -> Stamp:
+        """What the source is now."""
+
+    @abstractmethod
+    async def _begin(self, origin: Origin, may_continue: bool) -> int:
+        """Prepare the place and say from which byte on to copy."""
+
+    @abstractmethod
+    async def _let_flow(self, done: int) -> None:
+        """Bring what is beyond the first ``done`` bytes. Tells of progress."""
+
+    @abstractmethod
+    async def _digest_there(self) -> str:
+        """SHA-256 of what has arrived."""
+
+    @abstractmethod
+    async def _digest_here(self) -> str:
+        """SHA-256 of the same piece at the source."""
+
+    @abstractmethod
+    async def _digest_whole(self) -> str:
+        """SHA-256 of all of the file at the source, of which a chunk is ordered."""
+
+    @abstractmethod
+    async def _finish(self, checksum: str) -> None:
+        """Let what has arrived take its name."""
+
+    # ------------------------------------------------------------------------------------------ the frame
+
+    def _check_size(self, stamp: Stamp) -> None:
+        order = self.order
+        fits = stamp.size_bytes == order.size_bytes if order.chunk is None else stamp.size_bytes >= sum(order.chunk)
+        if not fits:
+            wanted = f"{order.size_bytes}" if order.chunk is None else f"at least {sum(order.chunk)}"
+            raise of_another_size(order.file, order.source, stamp.size_bytes, wanted)
+
+    async def _check_whole(self) -> None:
+        """A chunk has no checksum of its own: the file it is cut from must be the one that the catalogue knows."""
+        order = self.order
+        if order.chunk is None or order.checksum is None:
+            return
+        there = await self._digest_whole()
+        if there != order.checksum:
+            raise damaged(order.file, order.source, there, order.checksum)
+
+    async def _flow_and_verify(self, stamp: Stamp, start: int) -> str | None:
+        """The checksum of what is at the target, or None when that is not what the source has."""
+        order = self.order
+        self.flowing = True
+        try:
+            await self._let_flow(start)
+        finally:
+            self.flowing = False
+        if await self._stamp() != stamp:
+            raise ChangedFileError(
+                order.file, order.source, "it changed while it was copied; leave it alone and register it again"
+            )
+        there = await self._digest_there()
+        whole = order.checksum if order.chunk is None else None
+        if there == whole:
+            return there
+        here = await self._digest_here()
+        if whole is not None and here != whole:
+            raise damaged(order.file, order.source, here, whole)
+        return there if there == here else None
+
+    def _rate_bytes_s(self) -> float | None:
+        """This one's part of what the link allows."""
+        return None if self.order.rate_bytes_s is None else self.order.rate_bytes_s / max(1, self._sharing())
+
+    def _tell(self, done: int) -> None:
+        for listener in self.listeners:
+            listener(done)
+
+    async def _unless_stopped(self, step: Callable[[], Awaitable[T]]) -> T:
+        """What a step gives; it is given up when the transfer is stopped meanwhile."""
+        self._check_stopped()
+        working = asyncio.ensure_future(step())
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            self._check_stopped()
+            return working.result()
+        finally:
+            for task in (working, stopping):
+                task.cancel()
+            await asyncio.gather(working, stopping, return_exceptions=True)
+
+    def _check_stopped(self) -> None:
+        if self._stopping.is_set():
+            raise TransferInterruptedError(
+                self.order.file, self.order.target, "the transfer was stopped; order it again to go on"
+            )
+
+    def _brought(self, checksum: str) -> Brought:
+        seen = self._copied / self._flowing_s if self._copied and self._flowing_s > 0 else None
+        return Brought(
+            transfer=self.order.transfer,
+            path=self._path,
+            size_bytes=self.order.size_bytes,
+            checksum=checksum,
+            copied_bytes=self._copied,
+            bytes_per_s=seen,
+        )
+
+
+def reading_error(order: Order, error: OSError) -> FilesError:
+    """What a failure to read at the source means for its user."""
+    return unreadable(order.file, order.source, error)
+
+
+def writing_error(order: Order, error: OSError) -> FilesError:
+    """What a failure to write at the target means for its user."""
+    if error.errno in _FULL:
+        why = f"no room for its {order.size_bytes} bytes ({error.strerror}); make room at this site"
+        return NoSpaceError(order.file, order.target, why)
+    why = f"it cannot be written: {error.strerror or error}; check this site's disk"
+    return UnwritableError(order.file, order.target, why)

@@ -1,0 +1,46 @@
+"""Which way the bytes of a file take from one site to another: one pure function of how the two are described.
+
+What is done on a way is in ``koala.files.transfer.local_piece`` (copy) and ``koala.files.transfer.methods`` (the
+others).
+"""
+
+from __future__ import annotations
+
+import enum
+
+from koala.model.grid import Site
+
+
+class Way(enum.StrEnum):
+    """How bytes get from a site to another, or to another place at the same one."""
+
+    COPY = "copy"  # this machine sees both file areas, and copies
+    WITHIN = "within"  # a piece of a file is cut at the site that has it, which this machine does not see
+    GRIDFTP = "gridftp"  # from file server to file server; a client of both only tells them to
+    SSH = "ssh"  # rsync, run at the target where that reaches the source, or else through this machine
+    RELAY = "relay"  # in one stream through this machine, which alone reaches both
+
+
+def is_seen(site: Site) -> bool:
+    """Whether this machine sees the site's files: embedded sites', and those of batch systems that it uses itself."""
+    return site.batch is None or (site.batch.ssh is None and not site.batch.through)
+
+
+def way_between(source: Site, target: Site) -> Way:
+    """The way from a site to another. The first that fits, in this order:
+
+    - inside one site nothing leaves it: COPY where this machine sees it, or else WITHIN;
+    - GRIDFTP where both have a file server, as whoever describes one wants it to be used;
+    - COPY where this machine sees both;
+    - RELAY where one of them is reached only through a command (``through``);
+    - SSH everywhere else.
+    """
+    if source.name == target.name:
+        return Way.COPY if is_seen(target) else Way.WITHIN
+    if source.file_server is not None and target.file_server is not None:
+        return Way.GRIDFTP
+    if is_seen(source) and is_seen(target):
+        return Way.COPY
+    if any(site.batch is not None and site.batch.through for site in (source, target)):
+        return Way.RELAY
+    return Way.SSH

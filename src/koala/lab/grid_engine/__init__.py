@@ -1,0 +1,1 @@
+"""The Grid Engine cell of a lab."""

@@ -1,0 +1,134 @@
+"""Network namespaces for the sites of a lab, and the wide area between them, which ``koala.lab.network.emulator``
+carries.
+
+A site's controller has the address 10.77.N.1 and its nodes have those that follow. Names are found in a hosts file
+that ``ip netns exec`` puts in the place of the machine's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from koala.lab import programs as commands
+from koala.lab.daemons import Daemons
+from koala.lab.errors import LabError, LabFailedError
+from koala.lab.network import emulator
+from koala.lab.options import Options, pairs
+from koala.lab.plan import WIDE_AREA_DEVICE, Plan, SitePlan
+from koala.lab.slurm.files import node_names
+from koala.model.grid import SiteKind
+
+PROGRAMS = ("ip",)
+NAME = "wide-area"
+_NAMESPACES = Path("/run/netns")
+_FILES = Path("/etc/netns")  # where ip netns exec looks for what a namespace has in the place of files of /etc
+_DEVICE_FILE = Path("/dev/net/tun")
+_START_S = 15.0
+_SEED = 1
+
+
+def check(plan: Plan) -> None:
+    """LabError where namespaces cannot be made, or there are some of these names."""
+    if os.geteuid() != 0:
+        raise LabError("--wan: network namespaces are for root; run it as root, or leave --wan out")
+    if not _DEVICE_FILE.exists():
+        raise LabError(f"--wan: this machine has no {_DEVICE_FILE}; load the kernel's module tun, or leave --wan out")
+    for site in plan.sites:
+        if site.namespace is not None and (_NAMESPACES / site.namespace).exists():
+            raise LabError(
+                f"--wan: there is a network namespace {site.namespace} already, of another lab; "
+                f"choose another --first-port (it is {plan.options.first_port} now)"
+            )
+
+
+def start(plan: Plan, daemons: Daemons) -> None:
+    """Make the namespaces and carry packets between them; returns when they flow."""
+    for site in plan.sites:
+        _make_namespace(site, plan)
+    home = plan.daemons / NAME
+    home.mkdir(parents=True)
+    settings = home / "settings.json"
+    settings.write_text(json.dumps(emulator_settings(plan), indent=2), encoding="utf-8")
+    daemons.start(NAME, [sys.executable, emulator.__file__, str(settings)], None)
+    wait(plan, daemons)
+
+
+def wait(plan: Plan, daemons: Daemons) -> None:
+    """Until packets flow; LabFailedError with what the emulator said if they never do."""
+    ready = plan.daemons / NAME / emulator.READY
+    commands.wait_until(lambda: ready.exists() or not daemons.is_alive(NAME), _START_S)
+    if not (ready.exists() and daemons.is_alive(NAME)):
+        raise LabFailedError(f"the emulator of the wide area did not start: {daemons.said(NAME)}")
+
+
+def prepare_again(plan: Plan) -> None:
+    """Before the emulator is started again: it has not said yet that packets flow."""
+    (plan.daemons / NAME / emulator.READY).unlink(missing_ok=True)
+
+
+def remove(plan: Plan) -> None:
+    """Remove the namespaces and their files; none of them need be there."""
+    for site in plan.sites:
+        assert site.namespace is not None, "of a lab behind a wide area"
+        if (_NAMESPACES / site.namespace).exists():
+            commands.must_run(["ip", "netns", "delete", site.namespace])
+        (_FILES / site.namespace / "hosts").unlink(missing_ok=True)
+        for directory in (_FILES / site.namespace, _FILES):
+            with contextlib.suppress(OSError):
+                directory.rmdir()
+
+
+def emulator_settings(plan: Plan) -> dict[str, Any]:
+    """What the emulator is told."""
+    links = []
+    for one, other in pairs(plan.options):
+        link = plan.options.link(one, other)
+        assert link is not None, "of a lab behind a wide area"
+        between = [plan.site(one).number, plan.site(other).number]
+        links.append(
+            {"between": between, "rate_mbit_s": link.rate_mbit_s, "delay_s": link.delay_s, "loss": link.loss}
+        )
+    sites = {site.number: site.namespace for site in plan.sites}
+    return {"device": WIDE_AREA_DEVICE, "sites": sites, "links": links, "seed": _SEED}
+
+
+def hosts_text(plan: Plan) -> str:
+    """The names of all addresses, the same in every namespace. This machine's own name is the loopback's."""
+    lines = [f"127.0.0.1 localhost {plan.host}"]
+    for site in plan.sites:
+        lines.append(f"{site.address} {site.name}")
+        if site.kind is SiteKind.SLURM:
+            nodes = zip(site.node_addresses, node_names(site, plan), strict=True)
+            lines += [f"{address} {name}" for address, name in nodes]
+    return "\n".join(lines) + "\n"
+
+
+def _make_namespace(site: SitePlan, plan: Plan) -> None:
+    assert site.namespace is not None, "of a lab behind a wide area"
+    hosts = _FILES / site.namespace / "hosts"
+    hosts.parent.mkdir(parents=True, exist_ok=True)
+    hosts.write_text(hosts_text(plan), encoding="utf-8")
+    commands.must_run(["ip", "netns", "add", site.namespace])
+    commands.must_run(["ip", "-netns", site.namespace, "-batch", "-"], text=_device_commands(site, plan.options))
+
+
+def _device_commands(site: SitePlan, options: Options) -> str:
+    """For ip: a device with the site's addresses, that lives on while the emulator is started again."""
+    device = WIDE_AREA_DEVICE
+    links = [options.link(site.name, other) for other in options.sites if other != site.name]
+    rates = [{"rate_mbit_s": link.rate_mbit_s, "loss": link.loss} for link in links if link is not None]
+    segment_bytes = emulator.segment_bytes(rates)
+    most = f" gso_max_size {segment_bytes}" if segment_bytes else ""
+    lines = [
+        "link set lo up",
+        f"tuntap add dev {device} mode tun vnet_hdr",
+        f"link set {device} mtu {emulator.MTU_BYTES} txqueuelen 1000{most} addrgenmode none",
+        *(f"address add {address}/16 dev {device}" for address in (site.address, *site.node_addresses)),
+        f"link set {device} up",
+    ]
+    return "\n".join(lines) + "\n"

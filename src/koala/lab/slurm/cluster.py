@@ -1,0 +1,91 @@
+"""One Slurm cluster of a lab: started from its files, and asked how it is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from koala.lab import programs as commands
+from koala.lab.daemons import Daemons
+from koala.lab.errors import LabFailedError
+from koala.lab.grid_file import client_environment
+from koala.lab.plan import Plan, SitePlan
+from koala.lab.slurm import files as slurm_files
+
+PROGRAMS = ("slurmctld", "slurmd", "sinfo", "squeue", "sbatch", "scancel", "scontrol")
+_START_S = 30.0
+_ASK_S = 5.0
+
+
+def controller(site: SitePlan) -> str:
+    """The name of the daemon that decides."""
+    return f"{site.name}-slurmctld"
+
+
+def start(site: SitePlan, plan: Plan, daemons: Daemons) -> None:
+    """Returns when all its nodes are idle."""
+    home = slurm_files.configuration_file(site).parent
+    for directory in (home / "state", plan.spool, site.work):
+        directory.mkdir(parents=True, exist_ok=True)
+    slurm_files.configuration_file(site).write_text(slurm_files.slurm_conf(site, plan), encoding="utf-8")
+    (home / "cgroup.conf").write_text(slurm_files.cgroup_conf(), encoding="utf-8")
+    environment = client_environment(site)
+    slurmd, slurmctld = (commands.find(program) or program for program in ("slurmd", "slurmctld"))
+    daemons.start(controller(site), [slurmctld, "-D", "-i"], site, environment)
+    for name in slurm_files.node_names(site, plan):
+        daemons.start(_node(name), [slurmd, "-D", "-N", name], site, environment)
+    wait(site, slurm_files.node_names(site, plan), daemons)
+
+
+def wait(site: SitePlan, nodes: Sequence[str], daemons: Daemons) -> None:
+    """Until the controller answers and these nodes can be used; LabFailedError with what the daemons said if that
+    takes too long."""
+    names = [controller(site), *map(_node, nodes)]
+
+    def settled() -> bool:
+        return (answers(site) and _usable(site) >= set(nodes)) or not all(map(daemons.is_alive, names))
+
+    if not commands.wait_until(settled, _START_S) or not all(map(daemons.is_alive, names)):
+        missing = [name for name in names if not daemons.is_alive(name)] or [controller(site)]
+        said = "; ".join(f"{name}: {daemons.said(name)}" for name in missing)
+        raise LabFailedError(f"{site.name}: its Slurm cluster did not start: {said}")
+
+
+def nodes_of(site: SitePlan, plan: Plan, names: Collection[str]) -> list[str]:
+    """The nodes whose daemons have these names."""
+    return [node for node in slurm_files.node_names(site, plan) if _node(node) in names]
+
+
+def answers(site: SitePlan) -> bool:
+    """Whether the controller takes commands."""
+    return " is UP" in _ask(site, "scontrol", "ping").stdout
+
+
+def version(site: SitePlan) -> str:
+    """Name and version, such as Slurm 22.05.8. The daemon tells it without a configuration, its clients do not."""
+    del site  # all clusters of a lab run the same programs
+    return "Slurm " + commands.run([commands.find("slurmctld") or "slurmctld", "-V"]).stdout.partition(" ")[2].strip()
+
+
+def jobs(site: SitePlan) -> int | None:
+    """How many jobs wait or run; None if it does not answer."""
+    answer = _ask(site, "squeue", "--noheader", "--array", "--format=%i")
+    return len(answer.stdout.split()) if answer.code == 0 else None
+
+
+def _node(name: str) -> str:
+    return f"{name}-slurmd"
+
+
+def _usable(site: SitePlan) -> set[str]:
+    answer = _ask(
+        site, "sinfo", "--noheader", "--responding", "--Node", "--states=idle,mixed,allocated", "--format=%N"
+    )
+    return set(answer.stdout.split()) if answer.code == 0 else set()
+
+
+def _ask(site: SitePlan, *words: str) -> commands.Answer:
+    """Clients wait for a controller that is down for up to a minute, which is too long here."""
+    try:
+        return commands.run([*site.through, *words], client_environment(site), timeout_s=_ASK_S)
+    except LabFailedError as error:
+        return commands.Answer(1, "", str(error))

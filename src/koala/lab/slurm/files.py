@@ -1,0 +1,90 @@
+"""The files of a Slurm cluster, as texts. How a cluster is started from them is in ``koala.lab.slurm.cluster``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from koala.lab.plan import Plan, SitePlan
+
+QUEUE = "main"
+LOW_QUEUE = "low"  # its jobs make way for those of the other
+
+# Nodes have no memory of their own: no job asks for more than this.
+MEMORY_MB = 64_000
+
+
+def node_names(site: SitePlan, plan: Plan) -> list[str]:
+    """What the nodes are called."""
+    return [f"{site.name}{index}" for index in range(1, plan.options.nodes + 1)]
+
+
+def configuration_file(site: SitePlan) -> Path:
+    """What SLURM_CONF names."""
+    return site.directory / "slurm" / "slurm.conf"
+
+
+def slurm_conf(site: SitePlan, plan: Plan) -> str:
+    """The cluster's whole configuration.
+
+    It runs as one user without cgroups, jobs start within about a second, and a job of the partition ``low`` makes
+    way for one of ``main``. Credentials expire soon, or a job that was put back would wait two minutes.
+    """
+    home = configuration_file(site).parent
+    lines = [
+        f"ClusterName={site.name}",
+        f"SlurmctldHost={plan.host}({site.address})",
+        f"SlurmctldPort={site.port}",
+        f"SlurmUser={plan.user}",
+        f"SlurmdUser={plan.user}",
+        "AuthType=auth/munge",
+        f"AuthInfo=socket={plan.munge_socket},cred_expire=5",
+        "CredType=cred/munge",
+        f"StateSaveLocation={home}/state",
+        f"SlurmdSpoolDir={plan.spool}/%n",
+        f"SlurmctldPidFile={home}/slurmctld.pid",
+        f"SlurmdPidFile={home}/slurmd-%n.pid",
+        f"SlurmctldLogFile={home}/slurmctld.log",
+        f"SlurmdLogFile={home}/slurmd-%n.log",
+        "ProctrackType=proctrack/linuxproc",
+        "TaskPlugin=task/none",
+        "SwitchType=switch/none",
+        "MpiDefault=none",
+        "JobAcctGatherType=jobacct_gather/none",
+        "AccountingStorageType=accounting_storage/none",
+        "JobCompType=jobcomp/filetxt",
+        f"JobCompLoc={home}/jobcomp.txt",
+        "SelectType=select/cons_tres",
+        "SelectTypeParameters=CR_CPU",
+        "SchedulerType=sched/backfill",
+        "SchedulerParameters=sched_interval=1,bf_interval=1,sched_min_interval=0,batch_sched_delay=0,bf_continue",
+        "PriorityType=priority/basic",
+        "PreemptType=preempt/partition_prio",
+        "PreemptMode=REQUEUE",
+        "SlurmdParameters=config_overrides",
+        "ReturnToService=2",
+        "InactiveLimit=0",
+        "KillWait=2",
+        "SlurmctldTimeout=30",
+        "SlurmdTimeout=30",
+        "MessageTimeout=10",
+    ]
+    if site.namespace is None and plan.loopback is not None:
+        # The daemons then listen at the address of this machine's name alone.
+        lines.append("CommunicationParameters=NoCtldInAddrAny,NoInAddrAny")
+    names = node_names(site, plan)
+    for index, (name, address) in enumerate(zip(names, site.node_addresses, strict=True), 1):
+        lines.append(
+            f"NodeName={name} NodeAddr={address} NodeHostname={plan.host} Port={site.port + index} "
+            f"CPUs={plan.options.processors_per_node} RealMemory={MEMORY_MB} State=UNKNOWN"
+        )
+    nodes = ",".join(names)
+    lines += [
+        f"PartitionName={QUEUE} Nodes={nodes} PriorityTier=10 PreemptMode=OFF Default=YES MaxTime=INFINITE State=UP",
+        f"PartitionName={LOW_QUEUE} Nodes={nodes} PriorityTier=1 PreemptMode=REQUEUE MaxTime=INFINITE State=UP",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def cgroup_conf() -> str:
+    """Without this slurmd looks for cgroups, which are not mounted in a network namespace."""
+    return "CgroupPlugin=cgroup/v1\n"

@@ -1,0 +1,47 @@
+"""The lab's own munged, by which the Slurm clusters know their users: a key and a socket of its own."""
+
+from __future__ import annotations
+
+import secrets
+
+from koala.lab import programs as commands
+from koala.lab.daemons import Daemons
+from koala.lab.errors import LabFailedError
+from koala.lab.plan import Plan
+
+NAME = "munged"
+PROGRAMS = ("munged",)
+_KEY_BYTES = 128
+_START_S = 15.0
+
+
+def start(plan: Plan, daemons: Daemons) -> None:
+    """Returns when its socket answers.
+
+    It is told to go on (--force) where it finds its directory too open or too closed: anybody may have to pass
+    through the directories above, which are the user's own business.
+    """
+    plan.munge.mkdir(mode=0o755)
+    key = plan.munge / "key"
+    key.touch(mode=0o600)
+    key.write_bytes(secrets.token_bytes(_KEY_BYTES))
+    words = [
+        commands.find("munged") or "munged",
+        "--foreground",
+        "--force",
+        f"--key-file={key}",
+        f"--socket={plan.munge_socket}",
+        f"--pid-file={plan.munge}/pid",
+        f"--seed-file={plan.munge}/seed",
+        f"--log-file={plan.munge}/log",
+        "--num-threads=2",
+    ]
+    daemons.start(NAME, words, None)
+    wait(plan, daemons)
+
+
+def wait(plan: Plan, daemons: Daemons) -> None:
+    """Until its socket is there; it makes it when it is ready."""
+    commands.wait_until(lambda: plan.munge_socket.is_socket() or not daemons.is_alive(NAME), _START_S)
+    if not (plan.munge_socket.is_socket() and daemons.is_alive(NAME)):
+        raise LabFailedError(f"munged did not start: {daemons.said(NAME)}")

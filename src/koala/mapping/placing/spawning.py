@@ -1,0 +1,147 @@
+"""Tasks that an application spawns while it runs: they get machines, and nothing that is placed moves.
+
+A spawned task joins the cluster that it exchanges most with and goes into that cluster's LAN, or as near to it as
+there is room. Those that exchange nothing with any that is placed are clusters of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from heapq import heappop, heappush
+from typing import TypeAlias
+
+from koala.mapping.placing.catalogue import InvalidMappingError
+from koala.mapping.placing.closest_first import SearchOrders
+from koala.mapping.placing.power_left import Placing, PowerLeft
+from koala.mapping.placing.suitability import pack_tightly
+from koala.mapping.placing.wase import map_by_proxy, map_simply, no_machine
+from koala.mapping.placing.whole_clusters import Lenient, place_cluster
+from koala.mapping.result import NoPlace, TaskMapping, plurality_lan
+from koala.model.dendrogram import Dendrogram
+from koala.model.task_graph import TaskGraph
+
+# By task whom it exchanges with, and how much.
+Exchanged: TypeAlias = list[list[tuple[int, float]]]
+
+
+def grown(graph: TaskGraph, rcr: Mapping[str, float], edges: Iterable[tuple[str, str, float]]) -> TaskGraph:
+    """The graph with more tasks behind those it has, and with edges that join them, old and new, by name."""
+    names = graph.names
+    for name in names:
+        if name in rcr:
+            raise InvalidMappingError(f"task {name} is there already; give the spawned task another name")
+    before = [(names[one], names[other], rqoc) for one, other, rqoc in graph.edges]
+    return TaskGraph.of({**dict(zip(names, graph.rcr, strict=True)), **rcr}, [*before, *edges], graph.mcr)
+
+
+def left_by(mapping: TaskMapping, graph: TaskGraph, dendrogram: Dendrogram, *, exclusive: bool = False) -> PowerLeft:
+    """What a mapped application leaves of a grid whose loads are those before it started."""
+    left = PowerLeft(dendrogram.flat, exclusive=exclusive)
+    for task, machine in enumerate(mapping.machines):
+        # The tasks are subtracted in another order than they came, which rounding can tell.
+        left.set(machine, max(0.0, left.after(left.power[machine], graph.mcr * graph.rcr[task])))
+    return left
+
+
+def map_spawned(
+    graph: TaskGraph,
+    mapping: TaskMapping,
+    dendrogram: Dendrogram,
+    *,
+    left: PowerLeft | None = None,
+    user_lan: str | None = None,
+) -> TaskMapping | NoPlace:
+    """Machines for the tasks of ``graph`` behind those that ``mapping`` has placed, which stay where they are.
+
+    ``left`` is what is left of the machines now, which the spawned tasks take from; without it, what the mapping
+    leaves of the grid. A failure leaves it as it was.
+    """
+    placed = len(mapping.machines)
+    if placed > len(graph.names):
+        raise InvalidMappingError(f"{placed} tasks are placed, and the graph has {len(graph.names)}; grow it first")
+    clusters = _joined(graph, mapping)
+    placing = Placing(graph, clusters, left_by(mapping, graph, dendrogram) if left is None else left)
+    placing.machines[:placed] = mapping.machines
+    placing.affinities[:placed] = mapping.affinities
+    placing.homes[: len(mapping.homes)] = mapping.homes
+    start = dendrogram.flat.lan_of_name(dendrogram.user_lan if user_lan is None else user_lan)
+    refused = _place_spawned(placing, mapping, start)
+    if refused is not None:
+        placing.roll_back()
+        if not _pack_spawned(placing, mapping):
+            placing.roll_back()
+            return refused
+    return placing.mapping(mapping.method, scarce=mapping.scarce or refused is not None)
+
+
+def _place_spawned(placing: Placing, mapping: TaskMapping, user_lan: int) -> NoPlace | None:
+    """The spawned tasks of each cluster, those that need most first, in and around its LAN."""
+    orders = SearchOrders(placing.left.flat)
+    spawned = [[task for task in cluster if task >= len(mapping.machines)] for cluster in placing.clusters]
+    total = [sum(placing.needs[task] for task in tasks) for tasks in spawned]
+    for cluster in sorted(range(len(spawned)), key=lambda cluster: (-total[cluster], cluster)):
+        if cluster < len(mapping.clusters):
+            home = mapping.homes[cluster]
+            unplaced = map_simply(placing, range(home, home + 1), placing.by_need(spawned[cluster]))
+            unplaced = map_by_proxy(placing, orders, home, unplaced, lan_by_lan=True)
+        else:
+            unplaced = place_cluster(placing, orders, user_lan, cluster, Lenient())
+        if unplaced:
+            return no_machine(placing, mapping.method, cluster, unplaced[0])
+    return None
+
+
+def _pack_spawned(placing: Placing, mapping: TaskMapping) -> bool:
+    """Pack the spawned tasks tightly over the whole grid; False, with nothing placed, where one finds no place."""
+    tasks = placing.by_need(range(len(mapping.machines), len(placing.needs)))
+    left = placing.left
+    spots = pack_tightly(left, range(len(left.power)), [placing.needs[task] for task in tasks])
+    if spots is None:
+        return False
+    placing.put_all(tasks, spots)
+    for cluster in range(len(mapping.clusters), len(placing.clusters)):
+        machines = [placing.machines[task] for task in placing.clusters[cluster]]
+        placing.homes[cluster] = plurality_lan(left.flat, machines)
+    return True
+
+
+def _joined(graph: TaskGraph, mapping: TaskMapping) -> tuple[tuple[int, ...], ...]:
+    """The clusters with the spawned tasks in them, and behind them those of tasks that no edges lead to."""
+    exchanged: Exchanged = [[] for _ in graph.names]
+    for one, other, rqoc in graph.edges:
+        exchanged[one].append((other, rqoc))
+        exchanged[other].append((one, rqoc))
+    label = [-1] * len(graph.names)
+    clusters = [list(cluster) for cluster in mapping.clusters]
+    for index, cluster in enumerate(clusters):
+        for task in cluster:
+            label[task] = index
+    _join(exchanged, label, range(len(mapping.machines)), clusters)
+    for task in range(len(label)):
+        if label[task] < 0:
+            label[task] = len(clusters)
+            clusters.append([task])
+            _join(exchanged, label, [task], clusters)
+    return tuple(map(tuple, clusters))
+
+
+def _join(exchanged: Exchanged, label: list[int], sources: Iterable[int], clusters: list[list[int]]) -> None:
+    """Let tasks without a cluster join those of the sources, and of each other, the strongest tie first."""
+    pull: dict[tuple[int, int], float] = {}
+    strongest: list[tuple[float, int, int]] = []
+    fresh = list(sources)
+    while fresh or strongest:
+        for source in fresh:
+            for task, rqoc in exchanged[source]:
+                if label[task] < 0:
+                    tie = (task, label[source])
+                    pull[tie] = pull.get(tie, 0.0) + rqoc
+                    heappush(strongest, (-pull[tie], *tie))
+        fresh = []
+        if strongest:
+            _, task, cluster = heappop(strongest)
+            # Ties only grow, so the first entry of a task to come up is its strongest.
+            if label[task] < 0:
+                label[task] = cluster
+                clusters[cluster].append(task)
+                fresh = [task]

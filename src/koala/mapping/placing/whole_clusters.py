@@ -1,0 +1,194 @@
+"""WASE with packing for its suitability: each cluster whole into one LAN wherever one can be found that takes it.
+
+A judge may say that a LAN lacks something else, such as affinity (``far_lans``) or bandwidth (``soft_bandwidth``);
+then the search goes on for one that lacks nothing, and takes the one that lacks least. A cluster that no LAN takes is
+divided over few LANs. What to do when machines are too scarce for this is in ``scarce_machines``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Protocol
+
+from koala.mapping.placing.closest_first import SearchOrders
+from koala.mapping.placing.power_left import Placing, Spot
+from koala.mapping.placing.suitability import may_take, pack_most, pack_whole
+from koala.mapping.placing.wase import no_machine
+from koala.mapping.result import NoPlace
+
+# LANs with power enough for a cluster that are weighed for it before the best of them is taken.
+LANS_WEIGHED_MAX = 1_000
+
+
+class Judge(Protocol):
+    """What else a LAN should have for a cluster; 0 lacks nothing, and less is better."""
+
+    def begin(self, placing: Placing, tasks: Sequence[int]) -> None:
+        """From now on the questions are about these tasks, which need most first."""
+
+    def promising(self, man: int, lans: Sequence[int], enough: float) -> Sequence[int]:
+        """These LANs of a MAN, without such as clearly lack ``enough`` or more."""
+
+    def least_lack(self, placing: Placing, lan: int, enough: float) -> float:
+        """At a glance, what the LAN lacks at least, whichever machines the tasks get; the rest need not be looked at
+        once that is ``enough``."""
+
+    def lack(self, placing: Placing, lan: int, spots: Sequence[Spot]) -> float:
+        """What the LAN lacks if the tasks go onto these machines of it."""
+
+    def settled(self, placing: Placing, tasks: Sequence[int]) -> None:
+        """These tasks have been placed."""
+
+
+class Lenient:
+    """The judge who finds nothing lacking: the closest LAN that takes the cluster is the one."""
+
+    def begin(self, placing: Placing, tasks: Sequence[int]) -> None:
+        """Nothing to prepare."""
+
+    def promising(self, man: int, lans: Sequence[int], enough: float) -> Sequence[int]:
+        """All are."""
+        return lans
+
+    def least_lack(self, placing: Placing, lan: int, enough: float) -> float:
+        """Nothing lacks."""
+        return 0.0
+
+    def lack(self, placing: Placing, lan: int, spots: Sequence[Spot]) -> float:
+        """Nothing lacks."""
+        return 0.0
+
+    def settled(self, placing: Placing, tasks: Sequence[int]) -> None:
+        """Nothing to remember."""
+
+
+class Both:
+    """Two judges: what a LAN lacks by either is added up."""
+
+    def __init__(self, one: Judge, other: Judge) -> None:
+        self._one = one
+        self._other = other
+
+    def begin(self, placing: Placing, tasks: Sequence[int]) -> None:
+        """Both begin."""
+        self._one.begin(placing, tasks)
+        self._other.begin(placing, tasks)
+
+    def promising(self, man: int, lans: Sequence[int], enough: float) -> Sequence[int]:
+        """Those that are promising by both, each taken alone."""
+        return self._other.promising(man, self._one.promising(man, lans, enough), enough)
+
+    def least_lack(self, placing: Placing, lan: int, enough: float) -> float:
+        """The sum of both, or what the first says where that will do."""
+        lack = self._one.least_lack(placing, lan, enough)
+        return lack if lack >= enough else lack + self._other.least_lack(placing, lan, enough - lack)
+
+    def lack(self, placing: Placing, lan: int, spots: Sequence[Spot]) -> float:
+        """The sum of both."""
+        return self._one.lack(placing, lan, spots) + self._other.lack(placing, lan, spots)
+
+    def settled(self, placing: Placing, tasks: Sequence[int]) -> None:
+        """Both remember."""
+        self._one.settled(placing, tasks)
+        self._other.settled(placing, tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A LAN for some tasks, with their machines in it."""
+
+    lan: int
+    tasks: list[int]
+    spots: list[Spot]
+
+
+def map_whole(placing: Placing, orders: SearchOrders, user_lan: int, judge: Judge, method: str) -> NoPlace | None:
+    """Each cluster, those that need most first, into one LAN or few. None means that every task has a machine."""
+    for cluster in placing.clusters_by_need():
+        unplaced = place_cluster(placing, orders, user_lan, cluster, judge)
+        if unplaced:
+            return no_machine(placing, method, cluster, unplaced[0])
+    return None
+
+
+def place_cluster(placing: Placing, orders: SearchOrders, origin: int, cluster: int, judge: Judge) -> list[int]:
+    """Place a cluster in the LAN that the judge likes best, and give back the tasks that found no machine.
+
+    A cluster that no LAN takes whole goes where most of it fits, and its rest as near to that as possible.
+    """
+    tasks = placing.by_need(placing.clusters[cluster])
+    judge.begin(placing, tasks)
+    choice = whole_choice(placing, orders, origin, tasks, judge)
+    if choice is None:
+        choice = part_choice(placing, orders.closest_first(origin), tasks)
+    home = placing.homes[cluster] = choice.lan if choice is not None else -1
+    while choice is not None:
+        placing.put_all(choice.tasks, choice.spots)
+        judge.settled(placing, choice.tasks)
+        placed = set(choice.tasks)
+        tasks = [task for task in tasks if task not in placed]
+        choice = near_choice(placing, orders, home, tasks) if tasks else None
+    return tasks
+
+
+def whole_choice(
+    placing: Placing, orders: SearchOrders, origin: int, tasks: list[int], judge: Judge
+) -> Choice | None:
+    """The closest LAN that takes all tasks and lacks nothing, or the one that lacks least; ties to the closest."""
+    left = placing.left
+    needs = [placing.needs[task] for task in tasks]
+    total = sum(needs)
+    best: Choice | None = None
+    least = math.inf
+    weighed = 0
+    for man, lans in orders.closest_first(origin).by_man():
+        for lan in judge.promising(man, lans, least):
+            if not may_take(left, lan, needs, total):
+                continue
+            weighed += 1
+            if judge.least_lack(placing, lan, least) < least:
+                spots = pack_whole(left, lan, needs)
+                lack = math.inf if spots is None else judge.lack(placing, lan, spots)
+                if spots is not None and lack < least:
+                    best, least = Choice(lan, tasks, spots), lack
+            if least <= 0 or weighed >= LANS_WEIGHED_MAX:
+                return best
+    return best
+
+
+def part_choice(placing: Placing, lans: Iterable[int], tasks: list[int]) -> Choice | None:
+    """Of these LANs the one that takes most of the tasks, the smallest first; ties to the first.
+
+    ``tasks`` need most first. None where no machine has room for any.
+    """
+    left = placing.left
+    increasing = tasks[::-1]
+    needs = [placing.needs[task] for task in increasing]
+    best: Choice | None = None
+    weighed = 0
+    for lan in lans:
+        if left.lan_best[lan] < needs[0]:
+            continue
+        weighed += 1
+        spots = pack_most(left, lan, needs)
+        if best is None or len(spots) > len(best.spots):
+            best = Choice(lan, increasing[: len(spots)], spots)
+        if len(best.spots) == len(needs) or weighed >= LANS_WEIGHED_MAX:
+            break
+    return best
+
+
+def near_choice(placing: Placing, orders: SearchOrders, home: int, tasks: list[int]) -> Choice | None:
+    """The same among the LANs at the least distance from home that have room for any of the tasks.
+
+    The rest of a cluster talks to what is at home, so near comes before together.
+    """
+    flat = placing.left.flat
+    for _, lans in groupby(orders.closest_first(home), key=lambda lan: flat.distance(home, lan)):
+        choice = part_choice(placing, lans, tasks)
+        if choice is not None:
+            return choice
+    return None

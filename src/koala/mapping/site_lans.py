@@ -1,0 +1,131 @@
+"""Sites as LANs: the scheduler's grid as the mapping of tasks sees it.
+
+A site is a LAN and each of its processors a machine. The regions and wide areas around it are those that it names, or
+else the groups of the network that it is a member of. Nothing here knows what is idle.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable
+from itertools import accumulate
+
+from koala.model.dendrogram import MACHINES_MAX, Dendrogram, InvalidDendrogramError, Lan, Machine, Man, Wan
+from koala.model.grid import Grid, LinkGroup, Site
+
+# The wide area of the sites that name none and are in no group of groups.
+WAN_DEFAULT = "grid"
+
+
+def dendrogram_of(grid: Grid) -> Dendrogram:
+    """The grid with all its machines, seen from its first site.
+
+    Nodes that a site names have the first of its processors; the others are called ``site/1``, ``site/2`` and so on.
+    Raises ``InvalidDendrogramError`` for more than MACHINES_MAX processors.
+    """
+    processors = sum(site.processors for site in grid.sites)
+    if processors > MACHINES_MAX:
+        raise InvalidDendrogramError(
+            "processors",
+            f"{processors} in all are more machines than {MACHINES_MAX} (MACHINES_MAX); name fewer sites",
+        )
+    return arranged(grid, _machines)
+
+
+def arranged(grid: Grid, machines_of: Callable[[Site], tuple[Machine, ...]]) -> Dendrogram:
+    """The sites in their regions and wide areas, with these machines each; those that come first stay first."""
+    around = _groups_around(grid)
+    uplinks = {} if grid.network is None else {each.name: each.uplink_mbit_s for each in grid.network.groups}
+    wans: dict[str, dict[str, list[Site]]] = {}
+    for site in grid.sites:
+        man, wan = _region(site, around[site.name])
+        wans.setdefault(wan, {}).setdefault(man, []).append(site)
+
+    def man_of(name: str, sites: list[Site]) -> Man:
+        lans = tuple(
+            Lan(name=site.name, machines=machines_of(site), uplink_mbit_s=_site_uplink(grid, site)) for site in sites
+        )
+        # A site that is a region of its own has one way out.
+        alone = len(sites) == 1 and sites[0].name == name
+        return Man(name=name, lans=lans, uplink_mbit_s=lans[0].uplink_mbit_s if alone else _mbit_s(uplinks.get(name)))
+
+    return Dendrogram(
+        wans=tuple(
+            Wan(
+                name=name,
+                mans=tuple(man_of(man, sites) for man, sites in mans.items()),
+                uplink_mbit_s=_mbit_s(uplinks.get(name)),
+            )
+            for name, mans in wans.items()
+        ),
+        user_lan=grid.sites[0].name,
+    )
+
+
+def _machines(site: Site) -> tuple[Machine, ...]:
+    others = range(1, site.processors - len(site.nodes) + 1)
+    return site.nodes + tuple(
+        Machine(name=f"{site.name}/{number}", power=site.node_power, load=site.node_load) for number in others
+    )
+
+
+def _region(site: Site, groups: list[str]) -> tuple[str, str]:
+    """The MAN and the WAN of a site: named, or the innermost and the outermost of the groups around it."""
+    man = site.man or (groups[0] if groups else site.name)
+    wan = site.wan or (groups[-1] if len(groups) > 1 else WAN_DEFAULT)
+    return man, wan
+
+
+def _groups_around(grid: Grid) -> dict[str, list[str]]:
+    """By site the groups that hold it, from the inside out."""
+    groups: tuple[LinkGroup, ...] = () if grid.network is None else grid.network.groups
+    holder = {member: group.name for group in groups for member in group.members}
+    around: dict[str, list[str]] = {}
+    for site in grid.sites:
+        around[site.name] = []
+        name = site.name
+        while name in holder:
+            name = holder[name]
+            around[site.name].append(name)
+    return around
+
+
+def _site_uplink(grid: Grid, site: Site) -> float:
+    if site.uplink_mbit_s is not None:
+        return site.uplink_mbit_s
+    return _mbit_s(None if grid.network is None else grid.network.uplink_mbit_s)
+
+
+def _mbit_s(mbit_s: float | None) -> float:
+    return math.inf if mbit_s is None else mbit_s
+
+
+class NodePowers:
+    """The current powers of a site's processors, the least first, however many there are."""
+
+    def __init__(self, site: Site) -> None:
+        counts: dict[float, int] = {}
+        for power in (node.current_power for node in site.nodes):
+            counts[power] = counts.get(power, 0) + 1
+        if site.processors > len(site.nodes):
+            rest = site.node_power * (1 - site.node_load)
+            counts[rest] = counts.get(rest, 0) + site.processors - len(site.nodes)
+        self._powers = sorted(counts)
+        self._ends = list(accumulate(counts[power] for power in self._powers))
+
+    def best_of_weakest(self, idle: int, count: int) -> list[float]:
+        """Of the ``idle`` processors with least power, the ``count`` with most, the most powerful first.
+
+        Which processors a site gives is its own batch system's choice; these it can always give.
+        """
+        position = min(idle, self._ends[-1])
+        wanted = min(count, position)
+        run = bisect_right(self._ends, position - 1)
+        found: list[float] = []
+        while len(found) < wanted:
+            first = self._ends[run - 1] if run else 0
+            found += [self._powers[run]] * min(wanted - len(found), position - first)
+            position = first
+            run -= 1
+        return found

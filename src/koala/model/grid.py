@@ -1,0 +1,292 @@
+"""The grid as its owner describes it: sites, links, files, the scheduler's parameters, and how to simulate it all.
+
+Plain frozen values; ``koala.descriptions.grid.form`` reads them from a grid file. The same values serve the
+simulator and the live scheduler; only the ``simulation`` parts are for the simulator alone.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from koala.model.dendrogram import Machine
+from koala.model.request import FileName, SiteName
+
+# Limits on one grid file.
+SITES_MAX = 10_000
+FILES_MAX = 1_000_000
+NETWORK_GROUPS_MAX = 1_000
+NETWORK_LINKS_MAX = 1_000
+ROUTES_MAX = 10_000
+NODES_NAMED_MAX = 10_000
+
+# The power of a processor of which nothing is said, in MFlop/s.
+NODE_POWER = 1_000.0
+
+
+class SiteKind(enum.StrEnum):
+    """Which batch system rules the site."""
+
+    SIMULATED = "simulated"
+    LOCAL = "local"
+    SLURM = "slurm"
+    GRID_ENGINE = "grid_engine"
+
+
+class Claims(enum.StrEnum):
+    """How processors of a batch system are claimed for the moment at which all components of a job start."""
+
+    BARRIER = "barrier"  # the component's job starts as soon as it can, and waits for the others
+    RESERVATION = "reservation"  # processors are reserved from the job's start time on; others use them until then
+
+
+class LocalScheduler(enum.StrEnum):
+    """How a simulated site's own scheduler serves its queue."""
+
+    FCFS = "fcfs"
+    FIRST_FIT = "first_fit"
+    EASY = "easy"
+
+
+class Background(msgspec.Struct, frozen=True, kw_only=True):
+    """A site's own users, and the dummy jobs that hold their load inside a band (fractions of the site).
+
+    Users arrive with exponential gaps and run exponential times; ``user_load`` is the load they offer on
+    average. Below ``band_low`` dummies are injected; above ``band_high`` dummies are killed. When what the users
+    of all sites want together stays above all their bands for longer than ``void_after_s`` the run is void.
+    Users are drawn by the seed of the run, or by ``seed``: then runs that differ in all else have the same ones.
+    """
+
+    user_load: float = 0.1
+    user_size_mean: float = 4.0
+    user_execution_mean_s: float = 600.0
+    band_low: float = 0.15
+    band_high: float = 0.20
+    void_after_s: float = 60.0
+    seed: int | None = None
+
+
+class SiteFaults(msgspec.Struct, frozen=True, kw_only=True):
+    """What goes wrong at one simulated site.
+
+    ``component_failure`` is the chance that the site breaks a component started here before its application ends,
+    ``application_failure`` the chance that the application itself returns failure there;
+    ``outages`` are (from, to) times at which the whole site is down: what it held is lost, and nothing starts.
+    ``mean_time_between_outages_s`` draws further outages of ``outage_mean_s``; None draws none.
+    """
+
+    component_failure: float = 0.0
+    application_failure: float = 0.0
+    outages: tuple[tuple[float, float], ...] = ()
+    mean_time_between_outages_s: float | None = None
+    outage_mean_s: float = 600.0
+
+
+class Startup(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a component takes from the claim to the barrier (the middleware's overhead), in a simulation.
+
+    ``(base_s + per_component_s * (components - 1)) * (1 + load_factor * load) * jitter``, where load is the
+    used share of the component's site and jitter is uniform between 1 - ``jitter`` and 1 + ``jitter``.
+    """
+
+    base_s: float = 0.0
+    per_component_s: float = 0.0
+    load_factor: float = 0.0
+    jitter: float = 0.0
+
+
+class AnswerFaults(msgspec.Struct, frozen=True, kw_only=True):
+    """What happens to answers and commands between the scheduler and simulated sites, as chances per message."""
+
+    late: float = 0.0
+    late_mean_s: float = 60.0
+    twice: float = 0.0
+    never: float = 0.0
+    transfer_break: float = 0.0
+
+
+class SiteSimulation(msgspec.Struct, frozen=True, kw_only=True):
+    """How one site behaves in a simulation. ``startup`` is how its components start; None is as in the whole grid."""
+
+    local_scheduler: LocalScheduler = LocalScheduler.FIRST_FIT
+    background: Background | None = None
+    faults: SiteFaults = SiteFaults()
+    startup: Startup | None = None
+
+
+class GridSimulation(msgspec.Struct, frozen=True, kw_only=True):
+    """How the whole grid behaves in a simulation.
+
+    ``report_interval_s`` is how often a site tells the scheduler its state; 0 tells every change at once.
+    Faults of answers stop at ``heal_at_s`` (as do drawn outages and component failures); None never heals.
+    """
+
+    startup: Startup = Startup()
+    answers: AnswerFaults = AnswerFaults()
+    report_interval_s: float = 0.0
+    heal_at_s: float | None = None
+
+
+class BatchSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a site under a batch system is reached and used.
+
+    ``work_directory`` is a directory that all its nodes see; '~/' in front of it is the user's home there. Commands
+    run on this machine, or with ``ssh`` at that host of the user's ssh configuration; ``through`` are words in front
+    of every command, such as ``ip netns exec NAME``; ``environment`` is set for every command. Components are
+    submitted to ``queue`` (a partition or a queue) for ``account``, under Grid Engine in ``parallel_environment``,
+    with ``submit_options`` for what has no name here. ``job_environment`` and ``search_path`` (in front of PATH) are
+    for the components. Components of other sites reach a node at ``host`` where all share one address, at its address
+    in ``network`` (such as 10.0.0.0/8), or else by its name.
+    """
+
+    work_directory: str
+    ssh: str | None = None
+    through: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    queue: str | None = None
+    account: str | None = None
+    parallel_environment: str | None = None
+    submit_options: tuple[str, ...] = ()
+    job_environment: tuple[tuple[str, str], ...] = ()
+    search_path: tuple[str, ...] = ()
+    claims: Claims = Claims.BARRIER
+    host: str | None = None
+    network: str | None = None
+
+
+class Site(msgspec.Struct, frozen=True, kw_only=True):
+    """One autonomous cluster. ``quota`` is the fraction that may be in use before we take no more of it.
+
+    ``uplink_mbit_s`` is the capacity of its own link in the grid's ``network``; None is as the network says.
+
+    For jobs of tasks: ``man`` and ``wan`` are the region and the wide area that it is in, None as the network's
+    groups say; ``nodes`` are processors with a power and a load of their own, and the others have ``node_power``
+    (MFlop/s) and ``node_load``.
+    """
+
+    name: SiteName
+    processors: int
+    kind: SiteKind = SiteKind.SIMULATED
+    quota: float = 1.0
+    file_server: str | None = None
+    uplink_mbit_s: float | None = None
+    man: str | None = None
+    wan: str | None = None
+    nodes: tuple[Machine, ...] = ()
+    node_power: float = NODE_POWER
+    node_load: float = 0.0
+    batch: BatchSettings | None = None  # of a site under a batch system
+    simulation: SiteSimulation = SiteSimulation()
+
+
+class Link(msgspec.Struct, frozen=True, kw_only=True):
+    """A way between two sites, the same in both directions."""
+
+    bandwidth_mbit_s: float
+    latency_s: float
+
+
+class PairLink(msgspec.Struct, frozen=True, kw_only=True):
+    """A link that differs from the default one."""
+
+    between: tuple[SiteName, SiteName]
+    bandwidth_mbit_s: float
+    latency_s: float
+
+
+class Links(msgspec.Struct, frozen=True, kw_only=True):
+    """The wide-area network: one default link between every two sites, and the pairs that differ from it."""
+
+    default: Link = Link(bandwidth_mbit_s=100.0, latency_s=0.005)
+    pairs: tuple[PairLink, ...] = ()
+
+
+class LinkGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Sites (or groups of them) behind one uplink: what leaves the group crosses it. None is unlimited."""
+
+    name: str
+    members: tuple[str, ...]
+    uplink_mbit_s: float | None = None
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """Named links that traffic between two sites crosses, beside the uplinks of the sites and of their groups."""
+
+    between: tuple[SiteName, SiteName]
+    over: tuple[str, ...]
+
+
+class Network(msgspec.Struct, frozen=True, kw_only=True):
+    """Links that communicating jobs share: where they demand more of one than it has, they slow down.
+
+    Every site has an uplink of ``uplink_mbit_s``, or of its own; None is unlimited. With no more than that the
+    network is a star. Traffic between two sites crosses both uplinks, the uplink of every group that holds one of
+    them and not the other, and the named ``links`` (name and Mbit/s) of the route between them, if there is one.
+    A site or group is a member of one group at most, so that groups nest.
+    """
+
+    uplink_mbit_s: float | None = None
+    groups: tuple[LinkGroup, ...] = ()
+    links: tuple[tuple[str, float], ...] = ()
+    routes: tuple[Route, ...] = ()
+
+
+class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A logical file and the sites that hold a replica of it."""
+
+    name: FileName
+    size_bytes: int
+    replicas: tuple[SiteName, ...]
+
+
+class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
+    """The scheduler's knobs, named as in docs/reference/grid.md; the papers' letters stand beside them.
+
+    - ``scan_interval_s``: time between scans of the placement queues; 0 scans at every event that could help.
+    - ``high_scans_per_low_scan`` (S), ``claim_fraction`` (L), ``claim_fraction_step``, ``claim_fraction_min``.
+    - ``claim_threshold`` (T): the least fraction of components that must be startable for a claim to go on.
+    - ``error_threshold``: consecutive errors that make a site unusable; ``cooldown_s`` until it is probed.
+    - ``barrier_timeout_s``: how long after the job start time (or the last claim) a component may take to
+      reach the barrier before the whole claim is given up.
+    - ``queue_patience_s``: how long a component may wait in its site's own queue, behind other users who hold its
+      processors, before it is claimed at another site; None lets it wait until the barrier times out.
+    - ``answer_timeout_s``: how long a command may go unanswered before the site is asked or told again.
+    - ``check_interval_s``: how often sites are asked about components that should be running; None never asks.
+    - ``transfer_tries_max`` per file and placement; a transfer is overdue after ``transfer_patience`` times
+      its estimate, and never before ``answer_timeout_s``.
+    - ``hold_placed``: keep the processors of placed jobs from other placements until they are claimed.
+    - the ``..._max`` limits are the defaults for jobs that name none; None is no limit.
+    """
+
+    policy: str = "WF"
+    scan_interval_s: float = 4.0
+    high_scans_per_low_scan: int = 2
+    claim_fraction: float = 0.75
+    claim_fraction_step: float = 0.125
+    claim_fraction_min: float = 0.25
+    claim_threshold: float = 0.0
+    error_threshold: int = 5
+    cooldown_s: float = 600.0
+    barrier_timeout_s: float = 300.0
+    queue_patience_s: float | None = 5.0
+    answer_timeout_s: float = 60.0
+    check_interval_s: float | None = 600.0
+    transfer_tries_max: int = 3
+    transfer_patience: float = 10.0
+    hold_placed: bool = False
+    placement_tries_max: int | None = None
+    claiming_tries_max: int | None = None
+    restarts_max: int | None = 10
+
+
+class Grid(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a grid file says."""
+
+    sites: tuple[Site, ...]
+    name: str = "grid"
+    links: Links = Links()
+    network: Network | None = None
+    files: tuple[StoredFile, ...] = ()
+    scheduler: SchedulerParameters = SchedulerParameters()
+    simulation: GridSimulation = GridSimulation()

@@ -1,0 +1,270 @@
+"""What it takes to start one component at a site: the values, and the names of the files that they become.
+
+Runners write these values and sites carry them out; neither knows the other, both know this module. How a site keeps
+a component is in ``koala.sites``, what a component's script does is in ``koala.runners``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+import msgspec
+
+from koala.model.messages import Token
+from koala.model.request import Application, JobId, JobType
+
+# The files of a component's directory, as its script and its site know them. Each appears whole or not at all.
+SCRIPT = "script"  # what the component runs, written by a runner
+PID = "pid"  # who runs it: process id, start time and boot, so that a reused id is recognised
+READY = "ready"  # the script waits at the barrier; holds the name of its node
+GO = "go"  # the barrier is open; one NAME=value a line
+ABORT = "abort"  # the component must not start its application, or must end
+EXIT = "exit"  # how the script ended; see the words below
+LOG = "log"  # what the script and its helpers said, for whoever looks for a fault
+STDOUT = "stdout"
+STDERR = "stderr"
+WORK = "workspace"  # where the application starts, unless it names a directory
+SITE = "site"  # shell functions by which a site with nodes of its own tells of them, and runs commands on them
+NODES = "nodes"  # the component's nodes: a line of name and processors each, the script's own first
+ADDRESSES = "addresses"  # those of the script's own node, separated by blanks; empty where it does not know
+INBOX = "inbox"  # mail from other components, a file each
+OUTBOX = "outbox"  # mail to other components, a file each
+
+# The first word of EXIT. After EXITED stands the application's exit code.
+EXITED = "exited"
+ABORTED = "aborted"
+GAVE_UP = "gave-up"
+KILLED = "killed"
+NO_NODES = "no-nodes"  # its site did not tell which nodes it has
+
+# Limits on what one component is given.
+TOKEN_CHARACTERS_MAX = 128
+BARRIER_TIMEOUT_S_MAX = 30 * 86_400
+GO_BYTES_MAX = 262_144
+MAIL_BYTES_MAX = 1_048_576
+LINKS_MAX = 1_000
+
+BARRIER_TIMEOUT_DEFAULT_S = 3_600.0
+
+_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MAIL_NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
+
+
+class LaunchError(ValueError):
+    """Something in a launch cannot be carried to a site as it is; ``field`` names it."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+        self.message = message
+
+    def for_user(self) -> str:
+        """The thing, what is wrong with it and what to do."""
+        return f"{self.field}: {self.message}"
+
+
+def check_token(token: Token) -> None:
+    """A token names a directory and stands in listings, so it is made of letters, digits, '.', '_' and '-'."""
+    if len(token) > TOKEN_CHARACTERS_MAX:
+        raise LaunchError("token", f"longer than {TOKEN_CHARACTERS_MAX} characters (TOKEN_CHARACTERS_MAX)")
+    if _TOKEN.fullmatch(token) is None:
+        raise LaunchError("token", f"{token!r} is not a token; use letters, digits, '.', '_' and '-'")
+
+
+def check_mail_name(name: str) -> None:
+    """The name of a piece of mail is a file name in a component's inbox."""
+    if _MAIL_NAME.fullmatch(name) is None:
+        raise LaunchError("mail", f"{name!r} is not a name for mail; use lower-case letters, digits and '-'")
+
+
+def check_relative(field: str, path: str) -> None:
+    """A path that must stay below the directory it is meant for."""
+    _check_text(field, path)
+    if not path:
+        raise LaunchError(field, "is empty; name a file")
+    if path.startswith("/"):
+        raise LaunchError(field, f"{path!r} is absolute; write a path relative to the component's directory")
+    _check_no_climbing(field, path)
+
+
+def _check_no_climbing(field: str, path: str) -> None:
+    depth = 0
+    for step in path.split("/"):
+        if step == "..":
+            depth -= 1
+        elif step not in ("", "."):
+            depth += 1
+        if depth < 0:
+            raise LaunchError(field, f"{path!r} climbs out of the component's directory; leave out the '..'")
+
+
+def _check_text(field: str, text: str) -> None:
+    if "\0" in text:
+        raise LaunchError(field, "holds a NUL character, which no program can be given; remove it")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise LaunchError(field, f"{text!r} is not text that UTF-8 can write") from None
+
+
+def _check_variable(field: str, name: str) -> None:
+    if _VARIABLE.fullmatch(name) is None:
+        raise LaunchError(field, f"{name!r} is not the name of a variable; use letters, digits and '_'")
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One start of one component, named by its token for ever.
+
+    ``part`` is its index among the job's ``parts`` components. ``walltime_s`` counts from the release of the barrier.
+    A component that is not released within ``barrier_timeout_s`` ends by itself. ``search_path`` are directories of
+    the site where programs are looked for first, such as that of ``mpiexec``. ``begin_at`` is when the job is planned
+    to start, in seconds since the epoch, for a site that can keep processors for that moment.
+
+    Raises ``LaunchError`` for anything that could not reach the application byte for byte.
+    """
+
+    token: Token
+    job: JobId
+    processors: int
+    application: Application
+    part: int = 0
+    parts: int = 1
+    job_type: JobType = JobType.PLAIN
+    barrier_timeout_s: float = BARRIER_TIMEOUT_DEFAULT_S
+    walltime_s: float | None = None
+    search_path: tuple[str, ...] = ()
+    begin_at: float | None = None
+
+    def __post_init__(self) -> None:
+        check_token(self.token)
+        if self.processors < 1:
+            raise LaunchError("processors", f"{self.processors} is too few; a component needs 1 or more")
+        if not 0 <= self.part < self.parts:
+            raise LaunchError("part", f"{self.part} is not one of {self.parts} parts, counted from 0")
+        if not 0 < self.barrier_timeout_s <= BARRIER_TIMEOUT_S_MAX:
+            raise LaunchError(
+                "barrier_timeout_s", f"write a time above 0 and up to {BARRIER_TIMEOUT_S_MAX} (BARRIER_TIMEOUT_S_MAX)"
+            )
+        if self.walltime_s is not None and not (0 < self.walltime_s < math.inf):
+            raise LaunchError("walltime_s", f"{self.walltime_s} is not a time above zero")
+        if self.begin_at is not None and not (0 <= self.begin_at < math.inf):
+            raise LaunchError("begin_at", f"{self.begin_at} is not a time since the epoch; leave it out")
+        for directory in self.search_path:
+            _check_text("search_path", directory)
+            if not directory.startswith("/") or ":" in directory:
+                raise LaunchError("search_path", f"{directory!r} is not an absolute directory without ':'")
+        self._check_application(self.application)
+
+    def _check_application(self, application: Application) -> None:
+        if application.script is None and not application.executable:
+            raise LaunchError("application", "there is nothing to run; name an executable or give a script")
+        if application.executable is not None and application.executable.startswith("-"):
+            raise LaunchError(
+                "executable", f"{application.executable!r} looks like an option; write './' in front of it"
+            )
+        _check_text("executable", application.executable or "")
+        _check_text("script", application.script or "")
+        for argument in application.arguments:
+            _check_text("arguments", argument)
+        for name, value in application.environment:
+            _check_variable("environment", name)
+            _check_text(f"environment {name}", value)
+        for field in ("directory", "stdin", "stdout", "stderr"):
+            path: str | None = getattr(application, field)
+            if path is None:
+                continue
+            _check_text(field, path)
+            if not path:
+                raise LaunchError(field, "is empty; name a file or leave it out")
+            if not path.startswith("/"):
+                _check_no_climbing(field, path)
+
+
+class Link(msgspec.Struct, frozen=True, kw_only=True):
+    """An input file: ``source`` in the site's file area appears as ``destination`` where the application starts."""
+
+    source: str
+    destination: str
+
+    def __post_init__(self) -> None:
+        check_relative("source", self.source)
+        check_relative("destination", self.destination)
+
+
+class Go(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a component learns when its barrier opens: variables for the application, and its input files.
+
+    A value may hold anything but NUL and newline. The variables win over those of the same name that the user set.
+    """
+
+    environment: tuple[tuple[str, str], ...] = ()
+    links: tuple[Link, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, value in self.environment:
+            _check_variable("go", name)
+            _check_text(f"go {name}", value)
+            if "\n" in value:
+                raise LaunchError(f"go {name}", "holds a newline, which a line of text cannot carry")
+        if len(self.links) > LINKS_MAX:
+            raise LaunchError("links", f"more than {LINKS_MAX} files (LINKS_MAX)")
+        if len(self.text.encode()) > GO_BYTES_MAX:
+            raise LaunchError("go", f"more than {GO_BYTES_MAX} bytes of variables (GO_BYTES_MAX)")
+
+    @property
+    def text(self) -> str:
+        """The file ``GO``: data, one variable a line, which nothing ever evaluates."""
+        return "".join(f"{name}={value}\n" for name, value in self.environment)
+
+
+class NodeShare(msgspec.Struct, frozen=True):
+    """A node, by the name that it has at its site or an address, and how many processors of it a component has."""
+
+    name: str
+    processors: int
+
+
+class Peer(msgspec.Struct, frozen=True, kw_only=True):
+    """One component of a job as the others see it: the address of its first node, its processors, all its nodes.
+
+    Without ``nodes`` it is on one node, ``host``. ``processors_per_task`` of its processors belong to one rank or
+    worker. Its nodes may have more processors than it asked for, where a site gives whole nodes away, but not fewer.
+    """
+
+    part: int
+    host: str
+    processors: int
+    nodes: tuple[NodeShare, ...] = ()
+    processors_per_task: int = 1
+
+    def __post_init__(self) -> None:
+        if self.processors_per_task < 1 or self.processors % self.processors_per_task != 0:
+            raise LaunchError(
+                "processors_per_task",
+                f"{self.processors} processors are not whole tasks of {self.processors_per_task}; write a divisor",
+            )
+        for name in (self.host, *(node.name for node in self.nodes)):
+            if re.fullmatch(r"[A-Za-z0-9_.:%\[\]-]+", name) is None or name.startswith("-"):
+                raise LaunchError("host", f"{name!r} is not the name or address of a node")
+        for node in self.nodes:
+            if node.processors < 1:
+                raise LaunchError("nodes", f"{node.name} gives {node.processors} processors; leave it out")
+        together = sum(node.processors for node in self.shares)
+        if together < self.processors:
+            raise LaunchError(
+                "nodes",
+                f"the nodes of component {self.part} have {together} processors together, and it needs "
+                f"{self.processors}; look at what its site gave it",
+            )
+
+    @property
+    def shares(self) -> tuple[NodeShare, ...]:
+        """All its nodes, the first one first."""
+        return self.nodes or (NodeShare(self.host, self.processors),)
+
+    @property
+    def tasks(self) -> int:
+        """How many ranks or workers it has."""
+        return self.processors // self.processors_per_task

@@ -1,0 +1,301 @@
+"""The scheduler's whole language: events (what happened) and commands (what a driver must do).
+
+Both are frozen values that turn into JSON and back. The core sees nothing else of the world, so a driver is
+complete when it performs every command and reports every event below. (``gc=False``: a message holds only values,
+never a cycle, so Python need not search it for one. ``omit_defaults``: JSON shows what is not as usual.)
+
+The contract that both drivers keep:
+
+- A **token** names one start of one component, for ever: a site that gets ``StartComponent`` twice with the
+  same token starts one component. ``AbortComponent`` may come at any time, also for a token that the site has
+  never heard of; the site then remembers it and a later start with that token is refused.
+- Every answer may come late, more than once, or never. The core asks again (``AskSite``) when it has waited
+  too long, and the site then repeats the newest event of each token it is asked about; for a token that it
+  has never heard of and will never start, it answers ``ComponentEnded`` with ``Outcome.ABSENT``.
+- Processors of a component are held from the moment ``StartComponent`` is performed until ``ComponentEnded``.
+- No application starts before ``ReleaseBarrier`` names its token. A component that is aborted before that
+  never runs its application, however late the abort arrives.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TypeAlias
+
+import msgspec
+
+from koala.model.request import FileName, JobId, Request, SiteName
+
+Token: TypeAlias = str
+TransferId: TypeAlias = str
+
+
+class Outcome(enum.StrEnum):
+    """How a component ended."""
+
+    DONE = "done"  # the application returned success
+    FAILED = "failed"  # the application returned failure
+    SITE_FAILED = "site_failed"  # the site, its batch system or a node broke it
+    TIMED_OUT = "timed_out"  # it ran longer than its walltime
+    ABORTED = "aborted"  # we asked for it
+    REFUSED = "refused"  # the site would not take it; it never held processors
+    ABSENT = "absent"  # the site has never heard of it and will never start it
+    UNSUITABLE = "unsuitable"  # the site will never run what is asked for, as too long; it never held processors
+
+
+# Of a component that ended so, nothing was ever at its site.
+NEVER_HELD = frozenset({Outcome.REFUSED, Outcome.ABSENT, Outcome.UNSUITABLE})
+
+
+class JobOutcome(enum.StrEnum):
+    """How a job ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+# ---------------------------------------------------------------------------------------------- events
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, tag=True, tag_field="event"):
+    """Something that happened, at a time in seconds since the driver's epoch."""
+
+    at: float
+
+
+class JobSubmitted(Event, frozen=True, kw_only=True, tag=True):
+    """A user submitted a job. The driver gives ids in increasing order, each once."""
+
+    job: JobId
+    request: Request
+
+
+class CancelAsked(Event, frozen=True, kw_only=True, tag=True):
+    """A user wants the job gone, whatever it is doing. Asking about an ended job changes nothing."""
+
+    job: JobId
+
+
+class ComponentAccepted(Event, frozen=True, kw_only=True, tag=True):
+    """The site took the component and has not started it yet: it waits in the site's own queue."""
+
+    token: Token
+
+
+class ComponentStarting(Event, frozen=True, kw_only=True, tag=True):
+    """A component that waited in the site's own queue has its processors and is on its way to the barrier. Sites tell
+    it where they see it: nothing but patience with their queues hangs on it."""
+
+    token: Token
+
+
+class ComponentReady(Event, frozen=True, kw_only=True, tag=True):
+    """The component holds its processors and waits at the barrier."""
+
+    token: Token
+
+
+class ComponentRunning(Event, frozen=True, kw_only=True, tag=True):
+    """The component has passed the barrier and its application runs. Sent only when the site is asked."""
+
+    token: Token
+
+
+class ComponentEnded(Event, frozen=True, kw_only=True, tag=True):
+    """The component holds nothing any more, and never will under this token."""
+
+    token: Token
+    outcome: Outcome
+    reason: str = ""
+    exit_code: int | None = None
+
+
+class TransferEnded(Event, frozen=True, kw_only=True, tag=True):
+    """A transfer arrived whole, or broke and left nothing behind."""
+
+    transfer: TransferId
+    ok: bool
+    reason: str = ""
+
+
+class FileChanged(Event, frozen=True, kw_only=True, tag=True):
+    """The replica catalogue now says this of a file; no replicas means that the file is forgotten."""
+
+    file: FileName
+    size_bytes: int
+    replicas: tuple[SiteName, ...]
+
+
+class SiteReported(Event, frozen=True, kw_only=True, tag=True):
+    """What a site says of itself: its working processors, and how many of them other users hold now."""
+
+    site: SiteName
+    processors: int
+    others: int
+
+
+class SiteSilent(Event, frozen=True, kw_only=True, tag=True):
+    """The driver could not reach the site. Nothing is known of what it holds; it counts as an error of the site."""
+
+    site: SiteName
+    reason: str
+
+
+class SiteDrained(Event, frozen=True, kw_only=True, tag=True):
+    """An operator takes the site out: nothing new goes there, what runs there goes on."""
+
+    site: SiteName
+
+
+class SiteResumed(Event, frozen=True, kw_only=True, tag=True):
+    """An operator puts the site back, and its errors are forgotten."""
+
+    site: SiteName
+
+
+class Tick(Event, frozen=True, kw_only=True, tag=True):
+    """Time has passed: the driver sends one when the last ``WakeAt`` comes due."""
+
+
+AnyEvent: TypeAlias = (
+    JobSubmitted
+    | CancelAsked
+    | ComponentAccepted
+    | ComponentStarting
+    | ComponentReady
+    | ComponentRunning
+    | ComponentEnded
+    | TransferEnded
+    | FileChanged
+    | SiteReported
+    | SiteSilent
+    | SiteDrained
+    | SiteResumed
+    | Tick
+)
+
+
+# -------------------------------------------------------------------------------------------- commands
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, tag=True, tag_field="command"):
+    """Something that the driver must do. Performing it twice does it once."""
+
+
+class StartComponent(Command, frozen=True, kw_only=True, tag=True):
+    """Give the component to the site's batch system; its script reports in and waits at the barrier.
+
+    ``component`` is its index in the request (0 for every part of a flexible job, told apart by ``part``),
+    ``parts`` how many components the job has now. ``tasks`` are those of a job of tasks that the component holds, by
+    name, in the order of their ranks.
+    """
+
+    job: JobId
+    token: Token
+    site: SiteName
+    processors: int
+    component: int
+    part: int
+    parts: int
+    tasks: tuple[str, ...] = ()
+
+
+class AbortComponent(Command, frozen=True, kw_only=True, tag=True):
+    """End the component, wherever it is, and let the site forget it. Answered by ``ComponentEnded``."""
+
+    site: SiteName
+    token: Token
+
+
+class ReleaseBarrier(Command, frozen=True, kw_only=True, tag=True):
+    """All components are there: let every one of these start the application, at the same moment."""
+
+    job: JobId
+    tokens: tuple[Token, ...]
+
+
+class StartTransfer(Command, frozen=True, kw_only=True, tag=True):
+    """Bring a file (or ``size_bytes`` of it, when ``chunk`` is not None) from one site to another.
+
+    ``chunk`` is (offset, size) in bytes.
+    """
+
+    transfer: TransferId
+    file: FileName
+    source: SiteName
+    target: SiteName
+    size_bytes: int
+    chunk: tuple[int, int] | None = None
+
+
+class CancelTransfer(Command, frozen=True, kw_only=True, tag=True):
+    """Stop the transfer, or delete what it brought: no job needs it any more. It is not answered."""
+
+    transfer: TransferId
+
+
+class AskSite(Command, frozen=True, kw_only=True, tag=True):
+    """Ask the site what became of these tokens; it repeats the newest event of each."""
+
+    site: SiteName
+    tokens: tuple[Token, ...]
+
+
+class WakeAt(Command, frozen=True, kw_only=True, tag=True):
+    """Send a ``Tick`` at this time. A later ``WakeAt`` with an earlier time comes first; extra ticks do no harm."""
+
+    at: float
+
+
+class JobPlaced(Command, frozen=True, kw_only=True, tag=True):
+    """For the record: the job has places. One (site, processors) a component, in order."""
+
+    job: JobId
+    places: tuple[tuple[SiteName, int], ...]
+
+
+class JobRequeued(Command, frozen=True, kw_only=True, tag=True):
+    """For the record: the job has lost its places and returns to its placement queue, and why."""
+
+    job: JobId
+    reason: str
+
+
+class JobEnded(Command, frozen=True, kw_only=True, tag=True):
+    """For the record: the job is over and the core forgets it. ``reason`` is for its user.
+
+    Times are absolute; a job that never was placed or started has None there. ``placed_at`` belongs to the
+    last placement, ``first_start_estimate`` and ``last_start_estimate`` are the JST of the first and the last.
+    ``runs`` counts how often its barrier opened: more than once when it was started again.
+    """
+
+    job: JobId
+    outcome: JobOutcome
+    reason: str
+    submitted_at: float
+    placed_at: float | None
+    started_at: float | None
+    ended_at: float
+    first_start_estimate: float | None
+    last_start_estimate: float | None
+    places: tuple[tuple[SiteName, int], ...]
+    placement_tries: int
+    claiming_tries: int
+    runs: int
+    failures: int
+    preemptions: int
+
+
+AnyCommand: TypeAlias = (
+    StartComponent
+    | AbortComponent
+    | ReleaseBarrier
+    | StartTransfer
+    | CancelTransfer
+    | AskSite
+    | WakeAt
+    | JobPlaced
+    | JobRequeued
+    | JobEnded
+)

@@ -1,0 +1,390 @@
+"""What a user asks for and what a policy answers: requests, components, placements, refusals.
+
+Everything here is a frozen value, valid once built, with no behaviour that needs a world. Text becomes
+these values in ``koala.descriptions`` and nowhere else.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from koala.model.task_graph import TaskGraph
+
+JobId: TypeAlias = int
+SiteName: TypeAlias = str
+FileName: TypeAlias = str
+
+# Limits on one request. A description that goes beyond them is refused with the limit's name in the message.
+COMPONENTS_MAX = 1_000
+PROCESSORS_MAX = 10_000_000
+SPLITS_MAX = 1_000
+INPUT_FILES_MAX = 1_000
+TEXT_CHARACTERS_MAX = 65_536
+# The most that is read as a bandwidth, a petabit per second: a larger number is a mistake in the unit.
+BANDWIDTH_MBIT_S_MAX = 1_000_000_000
+CUBE_DIMENSIONS_MAX = 8
+# The scheduler clusters the tasks of a job by itself, and may not be long about it.
+JOB_TASKS_MAX = 1_000
+JOB_EDGES_MAX = 100_000
+
+
+class Priority(enum.StrEnum):
+    """Two levels, as in KOALA: a high-priority job is scanned more often and may preempt low-priority ones."""
+
+    HIGH = "high"
+    LOW = "low"
+
+
+class InputMode(enum.StrEnum):
+    """How an input file reaches the components: each gets the whole of it, or each gets its own chunk."""
+
+    WHOLE = "whole"
+    CHUNK = "chunk"
+
+
+class JobType(enum.StrEnum):
+    """Which runner starts the application: a plain program, one MPI world over all components, torchrun."""
+
+    PLAIN = "plain"
+    MPI = "mpi"
+    TORCHRUN = "torchrun"
+
+
+class Pattern(enum.StrEnum):
+    """Who talks to whom in a job: every processor with all others, with its neighbours in a ring or in a torus (a
+    k-ary n-cube), every worker with the first processor, or nobody."""
+
+    ALL_TO_ALL = "all-to-all"
+    RING = "ring"
+    CUBE = "cube"
+    MASTER_WORKER = "master-worker"
+    NONE = "none"
+
+    @property
+    def number(self) -> int:
+        """What the functions of ``koala.model.network`` call it."""
+        return _PATTERN_NUMBERS[self]
+
+
+_PATTERN_NUMBERS = {pattern: number for number, pattern in enumerate(Pattern)}
+
+
+class InvalidRequestError(ValueError):
+    """A request that contradicts itself; ``field`` names the part and the message says what to write."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+        self.message = message
+
+
+class InputFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A logical file that a component reads; the replica catalogue says where copies of it are.
+
+    ``path`` is where the copy appears, relative to the component's directory; by default the logical name.
+    """
+
+    name: FileName
+    mode: InputMode = InputMode.WHOLE
+    path: str | None = None
+
+
+class Application(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a component runs: an executable with arguments, or the text of a script; never both.
+
+    ``processors_per_task`` of a component's processors belong to one task: one rank of an MPI job, one worker of
+    torchrun, whose threads share them.
+    """
+
+    executable: str | None = None
+    arguments: tuple[str, ...] = ()
+    script: str | None = None
+    directory: str | None = None
+    environment: tuple[tuple[str, str], ...] = ()
+    stdin: str | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+    processors_per_task: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.processors_per_task <= PROCESSORS_MAX:
+            raise InvalidRequestError(
+                "processors_per_task",
+                f"{self.processors_per_task} is not a number of processors; write 1 to {PROCESSORS_MAX}",
+            )
+        if self.executable is not None and self.script is not None:
+            raise InvalidRequestError("application", "give an executable or a script, not both")
+        if self.script is not None and self.arguments:
+            raise InvalidRequestError("arguments", "arguments belong to an executable; a script has none")
+        names = [name for name, _ in self.environment]
+        if len(set(names)) != len(names):
+            raise InvalidRequestError("environment", "the same variable is set twice; set it once")
+
+    @property
+    def name(self) -> str:
+        """A short name for tables and for looking up an execution-time model: the executable's last part."""
+        if self.executable is None:
+            return "script"
+        return self.executable.rsplit("/", 1)[-1]
+
+
+class Component(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A part of a job that runs on one site. With ``site`` the user has chosen it; without, the policy does."""
+
+    processors: int
+    application: Application = Application()
+    input_files: tuple[InputFile, ...] = ()
+    site: SiteName | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.processors <= PROCESSORS_MAX:
+            raise InvalidRequestError(
+                "processors", f"{self.processors} is not a number of processors; write 1 to {PROCESSORS_MAX}"
+            )
+        per_task = self.application.processors_per_task
+        if self.processors % per_task != 0:
+            raise InvalidRequestError(
+                "processors_per_task",
+                f"{self.processors} processors do not make whole tasks of {per_task}; write a divisor of "
+                f"{self.processors}",
+            )
+        if len(self.input_files) > INPUT_FILES_MAX:
+            raise InvalidRequestError("input_files", f"more than {INPUT_FILES_MAX} files (INPUT_FILES_MAX)")
+        names = [file.name for file in self.input_files]
+        if len(set(names)) != len(names):
+            raise InvalidRequestError("input_files", "the same file is named twice; name it once")
+
+
+class Flexibility(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a flexible request's total may be divided.
+
+    Either bounds (``component_min`` processors in each part, at most ``components_max`` parts, by default as
+    many as there are sites) or ``splits``: the allowed divisions, the best-liked first.
+    """
+
+    component_min: int = 1
+    components_max: int | None = None
+    splits: tuple[tuple[int, ...], ...] = ()
+
+
+class Communication(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the processors of a job talk to each other, which loads the links between its sites.
+
+    ``bisection_mbit_s`` is the bandwidth over the middle of the job, cut into halves; ``per_processor_mbit_s`` that
+    of each processor. Exactly one of the two is given (none is needed where nobody talks). ``share`` is the part of
+    the execution time that is communication on one site; only that part takes longer where a link is too narrow.
+    """
+
+    pattern: Pattern = Pattern.ALL_TO_ALL
+    bisection_mbit_s: float | None = None
+    per_processor_mbit_s: float | None = None
+    share: float = 0.3
+    dimensions: int = 2
+
+    def __post_init__(self) -> None:
+        given = [field for field in ("bisection_mbit_s", "per_processor_mbit_s") if getattr(self, field) is not None]
+        if len(given) == 2:
+            raise InvalidRequestError(
+                "per_processor_mbit_s", "bisection_mbit_s and per_processor_mbit_s are given together; keep one"
+            )
+        if not given and self.pattern is not Pattern.NONE:
+            raise InvalidRequestError(
+                "bisection_mbit_s", "the bandwidth is missing; write bisection_mbit_s or per_processor_mbit_s"
+            )
+        for field in given:
+            mbit_s: float = getattr(self, field)
+            if not 0 <= mbit_s <= BANDWIDTH_MBIT_S_MAX:
+                raise InvalidRequestError(field, f"{mbit_s:g} is not a bandwidth; write 0 to {BANDWIDTH_MBIT_S_MAX}")
+        if not 0 <= self.share <= 1:
+            raise InvalidRequestError("share", f"{self.share:g} is not a fraction; write 0 to 1")
+        if not 1 <= self.dimensions <= CUBE_DIMENSIONS_MAX:
+            raise InvalidRequestError(
+                "dimensions", f"{self.dimensions} is not a number of dimensions; write 1 to {CUBE_DIMENSIONS_MAX}"
+            )
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One rigid parallel job.
+
+    - fixed: every component names its site;
+    - non-fixed: no component does (some may: those are fixed, the rest are placed);
+    - flexible: one component, whose processors are the total, and ``flexible`` says how it may be divided.
+      The parts that the scheduler makes all run that component's application.
+
+    ``home`` is the site where the job arrived, which some policies try first; ``communication`` what it asks of the
+    links between its sites, nothing where there is none.
+
+    ``tasks`` are what a flexible job consists of where its processors are not all alike: as many as it has
+    processors, one for each. ``task_clusters`` are those that belong together, by index, every task in one of them;
+    where there are none the scheduler finds them.
+    """
+
+    components: tuple[Component, ...]
+    name: str = "job"
+    flexible: Flexibility | None = None
+    priority: Priority = Priority.LOW
+    policy: str | None = None
+    job_type: JobType = JobType.PLAIN
+    walltime_s: float | None = None
+    placement_tries_max: int | None = None
+    claiming_tries_max: int | None = None
+    restarts_max: int | None = None
+    home: SiteName | None = None
+    communication: Communication | None = None
+    tasks: TaskGraph | None = None
+    task_clusters: tuple[tuple[int, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.components:
+            raise InvalidRequestError("components", "a job needs at least one component")
+        if len(self.components) > COMPONENTS_MAX:
+            raise InvalidRequestError("components", f"more than {COMPONENTS_MAX} components (COMPONENTS_MAX)")
+        if self.walltime_s is not None and not 0 < self.walltime_s < float("inf"):
+            raise InvalidRequestError("walltime_s", f"{self.walltime_s} is not a time above zero")
+        for field in ("placement_tries_max", "claiming_tries_max"):
+            tries: int | None = getattr(self, field)
+            if tries is not None and tries < 1:
+                raise InvalidRequestError(field, f"{tries} tries are too few; write 1 or more, or leave it out")
+        if self.restarts_max is not None and self.restarts_max < 0:
+            raise InvalidRequestError("restarts_max", "write 0 or more, or leave it out")
+        if self.flexible is not None:
+            self._check_flexible(self.flexible)
+        if self.tasks is not None:
+            self._check_tasks(self.tasks)
+        elif self.task_clusters:
+            raise InvalidRequestError("clusters", "there are clusters and no tasks; name the tasks or leave both out")
+
+    def _check_tasks(self, tasks: TaskGraph) -> None:
+        if len(tasks.names) > JOB_TASKS_MAX:
+            raise InvalidRequestError("tasks", f"more than {JOB_TASKS_MAX} tasks (JOB_TASKS_MAX)")
+        if len(tasks.edges) > JOB_EDGES_MAX:
+            raise InvalidRequestError("edges", f"more than {JOB_EDGES_MAX} edges (JOB_EDGES_MAX)")
+        if sum(len(name) + 1 for name in tasks.names) > TEXT_CHARACTERS_MAX:
+            raise InvalidRequestError(
+                "tasks", f"their names have more than {TEXT_CHARACTERS_MAX} characters in all (TEXT_CHARACTERS_MAX)"
+            )
+        if not self.is_total or self.flexible != Flexibility():
+            raise InvalidRequestError("tasks", "a job of tasks is divided by them alone; it has no other structure")
+        if self.components[0].processors != len(tasks.names):
+            raise InvalidRequestError("tasks", f"each has one processor, so the job has {len(tasks.names)} of them")
+        clustered = sorted(task for cluster in self.task_clusters for task in cluster)
+        if self.task_clusters and (clustered != [*range(len(tasks.names))] or not all(self.task_clusters)):
+            raise InvalidRequestError("clusters", "every task is in one cluster, and no cluster is empty")
+
+    def _check_flexible(self, flexible: Flexibility) -> None:
+        if len(self.components) != 1:
+            raise InvalidRequestError("flexible", "a flexible job has one component, which the scheduler divides")
+        if self.components[0].site is not None:
+            raise InvalidRequestError("site", "a flexible job names no site; the scheduler chooses them")
+        total = self.components[0].processors
+        if not 1 <= flexible.component_min <= total:
+            raise InvalidRequestError(
+                "component_min", f"{flexible.component_min} is not between 1 and the job's {total} processors"
+            )
+        if flexible.components_max is not None and not 1 <= flexible.components_max <= COMPONENTS_MAX:
+            raise InvalidRequestError("components_max", f"write 1 to {COMPONENTS_MAX}, or leave it out")
+        if len(flexible.splits) > SPLITS_MAX:
+            raise InvalidRequestError("splits", f"more than {SPLITS_MAX} splits (SPLITS_MAX)")
+        for split in flexible.splits:
+            if not split or len(split) > COMPONENTS_MAX or min(split) < 1 or sum(split) != total:
+                parts = "+".join(map(str, split)) or "an empty split"
+                raise InvalidRequestError(
+                    "splits", f"{parts} does not divide {total} processors into parts of 1 or more"
+                )
+        self._check_whole_tasks(flexible)
+
+    def _check_whole_tasks(self, flexible: Flexibility) -> None:
+        """A division by the scheduler could cut a task in two; one that the user lists can be looked at here."""
+        per_task = self.components[0].application.processors_per_task
+        if per_task == 1:
+            return
+        if not flexible.splits:
+            raise InvalidRequestError(
+                "processors_per_task",
+                "a flexible total is divided by processors, and could cut a task in two; list splits of whole tasks",
+            )
+        for split in flexible.splits:
+            if any(part % per_task != 0 for part in split):
+                parts = "+".join(map(str, split))
+                raise InvalidRequestError(
+                    "splits", f"{parts} cuts a task in two; write multiples of {per_task}, its processors_per_task"
+                )
+
+    @property
+    def processors(self) -> int:
+        """The job's size: all components together."""
+        return sum(component.processors for component in self.components)
+
+    @property
+    def is_total(self) -> bool:
+        """Whether the scheduler is to divide it as it likes: it is flexible, and lists no splits."""
+        return self.flexible is not None and not self.flexible.splits
+
+    @property
+    def kind(self) -> Literal["fixed", "non-fixed", "flexible"]:
+        """Which of the three request structures this is; a request with some sites named is non-fixed."""
+        if self.flexible is not None:
+            return "flexible"
+        return "fixed" if all(component.site is not None for component in self.components) else "non-fixed"
+
+
+class FileSource(msgspec.Struct, frozen=True, kw_only=True):
+    """Which replica of an input file a placed component reads, and the estimated time to bring it."""
+
+    name: FileName
+    site: SiteName
+    transfer_s: float
+
+
+class PlacedComponent(msgspec.Struct, frozen=True, kw_only=True):
+    """One component with the site it goes to; ``index`` is its place in the request (or among the parts made).
+
+    ``tasks`` are those of a job of tasks that it holds, by name, in the order of their ranks.
+    """
+
+    index: int
+    site: SiteName
+    processors: int
+    sources: tuple[FileSource, ...] = ()
+    tasks: tuple[str, ...] = ()
+
+
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
+    """Where every component of a job goes. All or nothing: a placement is never partial."""
+
+    policy: str
+    components: tuple[PlacedComponent, ...]
+
+    @property
+    def sites(self) -> tuple[SiteName, ...]:
+        """The sites used, each once, in the order of the components."""
+        return tuple(dict.fromkeys(component.site for component in self.components))
+
+
+class Shortage(msgspec.Struct, frozen=True, kw_only=True):
+    """What one site lacked when a placement was tried, and what would cure it there."""
+
+    site: SiteName
+    wanted: int
+    idle: int
+    missing: int
+    cure: str
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a request could not be placed: a value, made by the try itself and printed as it is.
+
+    ``component`` is the index of the first component that found no place (None where the job as a whole did
+    not fit) and ``cure`` the least that would have to change anywhere for the same try to succeed.
+    ``permanent`` says that no idle processor will ever help: the sites themselves are too small.
+    """
+
+    policy: str
+    reason: str
+    cure: str
+    component: int | None = None
+    shortages: tuple[Shortage, ...] = ()
+    permanent: bool = False

@@ -1,0 +1,148 @@
+"""The task interaction graph of an application: what each task computes, and what pairs of tasks exchange.
+
+A frozen value, valid once built, from and to networkx. Reading one from a user's text is not done here, and neither
+is anything about machines.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from koala.model.libraries import library
+from koala.model.quantities import quantity_advice
+
+Edge: TypeAlias = tuple[int, int, float]
+
+TASKS_MAX = 100_000
+EDGES_MAX = 1_000_000
+
+
+class InvalidTaskGraphError(ValueError):
+    """A task graph that contradicts itself; ``part`` names the task or edge, the message says what to write."""
+
+    def __init__(self, part: str, message: str) -> None:
+        super().__init__(f"{part}: {message}")
+        self.part = part
+        self.message = message
+
+    def for_user(self) -> str:
+        """The part, what is wrong with it and what to do."""
+        return str(self)
+
+
+class TaskGraph(msgspec.Struct, frozen=True, kw_only=True):
+    """Tasks by index, with undirected edges between them. Valid once built.
+
+    ``rcr`` is by task its relative computational requirement, and ``mcr`` the application's minimal computational
+    requirement: a task needs ``mcr * rcr`` of a machine's power. An edge ``(i, j, rqoc)`` with i < j joins two tasks
+    that communicate, ``rqoc`` being the relative quality of communication that they need; a pair has at most one.
+    """
+
+    names: tuple[str, ...]
+    rcr: tuple[float, ...]
+    edges: tuple[Edge, ...]
+    mcr: float
+
+    def __post_init__(self) -> None:
+        _check_tasks(self.names, self.rcr)
+        _check_edges(self.names, self.edges)
+        advice = quantity_advice(self.mcr)
+        if advice is not None:
+            raise InvalidTaskGraphError("mcr", f"{self.mcr} is no power; {advice}")
+
+    @classmethod
+    def of(cls, rcr: Mapping[str, float], edges: Iterable[tuple[str, str, float]], mcr: float) -> TaskGraph:
+        """The graph of tasks and edges by name; tasks keep their order, and an edge may name its ends in either."""
+        index = {name: task for task, name in enumerate(rcr)}
+        found: list[Edge] = []
+        for one, other, rqoc in edges:
+            for name in (one, other):
+                if name not in index:
+                    part = f"edge {one} - {other}"
+                    raise InvalidTaskGraphError(part, f"there is no task {name!r}; name two of the tasks")
+            low, high = sorted((index[one], index[other]))
+            found.append((low, high, rqoc))
+        return cls(names=tuple(rcr), rcr=tuple(rcr.values()), edges=tuple(found), mcr=mcr)
+
+    @classmethod
+    def from_networkx(cls, graph: Any, *, mcr: float | None = None) -> TaskGraph:
+        """The graph of a ``networkx.Graph`` whose nodes have ``rcr`` and whose edges have ``rqoc``.
+
+        ``mcr`` is taken from the graph's own attribute of that name where it is not given. Nodes become names by
+        ``str``. Raises ``InvalidTaskGraphError`` for a directed graph, for one with parallel edges and for a node or
+        edge without its number.
+        """
+        if graph.is_directed() or graph.is_multigraph():
+            raise InvalidTaskGraphError("graph", "its edges are directed or parallel; give a plain networkx.Graph")
+        if mcr is None:
+            mcr = _attribute(graph.graph, "mcr", "graph")
+        names = {node: str(node) for node in graph.nodes}
+        _check_names(tuple(names.values()))
+        rcr = {name: _attribute(graph.nodes[node], "rcr", f"task {name}") for node, name in names.items()}
+        edges = [
+            (names[one], names[other], _attribute(data, "rqoc", f"edge {names[one]} - {names[other]}"))
+            for one, other, data in graph.edges(data=True)
+        ]
+        return cls.of(rcr, edges, mcr)
+
+    def to_networkx(self) -> Any:
+        """The same as a ``networkx.Graph``; ``from_networkx`` gives this value back, edges in networkx's order."""
+        graph = library("networkx").Graph(mcr=self.mcr)
+        for name, rcr in zip(self.names, self.rcr, strict=True):
+            graph.add_node(name, rcr=rcr)
+        for one, other, rqoc in self.edges:
+            graph.add_edge(self.names[one], self.names[other], rqoc=rqoc)
+        return graph
+
+
+def _attribute(data: Mapping[str, Any], key: str, part: str) -> float:
+    found = data.get(key)
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise InvalidTaskGraphError(part, f"its attribute {key} is {found!r}; give it a number above 0")
+    return float(found)
+
+
+def _check_names(names: tuple[str, ...]) -> None:
+    if not names:
+        raise InvalidTaskGraphError("tasks", "there is none; an application has at least one task")
+    if len(names) > TASKS_MAX:
+        raise InvalidTaskGraphError("tasks", f"{len(names)} are more than {TASKS_MAX} (TASKS_MAX); divide it")
+    for name, count in Counter(names).items():
+        if not name:
+            raise InvalidTaskGraphError("tasks", "a task has an empty name; give it one")
+        if count > 1:
+            raise InvalidTaskGraphError(f"task {name}", f"{count} tasks have this name; give each its own")
+
+
+def _check_tasks(names: tuple[str, ...], rcr: tuple[float, ...]) -> None:
+    _check_names(names)
+    if len(rcr) != len(names):
+        raise InvalidTaskGraphError("rcr", f"{len(rcr)} numbers for {len(names)} tasks; give one for each task")
+    for name, number in zip(names, rcr, strict=True):
+        advice = quantity_advice(number)
+        if advice is not None:
+            raise InvalidTaskGraphError(f"task {name}", f"its rcr is {number}; {advice}")
+
+
+def _check_edges(names: tuple[str, ...], edges: tuple[Edge, ...]) -> None:
+    if len(edges) > EDGES_MAX:
+        raise InvalidTaskGraphError("edges", f"{len(edges)} are more than {EDGES_MAX} (EDGES_MAX); divide it")
+    seen: set[tuple[int, int]] = set()
+    for low, high, rqoc in edges:
+        if not 0 <= low < len(names) or not 0 <= high < len(names):
+            raise InvalidTaskGraphError(f"edge {low} - {high}", f"tasks are numbered from 0 to {len(names) - 1}")
+        part = f"edge {names[low]} - {names[high]}"
+        if low == high:
+            raise InvalidTaskGraphError(part, "joins a task with itself; leave it out")
+        if low > high:
+            raise InvalidTaskGraphError(part, "its first end comes after its second; turn it round")
+        if (low, high) in seen:
+            raise InvalidTaskGraphError(part, "is there twice; write it once, with the sum of what both carry")
+        advice = quantity_advice(rqoc)
+        if advice is not None:
+            raise InvalidTaskGraphError(part, f"its rqoc is {rqoc}; {advice}")
+        seen.add((low, high))

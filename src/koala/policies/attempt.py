@@ -1,0 +1,138 @@
+"""One try of a demand on given idle processors: fixed components first, then the policy on what remains.
+
+``koala.policies.front_door`` is the front door; what to say after a failed try is in
+``koala.policies.refusals.refusal``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from koala.mapping.result import NoPlace
+from koala.policies.demand import Bounds, Demand, Shape
+from koala.policies.external import ask_components, ask_flexible
+from koala.policies.forms import Form
+from koala.policies.minigrid.total import divide_by_links
+from koala.policies.tasks.wase import ClusteredTasks, TaskSpots
+from koala.policies.transfer_estimates import Spots, division_times_s, missing_file, transfer_row_s
+from koala.policies.view import View
+
+
+class Filled(NamedTuple):
+    """How far a shape came: the site of each component placed (-1 for none) and the first one without a place."""
+
+    sites: list[int]
+    failed: int | None
+
+
+class Divided(NamedTuple):
+    """How far a division came: the processors by site, and those left without a place."""
+
+    parts: list[int]
+    unplaced: int
+
+
+def place_on(demand: Demand, idle: Sequence[int], view: View) -> Spots | None:
+    """Try the demand on these idle processors. All or nothing; the arguments are left as they are."""
+    if demand.has_files and missing_file(demand, view) is not None:
+        return None
+    if demand.tasks is not None and demand.policy.form is Form.TASKS:
+        mapped = map_on(demand, demand.tasks, idle, view)
+        if isinstance(mapped, NoPlace):
+            return None
+        return Spots(mapped.sites, tuple(map(len, mapped.tasks)), mapped.tasks)
+    spots = _untasked(demand, idle, view)
+    return spots if spots is None or demand.tasks is None else spots._replace(tasks=demand.tasks.dealt(spots.sizes))
+
+
+def _untasked(demand: Demand, idle: Sequence[int], view: View) -> Spots | None:
+    if demand.bounds is not None:
+        divided = divide(demand, demand.bounds, idle, view)
+        return None if divided.unplaced else _spots_of_parts(divided.parts, idle)
+    for shape in demand.shapes:
+        filled = fill(demand, shape, idle, view)
+        if filled.failed is None:
+            return Spots(tuple(filled.sites), shape.sizes)
+    return None
+
+
+def map_on(demand: Demand, tasks: ClusteredTasks, idle: Sequence[int], view: View) -> TaskSpots | NoPlace:
+    """Map the tasks by the demand's policy, which is one that does, or say who found no place."""
+    return view.lans.placed(tasks, demand.policy.mapping, demand.home, idle)
+
+
+def fill(demand: Demand, shape: Shape, idle: Sequence[int], view: View) -> Filled:
+    """Place components of given sizes: the pinned ones on their sites, then the rest by the demand's rule."""
+    free = idle
+    sites = list(shape.sites)
+    if shape.pinned:
+        free = list(idle)
+        for component in shape.pinned:
+            site = sites[component]
+            if free[site] < shape.sizes[component]:
+                return Filled(sites, component)
+            free[site] -= shape.sizes[component]
+    if not shape.order:
+        return Filled(sites, None)
+    chosen = [-1] * len(shape.order)
+    failed = _ask(demand, shape, free, view, chosen)
+    for position, component in enumerate(shape.order[:failed] if failed >= 0 else shape.order):
+        sites[component] = chosen[position]
+    return Filled(sites, None if failed < 0 else shape.order[failed])
+
+
+def _ask(demand: Demand, shape: Shape, free: Sequence[int], view: View, chosen: list[int]) -> int:
+    """Call the function that places components of given sizes, in the form that it has."""
+    rule = demand.rule
+    if rule.form is Form.COMPONENTS:
+        if rule.checked:
+            return ask_components(rule, free, shape.ordered, (), chosen)
+        return rule.function(free, shape.ordered, list(free), chosen)
+    more: tuple[Any, ...]
+    if rule.form is Form.FILES:
+        more = (_transfer_rows_s(demand, shape, view),)
+    else:
+        combined = [0] * len(free)
+        for component in shape.pinned:
+            combined[shape.sites[component]] = 1
+        more = (view.slowness, combined)
+    if rule.checked:
+        return ask_components(rule, free, shape.ordered, more, chosen)
+    return rule.function(free, shape.ordered, *more, list(free), chosen)
+
+
+def _transfer_rows_s(demand: Demand, shape: Shape, view: View) -> list[list[float]]:
+    if not demand.has_files:
+        return [[0.0] * len(view.names)] * len(shape.order)
+    return [transfer_row_s(demand, shape.sizes, component, view) for component in shape.order]
+
+
+def divide(demand: Demand, bounds: Bounds, idle: Sequence[int], view: View) -> Divided:
+    """Divide the total by the demand's policy, which is one that does, in the form that it has."""
+    parts = [0] * len(idle)
+    policy = demand.policy
+    more: tuple[Any, ...] = ()
+    if policy.form is Form.FLEXIBLE_FILES:
+        more = division_times_s(demand, bounds.component_min, view)
+    elif policy.form is Form.FLEXIBLE_NETWORK:
+        more = (view.slowness,)
+    elif policy.module is not None:
+        return Divided(parts, divide_by_links(demand, policy.module, bounds, idle, view, parts))
+    elif policy.form is Form.LINKS:
+        more = (
+            demand.home,
+            tuple(view.link_demand_bit_s),
+            view.link_capacity_bit_s,
+            demand.traffic.per_processor_bit_s,
+        )
+    if policy.checked:
+        return Divided(parts, ask_flexible(policy, idle, demand.total, bounds, more, parts))
+    return Divided(parts, policy.function(idle, demand.total, *bounds, *more, parts))
+
+
+def _spots_of_parts(parts: list[int], idle: Sequence[int]) -> Spots:
+    """The parts in the order in which they were made: by idle processors, ties by index."""
+    sites = [site for site, part in enumerate(parts) if part]
+    sites.sort(key=lambda site: -idle[site])
+    return Spots(tuple(sites), tuple([parts[site] for site in sites]))

@@ -1,0 +1,289 @@
+"""A request compiled once against the sites' indexes, so that trying to place it again and again is cheap.
+
+Equal requests share one demand. The tries themselves are made in ``koala.policies.attempt``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from copy import copy
+from typing import NamedTuple, TypeAlias
+
+from koala.model.network import BIT_S_PER_MBIT_S, per_processor_bit_s
+from koala.model.request import Communication, Component, InputMode, Pattern, Request
+from koala.policies.catalogue import dividing
+from koala.policies.errors import UnknownHomeError, UnknownSiteError
+from koala.policies.forms import Form, Policy
+from koala.policies.minigrid.chunking import chunk_processors
+from koala.policies.minigrid.meta_scheduling import B3, MIGRATION_ONLY, is_monotone
+from koala.policies.tasks.wase import ClusteredTasks
+
+DemandKey: TypeAlias = tuple[Hashable, ...]
+
+
+class Shape(NamedTuple):
+    """Components of given sizes, ready for a policy.
+
+    ``sizes`` and ``sites`` are in the order of the request, ``sites`` -1 where the policy chooses. ``order``
+    are the components that it chooses for, the largest first (ties by index), ``ordered`` their sizes.
+    """
+
+    sizes: tuple[int, ...]
+    sites: tuple[int, ...]
+    pinned: tuple[int, ...]
+    order: tuple[int, ...]
+    ordered: tuple[int, ...]
+
+
+class Bounds(NamedTuple):
+    """How a flexible total may be divided when no splits are listed; a job that must not be is one part of it all."""
+
+    component_min: int
+    components_max: int
+
+
+class Traffic(NamedTuple):
+    """What a job sends between its sites, in the words of ``koala.model.network``."""
+
+    pattern: int
+    dimensions: int
+    per_processor_bit_s: float
+    share: float
+
+
+SILENCE = Traffic(Pattern.NONE.number, 2, 0.0, 0.0)
+
+
+class Read(NamedTuple):
+    """One file that a component reads: the whole (None), or a chunk as (processors before, its own, all)."""
+
+    file: str
+    chunk: tuple[int, int, int] | None
+
+
+class Barred(NamedTuple):
+    """In a key: the sites that a demand must not go to."""
+
+    sites: tuple[int, ...]
+
+
+class Demand:
+    """What a policy can see of a request. Immutable; equal keys mean the same demand.
+
+    - ``policy`` was asked for; ``rule`` is the one that places components of given sizes (another one
+      under a policy that divides totals, else the same);
+    - ``total``: processors in all; ``least``: no placement exists unless some single site has this many idle;
+    - ``bounds``: set when the policy divides the total; otherwise ``shapes`` are tried in order;
+    - ``divided``: the same request under a policy that divides, where this one takes a total for one component;
+    - ``files``: the names of all files read; ``reads``: by component of the request (one for a flexible job);
+    - ``home``: the site where it arrived, -1 for none; ``traffic``: what it asks of links;
+    - ``steady``: fewer idle processors, or more on the links, never help it. Of others that cannot be said: the way
+      in which a policy fills sites depends on what is idle, and with less of it it may take a way that fits;
+    - ``tasks``: of a job of tasks, with their clusters, which are found once;
+    - ``lone``: the most idle site takes the whole whenever it can, see ``Policy.most_idle_takes_whole``;
+    - ``barred``: sites that it must not go to, whatever is idle there.
+    """
+
+    __slots__ = (
+        "barred",
+        "bounds",
+        "divided",
+        "files",
+        "flexible",
+        "has_files",
+        "home",
+        "key",
+        "least",
+        "lone",
+        "policy",
+        "reads",
+        "rule",
+        "shapes",
+        "steady",
+        "tasks",
+        "total",
+        "traffic",
+        "whole",
+    )
+
+    def __init__(
+        self, request: Request, policy: Policy, index: Mapping[str, int], *, shared_links: bool = False
+    ) -> None:
+        self.key = demand_key(request, policy.name)
+        self.barred: tuple[int, ...] = ()
+        self.policy = policy
+        self.rule = policy.components_policy or policy
+        self.flexible = request.flexible is not None
+        self.total = request.processors
+        self.whole = (self.total,)
+        self.reads = _reads(request.components)
+        self.files = tuple(dict.fromkeys(read.file for reads in self.reads for read in reads))
+        self.has_files = bool(self.files)
+        self.tasks = ClusteredTasks.of(request)
+        self.home = _home(request, index)
+        self.traffic = traffic_of(request.communication, self.total)
+        self.bounds = _bounds(request, policy, len(index))
+        self.shapes = () if self.bounds is not None and self.flexible else _shapes(request, index)
+        takes_total_whole = request.is_total and self.bounds is None
+        self.divided = Demand(request, dividing(policy), index) if takes_total_whole else None
+        self.least = _least(policy, self.total, self.bounds, self.shapes)
+        free_and_single = len(self.shapes) == 1 and self.shapes[0].ordered == self.whole
+        deciding = policy if self.bounds is not None else self.rule
+        all_pinned = len(self.shapes) == 1 and not self.shapes[0].order
+        any_division = self.bounds == Bounds(1, len(index))
+        by_tasks = self.tasks is not None and policy.form is Form.TASKS
+        steady = not policy.checked and not by_tasks and _is_monotone(policy, self.traffic, shared_links)
+        self.steady = all_pinned or ((free_and_single or any_division) and steady)
+        self.lone = (
+            deciding.most_idle_takes_whole
+            and not self.has_files
+            and self.tasks is None
+            and (self.bounds is not None or free_and_single)
+        )
+
+    def barring(self, sites: Iterable[int]) -> Demand:
+        """The same for a job that must not go to these sites, nor to those that it was barred from before."""
+        other = copy(self)
+        other.barred = tuple(sorted({*self.barred, *sites}))
+        other.key = (*(self.key[:-1] if self.barred else self.key), Barred(other.barred))
+        other.divided = None if self.divided is None else self.divided.barring(sites)
+        return other
+
+    def allowed(self, processors: Sequence[int]) -> Sequence[int]:
+        """These processors by site, and none at the sites that it must not go to."""
+        if not self.barred:
+            return processors
+        return [0 if site in self.barred else here for site, here in enumerate(processors)]
+
+
+def demand_key(request: Request, policy_name: str) -> DemandKey:
+    """Everything of a request that a policy can see, hashable: equal keys mean the same demand."""
+    components = request.components
+    more: DemandKey = ()
+    if request.home is not None or request.communication is not None or request.tasks is not None:
+        more = (request.home, request.communication, request.tasks, request.task_clusters)
+    if len(components) == 1 and components[0].site is None and not components[0].input_files:
+        return (policy_name, components[0].processors, request.flexible, *more)
+    return (
+        policy_name,
+        tuple(
+            (component.processors, component.site, tuple((file.name, file.mode) for file in component.input_files))
+            for component in components
+        ),
+        request.flexible,
+        *more,
+    )
+
+
+def compile_demand(
+    request: Request, policy: Policy, index: Mapping[str, int], *, shared_links: bool = False
+) -> Demand:
+    """The request as this policy sees it on these sites. Raises UnknownSiteError for a site that is not there.
+
+    ``shared_links`` says that the grid's network is no star, where some policies are not ``steady``.
+    """
+    return Demand(request, policy, index, shared_links=shared_links)
+
+
+def traffic_of(communication: Communication | None, total: int) -> Traffic:
+    """What a job of this size sends; nothing where it says nothing of it."""
+    if communication is None:
+        return SILENCE
+    pattern, dimensions = communication.pattern.number, communication.dimensions
+    if communication.per_processor_mbit_s is not None:
+        own_bit_s = communication.per_processor_mbit_s * BIT_S_PER_MBIT_S
+    else:
+        bisection_bit_s = (communication.bisection_mbit_s or 0.0) * BIT_S_PER_MBIT_S
+        own_bit_s = per_processor_bit_s(pattern, dimensions, total, bisection_bit_s)
+    return Traffic(pattern, dimensions, own_bit_s, communication.share)
+
+
+def _home(request: Request, index: Mapping[str, int]) -> int:
+    if request.home is None:
+        return -1
+    if request.home not in index:
+        raise UnknownHomeError(request.home, index)
+    return index[request.home]
+
+
+def _least(policy: Policy, total: int, bounds: Bounds | None, shapes: tuple[Shape, ...]) -> int:
+    """The processors that some single site must have idle."""
+    if bounds is None:
+        return min(max(shape.sizes) for shape in shapes)
+    if policy.module is not None and policy.module.module == MIGRATION_ONLY:
+        return total
+    if policy.module is not None and policy.module.module == B3:
+        return max(bounds.component_min, chunk_processors(policy.module.chunk, total))
+    return bounds.component_min
+
+
+def _is_monotone(policy: Policy, traffic: Traffic, shared_links: bool) -> bool:
+    """Whether a division that the policy refuses stays refused while less is idle and more is on the links."""
+    if policy.module is None:
+        return True
+    return is_monotone(policy.module.module, traffic.pattern, shared_links)
+
+
+def _bounds(request: Request, policy: Policy, sites: int) -> Bounds | None:
+    flexible = request.flexible
+    components = request.components
+    if policy.form is Form.LINKS and flexible is None and len(components) == 1 and components[0].site is None:
+        return Bounds(components[0].processors, 1)
+    if not policy.form.divides or flexible is None or flexible.splits:
+        return None
+    return Bounds(flexible.component_min, sites if flexible.components_max is None else flexible.components_max)
+
+
+def _shapes(request: Request, index: Mapping[str, int]) -> tuple[Shape, ...]:
+    if request.flexible is not None and request.flexible.splits:
+        return tuple(_shape(split, (-1,) * len(split)) for split in request.flexible.splits)
+    sites = []
+    for position, component in enumerate(request.components):
+        if component.site is None:
+            sites.append(-1)
+        elif component.site in index:
+            sites.append(index[component.site])
+        else:
+            raise UnknownSiteError(component.site, position, index)
+    return (_shape(tuple(component.processors for component in request.components), tuple(sites)),)
+
+
+def _shape(sizes: tuple[int, ...], sites: tuple[int, ...]) -> Shape:
+    free = [component for component, site in enumerate(sites) if site < 0]
+    free.sort(key=lambda component: -sizes[component])
+    return Shape(
+        sizes=sizes,
+        sites=sites,
+        pinned=tuple(component for component, site in enumerate(sites) if site >= 0),
+        order=tuple(free),
+        ordered=tuple(sizes[component] for component in free),
+    )
+
+
+def _reads(components: tuple[Component, ...]) -> tuple[tuple[Read, ...], ...]:
+    """What each component reads; a chunked file is divided by processors among those that read it in chunks."""
+    chunked: dict[str, int] = {}
+    for component in components:
+        for file in component.input_files:
+            if file.mode is InputMode.CHUNK:
+                chunked[file.name] = chunked.get(file.name, 0) + component.processors
+    before = dict.fromkeys(chunked, 0)
+    reads = []
+    for component in components:
+        own = []
+        for file in component.input_files:
+            if file.mode is InputMode.CHUNK:
+                own.append(Read(file.name, (before[file.name], component.processors, chunked[file.name])))
+                before[file.name] += component.processors
+            else:
+                own.append(Read(file.name, None))
+        reads.append(tuple(own))
+    return tuple(reads)
+
+
+def reads_of(demand: Demand, sizes: tuple[int, ...], part: int) -> tuple[Read, ...]:
+    """What component ``part`` reads when the components have these sizes (the parts of a flexible job vary)."""
+    if not demand.flexible:
+        return demand.reads[part]
+    share = (sum(sizes[:part]), sizes[part], demand.total)
+    return tuple(Read(read.file, None if read.chunk is None else share) for read in demand.reads[0])

@@ -1,0 +1,1 @@
+"""The placement policies of KOALA and those built on them: WF, CM, FCM, CF and their network-aware kin."""

@@ -1,0 +1,65 @@
+"""B3, chunking: largest free first, but only where one site takes a large chunk of the job.
+
+Plain functions over numbers that run as Python and compile with numba unchanged. What a job sends over the links
+shrinks as its largest part grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableSequence, Sequence
+
+from koala.policies.koala.flexible_cluster_minimization import flexible_cluster_minimization
+from koala.policies.minigrid.open_sites import open_idle
+
+# A chunk that misses a whole number of processors by no more than this is that number: 0.55 of 100 are 55, not 56.
+CHUNK_ROUNDING = 1e-9
+
+
+def chunk_processors(chunk: float, total: int) -> int:
+    """The least number of processors that is this share of the total or more."""
+    exact = chunk * total - CHUNK_ROUNDING
+    processors = int(exact)
+    return processors + 1 if processors < exact else processors
+
+
+def chunking(
+    idle: Sequence[int],
+    total: int,
+    component_min: int,
+    components_max: int,
+    demand: Sequence[int],
+    capacity: Sequence[int],
+    threshold: float,
+    chunk: float,
+    spare: MutableSequence[int],
+    parts: MutableSequence[int],
+) -> int:
+    """As largest free first where some site below the threshold has the chunk of the job idle; nothing otherwise.
+
+    ``parts[site]`` gets the processors; ``spare`` is scratch room. Returns the processors left without a place: 0
+    when all are placed.
+    """
+    open_idle(idle, demand, capacity, threshold, spare)
+    most = 0
+    for site in range(len(idle)):
+        parts[site] = 0
+        if spare[site] > most:
+            most = spare[site]
+    if most < chunk_processors(chunk, total):
+        return total
+    return flexible_cluster_minimization(spare, total, component_min, components_max, parts)
+
+
+def chunkable_most(most: int, chunk: float, limit: int) -> int:
+    """The largest total, up to a limit, of which a site with ``most`` idle processors takes the chunk.
+
+    The limit is no less than ``most``. Without it a tiny chunk would allow totals beyond all numbers.
+    """
+    if chunk_processors(chunk, limit) <= most:
+        return limit
+    total = int(most / chunk)
+    while chunk_processors(chunk, total + 1) <= most:
+        total += 1
+    while total > 0 and chunk_processors(chunk, total) > most:
+        total -= 1
+    return total

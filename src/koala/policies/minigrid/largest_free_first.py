@@ -1,0 +1,31 @@
+"""B1, largest free first: a job is divided over the sites with open links, the most idle ones first.
+
+A plain function over integers that runs as Python and compiles with numba unchanged. It knows nothing of what the job
+will send, only what is on the links already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableSequence, Sequence
+
+from koala.policies.koala.flexible_cluster_minimization import flexible_cluster_minimization
+from koala.policies.minigrid.open_sites import open_idle
+
+
+def largest_free_first(
+    idle: Sequence[int],
+    total: int,
+    component_min: int,
+    components_max: int,
+    demand: Sequence[int],
+    capacity: Sequence[int],
+    threshold: float,
+    spare: MutableSequence[int],
+    parts: MutableSequence[int],
+) -> int:
+    """Fill the sites below the threshold as FCM would if there were no others; ``spare`` is scratch room.
+
+    ``parts[site]`` gets the processors. Returns those left without a place: 0 when all are placed.
+    """
+    open_idle(idle, demand, capacity, threshold, spare)
+    return flexible_cluster_minimization(spare, total, component_min, components_max, parts)

@@ -1,0 +1,46 @@
+"""B4, load balancing: a job is dealt out over the sites with open links, one processor at a time.
+
+A plain function over integers that runs as Python and compiles with numba unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableSequence, Sequence
+
+from koala.policies.minigrid.open_sites import open_idle
+
+
+def load_balancing(
+    idle: Sequence[int],
+    total: int,
+    demand: Sequence[int],
+    capacity: Sequence[int],
+    threshold: float,
+    spare: MutableSequence[int],
+    parts: MutableSequence[int],
+) -> int:
+    """Deal the processors round the sites below the threshold that have some left, from the lowest index on.
+
+    Full rounds are dealt at once, as many as the site with the fewest left allows. ``parts[site]`` gets the
+    processors; ``spare`` is scratch room. Returns the processors left without a place: 0 when all are placed.
+    """
+    open_idle(idle, demand, capacity, threshold, spare)
+    for site in range(len(idle)):
+        parts[site] = 0
+    unplaced = total
+    while unplaced > 0:
+        dealt_to = 0
+        rounds = unplaced
+        for site in range(len(idle)):
+            if spare[site] > 0:
+                dealt_to += 1
+                rounds = min(rounds, spare[site])
+        if dealt_to == 0:
+            return unplaced
+        rounds = max(1, min(rounds, unplaced // dealt_to))
+        for site in range(len(idle)):
+            if spare[site] > 0 and unplaced > 0:
+                spare[site] -= rounds
+                parts[site] += rounds
+                unplaced -= rounds
+    return 0

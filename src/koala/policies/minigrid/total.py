@@ -1,0 +1,82 @@
+"""A flexible total under the meta-scheduler: from a demand and a view to the functions over numbers, and back."""
+
+from __future__ import annotations
+
+from collections.abc import MutableSequence, Sequence
+
+from koala.model.network import ALL_TO_ALL, per_processor_bit_s
+from koala.policies.demand import Bounds, Demand
+from koala.policies.forms import ModuleChoice
+from koala.policies.minigrid.meta_scheduling import B1, B2, B3, B5, INITIAL, MIGRATION_ONLY, metaschedule
+from koala.policies.minigrid.routed_scheduling import metaschedule_routed
+from koala.policies.view import View
+
+# The modules that make parts within the bounds that a job sets on them.
+_BOUNDED_MODULES = (MIGRATION_ONLY, INITIAL, B1, B2, B3)
+
+
+def honours(module: int, bounds: Bounds, total: int, sites: int) -> bool:
+    """Whether a module keeps the bounds: all do where there are none, and where the job must stay whole."""
+    unbounded = bounds.component_min == 1 and bounds.components_max >= sites
+    return unbounded or bounds == Bounds(total, 1) or module in _BOUNDED_MODULES
+
+
+def divide_by_links(
+    demand: Demand,
+    choice: ModuleChoice,
+    bounds: Bounds,
+    idle: Sequence[int],
+    view: View,
+    parts: MutableSequence[int],
+) -> int:
+    """Place or divide the total by the module, as the links are now; the processors left without a place.
+
+    Bounds that the module does not keep are a refusal.
+    """
+    sites = len(idle)
+    if not honours(choice.module, bounds, demand.total, sites):
+        return demand.total
+    # What must stay whole is home's or the tightest site's, or nobody's.
+    module = MIGRATION_ONLY if bounds == Bounds(demand.total, 1) else choice.module
+    pattern, dimensions, own_bit_s, _ = demand.traffic
+    if choice.module == B5:
+        own_bit_s = per_processor_bit_s(ALL_TO_ALL, 2, demand.total, view.observed_bisection_bit_s)
+    wiring = view.wiring
+    links = view.link_demand_bit_s, wiring.capacity_bit_s
+    if wiring.is_star:
+        return metaschedule(
+            module,
+            idle,
+            demand.total,
+            demand.home,
+            *links,
+            own_bit_s,
+            choice.threshold,
+            choice.chunk,
+            [0] * sites,
+            parts,
+            pattern,
+            dimensions,
+            *bounds,
+        )
+    return metaschedule_routed(
+        module,
+        idle,
+        demand.total,
+        demand.home,
+        *links,
+        own_bit_s,
+        choice.threshold,
+        choice.chunk,
+        wiring.route_first,
+        wiring.route_links,
+        [0.0] * len(wiring.names),
+        [0] * len(wiring.names),
+        [0] * sites,
+        [0] * sites,
+        [0] * sites,
+        parts,
+        pattern,
+        dimensions,
+        *bounds,
+    )

@@ -1,0 +1,1 @@
+"""Why a try to place a job failed, as a value, and what would cure it."""

@@ -1,0 +1,116 @@
+"""What would help a refused demand: more idle processors, looked for step by step and verified at each.
+
+What to say of it is put together in ``koala.policies.refusals.refusal`` and ``koala.policies.refusals.links``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import NamedTuple, TypeAlias
+
+from koala.model.request import Refusal, Shortage
+from koala.policies.demand import Demand
+from koala.policies.view import View
+
+# How many sites may have to grow, one after the other, before a cure is too long to be worth telling.
+CURE_STEPS_MAX = 64
+
+Growth: TypeAlias = dict[int, int]
+
+
+class Wanted(NamedTuple):
+    """What a site would have to have idle for the failed part to fit there: this job's other parts included."""
+
+    site: int
+    processors: int
+    reachable: bool = True
+
+
+class Failure(NamedTuple):
+    """Where one try stopped: at a component of a shape (None for a division), and what would have let it go on."""
+
+    component: int | None
+    wanted: tuple[Wanted, ...]
+    unplaced: int
+
+
+Attempt: TypeAlias = Callable[[Sequence[int]], Failure | None]
+
+
+def find_growth(attempt: Attempt, idle: Sequence[int], view: View) -> Growth | None:
+    """More idle processors, by site, with which the same try succeeds: each time where the least is missing.
+
+    None where no such growth is found within what the sites offer.
+    """
+    grown = list(idle)
+    for _ in range(CURE_STEPS_MAX):
+        failure = attempt(grown)
+        if failure is None:
+            return {site: now - idle[site] for site, now in enumerate(grown) if now > idle[site]}
+        options = [
+            (want.processors - grown[want.site], want.site)
+            for want in failure.wanted
+            if want.reachable and grown[want.site] < want.processors <= view.limit[want.site]
+        ]
+        if not options:
+            return None
+        missing, site = min(options)
+        grown[site] += missing
+    return None
+
+
+def growth_cost(growth: Growth | None) -> float:
+    """How many processors it is; no growth at all is the dearest."""
+    return inf if growth is None else sum(growth.values())
+
+
+def growth_text(growth: Growth | None, view: View) -> str:
+    """The growth in words."""
+    if growth is None:
+        return "more idle processors on several sites at once; with all sites idle it fits"
+    return " and ".join(f"{more_text(missing)} on {view.names[site]}" for site, missing in sorted(growth.items()))
+
+
+def list_shortages(failure: Failure, idle: Sequence[int], view: View) -> tuple[Shortage, ...]:
+    """What each site lacks, and what would help there."""
+    return tuple(
+        Shortage(
+            site=view.names[want.site],
+            wanted=want.processors,
+            idle=idle[want.site],
+            missing=max(0, want.processors - idle[want.site]),
+            cure=_site_cure(want, idle[want.site], view),
+        )
+        for want in failure.wanted
+    )
+
+
+def _site_cure(want: Wanted, idle: int, view: View) -> str:
+    name = view.names[want.site]
+    if not want.reachable:
+        return f"none: no replica of its input files can be brought to {name}"
+    if want.processors > view.limit[want.site]:
+        return f"none: {name} never offers more than {view.limit[want.site]}"
+    if want.processors <= idle:
+        return f"none: {name} has room, and the policy did not use it"
+    return f"{more_text(want.processors - idle)} on {name}"
+
+
+def processors_text(count: int) -> str:
+    """So many processors, in words."""
+    return f"{count} processor" if count == 1 else f"{count} processors"
+
+
+def more_text(count: int) -> str:
+    """So many more idle processors, in words."""
+    return f"{count} more idle processor" if count == 1 else f"{count} more idle processors"
+
+
+def refuse_now_fitting(demand: Demand) -> Refusal:
+    """The world has changed since the try: what was missing then is there now."""
+    return Refusal(
+        policy=demand.policy.name,
+        reason="what was missing when the job was last tried is there now",
+        cure="nothing: the next scan of the queue will try the job again",
+    )

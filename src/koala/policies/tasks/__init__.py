@@ -1,0 +1,1 @@
+"""Policies for jobs of communicating tasks: WASE."""

@@ -1,0 +1,105 @@
+"""Placing a job of communicating tasks: by WASE, with sites as LANs and their idle processors as machines.
+
+A task takes one processor for itself. The tasks of one site become one component. The mapping itself is made in
+``koala.mapping``; here the scheduler's numbers are turned into its words and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from koala.mapping.clustering.catalogue import cluster
+from koala.mapping.placing.catalogue import map_tasks
+from koala.mapping.placing.power_left import PowerLeft
+from koala.mapping.result import NoPlace
+from koala.mapping.site_lans import NodePowers, arranged
+from koala.model.dendrogram import LAN, MACHINES_MAX, Dendrogram, Machine
+from koala.model.grid import Grid, Site
+from koala.model.request import Request
+from koala.model.task_graph import TaskGraph
+
+# How many trees of machines are kept, by the number of tasks that they have room for.
+TREES_KEPT = 8
+
+
+class ClusteredTasks(NamedTuple):
+    """The task graph of a request, and its clusters: those given by hand, or else found once."""
+
+    graph: TaskGraph
+    clusters: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, request: Request) -> ClusteredTasks | None:
+        """None for a request without tasks."""
+        if request.tasks is None:
+            return None
+        clusters = request.task_clusters or cluster(request.tasks, "local-search").clusters
+        return cls(request.tasks, clusters)
+
+    def dealt(self, sizes: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+        """The tasks over parts of these sizes, where a policy that knows nothing of them has made the parts: cluster
+        by cluster, so that few are cut."""
+        in_order = [task for tasks in self.clusters for task in tasks]
+        parts: list[tuple[int, ...]] = []
+        for size in sizes:
+            taken, in_order = in_order[:size], in_order[size:]
+            parts.append(tuple(sorted(taken)))
+        return tuple(parts)
+
+
+class TaskSpots(NamedTuple):
+    """By component its site, and its tasks in the order of their ranks."""
+
+    sites: tuple[int, ...]
+    tasks: tuple[tuple[int, ...], ...]
+
+
+class SiteLans:
+    """The sites of a grid as LANs: their place in the tree, and the powers of their processors."""
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+        self._powers = [NodePowers(site) for site in grid.sites]
+        self._index = {site.name: index for index, site in enumerate(grid.sites)}
+        self._trees: dict[int, tuple[Dendrogram, list[int]]] = {}
+
+    @classmethod
+    def alike(cls, names: Sequence[str], processors: Sequence[int]) -> SiteLans:
+        """Sites of which nothing is known but their sizes."""
+        sites = [Site(name=name, processors=count) for name, count in zip(names, processors, strict=True)]
+        return cls(Grid(sites=tuple(sites)))
+
+    def placed(self, tasks: ClusteredTasks, method: str, home: int, idle: Sequence[int]) -> TaskSpots | NoPlace:
+        """Where the tasks go on these idle processors, the search beginning at the home (-1: the first site)."""
+        tree, site_of = self._tree(len(tasks.graph.names))
+        flat = tree.flat
+        left = PowerLeft(flat, exclusive=True)
+        left.power.clear()
+        for lan, machines in enumerate(flat.levels[LAN].sons):
+            powers = self._powers[site_of[lan]].best_of_weakest(idle[site_of[lan]], len(machines))
+            left.lan_best[lan] = powers[0] if powers else 0.0
+            left.power += powers + [0.0] * (len(machines) - len(powers))
+        user_lan = self._grid.sites[max(home, 0)].name
+        answer = map_tasks(tasks.graph, tasks.clusters, tree, method, user_lan=user_lan, left=left)
+        if isinstance(answer, NoPlace):
+            return answer
+        by_site: dict[int, list[int]] = {}
+        for task, machine in enumerate(answer.machines):
+            by_site.setdefault(site_of[flat.machine_lan[machine]], []).append(task)
+        return TaskSpots(tuple(by_site), tuple(map(tuple, by_site.values())))
+
+    def _tree(self, tasks: int) -> tuple[Dendrogram, list[int]]:
+        """A tree in which each site has room for so many tasks, and by LAN the index of its site."""
+        found = self._trees.get(tasks)
+        if found is None:
+            if len(self._trees) >= TREES_KEPT:
+                self._trees.clear()
+            tree = arranged(self._grid, lambda site: _room(site, min(tasks, MACHINES_MAX // len(self._powers))))
+            found = self._trees[tasks] = tree, [self._index[name] for name in tree.flat.levels[LAN].names]
+        return found
+
+
+def _room(site: Site, most: int) -> tuple[Machine, ...]:
+    """Machines that stand for the site's processors; what they have is put in at each try."""
+    return tuple(Machine(name=f"{site.name}/{number}", power=1.0) for number in range(min(site.processors, most)))

@@ -1,0 +1,157 @@
+"""Estimates of bringing input files to a site: from which replica, how many bytes, how long.
+
+Estimates only: the transfers themselves are commands of the core and the work of a driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import NamedTuple, TypeAlias
+
+from koala.policies.demand import Demand, Read, reads_of
+from koala.policies.errors import MissingFileError
+from koala.policies.view import View
+
+# (file, chunk, site) -> when what is on its way there will have arrived, in seconds; infinite if nothing is.
+UnderWay: TypeAlias = Callable[[str, tuple[int, int] | None, int], float]
+
+
+class Spots(NamedTuple):
+    """Where the components go: the site and the processors of each.
+
+    In the order of the request; for a flexible job that was divided, in the order in which the parts were made.
+    ``tasks`` are by component those of a job of tasks that it holds, by index.
+    """
+
+    sites: tuple[int, ...]
+    sizes: tuple[int, ...]
+    tasks: tuple[tuple[int, ...], ...] = ()
+
+
+class Input(NamedTuple):
+    """One file that a placed component reads: from which replica, how much of it, and how long that takes.
+
+    ``chunk`` is (offset, size) in bytes, None for the whole file.
+    """
+
+    file: str
+    source: int
+    size_bytes: int
+    chunk: tuple[int, int] | None
+    transfer_s: float
+
+
+def inputs(demand: Demand, spots: Spots, part: int, view: View) -> tuple[Input, ...]:
+    """What component ``part`` reads: for each file the replica with the least time, ties to the lowest index.
+
+    Raises MissingFileError where a file has no replica; a view that has just given these spots has them all.
+    """
+    site = spots.sites[part]
+    found = []
+    for read in reads_of(demand, spots.sizes, part):
+        source, time_s = nearest_replica(read, site, view)
+        if source < 0:
+            raise MissingFileError(read.file)
+        chunk = chunk_bytes(read, view)
+        found.append(
+            Input(read.file, source, view.files[read.file].size_bytes if chunk is None else chunk[1], chunk, time_s)
+        )
+    return tuple(found)
+
+
+def transfer_s(demand: Demand, spots: Spots, part: int, site: int, view: View) -> float:
+    """The estimate for component ``part`` if it ran at ``site``; inf if one of its files has no replica.
+
+    ``spots`` gives the sizes of the other components, on which the size of a chunk depends.
+    """
+    return reading_s(reads_of(demand, spots.sizes, part), site, view)
+
+
+def reading_s(reads: tuple[Read, ...], site: int, view: View, under_way_s: UnderWay | None = None) -> float:
+    """The time to bring all of these to the site: those from one source one after the other, over its link, those
+    from different sources side by side. ``under_way_s`` is asked for what is being brought there already."""
+    by_source: dict[int, float] = {}
+    for read in reads:
+        source, time_s = nearest_replica(read, site, view)
+        if under_way_s is not None and time_s > 0.0 and source >= 0:
+            time_s = min(time_s, under_way_s(read.file, chunk_bytes(read, view), site))
+        by_source[source] = by_source.get(source, 0.0) + time_s
+    return max(by_source.values(), default=0.0)
+
+
+def transfer_row_s(
+    demand: Demand, sizes: tuple[int, ...], part: int, view: View, under_way_s: UnderWay | None = None
+) -> list[float]:
+    """The estimate for one component at every site."""
+    reads = reads_of(demand, sizes, part)
+    return [reading_s(reads, site, view, under_way_s) for site in range(len(view.names))]
+
+
+def division_times_s(demand: Demand, component_min: int, view: View) -> tuple[list[float], list[float]]:
+    """For a part of p processors at each site: the time to bring its input there as ``fixed + p * per processor``.
+
+    A whole file costs a part of any size the same, a chunk by its share of the processors. The line goes through the
+    estimates for the smallest and the largest part that can be, and is exact in between where all that is read
+    comes from one replica site; with several it may be somewhat above or below. Both are 0 without files; the
+    fixed part is infinite where a file cannot be brought.
+    """
+    sites = range(len(view.names))
+    if not demand.has_files:
+        return [0.0] * len(sites), [0.0] * len(sites)
+    whole = reads_of(demand, demand.whole, 0)
+    least = reads_of(demand, (component_min, demand.total - component_min), 0)
+    fixed_s, per_processor_s = [], []
+    for site in sites:
+        most_s = reading_s(whole, site, view)
+        least_s = reading_s(least, site, view)
+        each_s = 0.0
+        if demand.total > component_min and least_s < most_s < inf:
+            each_s = (most_s - least_s) / (demand.total - component_min)
+        fixed_s.append(max(0.0, least_s - each_s * component_min))
+        per_processor_s.append(each_s)
+    return fixed_s, per_processor_s
+
+
+def nearest_replica(read: Read, site: int, view: View) -> tuple[int, float]:
+    """The holder with the least transfer time to the site, and that time; (-1, inf) where there is none."""
+    file = view.files.get(read.file)
+    if file is None or not file.holders:
+        return -1, inf
+    if site in file.holders:
+        return site, 0.0
+    chunk = chunk_bytes(read, view)
+    size_bytes = file.size_bytes if chunk is None else chunk[1]
+    best, best_s = -1, inf
+    for holder in file.holders:
+        time_s = link_s(holder, site, size_bytes, view)
+        if best < 0 or time_s < best_s or (time_s == best_s and holder < best):
+            best, best_s = holder, time_s
+    return best, best_s
+
+
+def link_s(source: int, target: int, size_bytes: int, view: View) -> float:
+    """The estimate for so many bytes over one link; infinite over a link that moves nothing."""
+    if source == target:
+        return 0.0
+    bytes_per_s = view.bytes_per_s[source][target]
+    return view.latency_s[source][target] + size_bytes / bytes_per_s if bytes_per_s > 0 else inf
+
+
+def chunk_bytes(read: Read, view: View) -> tuple[int, int] | None:
+    """The component's chunk as (offset, size); the chunks of all components add up to the file exactly."""
+    if read.chunk is None:
+        return None
+    before, own, everyone = read.chunk
+    size_bytes = view.files[read.file].size_bytes
+    offset = size_bytes * before // everyone
+    return offset, size_bytes * (before + own) // everyone - offset
+
+
+def missing_file(demand: Demand, view: View) -> str | None:
+    """The first file of the demand of which no site holds a replica."""
+    for name in demand.files:
+        file = view.files.get(name)
+        if file is None or not file.holders:
+            return name
+    return None

@@ -1,0 +1,1 @@
+"""What a simulation shows: the HTML page, the timeline and remarks on its numbers."""

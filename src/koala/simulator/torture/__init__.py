@@ -1,0 +1,1 @@
+"""Storms of faults over the scheduler, and the named properties that it keeps in them."""

@@ -1,0 +1,291 @@
+"""The scheduler's promises as named properties that hold after every event, whatever goes wrong in the world.
+
+A ``Watch`` compares what the scheduler believes with what is true in the simulated world. It only looks; drawing
+storms and running them is ``koala.simulator.torture.torture``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from koala.core import Scheduler, State
+from koala.core.lifecycle import IN_CLAIMING_QUEUE
+from koala.core.state.job import Job, Phase
+from koala.model.grid import SchedulerParameters
+from koala.model.messages import (
+    AnyCommand,
+    AnyEvent,
+    JobEnded,
+    JobPlaced,
+    JobRequeued,
+    JobSubmitted,
+    ReleaseBarrier,
+    StartComponent,
+    Token,
+)
+from koala.model.request import JobId, SiteName
+from koala.policies.front_door import try_place
+from koala.simulator.world.site import State as SiteState
+from koala.simulator.world.world import World
+
+# Times are sums of floating-point numbers; nearer than this is the same moment.
+MOMENT_S = 1e-6
+
+
+class PropertyBrokenError(Exception):
+    """A promise was not kept: which, when, and what was seen instead."""
+
+    def __init__(self, name: str, at: float, detail: str) -> None:
+        super().__init__(f"{name}: {detail} (at {at:.3f} s)")
+        self.name = name
+        self.at = at
+        self.detail = detail
+
+
+class Watch:
+    """Follows one run; ``after`` is called when an event has been handled and its commands performed."""
+
+    def __init__(self, scheduler: Scheduler, world: World) -> None:
+        self.scheduler = scheduler
+        self.ledger = scheduler.ledger
+        self.world = world
+        self.parameters: SchedulerParameters = scheduler.ledger.parameters
+        self.submitted: set[JobId] = set()
+        self.ended: dict[JobId, JobEnded] = {}
+        self.part_of: dict[Token, tuple[JobId, int]] = {}
+        self.released: set[JobId] = set()  # jobs whose present run has begun
+        self.claimed_at: dict[JobId, float] = {}  # when the last component of each starting job was claimed
+        self.others_before: dict[SiteName, int] = {}
+        self.waiting_before: dict[JobId, bool] = {}  # job -> high, as of the end of the last event
+
+    def after(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
+        """Check every property; raises PropertyBrokenError with the first that does not hold."""
+        if type(event) is JobSubmitted:
+            self.submitted.add(event.job)
+        for command in commands:
+            if type(command) is StartComponent:
+                self.part_of[command.token] = command.job, command.part
+                self.claimed_at[command.job] = event.at
+                self._fits_the_quota(command)
+            elif type(command) is JobEnded:
+                self._ended_once(command)
+                self.released.discard(command.job)
+            elif type(command) is JobRequeued:
+                self.released.discard(command.job)
+            elif type(command) is ReleaseBarrier:
+                self._released_whole(command)
+        self._turns(commands)
+        for check in SAFETY:
+            check(self)
+        self.others_before = {site.name: site.others for site in self.ledger.sites}
+        self.waiting_before = {job.id: job.high for queue in (self.ledger.high, self.ledger.low) for job in queue}
+
+    def fail(self, name: str, detail: str) -> None:
+        raise PropertyBrokenError(name, self.ledger.now, detail)
+
+    # ------------------------------------------------------------------- properties of single commands
+
+    def _ended_once(self, command: JobEnded) -> None:
+        if command.job in self.ended:
+            self.fail("no job lost", f"job {command.job} ended twice")
+        self.ended[command.job] = command
+
+    def _released_whole(self, command: ReleaseBarrier) -> None:
+        """The first release of a run names every component; repeated ones may name those that did not hear it."""
+        job = self.ledger.jobs.get(command.job)
+        if job is None or job.state is not State.RUNNING:
+            self.fail("all or nothing", f"job {command.job} is released while it is not running")
+            return
+        held = {claim.token for claim in job.claims if claim is not None}
+        if not set(command.tokens) <= held:
+            self.fail("all or nothing", f"job {command.job} is released with components that it does not hold")
+        if job.id not in self.released and len(command.tokens) != len(job.claims):
+            self.fail("all or nothing", f"job {job.id} starts {len(command.tokens)} of {len(job.claims)}")
+        self.released.add(job.id)
+
+    def _fits_the_quota(self, command: StartComponent) -> None:
+        """What starts fits beside what our other components and the site's own users hold, within the quota.
+
+        What is due at a moment is done before the event of that moment is looked at, so a start may go with the
+        report before.
+        """
+        site = self.ledger.sites.sites[self.ledger.index[command.site]]
+        others = min(site.others, self.others_before.get(site.name, 0))
+        if site.ours + others > site.limit:
+            self.fail("no site over-claimed", f"{site.ours}+{others} of {site.limit} on {site.name}")
+
+    def _turns(self, commands: list[AnyCommand]) -> None:
+        """The queues take turns: S scans of the high one, then one of the low one; together with an interval of 0."""
+        parameters, now = self.parameters, self.ledger.now
+        placed = [command.job for command in commands if type(command) is JobPlaced]
+        scanned = [self.waiting_before[job] for job in placed if job in self.waiting_before]
+        if not scanned:
+            return
+        if parameters.scan_interval_s == 0:
+            high = self.ledger.high
+            tried = [job.demand for job in high if job.demand is not None and job.id not in high.resting]
+            if False in scanned and any(try_place(demand, self.ledger.sites.view) for demand in tried):
+                self.fail("high before low", "a low-priority job was placed while a high-priority one would fit")
+            return
+        number = round(now / parameters.scan_interval_s)
+        if abs(number * parameters.scan_interval_s - now) > MOMENT_S:
+            self.fail("high before low", "a waiting job was placed between two scans")
+        low_turn = number % (parameters.high_scans_per_low_scan + 1) == 0
+        if any(high is low_turn for high in scanned):
+            whose = "low" if low_turn else "high"
+            self.fail("high before low", f"scan {number} belongs to the {whose}-priority queue")
+
+
+# --------------------------------------------------------------------------------- properties of the state
+
+
+def no_site_overclaimed(watch: Watch) -> None:
+    """Our components never hold more of a site than its quota, nor does anybody more than there is."""
+    for belief in watch.ledger.sites:
+        site = watch.world.sites[belief.name]
+        if belief.ours > belief.limit:
+            watch.fail("no site over-claimed", f"{belief.ours} claimed of {belief.limit} on {belief.name}")
+        if site.idle < 0 or site.ours + site.others + site.idle != site.processors:
+            watch.fail("no site over-claimed", f"{site.ours}+{site.others} held of {site.processors} on {site.name}")
+
+
+def no_partial_coallocation(watch: Watch) -> None:
+    """A job that holds some of its components either gets the rest by its deadline or lets go."""
+    now = watch.ledger.now
+    for job in watch.ledger.jobs.values():
+        if job.state is State.STARTING:
+            late = any(claim is not None and claim.phase < Phase.READY for claim in job.claims)
+            assert job.start_estimate is not None
+            deadline = max(job.start_estimate, watch.claimed_at[job.id]) + watch.parameters.barrier_timeout_s
+            if late and now > deadline + MOMENT_S:
+                watch.fail("no partial co-allocation beyond its deadline", f"job {job.id} waits for its barrier")
+        elif job.state is State.CLAIMING:
+            assert job.start_estimate is not None
+            last = job.start_estimate + (watch.parameters.barrier_timeout_s if job.earmarks else 0.0)
+            if now > last + MOMENT_S:
+                watch.fail("no partial co-allocation beyond its deadline", f"job {job.id} is half claimed")
+
+
+def no_processor_leaked(watch: Watch) -> None:
+    """What a site holds for us the scheduler knows of, and its books add up."""
+    ledger = watch.ledger
+    for token, component in watch.world.components.components.items():
+        if component.state is not SiteState.ENDED and token not in ledger.claims:
+            watch.fail("no processor leaked", f"{component.site.name} holds {token}, which the scheduler forgot")
+    ours: Counter[int] = Counter()
+    for claim in ledger.claims.values():
+        ours[claim.site] += claim.processors
+    promised: Counter[int] = Counter()
+    earmarked: Counter[int] = Counter()
+    for job in ledger.jobs.values():
+        if job.state in IN_CLAIMING_QUEUE:
+            assert job.spots is not None
+            for part, held in enumerate(job.claims):
+                if held is None and part not in job.earmarks:
+                    promised[job.spots.sites[part]] += job.spots.sizes[part]
+            for part, index in job.earmarks.items():
+                earmarked[index] += job.spots.sizes[part]
+        elif job.earmarks:
+            watch.fail("no processor leaked", f"job {job.id} is {job.state} and keeps an earmark")
+    for index, site in enumerate(ledger.sites):
+        books = (site.ours, site.promised, site.earmarked)
+        if books != (ours[index], promised[index], earmarked[index]):
+            watch.fail("no processor leaked", f"the books of {site.name} say {books}")
+
+
+def links_add_up(watch: Watch) -> None:
+    """On every link is what jobs with places ask of it, and nothing else."""
+    view = watch.ledger.sites.view
+    asked: Counter[int] = Counter()
+    for job in watch.ledger.jobs.values():
+        for link, bit_s in job.link_demands:
+            asked[link] += bit_s
+        if job.link_demands and (job.spots is None or job.state is State.RELEASING):
+            watch.fail("links add up", f"job {job.id} is {job.state} and keeps its bandwidth")
+    for link, bit_s in enumerate(view.link_demand_bit_s):
+        if bit_s != asked[link]:
+            watch.fail("links add up", f"{bit_s} bit/s on {view.wiring.names[link]}, and jobs ask {asked[link]}")
+
+
+def one_state_and_queue(watch: Watch) -> None:
+    """A waiting job is in its own placement queue, a placed one in the claiming queue, any other in none."""
+    ledger = watch.ledger
+    found: Counter[tuple[JobId, str]] = Counter()
+    for name, queue in (("high", ledger.high), ("low", ledger.low), ("claiming", ledger.claiming)):
+        for job in queue:
+            found[job.id, name] += 1
+    for job in ledger.jobs.values():
+        expected = _queue_name(job)
+        if expected is not None and found.pop((job.id, expected), 0) != 1:
+            watch.fail("one state, one queue", f"job {job.id} is {job.state} and not once in the {expected} queue")
+    if found:
+        (job_id, name), _ = next(iter(found.items()))
+        watch.fail("one state, one queue", f"job {job_id} is in the {name} queue and should not be")
+
+
+def _queue_name(job: Job) -> str | None:
+    if job.state is State.WAITING:
+        return "high" if job.high else "low"
+    return "claiming" if job.state in IN_CLAIMING_QUEUE else None
+
+
+def no_job_lost(watch: Watch) -> None:
+    """Every submitted job is alive or has ended, never both, never neither."""
+    alive = watch.ledger.jobs.keys()
+    if alive & watch.ended.keys() or alive | watch.ended.keys() != watch.submitted:
+        lost = watch.submitted - alive - watch.ended.keys()
+        watch.fail(
+            "no job lost", f"jobs {sorted(lost or alive & watch.ended.keys())} are lost or live on after their end"
+        )
+
+
+def none_runs_twice(watch: Watch) -> None:
+    """No application runs twice at the same time, not even a part of it."""
+    running: set[tuple[JobId, int]] = set()
+    for token, component in watch.world.components.components.items():
+        if component.state is SiteState.RUNNING:
+            which = watch.part_of[token]
+            if which in running:
+                watch.fail("none runs twice at once", f"component {which[1]} of job {which[0]} runs twice")
+            running.add(which)
+            job = watch.ledger.jobs.get(which[0])
+            if job is not None and job.state in (State.WAITING, State.PLACED, State.CLAIMING, State.STARTING):
+                watch.fail("none runs twice at once", f"job {job.id} is {job.state} while {token} runs")
+
+
+def transfers_are_needed(watch: Watch) -> None:
+    """Every transfer that moves belongs to a job that waits for it."""
+    ledger = watch.ledger
+    for name in watch.world.transfers.active:
+        if name not in ledger.transfers.by_id:
+            watch.fail("no transfer without a job", f"{name} goes on and no job needs it")
+    for transfer in ledger.transfers.by_id.values():
+        if not transfer.jobs or any(job_id not in ledger.jobs for job_id in transfer.jobs):
+            watch.fail("no transfer without a job", f"{transfer.id} is kept for jobs that are gone")
+
+
+SAFETY: tuple[Callable[[Watch], None], ...] = (
+    no_site_overclaimed,
+    no_partial_coallocation,
+    no_processor_leaked,
+    links_add_up,
+    one_state_and_queue,
+    no_job_lost,
+    none_runs_twice,
+    transfers_are_needed,
+)
+
+
+def nothing_left_behind(watch: Watch) -> None:
+    """When all jobs have ended and all aborts are answered, everything is free again."""
+    ledger, world = watch.ledger, watch.world
+    left = {
+        "claims": len(ledger.claims),
+        "components": world.components.alive,
+        "transfers": len(ledger.transfers.by_key) + len(world.transfers.active),
+        "queued": len(ledger.high) + len(ledger.low) + len(ledger.claiming),
+        "flows": len(world.components.contention.flows),
+    }
+    if any(left.values()):
+        watch.fail("nothing left behind", ", ".join(f"{count} {what}" for what, count in left.items() if count))

@@ -1,0 +1,76 @@
+"""Restarts in a storm: at drawn moments a twin of the scheduler is made from its books, as a restarted one would be.
+
+From then on the twin hears the same events and must answer with the same commands, until the next restart; and when
+it goes, its books and explanations are those of the scheduler that never stopped. The storm itself is not changed.
+"""
+
+from __future__ import annotations
+
+from koala.core import Books, Scheduler, decode_books, encode_books
+from koala.model.messages import AnyCommand, AnyEvent, WakeAt
+from koala.simulator.torture.properties import PropertyBrokenError
+from koala.simulator.workloads.draws import stream
+
+# How many events pass between two restarts, on average: some twins see one event, some the rest of the storm.
+EVENTS_BETWEEN_RESTARTS = (1.0, 10.0, 100.0, 400.0)
+
+
+class Twin:
+    """Follows one run; ``after`` is called when the scheduler has handled an event."""
+
+    def __init__(self, scheduler: Scheduler, seed: int) -> None:
+        self._scheduler = scheduler
+        self._rng = stream(seed, "restarts")
+        self._twin: Scheduler | None = None
+        self._events_left = self._draw_events()
+
+    def _draw_events(self) -> int:
+        return 1 + int(self._rng.expovariate(1.0 / self._rng.choice(EVENTS_BETWEEN_RESTARTS)))
+
+    def after(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
+        """Let the twin answer too; raises PropertyBrokenError where it differs."""
+        if self._twin is not None:
+            self._compare(event, _without_wakes(commands), _without_wakes(self._twin.handle(event)))
+        self._events_left -= 1
+        if self._events_left <= 0:
+            self.compare_books()
+            self._restart()
+            self._events_left = self._draw_events()
+
+    def compare_books(self) -> None:
+        """What the twin knows by now is what the scheduler knows."""
+        if self._twin is None:
+            return
+        ours, theirs = self._scheduler.books(), self._twin.books()
+        if encode_books(ours) != encode_books(theirs):
+            self._fail(f"the books differ in {_difference(ours, theirs)}")
+        for job in self._scheduler.ledger.jobs:
+            one, other = self._scheduler.explain(job), self._twin.explain(job)
+            if one != other:
+                self._fail(f"job {job} is explained as {other} after a restart, as {one} without")
+
+    def _restart(self) -> None:
+        written = encode_books(self._scheduler.books())
+        self._twin = Scheduler.from_books(self._scheduler.grid, None, decode_books(written))
+        self.compare_books()
+
+    def _compare(self, event: AnyEvent, ours: list[AnyCommand], theirs: list[AnyCommand]) -> None:
+        if ours != theirs:
+            self._fail(f"to {type(event).__name__} the restarted scheduler answers {theirs} and the other one {ours}")
+
+    def _fail(self, detail: str) -> None:
+        raise PropertyBrokenError("a restart changes nothing", self._scheduler.ledger.now, detail)
+
+
+def _without_wakes(commands: list[AnyCommand]) -> list[AnyCommand]:
+    """A restarted scheduler does not remember what it asked the driver to bring, so it asks again."""
+    return [command for command in commands if type(command) is not WakeAt]
+
+
+def _difference(ours: Books, theirs: Books) -> str:
+    """The first field that differs, with both values."""
+    for field in Books.__struct_fields__:
+        one, other = getattr(ours, field), getattr(theirs, field)
+        if one != other:
+            return f"{field}: {other} after a restart, {one} without"
+    return "nothing but their form"

@@ -1,0 +1,271 @@
+"""Storms: a grid, a workload and faults, all drawn from one seed, for ``koala.simulator.torture.torture`` to run.
+
+Every drawn job could run on the drawn grid if it were left in peace, so after the storm every job must finish.
+"""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+
+from koala.model.grid import (
+    AnswerFaults,
+    Background,
+    Grid,
+    GridSimulation,
+    Link,
+    Links,
+    LocalScheduler,
+    PairLink,
+    SchedulerParameters,
+    Site,
+    SiteFaults,
+    SiteSimulation,
+    Startup,
+    StoredFile,
+)
+from koala.model.messages import AnyEvent, FileChanged, SiteDrained, SiteResumed
+from koala.model.request import Component, Flexibility, InputFile, InputMode, Priority, Request
+from koala.policies import Catalogue
+from koala.policies.front_door import View, compile_demand, try_place
+from koala.simulator.torture.networks import draw_communication, draw_network
+from koala.simulator.workloads.draws import stream
+from koala.simulator.workloads.workload import Arrival
+
+# A drawn job fits into this share of the idle grid, so that the sites' own users cannot starve it for ever.
+FITS_INTO_SHARE = 0.6
+# How often a job is drawn again before a job of one processor is taken instead.
+DRAWS_MAX = 20
+
+
+class Storm(msgspec.Struct, frozen=True, kw_only=True):
+    """One case. ``cancels`` are (time, index of the arrival); ``operators`` drain sites, change replicas, and put
+    them back."""
+
+    seed: int
+    grid: Grid
+    arrivals: tuple[Arrival, ...]
+    cancels: tuple[tuple[float, int], ...] = ()
+    operators: tuple[AnyEvent, ...] = ()
+
+
+def draw_storm(seed: int) -> Storm:
+    """The storm of this seed, always the same."""
+    rng = stream(seed, "storm")
+    rng_network = stream(seed, "storm", "network")
+    rng_startup = stream(seed, "storm", "startup")
+    heal_at_s = rng.uniform(1_000.0, 4_000.0)
+    sites = tuple(
+        _site(rng, index, _startup(rng_startup) if rng_startup.random() < 0.2 else None)
+        for index in range(rng.randint(2, 5))
+    )
+    names = [site.name for site in sites]
+    startup = _startup(rng)
+    grid = Grid(
+        name=f"storm-{seed}",
+        sites=sites,
+        links=_links(rng, names),
+        network=draw_network(rng_network, names),
+        files=_files(rng, names),
+        scheduler=_parameters(rng),
+        simulation=GridSimulation(
+            startup=startup,
+            answers=_answers(rng),
+            report_interval_s=rng.choice((0.0, 30.0)),
+            heal_at_s=heal_at_s,
+        ),
+    )
+    arrivals = _arrivals(rng, rng_network, grid)
+    return Storm(
+        seed=seed,
+        grid=grid,
+        arrivals=arrivals,
+        cancels=tuple((rng.uniform(0.0, heal_at_s), index) for index in range(len(arrivals)) if rng.random() < 0.1),
+        operators=_operators(rng, names, grid.files, heal_at_s),
+    )
+
+
+def _startup(rng: random.Random) -> Startup:
+    return Startup(
+        base_s=rng.choice((0.0, 2.0, 15.0)),
+        per_component_s=rng.choice((0.0, 1.0, 5.0)),
+        load_factor=rng.choice((0.0, 1.0)),
+        jitter=rng.choice((0.0, 0.5)),
+    )
+
+
+def _site(rng: random.Random, index: int, startup: Startup | None) -> Site:
+    background = None
+    if rng.random() < 0.3:
+        background = Background(
+            user_load=rng.uniform(0.02, 0.1),
+            user_size_mean=2.0,
+            user_execution_mean_s=150.0,
+            band_low=0.05,
+            band_high=0.2,
+        )
+    return Site(
+        name=f"s{index + 1}",
+        processors=rng.randint(4, 48),
+        quota=rng.choice((1.0, 1.0, 1.0, 0.9, 0.75)),
+        simulation=SiteSimulation(
+            local_scheduler=rng.choice(list(LocalScheduler)),
+            background=background,
+            faults=SiteFaults(
+                component_failure=rng.choice((0.0, 0.0, 0.05, 0.2, 0.6)),
+                application_failure=rng.choice((0.0, 0.0, 0.1, 0.4)),
+                outages=((100.0, 400.0),) if rng.random() < 0.1 else (),
+                mean_time_between_outages_s=rng.choice((None, None, 800.0, 3_000.0)),
+                outage_mean_s=rng.uniform(50.0, 500.0),
+            ),
+            startup=startup,
+        ),
+    )
+
+
+def _links(rng: random.Random, names: list[str]) -> Links:
+    def link() -> tuple[float, float]:
+        return rng.choice((10.0, 100.0, 1_000.0)), rng.choice((0.0, 0.005, 0.1))
+
+    default = link()
+    pairs = []
+    for one, name in enumerate(names):
+        for other in names[one + 1 :]:
+            if rng.random() < 0.3:
+                bandwidth_mbit_s, latency_s = link()
+                pairs.append(PairLink(between=(name, other), bandwidth_mbit_s=bandwidth_mbit_s, latency_s=latency_s))
+    return Links(default=Link(bandwidth_mbit_s=default[0], latency_s=default[1]), pairs=tuple(pairs))
+
+
+def _files(rng: random.Random, names: list[str]) -> tuple[StoredFile, ...]:
+    return tuple(
+        StoredFile(
+            name=f"f{index + 1}",
+            size_bytes=rng.choice((0, 1_000_000, 100_000_000, 400_000_000)),
+            replicas=tuple(rng.sample(names, rng.randint(1, min(2, len(names))))),
+        )
+        for index in range(rng.randint(0, 4))
+    )
+
+
+def _parameters(rng: random.Random) -> SchedulerParameters:
+    return SchedulerParameters(
+        policy=rng.choice(("WF", "CM", "FCM", "CF")),
+        scan_interval_s=rng.choice((0.0, 0.0, 4.0, 30.0, 100.0)),
+        high_scans_per_low_scan=rng.randint(1, 3),
+        claim_fraction=rng.choice((0.75, 0.5, 1.0)),
+        claim_fraction_step=rng.choice((0.125, 0.0, 0.5)),
+        restarts_max=None,
+        claim_threshold=rng.choice((0.0, 0.0, 0.5, 1.0)),
+        error_threshold=rng.randint(1, 5),
+        cooldown_s=rng.uniform(50.0, 600.0),
+        barrier_timeout_s=rng.uniform(150.0, 400.0),
+        answer_timeout_s=rng.uniform(10.0, 60.0),
+        check_interval_s=rng.uniform(60.0, 300.0),
+        transfer_tries_max=rng.randint(1, 3),
+        transfer_patience=rng.uniform(2.0, 10.0),
+        hold_placed=rng.random() < 0.3,
+        queue_patience_s=rng.choice((None, 2.0, 5.0, 60.0)),
+    )
+
+
+def _answers(rng: random.Random) -> AnswerFaults:
+    return AnswerFaults(
+        late=rng.choice((0.0, 0.1, 0.3)),
+        late_mean_s=rng.uniform(5.0, 120.0),
+        twice=rng.choice((0.0, 0.1, 0.3)),
+        never=rng.choice((0.0, 0.0, 0.05, 0.2)),
+        transfer_break=rng.choice((0.0, 0.1, 0.4)),
+    )
+
+
+def _arrivals(rng: random.Random, rng_network: random.Random, grid: Grid) -> tuple[Arrival, ...]:
+    view = View.from_grid(grid)
+    view.idle = [int(limit * FITS_INTO_SHARE) for limit in view.limit]
+    catalogue = Catalogue.builtin()
+    gap_s = rng.choice((5.0, 30.0, 100.0))
+    at_s = 0.0
+    arrivals = []
+    for _ in range(rng.randint(4, 20)):
+        at_s += rng.expovariate(1.0 / gap_s)
+        request = _request(rng, rng_network, grid, view, catalogue)
+        arrivals.append(Arrival(at_s, request, rng.uniform(5.0, 300.0), rng.choice((0.0, 0.3))))
+    return tuple(arrivals)
+
+
+def _request(rng: random.Random, rng_network: random.Random, grid: Grid, view: View, catalogue: Catalogue) -> Request:
+    """A job that fits, drawn again until it does."""
+
+    def fits(request: Request) -> bool:
+        policy = catalogue.choose(request, grid.scheduler.policy)
+        return try_place(compile_demand(request, policy, view.index), view) is not None
+
+    for _ in range(DRAWS_MAX):
+        request = _any_request(rng, grid)
+        if fits(request):
+            talking = draw_communication(rng_network, request, grid.network, view.names)
+            return talking if fits(talking) else request
+    return Request(components=(Component(processors=1),))
+
+
+def _any_request(rng: random.Random, grid: Grid) -> Request:
+    names = [site.name for site in grid.sites]
+    files: tuple[InputFile, ...] = ()
+    if grid.files and rng.random() < 0.5:
+        chosen = rng.sample(grid.files, rng.randint(1, min(2, len(grid.files))))
+        files = tuple(InputFile(name=file.name, mode=rng.choice(list(InputMode))) for file in chosen)
+    flexible = None
+    kind = rng.random()
+    if kind < 0.25:
+        sizes = [rng.randint(2, 40)]
+        if rng.random() < 0.25:
+            half = sizes[0] // 2
+            flexible = Flexibility(splits=((sizes[0],), (half, sizes[0] - half)))
+        else:
+            flexible = Flexibility(component_min=rng.choice((1, 2)), components_max=rng.choice((None, 2, 3)))
+    elif kind < 0.55:
+        sizes = [rng.randint(1, 24)]
+    else:
+        sizes = [rng.randint(1, 16) for _ in range(rng.randint(2, 4))]
+    pins = kind >= 0.85
+    return Request(
+        components=tuple(
+            Component(
+                processors=size, input_files=files, site=rng.choice(names) if pins and rng.random() < 0.7 else None
+            )
+            for size in sizes
+        ),
+        flexible=flexible,
+        priority=Priority.HIGH if rng.random() < 0.4 else Priority.LOW,
+        policy=rng.choice((None, "WF", "CM", "FCM", "CF")),
+        placement_tries_max=rng.randint(1, 20) if rng.random() < 0.05 else None,
+        claiming_tries_max=rng.randint(1, 5) if rng.random() < 0.05 else None,
+        restarts_max=rng.randint(0, 2) if rng.random() < 0.1 else None,
+        walltime_s=rng.uniform(100.0, 400.0) if rng.random() < 0.1 else None,
+    )
+
+
+def may_fail(request: Request) -> bool:
+    """Whether the request itself sets a limit that a storm can bring it to."""
+    limits = (request.placement_tries_max, request.claiming_tries_max, request.restarts_max, request.walltime_s)
+    return any(limit is not None for limit in limits)
+
+
+def _operators(
+    rng: random.Random, names: list[str], files: tuple[StoredFile, ...], heal_at_s: float
+) -> tuple[AnyEvent, ...]:
+    events: list[AnyEvent] = []
+    for file in files:
+        if rng.random() < 0.2:  # forgotten for a while, and back with other replicas
+            gone_at = rng.uniform(0.0, heal_at_s)
+            back_at = rng.uniform(gone_at, heal_at_s)
+            replicas = tuple(rng.sample(names, rng.randint(1, min(2, len(names)))))
+            events.append(FileChanged(at=gone_at, file=file.name, size_bytes=file.size_bytes, replicas=()))
+            events.append(FileChanged(at=back_at, file=file.name, size_bytes=file.size_bytes, replicas=replicas))
+    for name in names:
+        if rng.random() < 0.15:
+            drained_at = rng.uniform(0.0, heal_at_s)
+            events.append(SiteDrained(at=drained_at, site=name))
+            events.append(SiteResumed(at=rng.uniform(drained_at, heal_at_s), site=name))
+    return tuple(events)

@@ -1,0 +1,239 @@
+"""Torture: the scheduler in a storm, its promises checked after every event; then the storm ends and all must finish.
+
+A failing seed is made as small as it goes while the same promise stays broken, and told as a story.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+
+import msgspec
+
+from koala.core import Scheduler
+from koala.model.grid import AnswerFaults, SiteFaults, Startup
+from koala.model.messages import AnyCommand, AnyEvent, CancelAsked, JobOutcome
+from koala.model.request import JobId
+from koala.simulator.torture.properties import PropertyBrokenError, Watch, nothing_left_behind
+from koala.simulator.torture.restarts import Twin
+from koala.simulator.torture.storms import Storm, draw_storm, may_fail
+from koala.simulator.workloads.workload import Workload
+from koala.simulator.world.world import World
+
+# After the storm every job must have ended within this time; the longest drawn job takes about ten minutes.
+SETTLE_S = 50_000.0
+# A scheduler that goes round in circles within one instant must not hang the torture.
+EVENTS_MAX = 50_000
+# How many smaller storms are tried to find a small one that still fails.
+MINIMISE_RUNS_MAX = 120
+# How much of the end of the log is shown with a failure.
+TAIL_LINES = 30
+
+# What a defect of ours can raise; shown as a broken promise with its seed, like any other.
+_DEFECTS = (AssertionError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """How one storm went. ``broken`` names the promise that was not kept; None when all were."""
+
+    seed: int
+    jobs: int
+    events: int
+    happened: dict[str, int]
+    broken: str | None = None
+    detail: str = ""
+    story: tuple[str, ...] = ()
+
+
+def torture(seed: int) -> Verdict:
+    """Run the storm of this seed; a failure comes with the story of the smallest storm found that fails alike."""
+    storm = draw_storm(seed)
+    verdict = weather(storm)
+    if verdict.broken is None:
+        return verdict
+    small = minimise(storm, verdict.broken)
+    smallest = weather(small)
+    return msgspec.structs.replace(verdict, detail=smallest.detail, story=(_size(small), *smallest.story))
+
+
+def weather(storm: Storm) -> Verdict:
+    """One run through the storm and the calm after it."""
+    return _Run(storm).run()
+
+
+class _Run:
+    def __init__(self, storm: Storm) -> None:
+        self.storm = storm
+        self.world = World(storm.grid, Workload.from_arrivals(storm.arrivals), storm.seed)
+        self.scheduler = Scheduler(storm.grid)
+        self.watch = Watch(self.scheduler, self.world)
+        self.twin = Twin(self.scheduler, storm.seed)
+        self.tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self.happened: Counter[str] = Counter()
+        self.events = 0
+        for at, arrival in storm.cancels:
+            self.world.plan(CancelAsked(at=at, job=arrival + 1))
+        for event in storm.operators:
+            self.world.plan(event)
+
+    def run(self) -> Verdict:
+        try:
+            self._live_through()
+            self._all_finished()
+        except PropertyBrokenError as error:
+            return self._verdict(error.name, str(error))
+        except _DEFECTS as error:
+            return self._verdict(f"no defect: {type(error).__name__}", f"{type(error).__name__}: {error}")
+        return self._verdict(None, "")
+
+    def _live_through(self) -> None:
+        heal_at_s = self.storm.grid.simulation.heal_at_s or 0.0
+        while self.events < EVENTS_MAX and not self._over():
+            event = self.world.next()
+            if event is None or event.at > heal_at_s + SETTLE_S:
+                break
+            self.events += 1
+            commands = self.scheduler.handle(event)
+            self._note(event, commands)
+            for command in commands:
+                self.world.perform(command, event.at)
+            self.watch.after(event, commands)
+            self.twin.after(event, commands)
+        self.twin.compare_books()
+
+    def _over(self) -> bool:
+        """All jobs came and ended, the storm is over, and every abort has been answered."""
+        ledger = self.scheduler.ledger
+        healed = ledger.now >= (self.storm.grid.simulation.heal_at_s or 0.0)
+        everyone = len(self.watch.submitted) == len(self.storm.arrivals)
+        return healed and everyone and not ledger.jobs and not ledger.claims
+
+    def _note(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
+        for message in (event, *commands):
+            self.tail.append(f"{event.at:12.3f}  {'>' if message is event else ' '} {message}")
+
+    def _all_finished(self) -> None:
+        watch, ledger = self.watch, self.scheduler.ledger
+        for job in list(ledger.jobs.values()):
+            explanation = self.scheduler.explain(job.id)
+            assert explanation is not None
+            watch.fail("every job finishes", f"job {job.id} is still {job.state}: {explanation.story[-1].text}")
+        if len(watch.submitted) < len(self.storm.arrivals):
+            watch.fail("every job finishes", "not all jobs were submitted before the time was up")
+        nothing_left_behind(watch)
+        for job_id, ended in watch.ended.items():
+            request = self.storm.arrivals[job_id - 1].request
+            if ended.outcome is JobOutcome.FAILED and not may_fail(request):
+                watch.fail("every job finishes", f"job {job_id} failed: {ended.reason}")
+
+    def _verdict(self, broken: str | None, detail: str) -> Verdict:
+        ledger = self.scheduler.ledger
+        for job in (*ledger.jobs.values(), *ledger.ended.values()):
+            for entry in job.story:
+                self.happened[entry[1]] += 1
+        for ended in self.watch.ended.values():
+            self.happened[str(ended.outcome)] += 1
+        return Verdict(
+            seed=self.storm.seed,
+            jobs=len(self.storm.arrivals),
+            events=self.events,
+            happened=dict(self.happened),
+            broken=broken,
+            detail=detail,
+            story=tuple(self._story()) if broken is not None else (),
+        )
+
+    def _story(self) -> list[str]:
+        lines = []
+        for job_id in sorted(self.watch.submitted):
+            lines += self._story_of(job_id)
+        return [*lines, "the last messages:", *self.tail]
+
+    def _story_of(self, job_id: JobId) -> list[str]:
+        explanation = self.scheduler.explain(job_id)
+        if explanation is None:
+            return []
+        return [f"job {job_id}:", *(f"{line.at:12.3f}    {line.text}" for line in explanation.story)]
+
+
+# ------------------------------------------------------------------------------------------ minimising
+
+
+def minimise(storm: Storm, broken: str) -> Storm:
+    """A storm with fewer jobs and fewer kinds of trouble in which the same promise is broken."""
+    runs_left = MINIMISE_RUNS_MAX
+
+    def fails(candidate: Storm) -> bool:
+        nonlocal runs_left
+        runs_left -= 1
+        return runs_left >= 0 and weather(candidate).broken == broken
+
+    for simpler in (
+        _without_operators,
+        _without_answers,
+        _without_site_faults,
+        _without_background,
+        _without_startup,
+    ):
+        candidate = simpler(storm)
+        if fails(candidate):
+            storm = candidate
+    chunk = len(storm.arrivals) // 2
+    while chunk >= 1 and runs_left > 0:
+        start = 0
+        while start < len(storm.arrivals) and len(storm.arrivals) > 1:
+            candidate = _without_jobs(storm, start, start + chunk)
+            if candidate.arrivals and fails(candidate):
+                storm = candidate
+            else:
+                start += chunk
+        chunk //= 2
+    return storm
+
+
+def _without_jobs(storm: Storm, start: int, stop: int) -> Storm:
+    """Drop some arrivals; the cancels of the others follow them to their new places."""
+    kept = [index for index in range(len(storm.arrivals)) if not start <= index < stop]
+    place = {index: position for position, index in enumerate(kept)}
+    return msgspec.structs.replace(
+        storm,
+        arrivals=tuple(storm.arrivals[index] for index in kept),
+        cancels=tuple((at, place[index]) for at, index in storm.cancels if index in place),
+    )
+
+
+def _without_operators(storm: Storm) -> Storm:
+    return msgspec.structs.replace(storm, operators=(), cancels=())
+
+
+def _without_answers(storm: Storm) -> Storm:
+    simulation = msgspec.structs.replace(storm.grid.simulation, answers=AnswerFaults())
+    return msgspec.structs.replace(storm, grid=msgspec.structs.replace(storm.grid, simulation=simulation))
+
+
+def _without_startup(storm: Storm) -> Storm:
+    simulation = msgspec.structs.replace(storm.grid.simulation, startup=Startup())
+    quick = msgspec.structs.replace(storm, grid=msgspec.structs.replace(storm.grid, simulation=simulation))
+    return _with_sites(quick, startup=None)
+
+
+def _without_site_faults(storm: Storm) -> Storm:
+    return _with_sites(storm, faults=SiteFaults())
+
+
+def _without_background(storm: Storm) -> Storm:
+    return _with_sites(storm, background=None)
+
+
+def _with_sites(storm: Storm, **changes: object) -> Storm:
+    sites = tuple(
+        msgspec.structs.replace(site, simulation=msgspec.structs.replace(site.simulation, **changes))
+        for site in storm.grid.sites
+    )
+    return msgspec.structs.replace(storm, grid=msgspec.structs.replace(storm.grid, sites=sites))
+
+
+def _size(storm: Storm) -> str:
+    grid = storm.grid
+    sites = ", ".join(f"{site.name} {site.processors}" for site in grid.sites)
+    interval_s = grid.scheduler.scan_interval_s
+    return f"the smallest storm found: {len(storm.arrivals)} jobs on {sites}; scan interval {interval_s:g} s"

@@ -1,0 +1,1 @@
+"""Workload traces (SWF, GWF) and failure traces: read, summarised, written and run."""

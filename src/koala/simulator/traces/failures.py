@@ -1,0 +1,331 @@
+"""Reads a failure trace in the tab format of the Failure Trace Archive: which nodes were unavailable, and when.
+
+The file of events (``event_trace``) is read as a stream; how many processors a node has and where it stands comes
+from the file of nodes beside it, where there is one. Which site a node stands for is decided in
+``koala.simulator.traces.node_mapping``.
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import math
+import zlib
+from array import array
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+EVENTS_MAX = 100_000_000
+NODES_MAX = 1_000_000
+LINE_BYTES_MAX = 65_536
+NODE_PROCESSORS_MAX = 1_000_000
+_CHUNK_BYTES = 1 << 20
+
+# The columns as the archive writes them; a header line, which starts with #, may give them in another order.
+_EVENT_COLUMNS = (
+    "event_id",
+    "component_id",
+    "node_id",
+    "platform_id",
+    "node_name",
+    "event_type",
+    "event_start_time",
+    "event_stop_time",
+    "event_end_reason",
+)
+_NODE_COLUMNS = (
+    "node_id",
+    "platform_id",
+    "node_name",
+    "node_ip",
+    "node_location",
+    "timezone",
+    "proc_model",
+    "os_name",
+    "cores_per_proc",
+    "num_procs",
+)
+_UNAVAILABLE, _AVAILABLE = b"0", b"1"
+_UNKNOWN = frozenset({b"", b"NULL", b"null"})
+_SUFFIXES = ("", ".gz", ".xz")
+
+Progress = Callable[[int, int], None]
+
+
+class FailureTraceError(ValueError):
+    """A failure trace that cannot be used: names the file, the line where there is one, and what to do."""
+
+    def __init__(self, path: Path, problem: str, line: int | None = None) -> None:
+        where = str(path) if line is None else f"{path}, line {line}"
+        super().__init__(f"{where}: {problem}")
+
+    def for_user(self) -> str:
+        """The message itself."""
+        return str(self)
+
+
+class TraceNode:
+    """One machine of a trace. ``down_s`` holds the times at which it was unavailable: from, to, from, to, ...
+
+    They are ordered, apart from each other and in seconds since the trace's epoch; ``cluster`` is where it stands.
+    """
+
+    __slots__ = ("cluster", "down_s", "name", "processors")
+
+    def __init__(self, name: str, cluster: str, processors: int) -> None:
+        self.name = name
+        self.cluster = cluster
+        self.processors = processors
+        self.down_s = array("d")
+
+
+class FailureTrace(NamedTuple):
+    """All nodes in the order of their first events, how many events there were, and the time that they span."""
+
+    nodes: tuple[TraceNode, ...]
+    events: int
+    begin_s: float
+    end_s: float
+
+
+def read_failure_trace(path: Path, progress: Progress | None = None) -> FailureTrace:
+    """Read the events of a trace, and the file of nodes beside them where there is one.
+
+    The file may be plain, .gz or .xz. A file of states (``event_state``) has no times of its own: the events beside
+    it are read. A node is unavailable while any of its components is; times without an event count as available.
+    ``progress`` is told from time to time how many bytes of the file have been read, of how many. Raises
+    FailureTraceError for what is no such trace, and OSError for a file that cannot be read.
+    """
+    path = _events_of(path)
+    node_file = _beside(path, "event_trace", "node")
+    known = {} if node_file is None else _read_nodes(node_file)
+    events = _Events(path, known)
+    for number, line in _lines(path, progress):
+        events.take(number, line)
+    return events.trace()
+
+
+# ------------------------------------------------------------------------------------------- the files
+
+
+def _events_of(path: Path) -> Path:
+    if "event_state" not in path.name:
+        return path
+    events = _beside(path, "event_state", "event_trace")
+    if events is None:
+        raise FailureTraceError(
+            path, "a file of states has no times, and there is no event_trace beside it; name that"
+        )
+    return events
+
+
+def _beside(path: Path, part: str, other: str) -> Path | None:
+    """The file that belongs to this one: ``g5k_node.tab.gz`` to ``g5k_event_trace.tab.xz``."""
+    if part not in path.name:
+        return None
+    plain = path.name.removesuffix(".gz").removesuffix(".xz").replace(part, other)
+    found = (path.with_name(plain + suffix) for suffix in _SUFFIXES)
+    return next((each for each in found if each.is_file()), None)
+
+
+def _lines(path: Path, progress: Progress | None = None) -> Iterator[tuple[int, bytes]]:
+    """The lines with their numbers; FailureTraceError where one is too long or the file is cut off or spoilt."""
+    number, rest = 0, b""
+    try:
+        with path.open("rb") as raw, _unpacked(path, raw) as file:
+            size_bytes = path.stat().st_size
+            while chunk := file.read(_CHUNK_BYTES):
+                lines = (rest + chunk).split(b"\n")
+                rest = lines.pop()
+                for line in lines:
+                    number += 1
+                    yield number, line
+                if len(rest) > LINE_BYTES_MAX:
+                    raise FailureTraceError(
+                        path,
+                        f"longer than {LINE_BYTES_MAX} bytes (LINE_BYTES_MAX); is this a failure trace?",
+                        number + 1,
+                    )
+                if progress is not None:
+                    progress(raw.tell(), size_bytes)
+    except (EOFError, lzma.LZMAError, gzip.BadGzipFile, zlib.error) as error:
+        raise FailureTraceError(
+            path, f"it cannot be unpacked ({error}); fetch the file again", number or None
+        ) from None
+    if rest:
+        yield number + 1, rest
+
+
+def _unpacked(path: Path, raw: IO[bytes]) -> Any:
+    if path.suffix == ".xz":
+        return lzma.open(raw)
+    return gzip.open(raw) if path.suffix == ".gz" else raw
+
+
+class _Columns:
+    """Where the columns that matter are, by the header or by the archive's usual order."""
+
+    def __init__(self, path: Path, usual: tuple[str, ...], wanted: tuple[str, ...]) -> None:
+        self._path = path
+        self._usual = usual
+        self._wanted = wanted
+        self.at = [usual.index(name) for name in wanted]
+        self.count = max(self.at) + 1
+
+    def header(self, number: int, line: bytes) -> None:
+        """A line of comment: where it names columns, these are the ones that follow."""
+        names = line.decode("utf-8", "replace").lstrip("#").split()
+        if self._usual[0] not in names:
+            return
+        missing = [name for name in self._wanted if name not in names]
+        if missing:
+            raise FailureTraceError(self._path, f"the header has no column {missing[0]}", number)
+        self.at = [names.index(name) for name in self._wanted]
+        self.count = max(self.at) + 1
+
+    def fields(self, number: int, line: bytes) -> list[bytes]:
+        """The fields that matter, in the order wanted."""
+        cells = line.split(b"\t")
+        if len(cells) < self.count:
+            raise FailureTraceError(
+                self._path,
+                f"{len(cells)} columns where at least {self.count} are wanted; columns are separated by tabs",
+                number,
+            )
+        return [cells[place].strip() for place in self.at]
+
+
+# ------------------------------------------------------------------------------------------- the nodes
+
+
+class _NodeText(NamedTuple):
+    name: str
+    location: str
+    processors: int
+
+
+def _read_nodes(path: Path) -> dict[tuple[bytes, bytes], _NodeText]:
+    """What the file of nodes says of each, by platform and number."""
+    wanted = ("platform_id", "node_id", "node_name", "node_location", "cores_per_proc", "num_procs")
+    columns = _Columns(path, _NODE_COLUMNS, wanted)
+    nodes: dict[tuple[bytes, bytes], _NodeText] = {}
+    for number, line in _lines(path):
+        if line.startswith(b"#"):
+            columns.header(number, line)
+        elif line.strip():
+            platform, node, name, location, cores, sockets = columns.fields(number, line)
+            processors = _count(path, number, "cores_per_proc", cores) * _count(path, number, "num_procs", sockets)
+            nodes[platform, node] = _NodeText(_known(name), _known(location), processors)
+            if len(nodes) > NODES_MAX:
+                raise FailureTraceError(path, f"more than {NODES_MAX:,} nodes (NODES_MAX)", number)
+    return nodes
+
+
+def _known(cell: bytes) -> str:
+    return "" if cell in _UNKNOWN else cell.decode("utf-8", "replace")
+
+
+def _count(path: Path, number: int, column: str, cell: bytes) -> int:
+    if cell in _UNKNOWN:
+        return 1
+    if not cell.isdigit() or not 1 <= (count := int(cell[:20])) <= NODE_PROCESSORS_MAX:
+        raise FailureTraceError(
+            path,
+            f"{column} is {_shown(cell)}; write 1 to {NODE_PROCESSORS_MAX} (NODE_PROCESSORS_MAX), or NULL",
+            number,
+        )
+    return count
+
+
+def _shown(cell: bytes) -> str:
+    return repr(cell[:40].decode("utf-8", "replace"))
+
+
+# ------------------------------------------------------------------------------------------ the events
+
+
+class _Events:
+    """Takes the lines of the file of events and keeps of each node when it was unavailable."""
+
+    def __init__(self, path: Path, known: dict[tuple[bytes, bytes], _NodeText]) -> None:
+        self._path = path
+        self._known = known
+        wanted = ("platform_id", "node_id", "node_name", "event_type", "event_start_time", "event_stop_time")
+        self._columns = _Columns(path, _EVENT_COLUMNS, wanted)
+        self._nodes: dict[tuple[bytes, bytes], TraceNode] = {}
+        self._events = 0
+        self._begin_s = math.inf
+        self._end_s = -math.inf
+
+    def take(self, number: int, line: bytes) -> None:
+        """One line: an event, a comment or nothing."""
+        if line.startswith(b"#"):
+            self._columns.header(number, line)
+            return
+        if not line.strip():
+            return
+        platform, node_id, name, kind, start, stop = self._columns.fields(number, line)
+        from_s, to_s = self._time_s(number, start), self._time_s(number, stop)
+        if to_s < from_s:
+            raise FailureTraceError(
+                self._path, f"the event ends at {to_s:.0f}, before it starts at {from_s:.0f}", number
+            )
+        node = self._nodes.get((platform, node_id))
+        if node is None:
+            node = self._new_node(number, platform, node_id, name)
+        if kind == _UNAVAILABLE:
+            node.down_s.append(from_s)
+            node.down_s.append(to_s)
+        elif kind != _AVAILABLE:
+            raise FailureTraceError(
+                self._path, f"event_type is {_shown(kind)}; only 0 (unavailable) and 1 (available) are known", number
+            )
+        self._events += 1
+        if from_s < self._begin_s:
+            self._begin_s = from_s
+        if to_s > self._end_s:
+            self._end_s = to_s
+        if self._events > EVENTS_MAX:
+            raise FailureTraceError(self._path, f"more than {EVENTS_MAX:,} events (EVENTS_MAX)", number)
+
+    def _time_s(self, number: int, cell: bytes) -> float:
+        try:
+            time_s = float(cell)
+        except ValueError:
+            time_s = math.nan
+        if not math.isfinite(time_s):
+            raise FailureTraceError(
+                self._path, f"{_shown(cell)} is no time; write seconds since the epoch, as a number", number
+            )
+        return time_s
+
+    def _new_node(self, number: int, platform: bytes, node_id: bytes, name: bytes) -> TraceNode:
+        if len(self._nodes) >= NODES_MAX:
+            raise FailureTraceError(self._path, f"more than {NODES_MAX:,} nodes (NODES_MAX)", number)
+        told = self._known.get((platform, node_id), _NodeText("", "", 1))
+        own = _known(name) or told.name or f"node {_known(node_id)}"
+        cluster = told.location or own.rpartition("/")[0]
+        node = self._nodes[platform, node_id] = TraceNode(own, cluster, told.processors)
+        return node
+
+    def trace(self) -> FailureTrace:
+        """What was read; FailureTraceError if that was nothing."""
+        if not self._events:
+            raise FailureTraceError(self._path, "it has no events; name the file event_trace.tab of a failure trace")
+        for node in self._nodes.values():
+            node.down_s = _joined(node.down_s)
+        return FailureTrace(tuple(self._nodes.values()), self._events, self._begin_s, self._end_s)
+
+
+def _joined(times_s: array[float]) -> array[float]:
+    """The same times in order, with those that overlap or touch made one and the empty ones left out."""
+    joined = array("d")
+    for from_s, to_s in sorted(zip(times_s[::2], times_s[1::2], strict=True)):
+        if to_s <= from_s:
+            continue
+        if joined and from_s <= joined[-1]:
+            joined[-1] = max(joined[-1], to_s)
+        else:
+            joined.extend((from_s, to_s))
+    return joined

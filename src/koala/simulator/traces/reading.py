@@ -1,0 +1,308 @@
+"""Workload traces: reads SWF (Parallel Workloads Archive) and GWF (Grid Workloads Archive) into arrays.
+
+A file may be plain or packed with gzip, xz or bzip2. What a line lacks is counted and told, what a line has wrong is
+an error with its number. Writing is ``koala.simulator.traces.writing``, running ``koala.simulator.traces.run``.
+"""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import dataclasses
+import gzip
+import lzma
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+TRACE_BYTES_MAX = 4 * 1024**3
+TRACE_JOBS_MAX = 20_000_000
+# How many job ids a remark names before it only counts.
+FIRST_IDS = 5
+SECONDS_MAX = 2.0**52
+SIZE_MAX = 2**31 - 1
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int32]
+Ids = npt.NDArray[np.int64]
+
+_MAGIC = ((b"\x1f\x8b", gzip.open), (b"\xfd7zXZ\x00", lzma.open), (b"BZh", bz2.open))
+_UNPACKING = (EOFError, lzma.LZMAError, gzip.BadGzipFile, zlib.error)
+
+# The fields that matter stand at the same places in both formats; the first has number 1 in their definitions.
+_FIELDS = {
+    0: "job number",
+    1: "submit time",
+    3: "run time",
+    4: "allocated processors",
+    7: "requested processors",
+    8: "requested time",
+}
+_WHOLE = frozenset({0, 4, 7})
+_MOST = {4: SIZE_MAX, 7: SIZE_MAX}
+# The same fields as columns of the table that is read.
+_ID, _SUBMIT, _RUN, _ALLOCATED, _REQUESTED, _REQUESTED_TIME = range(len(_FIELDS))
+
+
+class TraceError(ValueError):
+    """A trace that cannot be used: names the file, the line where there is one, and what is wrong."""
+
+    def __init__(self, path: Path | str, problem: str, line: int | None = None) -> None:
+        where = str(path) if line is None else f"{path}, line {line}"
+        super().__init__(f"{where}: {problem}")
+
+    def for_user(self) -> str:
+        """The message itself."""
+        return str(self)
+
+
+class Format(NamedTuple):
+    """How a trace is written: how comments start, and how many fields a line has at least."""
+
+    name: str
+    comment: str
+    fields_min: int
+
+
+SWF = Format("SWF", ";", 18)
+GWF = Format("GWF", "#", 11)
+
+
+class Skipped(NamedTuple):
+    """Jobs that cannot be run, why, and the first ids among them."""
+
+    reason: str
+    jobs: int
+    first: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class Trace:
+    """The jobs of a trace by submission, in columns of one length; jobs of one instant stay as in the file.
+
+    - ``submit_s`` counts from the beginning of the trace, which is ``start_unix_s`` where that is known;
+    - ``size`` is the allocated processors, where unknown the requested ones;
+    - ``requested_s`` is the user's estimate, where unknown the run time;
+    - ``skipped`` are the jobs of the file that are not here, ``reordered`` those that stood behind a later one;
+    - ``header`` is what the comments say, by name: MaxProcs, UnixStartTime and others.
+    """
+
+    name: str
+    format: str
+    ids: Ids
+    submit_s: Floats
+    run_s: Floats
+    size: Integers
+    requested_s: Floats
+    header: dict[str, str] = dataclasses.field(default_factory=dict)
+    start_unix_s: float | None = None
+    skipped: tuple[Skipped, ...] = ()
+    reordered: int = 0
+
+    @property
+    def jobs(self) -> int:
+        """How many jobs there are."""
+        return len(self.ids)
+
+    @property
+    def processors(self) -> int | None:
+        """The size of the machine by the header: MaxProcs, else MaxNodes; None where it says neither."""
+        for field in ("MaxProcs", "MaxNodes"):
+            text = self.header.get(field, "").split()
+            if text and text[0].isdigit() and int(text[0][:18]) > 0:
+                return int(text[0][:18])
+        return None
+
+    def chosen(self, rows: npt.NDArray[Any]) -> Trace:
+        """The same trace with these rows only: a mask or their numbers in order."""
+        columns = {name: getattr(self, name)[rows] for name in ("ids", "submit_s", "run_s", "size", "requested_s")}
+        return dataclasses.replace(self, **columns)
+
+
+def read_trace(path: Path) -> Trace:
+    """Read a trace. Raises TraceError for what is none, and OSError for a file that cannot be read.
+
+    A job without a submit time, run time or size (written as -1) cannot be run and is counted in ``skipped``;
+    a job that stands behind a later one is put in its place and counted in ``reordered``.
+    """
+    lines = _content(path).split("\n")
+    found = _format_of(path, lines)
+    rows = [line for line in lines if line and not line.isspace() and not _is_comment(line, found)]
+    if rows and rows[0].split(maxsplit=1)[0].casefold() == "jobid":
+        del rows[0]  # some files of the archive name the columns without a mark of comment
+    if not rows:
+        raise TraceError(path, f"it has no jobs; is it a trace in {found.name}?")
+    if len(rows) > TRACE_JOBS_MAX:
+        raise TraceError(path, f"{len(rows):,} jobs are more than {TRACE_JOBS_MAX:,} (TRACE_JOBS_MAX); divide it")
+    table = _numbers(path, found, rows, lines)
+    return _trace(path, found, _header(lines, found), table)
+
+
+# ------------------------------------------------------------------------------------------- the file
+
+
+def _content(path: Path) -> str:
+    """The text, unpacked. Names in it may be in any encoding; what matters is ASCII."""
+    try:
+        with path.open("rb") as raw, _unpacked(raw) as file:
+            content: bytes = file.read(TRACE_BYTES_MAX + 1)
+    except _UNPACKING as error:
+        raise TraceError(path, f"it cannot be unpacked ({error}); fetch the file again") from None
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise TraceError(path, f"it cannot be unpacked ({error}); fetch the file again") from None
+    if len(content) > TRACE_BYTES_MAX:
+        raise TraceError(path, f"it has more than {TRACE_BYTES_MAX:,} bytes (TRACE_BYTES_MAX); divide it")
+    text = content.removeprefix(codecs.BOM_UTF8).decode("latin-1")
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def _unpacked(raw: IO[bytes]) -> Any:
+    start = raw.read(6)
+    raw.seek(0)
+    return next((opened(raw) for magic, opened in _MAGIC if start.startswith(magic)), raw)
+
+
+def _format_of(path: Path, lines: Sequence[str]) -> Format:
+    """By the file's name, else by how its first line starts."""
+    suffixes = {suffix.casefold() for suffix in path.suffixes}
+    for each in (SWF, GWF):
+        if f".{each.name.casefold()}" in suffixes:
+            return each
+    first = next((line for line in lines if line and not line.isspace()), "").lstrip()
+    return GWF if first.startswith("#") or first.casefold().startswith("jobid") else SWF
+
+
+def _is_comment(line: str, found: Format) -> bool:
+    """Whether it says something to readers, with or without a blank before."""
+    return line.startswith(found.comment) or (line[:1].isspace() and line.lstrip().startswith(found.comment))
+
+
+def _header(lines: Sequence[str], found: Format) -> dict[str, str]:
+    """What the comments before the first job say as ``name: value``; of a repeated name the first."""
+    header: dict[str, str] = {}
+    for line in lines:
+        if not _is_comment(line, found):
+            if line and not line.isspace():
+                break
+            continue
+        name, colon, value = line.lstrip(found.comment + " \t").partition(":")
+        if colon and name and not name[0].isspace():
+            header.setdefault(name.strip(), value.strip())
+    return header
+
+
+# ------------------------------------------------------------------------------------------- the numbers
+
+
+def _numbers(path: Path, found: Format, rows: Sequence[str], lines: Sequence[str]) -> Floats:
+    """The fields that matter, one row a job; TraceError with the line where one is not a number."""
+    columns = (*_FIELDS, found.fields_min - 1) if found is SWF else tuple(_FIELDS)
+    try:
+        table: Floats = np.loadtxt(rows, dtype=np.float64, usecols=columns, comments=None, ndmin=2)
+    except ValueError:
+        table = np.full((1, len(columns)), np.nan)
+    table = table[:, : len(_FIELDS)]
+    if not (np.abs(table) <= SECONDS_MAX).all() or (table[:, [_ALLOCATED, _REQUESTED]] > SIZE_MAX).any():
+        raise _first_problem(path, found, lines)
+    sizes = table[:, [_ALLOCATED, _REQUESTED, _ID]]
+    if (sizes != np.floor(sizes)).any():
+        raise _first_problem(path, found, lines)
+    return table
+
+
+def _first_problem(path: Path, found: Format, lines: Sequence[str]) -> TraceError:
+    """What is wrong with the first bad line; only looked for once something is known to be wrong."""
+    for number, line in enumerate(lines, 1):
+        cells = line.split()
+        if not cells or _is_comment(line, found) or cells[0].casefold() == "jobid":
+            continue
+        if len(cells) < found.fields_min:
+            has = f"{len(cells)} field{'' if len(cells) == 1 else 's'}"
+            wanted = f"{'at least ' if found is GWF else ''}{found.fields_min}"
+            return TraceError(path, f"{has} where {found.name} has {wanted}; is it a trace in {found.name}?", number)
+        for place, field in _FIELDS.items():
+            problem = _cell_problem(cells[place], whole=place in _WHOLE, most=_MOST.get(place, SECONDS_MAX))
+            if problem:
+                shown = f"field {place + 1}, the {field}, is {cells[place][:40]!r}"
+                return TraceError(path, f"{shown}: {problem}", number)
+    return TraceError(path, f"its fields cannot be read as numbers; is it a trace in {found.name}?")
+
+
+def _cell_problem(cell: str, *, whole: bool, most: float) -> str:
+    try:
+        value = float(cell)
+    except ValueError:
+        return "that is no number; write -1 for what is not known"
+    if not -SECONDS_MAX <= value <= most:
+        return f"that cannot be; the most is {most:.0f}"
+    if whole and value != int(value):
+        return "write a whole number"
+    return ""
+
+
+# ------------------------------------------------------------------------------------------- the jobs
+
+
+def _trace(path: Path, found: Format, header: dict[str, str], table: Floats) -> Trace:
+    ids = table[:, _ID].astype(np.int64)
+    size = np.where(table[:, _ALLOCATED] > 0, table[:, _ALLOCATED], table[:, _REQUESTED])
+    # Each job is counted under the first reason that keeps it from being run.
+    reasons = (
+        ("no submit time", table[:, _SUBMIT] < 0),
+        ("no run time", table[:, _RUN] < 0),
+        ("no number of processors", size < 1),
+    )
+    left_out = np.zeros(len(table), dtype=bool)
+    skipped = []
+    for reason, mask in reasons:
+        new = mask & ~left_out
+        if new.any():
+            skipped.append(Skipped(reason, int(new.sum()), tuple(ids[new][:FIRST_IDS].tolist())))
+            left_out |= new
+    kept = table[~left_out]
+    submit_s = kept[:, _SUBMIT]
+    reordered = int((submit_s < np.maximum.accumulate(submit_s)).sum()) if len(kept) else 0
+    order = np.argsort(submit_s, kind="stable") if reordered else slice(None)
+    kept = kept[order]
+    run_s = kept[:, _RUN]
+    requested_s = kept[:, _REQUESTED_TIME]
+    start_unix_s, submit_s = _beginning(found, header, kept[:, _SUBMIT])
+    return Trace(
+        name=trace_name(path),
+        format=found.name,
+        ids=ids[~left_out][order],
+        submit_s=np.ascontiguousarray(submit_s),
+        run_s=np.ascontiguousarray(run_s),
+        size=size[~left_out][order].astype(np.int32),
+        requested_s=np.where(requested_s > 0, requested_s, run_s),
+        header=header,
+        start_unix_s=start_unix_s,
+        skipped=tuple(skipped),
+        reordered=reordered,
+    )
+
+
+def _beginning(found: Format, header: dict[str, str], submit_s: Floats) -> tuple[float | None, Floats]:
+    """When time 0 was, and the submit times since then; GWF counts in the time of Unix and says so of no file."""
+    if found is GWF and len(submit_s):
+        return float(submit_s[0]), submit_s - submit_s[0]
+    try:
+        start_unix_s = float(header.get("UnixStartTime", "").split()[0])
+    except (IndexError, ValueError):
+        return None, submit_s
+    return (start_unix_s if 0 < start_unix_s <= SECONDS_MAX else None), submit_s
+
+
+def trace_name(path: Path) -> str:
+    """What to call a trace: its file's name without the endings of formats and packers."""
+    name = path.name
+    for suffix in (".gz", ".xz", ".bz2", ".swf", ".gwf"):
+        if name.casefold().endswith(suffix):
+            name = name[: -len(suffix)]
+    return name or path.name

@@ -1,0 +1,281 @@
+"""Running a trace: in the plain kernel under a discipline, or as the workload of the scheduler under the simulator.
+
+Both give the same figures with the same names. Reading traces is ``koala.simulator.traces.reading``, the kernel
+itself
+``koala.simulator.kernels.plain``; which of the two runs a trace is the caller's choice, ``obstacles`` helps with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from koala.model.grid import AnswerFaults, Grid, SiteFaults, Startup
+from koala.model.request import Application, Component, Flexibility, Priority, Request
+from koala.policies.catalogue import Policy
+from koala.simulator.kernels.plain import run_plain
+from koala.simulator.report.page_data import Hold, RunPicture
+from koala.simulator.result import DONE, JobRow
+from koala.simulator.traces.reading import FIRST_IDS, Floats, Integers, Trace
+from koala.simulator.workloads.workload import Arrival, Workload
+
+# Slowdowns of jobs shorter than this are bounded: they would say little but that the job was short.
+BOUND_S = 10.0
+TOO_LARGE = "too_large"
+# How many sites a remark names before it only counts.
+FIRST_NAMES = 3
+
+
+class TooLarge(NamedTuple):
+    """Jobs that no site, or the whole grid where jobs are divided, can hold; they are left out of the schedule."""
+
+    jobs: Trace
+    limit: int
+
+    def as_json(self) -> dict[str, Any]:
+        """How many, the first ids, and what the most is that the grid can hold."""
+        return {"jobs": self.jobs.jobs, "first": self.jobs.ids[:FIRST_IDS].tolist(), "processors_max": self.limit}
+
+
+def divided_by_size(trace: Trace, grid: Grid, *, divides: bool) -> tuple[Trace, TooLarge]:
+    """The jobs that the grid can hold, and those that are too large for it."""
+    processors = [site.processors for site in grid.sites]
+    limit = sum(processors) if divides else max(processors)
+    fits = trace.size <= limit
+    if fits.all():
+        return trace, TooLarge(trace.chosen(~fits), limit)
+    return trace.chosen(fits), TooLarge(trace.chosen(~fits), limit)
+
+
+def discipline_for(policy: Policy) -> str | None:
+    """The discipline that does what a placement policy does with jobs of one component, if there is one.
+
+    The scheduler tries all that wait, in order, which is first fit over the queue; and the kernel chooses clusters as
+    a policy does that puts a lone component on the site with the most idle processors.
+    """
+    alike = policy.most_idle_takes_whole and not policy.form.divides and not policy.checked
+    return "first-fit" if alike else None
+
+
+def obstacles(grid: Grid) -> tuple[str, ...]:
+    """What the grid says beyond the sizes of its sites, which the kernel does not know; nothing for a plain grid."""
+    sites = grid.sites
+    by_kind = {
+        "users of their own": [site.name for site in sites if site.simulation.background is not None],
+        "faults": [site.name for site in sites if site.simulation.faults != SiteFaults()],
+        "start-up times of their own": [site.name for site in sites if site.simulation.startup is not None],
+        "quotas": [site.name for site in sites if site.quota != 1.0],
+    }
+    found = [f"{kind} ({_few_of(names)})" for kind, names in by_kind.items() if names]
+    if grid.scheduler.scan_interval_s != 0.0:
+        found.append(f"a scan interval of {grid.scheduler.scan_interval_s:g} s")
+    if grid.simulation.startup != Startup():
+        found.append("times to start up")
+    if grid.simulation.answers != AnswerFaults():
+        found.append("lost and late answers")
+    if grid.simulation.report_interval_s != 0.0:
+        found.append("sites that report at intervals")
+    return tuple(found)
+
+
+def _few_of(names: list[str]) -> str:
+    more = f" and {len(names) - FIRST_NAMES} more" if len(names) > FIRST_NAMES else ""
+    return f"{', '.join(names[:FIRST_NAMES])}{more}"
+
+
+# --------------------------------------------------------------------------------------------- the kernel
+
+
+class KernelRun:
+    """What the kernel gave for a trace: when and where each job started."""
+
+    def __init__(self, trace: Trace, grid: Grid, policy: str, start_s: Floats, site: Integers) -> None:
+        self.trace = trace
+        self.policy = policy
+        self._grid = grid
+        self._site = site
+        self.start_s = start_s
+        self.end_s: Floats = start_s + trace.run_s
+
+    def metrics(self) -> dict[str, Any]:
+        """The run in numbers, named as those of a run of the scheduler."""
+        trace = self.trace
+        first_s = float(trace.submit_s[0]) if trace.jobs else 0.0
+        makespan_s = float(self.end_s.max()) - first_s if trace.jobs else 0.0
+        wait_s = self.start_s - trace.submit_s
+        return {
+            "policy": self.policy,
+            "complete": True,
+            "jobs": trace.jobs,
+            "outcomes": {DONE: trace.jobs} if trace.jobs else {},
+            "wait_s": summarised(wait_s),
+            "execution_s": summarised(trace.run_s),
+            "response_s": summarised(wait_s + trace.run_s),
+            "utilisation": self._utilisation(makespan_s),
+            "makespan_s": makespan_s,
+        }
+
+    def _utilisation(self, makespan_s: float) -> dict[str, Any]:
+        sites = self._grid.sites
+        used = np.bincount(self._site, weights=self.trace.run_s * self.trace.size, minlength=len(sites))
+        capacity = np.array([site.processors for site in sites]) * makespan_s
+        shares = np.divide(used, capacity, out=np.zeros(len(sites)), where=capacity > 0)
+        ours = float(used.sum() / capacity.sum()) if makespan_s > 0 else 0.0
+        by_site = zip(sites, shares.tolist(), strict=True)
+        return {
+            "ours": ours,
+            "others": 0.0,
+            "total": ours,
+            "sites": {site.name: {"ours": share, "others": 0.0} for site, share in by_site},
+        }
+
+    def rows(self) -> Iterator[JobRow]:
+        """The table of jobs, by submission, as the scheduler's; a job is placed when it starts."""
+        names = [site.name for site in self._grid.sites]
+        columns = (self.trace.ids, self.trace.size, self._site, self.trace.submit_s, self.start_s, self.end_s)
+        for job, size, site, submit, start, end in zip(*(column.tolist() for column in columns), strict=True):
+            yield _waiting_row(job, size, submit, self.policy)._replace(
+                clusters=1,
+                sites=names[site],
+                placed=start,
+                started=start,
+                finished=end,
+                queue_s=start - submit,
+                overhead_s=0.0,
+                wait_s=start - submit,
+                execution_s=end - start,
+                response_s=end - submit,
+                placement_tries=1,
+                claiming_tries=1,
+                outcome=DONE,
+            )
+
+    def picture(self, **words: Any) -> RunPicture:
+        """What the page of the run shows; ``words`` are its title, subtitle, facts and notes."""
+        trace = self.trace
+        starts, ends = self.start_s.tolist(), self.end_s.tolist()
+        sizes = trace.size.tolist()
+        columns = zip(self._site.tolist(), sizes, starts, ends, strict=True)
+        return RunPicture(
+            sites=[(site.name, site.processors) for site in self._grid.sites],
+            ids=trace.ids.tolist(),
+            sizes=sizes,
+            submit_s=trace.submit_s.tolist(),
+            start_s=starts,
+            end_s=ends,
+            holds=[Hold(row, *column) for row, column in enumerate(columns)],
+            start_unix_s=trace.start_unix_s,
+            **words,
+        )
+
+
+def run_in_kernel(trace: Trace, grid: Grid, discipline: str, policy: str) -> KernelRun:
+    """Run jobs that all fit under a discipline; ``policy`` is what to call it.
+
+    EASY plans with the users' estimates. A job that ran longer than its estimate is planned with its run time: the
+    system that the trace is from let it run, and so does this one.
+    """
+    capacity = [site.processors for site in grid.sites]
+    planned_s = np.maximum(trace.requested_s, trace.run_s)
+    run = run_plain(trace.submit_s, trace.run_s, trace.size, capacity, discipline, requested_s=planned_s)
+    return KernelRun(trace, grid, policy, run.start_s, run.site)
+
+
+def warm_up(discipline: str) -> None:
+    """Load the compiled kernel, or compile it where that was never done, with one job on one cluster."""
+    one = np.ones(1)
+    run_plain(one, one, np.ones(1, dtype=np.int32), [1], discipline, requested_s=one)
+
+
+# --------------------------------------------------------------------------------------------- the scheduler
+
+
+def trace_workload(trace: Trace, *, divides: bool) -> Workload:
+    """The jobs as a workload, each one component or, for a policy that divides, a total."""
+
+    def source(_grid: Grid, _seed: int) -> Iterator[Arrival]:
+        requests: dict[int, Request] = {}
+        columns = (trace.submit_s, trace.size, trace.run_s)
+        for submit_s, size, run_s in zip(*(column.tolist() for column in columns), strict=True):
+            request = requests.get(size)
+            if request is None:
+                request = requests[size] = _request(size, divides)
+            yield Arrival(submit_s, request, run_s)
+
+    return Workload([source], trace.jobs, name=trace.name)
+
+
+def _request(size: int, divides: bool) -> Request:
+    component = Component(processors=size, application=Application(executable="job"))
+    return Request(components=(component,), flexible=Flexibility() if divides else None)
+
+
+def renamed(rows: Iterable[JobRow], trace: Trace) -> list[JobRow]:
+    """Rows of the scheduler, which numbers jobs by submission, with the ids that the trace has for them."""
+    ids = trace.ids.tolist()
+    return [row._replace(job=ids[row.job - 1]) for row in rows]
+
+
+# --------------------------------------------------------------------------------------------- figures
+
+
+def headline(wait_s: Floats, run_s: Floats) -> dict[str, Any]:
+    """The figures by which disciplines are compared, over the jobs that were done; None where there are none."""
+    turnaround_s = wait_s + run_s
+    slowdown = np.maximum(1.0, turnaround_s / np.maximum(run_s, BOUND_S))
+    figures: dict[str, Any] = {}
+    for name, values in (("wait_s", wait_s), ("turnaround_s", turnaround_s)):
+        summary = summarised(values)
+        for which in ("mean", "median", "p95"):
+            figures[f"{which}_{name}"] = None if summary is None else summary[which]
+    figures["bounded_slowdown"] = summarised(slowdown)
+    return figures
+
+
+def summarised(values: Floats) -> dict[str, float] | None:
+    """Mean, median, 95th percentile and maximum; None where there is nothing to sum up."""
+    if not len(values):
+        return None
+    median, p95 = np.percentile(values, (50, 95)).tolist()
+    return {"mean": float(values.mean()), "median": median, "p95": p95, "max": float(values.max())}
+
+
+def too_large_rows(too_large: TooLarge, policy: str) -> Iterator[JobRow]:
+    """The jobs that were left out, for the table of jobs."""
+    reason = f"the grid can hold {too_large.limit} processors of one job at most"
+    trace = too_large.jobs
+    for job, size, submit in zip(trace.ids.tolist(), trace.size.tolist(), trace.submit_s.tolist(), strict=True):
+        yield _waiting_row(job, size, submit, policy)._replace(outcome=TOO_LARGE, reason=reason)
+
+
+def _waiting_row(job: int, size: int, submit_s: float, policy: str) -> JobRow:
+    """A job to which nothing has happened yet. Nothing is drawn in a trace, so its seed is 0."""
+    return JobRow(
+        job=job,
+        name="job",
+        priority=str(Priority.LOW),
+        processors=size,
+        components=1,
+        clusters=0,
+        sites="",
+        submitted=submit_s,
+        placed=None,
+        started=None,
+        finished=None,
+        queue_s=None,
+        overhead_s=None,
+        wait_s=None,
+        execution_s=None,
+        response_s=None,
+        placement_tries=0,
+        claiming_tries=0,
+        failures=0,
+        preemptions=0,
+        start_delay_s=None,
+        outcome="",
+        reason="",
+        policy=policy,
+        seed=0,
+    )

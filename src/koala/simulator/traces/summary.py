@@ -1,0 +1,64 @@
+"""What is in a trace, in numbers: how many jobs of which sizes, how long, how often, and how much load they make."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from koala.simulator.traces.reading import Floats, Integers, Trace
+
+PERCENTILES = (5, 25, 50, 75, 95)
+
+
+def trace_summary(trace: Trace) -> dict[str, Any]:
+    """Ready for JSON. The load is the work of all jobs over what the machine could do while they were submitted;
+    None where the trace does not say how large the machine is."""
+    span_s = float(trace.submit_s[-1] - trace.submit_s[0]) if trace.jobs else 0.0
+    work = float((trace.size * trace.run_s).sum())
+    known = trace.processors is not None and span_s > 0
+    return {
+        "trace": trace.name,
+        "format": trace.format,
+        "jobs": trace.jobs,
+        "skipped": skipped_json(trace),
+        "reordered": trace.reordered,
+        "processors": trace.processors,
+        "start_unix_s": trace.start_unix_s,
+        "span_s": span_s,
+        "work_processor_s": work,
+        "load": work / (span_s * trace.processors) if known and trace.processors else None,
+        "size": spread(trace.size),
+        "serial_share": _share(trace.size == 1),
+        "power_of_two_share": _share((trace.size > 1) & (trace.size & (trace.size - 1) == 0)),
+        "run_s": spread(trace.run_s),
+        "interarrival_s": spread(np.diff(trace.submit_s)),
+        "requested_s": spread(trace.requested_s),
+        "exceeded_request_share": _share(trace.run_s > trace.requested_s),
+        "header": trace.header,
+    }
+
+
+def skipped_json(trace: Trace) -> dict[str, Any]:
+    """The jobs of the file that cannot be run, by reason."""
+    return {
+        "jobs": sum(each.jobs for each in trace.skipped),
+        "reasons": [{"reason": each.reason, "jobs": each.jobs, "first": list(each.first)} for each in trace.skipped],
+    }
+
+
+def spread(values: Floats | Integers) -> dict[str, float] | None:
+    """Least, some percentiles, greatest and mean; None of nothing."""
+    if not len(values):
+        return None
+    percentiles = np.percentile(values, PERCENTILES).tolist()
+    return {
+        "min": float(values.min()),
+        **{f"p{percent}": value for percent, value in zip(PERCENTILES, percentiles, strict=True)},
+        "max": float(values.max()),
+        "mean": float(values.mean()),
+    }
+
+
+def _share(mask: np.ndarray[Any, np.dtype[np.bool_]]) -> float | None:
+    return float(mask.mean()) if len(mask) else None

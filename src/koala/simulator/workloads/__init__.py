@@ -1,0 +1,1 @@
+"""The jobs of a simulation: listed, drawn from generators, or from published models."""

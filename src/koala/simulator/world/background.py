@@ -1,0 +1,160 @@
+"""A site's own users, and the controller that injects and kills dummy jobs to hold their load inside a band.
+
+The world owns time: it tells the background what became due and lets the site's scheduler begin its jobs.
+Dummies never take processors from a queue: they are injected only into idle ones that nothing waits for.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from decimal import Decimal
+
+from koala.model.grid import Background, Grid
+from koala.model.messages import SiteReported
+from koala.model.request import SiteName
+from koala.policies.front_door import quota_processors
+from koala.simulator.workloads.draws import exponential, geometric, stream
+from koala.simulator.world.delivery import Post
+from koala.simulator.world.event_heap import SITE_REPORTS, USER_JOB_ARRIVES, USER_JOB_ENDS, Agenda
+from koala.simulator.world.overload import UsersLoad
+from koala.simulator.world.site import SimulatedSite, UserJob
+
+
+class SiteBackground:
+    """The load that is not ours on one site."""
+
+    __slots__ = (
+        "_high",
+        "_low",
+        "_parameters",
+        "_rng",
+        "interarrival_s",
+        "queued",
+        "reported",
+        "site",
+    )
+
+    def __init__(self, site: SimulatedSite, parameters: Background, rng: random.Random) -> None:
+        self.site = site
+        self._parameters = parameters
+        self._rng = rng
+        # On the fractions as they were written: 0.07 of 100 processors is 7, not 8.
+        self._low = math.ceil(Decimal(repr(float(parameters.band_low))) * site.processors)
+        self._high = max(self._low, quota_processors(site.processors, parameters.band_high))
+        offered = parameters.user_load * site.processors
+        work_s = parameters.user_size_mean * parameters.user_execution_mean_s
+        self.interarrival_s: float | None = work_s / offered if offered > 0.0 else None
+        self.queued = 0  # processors that waiting users want
+        self.reported = 0  # what the scheduler was last told of the others
+
+    def next_gap_s(self) -> float:
+        """Time until the next user comes."""
+        assert self.interarrival_s is not None
+        return exponential(self._rng, self.interarrival_s)
+
+    def next_job(self) -> UserJob:
+        """What the next user submits: at least one processor, at most the whole site."""
+        processors = min(self.site.installed, geometric(self._rng, self._parameters.user_size_mean))
+        return UserJob(self.site, processors, exponential(self._rng, self._parameters.user_execution_mean_s))
+
+    def control(self, now: float) -> None:
+        """Inject or kill dummies so that users and dummies together stay in the band, as far as they can.
+
+        Users who still wait count as load: dummies make room for them instead of standing in their way.
+        """
+        site = self.site
+        if site.down:
+            return
+        users = site.users + self.queued
+        load = users + site.dummies
+        if load > self._high and site.dummies:
+            site.set_dummies(site.dummies - min(site.dummies, load - self._high), now)
+        elif load < self._low and site.idle and not site.queue:
+            site.set_dummies(site.dummies + min(site.idle, self._low - load), now)
+
+
+def users_stream(seed: int, site: SiteName) -> random.Random:
+    """Where the users of a site come from: the gap before the first, then each one's job and the gap after it."""
+    return stream(seed, "background", site)
+
+
+class BackgroundDesk:
+    """The users of all sites: their arrivals and ends, and what the sites report of them.
+
+    ``serve`` lets a site's scheduler begin what it can; it is the world's, since our components wait there too.
+    """
+
+    __slots__ = ("_agenda", "_post", "_report_interval_s", "_serve", "by_site", "load")
+
+    def __init__(
+        self,
+        grid: Grid,
+        sites: dict[str, SimulatedSite],
+        seed: int,
+        agenda: Agenda,
+        post: Post,
+        serve: Callable[[SimulatedSite, float], None],
+    ) -> None:
+        self._agenda = agenda
+        self._post = post
+        self._report_interval_s = grid.simulation.report_interval_s
+        self._serve = serve
+        self.load = UsersLoad(grid.sites)
+        self.by_site: dict[str, SiteBackground] = {}
+        for site in grid.sites:
+            background = site.simulation.background
+            if background is not None:
+                rng = users_stream(seed if background.seed is None else background.seed, site.name)
+                self.by_site[site.name] = SiteBackground(sites[site.name], background, rng)
+
+    def open(self) -> None:
+        """Time zero: the first dummies, the first users on their way, the first reports."""
+        for background in self.by_site.values():
+            if background.interarrival_s is not None:
+                self._agenda.add(background.next_gap_s(), USER_JOB_ARRIVES, background)
+            background.control(0.0)
+            self._agenda.add(0.0, SITE_REPORTS, background)
+
+    def user_arrives(self, background: SiteBackground, sequence: int, at: float) -> None:
+        """A user submits a job, unless the site is down, and the next one is on his way."""
+        job = background.next_job()
+        site = background.site
+        if not site.down:
+            self.load.arrives(site.name, job.processors, job.walltime_s, at)
+            background.queued += job.processors
+            background.control(at)  # dummies make room first
+            if site.submit(job, at):
+                self.began(job, at)
+            self._serve(site, at)
+        self._agenda.add(at + background.next_gap_s(), USER_JOB_ARRIVES, background)
+
+    def began(self, job: UserJob, now: float) -> None:
+        """A user's job has got its processors."""
+        self.by_site[job.site.name].queued -= job.processors
+        job.timer = self._agenda.add(now + job.walltime_s, USER_JOB_ENDS, job)
+
+    def user_ends(self, job: UserJob, sequence: int, at: float) -> None:
+        """A user's job ends, unless an outage already took it."""
+        if job.timer == sequence:
+            job.timer = 0
+            job.site.release(job, at)
+            self._serve(job.site, at)
+
+    def report_changes(self, background: SiteBackground, now: float) -> None:
+        """Tell the scheduler at once, where sites report every change."""
+        if self._report_interval_s <= 0.0:
+            self._report(background, now)
+
+    def site_reports(self, background: SiteBackground, sequence: int, at: float) -> None:
+        """The time of a site's report has come; it says nothing when nothing changed."""
+        self._report(background, at)
+        if self._report_interval_s > 0.0:
+            self._agenda.add(at + self._report_interval_s, SITE_REPORTS, background)
+
+    def _report(self, background: SiteBackground, now: float) -> None:
+        site = background.site
+        if site.others != background.reported and not site.down:
+            background.reported = site.others
+            self._post.tell(SiteReported(at=now, site=site.name, processors=site.processors, others=site.others))

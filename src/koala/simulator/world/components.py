@@ -1,0 +1,391 @@
+"""The components at simulated sites: how a site performs the scheduler's commands, and what it remembers.
+
+The contract is the one in ``koala.model.messages``: a token is started at most once, an abort may come at any time,
+and a site that is asked repeats the newest event of a token. When things happen is in
+``koala.simulator.world.world``.
+"""
+
+from __future__ import annotations
+
+from koala.model.grid import Grid
+from koala.model.messages import (
+    AbortComponent,
+    AnyEvent,
+    AskSite,
+    ComponentAccepted,
+    ComponentEnded,
+    ComponentReady,
+    ComponentRunning,
+    ComponentStarting,
+    Outcome,
+    ReleaseBarrier,
+    SiteReported,
+    StartComponent,
+    Token,
+)
+from koala.model.request import JobId, SiteName
+from koala.simulator.workloads.draws import stream
+from koala.simulator.world.background import BackgroundDesk
+from koala.simulator.world.contention import Contention
+from koala.simulator.world.delivery import Post
+from koala.simulator.world.event_heap import COMPONENT_ENDS, COMPONENT_READY, Agenda
+from koala.simulator.world.faults import application_fails_at, component_fails_at
+from koala.simulator.world.local_queue import LocalJob
+from koala.simulator.world.site import SimulatedComponent, SimulatedJob, SimulatedSite, State, UserJob
+from koala.simulator.world.wide_area import WideArea
+
+
+class ComponentDesk:
+    """Every component that was ever started, asked about or aborted, and still may be asked about."""
+
+    __slots__ = (
+        "_agenda",
+        "_backgrounds",
+        "_has_failures",
+        "_has_startup",
+        "_heal_at_s",
+        "_jobs",
+        "_lost",
+        "_post",
+        "_seed",
+        "_sites",
+        "_startups",
+        "_wide_area",
+        "alive",
+        "components",
+        "contention",
+        "failures",
+    )
+
+    def __init__(
+        self,
+        grid: Grid,
+        sites: dict[SiteName, SimulatedSite],
+        jobs: dict[JobId, SimulatedJob],
+        seed: int,
+        agenda: Agenda,
+        post: Post,
+    ) -> None:
+        self._sites = sites
+        self._jobs = jobs
+        self._seed = seed
+        self._agenda = agenda
+        self._post = post
+        self._backgrounds = BackgroundDesk(grid, sites, seed, agenda, post, self.serve)
+        self._wide_area = WideArea(grid.links)
+        self.contention = Contention(grid, agenda, self._plan_end)
+        self._startups = {site.name: site.simulation.startup or grid.simulation.startup for site in grid.sites}
+        self._has_startup = any(each.base_s > 0.0 or each.per_component_s > 0.0 for each in self._startups.values())
+        self._has_failures = any(
+            max(site.simulation.faults.component_failure, site.simulation.faults.application_failure) > 0.0
+            for site in grid.sites
+        )
+        heal_at_s = grid.simulation.heal_at_s
+        self._heal_at_s = float("inf") if heal_at_s is None else heal_at_s
+        self._lost: dict[SiteName, list[SimulatedComponent]] = {}
+        self.components: dict[Token, SimulatedComponent] = {}
+        self.alive = 0
+        self.failures = 0
+
+    @property
+    def backgrounds(self) -> BackgroundDesk:
+        """The sites' own users."""
+        return self._backgrounds
+
+    # ------------------------------------------------------------------------------------- commands
+
+    def start(self, command: StartComponent, now: float) -> None:
+        """Give a component to the site's scheduler, once."""
+        site = self._sites[command.site]
+        if self._unheard(site):
+            return
+        token = command.token
+        known = self.components.get(token)
+        if known is not None:
+            self._start_again(known, now)
+            return
+        job = self._jobs.get(command.job)
+        component = SimulatedComponent(token, site, job, command.processors, command.parts)
+        self.components[token] = component
+        if job is None or component.processors > site.installed:
+            why = "no such job" if job is None else f"{site.name} has {site.installed} processors"
+            self._remember_end(component, Outcome.REFUSED, why, now)
+            return
+        job.tokens.append(token)
+        self.alive += 1
+        if self._has_failures and now < self._heal_at_s:
+            component.fails_at = component_fails_at(self._seed, token, site.faults.component_failure)
+            component.application_fails_at = application_fails_at(self._seed, token, site.faults.application_failure)
+        if site.submit(component, now):
+            self._begin(component, now)
+            return
+        self.serve(site, now)
+        if component.state is State.QUEUED:
+            self._post.answer(ComponentAccepted(at=now, token=token))
+
+    def _start_again(self, known: SimulatedComponent, now: float) -> None:
+        """A start that comes twice starts nothing; one that comes after an abort is refused."""
+        if known.job is None:
+            self._remember_end(known, Outcome.REFUSED, "its abort or a question about it came first", now)
+        else:
+            self._post.repeat(self._newest(known, now), now)
+
+    def abort(self, command: AbortComponent, now: float) -> None:
+        """End a component wherever it is; one that never came here is remembered, so that it never will."""
+        site = self._sites[command.site]
+        if self._unheard(site):
+            return
+        known = self.components.get(command.token)
+        if known is None:
+            self._bury(command.token, site, Outcome.ABORTED, "aborted before it came", now)
+        elif known.state is State.ENDED:
+            self._post.repeat(self._newest(known, now), now)
+        else:
+            self._end(known, Outcome.ABORTED, "aborted", None, now)
+
+    def ask(self, command: AskSite, now: float) -> None:
+        """Repeat the newest event of each token; one that is unknown will never start."""
+        site = self._sites[command.site]
+        if self._unheard(site):
+            return
+        for token in command.tokens:
+            known = self.components.get(token)
+            if known is None:
+                self._bury(token, site, Outcome.ABSENT, "never heard of", now)
+            else:
+                self._post.repeat(self._newest(known, now), now)
+
+    def release(self, command: ReleaseBarrier, now: float) -> None:
+        """Let every named component that waits at the barrier start its application now."""
+        named = [self.components[token] for token in command.tokens if token in self.components]
+        clusters = 1 if len(named) == 1 else len({component.site.name for component in named})
+        job = named[0].job if clusters > 1 else None
+        slowness = 1.0 if job is None else self._slowness(job, named)
+        flow = None if job is None or named[0].clusters else self.contention.flow(job, named)
+        reached: dict[SiteName, bool] = {}
+        for component in named:
+            if not component.clusters:
+                component.clusters = clusters
+                component.slowness = slowness
+                component.flow = flow
+            site = component.site
+            heard = reached.get(site.name)
+            if heard is None:
+                heard = reached[site.name] = not self._unheard(site)
+            if heard and component.state is State.READY:
+                self._run(component, now)
+
+    def _slowness(self, job: SimulatedJob, named: list[SimulatedComponent]) -> float:
+        """How slow the worst link between the sites of a job is for its application."""
+        if not job.minds_links:
+            return 1.0
+        sites = dict.fromkeys(component.site.name for component in named)
+        return self._wide_area.slowness(sites, job.bandwidth_share, job.latency_share)
+
+    def _unheard(self, site: SimulatedSite) -> bool:
+        """Whether a command does not reach the site: it is down, or the message is lost."""
+        channel = self._post.channel
+        return site.down > 0 or (channel is not None and channel.loses_command())
+
+    # ------------------------------------------------------------------------------ a component's life
+
+    def _begin(self, component: SimulatedComponent, now: float) -> None:
+        component.state = State.STARTING
+        startup_s = self._startup_s(component) if self._has_startup else 0.0
+        if startup_s > 0.0:
+            component.timer = self._agenda.add(now + startup_s, COMPONENT_READY, component)
+        else:
+            self._reach_barrier(component, now)
+
+    def _startup_s(self, component: SimulatedComponent) -> float:
+        site = component.site
+        startup = self._startups[site.name]
+        used_before = site.processors - site.idle - component.processors
+        startup_s = startup.base_s + startup.per_component_s * (component.parts - 1)
+        startup_s *= 1.0 + startup.load_factor * used_before / site.processors
+        if startup.jitter > 0.0:
+            rng = stream(self._seed, "startup", component.token)
+            startup_s *= rng.uniform(1.0 - startup.jitter, 1.0 + startup.jitter)
+        return startup_s
+
+    def is_ready(self, component: SimulatedComponent, sequence: int, at: float) -> None:
+        """Its start-up is over, unless it was ended meanwhile."""
+        if component.timer == sequence:
+            self._reach_barrier(component, at)
+
+    def _reach_barrier(self, component: SimulatedComponent, now: float) -> None:
+        if component.fails_at is not None and component.fails_at < 0.0 and now < self._heal_at_s:
+            self._end(component, Outcome.SITE_FAILED, "broke on its way to the barrier", None, now)
+            return
+        component.state = State.READY
+        component.newest = ready = ComponentReady(at=now, token=component.token)
+        self._post.answer(ready)
+
+    def _run(self, component: SimulatedComponent, now: float) -> None:
+        job = component.job
+        assert job is not None, "only started components reach the barrier"
+        execution_s = job.execution_on_s(component.clusters, component.slowness)
+        component.state = State.RUNNING
+        flow = component.flow
+        if flow is not None and not flow.is_over:
+            self.contention.join(flow, component, execution_s, now)
+        else:
+            self._plan_end(component, now, execution_s, execution_s, 1.0, now)
+
+    def _plan_end(
+        self,
+        component: SimulatedComponent,
+        started_at: float,
+        execution_s: float,
+        work_s: float,
+        stretched: float,
+        now: float,
+    ) -> None:
+        """Plan when and how its execution ends, if it goes on at this speed; an earlier plan is called off."""
+        assert component.job is not None
+        ends_at = now + work_s * stretched
+        component.outcome = Outcome.DONE
+        walltime_s = component.job.request.walltime_s
+        if walltime_s is not None and ends_at > started_at + walltime_s:
+            ends_at = started_at + walltime_s
+            component.outcome = Outcome.TIMED_OUT
+        if component.fails_at is not None or component.application_fails_at is not None:
+            done_s = execution_s - work_s
+            for fails_at, outcome in (
+                (component.fails_at, Outcome.SITE_FAILED),
+                (component.application_fails_at, Outcome.FAILED),
+            ):
+                if fails_at is not None and fails_at >= 0.0:
+                    breaks_at = now + max(0.0, fails_at * execution_s - done_s) * stretched
+                    if breaks_at < min(ends_at, self._heal_at_s):
+                        ends_at = breaks_at
+                        component.outcome = outcome
+        component.timer = self._agenda.add(ends_at, COMPONENT_ENDS, component)
+
+    def execution_ends(self, component: SimulatedComponent, sequence: int, at: float) -> None:
+        """Its application ends, unless it was ended meanwhile."""
+        if component.timer != sequence:
+            return
+        outcome = component.outcome
+        if outcome is Outcome.DONE:
+            self._end(component, outcome, "", 0, at)
+        elif outcome is Outcome.FAILED:
+            self._end(component, outcome, "the application returned failure", 1, at)
+        elif outcome is Outcome.TIMED_OUT:
+            self._end(component, outcome, "it ran into its walltime", None, at)
+        else:
+            self._end(component, outcome, "a node broke", None, at)
+
+    def _end(
+        self, component: SimulatedComponent, outcome: Outcome, reason: str, exit_code: int | None, now: float
+    ) -> None:
+        site = component.site
+        if component.state is State.QUEUED:
+            site.queue.remove(component)
+        else:
+            site.release(component, now)
+        if outcome is Outcome.SITE_FAILED:
+            self.failures += 1
+        self._mark_ended(component, outcome, reason, exit_code, now)
+        self.alive -= 1
+        assert component.newest is not None
+        self._post.answer(component.newest)
+        self.serve(site, now)
+
+    def _mark_ended(
+        self, component: SimulatedComponent, outcome: Outcome, reason: str, exit_code: int | None, now: float
+    ) -> None:
+        component.state = State.ENDED
+        component.timer = 0
+        if component.flow is not None:
+            self.contention.leave(component.flow, component, done=outcome is Outcome.DONE, now=now)
+        component.newest = ComponentEnded(
+            at=now, token=component.token, outcome=outcome, reason=reason, exit_code=exit_code
+        )
+
+    def _remember_end(self, component: SimulatedComponent, outcome: Outcome, reason: str, now: float) -> None:
+        """The end of something that never held processors here."""
+        self._mark_ended(component, outcome, reason, None, now)
+        assert component.newest is not None
+        self._post.answer(component.newest)
+
+    def _bury(self, token: Token, site: SimulatedSite, outcome: Outcome, reason: str, now: float) -> None:
+        """Remember a token that never came, so that it never starts."""
+        tombstone = self.components[token] = SimulatedComponent(token, site, None, 0, 0)
+        self._remember_end(tombstone, outcome, reason, now)
+
+    def _newest(self, component: SimulatedComponent, now: float) -> AnyEvent:
+        if component.state is State.RUNNING:
+            return ComponentRunning(at=now, token=component.token)
+        if component.newest is None:  # queued, or on its way to the barrier
+            return ComponentAccepted(at=now, token=component.token)
+        return component.newest
+
+    def forget(self, job: SimulatedJob) -> None:
+        """The job is over: only what its abort has not reached yet must still be known."""
+        for token in job.tokens:
+            if self.components[token].state is State.ENDED:
+                del self.components[token]
+
+    # ------------------------------------------------------------------------------------- the sites
+
+    def serve(self, site: SimulatedSite, now: float) -> None:
+        """Let the site's scheduler begin what it can now, and its users' load find its band again."""
+        background = self._backgrounds.by_site.get(site.name) if self._backgrounds.by_site else None
+        if background is not None:
+            background.control(now)
+        if site.queue:
+            for job in site.serve(now):
+                if isinstance(job, UserJob):
+                    self._backgrounds.began(job, now)
+                elif isinstance(job, SimulatedComponent):
+                    self._begin(job, now)
+                    if job.state is State.STARTING:
+                        self._post.answer(ComponentStarting(at=now, token=job.token))
+        if background is not None:
+            background.control(now)
+            self._backgrounds.report_changes(background, now)
+
+    def go_down(self, site: SimulatedSite, now: float) -> None:
+        """All that the site held and queued is lost; it will say so when it is back."""
+        lost = self._lost.setdefault(site.name, [])
+        lost += self._break(site.lose_everything(now), "lost in an outage", now)
+        background = self._backgrounds.by_site.get(site.name)
+        if background is not None:
+            background.queued = 0
+
+    def nodes_changed(self, site: SimulatedSite, lost: list[LocalJob], now: float) -> None:
+        """Nodes of the site have failed or work again: it says at once how many processors work, then what broke.
+
+        In this order, so that the scheduler never takes what a broken component held for idle.
+        """
+        broken = self._break(lost, "a node failed", now)
+        background = self._backgrounds.by_site.get(site.name)
+        if background is not None:
+            background.control(now)
+            background.reported = site.others
+        self._post.tell(SiteReported(at=now, site=site.name, processors=site.processors, others=site.others))
+        for component in broken:
+            assert component.newest is not None
+            self._post.answer(component.newest)
+        self.serve(site, now)
+
+    def _break(self, jobs: list[LocalJob], reason: str, now: float) -> list[SimulatedComponent]:
+        """Mark what the site has already let go of as ended; returns our components among it."""
+        ours = []
+        for job in jobs:
+            if isinstance(job, SimulatedComponent):
+                self._mark_ended(job, Outcome.SITE_FAILED, reason, None, now)
+                self.alive -= 1
+                self.failures += 1
+                ours.append(job)
+            elif isinstance(job, UserJob):
+                job.timer = 0
+        return ours
+
+    def come_back(self, site: SimulatedSite, now: float) -> None:
+        """The site works again and tells what its outage cost."""
+        for component in self._lost.pop(site.name, []):
+            assert component.newest is not None
+            self._post.repeat(component.newest, now)
+        self.serve(site, now)

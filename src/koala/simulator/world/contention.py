@@ -1,0 +1,114 @@
+"""Running jobs that share links: what each is granted, and when its components end, which slides both ways.
+
+A co-allocated job that communicates loads the links between its sites from its start until it ends. Whenever that
+changes, the links are shared out anew by ``koala.model.network``, once for all that happens in an instant, and the
+ends of those who get more or less than before are planned again. Only grids with a ``network`` have links to share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from koala.model.grid import Grid
+from koala.model.network import fill_shares, stretch, work_left_s
+from koala.policies.demand import traffic_of
+from koala.policies.wiring import compile_wiring
+from koala.simulator.world.event_heap import SHARES_SETTLE, Agenda
+from koala.simulator.world.flows import Flow, Progress
+from koala.simulator.world.site import SimulatedComponent, SimulatedJob
+
+ComponentFlow: TypeAlias = Flow[SimulatedComponent]
+
+
+# Plans the end of a component: (component, started at, execution time, work left, stretch, now).
+Plan: TypeAlias = Callable[[SimulatedComponent, float, float, float, float, float], None]
+
+
+class Contention:
+    """The links of the grid and the flows on them."""
+
+    __slots__ = ("_agenda", "_capacity_bit_s", "_index", "_plan", "_settles", "_wiring", "flows")
+
+    def __init__(self, grid: Grid, agenda: Agenda, plan: Plan) -> None:
+        self._wiring = None if grid.network is None else compile_wiring(grid)
+        self._capacity_bit_s = () if self._wiring is None else self._wiring.capacity_bit_s
+        self._index = {site.name: index for index, site in enumerate(grid.sites)}
+        self._agenda = agenda
+        self._plan = plan
+        self._settles = False
+        self.flows: dict[ComponentFlow, None] = {}
+
+    def flow(self, job: SimulatedJob, components: Iterable[SimulatedComponent]) -> ComponentFlow | None:
+        """The traffic of a job that is about to start with these components; None where it loads no link."""
+        communication = job.request.communication
+        if self._wiring is None or communication is None:
+            return None
+        parts = [0] * len(self._index)
+        for component in components:
+            parts[self._index[component.site.name]] += component.processors
+        traffic = traffic_of(communication, sum(parts))
+        demands = self._wiring.demands_bit_s(traffic.pattern, traffic.dimensions, parts, traffic.per_processor_bit_s)
+        return Flow(demands, traffic.share) if demands else None
+
+    def join(self, flow: ComponentFlow, component: SimulatedComponent, execution_s: float, now: float) -> None:
+        """The component runs from now on; its end is planned when the instant is settled."""
+        flow.running[component] = Progress(now, execution_s)
+        self.flows[flow] = None
+        self._settle_later(now)
+
+    def leave(self, flow: ComponentFlow, component: SimulatedComponent, *, done: bool, now: float) -> None:
+        """The component has ended. Where it was not done, or the last, the job is off the links."""
+        flow.running.pop(component, None)
+        if done and flow.running:
+            return
+        flow.is_over = True
+        for other, progress in flow.running.items():
+            if not progress.is_planned:
+                self._plan_end(other, progress, 1.0, now)
+        if flow in self.flows:
+            del self.flows[flow]
+            self._settle_later(now)
+
+    def _settle_later(self, now: float) -> None:
+        if not self._settles:
+            self._settles = True
+            self._agenda.add(now, SHARES_SETTLE, None)
+
+    def settle(self, subject: None, sequence: int, at: float) -> None:
+        """Share the links out among those that are on them now, and plan the ends that this changes."""
+        self._settles = False
+        flows = list(self.flows)
+        ratios = self._shares(flows)
+        for flow, ratio in zip(flows, ratios, strict=True):
+            slides = ratio != flow.ratio
+            stretched = stretch(flow.share, ratio)
+            for component, progress in flow.running.items():
+                if progress.is_planned:
+                    if not slides:
+                        continue
+                    progress.work_s = work_left_s(progress.work_s, at - progress.since, flow.stretch)
+                    progress.since = at
+                self._plan_end(component, progress, stretched, at)
+            flow.ratio, flow.stretch = ratio, stretched
+
+    def _plan_end(self, component: SimulatedComponent, progress: Progress, stretched: float, now: float) -> None:
+        progress.is_planned = True
+        self._plan(component, progress.started_at, progress.execution_s, progress.work_s, stretched, now)
+
+    def _shares(self, flows: list[ComponentFlow]) -> list[float]:
+        links, count = len(self._capacity_bit_s), len(flows)
+        ratios = [0.0] * count
+        fill_shares(
+            count,
+            range(count),
+            [len(flow.links) for flow in flows],
+            [flow.links for flow in flows],
+            [flow.demands_bit_s for flow in flows],
+            self._capacity_bit_s,
+            [0] * links,
+            [0] * links,
+            [0.0] * links,
+            ratios,
+        )
+        return ratios

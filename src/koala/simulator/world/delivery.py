@@ -1,0 +1,52 @@
+"""The way of events to the scheduler: at once, or late, twice or never while answers are unreliable."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from koala.model.messages import AnyEvent
+from koala.simulator.world.event_heap import ANSWER_ARRIVES, Agenda
+from koala.simulator.world.faults import Channel
+
+
+class Post:
+    """What the scheduler is to be told next, and what is still on its way. ``channel`` None is reliable."""
+
+    __slots__ = ("agenda", "channel", "outbox", "under_way")
+
+    def __init__(self, agenda: Agenda, channel: Channel | None) -> None:
+        self.agenda = agenda
+        self.channel = channel
+        self.outbox: deque[AnyEvent] = deque()
+        self.under_way = 0
+
+    def tell(self, event: AnyEvent) -> None:
+        """Tell it now, whatever the channel is like: the driver's own observations."""
+        self.outbox.append(event)
+
+    def answer(self, event: AnyEvent) -> None:
+        """A site's answer, sent now: it may be lost, come late or come twice."""
+        if self.channel is None:
+            self.outbox.append(event)
+            return
+        for delay_s in self.channel.answer_delays_s():
+            if delay_s > 0.0:
+                self.plan(event, event.at + delay_s)
+            else:
+                self.outbox.append(event)
+
+    def repeat(self, event: AnyEvent, now: float) -> None:
+        """Answer with an event that may have been sent before."""
+        self.answer(msgspec.structs.replace(event, at=now))
+
+    def plan(self, event: AnyEvent, at: float) -> None:
+        """Tell it at a later time."""
+        self.under_way += 1
+        self.agenda.add(at, ANSWER_ARRIVES, event)
+
+    def arrives(self, event: AnyEvent, sequence: int, at: float) -> None:
+        """A planned event is due; the scheduler hears of it as something of this moment."""
+        self.under_way -= 1
+        self.outbox.append(msgspec.structs.replace(event, at=at))

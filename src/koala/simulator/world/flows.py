@@ -1,0 +1,42 @@
+"""The traffic of a running job on links that it shares with others, and how far its components have come.
+
+Plain values that ``koala.simulator.world.contention`` keeps up to date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Generic, TypeVar
+
+AnyComponent = TypeVar("AnyComponent")
+
+
+class Progress:
+    """How far a running component is: ``work_s`` seconds at full speed were left at the time ``since``."""
+
+    __slots__ = ("execution_s", "is_planned", "since", "started_at", "work_s")
+
+    def __init__(self, started_at: float, execution_s: float) -> None:
+        self.started_at = started_at
+        self.execution_s = execution_s
+        self.since = started_at
+        self.work_s = execution_s
+        self.is_planned = False  # whether its end is
+
+
+class Flow(Generic[AnyComponent]):
+    """The traffic of one run of a job: what it demands of which links, what it is granted, and who takes part.
+
+    It is on the links from the start of its first component until the last has ended, or until one ends before its
+    time: the others then have nobody to talk to. ``ratio`` is what it is granted of its demand, 0 before it is known.
+    """
+
+    __slots__ = ("demands_bit_s", "is_over", "links", "ratio", "running", "share", "stretch")
+
+    def __init__(self, demands: Iterable[tuple[int, int]], share: float) -> None:
+        self.links, self.demands_bit_s = map(list, zip(*demands, strict=True))
+        self.share = share
+        self.ratio = 0.0
+        self.stretch = 1.0
+        self.running: dict[AnyComponent, Progress] = {}
+        self.is_over = False

@@ -1,0 +1,285 @@
+"""One simulated site: its processors, who holds them, its queue, and the exact record of its use over time.
+
+What a component or a user's job does while it holds processors is decided in ``koala.simulator.world.world`` and
+``koala.simulator.world.background``.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection
+from typing import Final, Literal
+
+from koala.model.grid import LocalScheduler, Site
+from koala.model.messages import AnyEvent, Outcome, Token
+from koala.model.request import JobId
+from koala.simulator.workloads.workload import Arrival
+from koala.simulator.world.flows import Flow
+from koala.simulator.world.local_queue import DISCIPLINES, WALLTIME_DEFAULT_S, LocalJob
+from koala.simulator.world.nodes import SiteNodes
+
+# Who holds a node's processors for the dummy jobs: they come and go as a number and not as jobs.
+_DUMMIES: Final = "dummies"
+
+
+class State(enum.IntEnum):
+    """Where a component is at its site."""
+
+    QUEUED = 0
+    STARTING = 1  # holds its processors, on its way to the barrier
+    READY = 2
+    RUNNING = 3
+    ENDED = 4
+
+
+class SimulatedJob:
+    """A submitted job as the world knows it: how long its application takes, and what was started for it."""
+
+    __slots__ = ("bandwidth_share", "execution_s", "id", "latency_share", "per_extra_cluster", "request", "tokens")
+
+    def __init__(self, job: JobId, arrival: Arrival) -> None:
+        self.id = job
+        self.request = arrival.request
+        self.execution_s = arrival.execution_s
+        # What further clusters cost a job that says how it communicates follows from the links that it shares.
+        communicates = arrival.request.communication is not None
+        self.per_extra_cluster = 0.0 if communicates else arrival.per_extra_cluster
+        self.bandwidth_share = arrival.bandwidth_share
+        self.latency_share = arrival.latency_share
+        self.tokens: list[Token] = []
+
+    @property
+    def minds_links(self) -> bool:
+        """Whether it matters which links join the clusters that it runs on."""
+        return self.per_extra_cluster > 0.0 and (self.bandwidth_share > 0.0 or self.latency_share > 0.0)
+
+    def execution_on_s(self, clusters: int, slowness: float) -> float:
+        """How long the application runs over this many clusters, the worst link between them being so slow: the
+        same for whoever placed it there."""
+        return self.execution_s * (1.0 + self.per_extra_cluster * slowness * (clusters - 1))
+
+
+class SimulatedComponent(LocalJob):
+    """One start of one component at a site, known by its token for ever.
+
+    ``newest`` is the event that the site repeats when it is asked; ``fails_at`` the fraction of the execution
+    at which the site will break it (below zero: on its way to the barrier; None: it will not),
+    ``application_fails_at`` the fraction at which its application will return failure; ``clusters``
+    how many sites the job was released on (0 before its release), ``slowness`` that of the worst link between
+    them for its application, ``flow`` its traffic on links that it shares with others, if any; ``outcome`` how its
+    execution will end.
+    """
+
+    __slots__ = (
+        "application_fails_at",
+        "clusters",
+        "fails_at",
+        "flow",
+        "job",
+        "newest",
+        "outcome",
+        "parts",
+        "site",
+        "slowness",
+        "state",
+        "timer",
+        "token",
+    )
+
+    def __init__(
+        self, token: Token, site: SimulatedSite, job: SimulatedJob | None, processors: int, parts: int
+    ) -> None:
+        # Spelled out instead of super().__init__: this is made once for every component of every job.
+        self.processors = processors
+        self.walltime_s = WALLTIME_DEFAULT_S if job is None else job.request.walltime_s or WALLTIME_DEFAULT_S
+        self.expected_end_at = 0.0
+        self.token = token
+        self.site = site
+        self.job = job
+        self.parts = parts
+        self.state = State.QUEUED
+        self.newest: AnyEvent | None = None
+        self.fails_at: float | None = None
+        self.application_fails_at: float | None = None
+        self.clusters = 0
+        self.slowness = 1.0
+        self.flow: Flow[SimulatedComponent] | None = None
+        self.outcome = Outcome.DONE
+        self.timer = 0
+
+
+class UserJob(LocalJob):
+    """A job of the site's own users; its scheduler knows how long it will run."""
+
+    __slots__ = ("site", "timer")
+
+    def __init__(self, site: SimulatedSite, processors: int, execution_s: float) -> None:
+        super().__init__(processors, execution_s)
+        self.site = site
+        self.timer = 0
+
+
+class SimulatedSite:
+    """The processors of one cluster, space-shared between our components, its own users and dummies.
+
+    ``installed`` is how many there are and ``processors`` how many of them work; the two differ only where a failure
+    trace gives the site ``nodes``.
+    """
+
+    __slots__ = (
+        "_accounted_at",
+        "_discipline",
+        "_first_fit",
+        "_others_processor_s",
+        "_ours_processor_s",
+        "_remembers_running",
+        "down",
+        "dummies",
+        "faults",
+        "idle",
+        "installed",
+        "name",
+        "nodes",
+        "ours",
+        "processors",
+        "queue",
+        "running",
+        "users",
+    )
+
+    def __init__(self, site: Site, nodes: SiteNodes[LocalJob | str] | None = None) -> None:
+        self.name = site.name
+        self.nodes = nodes
+        self.installed = self.processors = site.processors
+        self.faults = site.simulation.faults
+        self.idle = site.processors
+        self.ours = 0
+        self.users = 0
+        self.dummies = 0
+        self.down = 0  # how many outages hold it down now
+        self.queue: list[LocalJob] = []
+        self.running: dict[LocalJob, None] = {}
+        scheduler = site.simulation.local_scheduler
+        self._discipline = DISCIPLINES[scheduler]
+        self._first_fit = scheduler is LocalScheduler.FIRST_FIT
+        # Only backfilling looks at what runs, and only a site that can break must know what to lose.
+        faults = self.faults
+        self._remembers_running = (
+            scheduler is LocalScheduler.EASY
+            or bool(faults.outages)
+            or faults.mean_time_between_outages_s is not None
+            or site.simulation.background is not None
+            or nodes is not None
+        )
+        self._accounted_at = 0.0
+        self._ours_processor_s = 0.0
+        self._others_processor_s = 0.0
+
+    @property
+    def others(self) -> int:
+        """Processors that are held, and not by us."""
+        return self.users + self.dummies
+
+    def submit(self, job: LocalJob, now: float) -> bool:
+        """Take a job. True: it begins at once. False: it waits until a ``serve`` begins it."""
+        if job.processors <= self.idle and (self._first_fit or not self.queue):
+            self._begin(job, now)
+            return True
+        self.queue.append(job)
+        return False
+
+    def serve(self, now: float) -> list[LocalJob]:
+        """Begin what can begin after something was freed or was queued, and return it."""
+        if not self.queue or self.down:
+            return []
+        begin = self._discipline(self.queue, self.idle, self.running, now)
+        for job in begin:
+            self.queue.remove(job)
+            self._begin(job, now)
+        return begin
+
+    def _begin(self, job: LocalJob, now: float) -> None:
+        self.account(now)
+        self.idle -= job.processors
+        if self.nodes is not None:
+            self.nodes.take(job, job.processors)
+        if isinstance(job, SimulatedComponent):
+            self.ours += job.processors
+        else:
+            self.users += job.processors
+        if self._remembers_running:
+            job.expected_end_at = now + job.walltime_s
+            self.running[job] = None
+
+    def release(self, job: LocalJob, now: float) -> None:
+        """Free what a job held."""
+        self.account(now)
+        self.idle += job.processors
+        if self.nodes is not None:
+            self.nodes.give_back(job)
+        if isinstance(job, SimulatedComponent):
+            self.ours -= job.processors
+        else:
+            self.users -= job.processors
+        if self._remembers_running:
+            del self.running[job]
+
+    def set_dummies(self, dummies: int, now: float) -> None:
+        """Change how many processors dummy jobs hold."""
+        self.account(now)
+        self.idle -= dummies - self.dummies
+        self.dummies = dummies
+        if self.nodes is not None:
+            self.nodes.resize(_DUMMIES, dummies)
+
+    def lose_everything(self, now: float) -> list[LocalJob]:
+        """An outage begins: nothing is held or queued any more. Returns what was, in order."""
+        self.account(now)
+        lost = [*self.running, *self.queue]
+        self.running.clear()
+        self.queue.clear()
+        self.idle = self.processors
+        self.ours = self.users = self.dummies = 0
+        if self.nodes is not None:
+            self.nodes.clear()
+        return lost
+
+    def fail_nodes(self, places: Collection[int], now: float) -> list[LocalJob]:
+        """These nodes stop working: whatever holds a part of them loses all that it holds. Returns what that was."""
+        assert self.nodes is not None
+        lost = [job for job in self.nodes.holders_of(places) if not isinstance(job, str)]
+        for job in lost:
+            self.release(job, now)
+        held = self.nodes.held(_DUMMIES)
+        dummies_left = self.dummies - sum(held.get(place, 0) for place in places)
+        self.set_dummies(0, now)
+        gone = self.nodes.fail(places)
+        self.processors -= gone
+        self.idle -= gone
+        self.set_dummies(dummies_left, now)
+        return lost
+
+    def recover_nodes(self, places: Collection[int]) -> None:
+        """These nodes work again, and nothing runs on them yet."""
+        assert self.nodes is not None
+        back = self.nodes.recover(places)
+        self.processors += back
+        self.idle += back
+
+    def account(self, now: float) -> None:
+        """Bring the record of use up to now; called before every change of what is held."""
+        passed_s = now - self._accounted_at
+        if passed_s > 0.0:
+            self._ours_processor_s += self.ours * passed_s
+            self._others_processor_s += (self.users + self.dummies) * passed_s
+            self._accounted_at = now
+
+    def start_record(self, now: float) -> None:
+        """Forget the use so far: the period that is measured begins now."""
+        self._accounted_at = now
+        self._ours_processor_s = self._others_processor_s = 0.0
+
+    def used_processor_s(self, by: Literal["ours", "others"], now: float) -> float:
+        """Processor-seconds held since the record began."""
+        self.account(now)
+        return self._ours_processor_s if by == "ours" else self._others_processor_s

@@ -1,0 +1,102 @@
+"""The transfers of a simulated grid: latency first, then a fair share of the link, then an answer.
+
+How a link divides its bandwidth is in ``koala.simulator.world.links``; which replica to bring is the scheduler's
+choice.
+"""
+
+from __future__ import annotations
+
+from koala.model.grid import Grid
+from koala.model.messages import CancelTransfer, StartTransfer, TransferEnded, TransferId
+from koala.simulator.world.delivery import Post
+from koala.simulator.world.event_heap import LINK_DELIVERS, LINK_IS_JOINED, Agenda
+from koala.simulator.world.links import FairLink, LinkTable, Transfer
+from koala.simulator.world.site import SimulatedSite
+
+
+class TransferDesk:
+    """Performs the commands about transfers. A transfer's id names it for ever, as a token does a component."""
+
+    __slots__ = ("_agenda", "_ended", "_links", "_post", "_seed", "_sites", "active", "moved_bytes")
+
+    def __init__(self, grid: Grid, sites: dict[str, SimulatedSite], seed: int, agenda: Agenda, post: Post) -> None:
+        self._links = LinkTable(grid)
+        self._sites = sites
+        self._seed = seed
+        self._agenda = agenda
+        self._post = post
+        self.active: dict[TransferId, Transfer] = {}
+        self._ended: dict[TransferId, TransferEnded | None] = {}
+        self.moved_bytes = 0
+
+    def start(self, command: StartTransfer, now: float) -> None:
+        """Begin it; for one that has ended, repeat how."""
+        name = command.transfer
+        if name in self.active:
+            return
+        if name in self._ended:
+            ended = self._ended[name]
+            if ended is not None:
+                self._post.repeat(ended, now)
+            return
+        for end in (command.source, command.target):
+            if self._sites[end].down:
+                self._end(name, now, f"{end} is down")
+                return
+        if command.source == command.target or command.size_bytes == 0:
+            self._end(name, now, "")
+            return
+        channel = self._post.channel
+        breaks_at = None if channel is None else channel.transfer_breaks_at(name, self._seed)
+        work_bytes = command.size_bytes * (1.0 if breaks_at is None else breaks_at)
+        link = self._links.between(command.source, command.target)
+        transfer = Transfer(name, link, command.source, command.target, work_bytes, breaks_at is not None)
+        self.active[name] = transfer
+        self._agenda.add(now + link.latency_s, LINK_IS_JOINED, transfer)
+
+    def joins(self, transfer: Transfer, sequence: int, at: float) -> None:
+        """The latency has passed and the bytes begin to flow."""
+        if not transfer.cancelled:
+            transfer.link.join(transfer, at)
+            self._plan_delivery(transfer.link, at)
+
+    def _plan_delivery(self, link: FairLink, now: float) -> None:
+        at = link.next_delivery_at(now)
+        link.timer = 0 if at is None else self._agenda.add(at, LINK_DELIVERS, link)
+
+    def delivers(self, link: FairLink, sequence: int, at: float) -> None:
+        """The next transfer of the link ends, unless the plan has changed meanwhile."""
+        if link.timer != sequence:
+            return
+        for transfer in link.deliver(at):
+            del self.active[transfer.name]
+            self.moved_bytes += int(transfer.work_bytes)
+            self._end(transfer.name, at, "the connection broke" if transfer.breaks else "")
+        self._plan_delivery(link, at)
+
+    def _end(self, name: TransferId, now: float, problem: str) -> None:
+        ended = TransferEnded(at=now, transfer=name, ok=not problem, reason=problem)
+        self._ended[name] = ended
+        self._post.answer(ended)
+
+    def cancel(self, command: CancelTransfer, now: float) -> None:
+        """Stop it for good, without an answer. Only a message that went astray could bring its name up again."""
+        transfer = self.active.pop(command.transfer, None)
+        if self._post.channel is None:
+            self._ended.pop(command.transfer, None)
+        else:
+            self._ended[command.transfer] = None
+        if transfer is not None:
+            self._take_off(transfer, now)
+
+    def _take_off(self, transfer: Transfer, now: float) -> None:
+        if transfer.link.leave(transfer, now):
+            self._plan_delivery(transfer.link, now)
+        transfer.cancelled = True
+
+    def break_all_at(self, site: str, now: float) -> None:
+        """A site goes down: every transfer from or to it breaks."""
+        for transfer in [each for each in self.active.values() if site in (each.source, each.target)]:
+            del self.active[transfer.name]
+            self._take_off(transfer, now)
+            self._end(transfer.name, now, f"{site} went down")

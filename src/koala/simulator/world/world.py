@@ -1,0 +1,341 @@
+"""The simulated world that a scheduler meets: virtual time, sites, links, users and faults, all from one seed.
+
+``World.next`` gives the next event that the scheduler is to be told and ``World.perform`` does what it commands;
+``koala.simulator.run`` turns the two against each other. The parts (sites, links, users, faults) have their own
+modules; here is what holds them together: time, arrivals, outages and the dispatch of commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from heapq import heappop
+from typing import Any
+
+from koala.model.grid import Grid, Site
+from koala.model.messages import (
+    AbortComponent,
+    AnyCommand,
+    AnyEvent,
+    AskSite,
+    CancelTransfer,
+    JobEnded,
+    JobPlaced,
+    JobRequeued,
+    JobSubmitted,
+    ReleaseBarrier,
+    SiteReported,
+    SiteSilent,
+    StartComponent,
+    StartTransfer,
+    Tick,
+    WakeAt,
+)
+from koala.model.request import JobId, SiteName
+from koala.simulator.traces.node_mapping import NodeChange, SiteFailures
+from koala.simulator.workloads.workload import Arrival, Workload
+from koala.simulator.world import event_heap as kinds
+from koala.simulator.world.components import ComponentDesk
+from koala.simulator.world.delivery import Post
+from koala.simulator.world.event_heap import Agenda
+from koala.simulator.world.faults import Channel, Outage, outages
+from koala.simulator.world.local_queue import LocalJob
+from koala.simulator.world.nodes import SiteNodes
+from koala.simulator.world.overload import VoidPeriod
+from koala.simulator.world.site import SimulatedJob, SimulatedSite
+from koala.simulator.world.transfers import TransferDesk
+
+INFINITY = float("inf")
+# Sorts after every happening: there are no more arrivals, or they are held back.
+_NO_ARRIVAL = (INFINITY, kinds.KINDS, 0)
+
+
+class World:
+    """One run's world. ``now`` is the virtual time in seconds; it starts at 0 and never goes back.
+
+    With ``failures`` the nodes of the sites fail and return as a failure trace says.
+    """
+
+    def __init__(self, grid: Grid, workload: Workload, seed: int, failures: SiteFailures | None = None) -> None:
+        self.grid = grid
+        self.now = 0.0
+        self.sites: dict[SiteName, SimulatedSite] = {
+            site.name: SimulatedSite(site, _nodes_of(site, failures)) for site in grid.sites
+        }
+        self.jobs: dict[JobId, SimulatedJob] = {}
+        self.submitted = 0
+        self._agenda = Agenda()
+        simulation = grid.simulation
+        faults = simulation.answers
+        unreliable = max(faults.late, faults.twice, faults.never, faults.transfer_break) > 0.0
+        self._post = Post(self._agenda, Channel(faults, seed) if unreliable else None)
+        self.components = ComponentDesk(grid, self.sites, self.jobs, seed, self._agenda, self._post)
+        self.transfers = TransferDesk(grid, self.sites, seed, self._agenda, self._post)
+        self._healed = False
+        self._drawn_outages: dict[SiteName, Iterator[Outage]] = {}
+        self._current_outages: list[Outage] = []
+        self._plan_outages(grid, seed)
+        self._node_changes = iter(()) if failures is None else failures.changes()
+        self._nodes_will_change = False
+        self.nodes_changed_s = 0.0  # when nodes last failed or returned
+        self._plan_node_change()
+        # Where no message gets lost, a site is asked about a job that has ended only after an outage, and then
+        # it is enough that the components are gone.
+        self._forgets = not unreliable
+        if simulation.heal_at_s is not None:
+            self._agenda.add(simulation.heal_at_s, kinds.HEAL, None)
+        self.components.backgrounds.open()
+        self._wakes: set[float] = set()
+        self._hold_when_waiting = workload.hold_when_waiting
+        self._waiting: set[JobId] = set()
+        self._held = False
+        self._held_since = 0.0
+        self._held_s = 0.0  # all holds together: how far the arrivals have shifted
+        self._arrivals = workload.arrivals(grid, seed)
+        self._arrival: Arrival | None = None
+        self._arrival_key: tuple[float, int, int] = _NO_ARRIVAL
+        self._expect_arrival()
+        self._happen = self._handlers()
+        self._performers = self._command_table()
+
+    def _handlers(self) -> list[Callable[[Any, int, float], None]]:
+        handlers: dict[int, Callable[[Any, int, float], None]] = {
+            kinds.HEAL: self._heal,
+            kinds.OUTAGE_BEGINS: self._outage_begins,
+            kinds.OUTAGE_ENDS: self._outage_ends,
+            kinds.NODES_CHANGE: self._nodes_change,
+            kinds.COMPONENT_ENDS: self.components.execution_ends,
+            kinds.USER_JOB_ENDS: self.components.backgrounds.user_ends,
+            kinds.LINK_DELIVERS: self.transfers.delivers,
+            kinds.LINK_IS_JOINED: self.transfers.joins,
+            kinds.ANSWER_ARRIVES: self._post.arrives,
+            kinds.COMPONENT_READY: self.components.is_ready,
+            kinds.USER_JOB_ARRIVES: self.components.backgrounds.user_arrives,
+            kinds.SITE_REPORTS: self.components.backgrounds.site_reports,
+            kinds.SHARES_SETTLE: self.components.contention.settle,
+            kinds.JOB_ARRIVES: self._never,
+            kinds.TICK: self._tick,
+        }
+        return [handlers[kind] for kind in range(kinds.KINDS)]
+
+    def _command_table(self) -> dict[type[AnyCommand], Callable[[Any, float], None]]:
+        return {
+            StartComponent: self.components.start,
+            AbortComponent: self.components.abort,
+            ReleaseBarrier: self.components.release,
+            AskSite: self.components.ask,
+            StartTransfer: self.transfers.start,
+            CancelTransfer: self.transfers.cancel,
+            WakeAt: self._wake_at,
+            JobPlaced: self._job_placed,
+            JobRequeued: self._job_requeued,
+            JobEnded: self._job_ended,
+        }
+
+    # --------------------------------------------------------------------------------- the two verbs
+
+    def next(self, until_s: float = INFINITY) -> AnyEvent | None:
+        """Let time pass until there is something to tell the scheduler; None when nothing will happen by then."""
+        outbox = self._post.outbox
+        heap = self._agenda.heap
+        while not outbox:
+            if heap and heap[0] < self._arrival_key:
+                if heap[0][0] > until_s:
+                    return None
+                at, kind, sequence, subject = heappop(heap)
+                self.now = at
+                self._happen[kind](subject, sequence, at)
+            elif self._arrival is not None and not self._held and self._arrival_key[0] <= until_s:
+                self._submit(self._arrival)
+            else:
+                return None
+        return outbox.popleft()
+
+    def perform(self, command: AnyCommand, now: float) -> None:
+        """Do what the scheduler commands at this moment."""
+        self._performers[type(command)](command, now)
+
+    def plan(self, event: AnyEvent) -> None:
+        """Tell the scheduler this at its time: what users and operators do besides submitting jobs."""
+        self._post.plan(event, max(event.at, self.now))
+
+    @property
+    def arrivals_left(self) -> bool:
+        """Whether jobs of the workload are still to be submitted."""
+        return self._arrival is not None
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is under way that can change what the scheduler sees, besides time and other users."""
+        return (
+            self.components.alive > 0
+            or bool(self.transfers.active)
+            or self._post.under_way > 0
+            or (self._arrival is not None and not self._held)
+            or self._nodes_will_change
+            or any(site.down for site in self.sites.values())
+        )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing will ever happen any more, unless the scheduler commands it."""
+        return not self._agenda.heap and not self._post.outbox and (self._arrival is None or self._held)
+
+    def voids(self, from_s: float, to_s: float) -> list[VoidPeriod]:
+        """When, in this period, the sites' own users alone exceeded the background bands for too long."""
+        return self.components.backgrounds.load.voids(from_s, to_s)
+
+    # ------------------------------------------------------------------------------------- arrivals
+
+    def _expect_arrival(self) -> None:
+        self._arrival = arrival = next(self._arrivals, None)
+        if arrival is None:
+            self._arrival_key = _NO_ARRIVAL
+        else:
+            self._arrival_key = (max(self.now, arrival.at_s + self._held_s), kinds.JOB_ARRIVES, 0)
+
+    def _submit(self, arrival: Arrival) -> None:
+        self.now = at = self._arrival_key[0]
+        if self._hold_when_waiting is not None and len(self._waiting) >= self._hold_when_waiting:
+            self._held = True
+            self._arrival_key = _NO_ARRIVAL
+            self._held_since = at
+            return
+        self.submitted = job = self.submitted + 1
+        if job == 1:
+            for site in self.sites.values():
+                site.start_record(at)
+        self.jobs[job] = SimulatedJob(job, arrival)
+        if self._hold_when_waiting is not None:
+            self._waiting.add(job)
+        self._post.outbox.append(JobSubmitted(at=at, job=job, request=arrival.request))
+        self._expect_arrival()
+
+    def _leave_queue(self, job: JobId, now: float) -> None:
+        """A job waits no longer; a submission that was held may go on, and all later ones shift with it."""
+        if self._hold_when_waiting is None:
+            return
+        self._waiting.discard(job)
+        if self._held and len(self._waiting) < self._hold_when_waiting:
+            self._held = False
+            self._held_s += now - self._held_since
+            self._arrival_key = (now, kinds.JOB_ARRIVES, 0)
+
+    def _job_placed(self, command: JobPlaced, now: float) -> None:
+        self._leave_queue(command.job, now)
+
+    def _job_requeued(self, command: JobRequeued, now: float) -> None:
+        if self._hold_when_waiting is not None:
+            self._waiting.add(command.job)
+
+    def _job_ended(self, command: JobEnded, now: float) -> None:
+        self._leave_queue(command.job, now)
+        if self._forgets:
+            job = self.jobs.pop(command.job, None)
+            if job is not None:
+                self.components.forget(job)
+
+    # ------------------------------------------------------------------------------------- time
+
+    def _wake_at(self, command: WakeAt, now: float) -> None:
+        at = max(now, command.at)
+        if at not in self._wakes:
+            self._wakes.add(at)
+            self._agenda.add(at, kinds.TICK, None)
+
+    def _tick(self, subject: None, sequence: int, at: float) -> None:
+        self._wakes.discard(at)
+        self._post.tell(Tick(at=at))
+
+    def _never(self, subject: object, sequence: int, at: float) -> None:
+        raise AssertionError("arrivals come from the workload, not from the agenda")
+
+    # ------------------------------------------------------------------------------------- outages
+
+    def _plan_outages(self, grid: Grid, seed: int) -> None:
+        for site in grid.sites:
+            listed, drawn = outages(self.sites[site.name], site.simulation.faults, seed)
+            for outage in listed:
+                self._agenda.add(outage.from_s, kinds.OUTAGE_BEGINS, outage)
+            self._drawn_outages[site.name] = drawn
+            self._plan_drawn_outage(site.name)
+
+    def _plan_drawn_outage(self, site: SiteName) -> None:
+        outage = next(self._drawn_outages[site], None)
+        if outage is not None:
+            self._agenda.add(outage.from_s, kinds.OUTAGE_BEGINS, outage)
+
+    def _outage_begins(self, outage: Outage, sequence: int, at: float) -> None:
+        if outage.drawn and self._healed:
+            return
+        site = outage.site
+        outage.begun = True
+        self._current_outages.append(outage)
+        self._agenda.add(outage.to_s, kinds.OUTAGE_ENDS, outage)
+        self._goes_down(site, at)
+
+    def _goes_down(self, site: SimulatedSite, at: float) -> None:
+        """One more reason why the site is down; the first takes all that it holds."""
+        site.down += 1
+        if site.down == 1:
+            self._post.tell(SiteSilent(at=at, site=site.name, reason=f"{site.name} is down"))
+            self.components.go_down(site, at)
+            self.components.backgrounds.load.goes_down(site.name, at)
+            self.transfers.break_all_at(site.name, at)
+
+    def _outage_ends(self, outage: Outage, sequence: int, at: float) -> None:
+        if not outage.begun:
+            return
+        site = outage.site
+        outage.begun = False
+        self._current_outages.remove(outage)
+        self._comes_back(site, at)
+        if outage.drawn and not self._healed:
+            self._plan_drawn_outage(site.name)
+
+    def _comes_back(self, site: SimulatedSite, at: float) -> None:
+        """One reason less; with the last the site works again."""
+        site.down -= 1
+        if site.down == 0:
+            background = self.components.backgrounds.by_site.get(site.name)
+            if background is not None:
+                background.control(at)
+                background.reported = site.others
+            self._post.tell(SiteReported(at=at, site=site.name, processors=site.processors, others=site.others))
+            self.components.come_back(site, at)
+
+    def _heal(self, subject: None, sequence: int, at: float) -> None:
+        """From now on every message arrives as sent, and nothing breaks but what the grid file lists."""
+        self._healed = True
+        self._post.channel = None
+        for outage in [each for each in self._current_outages if each.drawn]:
+            self._outage_ends(outage, sequence, at)
+
+    # ------------------------------------------------------------------------------- nodes that fail
+
+    def _plan_node_change(self) -> None:
+        change = next(self._node_changes, None)
+        self._nodes_will_change = change is not None
+        if change is not None:
+            self._agenda.add(change.at_s, kinds.NODES_CHANGE, change)
+
+    def _nodes_change(self, change: NodeChange, sequence: int, at: float) -> None:
+        """Nodes of one site return and fail; a site without any that work is down as a whole."""
+        self.nodes_changed_s = at
+        site = self.sites[change.site]
+        nodes = site.nodes
+        assert nodes is not None
+        was_dark = nodes.is_dark
+        site.recover_nodes(change.recover)
+        if not was_dark and nodes.would_be_dark_without(change.fail):
+            self._goes_down(site, at)  # it loses everything before its last nodes go
+        lost = site.fail_nodes(change.fail, at)
+        if was_dark and not nodes.is_dark:
+            self._comes_back(site, at)
+        elif not site.down:
+            self.components.nodes_changed(site, lost, at)
+        self._plan_node_change()
+
+
+def _nodes_of(site: Site, failures: SiteFailures | None) -> SiteNodes[LocalJob | str] | None:
+    mapped = () if failures is None else failures.by_site[site.name]
+    return SiteNodes([each.processors for each in mapped], site.processors) if mapped else None

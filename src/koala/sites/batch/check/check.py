@@ -1,0 +1,180 @@
+"""Whether a site can be used, step by step: which steps there are for a site, in which order, and what needs what.
+
+A step whose needs were not met is skipped and says so. The steps only ask, except that the work directory is made;
+with ``run`` a reservation is tried, and one tiny job is submitted and cleaned up.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from types import ModuleType
+
+from koala.model.grid import BatchSettings, Claims, Site, SiteKind
+from koala.sites.batch.check import grid_engine as checking_grid_engine
+from koala.sites.batch.check import host as checking_place
+from koala.sites.batch.check import jobs as checking_jobs
+from koala.sites.batch.check import slurm as checking_slurm
+from koala.sites.batch.check.steps import (
+    Desk,
+    Finding,
+    Runs,
+    Said,
+    Sign,
+    Step,
+    UnansweredError,
+    failed,
+    listed,
+    passed,
+    skipped,
+    warned,
+)
+from koala.sites.batch.system import BatchOutputError, BatchSystem
+
+__all__ = [
+    "Desk",
+    "Finding",
+    "Runs",
+    "Sign",
+    "check_batch_site",
+    "check_own_site",
+    "steps_for",
+    "system_maker",
+]
+
+_WAYS: dict[SiteKind, ModuleType] = {
+    SiteKind.SLURM: checking_slurm,
+    SiteKind.GRID_ENGINE: checking_grid_engine,
+}
+
+
+def steps_for(site: Site, *, run: bool) -> list[Step]:
+    """The steps of a site under a batch system, in their order."""
+    assert site.batch is not None, "a site under a batch system"
+    way = _WAYS[site.kind]
+    dry = checking_jobs.DrySteps(way.DRY_OPTIONS)
+    steps = [
+        Step("connection", checking_place.connection),
+        Step("shell", checking_place.shell, ("connection",)),
+        Step("clock", checking_place.clocks, ("shell",)),
+        Step("work directory", checking_place.work_directory, ("shell",)),
+        Step("owner", checking_place.owner, ("work directory",)),
+        Step("programs", _programs, ("shell",)),
+        Step("controller", _controller, ("programs",)),
+        Step("queue", way.queue, ("controller",)),
+    ]
+    before_listing = ["queue"]
+    if site.kind is SiteKind.GRID_ENGINE:
+        steps.append(Step("parallel environment", way.parallel_environment, ("queue",)))
+        before_listing.append("parallel environment")
+    steps.append(Step("processors", checking_jobs.processors, tuple(before_listing)))
+    if site.kind is SiteKind.SLURM:
+        steps.append(Step("memory", way.memory, ("processors",)))
+    before_submission = [*before_listing, "work directory"]
+    if site.batch.account is not None:
+        steps.append(Step("account", dry.account, tuple(before_submission)))
+        before_submission.append("account")
+    steps.append(Step("submission", dry.submission, tuple(before_submission)))
+    if site.batch.claims is Claims.RESERVATION:
+        steps.append(Step("reservation", checking_jobs.reservation if run else _with_run, ("submission",)))
+    steps += [
+        Step("mpiexec", checking_place.mpiexec, ("shell",)),
+        Step("files", checking_place.files, ("connection",)),
+    ]
+    steps.append(Step("job", checking_jobs.job if run else _with_run, ("submission", "processors")))
+    return steps
+
+
+async def _with_run(_: Desk) -> Said:
+    return skipped("tried with --run")
+
+
+def system_maker(kind: SiteKind) -> Callable[[BatchSettings], BatchSystem]:
+    """What makes the batch system of a kind from the settings of a site."""
+    if kind is SiteKind.SLURM:
+        from koala.sites.batch.slurm.system import SlurmSystem
+
+        return SlurmSystem
+    from koala.sites.batch.grid_engine.system import GridEngineSystem
+
+    return GridEngineSystem
+
+
+async def _programs(desk: Desk) -> Said:
+    """The batch system's commands are found."""
+    way = _WAYS[desk.site.kind]
+    reply = await desk.ask(
+        f'for each in {" ".join(way.PROGRAMS)}; do command -v "$each" > /dev/null || printf "%s\\n" "$each"; done\n'
+    )
+    missing = reply.printed.split()
+    if missing:
+        return failed(f"missing there: {listed(missing)}", way.PROGRAMS_ADVICE)
+    return passed(listed(list(way.PROGRAMS)))
+
+
+async def _controller(desk: Desk) -> Said:
+    """The batch system answers, and of which version it is."""
+    said: Said = await _WAYS[desk.site.kind].controller(desk)
+    if said.sign is not Sign.PASSED:
+        return said
+    version = await desk.ask(desk.batch.version())
+    if version.code != 0 or not version.printed.strip():
+        return warned(f"{said.words}, but its version is not told: {version.reason}", "nothing, if all else passes")
+    return passed(f"{said.words}; {' '.join(version.printed.split())}")
+
+
+async def check_batch_site(desk: Desk, steps: Sequence[Step]) -> AsyncIterator[Finding]:
+    """What the steps find, each as soon as it is known."""
+    unmet: dict[str, str] = {}  # the steps that did not go well, and the first one that was to blame
+    for step in steps:
+        blamed = next((unmet[need] for need in step.needs if need in unmet), None)
+        if blamed is not None:
+            unmet[step.name] = blamed
+            yield Finding(step=step.name, sign=Sign.SKIPPED, words=f"not tried, since it needs: {blamed}")
+            continue
+        said = await _looked(step, desk)
+        if said is None:
+            continue
+        if said.sign in (Sign.FAILED, Sign.SKIPPED):
+            unmet[step.name] = step.name
+        yield Finding(step=step.name, sign=said.sign, words=said.words, advice=said.advice)
+
+
+async def _looked(step: Step, desk: Desk) -> Said | None:
+    try:
+        return await step.look(desk)
+    except UnansweredError as error:
+        return failed(f"no answer: {error}", "check again; if it stays so, run the command there by hand")
+    except BatchOutputError as error:
+        return failed(f"what the batch system prints makes no sense here: {error}", "tell us, with its version")
+
+
+def check_own_site(site: Site) -> Iterator[Finding]:
+    """What there is to say of a site without a batch system."""
+    if site.kind is not SiteKind.LOCAL:
+        yield Finding(
+            step="kind",
+            sign=Sign.FAILED,
+            words="it exists only in simulations",
+            advice="write 'kind: local' for processors of this machine, or 'kind: slurm' or 'kind: grid_engine'",
+        )
+        return
+    there = os.cpu_count() or 1
+    if site.processors > there:
+        yield Finding(
+            step="processors",
+            sign=Sign.WARNED,
+            words=f"{site.processors} are described, this machine has {there}: components share them",
+            advice=f"write 'processors: {there}' if they should not",
+        )
+    else:
+        yield Finding(
+            step="processors", sign=Sign.PASSED, words=f"{site.processors} described; this machine has {there}"
+        )
+    has_shell = os.access("/bin/sh", os.X_OK)
+    yield Finding(
+        step="shell",
+        sign=Sign.PASSED if has_shell else Sign.FAILED,
+        words="/bin/sh runs its components" if has_shell else "/bin/sh is missing",
+        advice="" if has_shell else "install a POSIX shell as /bin/sh",
+    )

@@ -1,0 +1,263 @@
+"""Steps of a check that need no batch system: the way to a site, its shell, clock, work directory, MPI and files."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import shutil
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from koala.model.grid import Claims
+from koala.sites.batch.check.steps import (
+    QUESTION_TIMEOUT_S,
+    Desk,
+    Said,
+    Sign,
+    UnansweredError,
+    directory_text,
+    failed,
+    listed,
+    passed,
+    warned,
+)
+from koala.sites.batch.scripts import directory as errands
+
+CLOCKS_APART_S = 5.0
+ROOM_BYTES_MIN = 100_000_000
+FILE_SERVER_PORTS = {"ftp": 21, "gsiftp": 2811}
+GRIDFTP_CLIENT = "globus-url-copy"
+
+# Programs of every POSIX system that components and errands use.
+_TOOLS = ("cat", "cp", "date", "df", "ln", "ls", "mkdir", "mv", "rm", "sed", "sleep", "uname")
+_GREETING = "koala-answers"
+_SSH_ADVICE = (
+    ("permission denied", "let 'ssh {host} true' work without a password: with ssh-copy-id {host}, or with ssh-add"),
+    ("could not resolve", "add the host to ~/.ssh/config, or correct 'ssh: {host}' in the grid file"),
+    ("host key verification", "run 'ssh {host}' once by hand and look at the key that it shows"),
+    ("refused", "check that an SSH server runs there, and the Port in ~/.ssh/config"),
+    ("timed out", "check that the host is up and can be reached from here; a VPN may be needed"),
+    ("no route", "check that the host can be reached from here; a VPN may be needed"),
+)  # fmt: skip
+
+
+async def connection(desk: Desk) -> Said:
+    """Commands reach the login host, and what they print comes back unspoilt."""
+    settings = desk.settings
+    text = f"printf '%s\\n' {_GREETING}\n"
+    try:
+        first = await desk.ask(text)
+        asked_at = desk.clock()
+        reply = await desk.ask(text)
+        round_trip_ms = (desk.clock() - asked_at) * 1000
+    except UnansweredError as error:
+        return failed(f"no answer: {error}", _connection_advice(desk, str(error)))
+    if reply.code != 0:
+        return failed(f"commands do not run there: {reply.reason}", _connection_advice(desk, reply.reason))
+    for printed in (first.printed, reply.printed):
+        if printed != f"{_GREETING}\n":
+            noise = " ".join(printed.replace(_GREETING, "").split())[:80]
+            return failed(
+                f"the login there prints something of its own: {noise!r}",
+                "let the shell's start files print nothing where there is no terminal: [ -t 1 ] || return",
+            )
+    where = f"{settings.ssh} answers" if settings.ssh else "commands run on this machine"
+    through = f", through {shlex.join(settings.through)}" if settings.through else ""
+    return passed(f"{where}{through}; a round trip takes {round_trip_ms:.0f} ms")
+
+
+def _connection_advice(desk: Desk, complaint: str) -> str:
+    host = desk.settings.ssh
+    if host is None:
+        return (
+            "check 'through' in the grid file: its words stand in front of 'sh'"
+            if desk.settings.through
+            else ("check that 'sh' can be started on this machine")
+        )
+    for part, advice in _SSH_ADVICE:
+        if part in complaint.lower():
+            return advice.format(host=host)
+    return f"find out with: ssh -v -o BatchMode=yes {host} true"
+
+
+async def shell(desk: Desk) -> Said:
+    """A POSIX shell with the usual programs is there."""
+    reply = await desk.ask(
+        'f() { printf "%s" "$(( $1 * 7 ))"; }\n'
+        'case $(f 6) in 42) ;; *) echo "no POSIX shell" >&2; exit 1;; esac\n'
+        f'for each in {" ".join(_TOOLS)}; do command -v "$each" > /dev/null || printf "missing %s\\n" "$each"; done\n'
+        "uname -sm\n"
+    )
+    if reply.code != 0:
+        return failed(f"sh is not a POSIX shell: {reply.reason}", "put a POSIX sh first in the PATH there")
+    lines = reply.printed.splitlines()
+    missing = [line.removeprefix("missing ") for line in lines if line.startswith("missing ")]
+    if missing:
+        return failed(f"missing there: {listed(missing)}", "install them, or correct the PATH of the login there")
+    return passed(f"a POSIX sh, {lines[-1] if lines else 'of a system without a name'}")
+
+
+async def clocks(desk: Desk) -> Said:
+    """The clock of the site agrees with this machine's."""
+    before = desk.clock()
+    reply = await desk.ask("date +%s\n")
+    between = (before + desk.clock()) / 2
+    word = reply.printed.strip()
+    if reply.code != 0 or not (word.isascii() and word.isdigit()):
+        return warned(f"its clock cannot be read: {reply.reason}", "'date +%s' should print the seconds since 1970")
+    apart_s = int(word) + 0.5 - between
+    if abs(apart_s) <= CLOCKS_APART_S:
+        return passed("it agrees with this machine's")
+    words = f"it is {abs(apart_s):.0f} s {'ahead of' if apart_s > 0 else 'behind'} this machine's"
+    if desk.settings.claims is Claims.RESERVATION:
+        return failed(words, "let NTP set both clocks: reservations begin by the clock of the site")
+    return warned(words, "let NTP set both clocks; times in logs of the two do not agree")
+
+
+async def work_directory(desk: Desk) -> Said:
+    """The work directory is there or can be made, takes files, and has room."""
+    named = desk.settings.work_directory
+    trial = f".koala-{desk.token}"
+    reply = await desk.ask(
+        f"work={directory_text(named)}\n"
+        'if [ -d "$work" ]; then echo there; else mkdir -p -- "$work" || exit 1; echo made; fi\n'
+        'cd -- "$work" || exit 1\n'
+        "pwd\n"
+        f"echo x > {trial} && mv {trial} {trial}.2 && rm -f {trial}.2 || exit 1\n"
+        "df -Pk . | sed -n '$p'\n"
+    )
+    lines = reply.printed.splitlines()
+    if reply.code != 0 or len(lines) < 2 or not lines[1].startswith("/"):
+        return failed(
+            f"{named}: {reply.reason}", "name a directory that you may write and all nodes see: 'work_directory: ...'"
+        )
+    desk.work = lines[1]
+    made = " (made just now)" if lines[0] == "made" else ""
+    fields = lines[2].split() if len(lines) > 2 else []
+    if len(fields) < 6 or not fields[3].isdigit():
+        return passed(f"{desk.work}{made}; how much room it has is not told")
+    room_bytes = int(fields[3]) * 1024
+    if room_bytes < ROOM_BYTES_MIN:
+        return warned(
+            f"{desk.work}{made} has {room_bytes / 1e6:.0f} MB of room", "make room, or choose another place"
+        )
+    return passed(f"{desk.work}{made} can be written; {room_bytes / 1e9:.1f} GB of room")
+
+
+async def owner(desk: Desk) -> Said:
+    """The work directory is nobody else's. It is not claimed here: that is for the first ``koala up``."""
+    file = f"{desk.work}/{errands.OWNER}"
+    reply = await desk.ask(
+        f"owner={shlex.quote(file)}\n"
+        'if [ ! -e "$owner" ] && [ ! -h "$owner" ]; then exit 0; fi\n'
+        'if [ ! -f "$owner" ] || [ -h "$owner" ]; then echo "it is not a plain file" >&2; exit 1; fi\n'
+        'echo owned && sed -n 1p "$owner"\n'
+    )
+    if reply.code != 0:
+        return failed(f"{file}: {reply.reason}", "remove it, or give this site a work_directory of its own")
+    if not reply.printed:
+        return passed("nobody uses the work directory; the first koala up takes it")
+    name = reply.printed.removeprefix("owned\n").removesuffix("\n")
+    if name == desk.owner:
+        return passed("the work directory is this Koala's")
+    return failed(
+        f"{desk.work} is in use by another Koala, or for another site: {name or 'one without a name'}",
+        "give this site a work_directory of its own; or name the state directory of that Koala with --state; or "
+        f"remove {file} if that one is gone for good",
+    )
+
+
+async def mpiexec(desk: Desk) -> Said:
+    """MPICH's mpiexec is found where components look for it."""
+    path = [*desk.settings.search_path, *(() if desk.settings.ssh else desk.programs_here)]
+    directories = "".join(f"{directory_text(directory)}:" for directory in path)
+    absent = await _absent(desk, desk.settings.search_path)
+    if absent:
+        return warned(f"search_path names {listed(absent)}, which is not there", "correct 'search_path: [...]'")
+    reply = await desk.ask(
+        f"PATH={directories}$PATH\ncommand -v mpiexec || exit 3\nmpiexec --version 2>&1 < /dev/null | sed -n 1,3p\n"
+    )
+    advice = "for jobs of the type mpi install MPICH there and name its directory: 'search_path: [/.../bin]'"
+    if reply.code != 0:
+        return warned("there is none; jobs of the type mpi cannot run here", advice)
+    where, *about = reply.printed.splitlines()
+    if not any("HYDRA" in line for line in about):
+        kind = about[0].strip() if about else "of an unknown kind"
+        return warned(f"{where} is not MPICH's but {kind}", advice)
+    version = next((line.split()[-1] for line in about if line.split()[:1] == ["Version:"]), "")
+    return passed(f"{where}, MPICH {version}".rstrip())
+
+
+async def _absent(desk: Desk, directories: Sequence[str]) -> list[str]:
+    """Those that are not there."""
+    if not directories:
+        return []
+    words = " ".join(map(directory_text, directories))
+    return (await desk.ask(f'for each in {words}; do [ -d "$each" ] || echo "$each"; done\n')).printed.splitlines()
+
+
+async def files(desk: Desk) -> Said:
+    """Files can be moved to the site and from it, and how."""
+    server = desk.site.file_server
+    if server is None:
+        return await _without_server(desk)
+    answers = await file_server_answers(server)
+    if answers.sign is not Sign.PASSED:
+        return answers
+    client = "there" if await _has(desk, GRIDFTP_CLIENT) else "here" if shutil.which(GRIDFTP_CLIENT) else None
+    if client is None:
+        return failed(
+            f"{answers.words}, but {GRIDFTP_CLIENT} is neither at the site nor on this machine: no file would get to "
+            "the site from another one with a file_server",
+            "install it at the site or on this machine (Debian: globus-gass-copy-progs), or take file_server out of "
+            "the grid file to have files moved by ssh",
+        )
+    others = await _without_server(desk)
+    words = f"{answers.words}; {GRIDFTP_CLIENT} is {client}; for sites without a file_server: {others.words}"
+    return Said(others.sign, words, others.advice)
+
+
+async def _without_server(desk: Desk) -> Said:
+    """How files go between this site and one without a file server."""
+    if desk.settings.through:
+        return passed("files go in a stream through this machine")
+    if desk.settings.ssh is None:
+        return passed("this machine sees its files")
+    missing = [] if await _has(desk, "rsync") else [desk.settings.ssh]
+    if shutil.which("rsync") is None:
+        missing.append("this machine")
+    if missing:
+        return warned(
+            f"rsync is missing at {' and at '.join(missing)}; files go in a stream, through this machine if need be",
+            "nothing, if that will do; or install rsync",
+        )
+    return passed("rsync is here and there")
+
+
+async def _has(desk: Desk, program: str) -> bool:
+    """Whether commands at the site find a program."""
+    return (await desk.ask(f"command -v {program}\n")).code == 0
+
+
+async def file_server_answers(url: str) -> Said:
+    """A GridFTP server greets whoever connects, as every FTP server does."""
+    advice = "write such as ftp://HOST:PORT/DIRECTORY, and see that the server runs there"
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port or FILE_SERVER_PORTS.get(parts.scheme)
+    except ValueError as error:
+        return failed(f"file_server {url}: {error}", advice)
+    if host is None or port is None:
+        return failed(f"file_server {url} names no host and port", advice)
+    try:
+        async with asyncio.timeout(QUESTION_TIMEOUT_S):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                greeting = await reader.read(400)
+            finally:
+                writer.close()
+    except OSError as error:
+        return failed(f"{url} does not answer: {str(error) or 'it took too long'}", advice)
+    if not greeting.startswith(b"220"):
+        return failed(f"{url} does not greet as an FTP server does", advice)
+    return passed(f"{url} answers")

@@ -1,0 +1,153 @@
+"""Steps of a check that know Slurm: its programs, its controller, its partitions and how it shares out memory."""
+
+from __future__ import annotations
+
+import msgspec
+
+from koala.sites.batch.check.steps import Desk, Said, failed, listed, passed, warned
+from koala.sites.batch.slurm.listing import NODES_LINE, PLAIN_TEXT, ROOM_LINE, MemoryTold, parse_memory
+from koala.sites.batch.slurm.needs import Need
+from koala.sites.batch.slurm.needs_text import needs_text, nodes_command
+from koala.sites.batch.slurm.options import asked_of
+
+PROGRAMS = ("sbatch", "squeue", "sinfo", "scancel", "scontrol")
+PROGRAMS_ADVICE = (
+    "put them into the PATH of the login there, or write 'environment: {PATH: ...}' with the directory of sbatch"
+)
+DRY_OPTIONS = ("--test-only",)
+
+
+class Partition(msgspec.Struct, frozen=True):
+    """A partition as ``scontrol show partition`` tells of it."""
+
+    fields: dict[str, str]
+
+    @property
+    def name(self) -> str:
+        return self.fields.get("PartitionName", "")
+
+    @property
+    def is_default(self) -> bool:
+        return self.fields.get("Default") == "YES"
+
+    @property
+    def processors(self) -> int:
+        told = self.fields.get("TotalCPUs", "")
+        return int(told) if told.isascii() and told.isdigit() else 0
+
+    def closed_to(self, groups: set[str], account: str | None) -> str | None:
+        """Why we may not use it; None if nothing speaks against it."""
+        if self.fields.get("State") != "UP":
+            return f"{self.name} is {self.fields.get('State', 'in no known state')}"
+        if self.fields.get("RootOnly") == "YES" and "root" not in groups:
+            return f"{self.name} is for root only"
+        allowed = _names(self.fields.get("AllowGroups"))
+        if allowed is not None and not allowed & groups:
+            return f"{self.name} is for the groups {listed(sorted(allowed))}"
+        accounts = _names(self.fields.get("AllowAccounts"))
+        if accounts is not None and account is not None and account not in accounts:
+            return f"{self.name} is for the accounts {listed(sorted(accounts))}"
+        if account is not None and account in (_names(self.fields.get("DenyAccounts")) or ()):
+            return f"{self.name} is closed to the account {account}"
+        return None
+
+
+def parse_partitions(printed: str) -> list[Partition]:
+    """The partitions that ``scontrol show partition -o`` prints, a line each; what is no partition is left out."""
+    found = []
+    for line in printed.splitlines():
+        fields = dict(word.partition("=")[::2] for word in line.split() if "=" in word)
+        if "PartitionName" in fields:
+            found.append(Partition(fields))
+    return found
+
+
+def _names(told: str | None) -> set[str] | None:
+    """The names of a list; None for all."""
+    return None if told in (None, "ALL", "(null)", "") else set(told.split(","))
+
+
+async def controller(desk: Desk) -> Said:
+    """slurmctld answers."""
+    # Without a configuration Slurm's programs look for one elsewhere, for long.
+    reply = await desk.ask(
+        'if [ -n "${SLURM_CONF:-}" ] && ! [ -r "$SLURM_CONF" ]; then\n'
+        '    echo "SLURM_CONF is $SLURM_CONF, which cannot be read" >&2\n'
+        "    exit 1\n"
+        "fi\n"
+        "scontrol ping\n"
+    )
+    up = [line for line in reply.printed.splitlines() if line.rstrip().endswith(" UP")]
+    down = [line.strip() for line in reply.printed.splitlines() if line.rstrip().endswith(" DOWN")]
+    if not up:
+        return failed(
+            down[0] if down else reply.reason,
+            "check SLURM_CONF, which 'environment: {SLURM_CONF: ...}' sets; if it is right, the operator knows more",
+        )
+    return passed(up[0].strip())
+
+
+async def queue(desk: Desk) -> Said:
+    """The partitions are there and open to us."""
+    reply = await desk.ask('scontrol -a show partition -o || exit\necho "groups $(id -Gn)"\n')
+    partitions = parse_partitions(reply.printed)
+    groups = {word for line in reply.printed.splitlines() if line.startswith("groups ") for word in line.split()[1:]}
+    known = listed([each.name for each in partitions])
+    if reply.code != 0 or not partitions:
+        return failed(f"no partitions are told: {reply.reason}", "'scontrol show partition' should list them")
+    if desk.settings.queue is None:
+        chosen = [each for each in partitions if each.is_default]
+        if not chosen:
+            return failed("there is no default partition", f"name one: 'queue: ...'; there are {known}")
+    else:
+        wanted = desk.settings.queue.split(",")
+        chosen = [each for each in partitions if each.name in wanted]
+        missing = [name for name in wanted if name not in {each.name for each in chosen}]
+        if missing:
+            return failed(f"there is no partition {listed(missing)}", f"correct 'queue: ...'; there are {known}")
+    reasons = [each.closed_to(groups, desk.settings.account) for each in chosen]
+    if all(reasons):
+        return failed(str(reasons[0]), f"name another with 'queue: ...', or ask its operator; there are {known}")
+    desk.queue_processors = max(each.processors for each in chosen)
+    longest = chosen[0].fields.get("MaxTime", "UNLIMITED")
+    limit = "without a time limit" if longest == "UNLIMITED" else f"up to {longest} a job"
+    default = ", the default" if desk.settings.queue is None else ""
+    return passed(
+        f"{listed([each.name for each in chosen])}{default}: open, {desk.queue_processors} processors, {limit}"
+    )
+
+
+async def memory(desk: Desk) -> Said | None:
+    """What a job asks for of the memory, and how many processors that leaves; nothing where it is not shared out."""
+    settings = desk.settings
+    reply = await desk.ask(
+        f"{PLAIN_TEXT}echo '{NODES_LINE}' && {nodes_command(settings)} || exit\n"
+        f"echo '{ROOM_LINE}'\n{needs_text(settings)}"
+    )
+    if reply.code != 0:
+        return failed(f"the nodes cannot be listed: {reply.reason}", "find out with sinfo there")
+    told = parse_memory(reply.printed, settings.queue, asked_of(settings))
+    if told is None:
+        return None
+    asks = "; ".join(dict.fromkeys(_asks_for(need) for need in told.needs.values()))
+    if told.there == 0:
+        return warned(
+            f"a job asks for {asks}: no node has what it asks for",
+            "ask for less: 'submit_options: [--mem-per-cpu=...]'; if they have a '--constraint' (-C), correct it",
+        )
+    words = f"a job asks for {asks}: {_leaves(told)}"
+    if any(need.node_mb == 0 for need in told.needs.values()):
+        return warned(words, "write 'submit_options: [--mem-per-cpu=...]', if jobs of others are to share its nodes")
+    return passed(words)
+
+
+def _asks_for(need: Need) -> str:
+    if need.processor_mb is not None:
+        return f"{need.processor_mb} MB a processor ({need.source})"
+    if need.node_mb:
+        return f"{need.node_mb} MB on each node ({need.source})"
+    return f"all memory of each node ({need.source})"
+
+
+def _leaves(told: MemoryTold) -> str:
+    return f"it could get {told.free} of {told.idle} idle processors"

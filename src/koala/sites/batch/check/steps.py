@@ -1,0 +1,174 @@
+"""What the steps of a check of a site share: findings, how a step is named, and the desk at which steps ask the site.
+
+The steps themselves are in the other ``checking`` modules, their order and dependencies in ``checking``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import shlex
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import msgspec
+
+from koala.model.grid import BatchSettings, Site
+from koala.sites.batch.system import BatchSystem
+from koala.sites.protocol import Clock
+from koala.sites.remote_shell import Answer
+
+# How long one question to a site may take: clients of a batch system whose controller is down hang for long.
+QUESTION_TIMEOUT_S = 20.0
+# How much of what a program said is repeated to the user.
+_COMPLAINT_CHARACTERS_MAX = 300
+
+
+class Sign(enum.StrEnum):
+    """What a step found. After a warning the site can be used, though not for everything."""
+
+    PASSED = "passed"
+    WARNED = "warned"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """What one step found, in words, and what to do about it where there is something to do."""
+
+    step: str
+    sign: Sign
+    words: str
+    advice: str = ""
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What a step found, before it is known as that of the step."""
+
+    sign: Sign
+    words: str
+    advice: str = ""
+
+
+def passed(words: str) -> Said:
+    """All is well."""
+    return Said(Sign.PASSED, words)
+
+
+def warned(words: str, advice: str) -> Said:
+    """The site can be used, but not for everything."""
+    return Said(Sign.WARNED, words, advice)
+
+
+def failed(words: str, advice: str) -> Said:
+    """The site cannot be used before this is mended."""
+    return Said(Sign.FAILED, words, advice)
+
+
+def skipped(words: str) -> Said:
+    """Nothing was looked at."""
+    return Said(Sign.SKIPPED, words)
+
+
+class Runs(Protocol):
+    """Runs texts for ``sh`` at the login host of a site; OSError where that is not possible."""
+
+    async def run(self, text: str, *, timeout_s: float) -> Answer: ...
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """An answer as text."""
+
+    code: int
+    printed: str
+    complaint: str
+
+    @property
+    def reason(self) -> str:
+        """Why it did not work, in the words of the program; what it complained of, or else what it printed."""
+        said = " ".join((self.complaint.strip() or self.printed.strip()).split())
+        return said[:_COMPLAINT_CHARACTERS_MAX] or f"it ended with {self.code} and said nothing"
+
+
+class UnansweredError(OSError):
+    """The site did not answer a question of a check; the words say why."""
+
+
+class Desk:
+    """Where the steps of one check ask their site, and keep for later steps what they learnt.
+
+    ``owner`` is who would use the site, as its work directory names it.
+    ``nonce`` is a word that no other check has; whatever a check makes at a site is named by it.
+    ``programs_here`` are directories of this machine that hold programs for sites whose commands run here.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        runner: Runs,
+        make_system: Callable[[BatchSettings], BatchSystem],
+        *,
+        owner: str,
+        clock: Clock,
+        nonce: str,
+        programs_here: tuple[str, ...] = (),
+        patience_s: float,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        assert site.batch is not None, "a site under a batch system"
+        self.site = site
+        self.settings: BatchSettings = site.batch
+        self.runner = runner
+        self.make_system = make_system
+        self.batch = make_system(self.settings)
+        self.owner = owner
+        self.clock = clock
+        self.nonce = nonce
+        self.programs_here = programs_here
+        self.patience_s = patience_s
+        self.sleep = sleep
+        self.work = ""  # the work directory as an absolute path, once it is known
+        self.queue_processors: int | None = None  # all that the queue has, whether they can be used now or not
+
+    async def ask(self, text: str, *, timeout_s: float = QUESTION_TIMEOUT_S) -> Reply:
+        """Run a text at the site. Raises ``UnansweredError`` where there was no answer."""
+        try:
+            answer = await self.runner.run(text, timeout_s=timeout_s)
+        except OSError as error:
+            raise UnansweredError(" ".join(str(error).split())[:_COMPLAINT_CHARACTERS_MAX]) from error
+        return Reply(answer.code, answer.stdout.decode(errors="replace"), answer.stderr.decode(errors="replace"))
+
+    @property
+    def token(self) -> str:
+        """Names the jobs that this check submits."""
+        return f"check-{self.nonce}"
+
+    @property
+    def home(self) -> str:
+        """The directory of this check at the site; there only while a step needs it."""
+        return f"{self.work}/{self.token}"
+
+    @property
+    def processors_tried(self) -> int:
+        """How many processors the jobs of a check ask for: two where there are, so that what only jobs of several
+        need is tried too."""
+        return min(2, self.site.processors)
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One step: its name, how it looks, and the steps that must have gone well before. What it does not apply to it
+    says nothing of."""
+
+    name: str
+    look: Callable[[Desk], Awaitable[Said | None]]
+    needs: tuple[str, ...] = ()
+
+
+def directory_text(path: str) -> str:
+    """A path of the site as a word for ``sh``, the user's home in place of '~/'."""
+    return f'"$HOME"/{shlex.quote(path[2:])}' if path.startswith("~/") else shlex.quote(path)
+
+
+def listed(words: list[str]) -> str:
+    """Words in a sentence."""
+    return ", ".join(words) or "none"

@@ -1,0 +1,1 @@
+"""Grid Engine as a batch system: the scripts that use its commands, and the parsers of what they print."""

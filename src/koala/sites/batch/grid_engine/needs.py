@@ -1,0 +1,118 @@
+"""How many slots of a Grid Engine host our jobs could get, by the resources that they ask for (``-l``).
+
+Only amounts count, which a job may have up to what there is: numbers, memory and times with the relation ``<=``. What
+is not told, or not understood, takes no slot away.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from koala.sites.batch.grid_engine.xml import QueueInstance, Resource
+
+_AMOUNTS = ("INT", "DOUBLE", "MEMORY", "TIME")
+_NAME = re.compile(r"[A-Za-z_][\w.-]{0,99}", re.ASCII)
+_SIZE = re.compile(r"(-?\d{1,15})(?:\.(\d{1,9}))?([kKmMgGtT]?)", re.ASCII)
+_TIME = re.compile(r"(\d{0,9}):(\d{0,9})(?::(\d{0,9}))?", re.ASCII)
+_SCALES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
+_SCALES |= {"K": 1024.0, "M": 1024.0**2, "G": 1024.0**3, "T": 1024.0**4}
+# These have a place of their own in a listing.
+_OWN = ("slots", "h_rt")
+
+
+class Want(msgspec.Struct, frozen=True):
+    """How much a job of ours takes of a resource, for each slot or else where it runs. Of a default it takes only
+    where there is some."""
+
+    name: str
+    amount: float
+    for_each_slot: bool
+    is_default: bool = False
+
+
+def requests_of(options: Sequence[str]) -> dict[str, str]:
+    """What the options for qsub ask for: ``-l a=1,b=2G``. Of what is asked for twice the last counts, and nothing of
+    what a job can do without (``-soft``)."""
+    found: dict[str, str] = {}
+    is_hard = True
+    for word, after in zip(options, [*options[1:], ""], strict=False):
+        if word in ("-hard", "-soft"):
+            is_hard = word == "-hard"
+        elif word == "-l" and is_hard:
+            pairs = (each.partition("=") for each in after.split(","))
+            found |= {name: value if sign else "1" for name, sign, value in pairs if _NAME.fullmatch(name)}
+    return {name: value for name, value in found.items() if name not in _OWN}
+
+
+def wants_of(printed: str, requests: Mapping[str, str]) -> list[Want]:
+    """What a job with these requests takes, as the lines of ``qconf -sc`` explain them: name, short name, kind,
+    relation, whether it may be asked for, whether it is used up, and how much who does not ask takes."""
+    wants = []
+    for line in printed.splitlines():
+        fields = line.split()
+        if len(fields) < 7 or fields[0] in _OWN or fields[2] not in _AMOUNTS or fields[3] != "<=":
+            continue
+        name, short, used_up, default = fields[0], fields[1], fields[5].upper(), fields[6]
+        asked = requests.get(name, requests.get(short))
+        amount = amount_of(default if asked is None else asked)
+        if amount is not None and 0 < amount < math.inf and (asked is not None or used_up != "NO"):
+            wants.append(Want(name, amount, used_up == "YES", asked is None))
+    return wants
+
+
+def amount_of(text: str) -> float | None:
+    """``2G``, ``1:30:00``, ``infinity``; None for what is no amount."""
+    if text.strip().lower() in ("infinity", "inf"):
+        return math.inf
+    size, time = _SIZE.fullmatch(text.strip()), _TIME.fullmatch(text.strip())
+    if size is not None:
+        return float(f"{size[1]}.{size[2] or 0}") * _SCALES[size[3]]
+    if time is not None:
+        hours, minutes, seconds = (float(part or 0) for part in time.groups())
+        return (hours * 60 + minutes) * 60 + seconds
+    return None
+
+
+def slots_within(want: Want, resource: Resource) -> int | None:
+    """How many slots a resource that is there holds; None where it does not limit them. Of what is used up each slot
+    takes its part, whatever else is said of a queue or a host must be enough for one."""
+    there = amount_of(resource.text)
+    if there is None or math.isinf(there):
+        return None
+    there += _rounded_off(resource.text)
+    if want.for_each_slot and resource.kind[1:] in ("c", "l"):
+        return max(0, math.floor(there / want.amount))
+    return None if there >= want.amount else 0
+
+
+def _rounded_off(text: str) -> float:
+    """How much may be missing of what is printed: 8100M as 7.910G."""
+    size = _SIZE.fullmatch(text.strip())
+    return 0.0 if size is None or not size[2] else 0.5 * 10.0 ** -len(size[2]) * _SCALES[size[3]]
+
+
+class Needs(msgspec.Struct, frozen=True):
+    """What our jobs want, and what hosts have beside what is told of their queues."""
+
+    wants: Sequence[Want] = ()
+    hosts: Mapping[str, Sequence[Resource]] = {}
+
+    def slots(self, instance: QueueInstance) -> dict[str, int]:
+        """How many slots at most our jobs could get of this queue instance (``q``), of all on its host (``h``) and of
+        the whole cell (``g``); what is missing limits nothing."""
+        most: dict[str, int] = {}
+        for want in self.wants:
+            there = [*self.hosts.get(instance.host, ()), *instance.resources]
+            ours = [each for each in there if each.name == want.name]
+            if not ours and not want.is_default:
+                most["q"] = 0
+            for each in ours:
+                slots = slots_within(want, each)
+                layer = each.kind[:1]
+                if slots is not None:
+                    most[layer] = min(slots, most.get(layer, slots))
+        return most

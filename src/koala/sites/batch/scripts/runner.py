@@ -1,0 +1,79 @@
+"""Where errands are run: at the site of some settings, one after the other or several at a time, each to its end.
+
+What an errand says is in ``koala.sites.batch.scripts.directory``, how it gets there in ``koala.sites.remote_shell``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from koala.sites.batch.scripts.framing import Errand, Section
+from koala.sites.remote_shell import CommandError, Commands, CommandTimeoutError, last_words
+
+# How long errands may take: those that only touch files, and those that ask the batch system. A daemon gives a call
+# of a site 120 s.
+FILES_S = 30.0
+BATCH_S = 45.0
+REMOVE_S = 100.0
+# A listing of a hundred thousand jobs takes seconds to read: what is longer than this is read beside the event loop.
+BESIDE_BYTES = 65_536
+
+T = TypeVar("T")
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """What an errand brought back: its sections, and what was written on standard error."""
+
+    sections: list[Section]
+    complaint: str
+
+    def section(self, name: str) -> Section | None:
+        """The first section whose mark begins with that word."""
+        return next((each for each in self.sections if each.words[:1] == (name,)), None)
+
+    def code(self, name: str) -> int | None:
+        """The exit code in the mark of a section; None if there is no such section."""
+        section = self.section(name)
+        return None if section is None else int(section.words[1])
+
+
+class Place:
+    """Runs errands. ``calls`` counts those that used the batch system, by what they used of ``BatchSystem``."""
+
+    def __init__(self, commands: Commands) -> None:
+        self.commands = commands
+        self.calls: Counter[str] = Counter()
+
+    async def do(self, body: str, *, timeout_s: float = FILES_S, calls: str = "", times: int = 1) -> Done:
+        """Run an errand to its end. Raises ``CommandError`` when it did not come there; it may have happened."""
+        done, error = await self.try_to_do(body, timeout_s=timeout_s, calls=calls, times=times)
+        if error is not None:
+            raise error
+        return done
+
+    async def try_to_do(
+        self, body: str, *, timeout_s: float = FILES_S, calls: str = "", times: int = 1
+    ) -> tuple[Done, CommandError | None]:
+        """As far as it came, and what kept it from its end."""
+        errand = Errand(body)
+        if calls:
+            self.calls[calls] += times
+        try:
+            answer = await self.commands.run(errand.text, timeout_s=timeout_s)
+        except CommandTimeoutError as error:
+            return Done(sections=errand.sections(error.printed), complaint=""), error
+        done = Done(sections=errand.sections(answer.stdout), complaint=last_words(answer.stderr))
+        if errand.is_done(done.sections):
+            return done, None
+        why = done.complaint or f"a command ended with exit code {answer.code} before its end"
+        return done, CommandError(self.commands.host, why, answer.stdout)
+
+
+async def beside(size_bytes: int, read: Callable[[], T]) -> T:
+    """What ``read`` makes of so many bytes, in a thread of its own where they are many. It must be pure."""
+    return read() if size_bytes <= BESIDE_BYTES else await asyncio.to_thread(read)

@@ -1,0 +1,337 @@
+"""What the commands of Slurm print of a cluster, and how much of it is ours to use. How jobs ended that it shows no
+more is in ``koala.sites.batch.slurm.history``.
+
+The formats are those that all versions since 17 know; nothing is asked for as JSON, which looks different in each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from koala.sites.batch.slurm.needs import Need, Room, parse_room
+from koala.sites.batch.slurm.options import Asked
+from koala.sites.batch.slurm.quota import Quota, Terms, parse_quota
+from koala.sites.batch.slurm.states import (
+    end_of,
+    is_at_a_limit,
+    is_eligible,
+    is_free,
+    is_kept_for_a_job,
+    never_starts,
+    state_of,
+)
+from koala.sites.batch.system import (
+    JOB_NAME_PREFIX,
+    BatchEnd,
+    BatchId,
+    BatchJob,
+    BatchOutputError,
+    BatchState,
+    EndKind,
+    Listing,
+)
+
+# Nodes, jobs that wait, our jobs. What may hold anything comes last in a line, and '|' separates. A job's name may
+# hold even newlines, so other users' names are not asked for, and our own come last of all, each behind a word.
+NODE_FORMAT = "%N|%T|%C|%P|%a|%l"
+WAITING_FORMAT = "%i|%C|%P|%r"
+JOB_WORD = "job "
+JOB_FORMAT = f"{JOB_WORD}%A|%T|%C|%P|%V|%a|%q|%r|%j"
+# Lines that part what the commands of one listing print.
+NODES_LINE = "koala nodes"
+WAITING_LINE = "koala waiting"
+QUOTA_LINE = "koala quota"
+ROOM_LINE = "koala room"
+JOBS_LINE = "koala jobs"
+# What a user's own start files may set and what no option overrides: it would alter what commands print.
+PLAIN_TEXT = (
+    "unset SLURM_TIME_FORMAT SQUEUE_ACCOUNT SQUEUE_ARRAY SQUEUE_FORMAT2 SQUEUE_LICENSES SQUEUE_NAMES "
+    "SQUEUE_PARTITION SQUEUE_PRIORITY SQUEUE_QOS SQUEUE_SORT SQUEUE_USERS SINFO_PARTITION\n"
+)
+_NO_NAME = ("", "(null)")
+
+
+class _Node(msgspec.Struct, frozen=True):
+    name: str
+    state: str
+    allocated: int
+    idle: int
+    partition: str
+    is_default: bool
+    is_up: bool
+    limit_s: float | None
+
+    @property
+    def is_answering(self) -> bool:
+        return self.is_up and not self.state.endswith("*")
+
+
+class MemoryTold(msgspec.Struct, frozen=True):
+    """How memory is shared out: what a job of ours needs in each partition, how many processors are idle, how many of
+    these it could get, and how many if nobody were there."""
+
+    needs: dict[str, Need]
+    idle: int
+    free: int
+    there: int
+
+
+class _Waiting(msgspec.Struct, frozen=True):
+    """A job that waits, or several of one array that may start at a time."""
+
+    number: BatchId
+    processors: int
+    times: int
+
+
+def parse_listing(
+    printed: str, partition: str | None, terms: Terms | None = None, asked: Asked | None = None
+) -> Listing:
+    """What the text of a listing prints. ``partition`` is the one that components go to, or several with commas
+    between; None is the default one. ``terms`` are the account and the QOS that submissions name, ``asked`` is what
+    they ask for beside processors."""
+    parts = _parts(printed, (NODES_LINE, WAITING_LINE, QUOTA_LINE, ROOM_LINE, JOBS_LINE))
+    room = parse_room(parts[ROOM_LINE], asked or Asked())
+    nodes = _chosen([_node(line) for line in parts[NODES_LINE]], partition)
+    names = {node.partition for node in nodes}
+    lines = [_job_fields(line) for line in _whole_jobs(parts[JOBS_LINE])]
+    terms = terms or Terms()
+    quota = parse_quota(parts[QUOTA_LINE], terms, names, _newest_terms(lines, terms, names))
+    ours = tuple(_within(quota, job) for fields in lines if (job := _job(fields, names)).token)
+    unique = {node.name: node for node in nodes}.values()
+    allocated = sum(node.allocated for node in unique)
+    there = _there(nodes, room)
+    kept = sum(node.idle for node in unique if node.is_answering and is_kept_for_a_job(node.state))
+    free = _free(nodes, room)
+    held = min(allocated, sum(job.processors for job in ours if job.state in (BatchState.RUNNING, BatchState.ENDING)))
+    if any(job.processors > 0 and job.end is None and is_at_a_limit(job.state, job.reason) for job in ours):
+        left = 0
+    else:
+        waiting = _waiting_jobs(parts[WAITING_LINE], names, {job.id for job in ours})
+        # Jobs of others do not ask for what ours do: one may start where no job of ours could.
+        left = min(each - _taken_soon(waiting, kept, each + held) for each in (free, _free(nodes, Room())))
+    # Of those that we hold, some may only be there since Slurm gives more than a job asks for.
+    working = _least(max(there, held + left), quota.most)
+    return Listing(
+        jobs=ours,
+        processors=working,
+        others=max(0, min(working, working - held - _least(left, quota.left))),
+        job_limit_s=_job_limit_s(nodes, quota),
+    )
+
+
+def parse_memory(printed: str, partition: str | None, asked: Asked) -> MemoryTold | None:
+    """What the nodes and the room of a listing say of the memory; None where it is not shared out."""
+    parts = _parts(printed, (NODES_LINE, ROOM_LINE))
+    room = parse_room(parts[ROOM_LINE], asked)
+    nodes = _chosen([_node(line) for line in parts[NODES_LINE]], partition)
+    needs = {node.partition: need for node in nodes if (need := room.need(node.partition)) is not None}
+    if not needs:
+        return None
+    return MemoryTold(needs, _free(nodes, Room()), _free(nodes, room), _there(nodes, room))
+
+
+def _there(nodes: Sequence[_Node], room: Room) -> int:
+    """How many processors our jobs could get if nobody were there. A node counts once, in its best partition."""
+    best: dict[str, int] = {}
+    for node in nodes:
+        processors = node.allocated + (node.idle if node.is_answering else 0)
+        ours = room.processors_of_empty(node.name, node.partition, processors)
+        best[node.name] = max(ours, best.get(node.name, 0))
+    return sum(best.values())
+
+
+def _free(nodes: Sequence[_Node], room: Room) -> int:
+    """How many processors our jobs could get now."""
+    best: dict[str, int] = {}
+    for node in nodes:
+        if node.is_answering and is_free(node.state):
+            ours = room.processors(node.name, node.partition, node.idle, node.allocated)
+            best[node.name] = max(ours, best.get(node.name, 0))
+    return sum(best.values())
+
+
+def _job_limit_s(nodes: Sequence[_Node], quota: Quota) -> float | None:
+    """How long a job may run where it may run longest, but no longer than its account and its QOS let it."""
+    limits = [node.limit_s for node in nodes if node.limit_s is not None]
+    by_partition = [max(limits)] if limits and len(limits) == len(nodes) else []
+    by_quota = [] if quota.longest_s is None else [quota.longest_s]
+    return min([*by_partition, *by_quota], default=None)
+
+
+def _least(number: int, limit: int | None) -> int:
+    return number if limit is None else min(number, limit)
+
+
+def _within(quota: Quota, job: BatchJob) -> BatchJob:
+    """A job that waits for a limit which is less than what it asks for waits for ever."""
+    if quota.most is None or job.processors <= quota.most or not is_at_a_limit(job.state, job.reason):
+        return job
+    why = f"{job.reason}: it asks for {job.processors} processors, and the limit is {quota.why}"
+    return msgspec.structs.replace(job, end=BatchEnd(kind=EndKind.UNSUITABLE, reason=why))
+
+
+def _parts(printed: str, heads: Sequence[str]) -> dict[str, list[str]]:
+    """The lines behind each head, which must be there in this order, but for the room: nothing is told of it where
+    it is missing. Behind the last one anything may stand."""
+    parts: dict[str, list[str]] = {}
+    expected = list(heads)
+    for line in printed.split("\n"):
+        if expected[:1] == [ROOM_LINE] and expected[1:2] == [line]:
+            parts[expected.pop(0)] = []
+        if expected and line == expected[0]:
+            parts[expected.pop(0)] = []
+        elif not parts:
+            raise BatchOutputError(f"nobody asked for {line[:100]!r}")
+        elif line.strip():
+            parts[heads[len(parts) - 1]].append(line)
+    if expected:
+        raise BatchOutputError(f"there is nothing behind {expected[0]!r}")
+    return parts
+
+
+def _whole_jobs(lines: Sequence[str]) -> Iterator[str]:
+    """A line for each of this user's jobs; what a name with newlines has in its other lines is passed over."""
+    if lines and not lines[0].startswith(JOB_WORD):
+        raise BatchOutputError(f"{lines[0][:200]!r} is not a job")
+    return (line.removeprefix(JOB_WORD) for line in lines if line.startswith(JOB_WORD))
+
+
+def _node(line: str) -> _Node:
+    fields = line.split("|")
+    if len(fields) != 6:
+        raise BatchOutputError(f"{line[:200]!r} is not a node")
+    name, state, processors, partition, available, limit = (field.strip() for field in fields)
+    counts = processors.split("/")
+    if not name or not state or len(counts) != 4:
+        raise BatchOutputError(f"{line[:200]!r} is not a node")
+    allocated, idle = _count(counts[0]), _count(counts[1])
+    return _Node(
+        name,
+        state.lower(),
+        allocated,
+        idle,
+        partition.rstrip("*"),
+        partition.endswith("*"),
+        available == "up",
+        _limit_s(limit),
+    )
+
+
+def _chosen(nodes: Sequence[_Node], partition: str | None) -> list[_Node]:
+    """Those where components can run. Where no partition is the default, anybody's guess is all of them."""
+    if partition is not None:
+        wanted = {each.strip() for each in partition.split(",")}
+        return [node for node in nodes if node.partition in wanted]
+    return [node for node in nodes if node.is_default] or list(nodes)
+
+
+def _job_fields(line: str) -> list[str]:
+    fields = [field.strip() for field in line.split("|", 8)]
+    if len(fields) != 9:
+        raise BatchOutputError(f"{line[:200]!r} is not a job")
+    if not (fields[0].isascii() and fields[0].isdigit()):
+        raise BatchOutputError(f"{fields[0][:100]!r} is not the number of a job")
+    return fields
+
+
+def _job(fields: Sequence[str], partitions: set[str]) -> BatchJob:
+    """One of this user's jobs; those without a component have no token, and those elsewhere no processors here."""
+    number, word, processors, partition, submitted, _, _, reason, name = fields
+    state = state_of(word, reason)
+    end = end_of(word, reason) if state is BatchState.OVER else never_starts(state, reason)
+    return BatchJob(
+        id=number,
+        token=name.removeprefix(JOB_NAME_PREFIX) if name.startswith(JOB_NAME_PREFIX) else "",
+        state=state,
+        submitted=submitted,
+        processors=0 if partitions.isdisjoint(partition.split(",")) else _count(processors),
+        reason=reason,
+        end=end,
+    )
+
+
+def _newest_terms(jobs: Sequence[Sequence[str]], terms: Terms, partitions: set[str]) -> Terms:
+    """The account and the QOS of Koala's newest job there, which the next one will have too. Other sites of the same
+    user on the same cluster may go by other terms, so that only a job in the same place counts."""
+    found = Terms()
+    for _, _, _, partition, _, account, qos, _, name in sorted(jobs, key=lambda fields: int(fields[0][-18:])):
+        there = not partitions.isdisjoint(partition.split(",")) and terms.account in (None, account)
+        if there and name.startswith(JOB_NAME_PREFIX):
+            found = Terms(None if account in _NO_NAME else account, None if qos in _NO_NAME else qos)
+    return found
+
+
+def _waiting_jobs(lines: Sequence[str], partitions: set[str], ours: set[BatchId]) -> list[_Waiting]:
+    """Jobs of others that wait for processors of these partitions, in the order in which Slurm considers them. The
+    parts of one that asked for different nodes start together, or not at all."""
+    found: dict[BatchId, _Waiting] = {}
+    for line in lines:
+        fields = [field.strip() for field in line.split("|")]
+        if len(fields) != 4:
+            raise BatchOutputError(f"{line[:200]!r} is not a job that waits")
+        number, processors, partition, reason = fields
+        times, wanted = _array_tasks(number), _count(processors)
+        if number in ours or not is_eligible(reason) or partitions.isdisjoint(partition.split(",")):
+            continue
+        leader, _, part = number.partition("+")
+        before = found.get(leader) if part else None
+        found[leader] = _Waiting(leader, wanted + (before.processors if before is not None else 0), times)
+    return list(found.values())
+
+
+def _taken_soon(waiting: Sequence[_Waiting], kept: int, room: int) -> int:
+    """How many processors jobs that wait will take of those that are free or ours, beside those that Slurm keeps for
+    them already. One for which there is no room even when ours come free takes none: nobody knows how long it waits
+    for the jobs of others, and where Slurm lets nobody pass it, it keeps nodes for it."""
+    left = room
+    for job in waiting:
+        times = min(job.times, (kept + left) // job.processors) if job.processors > 0 else 0
+        wanted = job.processors * times
+        from_kept = min(kept, wanted)
+        kept, left = kept - from_kept, left - (wanted - from_kept)
+    return room - left
+
+
+def _array_tasks(number: str) -> int:
+    """How many jobs a line stands for: ``7_[1-9%3]`` for 3, as no more run at a time. Long ranges end in '...'."""
+    match = re.fullmatch(r"[\d+]+(?:_(?:\d+|\[([\d,:.-]*)(?:%(\d{1,9}))?\]?))?\.*", number, re.ASCII)
+    if match is None:
+        raise BatchOutputError(f"{number[:100]!r} is not the number of a job")
+    if match[1] is None:
+        return 1
+    tasks = sum(_range_length(each) for each in match[1].split(",") if each.strip("."))
+    return max(1, min(tasks, int(match[2])) if match[2] else tasks)
+
+
+def _range_length(text: str) -> int:
+    match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?(?::(\d{1,9}))?\.*-?", text, re.ASCII)
+    if match is None:
+        return 1
+    first, last, step = int(match[1]), int(match[2] or match[1]), max(1, int(match[3] or 1))
+    return max(1, (last - first) // step + 1)
+
+
+def _count(text: str) -> int:
+    """A number of processors; Slurm writes large ones as 1K or 1.5K where the column is narrow."""
+    match = re.fullmatch(r"(\d{1,9})(?:\.(\d{1,3}))?([KM]?)", text, re.ASCII)
+    if match is None or (match[2] and not match[3]):
+        raise BatchOutputError(f"{text[:100]!r} is not a number of processors")
+    scale = {"": 1, "K": 1_000, "M": 1_000_000}[match[3]]
+    return int(float(f"{match[1]}.{match[2] or 0}") * scale)
+
+
+def _limit_s(text: str) -> float | None:
+    """``1-00:00:00``, ``30:00``, ``infinite``; None where nothing limits it."""
+    if text.lower() in ("infinite", "unlimited", "n/a", "not_set"):
+        return None
+    match = re.fullmatch(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,6})(?::(\d{2}))?", text, re.ASCII)
+    if match is None:
+        raise BatchOutputError(f"{text[:100]!r} is not a time limit")
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    if match[2] is not None and match[4] is None:  # 30:00 has minutes and seconds
+        hours, minutes, seconds = 0, int(match[2]), int(match[3])
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)

@@ -1,0 +1,182 @@
+"""How many processors of a Slurm node our jobs could get, by the memory, the features and the whole nodes that they
+ask for.
+
+How it is asked is in ``koala.sites.batch.slurm.needs_text``, what the site's own options say in ``slurm_options``.
+What is not told, or not understood, takes no processor away.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from koala.sites.batch.slurm.options import Asked, Sharing, megabytes
+
+# In front of lines of our own making: who we are, and what the controller tells of itself, of a partition, of a node.
+USER_WORD, CONFIGURATION_WORD, PARTITION_WORD, NODE_WORD = "user ", "configuration ", "partition ", "node "
+_SHARES_MEMORY = re.compile(r"CR_(\w+_)?MEMORY", re.IGNORECASE | re.ASCII)
+_BY_CORE = re.compile(r"CR_(CORE|SOCKET)(_MEMORY)?", re.IGNORECASE | re.ASCII)
+_NOBODY = ("", "N/A", "(null)")
+
+
+class NodeRoom(msgspec.Struct, frozen=True):
+    """What a node has beside its processors. ``whole_mb`` is None where its memory is not told."""
+
+    whole_mb: int | None = None
+    taken_mb: int = 0
+    threads: int = 1  # of a core, where each counts as a processor
+    features: frozenset[str] | None = None
+    owner: str | None = None  # the one user whose jobs it takes
+
+
+class Need(msgspec.Struct, frozen=True):
+    """What a job of ours takes: so much for each processor, or else for each node, 0 for all that it has. ``most_mb``
+    is the most for one processor: whoever asks for more gets more processors. ``source`` says who wants it so."""
+
+    processor_mb: int | None = None
+    node_mb: int | None = None
+    most_mb: int | None = None
+    source: str = ""
+
+
+class Room(msgspec.Struct, frozen=True):
+    """All that the text prints, and what jobs of ours ask for."""
+
+    asked: Asked = Asked()
+    user: str = ""
+    by_core: bool = False
+    shares_memory: bool = False
+    configuration: Mapping[str, str] = {}
+    partitions: Mapping[str, Mapping[str, str]] = {}
+    nodes: Mapping[str, NodeRoom] = {}
+
+    def need(self, partition: str) -> Need | None:
+        """What a job there asks for of the memory; None where memory is not shared out, or nobody knows."""
+        if not self.shares_memory or not self.asked.memory_is_known:
+            return None
+        asked, own, general = self.asked, self.partitions.get(partition, {}), self.configuration
+        limits = own if _size(own, "MaxMemPerCPU") or _size(own, "MaxMemPerNode") else general
+        most = _size(limits, "MaxMemPerCPU")
+        if asked.processor_mb is not None:
+            return Need(asked.processor_mb, None, most, "as --mem-per-cpu says")
+        if asked.node_mb is not None:
+            return Need(None, asked.node_mb, most, "as --mem says" if asked.node_mb else "as --mem=0 says")
+        for fields, where in ((own, f"of the partition {partition}"), (general, "of the cluster")):
+            for_processor, for_node = _size(fields, "DefMemPerCPU"), _size(fields, "DefMemPerNode")
+            if for_processor:
+                return Need(for_processor, None, most, f"DefMemPerCPU {where}")
+            if for_node:
+                return Need(None, for_node, most, f"DefMemPerNode {where}")
+        if asked.has_gpus:  # there may be a default for each of them
+            return None
+        return Need(None, 0, most, "as no default is set")
+
+    def processors(self, name: str, partition: str, idle: int, used: int) -> int:
+        """How many of the idle processors of a node our jobs could get, of which ``used`` others are in use."""
+        node = self.nodes.get(name, NodeRoom())
+        if not self._lets_us_in(node, used):
+            return 0
+        return self._with_memory(node, partition, idle, node.taken_mb)
+
+    def processors_of_empty(self, name: str, partition: str, processors: int) -> int:
+        """How many of a node's processors our jobs could get if nobody were there."""
+        node = self.nodes.get(name, NodeRoom())
+        return self._with_memory(node, partition, processors, 0) if self._suits(node) else 0
+
+    def _suits(self, node: NodeRoom) -> bool:
+        return node.features is None or self.asked.features.are_met(set(node.features))
+
+    def _lets_us_in(self, node: NodeRoom, used: int) -> bool:
+        if not self._suits(node) or node.owner not in (None, self.user):
+            return False
+        sharing = self.asked.sharing
+        return sharing is Sharing.ANYBODY or used == 0 or (sharing is Sharing.OWN_USER and node.owner == self.user)
+
+    def _with_memory(self, node: NodeRoom, partition: str, processors: int, taken_mb: int) -> int:
+        need = self.need(partition)
+        if need is None or node.whole_mb is None:
+            return processors
+        is_whole = self.asked.sharing is Sharing.NOBODY
+        unit = node.threads if self.by_core else 1
+        return processors_within(
+            need, processors, max(0, node.whole_mb - taken_mb), node.whole_mb, unit=unit, is_whole=is_whole
+        )
+
+
+def processors_within(
+    need: Need, processors: int, free_mb: int, whole_mb: int, *, unit: int = 1, is_whole: bool = False
+) -> int:
+    """How many processors of a node with so much memory a job could get. It takes ``unit`` processors at a time, as
+    where whole cores are given, or with ``is_whole`` all or none. What it needs of a node it needs whole on each."""
+    if need.processor_mb is None:
+        wanted = need.node_mb or whole_mb
+        fewest = _times(wanted, need.most_mb)
+        return processors if wanted <= free_mb and processors >= fewest else 0
+    if need.processor_mb == 0:
+        return processors
+    times = _times(need.processor_mb, need.most_mb)
+    each_mb = -(-need.processor_mb // times)
+    fitting = free_mb // (unit * each_mb) * unit
+    if is_whole and fitting < processors:
+        return 0
+    return min(processors, fitting) // times
+
+
+def _times(wanted_mb: int, most_mb: int | None) -> int:
+    """How many processors it takes to have so much memory."""
+    return max(1, -(-wanted_mb // most_mb)) if most_mb else 1
+
+
+def parse_room(lines: Sequence[str], asked: Asked) -> Room:
+    """What the text prints, for jobs that ask for this."""
+    user, configuration = "", dict[str, str]()
+    partitions: dict[str, dict[str, str]] = {}
+    nodes: dict[str, NodeRoom] = {}
+    for line in lines:
+        fields = dict(word.partition("=")[::2] for word in reversed(line.split()) if "=" in word)
+        if line.startswith(USER_WORD):
+            user = line.removeprefix(USER_WORD).strip()
+        elif line.startswith(CONFIGURATION_WORD):
+            configuration |= fields
+        elif line.startswith(PARTITION_WORD) and "PartitionName" in fields:
+            partitions[fields["PartitionName"]] = fields
+        elif line.startswith(NODE_WORD) and "NodeName" in fields:
+            nodes[fields["NodeName"]] = _node(fields)
+    selection = configuration.get("SelectTypeParameters", "")
+    return Room(
+        asked=asked,
+        user=user,
+        by_core=any(_BY_CORE.fullmatch(word) for word in selection.split(",")),
+        shares_memory=_SHARES_MEMORY.search(selection) is not None,
+        configuration=configuration,
+        partitions=partitions,
+        nodes=nodes,
+    )
+
+
+def _node(fields: Mapping[str, str]) -> NodeRoom:
+    real = _size(fields, "RealMemory")
+    features = fields.get("ActiveFeatures")
+    owner = fields.get("Owner", "").partition("(")[0]
+    return NodeRoom(
+        whole_mb=None if real is None else max(0, real - (_size(fields, "MemSpecLimit") or 0)),
+        taken_mb=_size(fields, "AllocMem") or 0,
+        threads=_threads(fields),
+        features=None if features is None else frozenset(features.split(",")) - {*_NOBODY},
+        owner=None if owner in _NOBODY else owner,
+    )
+
+
+def _threads(fields: Mapping[str, str]) -> int:
+    """How many processors a core has: one where there are no more processors than cores, whatever it could run."""
+    processors, sockets, cores = (_size(fields, name) for name in ("CPUTot", "Sockets", "CoresPerSocket"))
+    if processors is None or sockets is None or cores is None or sockets * cores >= processors:
+        return 1
+    return min(max(1, _size(fields, "ThreadsPerCore") or 1), 1024)
+
+
+def _size(fields: Mapping[str, str], name: str) -> int | None:
+    """None also for ``UNLIMITED``."""
+    return megabytes(fields.get(name, ""))

@@ -1,0 +1,250 @@
+"""What the limits of accounts and qualities of service (QOS) leave to a Slurm user, read from what the controller
+prints of them.
+
+How it is asked is in ``koala.sites.batch.slurm.quota_text``, what follows for idle processors in
+``koala.sites.batch.slurm.listing``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import msgspec
+
+# In front of lines of our own making: who we are, which limits count, the QOS of a partition, that of an association.
+USER_WORD, ENFORCED_WORD, PARTITION_WORD, DEFAULT_WORD = "user ", "enforced ", "partition ", "default "
+_ASSOCIATION_WORD, _QOS_WORD = "ClusterName=", "QOS="
+# A job uses up some of each, so that it waits where any of them is used up.
+_BUDGETS = ("cpu", "node", "billing")
+_NOBODY = ("", "N/A", "(null)")
+_PROCESSORS, _JOBS, _MINUTES = "processors", "jobs", "minutes"
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """The account and the QOS of a job; None is what Slurm takes where none is named."""
+
+    account: str | None = None
+    qos: str | None = None
+
+
+class Quota(msgspec.Struct, frozen=True):
+    """How many processors our jobs may have at all, and how many more now; None where nothing limits them. ``why``
+    names what limits them at all. ``longest_s`` is how long one may run."""
+
+    most: int | None = None
+    left: int | None = None
+    why: str = ""
+    longest_s: float | None = None
+
+
+class _Limit(msgspec.Struct, frozen=True):
+    """``where`` names it as an operator knows it, such as GrpTRES of account physics."""
+
+    of: str  # processors, jobs or minutes
+    where: str
+    most: int
+    used: int
+
+
+class _Association(msgspec.Struct, frozen=True):
+    cluster: str
+    account: str
+    user: str
+    partition: str
+    fields: dict[str, str]
+
+
+class _Qos(msgspec.Struct, frozen=True):
+    fields: dict[str, str]
+    accounts: dict[str, dict[str, str]]
+    users: dict[str, dict[str, str]]
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """All that the text prints."""
+
+    names: set[str]  # of this user: the name and the number
+    enforced: set[str]
+    associations: list[_Association]
+    qualities: dict[str, _Qos]
+    of_partitions: dict[str, str]  # the QOS that a partition has
+    defaults: list[list[str]]
+
+
+def parse_quota(lines: Sequence[str], terms: Terms, partitions: Collection[str], newest: Terms) -> Quota:
+    """What is left to a job with these terms in these partitions, where ``newest`` are those of our newest job. What
+    is not understood, or not told, limits nothing: then it shows when a job waits for it.
+
+    As Slurm does it, what the partition's QOS says goes before the job's QOS, and that before the association and
+    all accounts above it.
+    """
+    told = _read(lines)
+    own = _own_association(told, terms.account or newest.account, partitions)
+    if own is None or "limits" not in told.enforced:
+        return Quota()
+    name = terms.qos or newest.qos or _default_qos(told, own)
+    limits: dict[str, _Limit] = {}
+    longest_s = _longest_s(own.fields)
+    for each in (name, _partition_qos(told, partitions)):
+        if each in told.qualities:
+            limits |= _qos_limits(each, told.qualities[each], own.account, told.names)
+            longest_s = _longest_s(told.qualities[each].fields) or longest_s
+    every = [*limits.values(), *_association_limits(told, own, limits)]
+    return msgspec.structs.replace(_quota(every), longest_s=longest_s)
+
+
+def _longest_s(fields: Mapping[str, str]) -> float | None:
+    """``MaxWallPJ=60`` is an hour."""
+    text = fields.get("MaxWallPJ", "")
+    return 60.0 * int(text) if re.fullmatch(r"[1-9]\d{0,8}", text, re.ASCII) else None
+
+
+def _quota(limits: Sequence[_Limit]) -> Quota:
+    of_processors = [each for each in limits if each.of == _PROCESSORS]
+    is_full = any(each.used >= each.most for each in limits)
+    if not of_processors:
+        return Quota(left=0 if is_full else None)
+    least = min(of_processors, key=lambda limit: limit.most)
+    left = min(each.most - each.used for each in of_processors)
+    return Quota(least.most, 0 if is_full else left, f"{least.most} processors ({least.where})")
+
+
+def _read(lines: Sequence[str]) -> _Told:
+    told = _Told(set(), set(), [], {}, {}, [])
+    fields: dict[str, str] = {}
+    named: dict[str, dict[str, str]] = {}
+    for line in lines:
+        words = line.split()
+        if line.startswith(USER_WORD):
+            told.names.update(words[1:])
+        elif line.startswith(ENFORCED_WORD):
+            told.enforced.update("".join(words[1:]).lower().split(","))
+        elif line.startswith(PARTITION_WORD) and len(words) == 3:
+            told.of_partitions[words[1]] = words[2]
+        elif line.startswith(DEFAULT_WORD):
+            told.defaults.append(line.removeprefix(DEFAULT_WORD).split("|"))
+        elif line.startswith(_ASSOCIATION_WORD):
+            fields = _fields(words)
+            told.associations.append(_association(fields))
+        elif line.startswith(_QOS_WORD):
+            fields = _fields(words)
+            quality = told.qualities[_bare(fields["QOS"])] = _Qos(fields, {}, {})
+        elif words[-1:] == ["Limits"] and told.qualities:
+            named = quality.users if words[0] == "User" else quality.accounts
+        elif len(words) == 1 and "=" not in line:
+            fields = named[_bare(words[0])] = {}
+        else:
+            fields |= _fields(words)
+    return told
+
+
+def _fields(words: Sequence[str]) -> dict[str, str]:
+    return {name: value for name, sign, value in (word.partition("=") for word in words) if sign}
+
+
+def _bare(name: str) -> str:
+    """A name without the number that stands behind it: ``physics(3)``."""
+    return name.partition("(")[0]
+
+
+def _association(fields: dict[str, str]) -> _Association:
+    return _Association(
+        fields["ClusterName"],
+        fields.get("Account", ""),
+        _bare(fields.get("UserName", "")),
+        fields.get("Partition", ""),
+        fields,
+    )
+
+
+# ---------------------------------------------------------------------------------- which of all these are ours
+
+
+def _own_association(told: _Told, account: str | None, partitions: Collection[str]) -> _Association | None:
+    """The one that a job of ours counts for; one for its partition goes before one for all."""
+    ours = [
+        each
+        for each in told.associations
+        if each.user in told.names and (not each.partition or each.partition in partitions)
+    ]
+    if account is not None:
+        ours = [each for each in ours if each.account == account]
+    elif len({each.account for each in ours}) > 1:
+        ours = [each for each in ours if each.fields.get("DefAssoc") == "Yes"]
+    return max(ours, key=lambda each: bool(each.partition), default=None)
+
+
+def _default_qos(told: _Told, own: _Association) -> str | None:
+    """What Slurm takes where a job names none: the association's default, or its only one, or the one that is called
+    normal. None where the database did not tell."""
+    for row in told.defaults:
+        if len(row) == 5 and row[:3] == [own.cluster, own.account, own.partition]:
+            allowed = row[4].split(",")
+            return row[3] or (allowed[0] if len(allowed) == 1 and allowed[0] else "normal")
+    return None
+
+
+def _partition_qos(told: _Told, partitions: Collection[str]) -> str | None:
+    """The one that all these partitions have; where they differ, a job may start in either."""
+    found = {told.of_partitions.get(each, "") for each in partitions}
+    return next(iter(found)) if len(found) == 1 and found.isdisjoint(_NOBODY) else None
+
+
+# --------------------------------------------------------------------------------------------------- the limits
+
+
+def _qos_limits(name: str, quality: _Qos, account: str, user: Collection[str]) -> dict[str, _Limit]:
+    where = f"of QOS {name}"
+    found = _group_limits(quality.fields, where)
+    for kind, records, ours in (("A", quality.accounts, {account}), ("U", quality.users, set(user))):
+        for own, fields in records.items():
+            of_one = {
+                f"MaxTRESP{kind}": _limit(_PROCESSORS, f"MaxTRESP{kind} {where}", _part(fields, f"MaxTRESP{kind}")),
+                f"MaxJobsP{kind}": _limit(_JOBS, f"MaxJobsP{kind} {where}", fields.get(f"MaxJobsP{kind}", "")),
+            }
+            for key, limit in of_one.items():
+                if limit is not None and own in ours:
+                    found[key] = limit
+                elif limit is not None:  # others have the same limit, and use of their own
+                    found.setdefault(key, msgspec.structs.replace(limit, used=0))
+    return found
+
+
+def _association_limits(told: _Told, own: _Association, over: Mapping[str, _Limit]) -> Iterator[_Limit]:
+    """Those of the association and of all accounts above it, but for what a QOS says instead."""
+    jobs = _limit(_JOBS, f"MaxJobs of user {own.user}", own.fields.get("MaxJobs", ""))
+    if jobs is not None and "MaxJobsPU" not in over:
+        yield jobs
+    accounts = {each.account: each for each in told.associations if not each.user}
+    chain, name = [(own, f"of user {own.user}")], own.account
+    while name in accounts:
+        chain.append((accounts.pop(name), f"of account {name}"))
+        name = _bare(chain[-1][0].fields.get("ParentAccount", ""))
+    for each, where in chain:
+        for key, limit in _group_limits(each.fields, where).items():
+            if key not in over:
+                yield limit
+
+
+def _group_limits(fields: Mapping[str, str], where: str) -> dict[str, _Limit]:
+    found = {
+        "GrpTRES": _limit(_PROCESSORS, f"GrpTRES {where}", _part(fields, "GrpTRES")),
+        "GrpJobs": _limit(_JOBS, f"GrpJobs {where}", fields.get("GrpJobs", "")),
+    }
+    for resource in _BUDGETS:
+        name = f"GrpTRESMins {resource}"
+        found[name] = _limit(_MINUTES, f"{name} {where}", _part(fields, "GrpTRESMins", resource))
+    return {key: limit for key, limit in found.items() if limit is not None}
+
+
+def _part(fields: Mapping[str, str], name: str, resource: str = "cpu") -> str:
+    """``6(2)`` of ``cpu=6(2),mem=N(0)``."""
+    parts = (part.partition("=") for part in fields.get(name, "").split(","))
+    return next((value for key, _, value in parts if key == resource), "")
+
+
+def _limit(of: str, where: str, text: str) -> _Limit | None:
+    """``6(2)`` is a limit with its use; None for ``N(2)``, which is none."""
+    match = re.fullmatch(r"(\d{1,18})\((\d{1,18})(?:\.\d*)?\)", text, re.ASCII)
+    return None if match is None else _Limit(of, where, int(match[1]), int(match[2]))

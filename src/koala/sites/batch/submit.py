@@ -1,0 +1,263 @@
+"""How a component's processors are claimed: its directory is made and its job submitted, in a reservation where the
+site's settings ask for one and its batch system gives one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+
+from koala.model.grid import BatchSettings, Claims
+from koala.model.launch import LOG, SCRIPT, Launch
+from koala.model.messages import Token
+from koala.sites.batch.component import Living
+from koala.sites.batch.components import Keeper, now_s, reservation_name
+from koala.sites.batch.parse import Found, parse_found
+from koala.sites.batch.scripts import directory as errands
+from koala.sites.batch.scripts.runner import BATCH_S, Done, Place
+from koala.sites.batch.system import BatchId, BatchOutputError, BatchSystem, Submission
+from koala.sites.component_directory import Record
+from koala.sites.pace import Pace
+from koala.sites.protocol import Clock, NotNowError
+from koala.sites.remote_shell import CommandError
+
+_log = logging.getLogger(__name__)
+
+# A job that is to start sooner than this is claimed at the barrier: a reservation would come too late.
+RESERVE_AHEAD_S = 5.0
+# The batch system's own limit comes so long after ours.
+LIMIT_SLACK_S = 60.0
+
+# A batch system that has too many jobs is given another one no sooner than after so long, and ever more rarely.
+CROWDED_FIRST_S = 5.0
+CROWDED_MOST_S = 30.0
+
+# What is the same of a launch whenever it is tried.
+_LASTING = ("token", "job", "processors", "application", "part", "parts", "job_type")
+
+# The component that lives now, the one that was there before, or why the batch system refuses it.
+Claimed: TypeAlias = Living | Found | str
+
+
+class Claimer:
+    """Submits components. ``sequence`` is that of the one accepted last, ``job_limit_s`` tells how long a job may run
+    at the site, as far as is known."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: BatchSettings,
+        system: BatchSystem,
+        place: Place,
+        keeper: Keeper,
+        *,
+        clock: Clock,
+        job_limit_s: Callable[[], float | None],
+    ) -> None:
+        self.sequence = 0
+        self._job_limit_s = job_limit_s
+        self._crowded = Pace(CROWDED_FIRST_S, CROWDED_MOST_S)
+        self._crowded_until = 0.0
+        self._name = name
+        self._settings = settings
+        self._system = system
+        self._place = place
+        self._keeper = keeper
+        self._clock = clock
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether it is too soon for another submission, as the last one found no room."""
+        return now_s() < self._crowded_until
+
+    def expect_room(self) -> None:
+        """One of our jobs has ended: there may be room for another."""
+        self._crowded.hurry()
+        self._crowded_until = 0.0
+
+    async def claim(self, launch: Launch, script: str) -> Claimed:
+        """Accept a component and submit it. Raises ``CommandError`` when it is not known whether that happened, and
+        ``NotNowError`` when the component lives and its job is to be submitted later."""
+        self.sequence += 1
+        record = Record(sequence=self.sequence, launch=_without_script(launch))
+        site = errands.site_text(self._settings.job_environment, self._settings.search_path, self._system.on_node())
+        make = errands.make(self._keeper.root, record, script, site)
+        if self._is_reserved(launch):
+            # The directory comes first, so that a reservation is never without a component that gives it back.
+            found = parse_found((await self._place.do(make + errands.submit_if_made("exit 1\n"))).sections)
+            if found:
+                return found[0]
+            answer, reservation = await self._submit_in(launch, await self._reserve(launch))
+            return self._claimed(record, answer, reservation)
+        text = make + errands.submit_if_made(self._system.submit(self._submission(launch, None)))
+        done = await self._place.do(text, timeout_s=BATCH_S, calls="submit")
+        found = parse_found(done.sections)
+        return found[0] if found else self._claimed(record, self._answer(done), None)
+
+    def _claimed(self, record: Record, answer: _Answer, reservation: str | None) -> Claimed:
+        if answer.refusal is not None:
+            return answer.refusal
+        living = self._keeper.add(record.launch, record.sequence, answer.id, reservation)
+        self._check_room(answer)
+        return living
+
+    def _check_room(self, answer: _Answer) -> None:
+        """Raises ``NotNowError`` where there was no room for a submission."""
+        if answer.no_room is None:
+            self.expect_room()
+            return
+        self._crowded_until = now_s() + self._crowded.wait_s
+        self._crowded.slow_down()
+        raise NotNowError(f"{self._place.commands.host}: {answer.no_room}")
+
+    async def submit(self, living: Living) -> str | None:
+        """Submit a component that is on record, perhaps not for the first time; why the batch system refuses it, if
+        it does. Raises ``NotNowError`` when it is to be submitted later."""
+        if living.reservation is None and self._may_have_reserved(living.launch):
+            living.reservation = await self._reserve_again(living.launch)
+        answer, living.reservation = await self._submit_in(living.launch, living.reservation)
+        if not answer.barred:
+            living.known_since = now_s()
+            living.batch_id = answer.id
+        self._check_room(answer)
+        return answer.refusal
+
+    async def _submit(self, launch: Launch, reservation: str | None) -> _Answer:
+        text = self._system.submit(self._submission(launch, reservation))
+        return self._answer(
+            await self._place.do(
+                errands.submit(self._keeper.root, launch.token, text), timeout_s=BATCH_S, calls="submit"
+            )
+        )
+
+    def _submission(self, launch: Launch, reservation: str | None) -> Submission:
+        tagged = msgspec.structs.replace(launch, token=self._keeper.tag(launch.token))
+        return Submission(
+            launch=tagged,
+            home=f"{self._keeper.root}/{errands.COMPONENTS}/{launch.token}",
+            script=SCRIPT,
+            log=LOG,
+            limit_s=self._limit_s(launch),
+            reservation=reservation,
+        )
+
+    def _limit_s(self, launch: Launch) -> float | None:
+        if launch.walltime_s is None:
+            return None
+        limit_s = launch.barrier_timeout_s + launch.walltime_s + LIMIT_SLACK_S
+        most_s = self._job_limit_s()
+        return limit_s if most_s is None else min(limit_s, most_s)
+
+    def _answer(self, done: Done) -> _Answer:
+        if done.section("barred") is not None:
+            return _Answer(barred=True)
+        section, code = done.section("submitted"), done.code("submitted")
+        if section is None or code is None:
+            raise CommandError(self._place.commands.host, "nothing is known of a submission")
+        if code != 0:
+            refusal = self._system.refusal(code, section.text, done.complaint)
+            if refusal is None:
+                why = done.complaint or f"the submission failed with exit code {code}"
+                if self._system.has_no_room(code, section.text, done.complaint):
+                    return _Answer(no_room=why)
+                raise CommandError(self._place.commands.host, why)
+            return _Answer(refusal=refusal)
+        try:
+            return _Answer(id=self._system.parse_submitted(section.text))
+        except BatchOutputError as error:
+            raise CommandError(self._place.commands.host, f"the answer to a submission: {error}") from None
+
+    # ------------------------------------------------------------------------------------------ reservations
+
+    def _may_have_reserved(self, launch: Launch) -> bool:
+        """Whether a reservation may have been asked for, at some time."""
+        if self._settings.claims is not Claims.RESERVATION:
+            return False
+        return launch.begin_at is not None and launch.walltime_s is not None
+
+    def _is_reserved(self, launch: Launch) -> bool:
+        begin_at = launch.begin_at if self._may_have_reserved(launch) else None
+        return begin_at is not None and begin_at > self._clock() + RESERVE_AHEAD_S
+
+    async def _submit_in(self, launch: Launch, reservation: str | None) -> tuple[_Answer, str | None]:
+        """Submit a component that is on record into its reservation, and at the barrier where there is none or that
+        is refused: the answer, and what the job runs in."""
+        answer = await self._submit(launch, reservation)
+        if answer.refusal is None or reservation is None:
+            return answer, reservation
+        words = "site %s refuses component %s in its reservation, which is given back: %s"
+        _log.info(words, self._name, launch.token, answer.refusal)
+        await self._give_back(launch)
+        return await self._submit(launch, None), None
+
+    async def _reserve_again(self, launch: Launch) -> str | None:
+        """What the job is to run in, when an earlier try may have reserved it and never heard of it: that goes by the
+        same name, so that it is found. Where it is too late for one, nothing stays of it."""
+        if self._is_reserved(launch):
+            return await self._reserve(launch)
+        await self._give_back(launch)
+        return None
+
+    async def _give_back(self, launch: Launch) -> None:
+        """No reservation is left of a component, whether there was one or not. Raises ``CommandError`` while there
+        may be one: with a job at the barrier besides, it would hold its processors twice."""
+        unreserve = self._system.unreserve(reservation_name(self._keeper.tag(launch.token)))
+        text = f"(\n{unreserve})\nkoala_mark unreserved $?\n"
+        done = await self._place.do(text, timeout_s=BATCH_S, calls="unreserve")
+        if done.code("unreserved") != 0:
+            why = done.complaint or "the batch system gives no reason"
+            raise CommandError(self._place.commands.host, f"a reservation cannot be given back: {why}")
+        await self._place.do(errands.put_lines(self._keeper.root, {(launch.token, errands.RESERVATION): None}))
+
+    async def _reserve(self, launch: Launch) -> str | None:
+        """What the job is to run in; None where the site gives none, and the barrier must do. Asked again it is the
+        same one."""
+        assert launch.begin_at is not None, "it was asked whether there is one"
+        name = reservation_name(self._keeper.tag(launch.token))
+        length_s = (self._limit_s(launch) or 0.0) + LIMIT_SLACK_S
+        text = self._system.reserve(name, launch.processors, launch.begin_at, length_s)
+        done = await self._place.do(
+            f"koala_mark reserve\n(\n{text})\nkoala_mark reserved $?\n", timeout_s=BATCH_S, calls="reserve"
+        )
+        section = done.section("reserve")
+        if section is None or done.code("reserved") != 0:
+            why = done.complaint or ("" if section is None else section.text.strip())
+            _log.info("site %s gives component %s no reservation: %s", self._name, launch.token, why)
+            await self._give_back(launch)  # a batch system may have made one all the same
+            return None
+        try:
+            reservation = self._system.parse_reserved(section.text)
+        except BatchOutputError as error:
+            _log.info("site %s: the reservation of component %s: %s", self._name, launch.token, error)
+            await self._give_back(launch)
+            return None
+        line: dict[tuple[Token, str], str | None] = {(launch.token, errands.RESERVATION): reservation}
+        await self._place.do(errands.put_lines(self._keeper.root, line))
+        return reservation
+
+
+class _Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a submission; one that is ``barred`` was not made, as the component is to be no more. One for
+    which there is ``no_room`` is to be made again, and that says why."""
+
+    id: BatchId | None = None
+    refusal: str | None = None
+    no_room: str | None = None
+    barred: bool = False
+
+
+def is_same(recorded: Launch, launch: Launch) -> bool:
+    """Whether what is on record of a token is what is to start. Times and places of programs may differ: they are
+    those of the moment at which a start was tried."""
+    asked = _without_script(launch)
+    return all(getattr(recorded, name) == getattr(asked, name) for name in _LASTING)
+
+
+def _without_script(launch: Launch) -> Launch:
+    """What is worth keeping in the record: the text of a script is in the component's script."""
+    if not launch.application.script:
+        return launch
+    return msgspec.structs.replace(launch, application=msgspec.structs.replace(launch.application, script=""))

@@ -1,0 +1,347 @@
+"""One component on disk: a directory that says everything about it, to its script and to whoever opens the site.
+
+Files appear whole, by rename. What an answer to the driver depends on is synced to disk before the answer. The
+component's application can do what it likes to the directory, so nothing in it is trusted: not to be there, not to be
+a file, not to make sense.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import shutil
+import stat
+import tempfile
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from koala.model.launch import (
+    ABORT,
+    EXIT,
+    GO,
+    INBOX,
+    MAIL_BYTES_MAX,
+    OUTBOX,
+    PID,
+    READY,
+    SCRIPT,
+    STDERR,
+    STDOUT,
+    WORK,
+    Go,
+    Launch,
+)
+from koala.model.messages import ComponentEnded, Outcome, Token
+from koala.model.request import Application
+from koala.sites.processes import Identity, parse_identity
+from koala.sites.protocol import Stream
+
+RECORD = "record.json"
+SPAWNED = "spawned"
+RELEASED = "released"
+ENDED = "ended.json"
+# How the hidden names of directories end: of one that is being made, and of one that is being removed.
+NEW = ".new"
+GONE = ".gone"
+
+# The script writes a word and a number; whatever is longer is not its work.
+_SMALL_FILE_BYTES_MAX = 1_024
+# The site's own files hold at most a launch, which requests keep far below this.
+_RECORD_BYTES_MAX = 67_108_864
+
+# What goes wrong because of one component's directory, and not because of the site's disk.
+_SPOILT = frozenset(
+    {
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.EACCES,
+        errno.EPERM,
+        errno.ELOOP,
+        errno.EEXIST,
+        errno.ENOTEMPTY,
+        errno.ENXIO,
+    }
+)
+
+
+def is_spoilt(error: OSError) -> bool:
+    """Whether an error tells of a component's directory that was removed or altered, and not of the site's disk."""
+    return error.errno in _SPOILT
+
+
+class UnreadableError(ValueError):
+    """A file of a component's directory is not what the site has written there."""
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an abort said, for the time when the component's end is told."""
+
+    outcome: Outcome = Outcome.ABORTED
+    reason: str = ""
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """What was accepted, and when relative to the others."""
+
+    sequence: int
+    launch: Launch
+
+
+T = TypeVar("T")
+
+
+class Folder:
+    """The directory of one token below a site's root."""
+
+    __slots__ = ("home", "token")
+
+    def __init__(self, components: Path, token: Token) -> None:
+        self.token = token
+        self.home = components / token
+
+    def exists(self) -> bool:
+        """Whether the token was ever heard of here."""
+        try:
+            return stat.S_ISDIR(os.lstat(self.home).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    def check(self) -> None:
+        """Raises ``FileNotFoundError`` when the directory is gone."""
+        if not self.exists():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.home))
+
+    def create(self, record: Record, script: str) -> None:
+        """Accept a component: the directory appears with all of it or not at all, and survives a crash."""
+        fresh = self._fresh()
+        _write(fresh / SCRIPT, script.encode())
+        _write(fresh / RECORD, msgspec.json.encode(record))
+        for name in (WORK, INBOX, OUTBOX):
+            (fresh / name).mkdir()
+        self._appear(fresh)
+
+    def bury(self, event: ComponentEnded) -> None:
+        """Settle the end of a component for good, whether it was ever here or not.
+
+        Where its directory cannot be used, or something else is in its place, a new one holds the end alone.
+        """
+        try:
+            if self.exists():
+                self._put_ended(event)
+                return
+        except OSError as error:
+            if not is_spoilt(error):
+                raise
+        fresh = self._fresh()
+        _write(fresh / ENDED, msgspec.json.encode(event))
+        self._move_aside()
+        self._appear(fresh)
+
+    def _move_aside(self) -> None:
+        """Away with whatever has the name of the directory; what cannot be removed goes when the site is opened."""
+        if not self.exists():
+            _clear(self.home)
+            return
+        aside = Path(tempfile.mkdtemp(prefix=f".{self.token}.", suffix=GONE, dir=self.home.parent))
+        self.home.rename(aside)
+        aside.chmod(0o700)
+        shutil.rmtree(aside, ignore_errors=True)
+
+    def vanish(self) -> Path | None:
+        """Take the directory out of sight at once and for good; the caller removes what this returns, if anything."""
+        gone = self.home.with_name(f".{self.token}{GONE}")
+        try:
+            self.home.rename(gone)
+        except FileNotFoundError:
+            return gone if gone.exists() else None
+        sync_directory(self.home.parent)
+        return gone
+
+    def _fresh(self) -> Path:
+        fresh = self.home.with_name(f".{self.token}{NEW}")
+        _clear(fresh)
+        fresh.mkdir()
+        return fresh
+
+    def _appear(self, fresh: Path) -> None:
+        sync_directory(fresh)
+        fresh.rename(self.home)
+        sync_directory(self.home.parent)
+
+    # ------------------------------------------------------------------------------------- what it says
+
+    def has_record(self) -> bool:
+        """Whether it was accepted, and is not only remembered."""
+        return (self.home / RECORD).exists()
+
+    def record(self) -> Record | None:
+        """What was accepted; None for a token that is only remembered. Raises ``UnreadableError``."""
+        record = self._decode(RECORD, Record)
+        if record is not None and record.launch.token != self.token:
+            raise UnreadableError(f"{RECORD} is that of component {record.launch.token}")
+        return record
+
+    def ended(self) -> ComponentEnded | None:
+        """How it ended, once that is settled. Raises ``UnreadableError``."""
+        return self._decode(ENDED, ComponentEnded)
+
+    def _decode(self, name: str, kind: type[T]) -> T | None:
+        data = read_regular(self.home / name, _RECORD_BYTES_MAX + 1)
+        if data is None:
+            if os.path.lexists(self.home / name):
+                raise UnreadableError(f"{name} is not a file")
+            return None
+        if len(data) > _RECORD_BYTES_MAX:
+            raise UnreadableError(f"{name} has more than {_RECORD_BYTES_MAX} bytes")
+        try:
+            return msgspec.json.decode(data, type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise UnreadableError(f"{name}: {error}") from None
+
+    def identity(self) -> Identity | None:
+        """The process that runs the script, once there is one."""
+        text = self._read_small(PID)
+        return None if text is None else parse_identity(text)
+
+    def exit_words(self) -> list[str] | None:
+        """What the script recorded as its end."""
+        text = self._read_small(EXIT)
+        return None if text is None else text.split()
+
+    def is_ready(self) -> bool:
+        """Whether the script has reported in."""
+        return (self.home / READY).exists()
+
+    def was_spawned(self) -> bool:
+        """Whether a process was started for it, or was about to be."""
+        return (self.home / SPAWNED).exists()
+
+    def verdict(self) -> Verdict | None:
+        """What an abort said, if one was asked for. An abort that says nothing readable is one all the same."""
+        if not os.path.lexists(self.home / ABORT):
+            return None
+        try:
+            return self._decode(ABORT, Verdict)
+        except UnreadableError:
+            return Verdict()
+
+    def released_at(self) -> float | None:
+        """When the barrier was opened. Raises ``UnreadableError``."""
+        if not (self.home / GO).exists():
+            return None
+        text = self._read_small(RELEASED)
+        try:
+            at = math.nan if text is None else float(text)
+        except ValueError:
+            at = math.nan
+        if not math.isfinite(at):
+            raise UnreadableError(f"{RELEASED} does not say when the barrier was opened")
+        return at
+
+    def outbox(self) -> list[str]:
+        """The names of the mail that the component has for others."""
+        try:
+            names = os.listdir(self.home / OUTBOX)  # noqa: PTH208 - names are enough
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return sorted(name for name in names if not name.startswith("."))
+
+    def output(self, stream: Stream, application: Application, offset: int, limit: int) -> bytes:
+        """What the application has written from ``offset`` on. Where a file for its errors could not be opened, the
+        shell's complaint about that stands in the usual place."""
+        named = application.stdout if stream is Stream.STDOUT else application.stderr
+        if named is None:
+            path = self.home / (STDOUT if stream is Stream.STDOUT else STDERR)
+        else:
+            path = self.home / WORK / (application.directory or ".") / named
+        found = read_regular(path, limit, offset)
+        if found is None and stream is Stream.STDERR:
+            found = read_regular(self.home / STDERR, limit, offset)
+        return found or b""
+
+    def mail(self, name: str) -> bytes | None:
+        """A piece of mail from the outbox. What is too long is cut, one byte too late, so that its reader notices."""
+        return read_regular(self.home / OUTBOX / name, MAIL_BYTES_MAX + 1)
+
+    # ----------------------------------------------------------------------------------- what it is told
+
+    def put_spawned(self) -> None:
+        """A process is about to be started."""
+        self._put(SPAWNED, b"")
+
+    def put_abort(self, verdict: Verdict) -> None:
+        """From now on the application must not start, and its end is to say this."""
+        self._put(ABORT, msgspec.json.encode(verdict))
+        sync_directory(self.home)
+
+    def put_go(self, go: Go, at: float) -> None:
+        """Open the barrier; the time stands first, so that a walltime always has a beginning."""
+        self._put(RELEASED, repr(at).encode())
+        self._put(GO, go.text.encode())
+
+    def put_mail(self, name: str, data: bytes) -> None:
+        """Mail for the script."""
+        if not (self.home / INBOX / name).exists():
+            self._put(f"{INBOX}/{name}", data)
+
+    def _put_ended(self, event: ComponentEnded) -> None:
+        self._put(ENDED, msgspec.json.encode(event))
+        sync_directory(self.home)
+
+    def _put(self, name: str, data: bytes) -> None:
+        fresh = self.home / f".{name.replace('/', '.')}.site"
+        _write(fresh, data)
+        fresh.rename(self.home / name)
+
+    def _read_small(self, name: str) -> str | None:
+        data = read_regular(self.home / name, _SMALL_FILE_BYTES_MAX)
+        return None if data is None else data.decode(errors="replace")
+
+
+def read_regular(path: Path, limit: int, offset: int = 0) -> bytes | None:
+    """So many bytes of a file; None if there is none, or if it is a link, a pipe or anything else but a file.
+
+    Never waits for anybody: opening a pipe would, until someone writes into it.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO):
+            return None
+        raise
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        file.seek(offset)
+        return file.read(limit)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """A new file, on disk. What has its name is removed: it may be a pipe, or lead elsewhere."""
+    _clear(path)
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _clear(path: Path) -> None:
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return
+    except (IsADirectoryError, PermissionError):  # which of them a directory gives depends on the system
+        shutil.rmtree(path)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

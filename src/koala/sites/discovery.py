@@ -1,0 +1,175 @@
+"""What batch systems are found at a host: one text for ``sh`` that looks, and the reader of what it prints.
+
+Who is asked, and what becomes of the answer, is the caller's. Slurm and Grid Engine are looked for; other systems
+have a ``qsub`` too, but no ``qconf``.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from koala.model.grid import SiteKind
+
+# Of a cluster with more, the first ones are told.
+QUEUES_TOLD_MAX = 50
+# The first line of an answer; whatever a login prints stands before it.
+_MARK = "koala-found"
+# What the programs need of a login's environment where a command by itself does not have it.
+_LOGIN_VARIABLES = ("PATH", "SLURM_CONF", "SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT")
+
+_LOOK = rf"""koala_look() {{
+    if command -v sbatch > /dev/null 2>&1 && command -v sinfo > /dev/null 2>&1; then
+        if koala_said=$(sinfo -h -o '%P|%a|%C' 2>&1); then
+            printf '%s\n' "$koala_said" | sed -n -e 's/^/slurm-queue /p' -e {QUEUES_TOLD_MAX}q
+            scontrol show config 2> /dev/null |
+                sed -n -e 's/^ClusterName *= */slurm-name /p' -e 's/^SlurmctldHost[^=]*= */slurm-master /p'
+        else
+            printf 'slurm-silent %s\n' "$(printf '%s\n' "$koala_said" | sed -n -e '/./h' -e '${{g;p;}}')"
+        fi
+    fi
+    if command -v qsub > /dev/null 2>&1 && command -v qconf > /dev/null 2>&1; then
+        if koala_said=$(qstat -g c 2>&1); then
+            printf '%s\n' "$koala_said" | sed -n -e 's/^/grid_engine-queue /p' -e {QUEUES_TOLD_MAX}q
+            printf 'grid_engine-name %s\n' "${{SGE_CELL:-default}}"
+            koala_said=$(cat "${{SGE_ROOT:-}}/${{SGE_CELL:-default}}/common/act_qmaster")
+            printf 'grid_engine-master %s\n' "$koala_said ${{SGE_ROOT:-}} ${{SGE_QMASTER_PORT:-}}"
+            for koala_each in $(qconf -spl | sed {QUEUES_TOLD_MAX}q); do
+                printf 'grid_engine-environment %s %s\n' "$koala_each" \
+                    "$(qconf -sp "$koala_each" | sed -n 's/^control_slaves *//p')"
+            done
+            for koala_each in $(qconf -sql | sed {QUEUES_TOLD_MAX}q); do
+                printf 'grid_engine-offers %s %s\n' "$koala_each" \
+                    "$(qconf -sq "$koala_each" | sed -n 's/^pe_list *//p')"
+            done
+        else
+            printf 'grid_engine-silent %s\n' "$(printf '%s\n' "$koala_said" | sed -n -e '/./h' -e '${{g;p;}}')"
+        fi
+    fi
+}} 2> /dev/null
+"""
+
+# Where a plain command finds nothing that answers, the login's environment may know more.
+FINDING_TEXT = rf"""{_LOOK}
+koala_found=$(koala_look)
+case $koala_found in
+*slurm-queue* | *grid_engine-queue*) printf '%s\n' {_MARK} "$koala_found" ;;
+*)
+    koala_login=$(sh -lc 'for each in {" ".join(_LOGIN_VARIABLES)}; do
+        eval "value=\${{$each:-}}"
+        [ -z "$value" ] || printf "koala-login %s %s\n" "$each" "$value"
+    done' 2> /dev/null | sed -n '/^koala-login /p')
+    while read -r koala_word koala_name koala_value; do
+        [ -z "$koala_name" ] || export "$koala_name=$koala_value"
+    done << KOALA_END
+$koala_login
+KOALA_END
+    koala_again=$(koala_look)
+    case $koala_again in
+    *slurm-queue* | *grid_engine-queue*) printf '%s\n' {_MARK} "$koala_login" "$koala_again" ;;
+    *) printf '%s\n' {_MARK} "$koala_found" "$koala_again" ;;
+    esac ;;
+esac
+"""
+
+
+class FoundQueue(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition or queue and all its processors; ``environments`` are the parallel ones that it offers."""
+
+    name: str
+    processors: int
+    is_default: bool = False
+    environments: tuple[str, ...] = ()
+
+
+class FoundCluster(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch system that answers. ``identity`` is the same wherever the cluster is seen from.
+
+    ``environment`` is what commands there must be given, since they do not have it by themselves.
+    """
+
+    kind: SiteKind
+    name: str
+    identity: str
+    queues: tuple[FoundQueue, ...]
+    environment: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def queue(self) -> FoundQueue:
+        """The one to use: the default one, or else the largest, or else the first."""
+        return max(self.queues, key=lambda queue: (queue.is_default, queue.processors))
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What a host has: clusters, and reasons why others that it could have do not answer."""
+
+    clusters: tuple[FoundCluster, ...] = ()
+    silent: tuple[str, ...] = ()
+
+
+class FindingError(ValueError):
+    """What a host printed is no answer to the question."""
+
+
+def read_found(printed: str) -> Found:
+    """What ``FINDING_TEXT`` printed. Raises ``FindingError`` where it did not get as far as printing."""
+    _, mark, rest = printed.rpartition(f"{_MARK}\n")
+    if not mark:
+        raise FindingError("it runs no commands")
+    told: dict[str, list[str]] = {}
+    for line in rest.splitlines():
+        key, _, value = line.partition(" ")
+        told.setdefault(key, []).append(value)
+    clusters, silent = [], []
+    for kind, queues in (
+        (SiteKind.SLURM, _slurm_queues(told.get("slurm-queue", []))),
+        (SiteKind.GRID_ENGINE, _grid_engine_queues(told)),
+    ):
+        if queues:
+            name = " ".join(told.get(f"{kind}-name", [])[:1])
+            master = " ".join(told.get(f"{kind}-master", []))
+            login = _login_environment(kind, told.get("koala-login", []))
+            clusters.append(
+                FoundCluster(
+                    kind=kind, name=name, identity=f"{kind} {name} {master}", queues=tuple(queues), environment=login
+                )
+            )
+        elif f"{kind}-silent" in told:
+            silent.append(f"{kind} is there, but: {' '.join(told[f'{kind}-silent'][-1].split())}")
+        elif f"{kind}-queue" in told:
+            silent.append(f"{kind} is there, but: it has no queue with processors")
+    return Found(tuple(clusters), tuple(silent))
+
+
+def _login_environment(kind: SiteKind, lines: list[str]) -> tuple[tuple[str, str], ...]:
+    prefixes = ("PATH", "SLURM_" if kind is SiteKind.SLURM else "SGE_")
+    pairs = [line.partition(" ")[::2] for line in lines]
+    return tuple((name, value) for name, value in pairs if name.startswith(prefixes) and value)
+
+
+def _slurm_queues(lines: list[str]) -> list[FoundQueue]:
+    """Lines of name, availability and processors by state, such as ``main*|up|0/8/0/8``; those that are up."""
+    queues = []
+    for line in lines:
+        fields = line.split("|")
+        counts = fields[2].split("/") if len(fields) == 3 else []
+        if len(counts) == 4 and fields[1] == "up" and counts[3].isdecimal() and int(counts[3]) > 0:
+            name = fields[0].rstrip("*")
+            queues.append(FoundQueue(name=name, processors=int(counts[3]), is_default=fields[0].endswith("*")))
+    return queues
+
+
+def _grid_engine_queues(told: dict[str, list[str]]) -> list[FoundQueue]:
+    """Lines of ``qstat -g c``: name, load, used, reserved, available, total, and how many are in which states."""
+    offers = {
+        name: words.split() for name, _, words in (each.partition(" ") for each in told.get("grid_engine-offers", []))
+    }
+    environments = [each.split() for each in told.get("grid_engine-environment", []) if each.split()]
+    # Those that let a job start processes on all its nodes come first.
+    known = [words[0] for words in sorted(environments, key=lambda words: words[1:2] != ["TRUE"])]
+    queues = []
+    for line in told.get("grid_engine-queue", []):
+        fields = line.split()
+        if len(fields) >= 8 and all(field.isdecimal() for field in fields[2:6]) and int(fields[5]) > 0:
+            offered = tuple(name for name in known if name in offers.get(fields[0], []))
+            queues.append(FoundQueue(name=fields[0], processors=int(fields[5]), environments=offered))
+    return queues

@@ -1,0 +1,260 @@
+"""The embedded site: processors of this machine, handed out as slots, with everything about them on disk.
+
+Components are detached processes; this object only watches them. Kill it at any point and make another on the
+same root: it finds every component again. What touches disk or processes happens in ``koala.sites.local.worker``, in
+a thread of the site's own, in the order in which it was asked for; here is the part in the driver's event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+
+from koala.model.launch import Go, Launch, NodeShare
+from koala.model.messages import AnyEvent, Outcome, SiteReported, SiteSilent, Token
+from koala.sites import processes as shell
+from koala.sites.local.ordered_thread import OrderedThread
+from koala.sites.local.worker import OTHERS, Keeper
+from koala.sites.protocol import OUTPUT_BYTES_MAX, Clock, Deliver, Emit, Mail, SiteError, Stream
+
+_log = logging.getLogger(__name__)
+
+# How often living components are looked at; a site where none lives is not looked at.
+POLL_S = 0.05
+# How long an application may take to end after SIGTERM before it gets SIGKILL.
+GRACE_S = 5.0
+# How long the watch rests when this machine fails it, for example with a full disk.
+REST_S = 1.0
+# How often an opening looks for processes that nobody knows, until there are none.
+STRAY_LOOKS_MAX = 100
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Opened(NamedTuple):
+    keeper: Keeper
+    thread: OrderedThread
+
+
+class LocalSite:
+    """A site of ``processors`` slots below the directory ``root``. Keeps the promises of
+    ``koala.sites.protocol.Site``.
+
+    Its owner may keep processors for other users by writing their number into the file ``others`` of the root: new
+    components start only in what is left, those that run go on.
+
+    ``first_fit`` lets a small component pass a large one that waits for slots; without it they start in order.
+    ``environment`` is what components inherit, by default the harmless part of this process's own. ``host`` is the
+    address at which components of other sites reach this machine. ``clock`` is asked from a thread.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        root: Path,
+        processors: int,
+        *,
+        emit: Emit,
+        clock: Clock,
+        on_mail: Deliver | None = None,
+        first_fit: bool = True,
+        grace_s: float = GRACE_S,
+        host: str = "127.0.0.1",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._name = name
+        self._root = root
+        self._processors = processors
+        self._emit = emit
+        self._clock = clock
+        self._on_mail = on_mail
+        self._first_fit = first_fit
+        self._grace_s = grace_s
+        self._host = host
+        self._environment = shell.own_environment() if environment is None else dict(environment)
+        self._opened: _Opened | None = None
+        self._wake = asyncio.Event()
+        self._watch: asyncio.Task[None] | None = None
+
+    @property
+    def name(self) -> str:
+        """The site's name in the grid."""
+        return self._name
+
+    @property
+    def calls(self) -> Mapping[str, int]:
+        """None: it has no batch system. See ``Site.calls``."""
+        return {}
+
+    @property
+    def files(self) -> Path:
+        """The site's file area: replicas live here, and input files are links into it."""
+        return self._root / "files"
+
+    @property
+    def processors(self) -> int:
+        """How many slots there are."""
+        return self._processors
+
+    @property
+    def processors_held(self) -> int:
+        """How many of them components hold now."""
+        return 0 if self._opened is None else self._opened.keeper.slots.held
+
+    @property
+    def others_file(self) -> Path:
+        """Where the site's owner says how many processors other users have."""
+        return self._root / OTHERS
+
+    # ------------------------------------------------------------------------------- opening and closing
+
+    async def open(self) -> None:
+        """Find again what was started here, and watch it. See ``Site.open``."""
+        if self._opened is not None:
+            return
+        thread = OrderedThread(f"site {self._name}")
+        # A component knows itself by its real path, so that is the one to look for among processes.
+        keeper = self._make_keeper(self._root.resolve(), thread)
+        try:
+            await thread.do(keeper.open)
+            await self._end_strays(keeper, thread)
+            await thread.do(keeper.slots.serve)
+        except BaseException:
+            await thread.finish(keeper.close)
+            raise
+        self._opened = _Opened(keeper, thread)
+        self._watch = asyncio.create_task(self._keep_watching(self._opened), name=f"watch {self._name}")
+
+    def _make_keeper(self, root: Path, thread: OrderedThread) -> Keeper:
+        on_mail = self._on_mail
+
+        def emit(event: AnyEvent) -> None:
+            thread.tell(self._emit, event)
+
+        def hand_out(mail: Mail) -> None:
+            assert on_mail is not None
+            thread.tell(on_mail, mail)
+
+        return Keeper(
+            self._name,
+            root,
+            self._processors,
+            emit=emit,
+            on_mail=None if on_mail is None else hand_out,
+            clock=self._clock,
+            first_fit=self._first_fit,
+            grace_s=self._grace_s,
+            environment=self._environment,
+        )
+
+    async def _end_strays(self, keeper: Keeper, thread: OrderedThread) -> None:
+        """Nothing new starts before they are gone: their processors are not free."""
+        for _ in range(STRAY_LOOKS_MAX):
+            if not await thread.do(keeper.end_strays):
+                return
+            await asyncio.sleep(POLL_S)
+        _log.error("site %s: processes that are not of any component here cannot be ended", self._name)
+
+    async def close(self) -> None:
+        """Stop watching, touch nothing. See ``Site.close``."""
+        opened, self._opened = self._opened, None
+        watch, self._watch = self._watch, None
+        if opened is None or watch is None:
+            return
+        try:
+            watch.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watch
+        finally:
+            await opened.thread.finish(opened.keeper.close)
+
+    # ---------------------------------------------------------------------------------------- commands
+
+    async def start(self, launch: Launch, script: str) -> None:
+        """Take a component, once. See ``Site.start``."""
+        await self._do(Keeper.start, launch, script)
+
+    async def abort(self, token: Token, *, outcome: Outcome = Outcome.ABORTED, reason: str = "") -> None:
+        """End a component wherever it is. See ``Site.abort``."""
+        await self._do(Keeper.abort, token, outcome, reason)
+
+    async def ask(self, tokens: Sequence[Token]) -> None:
+        """Emit the newest event of each token. See ``Site.ask``."""
+        await self._do(Keeper.ask, tuple(tokens))
+
+    async def release(self, token: Token, go: Go) -> None:
+        """Open the barrier for one component. See ``Site.release``."""
+        await self._do(Keeper.release, token, go)
+
+    async def deliver(self, token: Token, name: str, data: bytes) -> None:
+        """Put mail into a component's inbox. See ``Site.deliver``."""
+        await self._do(Keeper.deliver, token, name, data)
+
+    async def fetch(self, token: Token, name: str) -> bytes | None:
+        """Mail of a component's outbox. See ``Site.fetch``."""
+        return await self._do(Keeper.fetch, token, name)
+
+    async def output(self, token: Token, stream: Stream, offset: int, limit: int = OUTPUT_BYTES_MAX) -> bytes:
+        """What the application has written. See ``Site.output``."""
+        return await self._do(Keeper.output, token, stream, offset, limit)
+
+    async def nodes(self, token: Token) -> tuple[NodeShare, ...]:
+        """This machine, once the component is ready. See ``Site.nodes``."""
+        processors = await self._do(Keeper.processors_ready, token)
+        return () if processors is None else (NodeShare(self._host, processors),)
+
+    async def probe(self) -> SiteReported:
+        """Its slots, and those that its owner keeps for others. See ``Site.probe``."""
+        return await self._do(Keeper.probe)
+
+    async def held(self) -> tuple[Token, ...]:
+        """All that have not ended. See ``Site.held``."""
+        return await self._do(Keeper.held)
+
+    async def forget(self, token: Token) -> None:
+        """Remove an ended component's directory. See ``Site.forget``."""
+        gone = await self._do(Keeper.vanish, token)
+        if gone is not None:
+            # Nobody knows its name any more, so that commands need not wait for its removal.
+            await asyncio.to_thread(shutil.rmtree, gone, ignore_errors=True)
+
+    async def _do(self, call: Callable[Concatenate[Keeper, P], T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Let the keeper do something, after all that it was asked for before."""
+        if self._opened is None:
+            raise SiteError(self._name, "it is not open; open it first")
+        keeper, thread = self._opened
+        try:
+            return await thread.do(call, keeper, *arguments, **named)
+        finally:
+            self._wake.set()  # there may be something to look at now
+
+    # ----------------------------------------------------------------------------------------- the watch
+
+    async def _keep_watching(self, opened: _Opened) -> None:
+        """Look as long as there is something to look at, whatever happens."""
+        while True:
+            self._wake.clear()
+            try:
+                trouble, busy = await opened.thread.do(_look, opened.keeper)
+            except Exception as error:
+                _log.exception("site %s cannot be watched", self._name)
+                trouble, busy = repr(error), True
+            if trouble:
+                self._emit(SiteSilent(at=self._clock(), site=self._name, reason=trouble))
+                await asyncio.sleep(REST_S)
+            if busy:
+                await asyncio.sleep(POLL_S)
+            else:
+                await self._wake.wait()
+
+
+def _look(keeper: Keeper) -> tuple[str, bool]:
+    """What is wrong with the site, and whether there is more to look at."""
+    trouble = keeper.slots.look()
+    return trouble, keeper.slots.is_busy

@@ -1,0 +1,199 @@
+"""How texts for ``sh`` are run at a site: on this machine, behind words such as ``ip netns exec``, or over ssh.
+
+The text goes in by standard input, so that nothing of it is ever an argument that some shell in between could take
+apart. The ssh program is used, and not a library, since it knows the user's hosts, keys, agents and jump hosts; one
+connection to a host is shared by all commands. What the texts say is no concern of this module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shlex
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from koala.sites import processes as shell
+from koala.sites.ssh_sockets import SocketDirectory
+
+# Limits on what one command may write, and on how many run at a time: sshd allows 10 sessions a connection.
+COMMAND_OUTPUT_BYTES_MAX = 67_108_864
+COMMANDS_AT_A_TIME_MAX = 8
+# How long a connection may take, how long a silent one lives, and how long one that nobody uses is kept.
+CONNECT_S = 10
+ALIVE_S = 5
+ALIVE_MISSES = 3
+PERSIST_S = 60
+# The other end stops a command a little before we would, so that nothing is left behind there.
+_HEAD_START_S = 2.0
+# Of the driver's environment, for ssh alone: where it finds the user's agent and tickets.
+SSH_VARIABLES = ("SSH_AUTH_SOCK", "KRB5CCNAME")
+# Names a file that stands for ~/.ssh/config wherever this machine calls ssh. HOME does not: ssh asks the system for
+# the user's home directory.
+SSH_CONFIG_VARIABLE = "KOALA_SSH_CONFIG"
+
+# The exit codes of ssh itself, and of the program that keeps the time at the other end.
+_SSH_FAILED = 255
+_TIME_UP = 124
+# Of what a program wrote on standard error so much is looked at, and so much told.
+_COMPLAINT_BYTES = 16_384
+_COMPLAINT_CHARACTERS = 400
+_HOST = re.compile(r"[A-Za-z0-9_.@:%\[\]-]+")
+
+
+class CommandError(OSError):
+    """A command could not be run, or not to its end: whether it has happened is not known.
+
+    ``host`` is where, ``what`` what went wrong there, ``printed`` all that came back before.
+    """
+
+    def __init__(self, host: str, what: str, printed: bytes = b"") -> None:
+        super().__init__(f"{host}: {what}")
+        self.host = host
+        self.what = what
+        self.printed = printed
+
+
+class CommandTimeoutError(CommandError):
+    """A command took longer than it may, and was killed."""
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a command wrote, and its exit code; negative if a signal ended it."""
+
+    code: int
+    stdout: bytes
+    stderr: bytes
+
+
+class Commands:
+    """Runs texts at one place: at the host ``ssh``, or on this machine, in both cases behind the words ``through``.
+
+    ``environment`` is set for every text, wherever it runs. Of this process's own environment a command on this
+    machine has no more than a component would, so that it neither has secrets nor takes itself for a part of some
+    batch job. ``ssh_config`` stands for the user's own configuration of ssh; see ``ssh_program``.
+    """
+
+    def __init__(
+        self,
+        *,
+        ssh: str | None = None,
+        through: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        ssh_config: Path | None = None,
+    ) -> None:
+        if ssh is not None and (ssh.startswith("-") or _HOST.fullmatch(ssh) is None):
+            raise ValueError(f"{ssh!r} is not the name of a host; write one of your ssh configuration")
+        self.host = ssh or "this machine"
+        self._ssh = ssh
+        self._through = tuple(through)
+        self._ssh_config = ssh_config
+        self._sockets: SocketDirectory | None = None
+        self._exports = "".join(
+            f"export {name}={shlex.quote(value)}\n" for name, value in sorted((environment or {}).items())
+        )
+        self._turns = asyncio.Semaphore(COMMANDS_AT_A_TIME_MAX)
+
+    async def run(self, text: str, *, timeout_s: float) -> Answer:
+        """Run a text, and give what it wrote once it has ended.
+
+        It is run only if all of it has arrived. Raises ``CommandError`` when it cannot be run or did not end by
+        itself; after that, or when the caller gives up, it may or may not have happened.
+        """
+        whole = f"koala_text() {{\n{self._exports}{text}\n}}\nkoala_text </dev/null\n"
+        async with self._turns:
+            try:
+                finished = await shell.run(
+                    self._words(timeout_s),
+                    stdin=whole.encode(),
+                    environment=self._environment(),
+                    timeout_s=timeout_s,
+                    output_bytes_max=COMMAND_OUTPUT_BYTES_MAX,
+                )
+            except OSError as error:
+                raise CommandError(self.host, f"{error.filename or 'a command'}: {error.strerror}") from None
+        return self._answer(finished, timeout_s)
+
+    def _answer(self, finished: shell.Finished, timeout_s: float) -> Answer:
+        if finished.overflowed:
+            limit = f"{COMMAND_OUTPUT_BYTES_MAX} bytes (COMMAND_OUTPUT_BYTES_MAX)"
+            raise CommandError(self.host, f"a command wrote more than {limit}")
+        if finished.code is None or (self._ssh is not None and finished.code == _TIME_UP):
+            raise CommandTimeoutError(self.host, f"no answer within {timeout_s:g} s", finished.stdout)
+        if self._ssh is not None and finished.code == _SSH_FAILED:
+            raise CommandError(self.host, last_words(finished.stderr) or "ssh failed", finished.stdout)
+        return Answer(code=finished.code, stdout=finished.stdout, stderr=finished.stderr)
+
+    async def close(self) -> None:
+        """End the shared connection. Another ``run`` makes a new one."""
+        sockets, self._sockets = self._sockets, None
+        if sockets is None:
+            return
+        words = [*self._through, *self._ssh_words(sockets.path), "-O", "exit", self._ssh or ""]
+        try:
+            await shell.run(
+                words, stdin=b"", environment=self._environment(), timeout_s=CONNECT_S, output_bytes_max=65_536
+            )
+        finally:
+            sockets.remove()
+
+    def _words(self, timeout_s: float) -> list[str]:
+        if self._ssh is None:
+            return [*self._through, "/bin/sh"]
+        if self._sockets is None or not self._sockets.path.is_dir():  # somebody may have cleaned up
+            self._sockets = SocketDirectory()
+            # Where nobody closes it, the directory goes with this object, and the connection once it was idle long.
+            weakref.finalize(self, self._sockets.remove)
+        # A program whose connection is cut goes on at the other end, so its time is kept there as well.
+        limit_s = max(1.0, timeout_s - _HEAD_START_S)
+        there = f"if command -v timeout >/dev/null 2>&1; then exec timeout -k 1 {limit_s:.0f} sh; fi; exec sh"
+        return [
+            *self._through,
+            *self._ssh_words(self._sockets.path),
+            "--",
+            self._ssh,
+            f"exec sh -c {shlex.quote(there)}",
+        ]
+
+    def _ssh_words(self, sockets: Path) -> list[str]:
+        options = (
+            "BatchMode=yes",
+            f"ConnectTimeout={CONNECT_S}",
+            f"ServerAliveInterval={ALIVE_S}",
+            f"ServerAliveCountMax={ALIVE_MISSES}",
+            "ControlMaster=auto",
+            f"ControlPath={sockets}/%C",
+            f"ControlPersist={PERSIST_S}",
+        )
+        return [*ssh_program(self._ssh_config), "-T", *(word for option in options for word in ("-o", option))]
+
+    def _environment(self) -> dict[str, str]:
+        environment = shell.own_environment()
+        if self._ssh is not None:
+            environment.update((name, os.environ[name]) for name in SSH_VARIABLES if name in os.environ)
+        return environment
+
+
+def ssh_program(config: Path | None = None) -> tuple[str, ...]:
+    """The words that this machine says ssh with: with this configuration, else that of KOALA_SSH_CONFIG, else the
+    user's own."""
+    chosen = named_ssh_config() if config is None else config
+    return ("ssh",) if chosen is None else ("ssh", "-F", str(chosen))
+
+
+def named_ssh_config() -> Path | None:
+    """The file that KOALA_SSH_CONFIG names, if it names one."""
+    named = os.environ.get(SSH_CONFIG_VARIABLE)
+    return Path(named).expanduser().absolute() if named else None
+
+
+def last_words(complaint: bytes) -> str:
+    """What a program wrote on standard error, short enough for one line of a report."""
+    end = complaint[-_COMPLAINT_BYTES:].decode(errors="replace")
+    lines = [line.strip() for line in end.splitlines() if line.strip()]
+    text = "; ".join(lines[-3:])
+    return text if len(text) <= _COMPLAINT_CHARACTERS else f"{text[:_COMPLAINT_CHARACTERS]}..."

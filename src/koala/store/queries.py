@@ -1,0 +1,279 @@
+"""Reading: the questions that the store answers, each in its caller's transaction, which sees one moment.
+
+Every question that may be asked often finds its rows by an index; see ``tables``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, TypeVar
+
+from sqlalchemy import (
+    Connection,
+    LargeBinary,
+    Row,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    func,
+    literal_column,
+    or_,
+    select,
+    type_coerce,
+    union_all,
+)
+
+from koala.files import Entry as FileEntry
+from koala.store import schema as tables
+from koala.store.exact_json import BODY
+from koala.store.rows import ComponentRow, Entry, JobRow, Recovered, TokenRow, TransferRow
+from koala.store.writes import file_head, file_key
+
+# The largest number that the databases keep.
+NUMBER_MAX = 2**63 - 1
+
+R = TypeVar("R")
+
+
+def _columns(table: Table, form: type[Any]) -> list[Any]:
+    """The columns that are fields of a row."""
+    return [table.c[field] for field in form.__struct_fields__]
+
+
+_JOB = _columns(tables.jobs, JobRow)
+# Made once: to build a statement costs more than to run it.
+_BY_ID = select(*_JOB).where(tables.jobs.c.id == bindparam("number"))
+_BY_CLIENT_TOKEN = select(*_JOB).where(
+    and_(tables.jobs.c.owner == bindparam("owner"), tables.jobs.c.client_token == bindparam("client_token"))
+)
+_COMPONENT = _columns(tables.components, ComponentRow)
+_TRANSFER = _columns(tables.transfers, TransferRow)
+_TOKEN = _columns(tables.tokens, TokenRow)
+_FILE = _columns(tables.files, FileEntry)
+_ENTRY = _columns(tables.journal, Entry)
+
+
+def _rows(connection: Connection, statement: Select[Any], form: type[R]) -> list[R]:
+    return [form(**row._mapping) for row in connection.execute(statement)]
+
+
+def _row(connection: Connection, statement: Select[Any], form: type[R], **values: object) -> R | None:
+    row = connection.execute(statement, values).first()
+    return None if row is None else form(**row._mapping)
+
+
+def _entry(row: Row[Any]) -> Entry:
+    values = dict(row._mapping)
+    values["body"] = BODY[values["kind"]].decode(values["body"])
+    return Entry(**values)
+
+
+def _entries(connection: Connection, statement: Select[Any]) -> list[Entry]:
+    return [_entry(row) for row in connection.execute(statement)]
+
+
+def clamped(number: int) -> int:
+    """The nearest number that the databases know; nothing is beyond it."""
+    return max(-NUMBER_MAX, min(number, NUMBER_MAX))
+
+
+def is_whole(number: int) -> bool:
+    """Whether a row could have this number at all."""
+    return clamped(number) == number
+
+
+# ------------------------------------------------------------------------------------------------ restart
+
+
+def recover(connection: Connection) -> Recovered:
+    """What a restart begins with."""
+    journal, owed = tables.journal, tables.owed
+    books = connection.execute(select(tables.books.c.seq, tables.books.c.body)).first()
+    books_seq = 0 if books is None else books.seq
+    after = select(*_ENTRY).where(journal.c.seq > books_seq, journal.c.kind == "event").order_by(journal.c.seq)
+    still_owed = select(*_ENTRY).join(owed, owed.c.seq == journal.c.seq).order_by(journal.c.seq)
+    newest = connection.execute(select(journal.c.seq, journal.c.at).order_by(journal.c.seq.desc()).limit(1)).first()
+    return Recovered(
+        books=None if books is None else books.body,
+        books_seq=books_seq,
+        entries=tuple(_entries(connection, after)),
+        owed=tuple(_entries(connection, still_owed)),
+        last_seq=max(books_seq, 0 if newest is None else newest.seq),
+        last_job=connection.scalar(select(func.max(tables.jobs.c.id))) or 0,
+        last_at=0.0 if newest is None else newest.at,
+    )
+
+
+def newest_seq(connection: Connection) -> int:
+    """The highest sequence number in the journal, 0 when it is empty."""
+    return connection.scalar(select(func.max(tables.journal.c.seq))) or 0
+
+
+def books_seq(connection: Connection) -> int:
+    """The last entry that the books know of, 0 when there are none."""
+    return connection.scalar(select(tables.books.c.seq)) or 0
+
+
+# --------------------------------------------------------------------------------------------------- jobs
+
+
+def job(connection: Connection, number: int) -> JobRow | None:
+    """The job with this id."""
+    return _row(connection, _BY_ID, JobRow, number=number)
+
+
+def jobs(
+    connection: Connection, *, owner: str | None, states: Collection[str], before: int | None, limit: int
+) -> list[JobRow]:
+    """The newest first. Each state is looked up by itself, so that a rare one is found among very many jobs."""
+    table = tables.jobs
+    newest = select(table.c.id).order_by(table.c.id.desc()).limit(limit)
+    if owner is not None:
+        newest = newest.where(table.c.owner == owner)
+    if before is not None:
+        newest = newest.where(table.c.id < clamped(before))
+    if states:
+        each = [newest.where(table.c.state == state).subquery() for state in sorted(set(states))]
+        newest = select(union_all(*(select(one.c.id) for one in each)).subquery().c.id)
+    found = select(*_JOB).where(table.c.id.in_(newest)).order_by(table.c.id.desc()).limit(limit)
+    return _rows(connection, found, JobRow)
+
+
+def job_by_client_token(connection: Connection, owner: str, client_token: str) -> JobRow | None:
+    """The job that the owner submitted with this token."""
+    return _row(connection, _BY_CLIENT_TOKEN, JobRow, owner=owner, client_token=client_token)
+
+
+def counts(connection: Connection, owner: str | None) -> dict[str, int]:
+    """How many jobs, of one owner or of all, are in each state that any is in. An index alone answers it."""
+    state = tables.jobs.c.state
+    found = select(state, func.count()).group_by(state).order_by(state)
+    if owner is not None:
+        found = found.where(tables.jobs.c.owner == owner)
+    return {row[0]: row[1] for row in connection.execute(found)}
+
+
+# --------------------------------------------------------------------------------- components and transfers
+
+
+def components(connection: Connection, number: int) -> list[ComponentRow]:
+    """All starts of all components of a job: by run, then by part, the oldest first."""
+    table = tables.components
+    found = select(*_COMPONENT).where(table.c.job == number)
+    return _rows(
+        connection, found.order_by(table.c.run, table.c.part, table.c.claimed_at, table.c.token), ComponentRow
+    )
+
+
+def component(connection: Connection, token: str) -> ComponentRow | None:
+    """The component with this token."""
+    return _row(connection, select(*_COMPONENT).where(tables.components.c.token == token), ComponentRow)
+
+
+def components_at(connection: Connection, site: str, from_at: float, to_at: float) -> list[ComponentRow]:
+    """What held processors of a site at any time from ``from_at`` to ``to_at``, the oldest claim first."""
+    table = tables.components
+    found = select(*_COMPONENT).where(
+        table.c.site == site,
+        table.c.claimed_at <= to_at,
+        or_(table.c.ended_at >= from_at, table.c.ended_at.is_(None)),
+    )
+    return _rows(connection, found.order_by(table.c.claimed_at, table.c.token), ComponentRow)
+
+
+def ended_components(connection: Connection, before: float, limit: int) -> list[ComponentRow]:
+    """Those that ended before a time and are not marked as pruned, the first to end first."""
+    table = tables.components
+    found = select(*_COMPONENT).where(_is_kept(), table.c.ended_at < before)
+    return _rows(connection, found.order_by(table.c.ended_at, table.c.token).limit(limit), ComponentRow)
+
+
+def ended_components_count(connection: Connection) -> int:
+    """How many have ended and are not marked as pruned."""
+    found = select(func.count()).where(_is_kept(), tables.components.c.ended_at.is_not(None))
+    return connection.scalar(found) or 0
+
+
+def _is_kept() -> Any:
+    return tables.components.c.pruned == literal_column("false")
+
+
+def transfers(connection: Connection, number: int) -> list[TransferRow]:
+    """Every transfer that was ever recorded for a job, the oldest first."""
+    table, shared = tables.transfers, tables.transfer_jobs
+    found = select(*_TRANSFER).join(shared, shared.c.transfer == table.c.id).where(shared.c.job == number)
+    return _rows(connection, found.order_by(table.c.started_at, table.c.id), TransferRow)
+
+
+# -------------------------------------------------------------------------------------------------- files
+
+
+def files(connection: Connection, *, after: str | None, prefix: str, limit: int | None) -> list[FileEntry]:
+    """Files in the order of their names' bytes. What is said of heads follows from what is said of names; it is there
+    because an index knows it."""
+    table = tables.files
+    name = type_coerce(table.c.name, LargeBinary)
+    found = select(*_FILE).order_by(table.c.head, table.c.name).limit(limit)
+    if after is not None:
+        found = found.where(table.c.head >= file_head(after), name > tables.text_bytes(after))
+    if prefix:
+        found = found.where(table.c.head >= file_head(prefix), name >= tables.text_bytes(prefix))
+        found = found.where(table.c.head < _beyond(file_head(prefix)), name < _beyond(tables.text_bytes(prefix)))
+    return _rows(connection, found, FileEntry)
+
+
+def _beyond(prefix: bytes) -> bytes:
+    """The first bytes after all that begin with ``prefix``; in UTF-8 no byte is so high that there is none."""
+    return prefix[:-1] + bytes([prefix[-1] + 1])
+
+
+def file(connection: Connection, name: str) -> FileEntry | None:
+    """The file with this name."""
+    return _row(connection, select(*_FILE).where(tables.files.c.key == file_key(name)), FileEntry)
+
+
+# ------------------------------------------------------------------------------------------------ journal
+
+
+def journal(connection: Connection, *, after: int, limit: int, number: int | None, owner: str | None) -> list[Entry]:
+    """The entries after one, in order: of one job, or of one owner's jobs and of no job, or all."""
+    table = tables.journal
+    found = select(*_ENTRY).where(table.c.seq > clamped(after))
+    if number is not None:
+        found = found.where(table.c.job == number)
+        if owner is not None:
+            found = found.where(table.c.owner == owner)
+    elif owner is not None:
+        ways = (table.c.owner == owner, and_(table.c.owner.is_(None), table.c.job.is_(None)))
+        first = select(table.c.seq).where(table.c.seq > clamped(after)).order_by(table.c.seq).limit(limit)
+        each = [first.where(way).subquery() for way in ways]
+        found = select(*_ENTRY).where(table.c.seq.in_(union_all(*(select(one.c.seq) for one in each))))
+    return _entries(connection, found.order_by(table.c.seq).limit(limit))
+
+
+def site_reports(connection: Connection, site: str, from_at: float, to_at: float) -> list[Entry]:
+    """The site's reports from ``from_at`` to ``to_at``, and the last one before: what it said when that began."""
+    table = tables.journal
+    of_site = and_(table.c.site == site, tables.IS_SITE_REPORT)
+    within = select(*_ENTRY).where(of_site, table.c.at >= from_at, table.c.at <= to_at)
+    before = select(*_ENTRY).where(of_site, table.c.at < from_at)
+    last = before.order_by(table.c.at.desc(), table.c.seq.desc()).limit(1)
+    return _entries(connection, last) + _entries(connection, within.order_by(table.c.at, table.c.seq))
+
+
+# ------------------------------------------------------------------------------------------------- tokens
+
+
+def tokens(connection: Connection, revoked_since: float | None) -> list[TokenRow]:
+    """All tokens, or all but those that were revoked before a time; the oldest first."""
+    table = tables.tokens
+    found = select(*_TOKEN).order_by(table.c.created_at, table.c.id)
+    if revoked_since is not None:
+        found = found.where(or_(table.c.revoked_at.is_(None), table.c.revoked_at >= revoked_since))
+    return _rows(connection, found, TokenRow)
+
+
+def token_by_hash(connection: Connection, secret_hash: str) -> TokenRow | None:
+    """The token whose secret has this hash, revoked or not."""
+    return _row(connection, select(*_TOKEN).where(tables.tokens.c.secret_hash == secret_hash), TokenRow)

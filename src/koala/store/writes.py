@@ -1,0 +1,154 @@
+"""Writing: how a batch, the books and tokens go into their tables. Each function works in its caller's transaction.
+
+The statements are built once; the database driver gets all rows of a table in one call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Insert, Table, bindparam, delete, func, insert, select, update
+from sqlalchemy.dialects.postgresql import insert as postgres_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+
+from koala.files import Entry as FileEntry
+from koala.store import schema as tables
+from koala.store.exact_json import BODY
+from koala.store.rows import Batch, Entry, TokenRow
+
+# So many entries are pruned in one transaction at most, so that nobody waits long for it to end.
+PRUNED_ENTRIES_MAX = 20_000
+_BOOKS_ID = 1
+
+
+def _upsert(make: Callable[[Table], Any], table: Table, *, kept: Iterable[str] = ()) -> Insert:
+    """Insert, or replace the row with the same key but for its ``kept`` columns."""
+    statement = make(table)
+    key = list(table.primary_key.columns)
+    named = {*(column.name for column in key), *kept}
+    fresh = {column.name: statement.excluded[column.name] for column in table.columns if column.name not in named}
+    done: Insert = statement.on_conflict_do_update(index_elements=key, set_=fresh)
+    return done
+
+
+class _Statements:
+    """The statements that each database writes in its own way."""
+
+    def __init__(self, make: Callable[[Table], Any]) -> None:
+        self.job = _upsert(make, tables.jobs)
+        self.component = _upsert(make, tables.components, kept=["pruned"])
+        self.transfer = _upsert(make, tables.transfers)
+        self.transfer_job: Insert = make(tables.transfer_jobs).on_conflict_do_nothing()
+        self.file = _upsert(make, tables.files)
+        self.owed: Insert = make(tables.owed).on_conflict_do_nothing()
+        self.books = _upsert(make, tables.books)
+
+
+_STATEMENTS = {"sqlite": _Statements(sqlite_insert), "postgresql": _Statements(postgres_insert)}
+
+_journal = insert(tables.journal).values(
+    {column.name: bindparam(f"its_{column.name}", type_=column.type) for column in tables.journal.columns}
+    | {
+        "owner": func.coalesce(
+            select(tables.jobs.c.owner).where(tables.jobs.c.id == bindparam("its_job")).scalar_subquery(),
+            bindparam("its_nobody", type_=tables.Text()),
+        )
+    }
+)
+_settle = delete(tables.owed).where(tables.owed.c.seq == bindparam("its_seq"))
+_forget_file = delete(tables.files).where(tables.files.c.key == bindparam("its_key"))
+_mark_pruned = (
+    update(tables.components).where(tables.components.c.token == bindparam("its_token")).values(pruned=True)
+)
+
+
+def record(connection: Connection, batch: Batch) -> None:
+    """Everything in the batch. Jobs come first: a journal entry takes the owner of its job from there."""
+    statements = _STATEMENTS[connection.dialect.name]
+    _execute(connection, statements.job, [msgspec.structs.asdict(row) for row in batch.jobs])
+    _execute(connection, _journal, [_journal_values(entry) for entry in batch.entries])
+    _execute(connection, statements.owed, [{"seq": seq} for seq in batch.owed])
+    _execute(connection, _settle, [{"its_seq": seq} for seq in batch.settled])
+    _execute(connection, statements.component, [msgspec.structs.asdict(row) for row in batch.components])
+    _execute(connection, statements.transfer, [msgspec.structs.asdict(row) for row in batch.transfers])
+    shared = [{"job": job, "transfer": row.id} for row in batch.transfers for job in row.jobs]
+    _execute(connection, statements.transfer_job, shared)
+    # A file may be in the batch more than once: its last entry counts.
+    last = {entry.name: entry for entry in batch.files}.values()
+    _execute(connection, statements.file, [_file_values(entry) for entry in last if entry.replicas])
+    _execute(connection, _forget_file, [{"its_key": file_key(entry.name)} for entry in last if not entry.replicas])
+
+
+def save_books(connection: Connection, body: bytes, seq: int) -> None:
+    """The one snapshot."""
+    connection.execute(_STATEMENTS[connection.dialect.name].books, {"id": _BOOKS_ID, "seq": seq, "body": body})
+
+
+def prune_journal(connection: Connection, below: int) -> bool:
+    """Remove the oldest entries that may go; whether more may. What is owed stays, and so does the newest entry."""
+    journal = tables.journal
+    newest = connection.scalar(select(func.max(journal.c.seq))) or 0
+    known = connection.scalar(select(tables.books.c.seq)) or 0
+    bound = min(below, known + 1, newest)
+    may_go = (journal.c.seq < bound, journal.c.seq.not_in(select(tables.owed.c.seq)))
+    oldest = select(journal.c.seq).where(*may_go).order_by(journal.c.seq).limit(PRUNED_ENTRIES_MAX)
+    gone = connection.execute(delete(journal).where(journal.c.seq.in_(oldest))).rowcount
+    return bool(gone == PRUNED_ENTRIES_MAX)
+
+
+def mark_pruned(connection: Connection, tokens: Iterable[str]) -> None:
+    """The components' sites have forgotten them."""
+    _execute(connection, _mark_pruned, [{"its_token": token} for token in tokens])
+
+
+def add_token(connection: Connection, row: TokenRow) -> None:
+    """A new token."""
+    connection.execute(insert(tables.tokens), msgspec.structs.asdict(row))
+
+
+def revoke_token(connection: Connection, token: str, at: float) -> bool:
+    """The time of the first revocation stays."""
+    found = connection.scalar(select(tables.tokens.c.id).where(tables.tokens.c.id == token))
+    is_it = (tables.tokens.c.id == token) & tables.tokens.c.revoked_at.is_(None)
+    connection.execute(update(tables.tokens).where(is_it).values(revoked_at=at))
+    return found is not None
+
+
+def touch_token(connection: Connection, token: str, at: float) -> None:
+    """The token was used."""
+    connection.execute(update(tables.tokens).where(tables.tokens.c.id == token).values(used_at=at))
+
+
+def file_key(name: str) -> bytes:
+    """What a file is found by: short, however long its name is."""
+    return hashlib.sha256(tables.text_bytes(name)).digest()
+
+
+def file_head(name: str) -> bytes:
+    """What files are ordered by first."""
+    return tables.text_bytes(name)[: tables.NAME_HEAD_BYTES]
+
+
+def _execute(connection: Connection, statement: Any, rows: Sequence[dict[str, Any]]) -> None:
+    if rows:
+        connection.execute(statement, rows)
+
+
+def _journal_values(entry: Entry) -> dict[str, Any]:
+    return {
+        "its_seq": entry.seq,
+        "its_at": entry.at,
+        "its_kind": entry.kind,
+        "its_what": entry.what,
+        "its_job": entry.job,
+        "its_site": entry.site,
+        "its_nobody": None if entry.job is None else "",
+        "its_body": BODY[entry.kind].encode(entry.body),
+    }
+
+
+def _file_values(entry: FileEntry) -> dict[str, Any]:
+    return msgspec.structs.asdict(entry) | {"key": file_key(entry.name), "head": file_head(entry.name)}

@@ -1,0 +1,209 @@
+"""``koala grid init``: what it writes is read by the reader of grid files, and it never writes over anything."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koala.cli import koala
+from koala.cli.grid.text import Place, grid_text
+from koala.descriptions import read_grid
+from koala.model.grid import BatchSettings, Grid, Link, Links, SiteKind
+from koala.sites.discovery import Found, FoundCluster, FoundQueue
+
+SINFO = "printf '%s\\n' 'main*|up|2/6/0/8'"
+
+
+def cluster(name: str = "alpha", kind: SiteKind = SiteKind.SLURM, queue: str = "main") -> FoundCluster:
+    queues = (FoundQueue(name=queue, processors=8, is_default=True), FoundQueue(name="low", processors=4))
+    return FoundCluster(kind=kind, name=name, identity=f"{kind} {name}", queues=queues)
+
+
+def written(*places: Place) -> tuple[str, Grid]:
+    text, _ = grid_text(places, "koala site check SITE")
+    return text, read_grid(text, "grid.yaml")
+
+
+def test_every_cluster_becomes_a_site_with_its_settings() -> None:
+    ge = FoundCluster(
+        kind=SiteKind.GRID_ENGINE,
+        name="cell",
+        identity="x",
+        queues=(FoundQueue(name="all.q", processors=6, environments=("mpi", "smp")),),
+        environment=(("PATH", "/opt/sge/bin:/bin"), ("SGE_ROOT", "/opt/sge")),
+    )
+    own = (("SLURM_CONF", "/x y/slurm.conf"), ("SGE_ROOT", "/other"))
+    _, grid = written(Place(None, Found((cluster(),)), own), Place("me@far.example", Found((ge,))))
+    here, far = grid.sites
+    assert (here.name, here.kind, here.processors) == ("alpha", SiteKind.SLURM, 8)
+    assert here.batch == BatchSettings(
+        work_directory="~/koala/alpha", environment=(("SLURM_CONF", "/x y/slurm.conf"),), queue="main"
+    )
+    assert (far.name, far.kind, far.processors) == ("far.example", SiteKind.GRID_ENGINE, 6)
+    assert far.batch == BatchSettings(
+        work_directory="~/koala/far.example",
+        ssh="me@far.example",
+        environment=(("PATH", "/opt/sge/bin:/bin"), ("SGE_ROOT", "/opt/sge")),
+        queue="all.q",
+        parallel_environment="mpi",
+    )
+
+
+def test_one_cluster_seen_from_two_hosts_is_one_site() -> None:
+    text, grid = written(Place("near", Found((cluster(),))), Place("far", Found((cluster(),))))
+    assert [site.name for site in grid.sites] == ["near"]
+    assert "#   far: the same slurm cluster as near" in text
+
+
+def test_clusters_of_one_name_get_names_of_their_own() -> None:
+    other = cluster(kind=SiteKind.GRID_ENGINE)
+    _, grid = written(Place("near", Found((cluster(), other))), Place("a@near", Found((cluster("beta"),))))
+    assert [site.name for site in grid.sites] == ["near", "near-2", "near-3"]
+
+
+def test_those_that_do_not_answer_are_comments_with_the_reason() -> None:
+    silent = Found(silent=("Permission denied\n(publickey)",))
+    text, grid = written(Place("near", Found((cluster(),))), Place("shut", silent), Place("git", Found()))
+    assert [site.name for site in grid.sites] == ["near"]
+    comments = [line for line in text.splitlines() if line.startswith("  #   ")]
+    assert [line.partition(":")[0].split()[-1] for line in comments] == ["shut", "git"]
+    assert "(publickey)" in comments[0]
+    assert "no Slurm and no Grid Engine" in comments[1]
+
+
+def test_the_links_stand_there_as_a_comment_that_is_only_to_be_opened() -> None:
+    text, grid = written(Place("near", Found((cluster(),))), Place("shut", Found(silent=("no answer",))))
+    assert grid.links == Links()
+    opened = text.replace("# links:", "links:")
+    assert opened != text
+    assert read_grid(opened, "grid.yaml") == grid  # they are what counts without them
+    faster = opened.replace("bandwidth_mbit_s: 100,", "bandwidth_mbit_s: 10000,")
+    link = Link(bandwidth_mbit_s=10_000.0, latency_s=0.005)
+    assert read_grid(faster, "grid.yaml").links == Links(default=link)
+
+
+words = st.text(st.characters(exclude_categories=["Cs", "Cc", "Z"], exclude_characters="\0"), min_size=1, max_size=12)
+hosts = st.from_regex(r"[A-Za-z0-9_.@:%\[\]][A-Za-z0-9_.@:%\[\]-]{0,8}", fullmatch=True)
+
+
+@given(
+    hosts,
+    words,
+    words.filter(lambda word: not word.startswith("-")),
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12),
+)
+def test_whatever_things_are_called_the_file_is_read_as_it_was_meant(
+    host: str, name: str, queue: str, value: str
+) -> None:
+    found = FoundCluster(
+        kind=SiteKind.SLURM,
+        name=name,
+        identity=name,
+        queues=(FoundQueue(name=queue, processors=3),),
+        environment=(("PATH", value),),
+    )
+    _, grid = written(Place(host, Found((found,), (value,))), Place(None, Found((), (name,))))
+    (site,) = grid.sites
+    assert site.batch == BatchSettings(
+        work_directory=f"~/koala/{site.name}", ssh=host, environment=(("PATH", value),), queue=queue
+    )
+
+
+# ------------------------------------------------------------------------------------------- the command
+
+
+def run(*arguments: str, **environment: str) -> Result:
+    return CliRunner(env={"COLUMNS": "80", **environment}).invoke(koala, ["grid", "init", *arguments])
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No batch system is found here but the one whose programs stand in this directory, and no ssh configuration."""
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    for name in ("sh", "sed", "cat", "tr"):
+        (directory / name).symlink_to(f"/bin/{name}")
+    (tmp_path / ".profile").write_text(f"export PATH={directory}\n")
+    monkeypatch.setenv("PATH", str(directory))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("SLURM_CONF", "SGE_ROOT", "SGE_CELL"):
+        monkeypatch.delenv(name, raising=False)
+    return directory
+
+
+def put_slurm(directory: Path) -> None:
+    for name, text in (("sbatch", ""), ("sinfo", SINFO), ("scontrol", "echo ClusterName = here")):
+        (directory / name).write_text(f"#!/bin/sh\n{text}\n")
+        (directory / name).chmod(0o755)
+
+
+def test_a_cluster_of_this_machine_is_written(programs: Path, tmp_path: Path) -> None:
+    put_slurm(programs)
+    out = tmp_path / "grid.yaml"
+    result = run("--out", str(out), SLURM_CONF="/etc/mine.conf")
+    assert result.exit_code == 0, result.output
+    assert result.stdout == f"{out}: 1 site: here\n"
+    assert "this machine: slurm here, 8 processors in main" in result.stderr
+    (site,) = read_grid(out.read_text(), "grid.yaml").sites
+    assert site.name == "here"
+    assert site.batch is not None
+    assert site.batch.environment == (("SLURM_CONF", "/etc/mine.conf"),)
+
+
+def test_a_file_that_is_there_is_kept(programs: Path, tmp_path: Path) -> None:
+    put_slurm(programs)
+    out = tmp_path / "grid.yaml"
+    out.write_text("mine")
+    result = run("--out", str(out))
+    assert result.exit_code == 2
+    assert "--force" in result.stderr
+    assert out.read_text() == "mine"
+    assert run("--out", str(out), "--force").exit_code == 0
+    assert read_grid(out.read_text(), "grid.yaml").sites
+
+
+def test_where_nothing_is_found_nothing_is_written(programs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "grid.yaml"
+    result = run("--out", str(out), "--no-ssh")
+    assert result.exit_code == 1
+    assert "no batch system answers" in result.stderr
+    assert "~/.ssh/config" in result.stderr
+    assert not out.exists()
+
+
+def test_the_json_tells_the_sites_and_why_others_are_none(programs: Path, tmp_path: Path) -> None:
+    put_slurm(programs)
+    for name, text in (("qsub", ""), ("qconf", ""), ("qstat", "echo error: one >&2; echo error: two >&2; exit 1")):
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (programs / name).chmod(0o755)
+    out = tmp_path / "grid.yaml"
+    result = run("--out", str(out), "--no-ssh", "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["file"] == str(out)
+    assert [(site["name"], site["processors"], site["queue"]) for site in found["sites"]] == [("here", 8, "main")]
+    assert found["left_out"] == [{"host": "this machine", "reason": "grid_engine is there, but: error: two"}]
+
+
+def test_the_hosts_are_those_of_the_configuration_that_the_environment_names(programs: Path, tmp_path: Path) -> None:
+    (programs / "ssh").write_text("#!/bin/sh\necho nobody is at home >&2\nexit 255\n")
+    (programs / "ssh").chmod(0o755)
+    put_slurm(programs)
+    config = tmp_path / "hosts"
+    config.write_text("Host far\n")
+    result = run("--out", str(tmp_path / "grid.yaml"), KOALA_SSH_CONFIG=str(config))
+    assert result.exit_code == 0, result.output
+    assert "far: no answer: nobody is at home" in result.stderr
+
+
+def test_options_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text("")
+    result = run("--no-ssh", "--ssh-config", str(config))
+    assert result.exit_code == 2
+    assert "contradict" in result.stderr

@@ -1,0 +1,225 @@
+"""The verbs about jobs against a real daemon: submit, jobs, job show, explain, logs, cancel, wait."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.live_cli import Shell, Terminal, job_file
+from tests.support.live_daemon import Daemon, running_daemon, until
+
+# More than any site has besides the job that holds its processors.
+ALL = "components: [{processors: 4, count: 3}]"
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    with running_daemon(tmp_path_factory.mktemp("live")) as running:
+        yield running
+
+
+@pytest.fixture
+def shell(daemon: Daemon) -> Iterator[Shell]:
+    """A shell; the jobs that a test leaves behind are cancelled."""
+    yield Shell(daemon.server)
+    for job in daemon.client.each_job(states=["waiting", "placed", "claiming", "starting", "running", "releasing"]):
+        daemon.client.cancel(job.id)
+    until(lambda: not any(site.ours for site in daemon.client.sites()), "the sites are idle again")
+
+
+def holding(shell: Shell, daemon: Daemon, directory: Path) -> int:
+    """A job that holds all processors until the file ``end`` is there."""
+    job = shell.submit(directory, f"while [ ! -e '{directory}/end' ]; do sleep 0.1; done", ALL)
+    until(lambda: daemon.client.job(job).state == "running", "the job runs")
+    return job
+
+
+# ------------------------------------------------------------------------------------------------ submit
+
+
+def test_a_job_that_is_waited_for_says_where_it_ran(shell: Shell) -> None:
+    told = shell("submit", "hello", "--wait").stdout
+    assert "Submitted job" in told
+    assert "is done: ran" in told
+    assert "amsterdam 2, berlin 2" in told
+
+
+def test_waiting_gives_the_exit_code_of_the_application(shell: Shell, tmp_path: Path) -> None:
+    result = shell("submit", str(job_file(tmp_path, "exit 7")), "--wait", code=7)
+    assert "failed: ran" in result.stdout
+    assert "koala job explain" in result.stderr
+
+
+def test_waiting_for_a_job_that_is_cancelled_fails(shell: Shell, daemon: Daemon, tmp_path: Path) -> None:
+    job = holding(shell, daemon, tmp_path)
+    shell("job", "cancel", str(job))
+    assert shell.json("job", "wait", str(job), code=1)["state"] == "cancelled"
+
+
+def test_a_job_can_come_from_standard_input(shell: Shell) -> None:
+    text = "processors: 1\napplication: {executable: 'true'}\n"
+    assert "done" in shell("submit", "-", "--wait", stdin=text).stdout
+    assert "standard input is empty" in shell("submit", "-", stdin="", code=2).stderr
+
+
+def test_the_same_token_id_gives_the_same_job(shell: Shell) -> None:
+    first = shell.json("submit", "hello", "--token-id", "once")
+    second = shell.json("submit", "hello", "--token-id", "once")
+    assert (first["new"], second["new"]) == (True, False)
+    assert first["job"]["id"] == second["job"]["id"]
+
+
+def test_a_wrong_description_is_told_with_its_place(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text("processors: 1\napplication: {executable: 'true'}\nwaltime: 3\n")
+    told = shell("submit", str(path), code=2).stderr
+    assert "waltime" in told
+    assert "3" in told
+    assert "Traceback" not in told
+
+
+def test_a_dry_run_says_where_the_job_would_go_and_submits_nothing(shell: Shell, daemon: Daemon) -> None:
+    before = shell.json("jobs", "--limit", "1")
+    lines = shell.lines("submit", "hello", "--dry-run")
+    assert lines[1].split() == ["0", "2", "amsterdam"]
+    assert lines[-1] == "WF: 4 processors on 2 sites; nothing is submitted"
+    assert [job["id"] for job in shell.json("jobs", "--limit", "1")] == [job["id"] for job in before]
+
+
+def test_a_dry_run_of_what_does_not_fit_is_refused_with_a_cure(shell: Shell, tmp_path: Path) -> None:
+    path = job_file(tmp_path, "true", "components: [{processors: 5}]")
+    lines = shell.lines("submit", str(path), "--dry-run", code=3)
+    assert lines[0].startswith("Refused by WF")
+    assert any(line.startswith("It can never fit") for line in lines)
+    assert shell.json("submit", str(path), "--dry-run", code=3)["refusal"]["permanent"] is True
+
+
+def test_a_dry_run_does_not_go_with_waiting(shell: Shell) -> None:
+    assert "leave out --wait" in shell("submit", "hello", "--dry-run", "--wait", code=2).stderr
+
+
+def test_ctrl_c_stops_waiting_and_leaves_the_job_running(shell: Shell, daemon: Daemon, tmp_path: Path) -> None:
+    script = f"while [ ! -e '{tmp_path}/end' ]; do sleep 0.1; done"
+    with Terminal(daemon, "submit", str(job_file(tmp_path, script)), "--wait", columns=120) as terminal:
+        terminal.until("running")
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.ended() == 130
+        assert "goes on. See it with `koala job show" in " ".join(terminal.shown.split())
+    job = daemon.client.jobs(limit=1).items[0]
+    assert job.state == "running"
+    (tmp_path / "end").touch()
+    assert shell.json("job", "wait", str(job.id))["state"] == "done"
+
+
+# -------------------------------------------------------------------------------------------------- jobs
+
+
+def test_the_list_shows_the_newest_first_in_a_line_each(shell: Shell, daemon: Daemon, tmp_path: Path) -> None:
+    first = holding(shell, daemon, tmp_path)
+    second = shell.submit(tmp_path, "true", ALL)
+    lines = shell.lines("jobs", "--limit", "2")
+    assert lines[0].split()[:4] == ["job", "name", "state", "procs"]
+    assert lines[1].split()[:4] == [str(second), "mine", "waiting", "12"]
+    assert lines[1].endswith("number 1 in its queue")
+    assert lines[2].split()[:4] == [str(first), "mine", "running", "12"]
+    assert "amsterdam 4, berlin 4, cracow 4" in lines[2]
+    assert [job["id"] for job in shell.json("jobs", "--state", "waiting", "--mine")] == [second]
+
+
+def test_the_list_says_when_there_is_more(shell: Shell) -> None:
+    shell.json("submit", "hello")
+    shell.json("submit", "hello")
+    assert shell.lines("jobs", "--limit", "1")[-1] == "and older ones; --limit 2 shows more"
+
+
+# --------------------------------------------------------------------------------------------------- job
+
+
+def test_show_draws_every_component(shell: Shell) -> None:
+    job = shell.json("submit", "hello", "--wait")["id"]
+    lines = shell.lines("job", "show", str(job))
+    assert lines[0] == f"job {job}  hello  done"
+    components = [line for line in lines if "\N{FULL BLOCK}" in line and "barrier" not in line]
+    assert [line.split()[:3] for line in components] == [["0", "amsterdam", "2"], ["1", "berlin", "2"]]
+    assert all(line.endswith("done") for line in components)
+    assert "hello" in shell.json("job", "show", str(job))["description"]
+
+
+def test_explain_says_what_every_site_lacks_and_what_would_cure_it(
+    shell: Shell, daemon: Daemon, tmp_path: Path
+) -> None:
+    holding(shell, daemon, tmp_path)
+    job = shell.submit(tmp_path, "true", "components: [{processors: 3}]")
+    until(lambda: daemon.client.explain(job).refusal is not None, "the job was tried")
+    text = "\n".join(shell.lines("job", "explain", str(job)))
+    assert "Number 1 of 1 in its queue" in text
+    for site in ("amsterdam", "berlin", "cracow"):
+        assert f"3 more idle processors on {site}" in text
+    assert "What would help:" in text
+    assert "submitted: non-fixed request for 3 processors" in text
+    assert len(shell.json("job", "explain", str(job))["refusal"]["shortages"]) == 3
+
+
+def test_explain_tells_the_story_of_a_job_that_has_ended(shell: Shell) -> None:
+    job = shell.json("submit", "hello", "--wait")["id"]
+    text = "\n".join(shell.lines("job", "explain", str(job)))
+    assert text.index("submitted") < text.index("placed:") < text.index("the barrier opened")
+
+
+def test_an_unknown_job_is_wrong_use(shell: Shell) -> None:
+    for verb in ("show", "explain", "logs", "wait", "cancel"):
+        assert "there is no job 999999" in shell("job", verb, "999999", code=2).stderr
+
+
+def test_cancel_goes_on_after_a_job_that_is_not_there(shell: Shell, daemon: Daemon, tmp_path: Path) -> None:
+    job = holding(shell, daemon, tmp_path)
+    result = shell("job", "cancel", "999999", str(job), code=2)
+    assert "there is no job 999999" in result.stderr
+    assert f"Job {job} (mine) is cancelled." in result.stdout
+    done = shell.json("submit", "hello", "--wait")["id"]
+    assert "had ended already: done" in shell("job", "cancel", str(done)).stdout
+
+
+def test_waiting_may_have_an_end(shell: Shell, daemon: Daemon, tmp_path: Path) -> None:
+    job = holding(shell, daemon, tmp_path)
+    assert f"job {job} is still running" in shell("job", "wait", str(job), "--timeout", "0.2", code=1).stderr
+
+
+# -------------------------------------------------------------------------------------------------- logs
+
+
+def test_lines_are_marked_with_their_part_when_there_are_several(shell: Shell, tmp_path: Path) -> None:
+    script = 'printf "first of %s\\nsecond" "$KOALA_COMPONENT"; echo wrong >&2'
+    job = shell.submit(tmp_path, script, "components: [{processors: 1, count: 2}]")
+    shell("job", "wait", str(job))
+    both = ["0 | first of 0", "0 | second", "1 | first of 1", "1 | second"]
+    assert shell("job", "logs", str(job)).stdout.splitlines() == both
+    assert shell("job", "logs", str(job), "--part", "1").stdout == "first of 1\nsecond"
+    assert shell("job", "logs", str(job), "--stderr", "--part", "0").stdout == "wrong\n"
+    assert "it has 2 parts" in shell("job", "logs", str(job), "--part", "2", code=2).stderr
+
+
+def test_following_prints_until_the_job_has_ended(shell: Shell, daemon: Daemon, tmp_path: Path) -> None:
+    script = f"echo begun; while [ ! -e '{tmp_path}/end' ]; do sleep 0.1; done; echo ended"
+    job = shell.submit(tmp_path, script)
+    with Terminal(daemon, "job", "logs", str(job), "--follow") as terminal:
+        terminal.until("begun")
+        assert "ended" not in terminal.shown
+        (tmp_path / "end").touch()
+        assert terminal.ended() == 0
+        assert terminal.shown.split() == ["begun", "ended"]
+
+
+def test_output_larger_than_a_call_gives_is_whole(shell: Shell, tmp_path: Path) -> None:
+    job = shell.submit(tmp_path, "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); echo line $i; done")
+    shell("job", "wait", str(job))
+    assert shell("job", "logs", str(job)).stdout == "".join(f"line {number}\n" for number in range(1, 20_001))
+
+
+def test_a_job_that_has_not_started_has_no_output_yet(shell: Shell, daemon: Daemon, tmp_path: Path) -> None:
+    holding(shell, daemon, tmp_path)
+    job = shell.submit(tmp_path, "true", ALL)
+    assert "--follow waits for it" in shell("job", "logs", str(job), code=2).stderr

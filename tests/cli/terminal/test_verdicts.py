@@ -1,0 +1,72 @@
+"""What is told of jobs that wait: verdicts on those that wait in vain, and reasons, within their limits."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from koala.cli.job.waiting import REASONS_TOLD_MAX, _Log
+from koala.cli.terminal.verdicts import ASKED_MAX, NEVER_FITS, Verdicts, verdict
+from koala.client import Client, NotFoundError
+from koala.model.api import Explanation, RefusalInfo, ShortageInfo
+from tests.cli.terminal.test_live_pictures import job
+
+SHORT = ShortageInfo(site="a", wanted=4, idle=1, missing=3, cure="3 more idle processors on a")
+
+
+def refusal(reason: str = "none is idle", **fields: Any) -> RefusalInfo:
+    return RefusalInfo.model_validate({"policy": "WF", "reason": reason, "cure": "wait", **fields})
+
+
+class Asked:
+    """A client that explains jobs, with a refusal for each."""
+
+    def __init__(self, *refusals: RefusalInfo | None) -> None:
+        self.refusals = list(refusals)
+        self.jobs: list[int] = []
+
+    def explain(self, number: int) -> Explanation:
+        self.jobs.append(number)
+        if number == 404:
+            raise NotFoundError("there is no such job")
+        told = self.refusals.pop(0) if len(self.refusals) > 1 else self.refusals[0]
+        counts = dict.fromkeys(("placement_tries", "claiming_tries", "runs", "failures", "preemptions"), 0)
+        fields = {"job": number, "state": "waiting", "meaning": "waits", "since": 0.0, "refusal": told}
+        return Explanation.model_validate({**fields, **counts})
+
+    @property
+    def client(self) -> Client:
+        return cast(Client, self)
+
+
+def test_waiting_is_in_vain_where_no_idle_processor_would_help() -> None:
+    assert verdict(None) == ""
+    assert verdict(refusal(shortages=[SHORT])) == ""
+    assert verdict(refusal(shortages=[SHORT], permanent=True)) == NEVER_FITS
+    assert verdict(refusal("no site holds the file")) == "no site holds the file"
+
+
+def test_a_verdict_is_remembered_and_a_job_without_one_is_asked_about_again() -> None:
+    asked = Asked(refusal(permanent=True), None)
+    verdicts = Verdicts(asked.client)
+    found = [job(1, "waiting"), job(2, "waiting"), job(3, "running"), job(404, "waiting")]
+    assert verdicts.of(found) == {1: NEVER_FITS}
+    assert verdicts.of(found) == {1: NEVER_FITS}
+    assert asked.jobs == [1, 2, 404, 2, 404]
+    assert verdicts.of([job(1, "running")]) == {}
+
+
+def test_a_long_list_is_asked_about_up_to_a_limit() -> None:
+    asked = Asked(refusal(permanent=True))
+    assert len(Verdicts(asked.client).of([job(number, "waiting") for number in range(1, ASKED_MAX + 5)])) == ASKED_MAX
+    assert len(asked.jobs) == ASKED_MAX
+
+
+def test_each_reason_is_told_once_and_no_more_than_a_limit(capsys: pytest.CaptureFixture[str]) -> None:
+    reasons = [refusal(f"reason {number // 2}", shortages=[SHORT]) for number in range(4 * REASONS_TOLD_MAX)]
+    log = _Log(Asked(*reasons).client, "reason 0")
+    for _ in reasons:
+        log.tell(job(1, "waiting"))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [f"Job 1 waits: reason {number}." for number in range(1, REASONS_TOLD_MAX)]

@@ -1,0 +1,244 @@
+"""What jobs ask of links: booked with their places, given back when they leave, and seen by those that wait."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from koala.core import Scheduler, decode_books, encode_books
+from koala.model.grid import Network
+from koala.model.messages import JobPlaced, JobSubmitted, Outcome, StartComponent, Tick
+from koala.model.request import Communication, Component, Flexibility, Request
+from tests.support.core_driver import Desk, ask, assert_books_balance, assert_clean, kind, make_grid, part
+
+MBIT = 1_000_000
+SITES = {"a": 10, "b": 10, "c": 10}
+NETWORK = Network(uplink_mbit_s=100.0)
+TALK = Communication(bisection_mbit_s=100.0)
+
+
+def make_desk() -> Desk:
+    return Desk(SITES, network=NETWORK, scan_interval_s=0.0)
+
+
+def total(processors: int, policy: str = "B1", home: str | None = None, mbit_s: float = 100.0) -> Request:
+    """A total that talks all-to-all when it is divided."""
+    return Request(
+        components=(Component(processors=processors),),
+        flexible=Flexibility(),
+        policy=policy,
+        home=home,
+        communication=Communication(bisection_mbit_s=mbit_s),
+    )
+
+
+def on_links(desk: Desk) -> list[int]:
+    return desk.ledger.sites.view.link_demand_bit_s
+
+
+def places(desk: Desk, job: int) -> tuple[tuple[str, int], ...]:
+    (placed,) = [each for each in desk.all(JobPlaced) if each.job == job]
+    return placed.places
+
+
+# -------------------------------------------------------------------------------------------- demand
+
+
+def test_a_divided_job_loads_the_links_of_its_sites_from_its_placement_to_its_end() -> None:
+    """The two halves of a job exchange its bisection bandwidth."""
+    desk = make_desk()
+    desk.submit(ask(part(4, "a"), part(4, "c"), communication=TALK))
+    assert on_links(desk) == [100 * MBIT, 0, 100 * MBIT]
+    tokens = desk.tokens(1)
+    desk.ready(*tokens)
+    assert on_links(desk) == [100 * MBIT, 0, 100 * MBIT]
+    desk.end(tokens[0])
+    assert on_links(desk) == [100 * MBIT, 0, 100 * MBIT]
+    desk.end(tokens[1])
+    assert_clean(desk.ledger)
+
+
+def test_a_third_of_a_job_loads_its_link_with_what_leaves_it() -> None:
+    """Of 9 processors that talk all-to-all, 3 exchange 3 * 6 / 8 of the bandwidth of one with the others."""
+    desk = make_desk()
+    desk.submit(ask(part(3, "a"), part(3, "b"), part(3, "c"), communication=Communication(per_processor_mbit_s=8.0)))
+    assert on_links(desk) == [18 * MBIT] * 3
+
+
+@pytest.mark.parametrize("request_", [ask(part(4, "a"), part(4, "b")), total(8), ask(8, communication=TALK)])
+def test_a_job_that_says_nothing_or_stays_on_one_site_loads_nothing(request_: Request) -> None:
+    desk = make_desk()
+    desk.submit(request_)
+    assert on_links(desk) == [0, 0, 0]
+
+
+def test_two_components_on_one_site_do_not_load_its_link() -> None:
+    desk = make_desk()
+    desk.submit(ask(part(4, "a"), part(4, "a"), communication=TALK))
+    assert on_links(desk) == [0, 0, 0]
+
+
+def test_a_cancelled_job_and_one_that_goes_back_to_its_queue_give_their_bandwidth_back_at_once() -> None:
+    desk = make_desk()
+    for outcome in (None, Outcome.SITE_FAILED):
+        tokens = desk.run(ask(part(4, "a"), part(4, "c"), communication=TALK))
+        assert on_links(desk) != [0, 0, 0]
+        if outcome is None:
+            desk.cancel(1)
+        else:
+            desk.end(tokens[0], outcome=outcome)
+        assert on_links(desk) == [0, 0, 0]
+        assert_books_balance(desk.ledger)
+
+
+def test_a_component_that_moves_before_it_is_claimed_takes_its_traffic_along() -> None:
+    desk = Desk(SITES, files={"f": (30.0, ("b",))}, network=NETWORK)
+    desk.submit(ask(part(4, "a", "f"), 4, communication=TALK))
+    assert places(desk, 1) == (("a", 4), ("b", 4))
+    assert on_links(desk) == [100 * MBIT, 100 * MBIT, 0]
+    desk.report("b", others=10)
+    desk.pass_time(25.0)
+    assert desk.job(1).places == (("a", 4), ("c", 4))
+    assert on_links(desk) == [100 * MBIT, 0, 100 * MBIT]
+    assert_books_balance(desk.ledger)
+
+
+# -------------------------------------------------------------------------------------------- placing
+
+
+def test_a_saturated_link_keeps_a_job_waiting_that_is_placed_when_the_link_is_free_again() -> None:
+    desk = make_desk()
+    first = desk.run(ask(part(4, "a"), part(4, "b"), communication=Communication(bisection_mbit_s=100.0)))
+    desk.submit(total(14))  # needs more than one site, and two of three links are full
+    assert not [each for each in desk.all(JobPlaced) if each.job == 2]
+    desk.settle()
+    desk.end(*first)
+    commands = desk.settle()
+    assert [each.job for each in kind(commands, JobPlaced)] == [2]
+    assert places(desk, 2) == (("a", 10), ("b", 4))
+
+
+def test_what_comes_free_on_links_counts_as_help_beside_what_comes_free_on_sites() -> None:
+    desk = Desk({"a": 1, "b": 1, "c": 10, "d": 10}, network=NETWORK, scan_interval_s=0.0)
+    first = desk.run(ask(part(1, "a"), part(1, "c"), communication=TALK))
+    desk.submit(total(14))
+    helped = desk.ledger.sites.helped
+    desk.end(*first)
+    assert desk.ledger.sites.helped == helped + 3  # two sites, and the links
+    assert [each.job for each in kind(desk.settle(), JobPlaced)] == [2]
+
+
+def test_home_comes_first_then_the_tightest_site_then_a_division() -> None:
+    desk = make_desk()
+    desk.submit(total(6, home="b"))
+    desk.submit(total(5, home="b"))
+    desk.submit(total(5, home="c"))
+    desk.submit(total(12, home="a"))
+    assert [places(desk, job) for job in (1, 2, 3)] == [(("b", 6),), (("a", 5),), (("c", 5),)]
+    assert sum(size for _, size in places(desk, 4)) == 12
+
+
+def test_a_home_that_the_grid_does_not_have_fails_the_job_with_the_names_there_are() -> None:
+    desk = make_desk()
+    desk.submit(total(6, home="z"))
+    assert "'z'" in desk.ended(1).reason
+    assert "a, b, c" in desk.ended(1).reason
+
+
+def test_a_refusal_tells_what_was_on_the_links_when_the_job_was_tried() -> None:
+    desk = make_desk()
+    first = desk.run(ask(part(4, "a"), part(4, "b"), communication=TALK))
+    desk.submit(total(14))
+    told = desk.scheduler.explain(2)
+    assert told is not None
+    assert told.refusal is not None
+    desk.end(*first)  # the scan comes at the end of the instant: what was refused is still what it was
+    assert on_links(desk) == [0, 0, 0]
+    later = desk.scheduler.explain(2)
+    assert later is not None
+    assert later.refusal == told.refusal
+
+
+# ------------------------------------------------------------------------------------- observations
+
+
+def test_every_divided_job_that_starts_counts_once_in_the_observed_bandwidth() -> None:
+    desk = make_desk()
+    view = desk.ledger.sites.view
+    desk.submit(total(12, mbit_s=40.0))
+    assert view.observed_bisection_bit_s == pytest.approx(40 * MBIT)
+    desk.submit(total(12, mbit_s=20.0))
+    assert view.observed_bisection_bit_s == pytest.approx(30 * MBIT)
+    desk.submit(total(2, mbit_s=80.0))
+    assert view.observed_bisection_bit_s == pytest.approx(30 * MBIT)
+    assert desk.ledger.links.observations == 2
+    desk.ready(*desk.tokens(1))
+    assert desk.ledger.links.observations == 2
+
+
+def test_a_job_that_waits_for_files_is_observed_when_it_is_claimed() -> None:
+    desk = Desk(SITES, files={"f": (30.0, ("b",))}, network=NETWORK)
+    desk.submit(ask(part(4, "a", "f"), part(4, "c", "f"), communication=TALK))
+    assert on_links(desk) == [100 * MBIT, 0, 100 * MBIT]
+    assert desk.ledger.links.observations == 0
+    desk.pass_time(31.0)
+    assert kind((command for _, command in desk.log), StartComponent)
+    assert desk.ledger.links.observations == 1
+
+
+# -------------------------------------------------------------------------------------------- books
+
+
+def restarted(desk: Desk, network: Network | None = NETWORK) -> Scheduler:
+    grid = make_grid(SITES, network=network, scan_interval_s=0.0)
+    return Scheduler.from_books(grid, None, decode_books(encode_books(desk.scheduler.books())))
+
+
+def test_a_restart_keeps_demands_observations_and_what_refused_jobs_saw() -> None:
+    desk = make_desk()
+    desk.run(ask(part(4, "a"), part(4, "b"), communication=TALK))
+    desk.submit(total(14))
+    again = restarted(desk)
+    assert again.ledger.sites.view.link_demand_bit_s == on_links(desk)
+    assert again.ledger.links.observations == 1
+    assert again.ledger.sites.view.observed_bisection_bit_s == desk.ledger.sites.view.observed_bisection_bit_s
+    assert again.explain(2) == desk.scheduler.explain(2)
+    assert again.books() == desk.scheduler.books()
+
+
+def test_on_a_grid_with_other_links_the_demand_is_worked_out_anew_and_the_waiting_are_tried_again() -> None:
+    desk = make_desk()
+    desk.run(ask(part(4, "a"), part(4, "b"), communication=TALK))
+    desk.submit(total(14))
+    again = restarted(desk, Network(uplink_mbit_s=1_000.0))
+    assert_books_balance(again.ledger)
+    assert again.explain(2) is not None
+    commands = [*again.handle(Tick(at=desk.now)), *again.handle(Tick(at=desk.now))]
+    assert [each.job for each in kind(commands, JobPlaced)] == [2]
+
+
+def test_books_that_name_a_list_of_demands_that_is_not_there_are_refused() -> None:
+    desk = make_desk()
+    desk.run(ask(part(4, "a"), part(4, "b"), communication=TALK))
+    desk.submit(total(14))
+    books = desk.scheduler.books()
+    for demands in ((), ((1, 2),)):
+        broken = msgspec.structs.replace(books, link_demands=demands)
+        with pytest.raises(ValueError, match="what was on the links"):
+            Scheduler.from_books(desk.scheduler.grid, None, broken)
+
+
+def test_books_and_requests_from_before_there_were_links_are_read() -> None:
+    desk = Desk(SITES, scan_interval_s=0.0)
+    desk.submit(ask(10, 10, 10))
+    desk.submit(ask(5))
+    text = encode_books(desk.scheduler.books())
+    for word in (b"link_demands", b"observations", b"communication", b"home", b"refused_demand"):
+        assert word not in text
+    again = Scheduler.from_books(desk.scheduler.grid, None, decode_books(text))
+    assert again.explain(2) == desk.scheduler.explain(2)
+
+
+def test_a_request_that_communicates_goes_through_json_unchanged() -> None:
+    event = JobSubmitted(at=0.0, job=1, request=total(5, home="a"))
+    assert msgspec.json.decode(msgspec.json.encode(event), type=JobSubmitted) == event

@@ -1,0 +1,620 @@
+"""The books: a scheduler made from them goes on exactly like the one that wrote them, or says why it cannot."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koala.core import Books, BooksError, Scheduler, State, decode_books, encode_books
+from koala.core.state import snapshot_writing as books_writing
+from koala.core.state.job import Claim, Job
+from koala.core.state.sites import SiteBelief, Trust
+from koala.core.state.snapshot import JobPage
+from koala.core.state.snapshot_writing import AS_IT_IS
+from koala.core.state.transfer import Transfer
+from koala.model.grid import Grid, Link, Links, Network
+from koala.model.messages import (
+    AbortComponent,
+    AnyCommand,
+    AnyEvent,
+    FileChanged,
+    JobEnded,
+    JobPlaced,
+    JobSubmitted,
+    Outcome,
+    SiteDrained,
+    SiteSilent,
+    StartComponent,
+    StartTransfer,
+    Tick,
+    WakeAt,
+)
+from koala.model.request import Communication
+from koala.policies import Catalogue
+from koala.simulator.torture import restarts
+from koala.simulator.torture.properties import PropertyBrokenError
+from koala.simulator.torture.storms import draw_storm
+from koala.simulator.torture.torture import weather
+from tests.core.test_storm import STEPS_MAX, Storm
+from tests.support.core_driver import Desk, ask, assert_books_balance, kind, make_grid, part, seconds, without_wakes
+
+# A forgotten field must show within this many storms.
+SEEDS_TO_FIND_A_DEFECT = 60
+
+OWN_POLICY = """
+from koala.policies import policy
+
+@policy("first")
+def first(idle, sizes, left, chosen):
+    for component in range(len(sizes)):
+        if left[0] < sizes[component]:
+            return component
+        chosen[component] = 0
+        left[0] -= sizes[component]
+    return -1
+"""
+
+
+def written_and_read(books: Books) -> Books:
+    """Once through JSON."""
+    again = decode_books(encode_books(books))
+    assert again == books
+    return again
+
+
+def restart(desk: Desk, grid: Grid | None = None, catalogue: Catalogue | None = None) -> list[AnyCommand]:
+    """Replace the desk's scheduler by one made from its books, as a driver does; its answer to the first tick."""
+    books = written_and_read(desk.scheduler.books())
+    desk.scheduler = Scheduler.from_books(grid or desk.scheduler.grid, catalogue, books)
+    desk.ledger = desk.scheduler.ledger
+    assert_books_balance(desk.ledger)
+    return desk.send(Tick(at=desk.now))
+
+
+def refusal_to_read(desk: Desk, grid: Grid, catalogue: Catalogue | None = None) -> str:
+    """What the user is told when the desk's books cannot be read on this grid."""
+    with pytest.raises(BooksError) as caught:
+        Scheduler.from_books(grid, catalogue, written_and_read(desk.scheduler.books()))
+    return caught.value.for_user()
+
+
+# ------------------------------------------------------------------------------------------ exactly
+
+
+class Twinned(Scheduler):
+    """A scheduler with twins that were made from its books at some time and must answer like it ever since."""
+
+    def __init__(self, grid: Grid) -> None:
+        super().__init__(grid)
+        self.twins: list[Scheduler] = []
+
+    def handle(self, event: AnyEvent) -> list[AnyCommand]:
+        commands = super().handle(event)
+        for twin in self.twins:
+            assert without_wakes(twin.handle(event)) == without_wakes(commands)
+        return commands
+
+    def make_twin(self) -> None:
+        self.twins.append(Scheduler.from_books(self.grid, None, written_and_read(self.books())))
+
+    def compare(self) -> None:
+        for twin in self.twins:
+            assert twin.books() == self.books()
+            assert_books_balance(twin.ledger)
+            assert [twin.explain(job) for job in self.ledger.jobs] == [self.explain(job) for job in self.ledger.jobs]
+
+
+class TwinnedStorm(Storm):
+    """The careless world of the storm, with restarts among what may happen."""
+
+    def __init__(self, data: st.DataObject) -> None:
+        super().__init__(data)
+        self.scheduler = Twinned(self.desk.scheduler.grid)
+        self.desk.scheduler = self.scheduler
+        self.desk.ledger = self.scheduler.ledger
+
+    def step(self) -> None:
+        super().step()
+        if len(self.scheduler.twins) < 4 and self.draw(st.integers(0, 9)) == 0:
+            self.scheduler.make_twin()
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.data())
+def test_after_a_restart_at_any_moment_every_answer_is_the_same(data: st.DataObject) -> None:
+    storm = TwinnedStorm(data)
+    for _ in range(data.draw(st.integers(1, STEPS_MAX))):
+        storm.step()
+    storm.scheduler.make_twin()
+    storm.scheduler.compare()
+    storm.heal()
+    storm.scheduler.compare()
+
+
+@pytest.mark.parametrize(
+    ("remembered", "derived", "cls"),
+    [
+        (
+            {*JobPage.__struct_fields__} - {"refused_idle", "refused_demand"} | {"refused"},
+            {
+                "link_demands",  # from request and places
+                *("demand", "high", "spots", "transfers_open", "timer"),  # from request, places, transfers, alarms
+                *("claim_at", "claim_sequence"),  # in the claiming queue
+                *("position", "entered_scan", "has_limit", "joined_after_scan"),  # in the placement queue
+            },
+            Job,
+        ),
+        (
+            {"token", "job", "part", "site", "processors", "phase", "moved", "aborting", "abort_tries"},
+            {"timer"},  # alarms
+            Claim,
+        ),
+        (
+            {"id", "size_bytes", "source", "started_at", "estimate_s", "jobs", "done", "tries", "failed_sources"},
+            {"key", "timer"},  # file, chunk and target; alarms
+            Transfer,
+        ),
+        (
+            {"name", "processors", "others", "trust", "drained", "errors", "probe_job", "waiters"},
+            {
+                *("quota", "limit", "described_limit"),  # the grid's
+                *("claims", "ours", "promised", "earmarked"),  # from claims and jobs
+                *("cooling", "reported"),  # alarms; no processors in the page until the site has told them
+            },
+            SiteBelief,
+        ),
+    ],
+)
+def test_every_field_is_in_the_books_or_follows_from_them(remembered: set[str], derived: set[str], cls: Any) -> None:
+    assert remembered | derived == set(cls.__slots__)
+    assert remembered & derived == set()
+
+
+def test_what_is_copied_as_it_is_has_the_same_name_on_both_sides() -> None:
+    assert set(AS_IT_IS) <= set(Job.__slots__) & set(JobPage.__struct_fields__)
+
+
+def _pages(where: str, **forgotten: Any) -> Callable[[Books], Books]:
+    return lambda books: msgspec.structs.replace(
+        books, **{where: tuple(msgspec.structs.replace(page, **forgotten) for page in getattr(books, where))}
+    )
+
+
+FORGOTTEN: dict[str, Callable[[Books], Books]] = {
+    "claim_fraction": _pages("jobs", claim_fraction=0.75),
+    "rests": _pages("jobs", rests=0),
+    "starts": _pages("jobs", starts=0),
+    "abort_tries": _pages("claims", abort_tries=0),
+    "errors": _pages("sites", errors=0),
+    "waiters": _pages("sites", waiters=()),
+    "links": lambda books: msgspec.structs.replace(books, links=()),
+    "an alarm": lambda books: msgspec.structs.replace(books, alarms=books.alarms[1:]),
+}
+
+
+# Few storms have several jobs that wait for the same preempted processors.
+FIRST_SEED = {"waiters": 360}
+
+
+@pytest.mark.parametrize("what", FORGOTTEN)
+def test_torture_sees_it_when_something_is_forgotten(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what the restarted scheduler does: that its books differ at once is not looked at."""
+    monkeypatch.setattr(restarts, "decode_books", lambda text: FORGOTTEN[what](decode_books(text)))
+    monkeypatch.setattr(restarts.Twin, "compare_books", lambda _: None)
+    first = FIRST_SEED.get(what, 0)
+    broken = (weather(draw_storm(seed)).broken for seed in range(first, first + SEEDS_TO_FIND_A_DEFECT))
+    assert "a restart changes nothing" in broken
+
+
+def test_torture_sees_it_when_the_books_of_the_restarted_scheduler_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget = _pages("jobs", waiting_since=-1.0)
+    desk = Desk({"a": 4})
+    twin = restarts.Twin(desk.scheduler, seed=1)
+    desk.submit(ask(3))
+    monkeypatch.setattr(restarts, "decode_books", lambda text: forget(decode_books(text)))
+
+    def restart_some_day() -> None:
+        for _ in range(10_000):
+            tick = Tick(at=desk.now)
+            twin.after(tick, desk.scheduler.handle(tick))
+
+    with pytest.raises(PropertyBrokenError, match="a restart changes nothing: the books differ in jobs: "):
+        restart_some_day()
+
+
+def test_books_are_a_value_that_later_events_do_not_change() -> None:
+    desk = Desk({"a": 4, "b": 4}, files={"f": (30.0, ("b",))})
+    desk.submit(ask(part(3, "a", "f")))
+    desk.submit(ask(6))
+    books = desk.scheduler.books()
+    before = encode_books(books)
+    desk.pass_time(100.0)
+    desk.cancel(1)
+    desk.cancel(2)
+    assert encode_books(books) == before
+    assert desk.scheduler.books() != books
+
+
+def test_books_that_are_written_in_steps_are_the_same_and_each_step_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(books_writing, "STEP_JOBS", 2)
+    monkeypatch.setattr("koala.core.state.snapshot.ENCODED_JOBS", 3)
+    desk = Desk({"a": 4})
+    for _ in range(7):
+        desk.submit(ask(4))
+    steps = desk.scheduler.books_in_steps()
+    pauses = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as last:
+            taken: Books = last.value
+            break
+        pauses += 1
+    assert pauses >= 7 // 2
+    assert taken == desk.scheduler.books()
+    assert [page.id for page in taken.jobs] == list(range(1, 8))
+    assert decode_books(encode_books(taken)) == taken
+    assert decode_books(encode_books(msgspec.structs.replace(taken, jobs=()))).jobs == ()
+
+
+def test_the_first_tick_after_a_restart_asks_for_the_next_alarm() -> None:
+    desk = Desk({"a": 4}, answer_timeout_s=60.0)
+    desk.submit(ask(3))
+    assert restart(desk) == [WakeAt(at=60.0)]
+
+
+def test_what_became_due_while_nothing_ran_is_done_at_the_first_tick() -> None:
+    desk = Desk({"a": 4}, barrier_timeout_s=100.0)
+    desk.submit(ask(3))
+    desk.now = 1_000.0
+    assert [abort.token for abort in kind(restart(desk), AbortComponent)] == ["1.1"]
+
+
+@pytest.mark.parametrize(
+    ("before_s", "after_s", "moves_at"), [(5.0, 5.0, 5.0), (5.0, 9.0, 5.0), (None, 9.0, None), (5.0, None, None)]
+)
+def test_patience_with_a_site_s_own_queue_goes_on_after_a_restart(
+    before_s: float | None, after_s: float | None, moves_at: float | None
+) -> None:
+    """A clock that runs goes on, or ends with another grid file; none begins for what waits already."""
+    desk = Desk({"a": 10, "b": 8}, queue_patience_s=before_s)
+    desk.submit(ask(6))
+    desk.accept("1.1")
+    desk.report("a", others=5)
+    desk.wait_until(1.0)
+    scheduler = msgspec.structs.replace(desk.scheduler.grid.scheduler, queue_patience_s=after_s)
+    restart(desk, msgspec.structs.replace(desk.scheduler.grid, scheduler=scheduler))
+    desk.wait_until(100.0)
+    starts = dict(zip(desk.times(StartComponent), desk.all(StartComponent), strict=True))
+    assert [(at, start.site) for at, start in starts.items()][1:] == ([] if moves_at is None else [(moves_at, "b")])
+
+
+def test_components_of_an_ended_job_count_until_their_end_is_told_and_are_aborted_again() -> None:
+    desk = Desk({"a": 4}, answer_timeout_s=60.0)
+    desk.run(ask(3))
+    desk.cancel(1)
+    desk.submit(ask(4))
+    restart(desk)
+    assert desk.ledger.jobs.keys() == {2}
+    assert desk.story(1)[-1] == "cancelled: cancelled"
+    assert [abort.token for abort in kind(desk.pass_time(60.0), AbortComponent)] == ["1.1"]
+    desk.end("1.1", outcome=Outcome.ABORTED)
+    assert desk.idle("a") == 4
+    assert kind(desk.pass_time(20.0), JobPlaced) == [JobPlaced(job=2, places=(("a", 4),))]
+
+
+def test_a_job_that_was_submitted_before_is_not_taken_twice() -> None:
+    desk = Desk({"a": 4})
+    desk.submit(ask(3))
+    desk.cancel(1)
+    restart(desk)
+    assert without_wakes(desk.send(JobSubmitted(at=desk.now, job=1, request=ask(3)))) == []
+
+
+def test_a_broken_transfer_is_not_tried_again_from_the_source_that_failed() -> None:
+    desk = Desk({"a": 4, "b": 4, "c": 4}, files={"f": (30.0, ("b", "c"))})
+    desk.submit(ask(part(3, "a", "f")))
+    desk.bring("t1", ok=False)
+    restart(desk)
+    (third,) = kind(desk.bring("t2", ok=False), StartTransfer)
+    assert (third.transfer, third.source) == ("t3", "b"), "both have failed by now: the lower index"
+    restart(desk)
+    assert desk.ledger.transfers.by_id["t3"].failed_sources == {1, 2}
+
+
+def test_jobs_with_the_same_claiming_time_are_claimed_in_the_order_of_their_placement() -> None:
+    desk = Desk({"a": 9, "b": 4}, files={"f": (40.0, ("b",))}, claim_fraction=0.5)
+    for _ in range(2):
+        desk.submit(ask(part(3, "a", "f")))
+    restart(desk)
+    desk.submit(ask(part(3, "a", "f")))
+    starts = kind(desk.pass_time(30.0), StartComponent)
+    assert [start.job for start in starts] == [1, 2, 3]
+
+
+def test_infinite_times_are_kept() -> None:
+    """A link that moves nothing: the file is never expected, and no policy but CF looks at files."""
+    nothing_moves = Links(default=Link(bandwidth_mbit_s=0.0, latency_s=0.0))
+    grid = msgspec.structs.replace(make_grid({"a": 4, "b": 4}, files={"f": (1.0, ("b",))}), links=nothing_moves)
+    scheduler = Scheduler(grid)
+    scheduler.handle(JobSubmitted(at=0.0, job=1, request=ask(part(3, "a", "f"))))
+    twin = Scheduler.from_books(grid, None, written_and_read(scheduler.books()))
+    assert twin.ledger.jobs[1].start_estimate == float("inf")
+    assert twin.ledger.claiming.next_at == twin.ledger.timers.next_at() == float("inf")
+    assert twin.explain(1) == scheduler.explain(1)
+
+
+# ----------------------------------------------------------------------------------- on another grid
+
+
+def test_a_site_that_was_added_takes_waiting_jobs() -> None:
+    desk = Desk({"a": 4})
+    desk.submit(ask(4))
+    desk.submit(ask(3))
+    restart(desk, make_grid({"new": 4, "a": 4}))
+    assert kind(desk.pass_time(20.0), JobPlaced) == [JobPlaced(job=2, places=(("new", 3),))]
+    assert desk.tokens(1) == ["1.1"]
+    assert desk.ledger.claims["1.1"].site == 1
+    assert (desk.idle("new"), desk.idle("a")) == (1, 0)
+
+
+def test_a_waiting_job_is_explained_with_the_sites_that_there_are() -> None:
+    desk = Desk({"a": 4, "old": 1})
+    desk.submit(ask(5))
+    books = desk.scheduler.books()
+    scheduler = Scheduler.from_books(make_grid({"new": 1, "a": 4}), None, written_and_read(books))
+    explanation = scheduler.explain(1)
+    assert explanation is not None
+    assert explanation.story[-1].text == "no place found (idle: a 4, old 1); it waits in its placement queue"
+    assert explanation.refusal is not None
+    assert [(shortage.site, shortage.idle) for shortage in explanation.refusal.shortages] == [("new", 0), ("a", 4)]
+
+
+def test_a_long_story_that_was_kept_in_words_stays_as_it_is_at_the_next_restart() -> None:
+    desk = Desk({"a": 4, "b": 4}, files={"f": (30.0, ("b",))})
+    desk.submit(ask(part(3, "a", "f")))
+    before = desk.story(1)
+    restart(desk, make_grid({"b": 4, "a": 4}, files={"f": (30.0, ("b",))}))
+    assert desk.story(1) == before
+    restart(desk)
+    assert desk.story(1) == before
+    assert desk.ledger.sites.sites[1].promised == 3
+
+
+def test_beliefs_follow_their_site_to_its_new_place() -> None:
+    desk = Desk({"a": 4, "b": 6, "c": 8}, error_threshold=1, cooldown_s=500.0)
+    desk.report("a", others=1)
+    desk.send(SiteDrained(at=0.0, site="b"))
+    desk.send(SiteSilent(at=0.0, site="c", reason="no route"))
+    restart(desk, make_grid({"c": 8, "b": 6, "a": 4}))
+    c, b, a = desk.ledger.sites
+    assert (a.others, b.drained, c.trust) == (1, True, Trust.UNUSABLE)
+    assert (desk.idle("a"), desk.idle("b"), desk.idle("c")) == (3, 0, 0)
+    desk.pass_time(500.0)
+    assert c.trust is Trust.PROBING
+
+
+def test_only_a_number_of_processors_that_the_site_has_told_outlives_the_grid() -> None:
+    desk = Desk({"a": 4, "b": 4})
+    desk.report("a", others=0, processors=3)
+    restart(desk, make_grid({"a": 10, "b": 10}))
+    assert (desk.idle("a"), desk.idle("b")) == (3, 10)
+
+
+def test_a_quota_is_the_new_grids() -> None:
+    desk = Desk({"a": 10})
+    desk.report("a", others=0, processors=8)
+    restart(desk, make_grid({"a": 10}, quotas={"a": 0.5}))
+    assert desk.idle("a") == 4
+
+
+def test_a_site_where_nothing_is_left_may_go() -> None:
+    desk = Desk({"a": 4, "b": 4}, files={"f": (30.0, ("b",))}, error_threshold=1)
+    tokens = desk.run(ask(part(3, "a")))
+    desk.send(SiteSilent(at=0.0, site="b", reason="no route"))
+    restart(desk, make_grid({"a": 4}))
+    assert desk.state(1) is State.RUNNING
+    assert [ended.job for ended in kind(desk.end(*tokens), JobEnded)] == [1]
+
+
+def test_a_copy_that_has_arrived_does_not_need_the_site_that_it_came_from() -> None:
+    desk = Desk({"a": 8, "b": 4}, files={"f": (30.0, ("b",))})
+    desk.submit(ask(part(3, "a", "f")))
+    desk.bring("t1")
+    grid = make_grid({"a": 8, "c": 4}, files={"f": (30.0, ("c",))})
+    restart(desk, grid)
+    desk.submit(ask(part(3, "a", "f")))
+    assert desk.transfers() == ["t1"], "the second job reads the same copy"
+    restart(desk, grid)
+    assert desk.ledger.transfers.by_id["t1"].jobs == {1: None, 2: None}
+
+
+@pytest.mark.parametrize(
+    ("lacking", "left"),
+    [
+        ("a", "components (1.1, 1.2, 2.1), jobs placed there (1), jobs that name it (1, 3)"),
+        ("b", "jobs placed there (4), transfers (t1)"),
+        ("store", "transfers (t1)"),
+    ],
+)
+def test_a_site_where_something_is_left_may_not_go(lacking: str, left: str) -> None:
+    sites = {"a": 8, "b": 4, "store": 1}
+    desk = Desk(sites, files={"f": (30.0, ("store",))})
+    desk.run(ask(part(3, "a"), part(2, "a")))
+    desk.run(ask(part(1, "a")))
+    desk.cancel(2)
+    desk.submit(ask(part(8, "a")))
+    desk.submit(ask(part(4, None, "f"), policy="CF"))
+    told = refusal_to_read(desk, make_grid({name: size for name, size in sites.items() if name != lacking}))
+    assert told == (
+        f"the grid does not have the site '{lacking}' any more, but there are still {left}; put the site back into "
+        "the grid file, drain it, and take it out when nothing is left there; or cancel these jobs first"
+    )
+
+
+def test_an_error_names_only_some_of_many() -> None:
+    desk = Desk({"a": 8, "b": 1})
+    for _ in range(8):
+        desk.run(ask(part(1, "a")))
+    told = refusal_to_read(desk, make_grid({"b": 1}))
+    assert "components (1.1, 2.1, 3.1, 4.1, 5.1 and 3 more)" in told
+
+
+def test_a_policy_that_is_gone_is_named_with_the_job_that_asks_for_it() -> None:
+    catalogue = Catalogue.builtin()
+    catalogue.add_from_source(OWN_POLICY, "own.py")
+    desk = Desk({"a": 4}, catalogue=catalogue)
+    desk.submit(ask(5, policy="first", name="wave"))
+    told = refusal_to_read(desk, desk.scheduler.grid)
+    assert told.startswith("job 1 (wave) asks for the policy 'first', which is not known any more; ")
+    restart(desk, catalogue=catalogue)
+    assert desk.state(1) is State.WAITING
+
+
+@pytest.mark.parametrize(("before_s", "after_s"), [(4.0, 0.0), (0.0, 4.0), (4.0, 30.0)])
+def test_with_another_scan_interval_no_job_gains_or_loses_tries(before_s: float, after_s: float) -> None:
+    desk = Desk({"a": 4}, scan_interval_s=before_s)
+    desk.submit(ask(2))
+    desk.submit(ask(3, placement_tries_max=20))
+    for others in (1, 0, 1, 0):  # what is idle changes, and never suffices
+        desk.pass_time(12.0)
+        desk.report("a", others=others)
+    before = desk.scheduler.explain(2)
+    books = desk.scheduler.books()
+    grid = make_grid({"a": 4}, scan_interval_s=after_s)
+    after = Scheduler.from_books(grid, None, written_and_read(books)).explain(2)
+    assert before is not None
+    assert after is not None
+    assert after.placement_tries == before.placement_tries > 1
+
+
+def test_under_another_policy_waiting_jobs_are_tried_again() -> None:
+    """Worst fit puts the two of 4 on different sites, and without a change it would not be asked again."""
+    desk = Desk({"a": 8, "b": 6}, policy="WF")
+    desk.submit(ask(4, 4, 3, 3))
+    assert without_wakes(desk.pass_time(100.0)) == []
+    restart(desk, make_grid({"a": 8, "b": 6}, policy="CM"))
+    assert kind(desk.pass_time(20.0), JobPlaced) == [
+        JobPlaced(job=1, places=(("a", 4), ("a", 4), ("b", 3), ("b", 3)))
+    ]
+
+
+@pytest.mark.parametrize(("before_s", "after_s", "asks"), [(None, 50.0, True), (50.0, None, False)])
+def test_running_components_are_asked_about_as_the_new_grid_says(
+    before_s: float | None, after_s: float | None, asks: bool
+) -> None:
+    desk = Desk({"a": 4}, check_interval_s=before_s)
+    desk.run(ask(3))
+    restart(desk, make_grid({"a": 4}, check_interval_s=after_s))
+    assert bool(without_wakes(desk.pass_time(60.0))) is asks
+
+
+@pytest.mark.parametrize(("bandwidth_mbit_s", "kept"), [(8.0, True), (80.0, False)])
+def test_what_was_learned_of_a_link_is_kept_until_the_grid_says_otherwise(
+    bandwidth_mbit_s: float, kept: bool
+) -> None:
+    desk = Desk({"a": 4, "b": 4}, files={"f": (30.0, ("b",))})
+    desk.submit(ask(part(3, "a", "f")))
+    desk.pass_time(15.0)
+    desk.bring("t1")
+    learned = desk.ledger.sites.view.bytes_per_s[0][1]
+    links = Links(default=Link(bandwidth_mbit_s=bandwidth_mbit_s, latency_s=0.0))
+    restart(desk, msgspec.structs.replace(desk.scheduler.grid, name="renamed", links=links))
+    view = desk.ledger.sites.view
+    assert learned > 1_000_000.0
+    assert view.bytes_per_s[0][1] == view.bytes_per_s[1][0] == (learned if kept else 10_000_000.0)
+
+
+def test_replicas_are_as_told_last_and_else_as_the_new_grid_says() -> None:
+    desk = Desk({"a": 4, "b": 4}, files={"f": (1.0, ("a",)), "g": (1.0, ("a",)), "h": (1.0, ("a",))})
+    desk.send(FileChanged(at=0.0, file="f", size_bytes=seconds(2.0), replicas=("a", "b")))
+    desk.send(FileChanged(at=0.0, file="g", size_bytes=0, replicas=()))
+    changed = dict.fromkeys(("f", "g", "h", "new"), (1.0, ("b",)))
+    restart(desk, make_grid({"b": 4}, files=changed))
+    files = desk.ledger.sites.view.files
+    assert {name: (file.size_bytes, file.holders) for name, file in files.items()} == {
+        "f": (seconds(2.0), (0,)),  # the site that is gone holds nothing any more
+        "h": (seconds(1.0), (0,)),
+        "new": (seconds(1.0), (0,)),
+    }
+
+
+# -------------------------------------------------------------------------------------- damaged books
+
+
+def test_books_of_another_version_are_refused() -> None:
+    text = encode_books(msgspec.structs.replace(Desk({"a": 4}).scheduler.books(), version=2))
+    with pytest.raises(BooksError) as caught:
+        decode_books(text)
+    assert "have the form 2, and this Koala reads the form 1" in caught.value.for_user()
+    with pytest.raises(BooksError, match="the form 2"):
+        Scheduler.from_books(make_grid({"a": 4}), None, msgspec.json.decode(text, type=Books))
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{}", b"[]", b'{"version": 1}', b'{"version": "1"}', b"\xff", b'{"version": 1']
+)
+def test_what_is_no_book_is_refused(text: bytes) -> None:
+    with pytest.raises(BooksError, match="the books of the scheduler are damaged"):
+        decode_books(text)
+
+
+@functools.cache
+def busy_books() -> tuple[Grid, bytes]:
+    """Books with something on every kind of page."""
+    files = {"f": (30.0, ("b",)), "g": (9.0, ("b",))}
+    network = Network(uplink_mbit_s=100.0)
+    desk = Desk({"a": 8, "b": 4}, files=files, network=network, error_threshold=1, claim_fraction=0.5)
+    desk.run(ask(part(3, "a")))
+    desk.cancel(1)
+    desk.run(ask(part(3, "a"), part(2, "b"), communication=Communication(bisection_mbit_s=30.0)))
+    desk.submit(ask(part(2, "a", "f")))
+    desk.submit(ask(part(2, "a", "f"), high=True))
+    desk.submit(ask(12, high=True, placement_tries_max=9))
+    desk.submit(ask(12))
+    desk.pass_time(17.0)
+    desk.bring("t1")
+    desk.submit(ask(part(1, "b"), part(1, "a", "g")))
+    desk.send(FileChanged(at=desk.now, file="f", size_bytes=seconds(2.0), replicas=("b",)))
+    desk.send(SiteSilent(at=desk.now, site="b", reason="no route"))
+    return desk.scheduler.grid, encode_books(desk.scheduler.books())
+
+
+def holders(value: Any) -> list[Any]:
+    """Every list and every object somewhere in a JSON value that is not empty."""
+    below = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return ([value] if below else []) + [found for each in below for found in holders(each)]
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_books_with_a_piece_lost_or_changed_are_read_or_refused_and_never_break_the_reader(
+    data: st.DataObject,
+) -> None:
+    grid, text = busy_books()
+    books = msgspec.json.decode(text)
+    places = holders(books)
+    holder = places[data.draw(st.integers(0, len(places) - 1))]
+    key = data.draw(st.sampled_from(list(holder) if isinstance(holder, dict) else list(range(len(holder)))))
+    junk: st.SearchStrategy[object] = st.one_of(
+        st.none(), st.integers(-2, 99), st.text(max_size=3), st.just([]), st.just({})
+    )
+    if data.draw(st.booleans()):
+        del holder[key]
+    else:
+        holder[key] = data.draw(junk)
+    with contextlib.suppress(BooksError):
+        Scheduler.from_books(grid, None, decode_books(msgspec.json.encode(books))).books()
+
+
+def test_the_busy_books_are_whole_and_have_every_page() -> None:
+    grid, text = busy_books()
+    assert set(Books.__struct_fields__) - set(msgspec.json.decode(text)) == set()
+    assert encode_books(Scheduler.from_books(grid, None, decode_books(text)).books()) == text

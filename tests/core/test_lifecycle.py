@@ -1,0 +1,103 @@
+"""The transition table itself: closed, without dead ends, and told truthfully."""
+
+from __future__ import annotations
+
+import pytest
+
+from koala.core.lifecycle import (
+    ENDED,
+    IN_CLAIMING_QUEUE,
+    MEANING,
+    TRANSITIONS,
+    InvalidTransitionError,
+    State,
+    diagram,
+)
+from koala.core.state.job import Job
+from koala.model.request import Component, Request
+
+REQUEST = Request(components=(Component(processors=1),))
+
+
+def reachable_from(state: State) -> set[State]:
+    """Every state that a job in this one can still come to."""
+    seen: set[State] = set()
+    ahead = [state]
+    while ahead:
+        for target in TRANSITIONS[ahead.pop()]:
+            if target not in seen:
+                seen.add(target)
+                ahead.append(target)
+    return seen
+
+
+def test_every_state_has_its_row_and_its_meaning() -> None:
+    assert set(TRANSITIONS) == set(State) == set(MEANING)
+
+
+def test_every_state_can_be_reached_from_the_submission() -> None:
+    assert {State.WAITING} | reachable_from(State.WAITING) == set(State)
+
+
+def test_the_ends_have_no_way_out_and_every_other_state_can_come_to_each_of_them() -> None:
+    assert {state for state in State if not TRANSITIONS[state]} == ENDED
+    for state in set(State) - ENDED:
+        assert reachable_from(state) >= ENDED
+
+
+def test_every_living_state_can_be_cancelled() -> None:
+    for state in set(State) - ENDED:
+        assert State.CANCELLED in TRANSITIONS[state]
+
+
+def test_an_application_starts_only_from_starting_and_a_second_time_only_after_releasing() -> None:
+    assert {state for state in State if State.RUNNING in TRANSITIONS[state]} == {State.STARTING}
+    assert State.WAITING not in TRANSITIONS[State.RUNNING]
+
+
+def test_the_claiming_queue_holds_living_states_only() -> None:
+    assert IN_CLAIMING_QUEUE.isdisjoint(ENDED | {State.WAITING, State.RUNNING, State.RELEASING})
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("target", State)
+def test_a_job_moves_by_the_table_and_in_no_other_way(state: State, target: State) -> None:
+    job = Job(7, REQUEST, 0.0, 0.75)
+    job.state = state
+    if target in TRANSITIONS[state]:
+        job.move(target)
+        assert job.state is target
+        return
+    with pytest.raises(InvalidTransitionError, match=f"job 7 cannot go from {state} to {target}"):
+        job.move(target)
+    assert job.state is state
+
+
+def test_a_wrong_move_is_reported_with_the_story_of_the_job() -> None:
+    job = Job(7, REQUEST, 0.0, 0.75)
+    job.tell(3.0, "refused", (1, 2))
+    job.tell(4.5, "claimed")
+    with pytest.raises(InvalidTransitionError) as caught:
+        job.move(State.DONE)
+    assert (caught.value.job, caught.value.state, caught.value.target) == (7, State.WAITING, State.DONE)
+    text = str(caught.value)
+    assert "refused" in text
+    assert "4.5" in text
+    assert text.index("refused") < text.index("claimed")
+
+
+def test_the_diagram_draws_every_edge_once_and_marks_the_ends() -> None:
+    lines = diagram().splitlines()
+    assert lines[0] == "stateDiagram-v2"
+    assert lines[1].strip().startswith("[*] --> waiting")
+    for state, ways in TRANSITIONS.items():
+        for target in ways:
+            assert sum(line.strip().startswith(f"{state} --> {target}: ") for line in lines) == 1
+    for state in ENDED:
+        assert f"    {state} --> [*]" in lines
+    assert len(lines) == 2 + sum(map(len, TRANSITIONS.values())) + len(ENDED)
+
+
+def test_no_label_of_the_diagram_holds_a_second_colon() -> None:
+    for line in diagram().splitlines()[1:]:
+        assert line.count(":") <= 1

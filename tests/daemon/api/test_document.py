@@ -1,0 +1,161 @@
+"""The OpenAPI document is complete, and the real app keeps what it says, whatever is sent.
+
+Every site is drained and the token has no right to register files, so that nothing that is taken runs and no path or
+URL that is made up is ever opened. ``KOALA_API_EXAMPLES`` sets how many requests are made up for each operation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+import schemathesis
+import uvicorn
+from hypothesis import HealthCheck, Phase, settings
+from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
+
+from koala.daemon.api import Lobby, make_app
+from koala.daemon.connections import Connection
+from koala.daemon.service.service import Service
+from koala.daemon.service.tokens import TokenDesk
+from koala.model.api import Scope
+from tests.support.api_world import OWNER, Stage, World
+
+EXAMPLES = int(os.environ.get("KOALA_API_EXAMPLES", "4"))
+
+
+# The document depends on the routes alone, so that no daemon is needed to say what is to be tested.
+DOCUMENT = make_app(Service.__new__(Service), TokenDesk.__new__(TokenDesk), trusted=False, owner=OWNER).openapi()
+# A stream and a wait do not end by themselves; both have tests of their own.
+API = schemathesis.openapi.from_dict(DOCUMENT).exclude(path_regex="/(stream|wait)$")
+
+
+@pytest.fixture(scope="module")
+def document() -> Any:
+    return DOCUMENT
+
+
+def operations(document: Any) -> list[tuple[str, dict[str, Any]]]:
+    return [(path, operation) for path, methods in document["paths"].items() for operation in methods.values()]
+
+
+def test_every_operation_has_an_id_a_summary_and_a_description(document: Any) -> None:
+    ids = [operation["operationId"] for _, operation in operations(document)]
+    assert len(set(ids)) == len(ids)
+    for path, operation in operations(document):
+        assert operation["summary"], path
+        assert operation["description"], path
+        assert operation["tags"], path
+
+
+def test_every_operation_declares_its_errors_in_the_one_form(document: Any) -> None:
+    for path, operation in operations(document):
+        for status in ("401", "403", "404", "413", "422", "429", "503"):
+            answer = operation["responses"][status]["content"]["application/json"]["schema"]
+            name = answer["$ref"].rpartition("/")[2]
+            assert name == ("Health" if (path, status) == ("/readyz", "503") else "ErrorAnswer"), (path, status)
+
+
+def test_every_success_and_every_body_has_a_schema_and_bodies_have_examples(document: Any) -> None:
+    for path, operation in operations(document):
+        for status, answer in operation["responses"].items():
+            if status in ("200", "201"):
+                (content,) = answer["content"].values()
+                assert content["schema"], path
+        if "requestBody" in operation:
+            body = operation["requestBody"]["content"]["application/json"]
+            assert body["schema"], path
+            assert body["examples"], path
+
+
+def test_what_needs_a_token_says_so(document: Any) -> None:
+    open_to_all = {path for path, operation in operations(document) if not operation.get("security")}
+    assert open_to_all == {"/healthz", "/readyz"}
+
+
+def test_nothing_is_loaded_from_elsewhere(document: Any) -> None:
+    assert not any(path.startswith(("/docs", "/redoc")) for path in document["paths"])
+
+
+class Served(NamedTuple):
+    """Where the API answers, and a token for it."""
+
+    url: str
+    secret: str
+
+
+def loosened(clock_rate: float = 10_000.0) -> Lobby:
+    """A lobby whose time runs fast, so that rates, which have tests of their own, hide nothing here."""
+    return Lobby(lambda: time.monotonic() * clock_rate)
+
+
+async def serve_at_loopback(world: World) -> tuple[uvicorn.Server, asyncio.Task[None], Served]:
+    """A real server for the open door, its URL, and a token that reads and submits."""
+    async with world.owner() as owner:
+        for site in ("west", "east"):
+            assert (await owner.post(f"/v1/sites/{site}/drain")).json()["drained"]
+    secret = await world.secret("fuzz", Scope.READ, Scope.SUBMIT)
+    app = make_app(
+        world.service, world.desk, trusted=False, owner=OWNER, lobby=loosened(), hosts=frozenset({"127.0.0.1"})
+    )
+    bound = socket.socket()
+    bound.bind(("127.0.0.1", 0))
+    server = uvicorn.Server(
+        uvicorn.Config(app, http=Connection, ws="none", lifespan="off", log_config=None, access_log=False)
+    )
+    serving = asyncio.create_task(server.serve(sockets=[bound]))
+    async with asyncio.timeout(60):
+        while not server.started:
+            assert not serving.done()
+            await asyncio.sleep(0.01)
+    return server, serving, Served(f"http://127.0.0.1:{bound.getsockname()[1]}", secret)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with Stage(tmp_path_factory.mktemp("fuzzed")) as stage:
+        found: list[Any] = []
+
+        async def begin(world: World) -> None:
+            found.append(await serve_at_loopback(world))
+
+        async def end(_: World) -> None:
+            server, serving, _served = found[0]
+            server.should_exit = True
+            async with asyncio.timeout(60):
+                await serving
+
+        stage.play(begin)
+        yield found[0][2]
+        stage.play(end)
+
+
+# The shape of a request says little of whether its text is a job, its cursor one of ours, or its token valid.
+REFUSED_FOR_ITS_MEANING = frozenset({404, 409, 422})
+
+
+@API.parametrize()
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+def test_the_app_keeps_what_the_document_says(case: schemathesis.Case[Any], served: Served) -> None:
+    headers = {"Authorization": f"Bearer {served.secret}"}
+    response = case.call(base_url=served.url, headers=headers)
+    excluded: list[Any] = []
+    if response.status_code in REFUSED_FOR_ITS_MEANING:
+        excluded.append(positive_data_acceptance)
+    if response.status_code == 413:
+        excluded.append(negative_data_rejection)  # it knows no refusal for size
+    case.validate_response(response, excluded_checks=excluded, headers=headers)
+    assert response.status_code < 500
+    assert response.headers["koala-version"]

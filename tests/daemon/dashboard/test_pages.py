@@ -1,0 +1,256 @@
+"""The dashboard's pages as text: complete without JavaScript, escaped, bounded, only for those who may see them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from koala.daemon.dashboard.gathering import PAGE_JOBS, QUEUE_JOBS_MAX, SITE_CHARTS_MAX, TIMELINE_JOBS_MAX
+from koala.daemon.dashboard.tailing import TAIL_BYTES
+from koala.model.api import Output, Scope
+from tests.support.grid_forms import NOW, component, job, overview, site
+from tests.support.painted_grid import PaintedService, Served, served
+
+PAGES = ("/", "/jobs", "/jobs/7", "/jobs/10", "/jobs/4", "/sites/delft", "/sites/vrije", "/login")
+ALL = (Scope.READ, Scope.SUBMIT, Scope.OPERATE)
+
+
+def caller(door: Served, *scopes: Scope, user: str = "ada") -> httpx.Client:
+    """Somebody who shows a token at every call."""
+    token = door.token(*(scopes or ALL), user=user)
+    return httpx.Client(base_url=door.url, headers={"Authorization": f"Bearer {token}"}, timeout=60)
+
+
+@pytest.fixture
+def operator(door: Served) -> Iterator[httpx.Client]:
+    with caller(door) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A grid that no test changes."""
+    with served(tmp_path_factory.mktemp("still")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def reader(still: Served) -> Iterator[httpx.Client]:
+    """Somebody who may do everything and only reads."""
+    with caller(still) as client:
+        yield client
+
+
+def text_of(page: str) -> str:
+    """What a reader sees of a page, roughly: no tags, single spaces."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page))
+
+
+@pytest.mark.parametrize("path", [page for page in PAGES if page != "/login"])
+def test_a_stranger_is_sent_to_sign_in(still: Served, path: str) -> None:
+    answer = httpx.get(still.url + path)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+
+
+def test_the_page_to_sign_in_says_what_was_wrong(still: Served) -> None:
+    assert "is not valid" in httpx.get(f"{still.url}/login?problem=wrong").text
+    assert "Too many wrong tokens" in httpx.get(f"{still.url}/login?problem=many").text
+    assert 'id="problem"' not in httpx.get(f"{still.url}/login?problem=<b>").text
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_has_no_inline_script_or_style(reader: httpx.Client, path: str) -> None:
+    page = reader.get(path).raise_for_status().text
+    assert all("src=" in tag for tag in re.findall(r"<script[^>]*>", page))
+    assert re.search(r"<[^>]*\s(style|on[a-z]+)=", page) is None
+    assert "<style" not in page
+
+
+@pytest.mark.parametrize("path", ["/", "/jobs", "/jobs/7", "/sites/delft"])
+def test_a_name_is_never_markup(reader: httpx.Client, path: str) -> None:
+    page = reader.get(path).raise_for_status().text
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert(1)" in page
+
+
+def test_what_a_program_wrote_is_never_markup(reader: httpx.Client) -> None:
+    assert "warning: &lt;b&gt;slow&lt;/b&gt; disk" in reader.get("/jobs/7?stream=stderr").text
+
+
+def test_the_overview_is_complete_without_javascript(reader: httpx.Client) -> None:
+    told = text_of(reader.get("/").text)
+    for words in (
+        "14 ours · 6 others&#39; · 2 idle · 24 in all".replace("&#39;", "'"),
+        "does not answer for",
+        "no site has 12 idle processors; 8 more idle processors on leiden",
+        "100 MB of 1.0 GB",
+        "640 Mbit/s",
+        "leiden reports 16 processors",
+    ):
+        assert words in told, words
+    assert 'http-equiv="refresh"' in reader.get("/").text
+
+
+def test_a_waiting_job_is_explained_site_by_site(reader: httpx.Client) -> None:
+    told = text_of(reader.get("/jobs/10").text)
+    assert "Place 1 of 3 in its queue" in told
+    assert "twente 12 0 12 resume the site" in told
+
+
+def test_a_job_that_ran_twice_shows_both_runs(reader: httpx.Client) -> None:
+    page = reader.get("/jobs/4").text
+    assert re.search(r'data-label="run">2<.*data-label="run">1<', page, re.DOTALL)
+    assert "run=1#output" in page
+    assert "run=2#output" in page
+
+
+def test_the_buttons_are_for_those_who_may_press_them(still: Served) -> None:
+    with caller(still, Scope.READ) as reader, caller(still) as operator:
+        assert "Drain" not in reader.get("/sites/delft").text
+        assert "Drain" in operator.get("/sites/delft").text
+        assert "Cancel" not in reader.get("/jobs/10").text
+    with caller(still, Scope.READ, Scope.SUBMIT, user="ada") as ada:
+        assert "Cancel" in ada.get("/jobs/10").text
+        assert "Cancel" not in ada.get("/jobs/7").text, "it is grace's"
+        assert "Cancel" not in ada.get("/jobs/3").text, "it has ended"
+
+
+def test_a_form_that_its_sender_may_not_send_changes_nothing(door: Served) -> None:
+    with caller(door, Scope.READ) as reader:
+        answer = reader.post("/sites/delft/drain")
+    assert answer.status_code == 403
+    assert "needs the scope operate" in answer.text
+    assert door.service.did == []
+
+
+@pytest.mark.parametrize("act", ["drain", "resume", "probe"])
+def test_a_form_leads_back_to_the_page_of_the_site(door: Served, operator: httpx.Client, act: str) -> None:
+    answer = operator.post(f"/sites/delft/{act}")
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/sites/delft?did={act}")
+    assert door.service.did == [(act, "delft")]
+    assert 'role="status"' in operator.get(answer.headers["location"]).text
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/jobs/99", "/jobs/x", "/jobs/" + "9" * 40, "/sites/nowhere", "/sites/<b>", "/jobs?state=odd", "/static/none.js",
+     "/static/..%2Frouter.py", "/jobs/7?part=-1"],
+)  # fmt: skip
+def test_what_is_not_there_is_told_on_a_page(reader: httpx.Client, path: str) -> None:
+    answer = reader.get(path)
+    assert answer.status_code == 404
+    assert answer.headers["content-type"].startswith(("text/html", "application/json"))
+    assert "<b>" not in answer.text
+
+
+def test_an_act_that_no_site_knows_is_not_found(door: Served, operator: httpx.Client) -> None:
+    assert operator.post("/sites/delft/explode").status_code == 404
+    assert door.service.did == []
+
+
+def test_a_daemon_that_cannot_work_says_why_on_every_page(door: Served, operator: httpx.Client) -> None:
+    door.paint(lambda service: setattr(service, "why_not", "the disk is full"))
+    for path in ("/", "/jobs", "/jobs/7", "/sites/delft"):
+        assert "the disk is full" in operator.get(path).text
+
+
+def test_jobs_are_listed_by_state_and_owner_a_page_at_a_time(door: Served, operator: httpx.Client) -> None:
+    def shown(path: str) -> list[int]:
+        return [int(number) for number in re.findall(r'data-job="(\d+)"', operator.get(path).text)]
+
+    assert shown("/jobs?state=failed") == [4]
+    assert shown("/jobs?owner=grace") == [7, 4]
+    assert shown("/jobs?state=live") == [12, 11, 10, 9, 8, 7, 6]
+    door.paint(lambda service: service.painted.update({n: job(n) for n in range(100, 100 + 2 * PAGE_JOBS)}))
+    first = operator.get("/jobs").text
+    assert len(re.findall(r"data-job=", first)) == PAGE_JOBS
+    older = re.search(r'href="(/jobs\?[^"]*cursor=[^"]*)"', first)
+    assert older is not None
+    assert shown(older[1].replace("&amp;", "&"))[0] == 100 + PAGE_JOBS - 1
+
+
+def test_a_static_file_may_be_kept_for_ever_under_its_mark_alone(reader: httpx.Client) -> None:
+    page = reader.get("/").text
+    marked = re.search(r'href="(/static/dashboard.css\?v=[0-9a-f]+)"', page)
+    assert marked is not None
+    assert "immutable" in reader.get(marked[1]).headers["cache-control"]
+    assert reader.get("/static/dashboard.css?v=0").headers["cache-control"] == "no-cache"
+    assert reader.get("/static/live.js").headers["content-type"].startswith("text/javascript")
+
+
+# -------------------------------------------------------------------------------------- empty and large
+
+
+def test_an_empty_grid_has_a_page(tmp_path: Path) -> None:
+    with served(tmp_path, lambda: PaintedService(overview([]), [])) as door, caller(door) as operator:
+        told = text_of(operator.get("/").raise_for_status().text)
+        assert "This grid has no sites" in told
+        assert "no jobs yet" in told
+        assert "No job has been submitted yet" in text_of(operator.get("/jobs").text)
+
+
+def many() -> PaintedService:
+    sites = [site(f"site-{number}", 1_000) for number in range(50)]
+    running = job(1, "running", name="the one that runs", components=[component(claimed_at=NOW - 60)])
+    return PaintedService(overview(sites), [running, *(job(number) for number in range(2, 1_002))])
+
+
+def test_fifty_sites_and_a_thousand_waiting_jobs_stay_one_page(tmp_path: Path) -> None:
+    with served(tmp_path, many) as door, caller(door) as operator:
+        page = operator.get("/").raise_for_status().text
+    assert len(re.findall('class="panel site"', page)) == 50
+    assert len(re.findall('class="chart"', page)) == 0, f"charts are for {SITE_CHARTS_MAX} sites at most"
+    assert len(re.findall(r'<li data-key="job-\d+"', page)) == QUEUE_JOBS_MAX + 1
+    lanes = re.findall(r'class="lane" data-key="job-(\d+)"', page)
+    assert len(lanes) == TIMELINE_JOBS_MAX
+    assert "1" in lanes, "the job that runs is shown before those that wait"
+    assert f"{1_000 - QUEUE_JOBS_MAX} more" in page
+    assert len(page) < 400_000
+
+
+class Counting(PaintedService):
+    """Counts the reads of outputs."""
+
+    reads = 0
+
+    async def output(self, *arguments: object, **named: object) -> Output:
+        self.reads += 1
+        return await super().output(*arguments, **named)  # type: ignore[arg-type]
+
+
+def long_output() -> PaintedService:
+    ran = [component(claimed_at=NOW - 60, released_at=NOW - 50)]
+    service = Counting(overview([site()]), [job(1, "running", components=ran)])
+    service.outputs[(1, 0, "stdout")] = b"".join(b"line %09d\n" % number for number in range(1_000_000))
+    return service
+
+
+def test_of_a_long_output_the_end_is_shown_after_few_reads(tmp_path: Path) -> None:
+    with served(tmp_path, long_output) as door, caller(door) as operator:
+        page = operator.get("/jobs/1").raise_for_status().text
+        assert isinstance(door.service, Counting)
+        assert door.service.reads < 50
+    assert "line 000999999\n" in page
+    assert "line 000000000\n" not in page
+    assert page.count("line 0") <= 2 * TAIL_BYTES / 15
+    assert 'data-offset="15000000"' in page
+    assert "are not shown" in page
+
+
+def test_a_component_shows_its_run_also_when_its_barrier_never_opened(door: Served, operator: httpx.Client) -> None:
+    """Two openings may have the same time, and a claim that failed before one belongs to the run that it was for."""
+    door.service.painted[90] = job(
+        90,
+        "running",
+        components=[
+            component(0, claimed_at=NOW - 50, released_at=NOW - 40, ended_at=NOW - 40, run=1),
+            component(1, claimed_at=NOW - 49, released_at=NOW - 40, run=2),
+            component(2, claimed_at=NOW - 48, ended_at=NOW - 30, run=3),
+        ],
+    )
+    page = operator.get("/jobs/90").text
+    assert sorted(re.findall(r'data-label="run">([^<]*)<', page)) == ["1", "2", "3"]

@@ -1,0 +1,272 @@
+"""The daemon's engine is killed again and again while co-allocated jobs run; at the end nothing was lost or doubled.
+
+``KOALA_KILLS=50`` runs the long form, with twice as many jobs as kills; ``KOALA_KILLS_SEED`` chooses another storm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from koala.daemon.engine.loop import Engine
+from koala.model.request import Application, Component, Flexibility, InputFile, InputMode, Priority, Request
+from koala.policies import Catalogue
+from koala.sites import LocalSite
+from koala.store import ComponentRow, JobRow, Store
+from tests.support.engine_child import DATA, FILE_SITES, OWNER, Wish, grid
+from tests.support.live_sites import processes_of
+from tests.support.paths import SUPPORT
+from tests.support.seen_files import seen
+
+CHILD = SUPPORT / "engine_child.py"
+KILLS = int(os.environ.get("KOALA_KILLS", "8"))
+JOBS = 20 if KILLS <= 8 else 2 * KILLS
+SEED = int(os.environ.get("KOALA_KILLS_SEED", "1"))
+# How long all of it may take on a busy machine before something must be wrong.
+PATIENCE_S = 60.0 + 10.0 * KILLS
+
+# Each application notes its start and its end. One in five fails in the first run of the job that gets so far.
+SCRIPT = """
+me="$KOALA_JOB $KOALA_COMPONENT ${{KOALA_HOME##*/}}"
+for file in {files}; do
+    [ -s "$file" ] || exit 99
+done
+echo "start $me" >>'{log}'
+trap 'echo "end $me" >>"{log}"; exit 1' TERM
+sleep {nap} &
+wait $!
+echo "end $me" >>'{log}'
+if {fails} && [ "$KOALA_COMPONENT" = 0 ] && mkdir '{root}/failed-{number}' 2>/dev/null; then
+    exit 3
+fi
+"""
+
+
+def wishes(root: Path, rng: random.Random) -> list[Wish]:
+    """A mix: fixed, non-fixed and flexible, with and without files, high and low, some that fail once."""
+    made = []
+    for number in range(JOBS):
+        inputs: tuple[InputFile, ...] = ()
+        if number % 3 == 0:
+            mode = rng.choice(list(InputMode))
+            inputs = (InputFile(name=rng.choice(sorted(FILE_SITES)), mode=mode, path="input/data"),)
+        script = SCRIPT.format(
+            log=root / "log",
+            root=root,
+            number=number,
+            nap=round(rng.uniform(0.05, 0.6), 2),
+            fails="true" if number % 5 == 0 else "false",
+            files=" ".join(file.path or file.name for file in inputs),
+        )
+        application = Application(script=script)
+        kind = number % 4
+        flexible = Flexibility(component_min=1, components_max=3) if kind == 3 else None
+        sizes = [rng.randint(3, 8)] if flexible else [rng.randint(1, 3) for _ in range(rng.randint(1, 3))]
+        request = Request(
+            name=f"job-{number}",
+            components=tuple(
+                Component(
+                    processors=size,
+                    application=application,
+                    input_files=inputs,
+                    site="abc"[index] if kind == 1 else None,
+                )
+                for index, size in enumerate(sizes)
+            ),
+            flexible=flexible,
+            policy="FCM" if flexible else rng.choice(["WF", "CF", "CM"]),
+            priority=Priority.HIGH if number % 2 == 0 else Priority.LOW,
+            restarts_max=None,
+        )
+        made.append(Wish(client_token=f"wish-{number}", request=request))
+    return made
+
+
+class Parent:
+    """Starts children, asks them for jobs until each is acknowledged, and kills them."""
+
+    def __init__(self, root: Path, wanted: list[Wish]) -> None:
+        self.root = root
+        self.wanted = {wish.client_token: wish for wish in wanted}
+        self.ids: dict[str, int] = {}
+        self.errors = root / "errors"
+
+    @contextlib.contextmanager
+    def child(self) -> Iterator[subprocess.Popen[str]]:
+        with (
+            self.errors.open("a") as errors,
+            subprocess.Popen(
+                [sys.executable, str(CHILD), str(self.root)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            ) as process,
+        ):
+            try:
+                yield process
+            finally:
+                process.kill()
+                # What it had acknowledged before it was killed counts.
+                assert process.stdout is not None
+                for line in process.stdout:
+                    self.take(line)
+
+    def take(self, line: str) -> None:
+        words = line.split()
+        if len(words) == 3 and words[0] in self.wanted:
+            known = self.ids.setdefault(words[0], int(words[1]))
+            assert known == int(words[1]), "one client token, one job"
+
+    def ask(self, process: subprocess.Popen[str], most: int) -> None:
+        """Ask for some of those that no child has acknowledged yet."""
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            for wish in [self.wanted[token] for token in self.wanted if token not in self.ids][:most]:
+                process.stdin.write(msgspec.json.encode(wish).decode() + "\n")
+            process.stdin.flush()
+
+
+def storm(parent: Parent, rng: random.Random) -> int:
+    """Kill child after child at random moments, from its first breath on; how many were killed."""
+    kills = 0
+    for _ in range(KILLS):
+        with parent.child() as process:
+            if rng.random() < 0.25:
+                time.sleep(rng.uniform(0.0, 1.5))  # while it opens, or recovers
+            else:
+                assert process.stdout is not None
+                assert process.stdout.readline() == "open\n", parent.errors.read_text()
+                parent.ask(process, rng.randint(1, 1 + 3 * JOBS // KILLS))
+                time.sleep(rng.uniform(0.0, 2.0))
+            kills += process.poll() is None
+    return kills
+
+
+def finish(parent: Parent) -> None:
+    """Let the last child see everything to its end, and stop it cleanly."""
+    with parent.child() as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout.readline() == "open\n", parent.errors.read_text()
+        parent.ask(process, JOBS)
+        while len(parent.ids) < JOBS:
+            parent.take(process.stdout.readline())
+        asyncio.run(all_ended(parent.root))
+        process.stdin.write("stop\n")
+        process.stdin.flush()
+        assert process.wait(60) == 0, parent.errors.read_text()
+
+
+async def all_ended(root: Path) -> None:
+    """Wait until the log has been quiet in the sense that every job has ended, by what the store says."""
+    database = root / "koala.db"
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as reader:
+            (live,) = reader.execute("SELECT count(*) FROM jobs WHERE ended_at IS NULL").fetchone()
+            (held,) = reader.execute("SELECT count(*) FROM components WHERE ended_at IS NULL").fetchone()
+            (owed,) = reader.execute("SELECT count(*) FROM owed").fetchone()
+        if live == held == owed == 0:
+            return
+        await asyncio.sleep(0.2)
+    raise AssertionError(f"{live} jobs live, {held} components are held, {owed} commands are owed")
+
+
+@pytest.mark.timeout(PATIENCE_S + 120)
+def test_a_daemon_killed_at_random_points_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    rng = random.Random(SEED)
+    parent = Parent(tmp_path, wishes(tmp_path, rng))
+    kills = storm(parent, rng)
+    finish(parent)
+    assert kills >= KILLS * 3 // 4, "nearly all children were killed while they worked"
+    store = Store.open(f"sqlite:///{tmp_path / 'koala.db'}")
+    try:
+        jobs = {token: store.job(number) for token, number in parent.ids.items()}
+        assert {token: job.state if job else None for token, job in jobs.items()} == dict.fromkeys(jobs, "done")
+        assert len(store.jobs(limit=1_000)) == JOBS
+        components = [row for number in parent.ids.values() for row in store.components(number)]
+        check_applications(tmp_path, [job for job in jobs.values() if job is not None], components)
+        asyncio.run(check_nothing_is_held(tmp_path, store))
+    finally:
+        store.close()
+    assert processes_of(tmp_path) == []
+    ended = [job for job in jobs.values() if job is not None]
+    runs, preemptions = sum(job.runs for job in ended), sum(job.preemptions for job in ended)
+    story = f"{runs} runs, {preemptions} preemptions, {len(components)} components"
+    sys.stdout.write(f"seed {SEED}: {JOBS} jobs, {kills} kills, {story}\n")
+
+
+def check_applications(root: Path, jobs: list[JobRow], components: list[ComponentRow]) -> None:
+    """What the applications wrote and what is on record tell the same story."""
+    by_token = {row.token: row for row in components}
+    started: dict[str, int] = {}
+    running: dict[tuple[int, int], str] = {}
+    for line in (root / "log").read_text().splitlines():
+        word, number, part, token = line.split()
+        place = (int(number), int(part))
+        if word == "start":
+            started[token] = started.get(token, 0) + 1
+            before = running.get(place)
+            if before is not None:
+                # One that was killed by force could not note its end, but its site did, before the next was released.
+                assert by_token[before].outcome == "aborted", f"{place} ran twice at once"
+                assert (by_token[before].ended_at or 0.0) <= (by_token[token].released_at or 0.0)
+            running[place] = token
+            assert by_token[token].released_at is not None, f"{token} ran without being released"
+        elif running.get(place) == token:
+            del running[place]
+    assert set(started.values()) == {1}, "no start of a component ran twice"
+    for row in components:
+        assert row.ended_at is not None
+        if row.outcome == "done":
+            assert started.get(row.token) == 1
+        if row.released_at is None:
+            assert row.token not in started
+    for job in jobs:
+        assert job.name in {f"job-{number}" for number in range(JOBS)}
+        last = [row for row in components if row.job == job.id and row.run == job.runs and row.outcome == "done"]
+        assert sorted(row.part for row in last) == list(range(last[0].parts)), (
+            f"job {job.id} is done in all its parts"
+        )
+        assert {row.released_at for row in last} == {job.started_at}
+        if int(job.name.removeprefix("job-")) % 5 == 0:
+            assert job.runs >= 2
+            # A failure in the very moment of a preemption is not counted as one: the run was over already.
+            assert job.failures + job.preemptions >= 1
+
+
+async def check_nothing_is_held(root: Path, store: Store) -> None:
+    """A fresh engine on the same state finds nothing to do, and the sites hold nothing."""
+    engine = Engine(grid(), Catalogue.builtin(), store, root)
+    await engine.open()
+    try:
+        assert not engine.owed.commands
+        assert not engine.scheduler.ledger.claims
+        assert not engine.scheduler.ledger.jobs
+        assert not engine.mover.transfers
+        for name in "abc":
+            site = engine.site(name)
+            assert isinstance(site, LocalSite)
+            assert site.processors_held == 0
+            assert await site.held() == ()
+            area = seen(engine)[name].root
+            assert list((area / "copies").iterdir()) == []
+            assert list((area / "trash").iterdir()) == []
+            for file, sites in FILE_SITES.items():
+                if name in sites:
+                    assert seen(engine)[name].replica(file).read_bytes() == DATA
+        assert {row.owner for row in store.jobs(limit=1_000)} == {OWNER}
+    finally:
+        await engine.close()

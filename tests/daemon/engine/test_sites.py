@@ -1,0 +1,340 @@
+"""Sites that fail, are slow, are shared with others or are told things twice: what the engine makes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from koala.daemon.engine import interface as desk
+from koala.daemon.grid_sites import make_site
+from koala.daemon.upkeep import polling as probing
+from koala.daemon.upkeep import retention as retaining
+from koala.model.grid import BatchSettings, SiteKind
+from koala.model.grid import Site as SiteDescription
+from koala.model.messages import CancelAsked, SiteReported
+from koala.sites import LocalSite, Site
+from tests.support.engine_world import a_request, local_grid, open_engine, open_store, root
+from tests.support.troubled_site import trouble, troubled
+
+__all__ = ["root"]
+
+
+def test_a_start_that_fails_is_repeated_until_it_succeeds_and_the_silence_is_on_record(root: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid(error_threshold=100), site_maker=troubled) as world:
+            trouble(world, "a").starts_to_fail = 2
+            job = await world.submit(a_request(sizes=(1, 1), sites="ab"))
+            await world.until(lambda: world.engine.silence_of("a"))
+            silence = world.engine.silence_of("a")
+            assert silence is not None
+            assert "No space left" in silence[1]
+            (row,) = await world.ended(job)
+            assert (row.state, row.runs) == ("done", 1)
+            assert world.engine.silence_of("a") is None
+            told = [entry.body for entry in world.store.journal(after=0, limit=1_000) if entry.what == "SiteSilent"]
+            assert len(told) == 1, "one silence, however often it is met"
+            await world.until(lambda: len(world.store.components(job)) == 2)
+            await world.all_given_back()
+
+    asyncio.run(scenario())
+
+
+def test_a_release_that_does_not_reach_a_site_is_repeated(root: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid(error_threshold=100), site_maker=troubled) as world:
+            trouble(world, "b").releases_to_fail = 2
+            row = await world.run(a_request(sizes=(1, 1), sites="ab"))
+            assert (row.state, row.runs, row.failures) == ("done", 1, 0)
+            await world.all_given_back()
+
+    asyncio.run(scenario())
+
+
+def test_a_slow_site_does_not_hold_up_another(root: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, site_maker=troubled) as world:
+            slow = trouble(world, "a")
+            slow.gate.clear()
+            stuck = await world.submit(a_request(sizes=(1,), sites="a"))
+            for _ in range(3):
+                assert (await world.run(a_request(sizes=(1,), sites="b"))).state == "done"
+            live = world.engine.live_row(stuck)
+            assert live is not None
+            assert live.state == "starting"
+            slow.gate.set()
+            (row,) = await world.ended(stuck)
+            assert row.state == "done"
+
+    asyncio.run(scenario())
+
+
+def test_a_call_that_never_returns_counts_as_failed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("koala.daemon.perform.site_worker.SITE_CALL_S", 0.2)
+
+    async def scenario() -> None:
+        async with open_engine(root, local_grid(error_threshold=100), site_maker=troubled) as world:
+            trouble(world, "a").gate.clear()
+            job = await world.submit(a_request(sizes=(1,), sites="a"))
+            await world.until(lambda: world.engine.silence_of("a"))
+            trouble(world, "a").gate.set()
+            (row,) = await world.ended(job)
+            assert row.state == "done"
+
+    asyncio.run(scenario())
+
+
+def test_a_start_that_was_given_up_while_its_site_failed_never_happens(root: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid(error_threshold=100), site_maker=troubled) as world:
+            trouble(world, "a").starts_to_fail = 2
+            job = await world.submit(a_request(f"touch {root}/ran", sizes=(1,), sites="a"))
+            await world.until(lambda: world.engine.silence_of("a"))
+            await world.engine.tell(CancelAsked(at=0.0, job=job))
+            await world.all_given_back()
+            (component,) = world.store.components(job)
+            assert component.outcome == "aborted"
+            assert not (root / "ran").exists()
+
+    asyncio.run(scenario())
+
+
+def test_a_site_that_does_not_answer_probes_is_silent_until_it_does(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probing, "PROBE_S", 0.1)
+
+    async def scenario() -> None:
+        async with open_engine(root, local_grid(error_threshold=100), site_maker=troubled) as world:
+            await world.until(lambda: world.engine.reported_at("a"))
+            assert world.engine.silence_of("a") is None
+            trouble(world, "a").probes_to_fail = 2
+            silence = await world.until(lambda: world.engine.silence_of("a"))
+            assert "start it" in silence[1]
+            await world.until(lambda: world.engine.silence_of("a") is None)
+
+    asyncio.run(scenario())
+
+
+def test_what_others_hold_is_learned_and_left_to_them(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probing, "PROBE_S", 0.1)
+
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((4,))) as world:
+            others = root / "sites/a/others"
+            others.write_text("3\n")
+            await world.until(lambda: world.engine.scheduler.ledger.sites.sites[0].others == 3)
+            large = await world.submit(a_request(sizes=(2,)))
+            assert (await world.run(a_request(sizes=(1,)))).state == "done"
+            await world.in_state(large, "waiting")
+            others.unlink()
+            (row,) = await world.ended(large)
+            assert row.state == "done"
+            reports = [entry.body for entry in world.store.site_reports("a", 0.0, 1e12)]
+            assert [report.others for report in reports if isinstance(report, SiteReported)] == [3, 0]
+
+    asyncio.run(scenario())
+
+
+def test_an_operator_s_probe_tells_the_core_also_when_nothing_changed(root: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root) as world:
+            await world.engine.probe("a")
+            assert len(world.store.site_reports("a", 0.0, 1e12)) == 1
+
+    asyncio.run(scenario())
+
+
+def test_what_a_site_holds_and_nobody_knows_is_aborted_at_the_start(root: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root) as world:
+            job = await world.submit(a_request("sleep 60", sizes=(1,), sites="a"))
+            await world.in_state(job, "running")
+        (root / "koala.db").unlink()  # as if an older record had been put back
+        async with open_engine(root) as world:
+            await world.until(lambda: world.site("a").processors_held == 0)
+            assert (await world.run(a_request(sizes=(4,), sites="a"))).state == "done"
+
+    asyncio.run(scenario())
+
+
+def test_old_components_are_forgotten_at_their_sites_and_stay_on_record(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with open_engine(root) as world:
+            done = [await world.run(a_request(sizes=(1,), sites="a")) for _ in range(3)]
+            live = await world.submit(a_request(f"[ -e {root}/gate ] || exit 1", sizes=(1,), sites="a"))
+            await world.until(lambda: (row := world.engine.live_row(live)) is not None and row.failures)
+            retention = retaining.Retention(world.engine, world.store, {"a": world.engine.site("a")})
+            assert await retention.step() == 0
+            monkeypatch.setattr(retaining, "RETENTION_COMPONENTS", 1)
+            monkeypatch.setattr(retaining, "STEP_COMPONENTS", 1)
+            home = root / "sites/a/components"
+            first, second, third = (world.store.components(row.id)[0].token for row in done)
+            assert await retention.step() == 1
+            assert not (home / first).exists()
+            assert (home / second).exists()
+            monkeypatch.setattr(retaining, "RETENTION_COMPONENTS", 10_000)
+            monkeypatch.setattr(retaining, "RETENTION_S", 0.0)
+            assert [await retention.step() for _ in range(3)] == [1, 1, 0]
+            assert not (home / third).exists()
+            assert all((home / row.token).exists() for row in world.store.components(live))
+            assert [len(world.store.components(row.id)) for row in done] == [1, 1, 1]
+            (root / "gate").touch()
+            await world.ended(live)
+
+    asyncio.run(scenario())
+
+
+def test_components_that_a_site_cannot_forget_hold_up_no_others_and_are_tried_again(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retaining, "STEP_COMPONENTS", 2)
+    monkeypatch.setattr(retaining, "RETENTION_S", 0.0)
+
+    async def scenario() -> None:
+        async with open_engine(root, site_maker=troubled) as world:
+            site = trouble(world, "a")
+            done = [await world.run(a_request(sizes=(1,), sites="a")) for _ in range(5)]
+            tokens = [world.store.components(row.id)[0].token for row in done]
+            site.unforgettable = set(tokens[:3])
+            home = root / "sites/a/components"
+            retention = retaining.Retention(world.engine, world.store, {"a": site})
+            steps = [(await retention.step(), retention.more) for _ in range(3)]
+            assert steps == [(0, True), (1, True), (1, False)]
+            assert [(home / token).exists() for token in tokens] == [True, True, True, False, False]
+            site.unforgettable.clear()
+            assert [await retention.step() for _ in range(3)] == [2, 1, 0]
+            assert not any((home / token).exists() for token in tokens)
+
+    asyncio.run(scenario())
+
+
+def test_components_of_live_jobs_do_not_keep_the_limit_from_being_held(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with open_engine(root) as world:
+            live = await world.submit(a_request(f"[ -e {root}/gate ] || exit 1", sizes=(1,), sites="a"))
+            await world.until(lambda: (row := world.engine.live_row(live)) is not None and row.failures >= 2)
+            done = await world.run(a_request(sizes=(1,), sites="b"))
+            ended = world.store.ended_components_count()
+            monkeypatch.setattr(retaining, "RETENTION_COMPONENTS", ended - 1)
+            retention = retaining.Retention(world.engine, world.store, {"b": world.engine.site("b")})
+            assert await retention.step() == 1
+            assert not (root / "sites/b/components" / world.store.components(done.id)[0].token).exists()
+            (root / "gate").touch()
+            await world.ended(live)
+
+    asyncio.run(scenario())
+
+
+def test_when_too_many_cannot_be_forgotten_the_rest_waits_for_the_next_look(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retaining, "STEP_COMPONENTS", 1)
+    monkeypatch.setattr(retaining, "RETENTION_S", 0.0)
+    monkeypatch.setattr(retaining, "FAILURES_MAX", 2)
+
+    async def scenario() -> None:
+        async with open_engine(root, site_maker=troubled) as world:
+            site = trouble(world, "a")
+            done = [await world.run(a_request(sizes=(1,), sites="a")) for _ in range(3)]
+            site.unforgettable = {world.store.components(row.id)[0].token for row in done}
+            retention = retaining.Retention(world.engine, world.store, {"a": site})
+            assert [(await retention.step(), retention.more) for _ in range(3)] == [(0, True), (0, False), (0, True)]
+
+    asyncio.run(scenario())
+
+
+def test_what_fails_is_tried_again_ever_more_rarely_until_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    errors: list[Exception] = []
+
+    async def sleep(wait_s: float) -> None:
+        waits.append(wait_s)
+
+    async def attempt() -> None:
+        if len(errors) < 10:
+            raise OSError("not yet")
+
+    async def never() -> None:
+        raise AssertionError("nobody wants it")
+
+    async def scenario() -> None:
+        monkeypatch.setattr(asyncio, "sleep", sleep)
+        await desk.until_it_works(attempt, errors.append)
+        await desk.until_it_works(never, errors.append, lambda: False)
+        monkeypatch.undo()
+
+    asyncio.run(scenario())
+    assert len(errors) == 10
+    assert waits == [min(desk.RETRY_FIRST_S * 2**tries, desk.RETRY_MOST_S) for tries in range(10)]
+    assert waits[-1] == desk.RETRY_MOST_S
+
+
+def test_an_idle_engine_writes_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probing, "PROBE_S", 0.05)
+
+    async def scenario() -> None:
+        async with open_engine(root, store=open_store(root)) as world:
+            await world.run(a_request())
+            await world.all_given_back()
+            await world.until(lambda: not world.engine.owed.has_settled())
+            commits = world.engine.counters.commits
+            await asyncio.sleep(1.0)  # nothing is to happen, so there is no sign of it to wait for
+            assert world.engine.counters.commits == commits
+
+    asyncio.run(scenario())
+
+
+def test_the_maker_of_sites_is_the_one_for_embedded_ones_by_default(root: Path) -> None:
+    grid = local_grid((3,))
+    site = make_site(grid.sites[0], root, emit=lambda _: None, on_mail=lambda _: None, clock=lambda: 0.0)
+    assert isinstance(site, LocalSite)
+    assert (site.name, site.processors) == ("a", 3)
+
+
+def test_a_site_whose_work_directory_another_koala_has_is_silent_and_the_others_work(root: Path) -> None:
+    work = root / "work"
+    work.mkdir()
+    (work / "owner").write_text("elsewhere:/state site b")
+    taken = SiteDescription(
+        name="b", processors=2, kind=SiteKind.SLURM, batch=BatchSettings(work_directory=str(work))
+    )
+    here = local_grid((4,))
+
+    async def scenario() -> None:
+        async with open_engine(root, msgspec.structs.replace(here, sites=(*here.sites, taken))) as world:
+            await world.engine.freshen()
+            ((name, reason),) = world.engine.silent_sites()
+            assert name == "b"
+            assert "is in use by another driver, 'elsewhere:/state site b'; give this site a work_directory" in reason
+            assert (await world.run(a_request(sizes=(1,), sites="a"))).state == "done"
+
+    asyncio.run(scenario())
+
+
+def test_two_sites_with_one_work_directory_are_told_apart(root: Path) -> None:
+    settings = BatchSettings(work_directory=str(root / "work"), environment=(("SLURM_CONF", "/dev/null/none"),))
+
+    def site(name: str) -> Site:
+        described = SiteDescription(name=name, processors=2, kind=SiteKind.SLURM, batch=settings)
+        return make_site(described, root, emit=lambda _: None, on_mail=lambda _: None, clock=time.time)
+
+    async def scenario() -> None:
+        for _ in range(2):  # a daemon that starts again is the same one
+            first, second = site("a"), site("b")
+            await first.open()
+            await second.open()
+            assert await first.held() == ()
+            with pytest.raises(OSError, match=r"site a'; give this site a work_directory of its own"):
+                await second.held()
+            await first.close()
+            await second.close()
+
+    asyncio.run(scenario())

@@ -1,0 +1,133 @@
+"""A sentence for every message of the journal."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from koala.daemon.service.sentences import NAMES_MAX, TEXT_CHARACTERS_MAX, sentence
+from koala.model.messages import (
+    AbortComponent,
+    AnyCommand,
+    AnyEvent,
+    AskSite,
+    CancelAsked,
+    CancelTransfer,
+    ComponentAccepted,
+    ComponentEnded,
+    ComponentReady,
+    ComponentRunning,
+    ComponentStarting,
+    FileChanged,
+    JobEnded,
+    JobOutcome,
+    JobPlaced,
+    JobRequeued,
+    JobSubmitted,
+    Outcome,
+    ReleaseBarrier,
+    SiteDrained,
+    SiteReported,
+    SiteResumed,
+    SiteSilent,
+    StartComponent,
+    StartTransfer,
+    Tick,
+    TransferEnded,
+    WakeAt,
+)
+from koala.model.request import Component, Request
+
+FIRST, SECOND = "7.1", "7.2"
+REQUEST = Request(components=(Component(processors=3), Component(processors=1)), name="heat")
+ENDED = JobEnded(
+    job=7,
+    outcome=JobOutcome.DONE,
+    reason="",
+    submitted_at=1.0,
+    placed_at=1.0,
+    started_at=2.0,
+    ended_at=9.0,
+    first_start_estimate=1.0,
+    last_start_estimate=1.0,
+    places=(("A", 3), ("B", 1)),
+    placement_tries=1,
+    claiming_tries=1,
+    runs=1,
+    failures=0,
+    preemptions=0,
+)
+
+EXAMPLES: list[tuple[Any, str]] = [
+    (JobSubmitted(at=1, job=7, request=REQUEST), "job 7 (heat) was submitted: non-fixed request for 4 processors"),
+    (CancelAsked(at=1, job=7), "the end of job 7 was asked for"),
+    (ComponentAccepted(at=1, token=FIRST), "component 7.1 waits in the queue of its site"),
+    (ComponentReady(at=1, token=FIRST), "component 7.1 waits at the barrier"),
+    (ComponentStarting(at=1, token=FIRST), "component 7.1 has its processors and starts"),
+    (ComponentRunning(at=1, token=FIRST), "component 7.1 runs its application"),
+    (ComponentEnded(at=1, token=FIRST, outcome=Outcome.DONE, exit_code=0), "component 7.1 ended with success"),
+    (
+        ComponentEnded(at=1, token=FIRST, outcome=Outcome.FAILED, exit_code=3, reason="it said no"),
+        "component 7.1 failed with exit code 3: it said no",
+    ),
+    (
+        ComponentEnded(at=1, token=FIRST, outcome=Outcome.FAILED, exit_code=7, reason="exit code 7"),
+        "component 7.1 failed with exit code 7",
+    ),
+    (ComponentEnded(at=1, token=FIRST, outcome=Outcome.ABORTED), "component 7.1 was aborted"),
+    (TransferEnded(at=1, transfer="t2", ok=True), "transfer t2 arrived"),
+    (TransferEnded(at=1, transfer="t2", ok=False, reason="no room"), "transfer t2 broke: no room"),
+    (FileChanged(at=1, file="in", size_bytes=1, replicas=("A", "B")), "the file in (1 byte) is at A, B"),
+    (FileChanged(at=1, file="in", size_bytes=1, replicas=()), "the file in was forgotten"),
+    (SiteReported(at=1, site="A", processors=8, others=2), "A has 8 processors, of which others hold 2"),
+    (SiteSilent(at=1, site="A", reason="timeout"), "A does not answer: timeout"),
+    (SiteDrained(at=1, site="A"), "A is drained: nothing new goes there"),
+    (SiteResumed(at=1, site="A"), "A is used again and its errors are forgotten"),
+    (Tick(at=1), "time has passed"),
+    (
+        StartComponent(job=7, token=SECOND, site="B", processors=1, component=1, part=1, parts=2),
+        "component 1 of job 7 claims 1 processor at B as 7.2",
+    ),
+    (AbortComponent(site="B", token=SECOND), "component 7.2 at B must end"),
+    (ReleaseBarrier(job=7, tokens=("7.1", "7.2")), "the barrier of job 7 opens for 7.1, 7.2"),
+    (
+        StartTransfer(transfer="t1", file="in", source="A", target="B", size_bytes=9),
+        "transfer t1 brings the file in from A to B (9 bytes)",
+    ),
+    (
+        StartTransfer(transfer="t1", file="in", source="A", target="B", size_bytes=4, chunk=(5, 4)),
+        "transfer t1 brings a chunk of the file in from A to B (4 bytes)",
+    ),
+    (CancelTransfer(transfer="t1"), "transfer t1 is not needed any more"),
+    (AskSite(site="A", tokens=("7.1",)), "A is asked about 7.1"),
+    (WakeAt(at=3.5), "the next decision is due in 2.5 s"),
+    (JobPlaced(job=7, places=(("A", 3), ("B", 1))), "job 7 is placed: 3 on A, 1 on B"),
+    (JobRequeued(job=7, reason="preempted"), "job 7 returns to its placement queue: preempted"),
+    (ENDED, "job 7 is done"),
+    (msgspec.structs.replace(ENDED, outcome=JobOutcome.FAILED, reason="no place"), "job 7 failed: no place"),
+    (msgspec.structs.replace(ENDED, outcome=JobOutcome.CANCELLED, reason="cancelled"), "job 7 is cancelled"),
+]
+
+
+@pytest.mark.parametrize(("body", "words"), EXAMPLES, ids=lambda value: type(value).__name__)
+def test_each_message_is_told_in_a_sentence(body: Any, words: str) -> None:
+    assert sentence(1.0, body) == words
+
+
+def test_no_message_is_without_a_sentence() -> None:
+    told = {type(body) for body, _ in EXAMPLES}
+    assert told == {*get_args(AnyEvent), *get_args(AnyCommand)}
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_every_way_to_end_has_its_words(outcome: Outcome) -> None:
+    assert sentence(1.0, ComponentEnded(at=1, token=FIRST, outcome=outcome)).startswith("component 7.1 ")
+
+
+def test_a_sentence_stays_short_however_long_its_parts_are() -> None:
+    many = ReleaseBarrier(job=7, tokens=tuple(f"7.{number}" for number in range(1_000)))
+    assert sentence(1.0, many).endswith(f" and {1_000 - NAMES_MAX} more")
+    long = SiteSilent(at=1, site="A", reason="x" * 100_000)
+    assert len(sentence(1.0, long)) < TEXT_CHARACTERS_MAX + 50

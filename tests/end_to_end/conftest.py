@@ -1,0 +1,34 @@
+"""One lab for all tests on a real grid; they run one after the other, in one process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from koala.lab import Lab
+from tests.support.real_grid import RealGrid, real_grid, running_lab
+
+
+@pytest.fixture(scope="session")
+def the_lab() -> Iterator[Lab]:
+    """Three clusters."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    with running_lab(int(worker), nodes=2, processors_per_node=4, slots=8, gridftp=True) as lab:
+        yield lab
+
+
+@pytest.fixture(scope="session")
+def shared_grid(the_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealGrid]:
+    """A daemon for all tests that do not end it."""
+    directory = tmp_path_factory.mktemp("daemon")
+    with real_grid(the_lab, directory, barrier_timeout_s=20, answer_timeout_s=20, cooldown_s=5) as grid:
+        yield grid
+
+
+@pytest.fixture
+def grid(shared_grid: RealGrid) -> Iterator[RealGrid]:
+    """The shared grid, idle before and after."""
+    yield shared_grid
+    shared_grid.clear()

@@ -1,0 +1,84 @@
+"""What goes wrong on real clusters: others have taken processors, a controller is away, a cluster always fails.
+
+What local users take after a job was placed is in ``test_real_local_users``.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from koala.lab import Lab
+from tests.support.live_daemon import until
+from tests.support.real_grid import PROCESSORS, SITES, WAIT_S, RealGrid, real_grid, waits_for
+
+SLEEP = """
+application:
+  executable: sleep
+  arguments: ["%s"]
+"""
+
+
+def test_local_users_jobs_count_as_taken(grid: RealGrid) -> None:
+    numbers = {site: grid.local_job(site, 5, 600) for site in SITES}
+    for site, number in numbers.items():
+        until(partial(grid.is_running, site, number), f"the local user's job runs at {site}")
+
+    def idle() -> dict[str, int]:
+        return {site: grid.client.probe(site).idle for site in SITES}
+
+    # What was heard a moment ago answers a probe too.
+    until(lambda: idle() == dict.fromkeys(SITES, PROCESSORS - 5), "Koala counts the local users' jobs")
+    job = grid.submit(
+        f"{SLEEP % 1}policy: WF\ncomponents:\n- {{processors: 3}}\n- {{processors: 3}}\n- {{processors: 3}}\n"
+    )
+    grid.done(job)
+    assert sorted(each.site for each in grid.last_run(job)) == sorted(SITES)
+
+
+def test_a_controller_that_is_away_for_a_while_loses_nothing(grid: RealGrid, tmp_path: Path) -> None:
+    """The application ends meanwhile, everywhere."""
+
+    gate = tmp_path / "gate"
+
+    def ended() -> set[str]:
+        return {each.site for each in grid.client.job(job).components if each.ended_at is not None}
+
+    job = grid.submit(
+        f"application:\n  script: |\n    {waits_for(gate)}; echo finished\n"
+        "components:\n- {processors: 2, site: alpha}\n- {processors: 2, site: beta}\n- {processors: 2, site: gamma}\n"
+    )
+    grid.in_state(job, "running")
+    grid.lab.stop_controller("beta")
+    try:
+        until(lambda: grid.client.probe("beta").silent_reason != "", "Koala notices that beta is silent", WAIT_S)
+        gate.touch()
+        until(lambda: ended() == {"alpha", "gamma"}, "the other components end", WAIT_S)
+        assert grid.client.job(job).state == "running", "silence is not an end"
+    finally:
+        grid.lab.start_controller("beta")
+    found = grid.done(job)
+    assert found.runs == 1, grid.story(job)
+    until(lambda: grid.client.probe("beta").silent_reason == "", "beta answers again")
+    grid.nothing_is_held()
+
+
+def test_a_cluster_that_always_fails_is_taken_out_after_the_threshold(the_lab: Lab, tmp_path: Path) -> None:
+    with real_grid(the_lab, tmp_path, error_threshold=2, cooldown_s=600, restarts_max=10) as grid:
+        # Every job that comes to alpha is ended by its operator, and not by itself.
+        job = grid.submit(
+            'application:\n  script: |\n    [ "$SLURM_CLUSTER_NAME" != alpha ] || sleep 600\n'
+            "policy: CM\ncomponents:\n- {processors: 6}\n- {processors: 6}\n"
+        )
+
+        def alpha_is_out() -> bool:
+            ours = grid.ours("alpha")
+            if ours:
+                grid.cancel_as_operator("alpha", *ours)
+            return grid.client.site("alpha").trust != "usable" or grid.client.job(job).state == "done"
+
+        until(alpha_is_out, "alpha is taken out", WAIT_S)
+        grid.done(job)
+        assert grid.client.site("alpha").trust == "unusable"
+        assert "alpha" not in {each.site for each in grid.last_run(job)}
+        grid.client.resume("alpha")

@@ -1,0 +1,173 @@
+"""The solvers solve: against mathematics, and in parallel equal to the serial solution to the last bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from koala.examples.applications.decomposition import Block
+from koala.examples.applications.heat import FLOW, Heat, start_values
+from koala.examples.applications.laplace import COMPARED_ITERATIONS, Laplace, exact_values
+from koala.examples.applications.poisson import ASKED_ITERATIONS, Poisson, sources
+from tests.support.application_runs import alone, python, run, told
+
+# Not divisible by anything, so that blocks are unequal.
+SIZE = 37
+SOLVERS = {
+    "laplace": ("--tolerance", "1e-3"),
+    "heat": ("--steps", "150"),
+    "poisson": ("--tolerance", "1e-4"),
+}
+
+
+# ------------------------------------------------------------------------------------------ mathematics
+
+
+def test_laplace_comes_to_the_exact_solution() -> None:
+    laplace = alone(Laplace, "--size", "20", "--tolerance", "1e-10")
+    assert laplace.solve().converged
+    solution = laplace.collect()
+    assert solution is not None
+    exact = exact_values(20, Block(0, 20, 0, 20))[1:-1, 1:-1]
+    assert np.abs(solution - exact).max() < 1e-7
+    assert laplace.residual() < 1e-9
+
+
+def test_poisson_comes_to_the_solution_of_the_linear_system() -> None:
+    size = 12
+    poisson = alone(Poisson, "--size", str(size), "--tolerance", "1e-12")
+    assert poisson.solve().converged
+    solution = poisson.collect()
+    assert solution is not None
+    line = 2 * np.eye(size) - np.eye(size, k=1) - np.eye(size, k=-1)
+    system = np.kron(line, np.eye(size)) + np.kron(np.eye(size), line)
+    wanted = np.linalg.solve(system, sources(size, Block(0, size, 0, size)).reshape(-1))
+    assert np.abs(solution.reshape(-1) - wanted).max() < 1e-10
+    # And that is near to the solution of the equation itself.
+    assert np.abs(solution - start_values(size)[1:-1, 1:-1]).max() < 0.01
+
+
+def test_heat_falls_as_a_wave_of_its_length_does() -> None:
+    size, steps = 21, 200
+    heat = alone(Heat, "--size", str(size), "--steps", str(steps))
+    heat.solve()
+    solution = heat.collect()
+    assert solution is not None
+    kept = 1 - 8 * FLOW * np.sin(np.pi / (2 * (size + 1))) ** 2
+    assert np.allclose(solution, kept**steps * start_values(size)[1:-1, 1:-1], rtol=1e-10, atol=0)
+
+
+def test_laplace_ends_at_the_first_average_change_in_20_iterations_below_the_tolerance() -> None:
+    laplace = alone(Laplace, "--size", "16", "--tolerance", "1e-3")
+    iterations = laplace.solve().iterations
+    changes = [
+        float(np.abs(laplace.serial(end) - laplace.serial(end - COMPARED_ITERATIONS)).mean())
+        for end in range(COMPARED_ITERATIONS, iterations + 1, COMPARED_ITERATIONS)
+    ]
+    assert iterations % COMPARED_ITERATIONS == 0
+    assert len(changes) > 2
+    assert changes[-1] < 1e-3 <= min(changes[:-1])
+
+
+def test_poisson_ends_when_no_point_changes_by_the_tolerance() -> None:
+    poisson = alone(Poisson, "--size", "16", "--tolerance", "1e-3")
+    iterations = poisson.solve().iterations
+    assert iterations > ASKED_ITERATIONS
+
+    def change(end: int) -> float:
+        return float(np.abs(poisson.serial(end) - poisson.serial(end - 1)).max())
+
+    assert change(iterations) < 1e-3 <= change(iterations - ASKED_ITERATIONS)
+
+
+# ------------------------------------------------------------------------------------------- in parallel
+
+
+@pytest.mark.parametrize("processes", [1, 2, 4, 8])
+@pytest.mark.parametrize("application", SOLVERS)
+def test_a_parallel_solution_is_equal_to_the_serial_one(application: str, processes: int) -> None:
+    done = told(application, "--size", str(SIZE), *SOLVERS[application], "--verify", processes=processes)
+    assert done["verified_difference"] == 0.0
+    assert done["processes"] == processes
+    assert done["converged"]
+
+
+@pytest.mark.parametrize("application", SOLVERS)
+def test_distance_and_unequal_clusters_change_no_solution(application: str) -> None:
+    common = ("--size", str(SIZE), *SOLVERS[application])
+    far = told(
+        application,
+        *common,
+        *("--groups", "3,1,2", "--verify", "--wan-latency-ms", "1", "--wan-bandwidth-mbit-s", "100"),
+        processes=6,
+    )
+    near = told(application, *common, processes=6)
+    assert far["verified_difference"] == 0.0
+    assert far["clusters"] == [3, 1, 2]
+    assert far["iterations"] == near["iterations"]
+    assert far["messages_across"] > near["messages_across"] == 0
+
+
+@pytest.mark.parametrize("grid", ["1x6", "6x1", "3x2"])
+def test_laplace_runs_on_any_grid_of_processes(grid: str) -> None:
+    done = told("laplace", "--size", "19", "--tolerance", "1e-3", "--grid", grid, "--verify", processes=6)
+    assert done["pattern"] == grid.replace("x", " x ")
+    assert done["verified_difference"] == 0.0
+
+
+@pytest.mark.parametrize("application", SOLVERS)
+def test_one_process_needs_no_mpiexec(application: str) -> None:
+    done = told(application, "--size", "16", *SOLVERS[application], "--verify")
+    assert (done["processes"], done["clusters"]) == (1, [1])
+    assert done["verified_difference"] == 0.0
+
+
+def test_messages_larger_than_any_buffer_arrive_whole() -> None:
+    done = told("heat", "--size", "700", "--steps", "3", "--verify", processes=3)
+    assert done["verified_difference"] == 0.0
+
+
+# -------------------------------------------------------------------------------------------- exit codes
+
+
+@pytest.mark.parametrize("processes", [None, 3])
+def test_a_solution_that_does_not_converge_in_time_is_a_failure(processes: int | None) -> None:
+    done = run("laplace", "--size", "32", "--tolerance", "1e-9", "--iterations-max", "40", processes=processes)
+    assert done.code == 1
+    assert "40, not converged" in done.out
+
+
+@pytest.mark.parametrize("application", ["laplace", "poisson"])
+def test_without_a_tolerance_all_iterations_are_done(application: str) -> None:
+    done = told(application, "--size", "8", "--tolerance", "0", "--iterations-max", "3000")
+    assert (done["iterations"], done["converged"]) == (3000, True)
+
+
+def test_a_wrong_solution_is_told_and_is_a_failure() -> None:
+    program = (
+        "import sys\n"
+        "from koala.examples.applications.heat import Heat\n"
+        "from koala.examples.applications.program import run\n"
+        "class Wrong(Heat):\n"
+        "    def serial(self, iterations):\n"
+        "        return super().serial(iterations + 1)\n"
+        "sys.exit(run(Wrong, ['--size', '9', '--verify']))\n"
+    )
+    done = python("-c", program, processes=2)
+    assert done.code == 1
+    assert "NOT equal to the serial solution" in done.out
+
+
+def test_the_result_is_a_few_readable_lines() -> None:
+    options: dict[str, Any] = {"processes": 4, "environment": {"KOALA_PROCESSORS_ALL": "1,3"}}
+    lines = run("laplace", "--size", "24", "--verify", "--wan-latency-ms", "0.5", **options).out.splitlines()
+    assert lines[0] == "laplace, 24 x 24 points"
+    rows = {line[2:34].rstrip(): line[34:].strip() for line in lines[1:]}
+    assert rows["processes"] == "4, 2 x 2"
+    assert rows["clusters"] == "2, with 1 + 3 processes"
+    assert rows["wide area"] == "emulated: 0.5 ms, any bandwidth"
+    assert rows["verified"] == "equal to the serial solution"
+    assert {"iterations", "residual", "sent across", "seconds", "  computing"} <= rows.keys()
+    assert {"  communicating inside clusters", "  communicating across clusters"} <= rows.keys()

@@ -1,0 +1,123 @@
+"""The report: four keys for programs, one page for people that needs nothing else, the same bytes each time."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from koala.experiments.frame.experiment import Finished
+from koala.experiments.frame.report import OtherReportError, Outcome, check_folder, write_report
+from tests.support.frame_samples import Sample, SampleParameters
+
+# Names of the languages that an SVG is written in; nothing is fetched from there.
+NAMESPACES = ("http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink")
+
+
+def written(folder: Path, repetitions: int = 3) -> Outcome:
+    experiment = Sample()
+    parameters = SampleParameters(factor=3.0)
+    results = [
+        Finished(unit, json.loads(json.dumps(experiment.run(unit))))
+        for unit in experiment.units(parameters, 1, repetitions)
+    ]
+    return write_report(experiment, parameters, 1, repetitions, experiment.conclude(parameters, results), folder)
+
+
+class Page(HTMLParser):
+    """Counts ids and tags, and collects what a tag refers to."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: Counter[str] = Counter()
+        self.tags: Counter[str] = Counter()
+        self.refers: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        for name, value in attrs:
+            if name == "id" and value is not None:
+                self.ids[value] += 1
+            if name in ("href", "xlink:href", "src") and value is not None:
+                self.refers.add(value)
+            self.refers.update(f"#{target}" for target in re.findall(r"url\(#([^)]+)\)", value or ""))
+
+
+def test_the_json_has_the_four_parts_and_every_claim_its_evidence(tmp_path: Path) -> None:
+    report = json.loads(written(tmp_path).json_path.read_text())
+    assert list(report) == ["experiment", "parameters", "results", "claims"]
+    assert report["experiment"] == "sample"
+    assert report["parameters"]["factor"] == 3.0
+    assert report["parameters"]["repetitions"] == 3
+    assert report["results"] == {"values": [3.0, 6.0, 9.0]}
+    assert [list(claim) for claim in report["claims"]] == [["id", "text", "holds", "evidence"]] * 2
+    assert [claim["holds"] for claim in report["claims"]] == [False, False]
+    assert "Undecided by value: 6.0 s (-1.5 to 13.5)." in report["claims"][0]["evidence"]["why"]
+    assert "The contrary is shown by value & more" in report["claims"][1]["evidence"]["why"]
+
+
+def test_the_same_results_give_the_same_files(tmp_path: Path) -> None:
+    written(tmp_path / "a")
+    written(tmp_path / "b")
+    names = {path.name for path in (tmp_path / "a").iterdir()}
+    assert names == {"report.json", "report.html", "bars.png", "bars.svg", "lines.png", "lines.svg"}
+    for name in names:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_the_page_needs_nothing_from_elsewhere_and_runs_nothing(tmp_path: Path) -> None:
+    text = written(tmp_path).html_path.read_text()
+    page = Page(text)
+    assert page.tags["svg"] == 2
+    assert not page.tags.keys() & {"script", "link", "img", "iframe"}
+    for namespace in NAMESPACES:
+        text = text.replace(namespace, "")
+    assert "://" not in text
+
+
+def test_ids_on_the_page_are_unique_and_what_refers_to_one_finds_it(tmp_path: Path) -> None:
+    page = Page(written(tmp_path).html_path.read_text())
+    assert [name for name, count in page.ids.items() if count > 1] == []
+    assert page.refers
+    assert {target.removeprefix("#") for target in page.refers} <= page.ids.keys()
+
+
+def test_words_of_an_experiment_are_text_on_the_page_and_not_markup(tmp_path: Path) -> None:
+    text = written(tmp_path).html_path.read_text()
+    for words in (
+        "A &lt;sample&gt; &amp; more",
+        "above &lt;a million&gt;",
+        "All &lt;values&gt;.",
+        "value &amp; more",
+    ):
+        assert words in text
+
+
+def test_the_page_shows_verdicts_numbers_captions_and_the_command_to_repeat_it(tmp_path: Path) -> None:
+    text = written(tmp_path).html_path.read_text()
+    for words in (
+        "Claims: 0 of 2 hold",
+        "6.0 s (-1.5 to 13.5)",
+        "undecided",
+        "contrary",
+        "By seed.",
+        "Nothing was void.",
+        "koala experiment run sample --seed 1 --repetitions 3 --set factor=3.0 --out DIR",
+        "3 seeds are a first look",
+    ):
+        assert words in text
+    assert "first look" not in written(tmp_path / "enough", 20).html_path.read_text()
+
+
+def test_the_report_of_another_experiment_is_not_overwritten(tmp_path: Path) -> None:
+    check_folder(tmp_path / "not there", "sample")
+    written(tmp_path)
+    check_folder(tmp_path, "sample")
+    with pytest.raises(OtherReportError) as caught:
+        check_folder(tmp_path, "koala2006")
+    assert "the report of sample is there" in caught.value.for_user()

@@ -1,0 +1,190 @@
+"""The mini-grid study: what is run, that it repeats, one run alone from the command line, and the whole."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from koala.cli import koala
+from koala.experiments.frame.figures import house_style
+from koala.experiments.minigrid.cases import Case, MiniGridParameters, alone, at, cases_of, mixed, selected
+from koala.experiments.minigrid.runs import asked_case, run_case, threshold_of
+from koala.experiments.minigrid.study import MiniGridStudy
+from koala.policies.catalogue import Catalogue
+from tests.support.minigrid_samples import SEEDS, SMALL, results_of
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(koala, ["experiment", "run", *arguments])
+
+
+def single(*arguments: str) -> dict[str, Any]:
+    done = run("minigrid", "--jobs-per-cluster", "200", "--json", *arguments)
+    assert done.exit_code == 0, done.output
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+# ---------------------------------------------------------------------------------------- what is run
+
+
+def test_every_seed_has_each_case_once_and_later_seeds_have_fewer() -> None:
+    parameters = MiniGridParameters()
+    by_seed = [cases_of(parameters, number) for number in range(8)]
+    for cases in by_seed:
+        assert len(cases) == len(set(cases))
+    for earlier, later in pairwise(by_seed):
+        assert set(later) <= set(earlier)
+    assert {at("A1", bsbw) for bsbw in parameters.bsbw} <= set(by_seed[-1])
+    assert {at("B2", bsbw, 0.6) for bsbw in parameters.bsbw} <= set(by_seed[0])
+    assert {at("B4", 300.0, lslt) for lslt in parameters.lslt} <= set(by_seed[2])
+
+
+def test_every_policy_of_the_study_is_one_that_the_catalogue_knows() -> None:
+    for case in cases_of(MiniGridParameters(), 0):
+        found = Catalogue.builtin().find(case.name)
+        assert found.module is not None
+        assert case.lslt is None or found.module.threshold == case.lslt
+
+
+# -------------------------------------------------------------------------------------------- one run
+
+
+def test_the_same_case_and_seed_give_the_same_numbers_and_another_seed_others() -> None:
+    case = at("B3(chunk=0.85)", 800.0)
+    assert run_case(case, 200, 1) == run_case(case, 200, 1)
+    assert run_case(case, 200, 1)["mean_turnaround_s"] != run_case(case, 200, 2)["mean_turnaround_s"]
+
+
+def test_bandwidths_and_wirings_matter_to_those_who_co_allocate_and_to_nobody_else() -> None:
+    def turnaround(case: Case) -> float:
+        found: float = run_case(case, 500, 1)["mean_turnaround_s"]
+        return found
+
+    assert turnaround(at("Initial", 800.0, None)) > turnaround(at("Initial", 200.0, None))
+    for policy in ("Ideal", "Migration-Only"):
+        assert turnaround(at(policy, 800.0, None)) == turnaround(at(policy, 200.0, None)) == turnaround(alone(policy))
+    assert turnaround(mixed("B1")) != turnaround(at("B1", 200.0))
+    assert turnaround(selected("B1", 800.0, wiring="islands")) != turnaround(selected("B1", 800.0))
+    assert turnaround(selected("B1", 500.0, pattern="ring")) != turnaround(selected("B1", 500.0))
+
+
+def test_a_run_tells_means_over_all_jobs() -> None:
+    numbers = run_case(at("B1", 800.0), 500, 3)
+    assert numbers["jobs"] == 2000
+    quarters = numbers["quarters_turnaround_s"]
+    assert sum(quarters) / 4 == pytest.approx(numbers["mean_turnaround_s"])
+    assert 0.0 < numbers["mean_wait_s"] < numbers["mean_turnaround_s"]
+    assert 0.0 < numbers["coallocated_share"] < 1.0
+    assert numbers["mean_stretch"] > 1.0
+    assert run_case(alone("Migration-Only"), 500, 3)["mean_stretch"] == 1.0
+    assert run_case(at("A1", 800.0, 0.6), 500, 3)["saturation"] <= 0.6
+
+
+# ------------------------------------------------------------------------- one run, from the command line
+
+
+def test_one_run_prints_its_numbers_as_json() -> None:
+    found = single("--policy", "B1", "--bsbw", "300", "--lslt", "1.0", "--seed", "7")
+    assert {"mean_turnaround_s", "mean_wait_s", "coallocated_share", "jobs_per_s", "mean_stretch"} <= set(found)
+    assert (found["policy"], found["bsbw"], found["lslt"], found["jobs"], found["seed"]) == (
+        "B1(lslt=1)",
+        300.0,
+        1.0,
+        800,
+        7,
+    )
+    assert found["mean_turnaround_s"] == run_case(at("B1", 300.0), 200, 7)["mean_turnaround_s"]
+    assert found["jobs_per_s"] > 0
+
+
+def test_one_run_is_a_table_without_json() -> None:
+    done = run("minigrid", "--policy", "Ideal", "--jobs-per-cluster", "50")
+    assert done.exit_code == 0, done.output
+    assert "mean_turnaround_s" in done.stdout
+    assert "{" not in done.stdout
+
+
+def test_parameters_of_policies_mixed_bandwidths_and_any_spelling_are_understood() -> None:
+    assert single("--policy", "b3(0.8)", "--lslt", "0.9")["policy"] == "B3(chunk=0.8, lslt=0.9)"
+    assert single("--policy", "B3(chunk=0.8, lslt=0.9)")["lslt"] == 0.9
+    assert single("--policy", "Migration Only", "--lslt", "1")["lslt"] is None
+    assert single("--policy", "A1", "--bsbw", "200-900")["bsbw"] == "200-900"
+    assert threshold_of(asked_case("A2", None, 300.0, 300.0)) != 1.0  # its own, and said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["minigrid", "--bsbw", "300"], "minigrid: a single run needs --policy; give it too"),
+        (["minigrid", "--policy", "B9"], "B9"),
+        (["minigrid", "--policy", "WF"], "WF is not made for links; there are"),
+        (["minigrid", "--policy", "B3(chunk=2)"], "'2' is no value for chunk"),
+        (["minigrid", "--policy", "B1", "--lslt", "0"], "'0' is no value for lslt"),
+        (["minigrid", "--policy", "B1", "--lslt", "much"], "parameter lslt: 'much' will not do"),
+        (["minigrid", "--policy", "B1(lslt=0.8)", "--lslt", "0.9"], "give it once"),
+        (["minigrid", "--policy", "B1", "--bsbw", "900-200"], "parameter bsbw: '900-200' will not do"),
+        (["minigrid", "--policy", "B1", "--bsbw", "nan"], "parameter bsbw: 'nan' will not do"),
+        (["minigrid", "--policy", "B1", "--bsbw", "-5"], "parameter bsbw: '-5' will not do"),
+        (["minigrid", "--policy", "B1", "--jobs-per-cluster", "0"], "parameter jobs_per_cluster: '0' will not do"),
+        (["minigrid", "--policy", "B1", "--out", "x"], "--out: --policy asks for one run alone"),
+        (["minigrid", "--policy", "B1", "--quick"], "--quick: --policy asks for one run alone"),
+        (["koala2006", "--policy", "B1", "--out", "x"], "koala2006 has no runs to ask for one by one, so --policy"),
+        (["koala2006", "--lslt", "1", "--bsbw", "3"], "so --bsbw and --lslt cannot be used with it"),
+        (["minigrid"], "Missing option '--out'"),
+    ],
+)
+def test_wrong_use_is_named_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run(*arguments)
+    assert done.exit_code == 2, done.output
+    assert words in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+# --------------------------------------------------------------------------------------------- the whole
+
+
+def test_the_study_runs_from_end_to_end(tmp_path: Path) -> None:
+    settings = [
+        f"--set={name}={json.dumps(value)}"
+        for name, value in msgspec.to_builtins(SMALL).items()
+        if name not in ("lslt_seeds", "surface_seeds")
+    ]
+    done = run(
+        "minigrid", "--out", str(tmp_path), "--jobs", "1", "--repetitions", "2", "--set=lslt_seeds=1", *settings
+    )
+    assert done.exit_code == 0, done.output
+    assert "Runs are shorter than the paper's 1,600,000 jobs" in " ".join(done.stdout.split())
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert [claim["id"] for claim in report["claims"]] == [*(f"C{number}" for number in range(14, 22)), "M1", "M2"]
+    assert next(claim for claim in report["claims"] if claim["id"] == "C17")["holds"]
+    pictures = {path.stem for path in tmp_path.glob("*.png")}
+    assert {f"figure-{number:02}" for number in (5, *range(7, 19))} <= pictures
+    assert {"mixed", "patterns", "islands", "chunks", "link-demand", "own-turnaround", "own-difference"} <= pictures
+
+
+def test_figures_that_were_not_run_are_left_out() -> None:
+    parameters = msgspec.structs.replace(SMALL, lslt_seeds=0, surface_seeds=0)
+    conclusion = MiniGridStudy().conclude(parameters, results_of(parameters=parameters))
+    assert {picture.name for picture in conclusion.figures} == {"figure-05", "figure-13", "figure-14", "chunks"}
+    with house_style():
+        for picture in conclusion.figures:
+            picture.draw()
+
+
+def test_every_case_is_in_the_report_with_its_interval() -> None:
+    conclusion = MiniGridStudy().conclude(SMALL, results_of())
+    assert len(conclusion.results["cases"]) == len(cases_of(SMALL, 0))
+    found = next(each for each in conclusion.results["cases"] if each["policy"] == "A2")
+    assert found["mean_turnaround_s"]["n"] == SMALL.lslt_seeds
+    assert conclusion.results["runs"] == sum(len(cases_of(SMALL, number)) for number in range(SEEDS))
+    assert conclusion.results["own"]["B5"]["mixed"]["high"] < 0

@@ -1,0 +1,276 @@
+"""Files from file server to file server with real GridFTP: the data goes straight between the sites."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import shutil
+import tempfile
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koala.files import ChecksumError, NoSpaceError, TransferCancelledError
+from tests.support.file_servers import SYSTEM_PATH, FileGrid, GridFtpServer, needed, until_async
+
+DATA = random.Random(8).randbytes(3_000_017)
+LARGE_BYTES = 200_000_000
+SITES = ("alpha", "beta")
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """A directory that everybody may enter, as the server may be another user."""
+    for program, package in (
+        ("globus-gridftp-server", "globus-gridftp-server-progs"),
+        ("globus-url-copy", "globus-gass-copy-progs"),
+    ):
+        needed(program, package)
+    with tempfile.TemporaryDirectory(prefix="koala-gridftp-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.fixture
+def servers(root: Path) -> Iterator[dict[str, GridFtpServer]]:
+    """The file servers of two sites."""
+    made = {site: GridFtpServer(root / site / "served") for site in SITES}
+    try:
+        for server in made.values():
+            server.start()
+        yield made
+    finally:
+        for server in made.values():
+            server.stop()
+
+
+@pytest.fixture(params=["seen", "behind"])
+def grid(request: pytest.FixtureRequest, root: Path, servers: dict[str, GridFtpServer]) -> FileGrid:
+    """Two sites with file servers, whose files this machine sees, or does not."""
+    return made_grid(root, servers, request.param == "seen")
+
+
+@pytest.fixture
+def unseen(root: Path, servers: dict[str, GridFtpServer]) -> FileGrid:
+    return made_grid(root, servers, False)
+
+
+def made_grid(root: Path, servers: dict[str, GridFtpServer], seen: bool) -> FileGrid:
+    grid = FileGrid(root)
+    for site, server in servers.items():
+        if seen:
+            grid.seen(site, server.url)
+        else:
+            grid.unseen(site, through=("env",), file_server=server.url)
+    return grid
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(scenario, 100))
+
+
+def test_a_file_and_a_chunk_of_it_come_straight_from_server_to_server(grid: FileGrid) -> None:
+    async def scenario() -> None:
+        grid.put("a/b c", DATA, "alpha")
+        seen: list[int] = []
+        chunk = (1_000_003, 1_500_007)
+        async with grid.mover() as mover:
+            whole, piece = await asyncio.gather(
+                mover.bring(grid.order("a/b c", "alpha", "beta"), seen.append),
+                mover.bring(grid.order("a/b c", "alpha", "beta", "t2", chunk=chunk)),
+            )
+            assert (grid.files("beta") / whole.path).read_bytes() == DATA
+            assert (grid.files("beta") / piece.path).read_bytes() == DATA[chunk[0] : sum(chunk)]
+            assert whole.copied_bytes == seen[-1] == len(DATA)
+            assert "globus-url-copy" in ((grid.files("beta") / whole.path).parent / "carry").read_text()
+            for transfer in ("t1", "t2"):
+                await mover.cancel(transfer)
+        assert grid.left("beta") == []
+        assert not list((grid.root / "alpha" / "served").iterdir())
+        await until_async(lambda: grid.carriers() == [])
+
+    run(scenario())
+
+
+def test_two_hundred_megabytes_go_from_server_to_server(unseen: FileGrid) -> None:
+    async def scenario() -> None:
+        area = unseen.files("alpha")
+        unseen.put("large", b"", "alpha")
+        path = area / "replicas" / "=large"
+        path.chmod(0o644)
+        with path.open("wb") as file:
+            block = random.Random(9).randbytes(1_000_000)
+            for number in range(LARGE_BYTES // len(block)):
+                file.write(number.to_bytes(8, "big") + block[8:])
+        async with unseen.mover() as mover:
+            brought = await mover.bring(unseen.order("large", "alpha", "beta"))
+            assert brought.size_bytes == brought.copied_bytes == LARGE_BYTES
+            assert brought.checksum == unseen.order("large", "alpha", "beta").checksum
+
+    run(scenario())
+
+
+def interrupted(root: Path, then: str) -> str:
+    """A PATH at whose front the client begins a copy of the first half only, and is then cut."""
+    directory = root / "cutting"
+    directory.mkdir()
+    client = directory / "globus-url-copy"
+    real = shutil.which("globus-url-copy", path=SYSTEM_PATH)
+    client.write_text(
+        f'#!/bin/sh\nif ! mkdir {directory}/cut 2>/dev/null; then exec {real} "$@"; fi\n'
+        f'while [ $# -gt 2 ]; do shift; done\n{real} -off 0 -len 1500000 "$1" "$2"\n{then}\n'
+    )
+    client.chmod(0o755)
+    return f"{directory}:{SYSTEM_PATH}"
+
+
+def test_a_client_that_is_killed_goes_on_where_it_was(root: Path, servers: dict[str, GridFtpServer]) -> None:
+    async def scenario() -> None:
+        grid = FileGrid(root)
+        grid.unseen("alpha", through=("env",), file_server=servers["alpha"].url)
+        path = interrupted(root, "kill -9 $$")
+        grid.unseen("beta", path, through=("env",), file_server=servers["beta"].url)
+        grid.put("data", DATA, "alpha")
+        seen: list[int] = []
+        async with grid.mover() as mover:
+            brought = await mover.bring(grid.order("data", "alpha", "beta"), seen.append)
+            assert (grid.files("beta") / brought.path).read_bytes() == DATA
+            assert seen.count(0) == 1, "it was not begun anew"
+            assert "-off 1500000" in ((grid.files("beta") / brought.path).parent / "carry").read_text()
+
+    run(scenario())
+
+
+def test_a_server_that_is_stopped_for_a_while_is_waited_for(
+    unseen: FileGrid, servers: dict[str, GridFtpServer]
+) -> None:
+    async def scenario() -> None:
+        unseen.put("data", DATA, "alpha")
+        servers["alpha"].stop()
+        pauses: list[float] = []
+
+        async def pause(pause_s: float) -> None:
+            pauses.append(pause_s)
+            await asyncio.sleep(min(pause_s, 0.1))
+
+        async with unseen.mover(pause=pause) as mover:
+            bringing = asyncio.create_task(mover.bring(unseen.order("data", "alpha", "beta")))
+            await until_async(lambda: any(each >= 0.5 for each in pauses))
+            servers["alpha"].start()
+            brought = await bringing
+            assert (unseen.files("beta") / brought.path).read_bytes() == DATA
+
+    run(scenario())
+
+
+def test_a_transfer_that_is_cancelled_leaves_nothing_at_either_server(
+    root: Path, servers: dict[str, GridFtpServer]
+) -> None:
+    async def scenario() -> None:
+        grid = FileGrid(root)
+        grid.unseen("alpha", through=("env",), file_server=servers["alpha"].url)
+        path = interrupted(root, "sleep 1000")
+        grid.unseen("beta", path, through=("env",), file_server=servers["beta"].url)
+        grid.put("data", DATA, "alpha")
+        seen: list[int] = []
+        async with grid.mover() as mover:
+            bringing = asyncio.create_task(mover.bring(grid.order("data", "alpha", "beta"), seen.append))
+            await until_async(lambda: seen and seen[-1] == 1_500_000)
+            await mover.cancel("t1")
+            with pytest.raises(TransferCancelledError):
+                await bringing
+            assert grid.left("beta") == []
+            assert not list((root / "alpha" / "served").iterdir())
+        await until_async(lambda: grid.carriers() == [])
+
+    run(scenario())
+
+
+def test_a_damaged_replica_is_never_used(grid: FileGrid) -> None:
+    async def scenario() -> None:
+        path = grid.put("data", DATA, "alpha")
+        order = grid.order("data", "alpha", "beta")
+        path.chmod(0o644)
+        path.write_bytes(DATA[:-1] + b"?")
+        async with grid.mover() as mover:
+            with pytest.raises(ChecksumError, match=r"at alpha: its SHA-256 is .* forget this replica"):
+                await mover.bring(order)
+        assert grid.left("beta") == []
+
+    run(scenario())
+
+
+def test_bytes_that_turn_at_the_target_are_never_used(unseen: FileGrid) -> None:
+    async def scenario() -> None:
+        unseen.put("data", DATA, "alpha")
+        spoilt: list[Path] = []
+
+        def spoil(done: int) -> None:
+            for arrived in (unseen.root / "beta" / "served").glob("*.to"):
+                if done == len(DATA):
+                    with arrived.open("r+b") as file:
+                        file.write(bytes([DATA[0] ^ 1]))
+                    spoilt.append(arrived)
+
+        async with unseen.mover() as mover:
+            with pytest.raises(ChecksumError, match="at beta: what was written is not what was read"):
+                await mover.bring(unseen.order("data", "alpha", "beta"), spoil)
+        assert spoilt != []
+        assert unseen.left("beta") == []
+
+    run(scenario())
+
+
+def test_a_site_without_room_is_told_from_one_that_cannot_be_reached(
+    unseen: FileGrid, root: Path, servers: dict[str, GridFtpServer]
+) -> None:
+    async def scenario() -> None:
+        full = root / "full"
+        full.mkdir()
+        client = full / "globus-url-copy"
+        client.write_text(
+            "#!/bin/sh\necho '500-globus_xio: System error in write: No space left on device' >&2\nexit 1\n"
+        )
+        client.chmod(0o755)
+        unseen.unseen("beta", f"{full}:{SYSTEM_PATH}", through=("env",), file_server=servers["beta"].url)
+        unseen.put("data", DATA, "alpha")
+        async with unseen.mover() as mover:
+            with pytest.raises(NoSpaceError, match="'data' at beta: no room for its 3000017 bytes"):
+                await mover.bring(unseen.order("data", "alpha", "beta"))
+
+    run(scenario())
+
+
+def without(root: Path, program: str) -> str:
+    """A PATH that has all programs of this machine but one."""
+    directory = root / "lacking"
+    directory.mkdir()
+    for folder in SYSTEM_PATH.split(":"):
+        for each in Path(folder).glob("*"):
+            with contextlib.suppress(FileExistsError):
+                if each.name != program:
+                    (directory / each.name).symlink_to(each)
+    return str(directory)
+
+
+def test_the_daemons_machine_runs_the_client_for_a_site_that_has_none(
+    root: Path, servers: dict[str, GridFtpServer]
+) -> None:
+    async def scenario() -> None:
+        grid = FileGrid(root)
+        grid.unseen("alpha", through=("env",), file_server=servers["alpha"].url)
+        path = without(root, "globus-url-copy")
+        grid.unseen("beta", path, through=("env",), file_server=servers["beta"].url)
+        grid.put("data", DATA, "alpha")
+        async with grid.mover() as mover:
+            brought = await mover.bring(grid.order("data", "alpha", "beta", chunk=(17, 1_000_000)))
+            assert (grid.files("beta") / brought.path).read_bytes() == DATA[17:1_000_017]
+            assert not ((grid.files("beta") / brought.path).parent / "carry").exists()
+            await mover.cancel("t1")
+        assert grid.left("beta") == []
+        assert list((root / "relays").iterdir()) == []
+
+    run(scenario())

@@ -1,0 +1,137 @@
+"""Every event and every command turns into JSON and back, told apart by its tag."""
+
+from __future__ import annotations
+
+import typing
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koala.model import messages
+from koala.model.messages import AnyCommand, AnyEvent, Command, Event, JobEnded, JobOutcome, JobSubmitted, Outcome
+from koala.model.request import Application, Component, Flexibility, InputFile, InputMode, JobType, Priority, Request
+
+EVENTS: tuple[type[msgspec.Struct], ...] = typing.get_args(AnyEvent)
+COMMANDS: tuple[type[msgspec.Struct], ...] = typing.get_args(AnyCommand)
+
+texts = st.text(max_size=10)
+times = st.floats(allow_nan=False, allow_infinity=False)
+counts = st.integers(0, 10**9)
+OF_TYPE: dict[typing.Any, st.SearchStrategy[typing.Any]] = {
+    float: times,
+    int: counts,
+    str: texts,
+    bool: st.booleans(),
+    Outcome: st.sampled_from(Outcome),
+    JobOutcome: st.sampled_from(JobOutcome),
+    int | None: st.none() | counts,
+    float | None: st.none() | times,
+    tuple[str, ...]: st.lists(texts, max_size=3).map(tuple),
+    tuple[int, int] | None: st.none() | st.tuples(counts, counts),
+    tuple[tuple[str, int], ...]: st.lists(st.tuples(texts, counts), max_size=3).map(tuple),
+    Request: st.builds(
+        Request,
+        components=st.lists(
+            st.builds(
+                Component,
+                processors=st.integers(1, 100),
+                site=st.none() | texts,
+                input_files=st.lists(
+                    st.builds(InputFile, name=texts, mode=st.sampled_from(InputMode), path=st.none() | texts),
+                    max_size=2,
+                    unique_by=lambda file: file.name,
+                ).map(tuple),
+                application=st.builds(
+                    Application,
+                    executable=texts,
+                    arguments=st.lists(texts, max_size=2).map(tuple),
+                    environment=st.lists(st.tuples(texts, texts), max_size=2, unique_by=lambda pair: pair[0]).map(
+                        tuple
+                    ),
+                ),
+            ),
+            min_size=1,
+            max_size=3,
+        ).map(tuple),
+        name=texts,
+        priority=st.sampled_from(Priority),
+        job_type=st.sampled_from(JobType),
+        policy=st.none() | texts,
+        walltime_s=st.none() | st.floats(0.1, 1e6),
+        restarts_max=st.none() | counts,
+    ),
+}
+
+
+def drawn(kind: type[msgspec.Struct]) -> st.SearchStrategy[msgspec.Struct]:
+    """Any message of this kind."""
+    hints = typing.get_type_hints(kind)
+    return st.builds(kind, **{name: OF_TYPE[hints[name]] for name in kind.__struct_fields__})
+
+
+@pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: str(kind.__name__))
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_every_event_survives_json(kind: type[msgspec.Struct], data: st.DataObject) -> None:
+    event = data.draw(drawn(kind))
+    assert msgspec.json.decode(msgspec.json.encode(event), type=AnyEvent) == event
+
+
+@pytest.mark.parametrize("kind", COMMANDS, ids=lambda kind: str(kind.__name__))
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_every_command_survives_json(kind: type[msgspec.Struct], data: st.DataObject) -> None:
+    command = data.draw(drawn(kind))
+    assert msgspec.json.decode(msgspec.json.encode(command), type=AnyCommand) == command
+
+
+def test_the_unions_name_every_message_that_the_module_defines() -> None:
+    defined = [value for value in vars(messages).values() if isinstance(value, type)]
+    assert {kind for kind in defined if issubclass(kind, Event)} - {Event} == set(EVENTS)
+    assert {kind for kind in defined if issubclass(kind, Command)} - {Command} == set(COMMANDS)
+
+
+def test_a_message_carries_its_name_in_json() -> None:
+    for kinds, field in ((EVENTS, "event"), (COMMANDS, "command")):
+        for kind in kinds:
+            assert kind.__struct_config__.tag == kind.__name__
+            assert kind.__struct_config__.tag_field == field
+
+
+@pytest.mark.parametrize("kind", [*EVENTS, *COMMANDS], ids=lambda kind: str(kind.__name__))
+def test_messages_are_frozen_and_built_by_keyword(kind: type[msgspec.Struct]) -> None:
+    assert kind.__struct_config__.frozen
+    if kind.__struct_fields__:
+        with pytest.raises(TypeError):
+            kind("positional")
+
+
+def test_a_flexible_request_survives_json_inside_its_event() -> None:
+    flexible = Flexibility(component_min=2, components_max=3, splits=((4, 6), (5, 5)))
+    event = JobSubmitted(
+        at=1.5, job=7, request=Request(components=(Component(processors=10),), flexible=flexible, policy="FCM")
+    )
+    assert msgspec.json.decode(msgspec.json.encode(event), type=AnyEvent) == event
+
+
+def test_a_record_without_places_and_times_survives_json() -> None:
+    record = JobEnded(
+        job=1,
+        outcome=JobOutcome.CANCELLED,
+        reason="",
+        submitted_at=0.0,
+        placed_at=None,
+        started_at=None,
+        ended_at=1.0,
+        first_start_estimate=None,
+        last_start_estimate=None,
+        places=(),
+        placement_tries=1,
+        claiming_tries=0,
+        runs=0,
+        failures=0,
+        preemptions=0,
+    )
+    assert msgspec.json.decode(msgspec.json.encode(record), type=AnyCommand) == record

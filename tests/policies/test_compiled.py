@@ -1,0 +1,162 @@
+"""Every policy gives the same answer as Python and compiled: there is one source for both."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+import numba
+import numpy
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koala.model.network import ALL_TO_ALL, CUBE, MASTER_WORKER, RING, SILENT, UNLIMITED_BIT_S
+from koala.policies import Form
+from koala.policies.minigrid.meta_scheduling import metaschedule, placeable_most
+from koala.policies.minigrid.routed_scheduling import metaschedule_routed
+from koala.simulator.kernels import compiling
+from tests.support.policy_worlds import BUILTIN, idle_lists, size_lists
+
+
+def compiled(name: str) -> Any:
+    policy = BUILTIN.find(name)
+    if policy.form is Form.LINKS:
+        return compiling.compiled(policy.function)
+    for helper in policy.helpers:
+        numba.extending.register_jitable(helper)
+    return numba.njit(policy.function)
+
+
+COMPILED = {name: compiled(name) for name in BUILTIN.names()}
+
+
+def whole(values: Any) -> Any:
+    return numpy.array(values, dtype=numpy.int64)
+
+
+def test_every_form_has_a_policy_that_is_compiled_here() -> None:
+    assert {BUILTIN.find(name).form for name in COMPILED} == set(Form)
+
+
+@pytest.mark.parametrize("name", ["WF", "CM"])
+@settings(deadline=None)
+@given(idle=idle_lists, sizes=size_lists)
+def test_a_compiled_policy_places_components_as_python_does(name: str, idle: list[int], sizes: list[int]) -> None:
+    left, chosen = list(idle), [-1] * len(sizes)
+    answer = BUILTIN.find(name).function(idle, sizes, left, chosen)
+    fast_left, fast_chosen = whole(idle), whole([-1] * len(sizes))
+    assert COMPILED[name](whole(idle), whole(sizes), fast_left, fast_chosen) == answer
+    assert (fast_left.tolist(), fast_chosen.tolist()) == (left, chosen)
+
+
+@settings(deadline=None)
+@given(idle=idle_lists, sizes=size_lists, data=st.data())
+def test_compiled_close_to_files_chooses_as_python_does(
+    idle: list[int], sizes: list[int], data: st.DataObject
+) -> None:
+    row = st.lists(st.sampled_from([0.0, 0.5, 2.0, inf]), min_size=len(idle), max_size=len(idle))
+    rows = data.draw(st.lists(row, min_size=len(sizes), max_size=len(sizes)))
+    left, chosen = list(idle), [-1] * len(sizes)
+    answer = BUILTIN.find("CF").function(idle, sizes, rows, left, chosen)
+    fast_left, fast_chosen = whole(idle), whole([-1] * len(sizes))
+    assert COMPILED["CF"](whole(idle), whole(sizes), numpy.array(rows), fast_left, fast_chosen) == answer
+    assert (fast_left.tolist(), fast_chosen.tolist()) == (left, chosen)
+
+
+@settings(deadline=None)
+@given(idle=idle_lists, total=st.integers(1, 80), least=st.integers(1, 12), parts_max=st.integers(1, 6))
+def test_compiled_flexible_cluster_minimization_divides_as_python_does(
+    idle: list[int], total: int, least: int, parts_max: int
+) -> None:
+    parts = [0] * len(idle)
+    answer = BUILTIN.find("FCM").function(idle, total, least, parts_max, parts)
+    fast_parts = whole([0] * len(idle))
+    assert COMPILED["FCM"](whole(idle), total, least, parts_max, fast_parts) == answer
+    assert fast_parts.tolist() == parts
+
+
+LINKS = [name for name in BUILTIN.names() if BUILTIN.find(name).form is Form.LINKS]
+CHOICES = [*LINKS, "A1(order=most-free)", "A1(objective=fewest-clusters)", "A1(objective=least-bandwidth)"]
+
+
+@st.composite
+def link_worlds(draw: st.DrawFn) -> tuple[list[int], int, int, list[int], list[int], float]:
+    """Idle processors, a total, a home, demands and capacities (of four sites and two shared links), bandwidth."""
+    sites = 4
+    idle = draw(st.lists(st.integers(0, 30), min_size=sites, max_size=sites))
+    capacity = draw(st.lists(st.sampled_from([1000, 10**9, UNLIMITED_BIT_S]), min_size=sites + 2, max_size=sites + 2))
+    demand = [draw(st.one_of(st.just(0), st.integers(0, min(most, 10**9) * 2))) for most in capacity]
+    own_bit_s = draw(st.one_of(st.just(0.0), st.floats(0.1, 1e9)))
+    return idle, draw(st.integers(1, 80)), draw(st.integers(-1, sites - 1)), demand, capacity, own_bit_s
+
+
+# Sites 0 and 1 behind the shared link 4, sites 2 and 3 behind 5.
+ROUTE_FIRST = [0, 0, 0, 2, 4, 4, 4, 6, 8, 8, 8, 8, 8, 8, 8, 8, 8]
+ROUTE_LINKS = [4, 5] * 4
+
+
+@pytest.mark.parametrize("name", CHOICES)
+@settings(deadline=None, max_examples=40)
+@given(world=link_worlds(), pattern=st.sampled_from([ALL_TO_ALL, RING, CUBE, MASTER_WORKER, SILENT]))
+def test_a_compiled_module_places_as_python_does(
+    name: str, world: tuple[list[int], int, int, list[int], list[int], float], pattern: int
+) -> None:
+    idle, total, home, demand, capacity, own_bit_s = world
+    choice = BUILTIN.find(name).module
+    assert choice is not None
+    module, threshold, chunk = choice
+    parts, fast_parts = [0] * 4, whole([0] * 4)
+    answer = metaschedule(
+        module, idle, total, home, demand, capacity, own_bit_s, threshold, chunk, [0] * 4, parts, pattern, 2, 1, 9
+    )
+    links = whole(demand), whole(capacity)
+    fast: Any = compiling.compiled(metaschedule)
+    more = own_bit_s, threshold, chunk, whole([0] * 4), fast_parts, pattern, 2, 1, 9
+    assert fast(module, whole(idle), total, home, *links, *more) == answer
+    assert answer > 0 or fast_parts.tolist() == parts
+    fast_most: Any = compiling.compiled(placeable_most)
+    most = placeable_most(module, idle, demand, capacity, threshold, chunk)
+    assert fast_most(module, whole(idle), *links, threshold, chunk) == most
+
+
+@pytest.mark.parametrize("name", CHOICES)
+@settings(deadline=None, max_examples=40)
+@given(world=link_worlds(), pattern=st.sampled_from([ALL_TO_ALL, RING, CUBE, MASTER_WORKER, SILENT]))
+def test_a_compiled_module_keeps_shared_links_as_python_does(
+    name: str, world: tuple[list[int], int, int, list[int], list[int], float], pattern: int
+) -> None:
+    idle, total, home, demand, capacity, own_bit_s = world
+    choice = BUILTIN.find(name).module
+    assert choice is not None
+    module, threshold, chunk = choice
+    parts, fast_parts = [0] * 4, whole([0] * 4)
+    answer = metaschedule_routed(
+        module,
+        idle,
+        total,
+        home,
+        demand,
+        capacity,
+        own_bit_s,
+        threshold,
+        chunk,
+        ROUTE_FIRST,
+        ROUTE_LINKS,
+        [0.0] * 6,
+        [0] * 6,
+        [0] * 4,
+        [0] * 4,
+        [0] * 4,
+        parts,
+        pattern,
+        2,
+        1,
+        9,
+    )
+    fast: Any = compiling.compiled(metaschedule_routed)
+    told = module, whole(idle), total, home, whole(demand), whole(capacity), own_bit_s, threshold, chunk
+    scratch = numpy.zeros(6), whole([0] * 6), whole([0] * 4), whole([0] * 4), whole([0] * 4)
+    routes = whole(ROUTE_FIRST), whole(ROUTE_LINKS)
+    assert fast(*told, *routes, *scratch, fast_parts, pattern, 2, 1, 9) == answer
+    assert answer > 0 or fast_parts.tolist() == parts

@@ -1,0 +1,262 @@
+"""The script that components run: any shell, any text, any order of starts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koala.model.launch import BARRIER_TIMEOUT_S_MAX, GO_BYTES_MAX, LINKS_MAX, Go, Launch, LaunchError, Link
+from koala.model.messages import Outcome
+from koala.model.request import Application, JobType
+from koala.runners import component_script
+from koala.runners.script_body import EXIT_NOT_FIRST
+from koala.runners.script_mpi import RANKS_GRACE_TENTHS
+from tests.support.live_sites import launch, opened
+from tests.support.real_programs import real_program
+
+HOSTILE = [
+    "plain",
+    "",
+    "two words",
+    "'; touch hacked; '",
+    '"$(touch hacked)"',
+    "`touch hacked`",
+    "$HOME ${PATH} $((1+1))",
+    "new\nline\n",
+    "\ttab \\ backslash \\n",
+    "*?[a-z] ~ # ! & | < > ( ) { }",
+    "-n --help -",
+    "naïve ☃ 漢字 \u202e",
+    "\x01\x1b[31m\x7f",
+    "a=b",
+]
+shells = pytest.mark.parametrize("shell", ["dash", "bash", "busybox"], indirect=True)
+
+
+@pytest.fixture
+def shell(request: pytest.FixtureRequest) -> list[str]:
+    """The command of one POSIX shell."""
+    return [real_program(request.param), *(["sh"] if request.param == "busybox" else [])]
+
+
+def folder_with(tmp_path: Path, one: Launch, go: Go | None = None) -> Path:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "script").write_text(component_script(one), encoding="utf-8")
+    if go is not None:
+        (home / "go").write_text(go.text, encoding="utf-8")
+    return home
+
+
+def run_script(shell: list[str], home: Path, **variables: str) -> int:
+    environment = {"PATH": os.environ["PATH"], **variables}
+    return subprocess.run([*shell, "script"], cwd=home, env=environment, timeout=30, check=False).returncode
+
+
+PRINT = """
+import os, sys
+words = sys.argv[1:] + [os.environ[name] for name in {}]
+sys.stdout.buffer.write(b'\\0'.join(map(os.fsencode, words)))
+"""
+
+
+@shells
+def test_hostile_text_arrives_byte_for_byte_in_arguments_and_variables(tmp_path: Path, shell: list[str]) -> None:
+    names = [f"V{number}" for number in range(len(HOSTILE))]
+    for_go = [text.replace("\n", " ") for text in HOSTILE]
+    application = Application(
+        executable=sys.executable,
+        arguments=("-c", PRINT.format([*names, *(f"G{name}" for name in names)]), *HOSTILE),
+        environment=tuple(zip(names, HOSTILE, strict=True)),
+        directory='it\'s a $(touch hacked) "dir"\n☃',
+        stdout="out `x` $y",
+    )
+    go = Go(environment=tuple((f"G{name}", text) for name, text in zip(names, for_go, strict=True)))
+    home = folder_with(tmp_path, launch(application=application), go)
+    assert run_script(shell, home) == 0
+    assert (home / "exit").read_text() == "exited 0\n", (home / "stderr").read_text()
+    assert application.directory is not None
+    assert application.stdout is not None
+    written = (home / "workspace" / application.directory / application.stdout).read_bytes()
+    assert written.split(b"\0") == [text.encode() for text in [*HOSTILE, *HOSTILE, *for_go]]
+    assert not list(tmp_path.rglob("hacked"))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20), max_size=8))
+def test_any_text_survives_the_quoting(arguments: list[str]) -> None:
+    script = component_script(launch(application=Application(executable="printf", arguments=("%s\\0", *arguments))))
+    call = "koala_home=/ koala_program\n"
+    head = script.split("\nset -u\n")[0]
+    done = subprocess.run(["sh"], input=(head + "\n" + call).encode(), capture_output=True, check=True, timeout=30)
+    assert done.stdout == b"".join(text.encode() + b"\0" for text in arguments or [""])
+
+
+@pytest.mark.parametrize(
+    ("per_task", "environment", "threads"),
+    [(4, (), b"4"), (4, (("OMP_NUM_THREADS", "2"),), b"2"), (1, (), b"none")],
+)
+def test_a_task_has_as_many_threads_as_processors_unless_the_user_says_otherwise(
+    tmp_path: Path, per_task: int, environment: tuple[tuple[str, str], ...], threads: bytes
+) -> None:
+    program = 'printf %s "${OMP_NUM_THREADS-none}"'
+    application = Application(script=program, environment=environment, processors_per_task=per_task)
+    home = folder_with(tmp_path, launch(application=application, processors=4), Go())
+    assert run_script(["sh"], home) == 0
+    assert (home / "stdout").read_bytes() == threads
+
+
+@shells
+def test_a_script_of_the_user_runs_as_it_is_with_its_own_interpreter(tmp_path: Path, shell: list[str]) -> None:
+    text = f"#!{sys.executable}\nimport sys\nprint('it\\'s', \"$HOME\", '`x`')\nsys.exit(7)"
+    home = folder_with(tmp_path, launch(application=text), Go())
+    run_script(shell, home)
+    assert (home / "exit").read_text() == "exited 7\n"
+    assert (home / "stdout").read_text() == "it's $HOME `x`\n"
+
+
+def test_hostile_names_of_the_site_itself_do_no_harm(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path / "a 'b' $(touch hacked) `c`\n☃") as one:
+            assert (await one.run(launch(application="echo fine"))).outcome is Outcome.DONE
+            assert await one.stdout() == "fine\n"
+
+    asyncio.run(scenario())
+    assert not list(tmp_path.rglob("hacked"))
+
+
+@shells
+def test_of_two_starts_of_one_token_one_goes_on(tmp_path: Path, shell: list[str]) -> None:
+    home = folder_with(tmp_path, launch(application=f"echo ran >> {tmp_path}/log"), Go())
+    assert run_script(shell, home) == 0
+    assert run_script(shell, home) == EXIT_NOT_FIRST
+    assert (tmp_path / "log").read_text() == "ran\n"
+
+
+@shells
+def test_an_abort_beats_a_release(tmp_path: Path, shell: list[str]) -> None:
+    home = folder_with(tmp_path, launch(application=f"echo ran >> {tmp_path}/log"), Go())
+    (home / "abort").touch()
+    run_script(shell, home)
+    assert (home / "exit").read_text() == "aborted\n"
+    assert not (tmp_path / "log").exists()
+
+
+@shells
+def test_a_component_gives_up_at_the_barrier_also_where_sleep_takes_whole_seconds(
+    tmp_path: Path, shell: list[str]
+) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "sleep").write_text('#!/bin/sh\ncase $1 in *.*) exit 1 ;; esac\necho nap >> "$NAPS"\n')
+    (tools / "sleep").chmod(0o755)
+    home = folder_with(tmp_path, launch(barrier_timeout_s=3.0))
+    run_script(shell, home, PATH=f"{tools}:{os.environ['PATH']}", NAPS=str(tmp_path / "naps"))
+    assert (home / "exit").read_text() == "gave-up\n"
+    if len(shell) == 1:  # busybox has a sleep of its own
+        assert (tmp_path / "naps").read_text() == "nap\n" * 3
+
+
+@shells
+def test_a_signal_at_the_barrier_is_recorded(tmp_path: Path, shell: list[str]) -> None:
+    home = folder_with(tmp_path, launch())
+    with subprocess.Popen([*shell, "script"], cwd=home) as process:
+        deadline = time.monotonic() + 10.0
+        while not (home / "ready").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.terminate()
+        process.wait(10)
+    assert (home / "exit").read_text() == "killed\n"
+
+
+@pytest.mark.parametrize("job_type", list(JobType))
+def test_shellcheck_finds_nothing(tmp_path: Path, job_type: JobType) -> None:
+    shellcheck = real_program("shellcheck")
+    application = Application(executable="run", arguments=("it's",), directory="d", stdin="i", stdout="o", stderr="o")
+    script = component_script(launch(application=application, job_type=job_type, search_path=("/opt/x",)))
+    done = subprocess.run([shellcheck, "-s", "sh", "-"], input=script, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"application": Application()}, "nothing to run"),
+        ({"application": Application(executable="-x")}, "looks like an option"),
+        ({"application": Application(executable="x", arguments=("a\0b",))}, "NUL"),
+        ({"application": Application(executable="x", arguments=("\ud800",))}, "UTF-8"),
+        ({"application": Application(executable="x", environment=(("A B", ""),))}, "not the name of a variable"),
+        ({"application": Application(executable="x", directory="a/../../b")}, "climbs out"),
+        ({"application": Application(executable="x", stdout="../out")}, "climbs out"),
+        ({"application": Application(executable="x", stdin="")}, "is empty"),
+        ({"processors": 0}, "too few"),
+        ({"part": 1}, "not one of 1 parts"),
+        ({"barrier_timeout_s": BARRIER_TIMEOUT_S_MAX + 1}, "BARRIER_TIMEOUT_S_MAX"),
+        ({"walltime_s": 0.0}, "above zero"),
+        ({"begin_at": float("inf")}, "since the epoch"),
+        ({"search_path": ("bin",)}, "absolute directory"),
+    ],
+)
+def test_what_cannot_be_carried_is_refused_by_name(fields: dict[str, object], named: str) -> None:
+    with pytest.raises(LaunchError, match=named) as caught:
+        launch(**{"application": "exit", **fields})  # type: ignore[arg-type]
+    assert caught.value.for_user().startswith(caught.value.field)
+
+
+def test_what_a_barrier_tells_has_limits() -> None:
+    Go(environment=(("A", "x" * (GO_BYTES_MAX - 3)),))
+    with pytest.raises(LaunchError, match="GO_BYTES_MAX"):
+        Go(environment=(("A", "x" * (GO_BYTES_MAX - 2)),))
+    with pytest.raises(LaunchError, match="newline"):
+        Go(environment=(("A", "x\ny"),))
+    with pytest.raises(LaunchError, match="LINKS_MAX"):
+        Go(links=(Link(source="a", destination="b"),) * (LINKS_MAX + 1))
+
+
+# ------------------------------------------------------------------------------------------------ ranks and proxies
+
+# A proxy that starts one rank, as a leader of a session, and sees nothing of its end.
+BLIND_PROXY = """#!/bin/sh
+setsid {shell} "$KOALA_HOME/script" rank </dev/null >/dev/null 2>&1 &
+exec sleep 600
+"""
+
+
+@shells
+@pytest.mark.parametrize(("program", "code"), [("exit 9", 9), ("exit 0", None)], ids=["fails", "ends well"])
+def test_a_proxy_that_does_not_see_a_rank_fail_is_ended(
+    tmp_path: Path, shell: list[str], program: str, code: int | None
+) -> None:
+    """One whose rank has ended well is left alone, also for longer than that."""
+    one = launch(application=Application(executable="sh", arguments=("-c", program)), job_type=JobType.MPI)
+    home = folder_with(tmp_path, one, Go())
+    (home / "workspace").mkdir()
+    text = (home / "script").read_text()
+    limit = f"-ge {RANKS_GRACE_TENTHS} ]"
+    assert text.count(limit) == 1
+    (home / "script").write_text(text.replace(limit, "-ge 3 ]"))
+    proxy = tmp_path / "proxy"
+    proxy.write_text(BLIND_PROXY.format(shell=shlex.join(shell)))
+    proxy.chmod(0o755)
+    words = [*shell, str(home / "script"), "proxy", str(proxy)]
+    environment = {"PATH": os.environ["PATH"], "KOALA_HOME": str(home)}
+    with subprocess.Popen(words, cwd=home, env=environment) as process:
+        try:
+            if code is None:
+                with pytest.raises(subprocess.TimeoutExpired):
+                    process.wait(timeout=3.0)
+                process.terminate()
+            found = process.wait(timeout=30.0)
+        finally:
+            process.kill()
+    assert code is None or found == code

@@ -1,0 +1,46 @@
+"""Storms in which every total to be divided is a job of tasks: the scheduler keeps its promises for them too."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pytest
+
+from koala.mapping.random_graphs import random_task_graph
+from koala.model.request import Flexibility, Request
+from koala.simulator.torture.storms import Storm, draw_storm
+from koala.simulator.torture.torture import weather
+
+SEEDS = 25
+POLICIES = (None, "WASE", "WASE-whole", "FCM")
+
+
+def with_tasks(storm: Storm) -> Storm:
+    """The tasks need so little of a processor that powers never refuse a job which its processors would not."""
+    rng = random.Random(storm.seed)
+
+    def turned(request: Request) -> Request:
+        if not request.is_total:
+            return request
+        tasks = random_task_graph(request.processors, rng, mcr=1.0)
+        return msgspec.structs.replace(request, tasks=tasks, flexible=Flexibility(), policy=rng.choice(POLICIES))
+
+    arrivals = tuple(each._replace(request=turned(each.request)) for each in storm.arrivals)
+    return msgspec.structs.replace(storm, arrivals=arrivals)
+
+
+@pytest.fixture(scope="module")
+def storms() -> list[Storm]:
+    return [with_tasks(draw_storm(seed)) for seed in range(SEEDS)]
+
+
+def test_the_storms_have_jobs_of_tasks_under_every_policy(storms: list[Storm]) -> None:
+    drawn = [arrival.request for storm in storms for arrival in storm.arrivals if arrival.request.tasks is not None]
+    assert len(drawn) > SEEDS
+    assert {request.policy for request in drawn} == set(POLICIES)
+
+
+def test_every_promise_is_kept_for_jobs_of_tasks(storms: list[Storm]) -> None:
+    broken = {storm.seed: told.detail for storm in storms if (told := weather(storm)).broken}
+    assert broken == {}

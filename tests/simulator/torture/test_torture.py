@@ -1,0 +1,247 @@
+"""The torture finds defects: each planted one breaks the promise that it should, and the story is told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from koala.cli.torture import HAPPENINGS
+from koala.core.ending import Leaving
+from koala.core.placement import PlacementDesk
+from koala.core.running import Running
+from koala.core.state.job import Claim, Job, Phase
+from koala.core.state.links import LinkBook
+from koala.core.state.sites import SiteBook
+from koala.core.state.transfers import TransferBook
+from koala.model.messages import ReleaseBarrier
+from koala.simulator.torture.storms import draw_storm
+from koala.simulator.torture.torture import Verdict, minimise, torture, weather
+from koala.simulator.world.contention import Contention
+
+SEEDS = 500
+# A planted defect must show within this many storms.
+SEEDS_TO_FIND_A_DEFECT = 120
+
+
+@pytest.fixture(scope="module")
+def verdicts() -> list[Verdict]:
+    return [weather(draw_storm(seed)) for seed in range(SEEDS)]
+
+
+def test_every_promise_is_kept_in_five_hundred_storms(verdicts: list[Verdict]) -> None:
+    broken = [f"koala torture --seed {verdict.seed}: {verdict.detail}" for verdict in verdicts if verdict.broken]
+    assert broken == []
+
+
+def test_the_storms_bring_about_everything_that_they_are_meant_to(verdicts: list[Verdict]) -> None:
+    happened: Counter[str] = Counter()
+    for verdict in verdicts:
+        happened.update(verdict.happened)
+    assert {word for word in HAPPENINGS if happened[word] < 50} == set()
+
+
+def test_a_storm_is_the_same_every_time() -> None:
+    assert weather(draw_storm(11)) == weather(draw_storm(11))
+
+
+def _forget_to_abort(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Components of a job that loses its places are simply forgotten."""
+
+    def abort(self: Leaving, claim: Claim) -> None:
+        del self.ledger.claims[claim.token]
+        self.ledger.sites.release(claim)
+
+    monkeypatch.setattr(Leaving, "_abort", abort)
+
+
+def _open_the_barrier_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job is requeued without waiting for the components that still run."""
+    original = Leaving._requeue
+
+    def back_to_queue(self: Leaving, job: Job, reason: str, *, lower: bool = True) -> None:
+        unwaited(self, job, reason, lower=lower)
+        if job.outstanding > 0 and job.state.value == "releasing":
+            job.outstanding = 0
+            original(self, job)
+
+    unwaited = Leaving.back_to_queue
+    monkeypatch.setattr(Leaving, "back_to_queue", back_to_queue)
+
+
+def _never_give_up_at_the_barrier(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Running.all_claimed
+
+    def all_claimed(self: Running, job: Job) -> None:
+        original(self, job)
+        job.stop_timer()
+
+    monkeypatch.setattr(Running, "all_claimed", all_claimed)
+
+
+def _ignore_what_others_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = SiteBook.startable
+
+    def startable(self: SiteBook, index: int, job: Job) -> int:
+        return original(self, index, job) + 8
+
+    monkeypatch.setattr(SiteBook, "startable", startable)
+
+
+def _lose_jobs_on_their_way_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    def requeue(self: Leaving, job: Job) -> None:
+        del self.ledger.jobs[job.id]
+
+    monkeypatch.setattr(Leaving, "_requeue", requeue)
+
+
+def _forget_to_leave_the_claiming_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Running.all_claimed
+
+    def all_claimed(self: Running, job: Job) -> None:
+        original(self, job)
+        if job.transfers:
+            self.ledger.claiming.push(job, self.ledger.now + 1e6)
+
+    monkeypatch.setattr(Running, "all_claimed", all_claimed)
+
+
+def _start_with_a_component_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Running.on_ready
+
+    def on_ready(self: Running, event: Any) -> None:
+        original(self, event)
+        claim = self.ledger.claims.get(event.token)
+        if claim is None or claim.job.state.value != "starting" or len(claim.job.claims) < 3:
+            return
+        ready = [each.token for each in claim.job.claims if each is not None and each.phase is Phase.READY]
+        if len(ready) == len(claim.job.claims) - 1:
+            self.ledger.commands.append(ReleaseBarrier(job=claim.job.id, tokens=tuple(ready)))
+
+    monkeypatch.setattr(Running, "on_ready", on_ready)
+
+
+def _start_only_the_first_component(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Running.open_barrier_if_complete
+
+    def open_barrier(self: Running, job: Job) -> None:
+        original(self, job)
+        last = self.ledger.commands[-1] if self.ledger.commands else None
+        if isinstance(last, ReleaseBarrier) and len(last.tokens) > 1:
+            self.ledger.commands[-1] = ReleaseBarrier(job=job.id, tokens=last.tokens[:1])
+
+    monkeypatch.setattr(Running, "open_barrier_if_complete", open_barrier)
+
+
+def _ignore_the_sites_own_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = SiteBook.report
+
+    def report(self: SiteBook, index: int, processors: int, others: int) -> None:
+        original(self, index, processors, 0)
+        self.sites[index].others = others
+
+    monkeypatch.setattr(SiteBook, "report", report)
+
+
+def _scan_the_queues_in_the_wrong_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = PlacementDesk.scan
+
+    def scan(self: PlacementDesk, queue: Any) -> None:
+        other = self.ledger.low if queue is self.ledger.high else self.ledger.high
+        queue.scan_due_at = float("inf")
+        original(self, other)
+
+    monkeypatch.setattr(PlacementDesk, "scan", scan)
+
+
+def _leave_transfers_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    def let_go(self: TransferBook, transfer: Any, job: Job, commands: list[Any]) -> None:
+        del transfer.jobs[job.id]
+        if not transfer.jobs:
+            del self.by_key[transfer.key]
+            self.by_id.pop(transfer.id, None)
+            transfer.timer.cancel()
+
+    monkeypatch.setattr(TransferBook, "_let_go", let_go)
+
+
+def _never_ask_a_quiet_site(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(self: Running, claims: Any) -> None:
+        """Says nothing."""
+
+    monkeypatch.setattr(Running, "_ask", ask)
+
+
+def _keep_bandwidth_of_jobs_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = LinkBook.release
+
+    def release(self: LinkBook, job: Job) -> None:
+        if not job.failures:
+            original(self, job)
+
+    monkeypatch.setattr(LinkBook, "release", release)
+
+
+def _leave_traffic_of_broken_jobs_on_the_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Contention.leave
+
+    def leave(self: Contention, flow: Any, component: Any, *, done: bool, now: float) -> None:
+        if done:
+            original(self, flow, component, done=done, now=now)
+
+    monkeypatch.setattr(Contention, "leave", leave)
+
+
+PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
+    (_forget_to_abort, "no processor leaked"),
+    (_open_the_barrier_early, "none runs twice at once"),
+    (_never_give_up_at_the_barrier, "no partial co-allocation beyond its deadline"),
+    (_ignore_what_others_claimed, "no site over-claimed"),
+    (_lose_jobs_on_their_way_back, "no job lost"),
+    (_forget_to_leave_the_claiming_queue, "one state, one queue"),
+    (_start_with_a_component_missing, "all or nothing"),
+    (_start_only_the_first_component, "all or nothing"),
+    (_ignore_the_sites_own_users, "no site over-claimed"),
+    (_scan_the_queues_in_the_wrong_order, "high before low"),
+    (_leave_transfers_running, "no transfer without a job"),
+    (_never_ask_a_quiet_site, "every job finishes"),
+    (_keep_bandwidth_of_jobs_that_failed, "links add up"),
+    (_leave_traffic_of_broken_jobs_on_the_links, "nothing left behind"),
+]
+
+
+@pytest.mark.parametrize(("plant", "promise"), PLANTED, ids=lambda value: getattr(value, "__name__", None))
+def test_a_planted_defect_breaks_its_promise(
+    plant: Callable[[pytest.MonkeyPatch], None], promise: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    seen: Counter[str] = Counter()
+    for seed in range(SEEDS_TO_FIND_A_DEFECT):
+        broken = weather(draw_storm(seed)).broken
+        if broken is not None:
+            seen[broken] += 1
+        if broken == promise:
+            return
+    pytest.fail(f"the defect was not seen as {promise!r}, only as {dict(seen)}")
+
+
+def test_a_failing_storm_is_made_small_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    _forget_to_abort(monkeypatch)
+    seed = next(seed for seed in range(SEEDS_TO_FIND_A_DEFECT) if weather(draw_storm(seed)).broken)
+    storm = draw_storm(seed)
+    first = weather(storm)
+    assert first.broken is not None
+    small = minimise(storm, first.broken)
+    assert len(small.arrivals) < len(storm.arrivals)
+    assert weather(small).broken == first.broken
+    verdict = torture(seed)
+    assert verdict.broken == first.broken
+    assert verdict.story[0].startswith("the smallest storm found")
+    assert any("submitted" in line for line in verdict.story)
+
+
+def test_a_scheduler_that_goes_round_in_circles_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("koala.simulator.torture.torture.EVENTS_MAX", 50)
+    assert weather(draw_storm(3)).broken == "every job finishes"

@@ -1,0 +1,86 @@
+"""What an end means: the script says how its application ended, the batch system who ended it."""
+
+from __future__ import annotations
+
+import pytest
+
+from koala.model.messages import Outcome
+from koala.sites.batch.ends import Story, best_end, ending, is_complete
+from koala.sites.batch.system import BatchEnd, BatchJob, BatchState, EndKind
+from koala.sites.component_directory import Verdict
+from tests.support.paper_batch import component
+
+LAUNCH = component("1.1", barrier_timeout_s=60.0)
+
+
+def end(kind: EndKind, code: int | None = None, reason: str = "") -> BatchEnd:
+    return BatchEnd(kind=kind, exit_code=code, reason=reason)
+
+
+@pytest.mark.parametrize(
+    ("words", "told", "outcome", "code"),
+    [
+        ("exited 0", None, Outcome.DONE, 0),
+        ("exited 3", None, Outcome.FAILED, 3),
+        # It was done just before somebody cancelled it.
+        ("exited 0", end(EndKind.CANCELLED), Outcome.DONE, 0),
+        ("exited 3", end(EndKind.TIME_LIMIT), Outcome.FAILED, 3),
+        # A signal is its own doing unless the batch system says whose it was.
+        ("exited 137", end(EndKind.ITSELF), Outcome.FAILED, 137),
+        ("exited 143", end(EndKind.CANCELLED), Outcome.SITE_FAILED, 143),
+        ("exited 143", end(EndKind.TIME_LIMIT), Outcome.TIMED_OUT, 143),
+        ("killed", end(EndKind.PREEMPTED), Outcome.SITE_FAILED, None),
+        ("killed", None, Outcome.SITE_FAILED, None),
+        ("gave-up", end(EndKind.ITSELF), Outcome.ABORTED, None),
+        ("nonsense", None, Outcome.SITE_FAILED, None),
+        (None, end(EndKind.SITE), Outcome.SITE_FAILED, None),
+        (None, end(EndKind.ITSELF, 0), Outcome.SITE_FAILED, None),
+        (None, None, Outcome.SITE_FAILED, None),
+    ],
+)
+def test_the_outcome_of_an_end(words: str | None, told: BatchEnd | None, outcome: Outcome, code: int | None) -> None:
+    story = Story(launch=LAUNCH, exit_words=None if words is None else words.split(), end=told)
+    assert ending(story)[::2] == (outcome, code)
+
+
+def test_an_abort_says_what_it_was_told_to_say_whatever_else_happened() -> None:
+    verdict = Verdict(outcome=Outcome.FAILED, reason="enough")
+    story = Story(launch=LAUNCH, verdict=verdict, exit_words=["exited", "0"], end=end(EndKind.CANCELLED))
+    assert ending(story) == (Outcome.FAILED, "enough", 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "told", "complete"),
+    [
+        ("exited 0", None, True),
+        ("exited 3", None, True),
+        ("exited 137", None, False),
+        ("killed", None, False),
+        (None, None, False),
+        ("exited 137", end(EndKind.ITSELF), True),
+        ("killed", end(EndKind.CANCELLED), True),
+        (None, end(EndKind.ITSELF), False),
+        (None, end(EndKind.ITSELF, 0), False),
+        (None, end(EndKind.ITSELF, 74), True),
+        (None, end(EndKind.SITE, 0), True),
+        (None, end(EndKind.UNKNOWN), False),
+    ],
+)
+def test_the_batch_system_is_asked_only_where_its_word_matters(
+    words: str | None, told: BatchEnd | None, complete: bool
+) -> None:
+    story = Story(launch=LAUNCH, exit_words=None if words is None else words.split(), end=told)
+    assert is_complete(story) == complete
+
+
+def job(number: str, told: BatchEnd | None, state: BatchState = BatchState.OVER) -> BatchJob:
+    return BatchJob(id=number, token="1.1", state=state, end=told)  # noqa: S106
+
+
+def test_of_several_jobs_of_one_component_the_one_that_ran_tells_the_end() -> None:
+    ran, second = end(EndKind.ITSELF, 0), end(EndKind.ITSELF, 75)
+    assert best_end([job("1", ran), job("2", second)], "2") == ran
+    assert best_end([job("1", second)], "1") == second
+    assert best_end([job("1", end(EndKind.SITE)), job("2", end(EndKind.CANCELLED))], "1") == end(EndKind.SITE)
+    assert best_end([job("1", ran, BatchState.PENDING)]) is None
+    assert best_end([]) is None

@@ -1,0 +1,66 @@
+"""Input files are links into the site's file area; no path leads anywhere else."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from koala.model.launch import Go, LaunchError, Link
+from koala.sites import SiteError
+from tests.support.live_sites import launch, opened
+
+
+def test_input_files_are_there_when_the_application_starts(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path / "a") as one:
+            (one.site.files / "big").mkdir()
+            (one.site.files / "big/data").write_text("content\n")
+            go = Go(links=(Link(source="big/data", destination="in put/./data"),))
+            await one.run(launch(application="cat 'in put/data'"), go)
+            assert await one.stdout() == "content\n"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("links", "named"),
+    [
+        ([("missing", "x")], "not in the site's file area"),
+        ([("way-out", "x")], "leads out of the site's file area"),
+        ([("data", "a/..")], "leads out of the component's directory"),
+        ([("data", "x"), ("other", "x")], "is taken"),
+        ([("folder", "d"), ("data", "d/x")], "leads out of the component's directory"),
+    ],
+)
+def test_a_path_that_leads_elsewhere_is_refused_and_nothing_is_released(
+    tmp_path: Path, links: list[tuple[str, str]], named: str
+) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path / "a") as one:
+            for name in ("data", "other", "folder/inside"):
+                (one.site.files / name).parent.mkdir(exist_ok=True)
+                (one.site.files / name).touch()
+            (tmp_path / "secret").touch()
+            (one.site.files / "way-out").symlink_to(tmp_path / "secret")
+            await one.start(launch())
+            await one.ready("1.1")
+            go = Go(links=tuple(Link(source=source, destination=destination) for source, destination in links))
+            with pytest.raises(SiteError, match=named) as caught:
+                await one.site.release("1.1", go)
+            assert caught.value.for_user().startswith("site a: ")
+            assert not (tmp_path / "a/components/1.1/go").exists()
+            assert [path.name for path in (one.site.files / "folder").iterdir()] == ["inside"]
+            await one.site.abort("1.1")
+            await one.ended("1.1")
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("path", ["../x", "/etc/passwd", "a/../../x", "", "a\0b"])
+def test_a_link_never_climbs(path: str) -> None:
+    with pytest.raises(LaunchError):
+        Link(source=path, destination="x")
+    with pytest.raises(LaunchError):
+        Link(source="x", destination=path)

@@ -1,0 +1,124 @@
+"""The schema: the sum of its migrations, never half of it, and never one of a newer Koala."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Engine, create_engine, inspect, text
+
+import koala
+from koala.store import Store, StoreError
+from koala.store.migrate import MIGRATIONS, VERSION_TABLE
+from koala.store.schema import metadata
+from tests.support.paths import SUPPORT, child_environment
+from tests.support.store_samples import OpenStore, numbered_batch
+from tests.support.whole_batches import check_whole
+
+
+def engine_of(url: str) -> Engine:
+    return create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+
+
+def difference_from_tables(url: str) -> list[object]:
+    """What Alembic would change so that the database has the tables of the code."""
+    engine = engine_of(url)
+    with engine.connect() as connection:
+        options = {"version_table": VERSION_TABLE, "compare_type": True, "compare_server_default": True}
+        found: list[object] = compare_metadata(MigrationContext.configure(connection, opts=options), metadata)
+    engine.dispose()
+    return found
+
+
+def test_the_migrations_add_up_to_the_tables(store: Store, url: str) -> None:
+    store.close()
+    assert difference_from_tables(url) == []
+
+
+def test_partial_indexes_are_partial(store: Store, url: str) -> None:
+    """Alembic does not compare this."""
+    store.close()
+    engine = engine_of(url)
+    found = {str(index["name"]): index.get("dialect_options", {}) for index in inspect(engine).get_indexes("journal")}
+    engine.dispose()
+    partial = {name for name, options in found.items() if any(key.endswith("_where") for key in options)}
+    assert partial == {"ix_journal_job_seq", "ix_journal_site_at"}
+
+
+def test_there_is_one_line_of_revisions() -> None:
+    script = ScriptDirectory(str(MIGRATIONS))
+    assert script.get_heads() == [script.get_current_head()]
+    assert script.get_bases() == ["0001"]
+
+
+def test_opening_again_changes_nothing(store: Store, url: str, open_store: OpenStore) -> None:
+    store.record(numbered_batch(1))
+    store.close()
+    again = open_store(url)
+    assert check_whole(again) == 1
+
+
+def test_a_database_of_a_newer_koala_is_refused_and_left_alone(store: Store, url: str) -> None:
+    store.record(numbered_batch(1))
+    store.close()
+    engine = engine_of(url)
+    with engine.begin() as connection:
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))  # noqa: S608
+    with pytest.raises(
+        StoreError, match="its schema is 9999 and this Koala knows those up to 0001; a newer Koala has"
+    ):
+        Store.open(url)
+    with engine.connect() as connection:
+        assert connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}")) == "9999"  # noqa: S608
+        assert connection.scalar(text("SELECT count(*) FROM jobs")) == 1
+    engine.dispose()
+
+
+def migrate_in_child(url: str, statement: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(SUPPORT / "migrating_child.py"), url, str(statement)]
+    return subprocess.run(command, capture_output=True, text=True, env=child_environment(), check=False)
+
+
+def test_a_migration_that_is_killed_leaves_all_or_nothing(url: str, open_store: OpenStore) -> None:
+    """The same database is killed further and further on; at last it is opened."""
+    for statement in (1, 7, 14, 20, 26):
+        done = migrate_in_child(url, statement)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        engine = engine_of(url)
+        assert inspect(engine).get_table_names() == []
+        engine.dispose()
+    store = open_store(url)
+    store.record(numbered_batch(1))
+    assert check_whole(store) == 1
+    store.close()
+    assert difference_from_tables(url) == []
+
+
+def test_opening_says_nothing(url: str) -> None:
+    done = migrate_in_child(url, 0)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) > 26
+
+
+def test_the_migrations_come_with_the_package(tmp_path: Path) -> None:
+    """Installed elsewhere, under an awkward path and with no source tree around, it opens a new store."""
+    home = tmp_path / "100% site packages"
+    shutil.copytree(Path(koala.__file__).parent, home / "koala", ignore=shutil.ignore_patterns("__pycache__"))
+    code = (
+        "import sys, pathlib, koala; from koala.store import Store; "
+        "assert pathlib.Path(koala.__file__).is_relative_to(sys.argv[1]); "
+        "Store.open(pathlib.Path(sys.argv[2])).close()"
+    )
+    command = [sys.executable, "-c", code, str(home), str(tmp_path / "koala.db")]
+    done = subprocess.run(
+        command, cwd=home, env={"PYTHONPATH": str(home)}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert difference_from_tables(f"sqlite:///{tmp_path / 'koala.db'}") == []

@@ -1,0 +1,339 @@
+"""A desk from which a test drives a scheduler: events in, commands out, and time only when the test says so.
+
+Transfers are easy to count in the head: every link moves 1,000,000 bytes a second without latency, so a file of
+``seconds(30)`` takes 30 s. The book-keeping checks at the end hold after every event, whatever happened.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from koala.core import Scheduler, State
+from koala.core.lifecycle import IN_CLAIMING_QUEUE
+from koala.core.state.job import Job
+from koala.core.state.ledger import Ledger
+from koala.core.state.sites import Trust
+from koala.model.grid import Grid, Link, Links, Network, SchedulerParameters, Site, StoredFile
+from koala.model.messages import (
+    AnyCommand,
+    AnyEvent,
+    CancelAsked,
+    ComponentAccepted,
+    ComponentEnded,
+    ComponentReady,
+    ComponentRunning,
+    ComponentStarting,
+    JobEnded,
+    JobSubmitted,
+    Outcome,
+    SiteReported,
+    StartComponent,
+    StartTransfer,
+    Tick,
+    TransferEnded,
+    WakeAt,
+)
+from koala.model.request import Component, Flexibility, InputFile, InputMode, Priority, Request
+from koala.policies import Catalogue
+
+BYTES_PER_S = 1_000_000
+EVENTS_MAX = 10_000
+
+AnyKind = TypeVar("AnyKind", bound=AnyCommand)
+
+
+def seconds(transfer_s: float) -> int:
+    """The size of a file that takes this long over any link."""
+    return round(transfer_s * BYTES_PER_S)
+
+
+def make_grid(
+    sites: Mapping[str, int],
+    *,
+    files: Mapping[str, tuple[float, tuple[str, ...]]] | None = None,
+    quotas: Mapping[str, float] | None = None,
+    network: Network | None = None,
+    **parameters: Any,
+) -> Grid:
+    """Sites by name and processors, files by name with (seconds to bring, replicas), the scheduler's parameters."""
+    return Grid(
+        sites=tuple(
+            Site(name=name, processors=processors, quota=(quotas or {}).get(name, 1.0))
+            for name, processors in sites.items()
+        ),
+        links=Links(default=Link(bandwidth_mbit_s=8.0, latency_s=0.0)),
+        network=network,
+        files=tuple(
+            StoredFile(name=name, size_bytes=seconds(transfer_s), replicas=replicas)
+            for name, (transfer_s, replicas) in (files or {}).items()
+        ),
+        scheduler=SchedulerParameters(**parameters),
+    )
+
+
+def part(processors: int, site: str | None = None, *files: str, mode: InputMode = InputMode.WHOLE) -> Component:
+    """One component, with the site that the user chose and the files that it reads."""
+    return Component(
+        processors=processors, site=site, input_files=tuple(InputFile(name=name, mode=mode) for name in files)
+    )
+
+
+def ask(*parts: int | Component, high: bool = False, **fields: Any) -> Request:
+    """A request for these components; a number is one without site and files."""
+    components = tuple(part(each) if isinstance(each, int) else each for each in parts)
+    return Request(components=components, priority=Priority.HIGH if high else Priority.LOW, **fields)
+
+
+def ask_total(
+    processors: int, *files: str, high: bool = False, mode: InputMode = InputMode.WHOLE, **bounds: Any
+) -> Request:
+    """A flexible request under FCM."""
+    return Request(
+        components=(part(processors, None, *files, mode=mode),),
+        flexible=Flexibility(**bounds),
+        priority=Priority.HIGH if high else Priority.LOW,
+        policy="FCM",
+    )
+
+
+def kind(commands: Iterable[AnyCommand], wanted: type[AnyKind]) -> list[AnyKind]:
+    """The commands of one kind, in order."""
+    return [command for command in commands if isinstance(command, wanted)]
+
+
+def without_wakes(commands: Iterable[AnyCommand]) -> list[AnyCommand]:
+    """What is to be done in the world: everything but the alarm clock."""
+    return [command for command in commands if not isinstance(command, WakeAt)]
+
+
+class Desk:
+    """One scheduler and the time at which it is; keeps every command with the time it was given."""
+
+    def __init__(
+        self,
+        sites: Mapping[str, int],
+        *,
+        files: Mapping[str, tuple[float, tuple[str, ...]]] | None = None,
+        quotas: Mapping[str, float] | None = None,
+        network: Network | None = None,
+        catalogue: Catalogue | None = None,
+        **parameters: Any,
+    ) -> None:
+        grid = make_grid(sites, files=files, quotas=quotas, network=network, **parameters)
+        self.scheduler = Scheduler(grid, catalogue)
+        self.ledger = self.scheduler.ledger
+        self.now = 0.0
+        self.log: list[tuple[float, AnyCommand]] = []
+        self._wakes: list[float] = []
+        self._next_job = 1
+
+    # ------------------------------------------------------------------------------------- driving
+
+    def send(self, event: AnyEvent) -> list[AnyCommand]:
+        """Hand one event over; note the commands, and when the scheduler wants to be woken."""
+        self.now = max(self.now, event.at)
+        commands = self.scheduler.handle(event)
+        for command in commands:
+            self.log.append((self.now, command))
+            if isinstance(command, WakeAt):
+                bisect.insort(self._wakes, command.at)
+        assert len(self.log) < EVENTS_MAX, "the scheduler never comes to rest"
+        return commands
+
+    def wait_until(self, at: float) -> list[AnyCommand]:
+        """Let time pass: a tick at every time that the scheduler asked for, and at no other."""
+        commands: list[AnyCommand] = []
+        while self._wakes and self._wakes[0] <= at:
+            commands += self.send(Tick(at=max(self._wakes.pop(0), self.now)))
+        self.now = max(self.now, at)
+        return commands
+
+    def settle(self) -> list[AnyCommand]:
+        """Let the present instant come to its end, and nothing later."""
+        return self.wait_until(self.now)
+
+    def next_wake(self) -> float:
+        """When the next tick comes."""
+        return self._wakes[0] if self._wakes else float("inf")
+
+    def pass_time(self, seconds_: float) -> list[AnyCommand]:
+        return self.wait_until(self.now + seconds_)
+
+    def submit(self, request: Request) -> list[AnyCommand]:
+        """Submit a job now, under the next free number: 1, 2, 3, ...."""
+        self._next_job += 1
+        return self.send(JobSubmitted(at=self.now, job=self._next_job - 1, request=request))
+
+    def cancel(self, job: int) -> list[AnyCommand]:
+        return self.send(CancelAsked(at=self.now, job=job))
+
+    def ready(self, *tokens: str) -> list[AnyCommand]:
+        """These components report at the barrier."""
+        return [command for token in tokens for command in self.send(ComponentReady(at=self.now, token=token))]
+
+    def accept(self, *tokens: str) -> list[AnyCommand]:
+        """The sites have these components in their own queues."""
+        return [command for token in tokens for command in self.send(ComponentAccepted(at=self.now, token=token))]
+
+    def starting(self, *tokens: str) -> list[AnyCommand]:
+        """Components that waited in their site's own queue have their processors."""
+        return [command for token in tokens for command in self.send(ComponentStarting(at=self.now, token=token))]
+
+    def say_running(self, *tokens: str) -> list[AnyCommand]:
+        """Sites that were asked say that these components run."""
+        return [command for token in tokens for command in self.send(ComponentRunning(at=self.now, token=token))]
+
+    def end(self, *tokens: str, outcome: Outcome = Outcome.DONE, **fields: Any) -> list[AnyCommand]:
+        """These components end, all in the same way."""
+        commands = []
+        for token in tokens:
+            commands += self.send(ComponentEnded(at=self.now, token=token, outcome=outcome, **fields))
+        return commands
+
+    def report(self, site: str, others: int, processors: int | None = None) -> list[AnyCommand]:
+        """A site says how many processors other users hold."""
+        index = self.ledger.sites.view.index[site]
+        working = self.ledger.sites.sites[index].processors if processors is None else processors
+        return self.send(SiteReported(at=self.now, site=site, processors=working, others=others))
+
+    def bring(self, transfer: str, *, ok: bool = True, reason: str = "") -> list[AnyCommand]:
+        """A transfer ends now."""
+        return self.send(TransferEnded(at=self.now, transfer=transfer, ok=ok, reason=reason))
+
+    def run(self, request: Request) -> list[str]:
+        """Submit a job that fits at once and see it through the barrier; its tokens."""
+        tokens = [start.token for start in kind(self.submit(request), StartComponent)]
+        assert tokens, "the job was to be placed at once"
+        self.ready(*tokens)
+        return tokens
+
+    # ------------------------------------------------------------------------------------- looking
+
+    def job(self, job: int) -> Job:
+        """What the core remembers of a job, living or ended."""
+        found = self.ledger.jobs.get(job) or self.ledger.ended.get(job)
+        assert found is not None, f"job {job} is unknown"
+        return found
+
+    def state(self, job: int) -> State:
+        return self.job(job).state
+
+    def all(self, wanted: type[AnyKind]) -> list[AnyKind]:
+        """Every command of one kind since the beginning."""
+        return kind((command for _, command in self.log), wanted)
+
+    def times(self, wanted: type[AnyKind]) -> list[float]:
+        """When the commands of one kind were given."""
+        return [at for at, command in self.log if isinstance(command, wanted)]
+
+    def tokens(self, job: int) -> list[str]:
+        """The tokens of the job's living claims, in the order of its components."""
+        return [claim.token for claim in self.job(job).claims if claim is not None]
+
+    def transfers(self) -> list[str]:
+        """The ids of all transfers ever started."""
+        return [start.transfer for start in self.all(StartTransfer)]
+
+    def ended(self, job: int) -> JobEnded:
+        """The record of a job's end."""
+        (record,) = [record for record in self.all(JobEnded) if record.job == job]
+        return record
+
+    def idle(self, site: str) -> int:
+        """What policies may use of the site."""
+        view = self.ledger.sites.view
+        return view.idle[view.index[site]]
+
+    def story(self, job: int) -> list[str]:
+        explanation = self.scheduler.explain(job)
+        assert explanation is not None
+        return [line.text for line in explanation.story]
+
+
+# ------------------------------------------------------------------------------- what must always hold
+
+
+def assert_books_balance(ledger: Ledger) -> None:
+    """What is written of each site is the sum of what the jobs have there; each job is where its state says."""
+    _assert_sites_balance(ledger)
+    _assert_links_balance(ledger)
+    for queue, high in ((ledger.high, True), (ledger.low, False)):
+        waiting = {job.id for job in ledger.jobs.values() if job.state is State.WAITING and job.high is high}
+        assert {job.id for job in queue} == waiting
+        assert len(queue) == len(waiting)
+    claiming = {job.id for job in ledger.jobs.values() if job.state in IN_CLAIMING_QUEUE}
+    assert {job.id for job in ledger.claiming} == claiming
+    for transfer in ledger.transfers.by_key.values():
+        assert transfer.jobs, "a transfer that no job needs"
+        assert ledger.transfers.by_id[transfer.id] is transfer
+    assert len(ledger.transfers.by_id) == len(ledger.transfers.by_key)
+    for job in ledger.jobs.values():
+        assert job.transfers_open == sum(not transfer.done for transfer in job.transfers.values())
+
+
+def _assert_sites_balance(ledger: Ledger) -> None:
+    book = ledger.sites
+    for index, site in enumerate(book):
+        claims = [claim for claim in ledger.claims.values() if claim.site == index]
+        assert set(site.claims) == {claim.token for claim in claims}
+        assert site.ours == sum(claim.processors for claim in claims)
+        assert site.promised == sum(_promised(job, index) for job in ledger.jobs.values())
+        waiters = {job.id: _earmarked(job, index) for job in ledger.jobs.values() if index in job.earmarks.values()}
+        assert set(site.waiters) == set(waiters)
+        assert site.earmarked == sum(waiters.values())
+        idle = site.limit - site.others - site.ours - site.earmarked - (site.promised if book.hold_placed else 0)
+        probed = site.trust is Trust.PROBING and site.probe_job is not None
+        if site.trust is Trust.UNUSABLE or site.drained or probed:
+            idle = 0
+        assert book.view.idle[index] == max(0, idle)
+
+
+def _assert_links_balance(ledger: Ledger) -> None:
+    """On every link is what jobs with places ask of it, and a job that is being let go of asks nothing."""
+    view = ledger.sites.view
+    asked = [0] * len(view.wiring.names)
+    for job in ledger.jobs.values():
+        if job.spots is None or job.state is State.RELEASING:
+            assert not job.link_demands
+            continue
+        assert job.demand is not None
+        parts = [0] * len(view.names)
+        for site, size in zip(job.spots.sites, job.spots.sizes, strict=True):
+            parts[site] += size
+        traffic = job.demand.traffic
+        demands = view.wiring.demands_bit_s(traffic.pattern, traffic.dimensions, parts, traffic.per_processor_bit_s)
+        for link, bit_s in demands:
+            asked[link] += bit_s
+    assert view.link_demand_bit_s == asked
+
+
+def _promised(job: Job, index: int) -> int:
+    if job.state not in IN_CLAIMING_QUEUE or job.spots is None:
+        return 0
+    parts = zip(job.spots.sites, job.spots.sizes, job.claims, strict=True)
+    return sum(
+        size
+        for part, (site, size, claim) in enumerate(parts)
+        if site == index and claim is None and part not in job.earmarks
+    )
+
+
+def _earmarked(job: Job, index: int) -> int:
+    assert job.spots is not None
+    return sum(job.spots.sizes[part] for part, site in job.earmarks.items() if site == index)
+
+
+def assert_clean(ledger: Ledger) -> None:
+    """No living job, and nothing held, queued, promised, earmarked or transferred for anybody."""
+    assert_books_balance(ledger)
+    assert ledger.jobs == {}
+    assert ledger.claims == {}
+    assert len(ledger.high) == len(ledger.low) == len(ledger.claiming) == 0
+    assert ledger.transfers.by_id == {}
+    assert ledger.transfers.by_key == {}
+    assert not any(ledger.sites.view.link_demand_bit_s)
+    for site in ledger.sites:
+        assert (site.ours, site.promised, site.earmarked, site.waiters) == (0, 0, 0, {})
+        assert site.probe_job is None

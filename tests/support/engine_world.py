@@ -1,0 +1,243 @@
+"""A real engine on embedded sites for tests, with requests to give it, stores that fail, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koala import files
+from koala.daemon.engine.loop import Engine
+from koala.daemon.grid_sites import SiteMaker, make_site
+from koala.files.checksums import of_path
+from koala.model.grid import Grid, Link, Links, SchedulerParameters, Site, SiteKind
+from koala.model.request import Application, Component, InputFile, Request
+from koala.policies import Catalogue
+from koala.sites import LocalSite, Stream
+from koala.store import Batch, JobRow, Store, StoreError
+from tests.support.seen_files import seen
+
+WAIT_S = 120.0
+OWNER = "anna"
+
+
+def local_grid(processors: Sequence[int] = (4, 4), mbit_s: float = 800.0, **parameters: Any) -> Grid:
+    """Embedded sites a, b, c, ...; parameters of the scheduler as named."""
+    chosen = {"scan_interval_s": 0.0, "check_interval_s": 5.0, "answer_timeout_s": 20.0, **parameters}
+    return Grid(
+        sites=tuple(
+            Site(name="abcdefgh"[index], processors=count, kind=SiteKind.LOCAL)
+            for index, count in enumerate(processors)
+        ),
+        links=Links(default=Link(bandwidth_mbit_s=mbit_s, latency_s=0.001)),
+        scheduler=SchedulerParameters(**chosen),
+    )
+
+
+def a_request(
+    script: str = "exit 0", sizes: Sequence[int] = (1,), sites: Sequence[str] = (), reads: Any = (), **fields: Any
+) -> Request:
+    """Components of these sizes that run a script, at named sites if any are given; ``reads`` are input files."""
+    inputs = tuple(InputFile(name=each) if isinstance(each, str) else each for each in reads)
+    return Request(
+        components=tuple(
+            Component(
+                processors=size,
+                application=Application(script=script),
+                site=sites[index] if sites else None,
+                input_files=inputs,
+            )
+            for index, size in enumerate(sizes)
+        ),
+        **fields,
+    )
+
+
+class EngineWorld:
+    """An open engine, and what tests do with it again and again."""
+
+    def __init__(self, engine: Engine, store: Store) -> None:
+        self.engine = engine
+        self.store = store
+
+    async def submit(self, request: Request, client_token: str | None = None) -> int:
+        """Submit for the usual owner; the job's id."""
+        row, _ = await self.engine.submit(request, owner=OWNER, client_token=client_token)
+        return row.id
+
+    async def ended(self, *jobs: int) -> list[JobRow]:
+        """The rows of jobs that have ended, in the store."""
+        rows = []
+        for job in jobs:
+            async with asyncio.timeout(WAIT_S):
+                await self.engine.wait_ended(job, WAIT_S)
+            row = self.store.job(job)
+            assert row is not None
+            assert row.ended_at is not None, f"job {job} is {row.state} since {row.since}"
+            rows.append(row)
+        return rows
+
+    async def run(self, request: Request) -> JobRow:
+        """Submit a job and see its end."""
+        return (await self.ended(await self.submit(request)))[0]
+
+    async def until(self, condition: Callable[[], Any]) -> Any:
+        """Wait until a look at the engine gives something."""
+        async with asyncio.timeout(WAIT_S):
+            while not (found := condition()):
+                await asyncio.sleep(0.02)
+        return found
+
+    async def in_state(self, job: int, state: str) -> JobRow:
+        """Wait until a live job is in a state."""
+
+        def look() -> JobRow | None:
+            row = self.engine.live_row(job)
+            return row if row is not None and row.state == state else None
+
+        found: JobRow = await self.until(look)
+        return found
+
+    async def output(self, job: int, part: int = 0) -> str:
+        """What a component of the last run wrote."""
+        row = [row for row in self.store.components(job) if row.part == part][-1]
+        data = await self.engine.site(row.site).output(row.token, Stream.STDOUT, 0)
+        return data.decode()
+
+    def site(self, name: str) -> LocalSite:
+        """The embedded site itself."""
+        site = self.engine.site(name)
+        assert isinstance(site, LocalSite)
+        return site
+
+    async def register(self, name: str, data: bytes, *sites: str) -> None:
+        """Put a file with replicas at some sites on record."""
+        entry: files.Entry | None = None
+        for site in sites:
+            source = seen(self.engine)[site].root / "incoming"
+            source.write_bytes(data)
+            path = seen(self.engine)[site].adopt(name, source)
+            source.unlink()
+            replica = files.Replica(site=site, size_bytes=len(data), checksum=of_path(path))
+            if entry is None:
+                entry, event = files.register(name, replica, at=0.0)
+            else:
+                entry, event = files.replicate(entry, replica, at=0.0)
+            await self.engine.tell(event, files=[entry])
+
+    def copies_at(self, site: str) -> list[str]:
+        """What lies in a site's file area beside replicas."""
+        root = seen(self.engine)[site].root
+        return [each.name for each in [*(root / "copies").iterdir(), *(root / "trash").iterdir()]]
+
+    async def all_given_back(self) -> None:
+        """Wait until the core, the sites and the movers hold nothing, and nothing is owed."""
+        engine = self.engine
+
+        def nothing_left() -> bool:
+            return (
+                not engine.scheduler.ledger.claims
+                and all(row.ended_at is not None for row in engine.rows.components.values())
+                and not engine.owed.commands
+                and not engine.scheduler.ledger.transfers.by_id
+                and not engine.mover.transfers
+                and all(self.site(each.name).processors_held == 0 for each in engine.grid.sites)
+                and not any(self.copies_at(each.name) for each in engine.grid.sites)
+            )
+
+        await self.until(nothing_left)
+
+
+def open_store(root: Path, url: str | None = None) -> Store:
+    """The store of an engine below ``root``, or elsewhere."""
+    root.mkdir(parents=True, exist_ok=True)
+    return Store.open(url or f"sqlite:///{root / 'koala.db'}")
+
+
+class DisturbedStore:
+    """A real store whose commits wait at a gate, or fail so many times."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.gate = threading.Event()
+        self.gate.set()
+        self.failures = 0
+        self.recover_failures = 0
+        self.after_failures = 0
+        self.batches: list[Batch] = []
+
+    def record(self, batch: Batch) -> None:
+        assert self.gate.wait(60.0)
+        if self.failures > 0:
+            self.failures -= 1
+            raise StoreError("test", "the disk is full; free some space")
+        self._store.record(batch)
+        self.batches.append(batch)
+        if self.after_failures > 0:
+            self.after_failures -= 1
+            raise StoreError("test", "the connection broke during the commit; check the server")
+
+    def recover(self) -> Any:
+        if self.recover_failures > 0:
+            self.recover_failures -= 1
+            raise StoreError("test", "the disk is still full; free some space")
+        return self._store.recover()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+def disturbed(root: Path, url: str | None = None) -> Any:
+    """The store of an engine below ``root``, to be disturbed. It is used as a store."""
+    return DisturbedStore(open_store(root, url))
+
+
+@contextlib.asynccontextmanager
+async def open_engine(
+    root: Path, grid: Grid | None = None, store: Store | None = None, site_maker: SiteMaker = make_site
+) -> AsyncIterator[EngineWorld]:
+    """An engine below ``root``; opened again there it goes on where it was."""
+    own = open_store(root) if store is None else store
+    try:
+        engine = Engine(grid or local_grid(), Catalogue.builtin(), own, root, site_maker=site_maker)
+        await engine.open()
+        try:
+            yield EngineWorld(engine, own)
+        finally:
+            await engine.close()
+    finally:
+        own.close()
+
+
+def processes_below(directory: Path) -> list[int]:
+    """Every living process that was started for a component below this directory."""
+    mark = os.fsencode(f"KOALA_HOME={directory.resolve()}/")
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            if any(line.startswith(mark) for line in (entry / "environ").read_bytes().split(b"\0")):
+                found.append(int(entry.name))
+    return found
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[Path]:
+    """A directory for one engine; at the end of the test no process may be left of it."""
+    yield tmp_path
+    deadline = time.monotonic() + 10.0
+    while (left := processes_below(tmp_path)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    assert not left, "the test left processes behind"

@@ -1,0 +1,255 @@
+"""Real servers that move files on loopback: an sshd with keys of its own, GridFTP servers, and sites that use them.
+
+Each server dies with the test. Where a program is missing the test is skipped, or fails where the environment
+variable CI is set.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import getpass
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koala.files import Area, GridMover, Order, Place, RemoteArea, SeenArea
+from koala.files.area.interface import FileArea
+from koala.files.checksums import of_path
+from koala.model.grid import BatchSettings, Site, SiteKind
+from koala.sites.remote_shell import SSH_VARIABLES, Commands
+
+WAIT_S = 120.0
+SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+
+
+def needed(program: str, package: str) -> str:
+    """Where a program is; without it the test is skipped, or fails where the environment variable CI is set."""
+    found = shutil.which(program, path=f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}")
+    if found is None:
+        words = f"{program} is missing; install it with: apt install {package}"
+        if os.environ.get("CI"):
+            pytest.fail(words)
+        pytest.skip(words)
+    return found
+
+
+def until(condition: Callable[[], Any], wait_s: float = WAIT_S) -> Any:
+    """Wait for something to become true, and give it."""
+    end = time.monotonic() + wait_s
+    while not (found := condition()):
+        assert time.monotonic() < end, "it never came true"
+        time.sleep(0.02)
+    return found
+
+
+async def until_async(condition: Callable[[], Any], wait_s: float = WAIT_S) -> Any:
+    """The same beside an event loop."""
+    end = time.monotonic() + wait_s
+    while not (found := condition()):
+        assert time.monotonic() < end, "it never came true"
+        await asyncio.sleep(0.02)
+    return found
+
+
+def free_port() -> int:
+    """A port of loopback that nobody has now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def answers(port: int) -> bool:
+    """Whether a server listens there."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+class SshServer:
+    """An sshd for this user, and an ssh configuration ``config`` by which the hosts west and east are this machine.
+
+    ``reaching`` is a directory for PATH with an ssh that knows them too; without it a site's account knows nobody.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.port = free_port()
+        self.config = root / "config"
+        self.reaching = root / "bin"
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Returns when it takes connections."""
+        for name in ("host", "user"):
+            key = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.root / name)]
+            subprocess.run(key, check=True, stdin=subprocess.DEVNULL)
+        server = self.root / "sshd_config"
+        server.write_text(
+            f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {self.root}/host\nPidFile none\n"
+            f"AuthorizedKeysFile {self.root}/user.pub\nStrictModes no\nPasswordAuthentication no\n"
+            "KbdInteractiveAuthentication no\nUsePAM no\nPermitRootLogin yes\nMaxStartups 100\n"
+            # What this user's shell does at every login is no part of the test.
+            f"SetEnv HOME={self.root}\n"
+        )
+        (self.root / "known").write_text(f"[127.0.0.1]:{self.port} {(self.root / 'host.pub').read_text()}")
+        self.config.write_text(
+            f"Host west east\n  HostName 127.0.0.1\n  Port {self.port}\n  User {getpass.getuser()}\n"
+            f"  IdentityFile {self.root}/user\n  IdentitiesOnly yes\n  UserKnownHostsFile {self.root}/known\n"
+        )
+        self.reaching.mkdir()
+        reaching = self.reaching / "ssh"
+        reaching.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {self.config} "$@"\n')
+        reaching.chmod(0o755)
+        if os.geteuid() == 0:
+            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+        with (self.root / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [needed("sshd", "openssh-server"), "-D", "-e", "-f", str(server)], stdout=log, stderr=log
+            )
+        until(lambda: answers(self.port))
+        return process
+
+
+@contextlib.contextmanager
+def ssh_server() -> Iterator[SshServer]:
+    """A server until the end."""
+    for program, package in (("sshd", "openssh-server"), ("ssh", "openssh-client"), ("rsync", "rsync")):
+        needed(program, package)
+    with tempfile.TemporaryDirectory(prefix="koala-sshd-") as name:
+        server = SshServer(Path(name))
+        process = server.start()
+        try:
+            yield server
+        finally:
+            process.terminate()
+            process.wait(WAIT_S)
+            # Shared connections that a process which was killed has left behind.
+            for each in Path("/proc").iterdir():
+                with contextlib.suppress(OSError):
+                    if each.name.isdigit() and str(server.config) in (each / "cmdline").read_text(errors="replace"):
+                        os.kill(int(each.name), signal.SIGTERM)
+
+
+class GridFtpServer:
+    """A GridFTP server for anybody on loopback; as root it runs as nobody. It serves the directory ``served``."""
+
+    def __init__(self, served: Path) -> None:
+        self.port = free_port()
+        self.url = f"ftp://127.0.0.1:{self.port}{served}"
+        self._process: subprocess.Popen[bytes] | None = None
+        served.mkdir(parents=True)
+        served.chmod(0o777)
+
+    def start(self) -> None:
+        """Returns when it takes connections."""
+        words = ["globus-gridftp-server", "-no-detach", "-p", str(self.port), "-aa"]
+        words += ["-control-interface", "127.0.0.1", "-data-interface", "127.0.0.1"]
+        if os.geteuid() == 0:
+            words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *words]
+        environment = {"PATH": SYSTEM_PATH, "HOME": "/"}
+        self._process = subprocess.Popen(
+            words, cwd="/", env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+        until(lambda: answers(self.port))
+
+    def stop(self) -> None:
+        """At once, with all connections."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait(WAIT_S)
+            self._process = None
+
+
+class FileGrid:
+    """Sites with file areas below one directory, some of which this machine reaches only by ssh."""
+
+    def __init__(self, root: Path, server: SshServer | None = None) -> None:
+        self.root = root
+        self._server = server
+        self.ssh = ("ssh",) if server is None else ("ssh", "-F", str(server.config), "-o", "BatchMode=yes")
+        agents = {name: os.environ[name] for name in SSH_VARIABLES if name in os.environ}
+        self.here = Place(Commands(environment=agents), ssh=self.ssh)
+        self.sites: dict[str, Site] = {}
+        self.areas: dict[str, FileArea] = {}
+
+    def seen(self, name: str, file_server: str | None = None) -> None:
+        """A site of this machine."""
+        self.sites[name] = Site(name=name, processors=1, kind=SiteKind.LOCAL, file_server=file_server)
+        self.areas[name] = SeenArea(Area(name, self.files(name)), self.here)
+
+    def unseen(self, name: str, path: str = SYSTEM_PATH, file_server: str | None = None, **more: Any) -> None:
+        """A site under a batch system, of which this machine does not see the files."""
+        settings = BatchSettings(work_directory=str(self.root / name), environment=(("PATH", path),), **more)
+        assert self._server is not None or settings.ssh is None
+        config = None if self._server is None else self._server.config
+        commands = Commands(
+            ssh=settings.ssh, through=settings.through, environment=dict(settings.environment), ssh_config=config
+        )
+        self.sites[name] = Site(name=name, processors=1, kind=SiteKind.SLURM, batch=settings, file_server=file_server)
+        place = Place(commands, settings, ssh=self.ssh)
+        self.areas[name] = RemoteArea(name, place, f"{settings.work_directory}/files")
+
+    def files(self, name: str) -> Path:
+        """The directory of a site's area."""
+        return self.root / name / "files"
+
+    def put(self, file: str, data: bytes, site: str) -> Path:
+        """A replica."""
+        area = Area(site, self.files(site))
+        area.open()
+        outside = self.root / "outside"
+        outside.write_bytes(data)
+        return area.adopt(file, outside)
+
+    def order(self, file: str, source: str, target: str, transfer: str = "t1", **more: Any) -> Order:
+        """An order for a replica that is there."""
+        path = Area(source, self.files(source)).replica(file)
+        chunk = more.get("chunk")
+        size = path.stat().st_size if chunk is None else chunk[1]
+        settings: dict[str, Any] = {"size_bytes": size, "checksum": of_path(path)} | more
+        return Order(transfer=transfer, file=file, source=source, target=target, **settings)
+
+    def left(self, site: str) -> list[str]:
+        """What is at a site beside replicas, and in what its file server serves."""
+        found = [path for name in ("copies", "trash") for path in (self.files(site) / name).rglob("*")]
+        found += (self.root / site / "served").glob("*")
+        return [str(path) for path in found]
+
+    def carriers(self, *below: str) -> list[int]:
+        """The living processes that carry something at any of these sites; found by the directory they are in."""
+        return processes_in(self.root.joinpath(*below))
+
+    @contextlib.asynccontextmanager
+    async def mover(self, *names: str, **settings: Any) -> AsyncIterator[GridMover]:
+        """A mover between these of them, or all."""
+        chosen = {name: site for name, site in self.sites.items() if name in (names or self.sites)}
+        areas = {name: self.areas[name] for name in chosen}
+        settings = {"clock": time.monotonic} | settings
+        mover = GridMover(chosen.values(), areas, self.here, self.root / "relays", **settings)
+        await mover.open()
+        try:
+            yield mover
+        finally:
+            await mover.close()
+
+
+def processes_in(root: Path) -> list[int]:
+    """The living processes whose working directory is below a directory, or was before it was removed."""
+    found = []
+    for each in Path("/proc").iterdir():
+        if each.name.isdigit():
+            with contextlib.suppress(OSError):
+                if str((each / "cwd").readlink()).startswith(f"{root}/"):
+                    found.append(int(each.name))
+    return found

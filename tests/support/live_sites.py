@@ -1,0 +1,78 @@
+"""Real embedded sites for tests: what they emit is kept, waits are bounded, and no process may be left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from koala.model.launch import Launch
+from koala.model.messages import Token
+from koala.model.request import Application
+from koala.sites import LocalSite
+from tests.support.watched_sites import FIRST, WAIT_S, WatchedSite
+
+
+def launch(token: Token = FIRST, application: Application | str = "exit 0", **fields: Any) -> Launch:
+    """A launch of one processor; a text stands for a script."""
+    if isinstance(application, str):
+        application = Application(script=application)
+    return Launch(**{"token": token, "job": 1, "processors": 1, "application": application, **fields})
+
+
+class Watcher(WatchedSite[LocalSite]):
+    """An open site, and everything that it has told."""
+
+    def __init__(self, root: Path, processors: int, **options: Any) -> None:
+        super().__init__()
+        self.site = LocalSite(
+            root.name,
+            root,
+            processors,
+            **{"emit": self.take, "clock": time.time, "on_mail": self.take_mail, "grace_s": 1.0, **options},
+        )
+
+
+@contextlib.asynccontextmanager
+async def opened(root: Path, processors: int = 4, **options: Any) -> AsyncIterator[Watcher]:
+    """An open site below ``root``."""
+    watcher = Watcher(root, processors, **options)
+    await watcher.site.open()
+    try:
+        yield watcher
+    finally:
+        await watcher.site.close()
+
+
+async def file_appears(path: Path) -> None:
+    """Wait until an application has made a file."""
+    async with asyncio.timeout(WAIT_S):
+        while not path.exists():
+            await asyncio.sleep(0.02)
+
+
+def processes_of(directory: Path) -> list[int]:
+    """Every living process that was started for a component below this directory."""
+    mark = os.fsencode(f"KOALA_HOME={directory.resolve()}/")
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            if any(line.startswith(mark) for line in (entry / "environ").read_bytes().split(b"\0")):
+                found.append(int(entry.name))
+    return found
+
+
+def all_gone(directory: Path) -> bool:
+    """Whether every process started below this directory ends within a moment."""
+    deadline = time.monotonic() + 30.0
+    while processes_of(directory):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True

@@ -1,0 +1,492 @@
+"""A grid painted by hand behind the real API and the real dashboard, so that a test decides what there is to see.
+
+``PaintedService`` answers what ``Service`` answers, from values that a test changes; ``Served`` is the daemon's door
+for browsers, on a port of the loopback, which can be closed and opened again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from koala.daemon.api import make_app
+from koala.daemon.errors import NotFoundError
+from koala.daemon.service.journal_tail import Told
+from koala.daemon.service.principal import Principal
+from koala.daemon.service.service import Service
+from koala.daemon.service.tokens import TokenDesk
+from koala.model.api import (
+    Explanation,
+    JobDetail,
+    JobSummary,
+    JournalEntry,
+    NewToken,
+    Output,
+    Overview,
+    Page,
+    RefusalInfo,
+    Scope,
+    ShortageInfo,
+    SiteHistory,
+    SiteInfo,
+    StoryLine,
+    TokenWish,
+    UsagePoint,
+)
+from koala.store import Store
+from tests.support.grid_forms import NOW, component, job, link, overview, places, site, transfer
+
+START_S_MAX = 60.0
+
+
+class PaintedService(Service):
+    """What callers see is what the test painted. Who may do what is checked as the service says."""
+
+    def __init__(self, grid: Overview, jobs: list[JobDetail]) -> None:
+        self.grid = grid
+        self.painted = {each.id: each for each in jobs}
+        self.outputs: dict[tuple[int, int, str], bytes] = {}
+        self.complete: set[int] = set()
+        self.why_not = ""
+        self.did: list[tuple[str, str]] = []
+        self._entries: list[JournalEntry] = []
+        self._changed = asyncio.Event()
+
+    # ------------------------------------------------------------------------------- what a test does
+
+    def happen(self, text: str, **fields: Any) -> None:
+        """One more entry of the journal; those who follow it are told."""
+        seq = len(self._entries) + 1
+        entry = JournalEntry(seq=seq, at=self.grid.now, kind="event", what="Painted", text=text, **fields)
+        self._entries.append(entry)
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def paint_job(self, painted: JobDetail) -> None:
+        """The job is now like this."""
+        self.painted[painted.id] = painted
+        self.happen(f"job {painted.id} is {painted.state}", job=painted.id)
+
+    def paint_site(self, name: str, **fields: Any) -> SiteInfo:
+        """The site now has these fields."""
+        sites = [each.model_copy(update=fields) if each.name == name else each for each in self.grid.sites]
+        self.grid = self.grid.model_copy(update={"sites": sites})
+        self.happen(f"{name} changed", site=name)
+        return self._site(name)
+
+    # ---------------------------------------------------------------------------- what callers ask for
+
+    async def overview(self, who: Principal) -> Overview:
+        who.need(Scope.READ)
+        jobs = list(self.painted.values())
+        counts: dict[str, int] = {}
+        for each in jobs:
+            counts[each.state] = counts.get(each.state, 0) + 1
+        lists = {
+            "waiting_high": [each for each in jobs if each.state == "waiting" and each.priority == "high"],
+            "waiting_low": [each for each in jobs if each.state == "waiting" and each.priority == "low"],
+            "claiming": [each for each in jobs if each.state in ("placed", "claiming")],
+            "active": [each for each in jobs if each.state in ("starting", "running", "releasing")],
+        }
+        moving = [each for one in jobs for each in one.transfers if each.ended_at is None]
+        return self.grid.model_copy(update={**lists, "transfers": moving, "counts": counts})
+
+    async def sites(self, who: Principal) -> list[SiteInfo]:
+        who.need(Scope.READ)
+        return self.grid.sites
+
+    async def jobs(
+        self,
+        who: Principal,
+        *,
+        states: frozenset[str] = frozenset(),
+        owner: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page[JobSummary]:
+        who.need(Scope.READ)
+        before = int(cursor) if cursor else 2**62
+        found = [
+            each
+            for each in sorted(self.painted.values(), key=lambda each: -each.id)
+            if each.id < before and (not states or each.state in states) and owner in (None, each.owner)
+        ]
+        more = str(found[limit - 1].id) if len(found) > limit else None
+        return Page[JobSummary](items=list[JobSummary](found[:limit]), next=more)
+
+    async def job(self, who: Principal, job: int) -> JobDetail:
+        who.need(Scope.READ)
+        if job not in self.painted:
+            raise NotFoundError(f"there is no job {job}; GET /v1/jobs lists yours")
+        return self.painted[job]
+
+    async def explain(self, who: Principal, job: int) -> Explanation:
+        about = await self.job(who, job)
+        waits = about.state == "waiting"
+        return Explanation(
+            job=job,
+            state=about.state,
+            meaning="in its placement queue; no places have been found yet" if waits else "as its state says",
+            since=about.since,
+            waiting_since=about.submitted_at if waits else None,
+            placement_tries=3,
+            claiming_tries=0,
+            runs=about.runs,
+            failures=about.failures,
+            preemptions=about.preemptions,
+            place_in_line=1 if waits else None,
+            queue_length=3 if waits else None,
+            refusal=self._refusal(about) if waits else None,
+            places=about.places,
+            story=[
+                StoryLine(
+                    at=about.submitted_at, text=f"submitted: non-fixed request for {about.processors} processors"
+                ),
+                StoryLine(at=about.submitted_at + 3, text="no place found (idle: delft 2, leiden 4, twente 0)"),
+            ],
+        )
+
+    def _refusal(self, about: JobDetail) -> RefusalInfo:
+        return RefusalInfo(
+            policy=about.policy,
+            reason=f"no site has {about.processors} idle processors",
+            cure=f"{max(1, about.processors - 4)} more idle processors on leiden",
+            component=0,
+            shortages=[
+                ShortageInfo(
+                    site=each.name,
+                    wanted=about.processors,
+                    idle=each.idle,
+                    missing=max(0, about.processors - each.idle),
+                    cure="resume the site"
+                    if each.drained
+                    else f"{about.processors - each.idle} more idle processors",
+                )
+                for each in self.grid.sites
+            ],
+        )
+
+    async def cancel(self, who: Principal, job: int) -> JobSummary:
+        who.need(Scope.SUBMIT)
+        about = (await self.job(who, job)).model_copy(update={"state": "cancelled", "ended_at": self.grid.now})
+        self.did.append(("cancel", str(job)))
+        self.paint_job(about)
+        return about
+
+    async def output(
+        self,
+        who: Principal,
+        job: int,
+        *,
+        part: int = 0,
+        run: int | None = None,
+        stream: str = "stdout",
+        offset: int = 0,
+        limit: int = 65_536,
+    ) -> Output:
+        await self.job(who, job)
+        data = self.outputs.get((job, part, stream), b"")
+        piece = data[offset : offset + limit]
+        return Output(
+            token=f"{job}.{part}",
+            part=part,
+            site="delft",
+            stream="stderr" if stream == "stderr" else "stdout",
+            offset=offset,
+            next_offset=offset + len(piece),
+            text=piece.decode(errors="replace"),
+            complete=job in self.complete and offset + len(piece) >= len(data),
+        )
+
+    async def history(self, who: Principal, site: str, from_at: float, to_at: float) -> SiteHistory:
+        who.need(Scope.READ)
+        now = self._site(site)
+        step_s = (to_at - from_at) / 12
+        points = [
+            UsagePoint(
+                at=from_at + step_s * n,
+                processors=now.processors,
+                ours=max(0, now.ours - (n * 7) % 5) if n < 11 else now.ours,
+                others=max(0, now.others - (n * 3) % 4) if n < 11 else now.others,
+            )
+            for n in range(12)
+        ]
+        return SiteHistory(site=site, from_at=from_at, to_at=to_at, points=points)
+
+    def _site(self, name: str) -> SiteInfo:
+        found = [each for each in self.grid.sites if each.name == name]
+        if not found:
+            raise NotFoundError(f"there is no site {name!r}")
+        return found[0]
+
+    async def drain(self, who: Principal, site: str) -> SiteInfo:
+        who.need(Scope.OPERATE)
+        self.did.append(("drain", site))
+        return self.paint_site(site, drained=True)
+
+    async def resume(self, who: Principal, site: str) -> SiteInfo:
+        who.need(Scope.OPERATE)
+        self.did.append(("resume", site))
+        return self.paint_site(site, drained=False, trust="usable")
+
+    async def probe(self, who: Principal, site: str) -> SiteInfo:
+        who.need(Scope.OPERATE)
+        self.did.append(("probe", site))
+        return self._site(site)
+
+    async def journal(
+        self, who: Principal, *, after: int = 0, limit: int = 100, job: int | None = None
+    ) -> list[JournalEntry]:
+        who.need(Scope.READ)
+        return [each for each in self._entries if each.seq > after and job in (None, each.job)][:limit]
+
+    async def follow_rounds(
+        self, who: Principal, *, after: int | None = None, job: int | None = None
+    ) -> AsyncIterator[list[Told]]:
+        at = self.last_seq if after is None else after
+        while True:
+            changed = self._changed
+            if found := await self.journal(who, after=at, job=job):
+                at = found[-1].seq
+                yield [Told(entry) for entry in found]
+            await changed.wait()
+
+    @property
+    def last_seq(self) -> int:
+        return len(self._entries)
+
+    @property
+    def failure(self) -> str:
+        return self.why_not
+
+
+def busy_grid() -> PaintedService:
+    """Four sites and a job in every condition, one of them with a hostile name."""
+    sites = [
+        site("delft", 24, ours=14, others=6, idle=2, earmarked=2, jobs=[7, 8, 6]),
+        site("leiden", 16, ours=8, others=4, idle=4, jobs=[7, 6]),
+        site("twente", 128, ours=0, others=40, idle=0, drained=True),
+        site("vrije", 64, trust="unusable", errors=5, silent_since=NOW - 300, silent_reason="connection refused"),
+    ]
+    links = [
+        link("delft", "leiden", 1_000, 640),
+        link("delft", "twente", 100, 80),
+        link("leiden", "twente"),
+        link("delft", "vrije"),
+        link("leiden", "vrije"),
+        link("twente", "vrije", 10),
+    ]
+    ran: dict[str, Any] = {"released_at": NOW - 1_000, "ended_at": NOW - 400}
+    jobs = [
+        job(
+            3,
+            "done",
+            name="warm-up",
+            submitted_at=NOW - 1_500,
+            since=NOW - 400,
+            started_at=NOW - 1_000,
+            ended_at=NOW - 400,
+            exit_code=0,
+            runs=1,
+            places=places(("delft", 4), ("leiden", 4)),
+            components=[
+                component(0, claimed_at=NOW - 1_100, outcome="done", exit_code=0, **ran),
+                component(1, "leiden", claimed_at=NOW - 1_060, outcome="done", exit_code=0, **ran),
+            ],
+            transfers=[transfer(9, started_at=NOW - 1_300, ended_at=NOW - 1_090, ok=True, jobs=[3])],
+        ),
+        job(
+            4,
+            "failed",
+            name="broken",
+            owner="grace",
+            submitted_at=NOW - 1_200,
+            since=NOW - 500,
+            started_at=NOW - 900,
+            ended_at=NOW - 500,
+            exit_code=3,
+            runs=2,
+            failures=2,
+            reason="component 0 failed on delft: exit code 3; restarts used up",
+            places=places(("delft", 2)),
+            components=[
+                component(claimed_at=NOW - 1_150, released_at=NOW - 1_100, ended_at=NOW - 950, outcome="failed"),
+                component(
+                    run=2,
+                    claimed_at=NOW - 920,
+                    released_at=NOW - 900,
+                    ended_at=NOW - 500,
+                    outcome="failed",
+                    exit_code=3,
+                ),
+            ],
+        ),
+        job(5, "cancelled", submitted_at=NOW - 800, since=NOW - 700, ended_at=NOW - 700),
+        job(
+            6,
+            "starting",
+            name="weather model",
+            submitted_at=NOW - 420,
+            since=NOW - 90,
+            places=places(("delft", 4), ("leiden", 4)),
+            components=[
+                component(0, claimed_at=NOW - 120, ready_at=NOW - 100),
+                component(1, "leiden", claimed_at=NOW - 90),
+            ],
+        ),
+        job(
+            7,
+            "running",
+            name="<script>alert(1)</script>",
+            owner="grace",
+            priority="high",
+            submitted_at=NOW - 700,
+            since=NOW - 450,
+            started_at=NOW - 450,
+            runs=1,
+            places=places(("delft", 6), ("leiden", 4)),
+            components=[
+                component(0, claimed_at=NOW - 600, ready_at=NOW - 590, released_at=NOW - 450, processors=6),
+                component(1, "leiden", claimed_at=NOW - 560, ready_at=NOW - 540, released_at=NOW - 450),
+            ],
+            transfers=[transfer(8, started_at=NOW - 660, ended_at=NOW - 470, ok=True, jobs=[7])],
+        ),
+        job(
+            8,
+            "claiming",
+            name="genome",
+            submitted_at=NOW - 300,
+            since=NOW - 60,
+            places=places(("delft", 4), ("leiden", 4)),
+            components=[component(0, claimed_at=NOW - 60)],
+            transfers=[transfer(1, started_at=NOW - 250, jobs=[8])],
+        ),
+        job(
+            9,
+            "placed",
+            name="tides",
+            submitted_at=NOW - 200,
+            since=NOW - 150,
+            places=places(("leiden", 8)),
+            transfers=[
+                transfer(2, started_at=NOW - 150, source="delft", target="leiden", brought_bytes=10**8, jobs=[9])
+            ],
+        ),
+        job(10, "waiting", name="urgent", priority="high", processors=12, submitted_at=NOW - 90, since=NOW - 90),
+        job(11, "waiting", name="sweep " + "x" * 80, processors=48, submitted_at=NOW - 60, since=NOW - 60),
+        job(12, "waiting", processors=20, submitted_at=NOW - 30, since=NOW - 30),
+    ]
+    service = PaintedService(overview(sites, links=links), jobs)
+    for each in jobs:
+        service.happen(f"job {each.id} ({each.name}) was submitted by {each.owner}", job=each.id)
+    service.happen("leiden reports 16 processors, 4 of them others'", site="leiden")
+    service.outputs[(7, 0, "stdout")] = b"".join(
+        b"step %d of 100: residual 0.%03d\n" % (n, 999 - n) for n in range(60)
+    )
+    service.outputs[(7, 0, "stderr")] = b"warning: <b>slow</b> disk\n"
+    return service
+
+
+class Served:
+    """The painted grid at an address, in a thread of its own."""
+
+    def __init__(self, make: Callable[[], PaintedService], state: Path, *, trusted: bool = False) -> None:
+        self._make = make
+        self._store = Store.open(f"sqlite:///{state / 'koala.db'}")
+        self._trusted = trusted
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._server: uvicorn.Server | None = None
+        self._serving: Future[None] | None = None
+        self.port = 0
+        self.open()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def open(self) -> None:
+        """Listen, at the same port as before if there was one."""
+        listening = socket.socket()
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(("127.0.0.1", self.port))
+        self.port = listening.getsockname()[1]
+        self._serving = asyncio.run_coroutine_threadsafe(self._serve(listening), self._loop)
+        deadline = time.monotonic() + START_S_MAX
+        while self._server is None or not self._server.started:
+            assert time.monotonic() < deadline, "the server did not start"
+            assert not self._serving.done(), self._serving.exception()
+            time.sleep(0.01)
+
+    async def _serve(self, listening: socket.socket) -> None:
+        if not hasattr(self, "service"):
+            self.service = self._make()
+            self.tokens = TokenDesk(self._store, time.time)
+        app = make_app(self.service, self.tokens, trusted=self._trusted, owner="root")
+        config = uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
+        self._server = uvicorn.Server(config)
+        await self._server._serve(sockets=[listening])
+        listening.close()
+
+    def token(self, *scopes: Scope, user: str = "ada") -> str:
+        """The secret of a new token."""
+        made: NewToken = asyncio.run_coroutine_threadsafe(
+            self.tokens.create(TokenWish(user=user, scopes=list(scopes))), self._loop
+        ).result(START_S_MAX)
+        return made.secret
+
+    def revoke_all(self) -> None:
+        """End every token, and with them the sessions of those who hold one."""
+
+        async def revoke() -> None:
+            for each in await self.tokens.tokens():
+                await self.tokens.revoke(each.id)
+
+        asyncio.run_coroutine_threadsafe(revoke(), self._loop).result(START_S_MAX)
+
+    def paint(self, change: Callable[[PaintedService], object]) -> None:
+        """Change the grid, in the thread that serves it."""
+
+        async def apply() -> None:
+            change(self.service)
+
+        asyncio.run_coroutine_threadsafe(apply(), self._loop).result(START_S_MAX)
+
+    def close(self) -> None:
+        """Stop listening and end every connection."""
+        assert self._server is not None
+        assert self._serving is not None
+        self._server.should_exit = True
+        self._server.force_exit = True
+        self._serving.result(START_S_MAX)
+        self._server = None
+
+    def end(self) -> None:
+        """Close everything."""
+        if self._server is not None:
+            self.close()
+        asyncio.run_coroutine_threadsafe(self.tokens.close(), self._loop).result(START_S_MAX)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(START_S_MAX)
+        self._loop.close()
+        self._store.close()
+
+
+@contextmanager
+def served(state: Path, make: Callable[[], PaintedService] = busy_grid, *, trusted: bool = False) -> Iterator[Served]:
+    """A painted grid that browsers can look at."""
+    door = Served(make, state, trusted=trusted)
+    try:
+        yield door
+    finally:
+        door.end()

@@ -1,0 +1,241 @@
+"""A batch system on paper: its jobs are files that a test writes, and nothing ever runs.
+
+It keeps the protocol of all batch systems, and its texts are run by ``sh`` as theirs are. So the engine of batch
+sites is tested without a cluster, at every step that one could take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koala.model.grid import BatchSettings
+from koala.model.launch import Launch
+from koala.model.messages import Token
+from koala.model.request import Application
+from koala.sites.batch import poller as watching
+from koala.sites.batch.system import (
+    BatchEnd,
+    BatchId,
+    BatchJob,
+    BatchOutputError,
+    BatchState,
+    EndKind,
+    Listing,
+    Submission,
+)
+from tests.support.batch_sites import BatchWatcher
+
+WAIT_S = 120.0
+PREFIX = "koala-"
+
+
+@pytest.fixture
+def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sites are looked at often, so that tests take no longer than they must."""
+    monkeypatch.setattr(watching, "CALM_FIRST_S", 0.2)
+    monkeypatch.setattr(watching, "CALM_MOST_S", 0.2)
+    monkeypatch.setattr(watching, "GLANCE_FIRST_S", 0.05)
+    monkeypatch.setattr(watching, "REST_FIRST_S", 0.1)
+    monkeypatch.setattr(watching, "REST_MOST_S", 0.1)
+    monkeypatch.setattr(watching, "FRESH_S", 0.0)
+
+
+class PaperBatch:
+    """Jobs are files ``jobs/NAME`` that hold a state and, of one that is over, who ended it, its exit code and why.
+    Behind the state may stand ``@`` and how many processors it has; one of 2 has none. Files ``jobs/NAME~...`` are
+    more jobs of that name. How forgotten jobs ended stands in ``history/ID``. With a file ``down`` nothing works, and
+    with a file ``no-history`` nothing tells of forgotten jobs."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for name in ("jobs", "history", "reservations"):
+            (root / name).mkdir(parents=True)
+        self.say(8, 0)
+
+    # ------------------------------------------------------------------------------------ what a test does
+
+    def say(self, processors: int, others: int) -> None:
+        """What the cluster has."""
+        (self.root / "total").write_text(f"{processors} {others}\n")
+
+    def job(self, token: Token) -> Path:
+        """The job of a component, whatever its mark."""
+        start = f"{PREFIX}{token}-"
+        found = [path for path in (self.root / "jobs").glob(f"{start}*") if "~" not in path.name]
+        assert len(found) == 1, f"there is not one job of {token}"
+        return found[0]
+
+    def tokens(self) -> list[Token]:
+        """Of which components there are jobs."""
+        return sorted(path.name.removeprefix(PREFIX).rpartition("-")[0] for path in (self.root / "jobs").iterdir())
+
+    def set(self, token: Token, *words: str) -> None:
+        """What a listing shows of a component's job."""
+        job = self.job(token)
+        fresh = self.root / f"{job.name}.test"
+        fresh.write_text(" ".join(words) + "\n")
+        fresh.rename(job)
+
+    def lose(self, token: Token, told: str = "") -> None:
+        """A listing shows it no more; history tells that, if anything."""
+        job = self.job(token)
+        if told:
+            (self.root / "history" / f"j.{job.name}").write_text(told + "\n")
+        job.unlink()
+
+    # --------------------------------------------------------------------------------- the protocol's texts
+
+    def _text(self, body: str) -> str:
+        down = "if [ -e down ]; then echo 'it is down' >&2; exit 1; fi"
+        return f"cd {shlex.quote(str(self.root))} || exit 1\n{down}\n{body}"
+
+    def submit(self, submission: Submission) -> str:
+        name = f"{PREFIX}{submission.launch.token}"
+        return self._text(
+            f"if [ -e refuse ]; then cat refuse >&2; exit 1; fi\necho pending >new.$$; mv new.$$ jobs/{name}\n"
+            f"echo {submission.limit_s} >limit\necho j.{name}\n"
+        )
+
+    def parse_submitted(self, printed: str) -> BatchId:
+        if not printed.startswith("j."):
+            raise BatchOutputError(printed)
+        return printed.strip()
+
+    def refusal(self, code: int, printed: str, complaint: str) -> str | None:
+        return complaint if "never" in complaint else None
+
+    def has_no_room(self, code: int, printed: str, complaint: str) -> bool:
+        return "too many" in complaint
+
+    def is_for_what_it_asks(self, refusal: str) -> bool:
+        return "too long" in refusal
+
+    def cancel(self, token: Token, ids: Sequence[BatchId]) -> str:
+        name = f"{PREFIX}{token}"
+        return self._text(
+            f"for job in jobs/{name} jobs/{name}~*; do\n"
+            '    if [ -e "$job" ]; then echo over cancelled >new.$$; mv new.$$ "$job"; fi\n'
+            f"done\necho {name} >>cancelled\n"
+        )
+
+    def listing(self) -> str:
+        return self._text(
+            'cat total\nfor job in jobs/*; do\n    if [ -f "$job" ]; then echo "${job##*/} $(cat "$job")"; fi\ndone\n'
+        )
+
+    def parse_listing(self, printed: str) -> Listing:
+        lines = [line.split() for line in printed.splitlines()]
+        if len(lines[0]) != 2:
+            raise BatchOutputError(printed)
+        return Listing(
+            jobs=tuple(_job(words) for words in lines[1:]),
+            processors=int(lines[0][0]),
+            others=int(lines[0][1]),
+            job_limit_s=7_200.0,
+        )
+
+    def history(self, jobs: Sequence[BatchJob]) -> str:
+        names = " ".join(f"history/{job.id}" for job in jobs)
+        return self._text(
+            "if [ -e no-history ]; then echo 'nobody knows' >&2; exit 1; fi\n"
+            f'for job in {names}; do\n    if [ -e $job ]; then echo "${{job##*/}} $(cat $job)"; fi\ndone\n'
+        )
+
+    def parse_history(self, printed: str, jobs: Sequence[BatchJob]) -> dict[BatchId, BatchEnd]:
+        return {words[0]: _end(words[1:]) for words in map(str.split, printed.splitlines())}
+
+    def on_node(self) -> str:
+        return "koala_nodes() { echo here 1; }\n"
+
+    def reserve(self, name: str, processors: int, begin_s: float, length_s: float) -> str:
+        return self._text(f"echo {processors} >reservations/{name}\necho r.{name}\n")
+
+    def parse_reserved(self, printed: str) -> str:
+        return printed.strip()
+
+    def unreserve(self, name: str) -> str:
+        return self._text(f"rm -f reservations/{name}\n")
+
+    def version(self) -> str:
+        return "echo paper\n"
+
+
+def _job(words: Sequence[str]) -> BatchJob:
+    name, told, *rest = words
+    state, _, processors = told.partition("@")
+    return BatchJob(
+        id=f"j.{name}",
+        token=name.removeprefix(PREFIX).partition("~")[0],
+        state=BatchState(state),
+        processors=int(processors or 2),
+        end=_end(rest) if rest else None,
+    )
+
+
+def _end(words: Sequence[str]) -> BatchEnd:
+    kind, *rest = words
+    code = int(rest[0]) if rest and rest[0].isdigit() else None
+    return BatchEnd(kind=EndKind(kind), exit_code=code, reason=" ".join(rest[1:]))
+
+
+class PaperSite(BatchWatcher):
+    """A site under such a batch system below ``root``; a test plays the part of the components' scripts."""
+
+    def __init__(self, root: Path, *, batch: PaperBatch | None = None, **options: Any) -> None:
+        self.batch = batch or PaperBatch(root / "batch")
+        self.settings = options.pop("settings", None) or BatchSettings(work_directory=str(root / "work"))
+        super().__init__(self.settings, self.batch, options.pop("processors", 8), **options)
+
+    def again(self, **options: Any) -> PaperSite:
+        """Another object for the same site, as after a kill of the driver."""
+        return PaperSite(self.root.parent, batch=self.batch, settings=self.settings, **options)
+
+    async def __aenter__(self) -> PaperSite:
+        await self.site.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.site.close()
+
+    def write(self, token: Token, name: str, text: str = "") -> None:
+        """A file of a component's directory, as its script writes it."""
+        fresh = self.home(token) / f".{name.replace('/', '.')}.test"
+        fresh.write_text(text)
+        fresh.rename(self.home(token) / name)
+
+    async def begin(self, token: Token, **fields: Any) -> None:
+        """A component reaches the barrier."""
+        await self.start(component(token, **fields))
+        self.play_ready(token)
+        await self.ready(token)
+
+    def play_ready(self, token: Token) -> None:
+        """What a script does when its job starts."""
+        self.batch.set(token, "running")
+        self.write(token, "pid", "1 - -\n")
+        self.write(token, "ready", "here\n")
+
+    def play_end(self, token: Token, words: str = "exited 0") -> None:
+        """What a script does when its application has ended."""
+        self.write(token, "exit", f"{words}\n")
+        self.batch.set(token, "over", "itself")
+
+
+def component(token: Token, **fields: Any) -> Launch:
+    """A launch of one processor."""
+    return Launch(
+        **{"token": token, "job": 1, "processors": 1, "application": Application(script="exit 0"), **fields}
+    )
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until something has happened at the site."""
+    async with asyncio.timeout(WAIT_S):
+        while not condition():
+            await asyncio.sleep(0.02)

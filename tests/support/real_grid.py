@@ -1,0 +1,274 @@
+"""A real grid for tests: two Slurm clusters and a Grid Engine cell of a lab, under a real daemon.
+
+What the batch systems hold is asked of themselves, never of our own tables. Without their programs the tests are
+skipped, or fail where the environment variable CI is set.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+
+from koala import lab
+from koala.model.api import ComponentRun, JobDetail
+from tests.support.live_daemon import Daemon, running_daemon, until
+
+SITES = ("alpha", "beta", "gamma")
+SLURM_SITES = ("alpha", "beta")
+# Of each site.
+PROCESSORS = 8
+PROGRAMS = {
+    "slurmctld": "slurmctld",
+    "slurmd": "slurmd",
+    "sbatch": "slurm-client",
+    "munged": "munge",
+    "qsub": "gridengine-client",
+    "sge_qmaster": "gridengine-master",
+    "sge_execd": "gridengine-exec",
+    "globus-gridftp-server": "globus-gridftp-server-progs",
+    "globus-url-copy": "globus-gass-copy-progs",
+}
+FIRST_PORT = 27_000
+PORTS_PER_WORKER = 400
+WAIT_S = 90.0
+_DAEMONS = itertools.count(1)
+
+
+def require_programs() -> None:
+    """Skip, or in CI fail, where a batch system is not installed."""
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin:/usr/lib/gridengine"
+    missing = sorted({package for program, package in PROGRAMS.items() if shutil.which(program, path=path) is None})
+    if missing:
+        words = f"real batch systems are missing; install them with: apt-get install {' '.join(missing)}"
+        if os.environ.get("CI"):
+            pytest.fail(words)
+        pytest.skip(words)
+
+
+@contextlib.contextmanager
+def running_lab(worker: int, **options: object) -> Iterator[lab.Lab]:
+    """A lab that is up while the block lasts; nothing of it stays."""
+    require_programs()
+    directory = Path(tempfile.mkdtemp(prefix="koala-lab-"))
+    directory.chmod(0o755)  # root's file servers run as nobody
+    port = FIRST_PORT + worker * PORTS_PER_WORKER
+    try:
+        found = lab.up(lab.Options(directory=directory / "lab", first_port=port, **options))  # type: ignore[arg-type]
+        try:
+            yield found
+        finally:
+            found.down()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def laplace(size: int, tolerance: str, **processors: int) -> str:
+    """An MPI job that solves Laplace's equation with so many processors at each site, and compares what it finds with
+    the solution of a single process."""
+    components = "".join(f"- {{processors: {count}, site: {site}}}\n" for site, count in processors.items())
+    return (
+        "type: mpi\napplication:\n  executable: python3\n  arguments: [-m, koala.examples.applications.laplace, "
+        f'--verify, --size, "{size}", --tolerance, "{tolerance}"]\ncomponents:\n{components}'
+    )
+
+
+def waits_for(gate: Path) -> str:
+    """Words of a script that goes on when a test makes this file, however slow the machine is."""
+    return f"until [ -e '{gate}' ]; do sleep 0.1; done"
+
+
+def has_the_right_answer(printed: str) -> bool:
+    """Whether the job found the solution of a single process, bit by bit; of another it says that it is NOT equal."""
+    return re.search(r"^ +verified +equal to the serial solution$", printed, re.MULTILINE) is not None
+
+
+class RealGrid:
+    """A lab, a daemon on it, and what tests do with them again and again."""
+
+    def __init__(self, lab: lab.Lab, daemon: Daemon) -> None:
+        self.lab = lab
+        self.daemon = daemon
+        self.client = daemon.client
+
+    # --------------------------------------------------------------------------------------------- jobs
+
+    def submit(self, text: str) -> int:
+        """Submit a job in YAML; its id."""
+        return self.client.submit(text).job.id
+
+    def ended(self, job: int, wait_s: float = WAIT_S) -> JobDetail:
+        """The job once it has ended."""
+        summary = self.client.wait_ended(job, wait_s)
+        assert summary.ended_at is not None, self.story(job)
+        return self.client.job(job)
+
+    def done(self, job: int, wait_s: float = WAIT_S) -> JobDetail:
+        """The job, which must end well."""
+        found = self.ended(job, wait_s)
+        assert found.state == "done", self.story(job)
+        return found
+
+    def in_state(self, job: int, *states: str) -> None:
+        """Wait until the job is in one of these states."""
+        until(lambda: self.client.job(job).state in states, f"job {job} is {' or '.join(states)}", WAIT_S)
+
+    def last_run(self, job: int) -> list[ComponentRun]:
+        """The components of the job's last run, in order of their parts."""
+        found = self.client.job(job)
+        last = [each for each in found.components if each.run == found.runs and each.outcome == "done"]
+        return sorted(last, key=lambda each: each.part)
+
+    def printed(self, job: int, part: int = 0) -> str:
+        """What a component of the last run wrote."""
+        return self.client.output(job, part=part).text
+
+    def told(self, job: int) -> list[str]:
+        """What was decided about a job, line by line, as ``koala job explain`` tells it."""
+        return [line.text for line in self.client.explain(job).story]
+
+    def story(self, job: int) -> str:
+        """What became of a job, for a test that fails."""
+        found = self.client.job(job)
+        lines = [f"job {job} is {found.state}: {found.reason}"]
+        lines += [
+            f"  {each.token} part {each.part} at {each.site}: {each.outcome} {each.reason}"
+            for each in found.components
+        ]
+        return "\n".join(lines)
+
+    # -------------------------------------------------------------------------------------------- files
+
+    def register(self, path: Path, size_bytes: int, *sites: str) -> None:
+        """Make a file of so many zeros, and register it under its own name with a replica at each of these sites."""
+        with path.open("wb") as file:
+            file.truncate(size_bytes)
+        for site in sites:
+            self.client.register(path.name, site, path=str(path))
+
+    # ------------------------------------------------------------------------------ the batch systems' own words
+
+    def queued(self, site: str) -> dict[str, str]:
+        """The jobs that a batch system holds, by id, with their names, as it says itself."""
+        if site in SLURM_SITES:
+            answer = self.lab.run(site, "squeue", "-a", "-h", "-o", "%A|%j")
+            assert answer.code == 0, answer.stderr
+            rows = [line.split("|", 1) for line in answer.stdout.splitlines() if line]
+            return {row[0]: row[1] for row in rows}
+        answer = self.lab.run(site, "qstat", "-u", "*", "-xml", "-r")
+        assert answer.code == 0, answer.stderr
+        jobs = ElementTree.fromstring(answer.stdout).iter("job_list")  # noqa: S314 - our own cell wrote it
+        return {job.findtext("JB_job_number", ""): job.findtext("full_job_name", "") for job in jobs}
+
+    def ours(self, site: str) -> list[str]:
+        """The ids of Koala's jobs at a site."""
+        return [number for number, name in self.queued(site).items() if name.startswith("koala-")]
+
+    def cancel_as_operator(self, site: str, *ids: str) -> None:
+        """End jobs with the batch system's own command, behind Koala's back."""
+        self.lab.run(site, "scancel" if site in SLURM_SITES else "qdel", *ids)
+
+    def local_job(self, site: str, processors: int, seconds: float, limit_s: int | None = None) -> str:
+        """A job of the site's own users, which Koala knows nothing of; its id. Slurm's limits are whole minutes."""
+        script = f"#!/bin/sh\nsleep {seconds}\n"
+        if site in SLURM_SITES:
+            words = ["sbatch", "--parsable", "-n", str(processors), "-J", "local-user", "-o", "/dev/null"]
+            words += [] if limit_s is None else [f"--time={math.ceil(limit_s / 60)}"]
+        else:
+            words = ["qsub", "-terse", "-S", "/bin/sh", "-N", "local-user", "-j", "y", "-o", "/dev/null"]
+            words += ["-pe", "mpi", str(processors)]
+            words += [] if limit_s is None else ["-l", f"h_rt={limit_s}"]
+        answer = self.lab.run(site, *words, text=script)
+        assert answer.code == 0, answer.stderr
+        found = re.match(r"\d+", answer.stdout)
+        assert found is not None, answer.stdout
+        return found[0]
+
+    def is_running(self, site: str, number: str) -> bool:
+        """Whether a job holds processors."""
+        if site in SLURM_SITES:
+            return self.lab.run(site, "squeue", "-h", "-j", number, "-o", "%T").stdout.strip() == "RUNNING"
+        answer = self.lab.run(site, "qstat", "-u", "*", "-s", "r")
+        return any(line.split()[:1] == [number] for line in answer.stdout.splitlines())
+
+    def reservations(self, site: str) -> dict[str, datetime]:
+        """When each reservation of Koala's at a site begins, as its batch system says."""
+        if site in SLURM_SITES:
+            answer = self.lab.run(site, "scontrol", "show", "reservation", "-o")
+            rows = [
+                dict(word.split("=", 1) for word in line.split() if "=" in word)
+                for line in answer.stdout.splitlines()
+            ]
+            found = {row["ReservationName"]: row["StartTime"] for row in rows if "ReservationName" in row}
+        else:
+            answer = self.lab.run(site, "qrstat", "-u", "*", "-xml")
+            summaries = ElementTree.fromstring(answer.stdout).iter("ar_summary")  # noqa: S314 - our own cell wrote it
+            found = {each.findtext("name", ""): each.findtext("start_time", "") for each in summaries}
+        assert answer.code == 0, answer.stderr
+        ours = {name: text for name, text in found.items() if name.startswith("koala_")}
+        return {name: datetime.fromisoformat(text) for name, text in ours.items()}
+
+    def nothing_is_held(self) -> None:
+        """Wait until no batch system holds anything of Koala's, and Koala believes the same."""
+        until(lambda: not any(self.ours(site) for site in SITES), "no claim stays behind at any cluster", WAIT_S)
+        until(lambda: not any(site.ours for site in self.client.sites()), "Koala holds nothing", WAIT_S)
+
+    def clear(self) -> None:
+        """Whatever a test left: cancel it, at Koala and at the clusters, and wait until all is idle."""
+        for job in self.client.each_job(states=["waiting", "placed", "claiming", "starting", "running"]):
+            self.client.cancel(job.id)
+        for site in SITES:
+            local = [number for number, name in self.queued(site).items() if not name.startswith("koala-")]
+            if local:
+                self.cancel_as_operator(site, *local)
+        self.nothing_is_held()
+        until(lambda: not any(self.queued(site) for site in SITES), "the clusters are idle", WAIT_S)
+        for site in SITES:
+            self.client.resume(site)
+        until(lambda: all(self.client.probe(site).idle == PROCESSORS for site in SITES), "all is free", WAIT_S)
+
+
+@contextlib.contextmanager
+def real_grid(
+    lab: lab.Lab,
+    directory: Path,
+    mbit_s: float = 10_000.0,
+    *,
+    gridftp: bool = False,
+    sites: Mapping[str, Mapping[str, Any]] | None = None,
+    environment: Mapping[str, str] | None = None,
+    through: tuple[str, ...] = (),
+    **scheduler: object,
+) -> Iterator[RealGrid]:
+    """A daemon on a lab while the block lasts, with links as fast and the scheduler's parameters as named; files are
+    copied at that speed, or go from server to server as fast as they can. ``sites`` says what else is written of each
+    site; ``environment`` and ``through`` are as for ``running_daemon``."""
+    grid = yaml.safe_load(lab.grid_file.read_text(encoding="utf-8"))
+    grid["links"]["default"]["bandwidth_mbit_s"] = mbit_s
+    grid["scheduler"].update(scheduler)
+    number = next(_DAEMONS)
+    for name, site in grid["sites"].items():
+        # A daemon has the work directories for itself.
+        site["work_directory"] += f"-{number}"
+        if not gridftp:
+            site.pop("file_server", None)
+        for key, value in (sites or {}).get(name, {}).items():
+            site[key] = {**site.get(key, {}), **value} if isinstance(value, dict) else value
+    text = yaml.safe_dump(grid, sort_keys=False)
+    with running_daemon(directory, grid=text, environment=environment, through=through) as daemon:
+        until(lambda: all(site.reported_at for site in daemon.client.sites()), "all sites have reported", WAIT_S)
+        found = RealGrid(lab, daemon)
+        yield found
+        found.clear()

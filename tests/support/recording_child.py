@@ -1,0 +1,28 @@
+"""A process that records numbered batches and may be killed at any point.
+
+Usage: recording_child.py URL ENTRIES. Goes on after the last batch on record, and writes each number once its batch
+is acknowledged.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from koala.store import Store
+from tests.support.store_samples import numbered_batch
+
+
+def main() -> None:
+    """Record until killed."""
+    url, entries = sys.argv[1], int(sys.argv[2])
+    store = Store.open(url)
+    number = store.recover().last_job
+    while True:
+        number += 1
+        store.record(numbered_batch(number, entries))
+        sys.stdout.write(f"{number}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

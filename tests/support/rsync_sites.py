@@ -1,0 +1,16 @@
+"""The sites of the tests of rsync: two that know each other's hosts, one that knows nobody, one behind a command."""
+
+from __future__ import annotations
+
+from tests.support.file_servers import SYSTEM_PATH, FileGrid, SshServer
+
+
+def add_sites(grid: FileGrid, server: SshServer) -> None:
+    """``home`` is seen; ``west`` and ``east`` reach each other by ssh, ``lone`` reaches nobody, ``behind`` has no
+    ssh at all."""
+    reaching = f"{server.reaching}:{SYSTEM_PATH}"
+    grid.seen("home")
+    grid.unseen("west", reaching, ssh="west")
+    grid.unseen("east", reaching, ssh="east")
+    grid.unseen("lone", ssh="east")
+    grid.unseen("behind", through=("env", "KOALA_THROUGH=1"))

@@ -1,0 +1,135 @@
+"""Rows and batches for tests of the store: valid by themselves, with the one field that a test cares about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from koala.files import Entry as FileEntry
+from koala.files import Replica
+from koala.model.messages import AnyCommand, AnyEvent, Event, JobSubmitted, SiteReported, StartComponent, Tick
+from koala.model.request import Application, Component, Request
+from koala.store import Batch, ComponentRow, Entry, JobRow, Store, TokenRow, TransferRow
+
+OpenStore: TypeAlias = Callable[[str | Path], Store]
+
+CHECKSUM = "0f" * 32
+
+REQUEST = Request(components=(Component(processors=4, application=Application(executable="/bin/true")),), name="pi")
+
+
+def job_row(number: int = 1, **fields: Any) -> JobRow:
+    """A job that waits."""
+    usual: dict[str, Any] = {
+        "id": number,
+        "owner": "ann",
+        "name": "pi",
+        "state": "waiting",
+        "priority": "low",
+        "job_type": "plain",
+        "kind": "non-fixed",
+        "policy": "WF",
+        "processors": 4,
+        "submitted_at": 10.0,
+        "since": 10.0,
+        "request": REQUEST,
+    }
+    return JobRow(**{**usual, **fields})
+
+
+def component_row(name: str = "1.1", **fields: Any) -> ComponentRow:
+    """A component that was just claimed."""
+    usual: dict[str, Any] = {
+        "token": name,
+        "job": 1,
+        "run": 1,
+        "part": 0,
+        "parts": 1,
+        "site": "delft",
+        "processors": 4,
+        "claimed_at": 20.0,
+    }
+    return ComponentRow(**{**usual, **fields})
+
+
+def transfer_row(name: str = "t1", **fields: Any) -> TransferRow:
+    """A transfer that has just begun."""
+    usual: dict[str, Any] = {
+        "id": name,
+        "file": "data",
+        "source": "leiden",
+        "target": "delft",
+        "size_bytes": 1_000,
+        "started_at": 15.0,
+        "jobs": (1,),
+    }
+    return TransferRow(**{**usual, **fields})
+
+
+def file_entry(name: str = "data", *sites: str) -> FileEntry:
+    """A file with replicas at these sites."""
+    replicas = tuple(Replica(site=site, size_bytes=7, checksum=CHECKSUM) for site in sites)
+    return FileEntry(name=name, size_bytes=7, checksum=CHECKSUM, replicas=replicas)
+
+
+def token_row(name: str = "k1", **fields: Any) -> TokenRow:
+    """A token that was never used."""
+    usual = {
+        "id": name,
+        "user": "ann",
+        "scopes": ("read", "submit"),
+        "secret_hash": f"hash of {name}",
+        "created_at": 5.0,
+    }
+    return TokenRow(**{**usual, **fields})
+
+
+def entry(seq: int, body: AnyEvent | AnyCommand, **fields: Any) -> Entry:
+    """The entry of a message."""
+    is_event = isinstance(body, Event)
+    at = body.at if isinstance(body, Event) else float(seq)
+    usual: dict[str, Any] = {
+        "seq": seq,
+        "at": at,
+        "kind": "event" if is_event else "command",
+        "what": type(body).__name__,
+    }
+    return Entry(**{**usual, **fields, "body": body})
+
+
+def tick(seq: int, at: float | None = None) -> Entry:
+    """An event of no job and no site."""
+    return entry(seq, Tick(at=float(seq) if at is None else at))
+
+
+def submitted(seq: int, job: int) -> Entry:
+    """The submission of a job."""
+    return entry(seq, JobSubmitted(at=float(seq), job=job, request=REQUEST), job=job)
+
+
+def started(seq: int, job: int = 1, site: str = "delft") -> Entry:
+    """The start of the job's first component."""
+    body = StartComponent(job=job, token=f"{job}.1", site=site, processors=4, component=0, part=0, parts=1)
+    return entry(seq, body, job=job, site=site)
+
+
+def reported(seq: int, site: str, at: float) -> Entry:
+    """A report of a site."""
+    return entry(seq, SiteReported(at=at, site=site, processors=32, others=seq), site=site)
+
+
+def numbered_batch(number: int, entries: int = 3) -> Batch:
+    """A batch that touches every table, and whose every row tells the number."""
+    first = (number - 1) * entries + 1
+    events = tuple(submitted(first + index, number) for index in range(entries - 1))
+    command = started(first + entries - 1, number, site=f"site{number}")
+    return Batch(
+        entries=(*events, command),
+        owed=(command.seq,),
+        settled=(command.seq - entries,) if number > 1 else (),
+        jobs=(job_row(number, name=f"job {number}"),),
+        components=(component_row(f"{number}.1", job=number),),
+        transfers=(transfer_row(f"t{number}", jobs=(number,)),),
+        files=(file_entry(f"file {number}", "delft"), file_entry(f"file {number - 1}")),
+    )

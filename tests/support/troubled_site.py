@@ -1,0 +1,79 @@
+"""Embedded sites with troubles: their calls fail so many times or wait at a gate, and their ends may go unheard."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from koala.model.launch import Launch
+from koala.model.messages import AnyEvent, ComponentEnded, SiteReported, Token
+from koala.sites import LocalSite, Site, SiteError
+from tests.support.engine_world import EngineWorld
+
+
+class TroubledSite(LocalSite):
+    """An embedded site whose calls fail so many times, or wait at a gate."""
+
+    starts_to_fail = 0
+    probes_to_fail = 0
+    releases_to_fail = 0
+    mute = False
+
+    def __init__(self, *arguments: Any, emit: Any, **named: Any) -> None:
+        def emit_unless_mute(event: AnyEvent) -> None:
+            if not (self.mute and isinstance(event, ComponentEnded)):
+                emit(event)
+
+        super().__init__(*arguments, emit=emit_unless_mute, **named)
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.asked: list[Token] = []
+        self.aborted: list[Token] = []
+        self.unforgettable: set[Token] = set()
+
+    async def start(self, launch: Launch, script: str) -> None:
+        await self.gate.wait()
+        if self.starts_to_fail > 0:
+            self.starts_to_fail -= 1
+            raise OSError(28, "No space left on device")
+        await super().start(launch, script)
+
+    async def release(self, token: Token, go: Any) -> None:
+        if self.releases_to_fail > 0:
+            self.releases_to_fail -= 1
+            raise ConnectionError("the site cannot be reached")
+        await super().release(token, go)
+
+    async def abort(self, token: Token, **why: Any) -> None:
+        await super().abort(token, **why)
+        self.aborted.append(token)
+
+    async def ask(self, tokens: Sequence[Token]) -> None:
+        self.asked += tokens
+        await super().ask(tokens)
+
+    async def probe(self) -> SiteReported:
+        if self.probes_to_fail > 0:
+            self.probes_to_fail -= 1
+            raise SiteError(self.name, "the batch system is down; start it")
+        return await super().probe()
+
+    async def forget(self, token: Token) -> None:
+        if token in self.unforgettable:
+            raise PermissionError(13, "Permission denied")
+        await super().forget(token)
+
+
+def troubled(description: Any, root: Path, **named: Any) -> Site:
+    """Makes troubled sites where the engine makes embedded ones."""
+    site_root = root / "sites" / description.name
+    return TroubledSite(description.name, site_root, description.processors, **named)
+
+
+def trouble(world: EngineWorld, name: str) -> TroubledSite:
+    """The troubled site itself."""
+    site = world.engine.site(name)
+    assert isinstance(site, TroubledSite)
+    return site
