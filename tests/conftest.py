@@ -7,6 +7,11 @@ import signal
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# Whether a property holds does not depend on how fast the machine finds out.
+settings.register_profile("koala", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("koala")
 
 # Beyond one for each processor: tests of daemons, clusters and browsers mostly wait for them.
 WORKERS_MORE = 2

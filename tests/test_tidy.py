@@ -22,7 +22,7 @@ PACKAGE = ROOT / "src" / "koala"
 LINES_MAX = 650
 
 # What decides has no clock, no I/O, no threads and no dice of its own.
-PURE = ("model", "grid", "messages", "launching", "policies", "descriptions", "runners", "core")
+PURE = ("model", "policies", "descriptions", "runners", "core")
 BANNED_IN_PURE = {
     "time": "the time that comes with each event",
     "datetime": "seconds since the driver's epoch, as a float",
