@@ -11,7 +11,7 @@ import pytest
 
 from koala.sites import processes as shell
 from koala.sites import remote_shell as commands
-from koala.sites.batch.scripts.framing import Errand, printing
+from koala.sites.batch.scripts.framing import FramedScript, printing
 from koala.sites.remote_shell import CommandError, Commands, CommandTimeoutError
 
 
@@ -142,15 +142,15 @@ def test_every_byte_can_be_printed_by_a_shell() -> None:
 
 def test_what_a_login_shell_says_and_what_looks_like_a_mark_does_not_confuse_an_answer() -> None:
     async def scenario() -> None:
-        errand = Errand("koala_mark one 1\nprintf 'a\\n@x end\\n'\nkoala_mark two\n")
-        answer = await Commands(through=("sh", "-c", "echo welcome; exec sh")).run(errand.text, timeout_s=20)
-        sections = errand.sections(answer.stdout)
+        script = FramedScript("koala_mark one 1\nprintf 'a\\n@x end\\n'\nkoala_mark two\n")
+        answer = await Commands(through=("sh", "-c", "echo welcome; exec sh")).run(script.text, timeout_s=20)
+        sections = script.sections(answer.stdout)
         assert [(section.words, section.body) for section in sections] == [
             (("one", "1"), b"a\n@x end\n"),
             (("two",), b""),
             (("end",), b""),
         ]
-        assert errand.is_done(sections)
-        assert not errand.is_done(sections[:-1])
+        assert script.is_done(sections)
+        assert not script.is_done(sections[:-1])
 
     asyncio.run(scenario())

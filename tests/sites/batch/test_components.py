@@ -18,9 +18,8 @@ from koala.model.messages import ComponentEnded, Outcome
 from koala.sites import Stream
 from koala.sites.batch import components as keeper
 from koala.sites.batch import poller as watching
-from koala.sites.batch.scripts import directory as errands
-from koala.sites.batch.scripts import runner as place
-from koala.sites.batch.scripts.runner import Place
+from koala.sites.batch.scripts import directory, runner
+from koala.sites.batch.scripts.runner import ScriptRunner
 from koala.sites.batch.system import Listing
 from koala.sites.remote_shell import CommandTimeoutError
 from tests.support.paper_batch import PaperBatch, PaperSite, component, eventually
@@ -107,16 +106,16 @@ def test_a_history_that_takes_too_long_is_asked_for_in_smaller_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    do = Place.do
+    run = ScriptRunner.run
 
-    async def slow(self: Place, body: str, **options: object) -> place.Done:
+    async def slow(self: ScriptRunner, body: str, **options: object) -> runner.ScriptResult:
         if options.get("calls") == "history":
             asked.append(body.count("history/j."))
             if asked[-1] > 2:
                 raise CommandTimeoutError("this machine", "no answer")
-        return await do(self, body, **options)  # type: ignore[arg-type]
+        return await run(self, body, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Place, "do", slow)
+    monkeypatch.setattr(ScriptRunner, "run", slow)
     monkeypatch.setattr(keeper, "HISTORY_JOBS_AT_A_TIME", 8)
 
     async def scenario() -> None:
@@ -150,7 +149,7 @@ def test_a_long_listing_is_read_beside_the_event_loop(tmp_path: Path, monkeypatc
         async with PaperSite(tmp_path, batch=Watched(tmp_path / "batch")) as one:
             await one.site.probe()
             assert threads[-1] is threading.main_thread(), "a short one is not worth a thread"
-            monkeypatch.setattr(place, "BESIDE_BYTES", 1)
+            monkeypatch.setattr(runner, "PARSE_IN_LOOP_BYTES_MAX", 1)
             await one.site.probe()
             assert threads[-1] is not threading.main_thread()
 
@@ -188,7 +187,7 @@ def see_only_at_the_site(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(watching, name, 600.0)
     for name in ("GLANCE_FIRST_S", "GLANCE_MOST_S"):
         monkeypatch.setattr(watching, name, 60.0)
-    monkeypatch.setattr(errands, "NAP_SHARE", 0.001)
+    monkeypatch.setattr(directory, "NAP_SHARE", 0.001)
 
 
 def test_what_is_about_to_change_is_waited_for_at_the_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,13 +212,13 @@ def test_too_many_to_be_waited_for_at_the_site_are_looked_at_from_here(
 ) -> None:
     monkeypatch.setattr(watching, "PATIENT_COMPONENTS", 1)
     bodies: list[str] = []
-    run = Place.try_to_do
+    run = ScriptRunner.try_to_run
 
-    def noted(place: Place, body: str, **options: Any) -> Any:
+    def noted(runner: ScriptRunner, body: str, **options: Any) -> Any:
         bodies.append(body)
-        return run(place, body, **options)
+        return run(runner, body, **options)
 
-    monkeypatch.setattr(Place, "try_to_do", noted)
+    monkeypatch.setattr(ScriptRunner, "try_to_run", noted)
 
     async def scenario() -> None:
         async with PaperSite(tmp_path) as one:
@@ -259,14 +258,14 @@ def test_a_sign_that_is_no_news_does_not_have_the_site_looked_at_all_the_time(
     for name in ("CALM_FIRST_S", "CALM_MOST_S", "GLANCE_FIRST_S", "GLANCE_MOST_S"):
         monkeypatch.setattr(watching, name, 600.0)
     looks = 0
-    look = errands.look
+    look = directory.look
 
     def counted(*arguments: Any) -> str:
         nonlocal looks
         looks += 1
         return look(*arguments)
 
-    monkeypatch.setattr(errands, "look", counted)
+    monkeypatch.setattr(directory, "look", counted)
 
     async def scenario() -> None:
         async with PaperSite(tmp_path) as one:

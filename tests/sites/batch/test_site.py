@@ -269,7 +269,7 @@ def test_jobs_of_components_that_are_not_here_are_cancelled_and_those_of_other_k
     asyncio.run(scenario())
 
 
-def test_hundreds_of_components_cost_one_listing_a_look_and_one_errand_for_all_ends(tmp_path: Path) -> None:
+def test_hundreds_of_components_cost_one_listing_a_look_and_one_script_for_all_ends(tmp_path: Path) -> None:
     tokens = [f"{number}.1" for number in range(300)]
 
     async def scenario() -> None:

@@ -14,7 +14,7 @@ from koala.model.launch import Go
 from koala.model.messages import ComponentEnded, Outcome, SiteSilent, Token
 from koala.sites.batch import poller as watching
 from koala.sites.batch.parse import Sight, parse_looks
-from koala.sites.batch.scripts.runner import Done, Place
+from koala.sites.batch.scripts.runner import ScriptResult, ScriptRunner
 from koala.sites.remote_shell import CommandError
 from tests.support.paper_batch import PaperSite, component, eventually
 
@@ -170,15 +170,15 @@ def test_an_abort_whose_answer_was_lost_is_told_as_what_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its walltime is over, the job is cancelled, and nobody hears that this was done."""
-    run = Place.try_to_do
+    run = ScriptRunner.try_to_run
 
-    async def cut(place: Place, body: str, **options: Any) -> tuple[Done, CommandError | None]:
-        done = await run(place, body, **options)
+    async def cut(runner: ScriptRunner, body: str, **options: Any) -> tuple[ScriptResult, CommandError | None]:
+        done = await run(runner, body, **options)
         if options.get("calls") != "cancel":
             return done
-        return Done(sections=[], complaint=""), CommandError("this machine", "the line was cut")
+        return ScriptResult(sections=[], complaint=""), CommandError("this machine", "the line was cut")
 
-    monkeypatch.setattr(Place, "try_to_do", cut)
+    monkeypatch.setattr(ScriptRunner, "try_to_run", cut)
 
     async def scenario() -> None:
         now = [100.0]

@@ -7,13 +7,13 @@ import logging
 
 from koala.model.grid import BatchSettings
 from koala.model.launch import ADDRESSES, NODES, READY, NodeShare
-from koala.sites.batch.scripts.runner import Done
+from koala.sites.batch.scripts.runner import ScriptResult
 
 _log = logging.getLogger(__name__)
 
 
-def parse_nodes(site: str, done: Done, settings: BatchSettings, processors: int) -> tuple[NodeShare, ...]:
-    """What ``errands.nodes`` brought back; none until the component is ready.
+def parse_nodes(site: str, done: ScriptResult, settings: BatchSettings, processors: int) -> tuple[NodeShare, ...]:
+    """What ``directory.nodes`` brought back; none until the component is ready.
 
     A script that tells nothing of its nodes has one, with all ``processors``.
     """

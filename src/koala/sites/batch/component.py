@@ -14,7 +14,7 @@ from koala.model.messages import (
 )
 from koala.sites.batch.ends import Story
 from koala.sites.batch.parse import Found
-from koala.sites.batch.scripts.directory import Awaited
+from koala.sites.batch.scripts.directory import AwaitedFiles
 from koala.sites.batch.system import BatchEnd, BatchId, BatchJob, BatchState
 from koala.sites.component_directory import Verdict
 
@@ -77,12 +77,12 @@ class Living:
         return self.exit_words is not None or self.verdict is not None
 
     @property
-    def awaited(self) -> Awaited:
+    def awaited(self) -> AwaitedFiles:
         """What its files may show next."""
         if self.is_ending:
-            return Awaited(self.token)
+            return AwaitedFiles(self.token)
         signs = (READY, EXIT) if self.phase is Phase.QUEUED else (EXIT,)
-        return Awaited(self.token, signs, tuple(sorted(self.mailed)))
+        return AwaitedFiles(self.token, signs, tuple(sorted(self.mailed)))
 
     def newest(self, at: float) -> AnyEvent:
         """Its newest event."""

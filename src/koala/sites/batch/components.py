@@ -19,8 +19,8 @@ from koala.model.request import Application
 from koala.sites.batch.component import Living, Phase
 from koala.sites.batch.ends import Ending, best_end, ending, is_complete, may_be_unseen, never_starts
 from koala.sites.batch.parse import Found, Sight, parse_looks
-from koala.sites.batch.scripts import directory as errands
-from koala.sites.batch.scripts.runner import BATCH_S, Place, beside
+from koala.sites.batch.scripts import directory
+from koala.sites.batch.scripts.runner import BATCH_S, ScriptRunner, offload_if_large
 from koala.sites.batch.system import (
     JOB_NAME_PREFIX,
     BatchEnd,
@@ -43,7 +43,7 @@ UNKNOWN_GRACE_S = 30.0
 # The record of a script that ended by itself is waited for so long: a client of NFS may not see for a minute (its
 # option acdirmax) what another machine has written.
 UNSEEN_GRACE_S = 90.0
-# How many jobs' ends are asked for in one errand; fewer after one that took too long.
+# How many jobs' ends are asked for in one script; fewer after one that took too long.
 HISTORY_JOBS_AT_A_TIME = 32
 # A job that goes on after it was cancelled is cancelled again after so long.
 CANCEL_AGAIN_S = 10.0
@@ -59,7 +59,7 @@ class Keeper:
 
     def __init__(
         self,
-        place: Place,
+        runner: ScriptRunner,
         system: BatchSystem,
         *,
         emit: Emit,
@@ -73,7 +73,7 @@ class Keeper:
         self.unclear: set[Token] = set()  # those whose start failed on the way
         self.root = ""  # the work directory, once it is known
         self.mark = ""  # the part of jobs' names that no other work directory gives
-        self._place = place
+        self._runner = runner
         self._system = system
         self._emit = emit
         self._clock = clock
@@ -200,7 +200,7 @@ class Keeper:
 
     async def mail(self, token: Token, name: str) -> bytes | None:
         """A piece of mail of a component's outbox."""
-        section = (await self._place.do(errands.mail(self.root, token, name))).section("mail")
+        section = (await self._runner.run(directory.mail(self.root, token, name))).section("mail")
         return None if section is None else section.body
 
     def lose(self, living: Living, why: str = _GONE) -> bool:
@@ -288,9 +288,9 @@ class Keeper:
             if living.batch_id is None:
                 living.batch_id = living.job.id
                 if not living.lost:
-                    lines[living.token, errands.BATCH] = living.job.id
+                    lines[living.token, directory.BATCH] = living.job.id
         if lines:
-            await self._place.do(errands.put_lines(self.root, lines))
+            await self._runner.run(directory.put_lines(self.root, lines))
 
     async def _cancel(self, whom: Sequence[Living | Token]) -> None:
         if not whom:
@@ -301,7 +301,7 @@ class Keeper:
                 (each.tag, [each.batch_id] if each.batch_id else []) if isinstance(each, Living) else (each, [])
             )
             text += f"(\n{self._system.cancel(tag, ids)})\n"
-        await self._place.do(text, timeout_s=BATCH_S, calls="cancel", times=len(whom))
+        await self._runner.run(text, timeout_s=BATCH_S, calls="cancel", times=len(whom))
         for each in whom:
             if isinstance(each, Living):
                 each.cancelled_at = now_s()
@@ -336,8 +336,8 @@ class Keeper:
         what a script records is there before its job ends."""
         text = f"koala_mark history\n(\n{self._system.history(jobs)})\nkoala_mark asked $?\n"
         try:
-            done = await self._place.do(
-                text + errands.look_anew(self.root, unseen), timeout_s=BATCH_S, calls="history"
+            done = await self._runner.run(
+                text + directory.look_anew(self.root, unseen), timeout_s=BATCH_S, calls="history"
             )
         except CommandTimeoutError:
             # Where accounts are long, each job takes a while.
@@ -349,16 +349,16 @@ class Keeper:
             await self.take_sights(parse_looks(looks.text, unseen))
         section = done.section("history")
         if section is None or done.code("asked") != 0:
-            raise CommandError(self._place.commands.host, done.complaint or "the batch system tells no history")
+            raise CommandError(self._runner.commands.host, done.complaint or "the batch system tells no history")
         try:
-            return await beside(len(section.body), lambda: self._system.parse_history(section.text, jobs))
+            return await offload_if_large(len(section.body), lambda: self._system.parse_history(section.text, jobs))
         except BatchOutputError as error:
-            raise CommandError(self._place.commands.host, f"its history makes no sense: {error}") from None
+            raise CommandError(self._runner.commands.host, f"its history makes no sense: {error}") from None
 
     # ---------------------------------------------------------------------------------------------- ending
 
     async def settle(self, over: Sequence[tuple[Living, Ending]]) -> None:
-        """These hold nothing any more: reservations are given back, ends put on record, all in one errand, and then
+        """These hold nothing any more: reservations are given back, ends put on record, all in one script, and then
         told. Of what fails there nothing is told, and the next look brings it here again."""
         if not over:
             return
@@ -368,8 +368,8 @@ class Keeper:
             for living, _ in over
             if living.reservation is not None or (self._reserves and living.launch.begin_at is not None)
         }
-        done = await self._place.do(
-            errands.bury(self.root, list(events.values()), before),
+        done = await self._runner.run(
+            directory.bury(self.root, list(events.values()), before),
             timeout_s=BATCH_S,
             calls="unreserve" if before else "",
         )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from koala.model.launch import WORK, Link
 from koala.model.messages import Token
-from koala.sites.batch.scripts.directory import EXIT_NO_PLACE, FILES
+from koala.sites.batch.scripts.directory import EXIT_NO_DIRECTORY, FILES
 
 # How many links may lead from one to the next.
 LINK_HOPS_MAX = 40
@@ -98,7 +98,7 @@ def stage(token: Token, links: Sequence[Link]) -> str:
     checks = " &&\n".join(calls)
     return (
         f"{_FUNCTIONS.replace('@HOPS@', str(LINK_HOPS_MAX))}koala_trouble=\n"
-        f"koala_files=$(CDPATH='' cd -P ../{FILES} && pwd -P) || exit {EXIT_NO_PLACE}\n"
+        f"koala_files=$(CDPATH='' cd -P ../{FILES} && pwd -P) || exit {EXIT_NO_DIRECTORY}\n"
         f"koala_work=$(CDPATH='' cd -P {token}/{WORK} 2>/dev/null && pwd -P)\n"
         'if [ -z "$koala_work" ]; then\n    koala_mark lost\n    koala_trouble=yes\nelse\n'
         f"{checks} || koala_trouble=yes\nfi\n"

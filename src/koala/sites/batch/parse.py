@@ -10,7 +10,7 @@ import msgspec
 from koala.model.launch import ABORT, GO, READY, LaunchError, check_token
 from koala.model.messages import ComponentEnded, Token
 from koala.sites.batch.scripts.directory import BATCH, RESERVATION
-from koala.sites.batch.scripts.framing import Section
+from koala.sites.batch.scripts.framing import OutputSection
 from koala.sites.component_directory import ENDED, RECORD, RELEASED, Record, Verdict
 
 
@@ -26,7 +26,7 @@ class Sight(msgspec.Struct, kw_only=True):
 
 
 def parse_looks(text: str, tokens: Sequence[Token]) -> dict[Token, Sight]:
-    """What ``errands.look`` printed. Lines about anything else are passed over."""
+    """What ``directory.look`` printed. Lines about anything else are passed over."""
     sights = {token: Sight() for token in tokens}
     for line in text.split("\n"):
         match line.split(" "):
@@ -64,8 +64,8 @@ class Found(msgspec.Struct, kw_only=True):
     spoilt: str = ""
 
 
-def parse_found(sections: Sequence[Section]) -> list[Found]:
-    """What the sections of ``errands.show`` and ``errands.open_place`` say, in their order."""
+def parse_found(sections: Sequence[OutputSection]) -> list[Found]:
+    """What the sections of ``directory.show`` and ``directory.open_work_directory`` say, in their order."""
     found: list[Found] = []
     for section in sections:
         match section.words:

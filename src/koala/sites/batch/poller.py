@@ -1,7 +1,7 @@
 """When a batch site is looked at: briskly while something is about to change, ever more rarely when nothing does.
 
 There are two kinds of look. A glance sees only files and costs the batch system nothing: it waits at the site until
-something shows there. A look lists the batch system's jobs and sees the files after that, in one errand. What they
+something shows there. A look lists the batch system's jobs and sees the files after that, in one script. What they
 show is for ``koala.sites.batch.components``.
 """
 
@@ -17,8 +17,8 @@ from koala.model.messages import SiteSilent, Token
 from koala.sites.batch.component import Living
 from koala.sites.batch.components import Keeper, now_s
 from koala.sites.batch.parse import parse_looks
-from koala.sites.batch.scripts import directory as errands
-from koala.sites.batch.scripts.runner import BATCH_S, FILES_S, Done, Place, beside
+from koala.sites.batch.scripts import directory
+from koala.sites.batch.scripts.runner import BATCH_S, FILES_S, ScriptResult, ScriptRunner, offload_if_large
 from koala.sites.batch.system import BatchOutputError, BatchSystem, Listing
 from koala.sites.pace import Pace
 from koala.sites.protocol import Clock, Emit
@@ -59,7 +59,7 @@ class Watch:
     def __init__(
         self,
         name: str,
-        place: Place,
+        runner: ScriptRunner,
         system: BatchSystem,
         keeper: Keeper,
         *,
@@ -71,7 +71,7 @@ class Watch:
         busy: Callable[[], Collection[Token]],
     ) -> None:
         self._name = name
-        self._place = place
+        self._runner = runner
         self._system = system
         self._keeper = keeper
         self._emit = emit
@@ -137,8 +137,8 @@ class Watch:
     async def _list(self) -> Listing:
         began, tokens = now_s(), tuple(self._keeper.alive)
         text = f"koala_mark listing\n(\n{self._system.listing()})\nkoala_mark listed $?\n"
-        done = await self._place.do(
-            text + errands.look(self._keeper.root, tokens), timeout_s=BATCH_S, calls="listing"
+        done = await self._runner.run(
+            text + directory.look(self._keeper.root, tokens), timeout_s=BATCH_S, calls="listing"
         )
         if await self._take_files(done, tokens):
             self._glances.hurry()
@@ -148,17 +148,17 @@ class Watch:
         self._listing, self._listed_at = listing, began
         return listing
 
-    async def _parse(self, done: Done) -> Listing:
-        section, host = done.section("listing"), self._place.commands.host
+    async def _parse(self, done: ScriptResult) -> Listing:
+        section, host = done.section("listing"), self._runner.commands.host
         code = done.code("listed")
         if section is None or code != 0:
             raise CommandError(host, done.complaint or f"the batch system's listing failed with exit code {code}")
         try:
-            return await beside(len(section.body), lambda: self._system.parse_listing(section.text))
+            return await offload_if_large(len(section.body), lambda: self._system.parse_listing(section.text))
         except BatchOutputError as error:
             raise CommandError(host, f"the batch system's listing makes no sense: {error}") from None
 
-    async def _take_files(self, done: Done, tokens: tuple[Token, ...]) -> bool:
+    async def _take_files(self, done: ScriptResult, tokens: tuple[Token, ...]) -> bool:
         section = done.section("looks")
         if section is None:
             return False
@@ -167,27 +167,27 @@ class Watch:
     async def _glance(self, patience_s: float) -> bool:
         tokens = tuple(self._keeper.alive)
         awaited = [living.awaited for living in self._keeper.alive.values()]
-        text = errands.look(self._keeper.root, tokens, awaited, patience_s)
-        errand = asyncio.create_task(self._place.do(text, timeout_s=FILES_S + patience_s))
+        text = directory.look(self._keeper.root, tokens, awaited, patience_s)
+        script = asyncio.create_task(self._runner.run(text, timeout_s=FILES_S + patience_s))
         try:
-            if patience_s > GIVEN_UP_S and await self._is_hurried(errand):
+            if patience_s > GIVEN_UP_S and await self._is_hurried(script):
                 return False
-            news = await self._take_files(await errand, tokens)
+            news = await self._take_files(await script, tokens)
         finally:
-            errand.cancel()
-            await asyncio.gather(errand, return_exceptions=True)
+            script.cancel()
+            await asyncio.gather(script, return_exceptions=True)
         # What shows all the time and is no news is not to be waited for.
         self._is_patient = news or now_s() >= self._glanced_at + patience_s
         return news
 
-    async def _is_hurried(self, errand: asyncio.Task[Done]) -> bool:
-        """Wait for the errand's end; whether something else is to be looked at before that."""
+    async def _is_hurried(self, script: asyncio.Task[ScriptResult]) -> bool:
+        """Wait for the script's end; whether something else is to be looked at before that."""
         hurried = asyncio.create_task(self._glance_now.wait())
         try:
-            await asyncio.wait({errand, hurried}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({script, hurried}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             hurried.cancel()
-        return not errand.done()
+        return not script.done()
 
     # --------------------------------------------------------------------------------------- the two loops
 

@@ -36,8 +36,8 @@ from koala.sites.batch.components import UNKNOWN_GRACE_S, UNSEEN_GRACE_S, Keeper
 from koala.sites.batch.outputs import output_paths
 from koala.sites.batch.parse import Found, parse_found, parse_time
 from koala.sites.batch.poller import Watch
-from koala.sites.batch.scripts import directory as errands
-from koala.sites.batch.scripts.runner import BATCH_S, REMOVE_S, Place
+from koala.sites.batch.scripts import directory
+from koala.sites.batch.scripts.runner import BATCH_S, REMOVE_S, ScriptRunner
 from koala.sites.batch.submit import Claimer, is_same
 from koala.sites.batch.system import BatchSystem
 from koala.sites.component_directory import Verdict
@@ -80,11 +80,11 @@ class BatchSite:
         self._owner = owner
         self._emit = emit
         self._clock = clock
-        self._place = Place(
+        self._runner = ScriptRunner(
             commands or Commands(ssh=settings.ssh, through=settings.through, environment=dict(settings.environment))
         )
         self._keeper = Keeper(
-            self._place,
+            self._runner,
             system,
             emit=self._tell,
             clock=clock,
@@ -95,7 +95,7 @@ class BatchSite:
         )
         self._watch = Watch(
             name,
-            self._place,
+            self._runner,
             system,
             self._keeper,
             emit=self._tell,
@@ -109,7 +109,7 @@ class BatchSite:
             name,
             settings,
             system,
-            self._place,
+            self._runner,
             self._keeper,
             clock=clock,
             job_limit_s=lambda: self._watch.job_limit_s,
@@ -127,7 +127,7 @@ class BatchSite:
     @property
     def calls(self) -> Counter[str]:
         """How often the batch system was called, and what for: submit, listing, cancel, history, reserve, ..."""
-        return self._place.calls
+        return self._runner.calls
 
     # ------------------------------------------------------------------------------- opening and closing
 
@@ -142,7 +142,7 @@ class BatchSite:
             self._tell(SiteSilent(at=self._clock(), site=self._name, reason=str(error)))
         except BaseException:
             self._open = False
-            await self._place.commands.close()
+            await self._runner.commands.close()
             raise
         self._watch.start()
 
@@ -153,7 +153,7 @@ class BatchSite:
         self._open = False
         await self._watch.stop()
         self._keeper.leave()
-        await self._place.commands.close()
+        await self._runner.commands.close()
 
     def _tell(self, event: AnyEvent) -> None:
         """A closed site tells nothing more; what it would have told is on record, for whoever asks."""
@@ -174,18 +174,20 @@ class BatchSite:
                 self._watch.hurry()
 
     async def _find(self) -> None:
-        directory, host = self._settings.work_directory, self._place.commands.host
-        done = await self._place.do(errands.open_place(directory, self._owner, _mark_of(self._owner, directory)))
+        work_directory, host = self._settings.work_directory, self._runner.commands.host
+        done = await self._runner.run(
+            directory.open_work_directory(work_directory, self._owner, _mark_of(self._owner, work_directory))
+        )
         owner = done.section("owner")
         if owner is not None and owner.text != self._owner:
             raise CommandError(
                 host,
-                f"{directory} is in use by another driver, {owner.text!r}; give this site a work_directory of its "
-                f"own, or remove the file {errands.OWNER} there if that one is gone for good",
+                f"{work_directory} is in use by another driver, {owner.text!r}; give this site a work_directory "
+                f"of its own, or remove the file {directory.OWNER} there if that one is gone for good",
             )
         root, mark = done.section("root"), done.section("mark")
         if root is None or mark is None:
-            raise CommandError(host, f"{directory} cannot be used")
+            raise CommandError(host, f"{work_directory} cannot be used")
         found = parse_found(done.sections)
         self._keeper.root, self._keeper.mark = root.text.removesuffix("\n"), mark.text
         whole = [(each.record.sequence, each) for each in found if each.record is not None and not each.spoilt]
@@ -263,7 +265,7 @@ class BatchSite:
 
     async def _refuse(self, launch: Launch, why: str) -> None:
         event = self._keeper.end_event(launch.token, Outcome.UNSUITABLE, why)
-        found = parse_found((await self._place.do(errands.ask(self._keeper.root, [event]))).sections)
+        found = parse_found((await self._runner.run(directory.ask(self._keeper.root, [event]))).sections)
         await self._meet(launch, found[0])
 
     async def _meet(self, launch: Launch, found: Found) -> None:
@@ -330,8 +332,8 @@ class BatchSite:
         unknown = self._keeper.end_event(token, verdict.outcome, verdict.reason or "aborted before it came")
         ids = [living.batch_id] if living is not None and living.batch_id is not None else []
         cancel = self._system.cancel(self._keeper.tag(token), ids)
-        done, error = await self._place.try_to_do(
-            errands.abort(self._keeper.root, token, verdict, unknown, cancel), timeout_s=BATCH_S, calls="cancel"
+        done, error = await self._runner.try_to_run(
+            directory.abort(self._keeper.root, token, verdict, unknown, cancel), timeout_s=BATCH_S, calls="cancel"
         )
         found = parse_found(done.sections)
         if error is not None and not (isinstance(error, CommandTimeoutError) and found):
@@ -352,7 +354,7 @@ class BatchSite:
 
     def _adopt(self, found: Found) -> Living:
         if found.record is None:
-            raise CommandError(self._place.commands.host, f"component {found.token} cannot be put on record")
+            raise CommandError(self._runner.commands.host, f"component {found.token} cannot be put on record")
         return self._keeper.adopt(found)
 
     async def ask(self, tokens: Sequence[Token]) -> None:
@@ -365,7 +367,7 @@ class BatchSite:
             ends: dict[Token, ComponentEnded] = {}
             if unknown:
                 events = [self._keeper.end_event(token, Outcome.ABSENT, "never heard of") for token in unknown]
-                done = await self._place.do(errands.ask(self._keeper.root, events))
+                done = await self._runner.run(directory.ask(self._keeper.root, events))
                 for found in parse_found(done.sections):
                     self._learn(found, ends)
             for token in tokens:
@@ -390,12 +392,12 @@ class BatchSite:
             if living is None or living.verdict is not None or living.released_at is not None:
                 return
             now = self._clock()
-            text = errands.release(self._keeper.root, token, go, now, links.stage(token, go.links))
-            done = await self._place.do(text)
+            text = directory.release(self._keeper.root, token, go, now, links.stage(token, go.links))
+            done = await self._runner.run(text)
             trouble, released = done.section("trouble"), done.section("released")
             if done.section("unseen") is not None:
                 # Whether that is so for good, the next looks tell.
-                raise CommandError(self._place.commands.host, f"the directory of {token} is not to be seen")
+                raise CommandError(self._runner.commands.host, f"the directory of {token} is not to be seen")
             if done.section("lost") is not None:
                 self._keeper.lose(living)
             elif trouble is not None:
@@ -403,7 +405,7 @@ class BatchSite:
             elif released is not None:
                 living.released_at = parse_time(released.text) or now
             elif living.verdict is None:
-                raise CommandError(self._place.commands.host, f"the barrier of {token} stays shut: {done.complaint}")
+                raise CommandError(self._runner.commands.host, f"the barrier of {token} stays shut: {done.complaint}")
 
     async def deliver(self, token: Token, name: str, data: bytes) -> None:
         """Put mail into a component's inbox. See ``Site.deliver``."""
@@ -414,11 +416,11 @@ class BatchSite:
             living = self._keeper.alive.get(token)
             if living is not None and living.verdict is not None:
                 return
-            done = await self._place.do(errands.deliver(self._keeper.root, token, name, data))
+            done = await self._runner.run(directory.deliver(self._keeper.root, token, name, data))
             if done.section("unknown") is not None and living is None:
                 raise SiteError(self._name, f"there is no component {token} here to get mail; start it first")
             if done.section("unknown") is not None:
-                raise CommandError(self._place.commands.host, f"the directory of {token} is not to be seen")
+                raise CommandError(self._runner.commands.host, f"the directory of {token} is not to be seen")
             if living is not None and done.section("lost") is not None:
                 self._keeper.lose(living)
 
@@ -438,13 +440,13 @@ class BatchSite:
         living = self._keeper.alive.get(token)
         launch = living.launch if living is not None else await self._recorded(token)
         paths = output_paths(stream, launch.application)
-        text = errands.output(self._keeper.root, token, paths, offset, min(limit, OUTPUT_BYTES_MAX))
-        section = (await self._place.do(text)).section("output")
+        text = directory.output(self._keeper.root, token, paths, offset, min(limit, OUTPUT_BYTES_MAX))
+        section = (await self._runner.run(text)).section("output")
         return b"" if section is None else section.body
 
     async def _recorded(self, token: Token) -> Launch:
         """What was accepted of one that has ended. Raises ``SiteError`` where nothing was."""
-        found = parse_found((await self._place.do(errands.show(self._keeper.root, [token]))).sections)[0]
+        found = parse_found((await self._runner.run(directory.show(self._keeper.root, [token]))).sections)[0]
         if found.record is not None and not found.spoilt:
             return found.record.launch
         if found.spoilt:
@@ -455,7 +457,7 @@ class BatchSite:
         """Its nodes, once it is ready. See ``Site.nodes``."""
         check_token(token)
         await self._be_present()
-        done = await self._place.do(errands.nodes(self._keeper.root, token))
+        done = await self._runner.run(directory.nodes(self._keeper.root, token))
         living = self._keeper.alive.get(token)
         return parse_nodes(self._name, done, self._settings, 0 if living is None else living.launch.processors)
 
@@ -479,16 +481,18 @@ class BatchSite:
         async with self._turn(token):
             if token in self._keeper.alive:
                 raise SiteError(self._name, f"component {token} has not ended; abort it and wait for its end first")
-            done, error = await self._place.try_to_do(errands.forget(self._keeper.root, token), timeout_s=REMOVE_S)
+            done, error = await self._runner.try_to_run(
+                directory.forget(self._keeper.root, token), timeout_s=REMOVE_S
+            )
             # Once it is out of sight nobody need wait for the rest; what is left goes when the site is opened.
             if error is not None and done.section("gone") is None:
                 raise error
 
     async def _bury(self, event: ComponentEnded) -> None:
-        done = await self._place.do(errands.bury(self._keeper.root, [event]))
+        done = await self._runner.run(directory.bury(self._keeper.root, [event]))
         if done.section("buried") is None:
             why = f"the end of component {event.token} cannot be put on record: {done.complaint}"
-            raise CommandError(self._place.commands.host, why)
+            raise CommandError(self._runner.commands.host, why)
         self._tell(event)
 
     @contextlib.asynccontextmanager

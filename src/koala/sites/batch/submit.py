@@ -16,8 +16,8 @@ from koala.model.messages import Token
 from koala.sites.batch.component import Living
 from koala.sites.batch.components import Keeper, now_s, reservation_name
 from koala.sites.batch.parse import Found, parse_found
-from koala.sites.batch.scripts import directory as errands
-from koala.sites.batch.scripts.runner import BATCH_S, Done, Place
+from koala.sites.batch.scripts import directory
+from koala.sites.batch.scripts.runner import BATCH_S, ScriptResult, ScriptRunner
 from koala.sites.batch.system import BatchId, BatchOutputError, BatchSystem, Submission
 from koala.sites.component_directory import Record
 from koala.sites.pace import Pace
@@ -51,7 +51,7 @@ class Claimer:
         name: str,
         settings: BatchSettings,
         system: BatchSystem,
-        place: Place,
+        runner: ScriptRunner,
         keeper: Keeper,
         *,
         clock: Clock,
@@ -64,7 +64,7 @@ class Claimer:
         self._name = name
         self._settings = settings
         self._system = system
-        self._place = place
+        self._runner = runner
         self._keeper = keeper
         self._clock = clock
 
@@ -83,17 +83,17 @@ class Claimer:
         ``NotNowError`` when the component lives and its job is to be submitted later."""
         self.sequence += 1
         record = Record(sequence=self.sequence, launch=_without_script(launch))
-        site = errands.site_text(self._settings.job_environment, self._settings.search_path, self._system.on_node())
-        make = errands.make(self._keeper.root, record, script, site)
+        site = directory.site_text(self._settings.job_environment, self._settings.search_path, self._system.on_node())
+        make = directory.make(self._keeper.root, record, script, site)
         if self._is_reserved(launch):
             # The directory comes first, so that a reservation is never without a component that gives it back.
-            found = parse_found((await self._place.do(make + errands.submit_if_made("exit 1\n"))).sections)
+            found = parse_found((await self._runner.run(make + directory.submit_if_made("exit 1\n"))).sections)
             if found:
                 return found[0]
             answer, reservation = await self._submit_in(launch, await self._reserve(launch))
             return self._claimed(record, answer, reservation)
-        text = make + errands.submit_if_made(self._system.submit(self._submission(launch, None)))
-        done = await self._place.do(text, timeout_s=BATCH_S, calls="submit")
+        text = make + directory.submit_if_made(self._system.submit(self._submission(launch, None)))
+        done = await self._runner.run(text, timeout_s=BATCH_S, calls="submit")
         found = parse_found(done.sections)
         return found[0] if found else self._claimed(record, self._answer(done), None)
 
@@ -111,7 +111,7 @@ class Claimer:
             return
         self._crowded_until = now_s() + self._crowded.wait_s
         self._crowded.slow_down()
-        raise NotNowError(f"{self._place.commands.host}: {answer.no_room}")
+        raise NotNowError(f"{self._runner.commands.host}: {answer.no_room}")
 
     async def submit(self, living: Living) -> str | None:
         """Submit a component that is on record, perhaps not for the first time; why the batch system refuses it, if
@@ -128,8 +128,8 @@ class Claimer:
     async def _submit(self, launch: Launch, reservation: str | None) -> _Answer:
         text = self._system.submit(self._submission(launch, reservation))
         return self._answer(
-            await self._place.do(
-                errands.submit(self._keeper.root, launch.token, text), timeout_s=BATCH_S, calls="submit"
+            await self._runner.run(
+                directory.submit(self._keeper.root, launch.token, text), timeout_s=BATCH_S, calls="submit"
             )
         )
 
@@ -137,7 +137,7 @@ class Claimer:
         tagged = msgspec.structs.replace(launch, token=self._keeper.tag(launch.token))
         return Submission(
             launch=tagged,
-            home=f"{self._keeper.root}/{errands.COMPONENTS}/{launch.token}",
+            home=f"{self._keeper.root}/{directory.COMPONENTS}/{launch.token}",
             script=SCRIPT,
             log=LOG,
             limit_s=self._limit_s(launch),
@@ -151,24 +151,24 @@ class Claimer:
         most_s = self._job_limit_s()
         return limit_s if most_s is None else min(limit_s, most_s)
 
-    def _answer(self, done: Done) -> _Answer:
+    def _answer(self, done: ScriptResult) -> _Answer:
         if done.section("barred") is not None:
             return _Answer(barred=True)
         section, code = done.section("submitted"), done.code("submitted")
         if section is None or code is None:
-            raise CommandError(self._place.commands.host, "nothing is known of a submission")
+            raise CommandError(self._runner.commands.host, "nothing is known of a submission")
         if code != 0:
             refusal = self._system.refusal(code, section.text, done.complaint)
             if refusal is None:
                 why = done.complaint or f"the submission failed with exit code {code}"
                 if self._system.has_no_room(code, section.text, done.complaint):
                     return _Answer(no_room=why)
-                raise CommandError(self._place.commands.host, why)
+                raise CommandError(self._runner.commands.host, why)
             return _Answer(refusal=refusal)
         try:
             return _Answer(id=self._system.parse_submitted(section.text))
         except BatchOutputError as error:
-            raise CommandError(self._place.commands.host, f"the answer to a submission: {error}") from None
+            raise CommandError(self._runner.commands.host, f"the answer to a submission: {error}") from None
 
     # ------------------------------------------------------------------------------------------ reservations
 
@@ -206,11 +206,11 @@ class Claimer:
         may be one: with a job at the barrier besides, it would hold its processors twice."""
         unreserve = self._system.unreserve(reservation_name(self._keeper.tag(launch.token)))
         text = f"(\n{unreserve})\nkoala_mark unreserved $?\n"
-        done = await self._place.do(text, timeout_s=BATCH_S, calls="unreserve")
+        done = await self._runner.run(text, timeout_s=BATCH_S, calls="unreserve")
         if done.code("unreserved") != 0:
             why = done.complaint or "the batch system gives no reason"
-            raise CommandError(self._place.commands.host, f"a reservation cannot be given back: {why}")
-        await self._place.do(errands.put_lines(self._keeper.root, {(launch.token, errands.RESERVATION): None}))
+            raise CommandError(self._runner.commands.host, f"a reservation cannot be given back: {why}")
+        await self._runner.run(directory.put_lines(self._keeper.root, {(launch.token, directory.RESERVATION): None}))
 
     async def _reserve(self, launch: Launch) -> str | None:
         """What the job is to run in; None where the site gives none, and the barrier must do. Asked again it is the
@@ -219,7 +219,7 @@ class Claimer:
         name = reservation_name(self._keeper.tag(launch.token))
         length_s = (self._limit_s(launch) or 0.0) + LIMIT_SLACK_S
         text = self._system.reserve(name, launch.processors, launch.begin_at, length_s)
-        done = await self._place.do(
+        done = await self._runner.run(
             f"koala_mark reserve\n(\n{text})\nkoala_mark reserved $?\n", timeout_s=BATCH_S, calls="reserve"
         )
         section = done.section("reserve")
@@ -234,8 +234,8 @@ class Claimer:
             _log.info("site %s: the reservation of component %s: %s", self._name, launch.token, error)
             await self._give_back(launch)
             return None
-        line: dict[tuple[Token, str], str | None] = {(launch.token, errands.RESERVATION): reservation}
-        await self._place.do(errands.put_lines(self._keeper.root, line))
+        line: dict[tuple[Token, str], str | None] = {(launch.token, directory.RESERVATION): reservation}
+        await self._runner.run(directory.put_lines(self._keeper.root, line))
         return reservation
 
 

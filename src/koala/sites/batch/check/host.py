@@ -21,14 +21,14 @@ from koala.sites.batch.check.steps import (
     passed,
     warned,
 )
-from koala.sites.batch.scripts import directory as errands
+from koala.sites.batch.scripts import directory
 
 CLOCKS_APART_S = 5.0
 ROOM_BYTES_MIN = 100_000_000
 FILE_SERVER_PORTS = {"ftp": 21, "gsiftp": 2811}
 GRIDFTP_CLIENT = "globus-url-copy"
 
-# Programs of every POSIX system that components and errands use.
+# Programs of every POSIX system that components and scripts use.
 _TOOLS = ("cat", "cp", "date", "df", "ln", "ls", "mkdir", "mv", "rm", "sed", "sleep", "uname")
 _GREETING = "koala-answers"
 _SSH_ADVICE = (
@@ -146,7 +146,7 @@ async def work_directory(desk: Desk) -> Said:
 
 async def owner(desk: Desk) -> Said:
     """The work directory is nobody else's. It is not claimed here: that is for the first ``koala up``."""
-    file = f"{desk.work}/{errands.OWNER}"
+    file = f"{desk.work}/{directory.OWNER}"
     reply = await desk.ask(
         f"owner={shlex.quote(file)}\n"
         'if [ ! -e "$owner" ] && [ ! -h "$owner" ]; then exit 0; fi\n'

@@ -44,8 +44,8 @@ FILES = "files"
 # Hidden names of directories that are being removed hold this.
 GONE = ".gone."
 
-# The exit code of an errand that cannot even begin.
-EXIT_NO_PLACE = 74
+# The exit code of a script that cannot even begin.
+EXIT_NO_DIRECTORY = 74
 # Of a component's files a line is told that is no longer than so many characters; a longer one nobody of ours wrote.
 _EXIT_WORDS_CHARACTERS = 100
 _VERDICT_CHARACTERS = 4_096
@@ -102,7 +102,7 @@ $1
 
 # koala_lost TOKEN: whether a component's directory is surely of no use any more. That a file cannot be seen is not
 # enough: a file server in trouble says so of all files. So the directory must be one that can be listed, and the file
-# not be in the list. Where the place itself cannot be read, the errand ends.
+# not be in the list. Where the place itself cannot be read, the script ends.
 _LOST = f"""
 koala_lost() {{
     [ -f "$koala_root/{OWNER}" ] && koala_names=$(ls -a 2>/dev/null) || koala_no_place
@@ -125,7 +125,7 @@ def _enter(root: str) -> str:
     words = "%s is not there, or is not the work directory any more"
     return (
         f"{_FUNCTIONS}umask 077\nkoala_root={shlex.quote(root)}\n"
-        f"koala_no_place() {{ printf '{words}\\n' \"$koala_root\" >&2; exit {EXIT_NO_PLACE}; }}\n"
+        f"koala_no_place() {{ printf '{words}\\n' \"$koala_root\" >&2; exit {EXIT_NO_DIRECTORY}; }}\n"
         f'cd "$koala_root" && [ -f {OWNER} ] && cd {COMPONENTS} || koala_no_place\n'
     )
 
@@ -138,7 +138,7 @@ def _file(name: str, data: str) -> str:
 # ---------------------------------------------------------------------------------------- the work directory
 
 
-def open_place(work_directory: str, owner: str, mark: str) -> str:
+def open_work_directory(work_directory: str, owner: str, mark: str) -> str:
     """Make the work directory where there is none, claim it, and show all that has not ended. The first mark stands,
     but for an empty one, which a power cut of a file server left. In another owner's directory nothing is changed.
 
@@ -148,17 +148,17 @@ def open_place(work_directory: str, owner: str, mark: str) -> str:
     place = directory_word(work_directory)
     return (
         f"{_FUNCTIONS}umask 077\n"
-        f"mkdir -p {place} && cd -P {place} && mkdir -p {COMPONENTS} {FILES} || exit {EXIT_NO_PLACE}\n"
-        f"{_file('.owner.$koala_new', owner)} || exit {EXIT_NO_PLACE}\n"
+        f"mkdir -p {place} && cd -P {place} && mkdir -p {COMPONENTS} {FILES} || exit {EXIT_NO_DIRECTORY}\n"
+        f"{_file('.owner.$koala_new', owner)} || exit {EXIT_NO_DIRECTORY}\n"
         f'koala_first ".owner.$koala_new" {OWNER}\n'
         "koala_mark root\npwd -P\n"
         f"koala_line=\nkoala_show owner {OWNER}\n"
         f'if [ "$koala_line" = {shlex.quote(owner)} ]; then\n'
         f"    if [ -f {MARK} ] && [ ! -s {MARK} ]; then rm -f {MARK}; fi\n"
-        f"    {_file('.mark.$koala_new', mark)} || exit {EXIT_NO_PLACE}\n"
+        f"    {_file('.mark.$koala_new', mark)} || exit {EXIT_NO_DIRECTORY}\n"
         f'    koala_first ".mark.$koala_new" {MARK}\n'
         f"    koala_show mark {MARK}\n"
-        f"    cd {COMPONENTS} || exit {EXIT_NO_PLACE}\n"
+        f"    cd {COMPONENTS} || exit {EXIT_NO_DIRECTORY}\n"
         f"    for koala_each in .*{GONE}*; do\n"
         '        if [ -d "$koala_each" ]; then rm -rf "$koala_each"; fi\n'
         "    done\n"
@@ -181,7 +181,7 @@ def _shown(indent: str) -> str:
 
 
 def show(root: str, tokens: Sequence[Token]) -> str:
-    """Show these components as ``open_place`` does, also those that have ended."""
+    """Show these components as ``open_work_directory`` does, also those that have ended."""
     return f"{_enter(root)}for koala_each in {' '.join(tokens)}; do\n{_shown('    ')}done\n"
 
 
@@ -203,8 +203,8 @@ def make(root: str, record: Record, script: str, site: str) -> str:
     return (
         f"{_enter(root)}koala_each={token}\n"
         f'if ! koala_plain "$koala_each/{ENDED}" && ! koala_plain "$koala_each/{RECORD}"; then\n'
-        f'    koala_home "$koala_each" || exit {EXIT_NO_PLACE}\n'
-        f'    (cd "$koala_each" && {" && ".join(fresh)}) || exit {EXIT_NO_PLACE}\n'
+        f'    koala_home "$koala_each" || exit {EXIT_NO_DIRECTORY}\n'
+        f'    (cd "$koala_each" && {" && ".join(fresh)}) || exit {EXIT_NO_DIRECTORY}\n'
         "    koala_made=yes\n"
         "else\n"
         "    koala_made=\n"
@@ -305,7 +305,7 @@ def forget(root: str, token: Token) -> str:
     """Take a directory out of sight at once, and then remove it. Section ``gone`` once it is out of sight."""
     gone = f'".{token}{GONE}$koala_new"'
     return (
-        f"{_enter(root)}if [ -e {token} ] || [ -h {token} ]; then mv {token} {gone} || exit {EXIT_NO_PLACE}; fi\n"
+        f"{_enter(root)}if [ -e {token} ] || [ -h {token} ]; then mv {token} {gone} || exit {EXIT_NO_DIRECTORY}; fi\n"
         f"koala_mark gone\nchmod -R u+rwx {gone} 2>/dev/null\nrm -rf {gone}\n"
     )
 
@@ -337,14 +337,14 @@ def deliver(root: str, token: Token, name: str, data: bytes) -> str:
         f"{_enter(root)}if [ ! -d {token} ]; then koala_mark unknown\n"
         f"elif koala_plain {token}/{ENDED} || [ -e {token}/{ABORT} ] || [ -e {inbox}/{name} ]; then :\n"
         f"elif [ ! -d {inbox} ]; then koala_mark lost\n"
-        f'else {printing(data)} >"{fresh}" && mv -f "{fresh}" {inbox}/{name} || exit {EXIT_NO_PLACE}\nfi\n'
+        f'else {printing(data)} >"{fresh}" && mv -f "{fresh}" {inbox}/{name} || exit {EXIT_NO_DIRECTORY}\nfi\n'
     )
 
 
 # -------------------------------------------------------------------------------------------- what they say
 
 
-class Awaited(NamedTuple):
+class AwaitedFiles(NamedTuple):
     """What is to be waited for at a living component: files of these names, and mail beside that of these names."""
 
     token: Token
@@ -352,7 +352,7 @@ class Awaited(NamedTuple):
     mail_known: tuple[str, ...] | None = None
 
 
-def _wait(awaited: Sequence[Awaited], patience_s: float) -> str:
+def _wait(awaited: Sequence[AwaitedFiles], patience_s: float) -> str:
     """Words that wait until one of these shows, at most so long. Only the pauses are processes."""
     signs = [f"[ -e {each.token}/{name} ]" for each in awaited for name in each.files]
     signs += [
@@ -379,7 +379,7 @@ done
 """
 
 
-def look(root: str, tokens: Sequence[Token], awaited: Sequence[Awaited] = (), patience_s: float = 0.0) -> str:
+def look(root: str, tokens: Sequence[Token], awaited: Sequence[AwaitedFiles] = (), patience_s: float = 0.0) -> str:
     """Look at living components, without a process for each. See ``koala.sites.batch.parse`` for what it prints.
 
     With patience, it waits before until something shows of what is awaited, but no longer than that.

@@ -1,6 +1,6 @@
-"""How an errand's answers are told apart: sections behind a mark that nobody could have written by chance.
+"""How a script's answers are told apart: sections behind a mark that nobody could have written by chance.
 
-What a login shell says of its own accord stands in front of the first mark and is passed over; an errand that did not
+What a login shell says of its own accord stands in front of the first mark and is passed over; a script that did not
 come to its last mark did not come to its end. Also here: how values become words of ``sh``.
 """
 
@@ -18,8 +18,8 @@ _PLAIN = frozenset(
 )
 
 
-class Section(msgspec.Struct, frozen=True):
-    """A piece of what an errand printed: the words of its mark, and all up to the next one."""
+class OutputSection(msgspec.Struct, frozen=True):
+    """A piece of what a script printed: the words of its mark, and all up to the next one."""
 
     words: tuple[str, ...]
     body: bytes
@@ -30,11 +30,11 @@ class Section(msgspec.Struct, frozen=True):
         return self.body.decode(errors="replace")
 
 
-class Errand:
+class FramedScript:
     """A text for ``sh``, with marks of its own.
 
     In ``body`` the function ``koala_mark WORDS...`` begins a section, and ``$koala_new`` is a word for the names of
-    files that are being made, which nobody else uses. An exit before the end of the body leaves the errand undone.
+    files that are being made, which nobody else uses. An exit before the end of the body leaves the script undone.
     """
 
     def __init__(self, body: str) -> None:
@@ -45,16 +45,16 @@ class Errand:
             f"{body}koala_mark {_LAST}\n"
         )
 
-    def sections(self, printed: bytes) -> list[Section]:
-        """All sections that are there, whether the errand came to its end or not."""
+    def sections(self, printed: bytes) -> list[OutputSection]:
+        """All sections that are there, whether the script came to its end or not."""
         pieces = printed.split(f"\n{self._mark} ".encode())[1:]
         found = []
         for piece in pieces:
             line, _, body = piece.partition(b"\n")
-            found.append(Section(tuple(line.decode(errors="replace").split()), body))
+            found.append(OutputSection(tuple(line.decode(errors="replace").split()), body))
         return found
 
-    def is_done(self, sections: Sequence[Section]) -> bool:
+    def is_done(self, sections: Sequence[OutputSection]) -> bool:
         """Whether it came to its end."""
         return bool(sections) and sections[-1].words == (_LAST,)
 

@@ -1,6 +1,6 @@
-"""Where errands are run: at the site of some settings, one after the other or several at a time, each to its end.
+"""Runs shell scripts at the site of some settings, one after the other or several at a time, each to its end.
 
-What an errand says is in ``koala.sites.batch.scripts.directory``, how it gets there in ``koala.sites.remote_shell``.
+What a script says is in ``koala.sites.batch.scripts.directory``, how it gets there in ``koala.sites.remote_shell``.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from typing import TypeVar
 
 import msgspec
 
-from koala.sites.batch.scripts.framing import Errand, Section
+from koala.sites.batch.scripts.framing import FramedScript, OutputSection
 from koala.sites.remote_shell import CommandError, Commands, CommandTimeoutError, last_words
 
-# How long errands may take: those that only touch files, and those that ask the batch system. A daemon gives a call
+# How long scripts may take: those that only touch files, and those that ask the batch system. A daemon gives a call
 # of a site 120 s.
 FILES_S = 30.0
 BATCH_S = 45.0
 REMOVE_S = 100.0
 # A listing of a hundred thousand jobs takes seconds to read: what is longer than this is read beside the event loop.
-BESIDE_BYTES = 65_536
+PARSE_IN_LOOP_BYTES_MAX = 65_536
 
 T = TypeVar("T")
 
 
-class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """What an errand brought back: its sections, and what was written on standard error."""
+class ScriptResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a script brought back: its sections, and what was written on standard error."""
 
-    sections: list[Section]
+    sections: list[OutputSection]
     complaint: str
 
-    def section(self, name: str) -> Section | None:
+    def section(self, name: str) -> OutputSection | None:
         """The first section whose mark begins with that word."""
         return next((each for each in self.sections if each.words[:1] == (name,)), None)
 
@@ -42,38 +42,38 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
         return None if section is None else int(section.words[1])
 
 
-class Place:
-    """Runs errands. ``calls`` counts those that used the batch system, by what they used of ``BatchSystem``."""
+class ScriptRunner:
+    """Runs directory. ``calls`` counts those that used the batch system, by what they used of ``BatchSystem``."""
 
     def __init__(self, commands: Commands) -> None:
         self.commands = commands
         self.calls: Counter[str] = Counter()
 
-    async def do(self, body: str, *, timeout_s: float = FILES_S, calls: str = "", times: int = 1) -> Done:
-        """Run an errand to its end. Raises ``CommandError`` when it did not come there; it may have happened."""
-        done, error = await self.try_to_do(body, timeout_s=timeout_s, calls=calls, times=times)
+    async def run(self, body: str, *, timeout_s: float = FILES_S, calls: str = "", times: int = 1) -> ScriptResult:
+        """Run a script to its end. Raises ``CommandError`` when it did not come there; it may have happened."""
+        done, error = await self.try_to_run(body, timeout_s=timeout_s, calls=calls, times=times)
         if error is not None:
             raise error
         return done
 
-    async def try_to_do(
+    async def try_to_run(
         self, body: str, *, timeout_s: float = FILES_S, calls: str = "", times: int = 1
-    ) -> tuple[Done, CommandError | None]:
+    ) -> tuple[ScriptResult, CommandError | None]:
         """As far as it came, and what kept it from its end."""
-        errand = Errand(body)
+        script = FramedScript(body)
         if calls:
             self.calls[calls] += times
         try:
-            answer = await self.commands.run(errand.text, timeout_s=timeout_s)
+            answer = await self.commands.run(script.text, timeout_s=timeout_s)
         except CommandTimeoutError as error:
-            return Done(sections=errand.sections(error.printed), complaint=""), error
-        done = Done(sections=errand.sections(answer.stdout), complaint=last_words(answer.stderr))
-        if errand.is_done(done.sections):
+            return ScriptResult(sections=script.sections(error.printed), complaint=""), error
+        done = ScriptResult(sections=script.sections(answer.stdout), complaint=last_words(answer.stderr))
+        if script.is_done(done.sections):
             return done, None
         why = done.complaint or f"a command ended with exit code {answer.code} before its end"
         return done, CommandError(self.commands.host, why, answer.stdout)
 
 
-async def beside(size_bytes: int, read: Callable[[], T]) -> T:
+async def offload_if_large(size_bytes: int, read: Callable[[], T]) -> T:
     """What ``read`` makes of so many bytes, in a thread of its own where they are many. It must be pure."""
-    return read() if size_bytes <= BESIDE_BYTES else await asyncio.to_thread(read)
+    return read() if size_bytes <= PARSE_IN_LOOP_BYTES_MAX else await asyncio.to_thread(read)
