@@ -16,7 +16,7 @@ from koala.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, UserError
 from koala.cli.terminal.output import console, counted, print_json
 
 if TYPE_CHECKING:
-    from koala.simulator.torture.torture import Verdict
+    from koala.simulator.torture.torture import StormVerdict
 
 SEEDS_MAX = 1_000_000
 # Seeds that one process takes at a time.
@@ -59,7 +59,7 @@ def torture(
             if context.get_parameter_source(other) is ParameterSource.COMMANDLINE:
                 raise UserError(f"--seed runs one storm and --{other} is about many; give one of the two")
     chosen = [seed] if seed is not None else list(range(first, first + seeds))
-    verdicts: list[Verdict] = []
+    verdicts: list[StormVerdict] = []
     try:
         verdicts.extend(_run_all(chosen, workers, show_progress=not as_json))
     except KeyboardInterrupt:
@@ -75,7 +75,7 @@ def torture(
         context.exit(EXIT_FAILED)
 
 
-def _run_all(seeds: list[int], workers: int | None, *, show_progress: bool) -> Iterator[Verdict]:
+def _run_all(seeds: list[int], workers: int | None, *, show_progress: bool) -> Iterator[StormVerdict]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from koala.simulator.torture.torture import torture as one
@@ -104,7 +104,7 @@ def _leave_interrupts_to_parent() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _print_json(verdicts: list[Verdict], broken: list[Verdict], asked: int) -> None:
+def _print_json(verdicts: list[StormVerdict], broken: list[StormVerdict], asked: int) -> None:
     happened: Counter[str] = Counter()
     for verdict in verdicts:
         happened.update(verdict.happened)
@@ -131,7 +131,7 @@ def _print_json(verdicts: list[Verdict], broken: list[Verdict], asked: int) -> N
     )
 
 
-def _print_for_people(verdicts: list[Verdict], broken: list[Verdict]) -> None:
+def _print_for_people(verdicts: list[StormVerdict], broken: list[StormVerdict]) -> None:
     from rich.markup import escape
     from rich.table import Table
 

@@ -17,7 +17,7 @@ from koala.model.messages import AnyCommand, AnyEvent
 FLUSH_LINES = 512
 
 
-class Done(msgspec.Struct, gc=False):
+class LoggedCommand(msgspec.Struct, gc=False):
     """The line of a command."""
 
     at: float
@@ -30,7 +30,7 @@ class RunLog:
     def __init__(self, sink: Callable[[bytes], None] | None) -> None:
         self._sink = sink
         self._encoder = msgspec.json.Encoder()
-        self._lines: list[AnyEvent | Done] = []
+        self._lines: list[AnyEvent | LoggedCommand] = []
         self._hash = hashlib.sha256()
 
     def write(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
@@ -39,7 +39,7 @@ class RunLog:
         lines.append(event)
         if commands:
             at = event.at
-            lines += [Done(at, command) for command in commands]
+            lines += [LoggedCommand(at, command) for command in commands]
         if len(lines) > FLUSH_LINES:
             self._flush()
 

@@ -21,7 +21,7 @@ from koala.model.request import Application, Component, Request
 from koala.simulator import Arrival, Workload, simulate
 from koala.simulator.log import RunLog
 from koala.simulator.report.page import duration, page
-from koala.simulator.report.page_data import NEVER, Hold, RunPicture, longest_waits, packed, wait_classes
+from koala.simulator.report.page_data import NEVER, PageHold, RunPicture, longest_waits, packed, wait_classes
 from koala.simulator.report.page_holds import HoldCollector, run_picture
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -43,7 +43,7 @@ def picture(jobs: int = 3, **changes: Any) -> RunPicture:
         "submit_s": [10.0 * row for row in range(jobs)],
         "start_s": [10.0 * row + 1 for row in range(jobs)],
         "end_s": [10.0 * row + 9 for row in range(jobs)],
-        "holds": [Hold(row, 0, 2, 10.0 * row + 1, 10.0 * row + 9) for row in range(jobs)],
+        "holds": [PageHold(row, 0, 2, 10.0 * row + 1, 10.0 * row + 9) for row in range(jobs)],
     }
     return RunPicture(**{**fields, **changes})
 
@@ -76,7 +76,7 @@ def test_a_long_run_is_counted_in_coarser_units_that_still_fit() -> None:
 def test_what_goes_without_saying_does_not_travel() -> None:
     columns = packed(picture())["columns"]
     assert set(columns) == {"size", "submit", "start", "end", "hold_site"}
-    several = [Hold(0, 0, 1, 1.0, 9.0), Hold(0, 1, 1, 1.0, 9.0)]
+    several = [PageHold(0, 0, 1, 1.0, 9.0), PageHold(0, 1, 1, 1.0, 9.0)]
     assert set(packed(picture(1, holds=several, ids=[77]))["columns"]) >= {"id", "hold_job", "hold_size", "hold_from"}
 
 
@@ -166,8 +166,8 @@ def test_a_refused_start_holds_nothing_and_one_that_goes_on_has_no_end() -> None
     for at_s, token, outcome in ends:
         log.write(ComponentEnded(at=at_s, token=token, outcome=outcome), [])
     log.close()
-    assert collector.holds() == [Hold(2, 0, 2, 0.0, 5.0), Hold(3, 0, 2, 0.0, float("inf"))]
-    assert unpacked(packed(picture(1, holds=[Hold(0, 0, 2, 1.0, float("inf"))]))["columns"]["end"]) == [9_000]
+    assert collector.holds() == [PageHold(2, 0, 2, 0.0, 5.0), PageHold(3, 0, 2, 0.0, float("inf"))]
+    assert unpacked(packed(picture(1, holds=[PageHold(0, 0, 2, 1.0, float("inf"))]))["columns"]["end"]) == [9_000]
 
 
 # ---------------------------------------------------------------------------------------------- the browser
@@ -202,7 +202,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 submit_s=[max(0.0, start - row % 97) for row, start in enumerate(starts)],
                 start_s=starts,
                 end_s=[start + 50 for start in starts],
-                holds=[Hold(row, 0, 10, start, start + 50) for row, start in enumerate(starts)],
+                holds=[PageHold(row, 0, 10, start, start + 50) for row, start in enumerate(starts)],
             )
         )
     )
@@ -363,7 +363,7 @@ def test_times_stand_side_by_side_on_narrow_and_wide_screens(browser: Browser, m
 
 def test_one_processor_is_not_told_as_several(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "one.html"
-    holds = [Hold(0, 0, 1, 0.0, 100.0)]
+    holds = [PageHold(0, 0, 1, 0.0, 100.0)]
     path.write_text(
         page(picture(1, sites=[("only", 1)], sizes=[1], submit_s=[0.0], start_s=[0.0], end_s=[100.0], holds=holds))
     )

@@ -18,7 +18,7 @@ from koala.core.state.sites import SiteBook
 from koala.core.state.transfers import TransferBook
 from koala.model.messages import ReleaseBarrier
 from koala.simulator.torture.storms import draw_storm
-from koala.simulator.torture.torture import Verdict, minimise, torture, weather
+from koala.simulator.torture.torture import StormVerdict, minimise, torture, weather
 from koala.simulator.world.contention import Contention
 
 SEEDS = 500
@@ -27,16 +27,16 @@ SEEDS_TO_FIND_A_DEFECT = 120
 
 
 @pytest.fixture(scope="module")
-def verdicts() -> list[Verdict]:
+def verdicts() -> list[StormVerdict]:
     return [weather(draw_storm(seed)) for seed in range(SEEDS)]
 
 
-def test_every_promise_is_kept_in_five_hundred_storms(verdicts: list[Verdict]) -> None:
+def test_every_promise_is_kept_in_five_hundred_storms(verdicts: list[StormVerdict]) -> None:
     broken = [f"koala torture --seed {verdict.seed}: {verdict.detail}" for verdict in verdicts if verdict.broken]
     assert broken == []
 
 
-def test_the_storms_bring_about_everything_that_they_are_meant_to(verdicts: list[Verdict]) -> None:
+def test_the_storms_bring_about_everything_that_they_are_meant_to(verdicts: list[StormVerdict]) -> None:
     happened: Counter[str] = Counter()
     for verdict in verdicts:
         happened.update(verdict.happened)

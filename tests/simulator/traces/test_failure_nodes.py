@@ -15,7 +15,7 @@ from koala.simulator import Workload, World, simulate
 from koala.simulator.traces.failures import read_failure_trace
 from koala.simulator.traces.node_mapping import SiteFailures
 from koala.simulator.world.local_queue import LocalJob
-from koala.simulator.world.site import SimulatedComponent, State
+from koala.simulator.world.site import SimulatedComponent, SimulatedState
 from tests.support.hand_driven import HandDriven, at_once, grid, job, site
 from tests.support.trace_files import write_trace
 
@@ -139,7 +139,7 @@ def check_nodes(world: World) -> None:
         assert sum(component.processors for component in running) == each.ours
         assert each.ours + each.others + each.idle == each.processors
     for component in world.components.components.values():
-        if component.state not in (State.ENDED, State.QUEUED):
+        if component.state not in (SimulatedState.ENDED, SimulatedState.QUEUED):
             assert component in component.site.running
 
 

@@ -21,7 +21,7 @@ from koala.model.messages import AnyEvent
 from koala.model.request import Communication, Component, Flexibility, Pattern, Request
 from koala.simulator import Arrival, Workload, simulate
 from koala.simulator.result import JobRow
-from koala.simulator.world.components import ComponentDesk
+from koala.simulator.world.components import SimulatedComponents
 from koala.simulator.world.site import SimulatedComponent
 from tests.support.hand_driven import HandDriven, at_once, grid, job, site
 
@@ -193,7 +193,7 @@ def test_a_half_that_hears_of_its_start_late_has_its_own_end_and_keeps_the_job_o
     hands.start("t1", "a", 4, parts=2)
     hands.start("t2", "b", 4, parts=2)
     with monkeypatch.context() as deaf:
-        deaf.setattr(ComponentDesk, "_unheard", lambda _, site: site.name == "b")
+        deaf.setattr(SimulatedComponents, "_unheard", lambda _, site: site.name == "b")
         hands.release("t1", "t2")
     hands.until(20.0)
     hands.release("t2")
@@ -249,14 +249,14 @@ NETWORKS = st.sampled_from(
 def test_work_is_conserved_and_no_job_is_faster_than_alone(jobs: list[Arrival], network: Network) -> None:
     """Between two plans a component runs at the speed of the first; all together it does all its work, once."""
     plans: dict[str, list[tuple[float, float]]] = {}
-    plan_end = ComponentDesk._plan_end
+    plan_end = SimulatedComponents._plan_end
 
-    def recording(self: ComponentDesk, component: SimulatedComponent, *numbers: float) -> None:
+    def recording(self: SimulatedComponents, component: SimulatedComponent, *numbers: float) -> None:
         *_, stretched, now = numbers
         plans.setdefault(component.token, []).append((now, stretched))
         plan_end(self, component, *numbers)
 
-    with patch.object(ComponentDesk, "_plan_end", recording):
+    with patch.object(SimulatedComponents, "_plan_end", recording):
         rows = run(three_sites(network), *jobs)
     ordered = sorted(jobs, key=lambda arrival: arrival.at_s)
     for row, arrival in zip(rows, ordered, strict=True):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from koala.model.grid import AnswerFaults, Grid, GridSimulation, Link, Links, PairLink
 from koala.model.messages import CancelTransfer
-from koala.simulator.world.links import FairLink, Transfer
+from koala.simulator.world.links import FairLink, LinkTransfer
 from tests.support.hand_driven import HandDriven, grid, site
 
 MEGABYTE = 1_000_000
@@ -129,7 +129,7 @@ def test_a_busy_link_moves_exactly_its_bandwidth(flows: list[tuple[int, int]]) -
         if waiting and (delivery is None or waiting[0][0] < delivery):
             at, size = waiting.pop(0)
             now = at
-            link.join(Transfer("t", link, "a", "b", size, False), now)
+            link.join(LinkTransfer("t", link, "a", "b", size, False), now)
         else:
             assert delivery is not None
             now = delivery

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from koala.model.grid import Grid
     from koala.policies import Catalogue
     from koala.simulator import Result, Workload
-    from koala.simulator.report.page_data import Hold, RunPicture
+    from koala.simulator.report.page_data import PageHold, RunPicture
     from koala.simulator.traces.node_mapping import SiteFailures
 
 # What a trace can be run under besides the placement policies; see ``simulate_trace``.
@@ -68,7 +68,7 @@ class SchedulerRun(NamedTuple):
     """A run of the scheduler, and who held which processors, if a picture was wanted."""
 
     result: Result
-    holds: list[Hold]
+    holds: list[PageHold]
 
 
 def run_workload(grid: Grid, workload_name: str, wishes: Wishes, outputs: Outputs) -> Done:

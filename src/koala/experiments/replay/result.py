@@ -17,7 +17,7 @@ from koala.model.api import Overview, SiteHistory, SiteInfo
 from koala.model.grid import Grid, Link, Links, PairLink, SchedulerParameters, Site
 from koala.model.messages import JobEnded, Outcome
 from koala.model.request import JobId, Request, SiteName
-from koala.simulator.report.page_data import Hold
+from koala.simulator.report.page_data import PageHold
 from koala.simulator.result import Result, SiteUse, Unfinished
 
 replace = msgspec.structs.replace
@@ -59,11 +59,11 @@ def waste(components: Iterable[ComponentRecord], now: float) -> Waste:
     return Waste(barrier_processor_s=barrier, lost_processor_s=lost, held_processor_s=held)
 
 
-def holds(components: Iterable[ComponentRecord], sites: Sequence[str], zero_at: float) -> list[Hold]:
+def holds(components: Iterable[ComponentRecord], sites: Sequence[str], zero_at: float) -> list[PageHold]:
     """Who held which processors, from the claim to the end as in a simulation, counted from ``zero_at``."""
     places = {name: place for place, name in enumerate(sites)}
     found = [
-        Hold(
+        PageHold(
             each.job,
             places[each.site],
             each.processors,
@@ -184,7 +184,7 @@ class Replayed:
     submissions: Sequence[Submission]
     refused: Sequence[LeftOut]
     waste: Waste
-    holds: Sequence[Hold]
+    holds: Sequence[PageHold]
     left_behind: Sequence[JobId] = ()
     unanswered: int | None = None
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from numpy import float64, int64
     from numpy.typing import NDArray
 
-# What ``Links.counts`` holds: how many links are demanded more of than they have, whether a job has come or gone
-# since they were last shared, and whether that was on a link of which more is, or was, demanded than it has.
+# What ``LinkColumns.counts`` holds: how many links are demanded more of than they have, whether a job has come or
+# gone since they were last shared, and whether that was on a link of which more is, or was, demanded than it has.
 OVER, CHANGED, DISTURBED = 0, 1, 2
 # What ``Coallocated.times`` holds of the job in a slot: when it ends as things are; what was left of it, in seconds
 # at full speed, at the time since when it has been granted this part of what it demands and been stretched by this
@@ -37,7 +37,7 @@ TIMES = 8  # of eight bytes: the times of a job lie in one line of a cache
 JOB, SITES, HOLDS = range(3)
 
 
-class Links(NamedTuple):
+class LinkColumns(NamedTuple):
     """Capacity and demand by link, the greatest demand there ever was, and all that was demanded so far, in bits.
 
     Links of the sites come first, then those that several share. The last three are scratch room. All are arrays, of
@@ -84,7 +84,7 @@ class Coallocated(NamedTuple):
     granted: MutableSequence[float]
 
 
-def links_of(capacity_bit_s: Sequence[int]) -> Links:
+def links_of(capacity_bit_s: Sequence[int]) -> LinkColumns:
     """Links of these capacities, of which nothing is demanded."""
     import numpy
 
@@ -93,7 +93,7 @@ def links_of(capacity_bit_s: Sequence[int]) -> Links:
 
     capacity: Any = numpy.array(capacity_bit_s, numpy.int64)
     counts: Any = numpy.zeros(3, int)
-    return Links(
+    return LinkColumns(
         capacity_bit_s=capacity,
         demand_bit_s=zeros(int),
         demand_most_bit_s=zeros(int),
@@ -131,7 +131,7 @@ def nobody_coallocated(jobs_at_once: int, sites: int, links: int) -> Coallocated
     )
 
 
-def change_demand(links: Links, link: int, change_bit_s: int) -> None:
+def change_demand(links: LinkColumns, link: int, change_bit_s: int) -> None:
     """So much more, or less, is demanded of a link."""
     capacity = links.capacity_bit_s[link]
     before = links.demand_bit_s[link]
@@ -144,7 +144,7 @@ def change_demand(links: Links, link: int, change_bit_s: int) -> None:
         links.counts[DISTURBED] = 1
 
 
-def load_link(coallocated: Coallocated, slot: int, links: Links, link: int, bit_s: int) -> None:
+def load_link(coallocated: Coallocated, slot: int, links: LinkColumns, link: int, bit_s: int) -> None:
     """The job in the slot demands this of a link, if it is anything."""
     if bit_s == 0:
         return
@@ -157,7 +157,7 @@ def load_link(coallocated: Coallocated, slot: int, links: Links, link: int, bit_
 
 def begin_coallocated(
     coallocated: Coallocated,
-    links: Links,
+    links: LinkColumns,
     routes: Routes | None,
     job: int,
     now: float,
@@ -202,7 +202,7 @@ def begin_coallocated(
 
 
 def end_coallocated(
-    coallocated: Coallocated, links: Links, idle: MutableSequence[int], end_s: NDArray[float64]
+    coallocated: Coallocated, links: LinkColumns, idle: MutableSequence[int], end_s: NDArray[float64]
 ) -> None:
     """All jobs with the first end give back what they hold; ``end_s`` by job says that they have ended."""
     now = coallocated.first_end_s[0]
@@ -228,7 +228,7 @@ def end_coallocated(
     links.counts[CHANGED] = 1
 
 
-def share_links(coallocated: Coallocated, links: Links, now: float) -> None:
+def share_links(coallocated: Coallocated, links: LinkColumns, now: float) -> None:
     """Grant every job its part of the links, and let the ends slide of those whose part has changed.
 
     Where jobs have come and gone only on links that give all that is demanded, nobody else's part has changed.
@@ -243,7 +243,7 @@ def share_links(coallocated: Coallocated, links: Links, now: float) -> None:
     coallocated.first_end_s[0] = first_end_s
 
 
-def grant_shares(coallocated: Coallocated, links: Links, now: float) -> None:
+def grant_shares(coallocated: Coallocated, links: LinkColumns, now: float) -> None:
     """Find every job's part of the links anew."""
     held = coallocated.held[0]
     slows = links.counts[OVER] > 0

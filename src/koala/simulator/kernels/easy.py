@@ -11,8 +11,8 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from koala.simulator.kernels.clusters import GROUP_SHIFT, Clusters, give, most_idle, refresh
-from koala.simulator.kernels.heap import Ends, take_next_end
-from koala.simulator.kernels.jobs import Jobs, comes_first, start
+from koala.simulator.kernels.heap import EndHeap, take_next_end
+from koala.simulator.kernels.jobs import PlainJobs, comes_first, start
 from koala.simulator.kernels.queue import (
     BLOCK,
     BLOCK_SHIFT,
@@ -76,7 +76,7 @@ def nothing_planned(requested_s: NDArray[float64], jobs_at_once: int, clusters: 
     )
 
 
-def easy(jobs: Jobs, clusters: Clusters, ends: Ends, waiting: Waiting, plans: Plans) -> None:
+def easy(jobs: PlainJobs, clusters: Clusters, ends: EndHeap, waiting: Waiting, plans: Plans) -> None:
     """Whoever fits starts, in the order of submission, unless the head of the queue would start later for it.
 
     Between two ends of jobs nobody in the queue gets a better chance, so that an arrival need only be tried alone;
@@ -102,7 +102,9 @@ def easy(jobs: Jobs, clusters: Clusters, ends: Ends, waiting: Waiting, plans: Pl
         close_ranks_planned(waiting, plans)
 
 
-def start_heads(jobs: Jobs, now_s: float, clusters: Clusters, ends: Ends, waiting: Waiting, plans: Plans) -> None:
+def start_heads(
+    jobs: PlainJobs, now_s: float, clusters: Clusters, ends: EndHeap, waiting: Waiting, plans: Plans
+) -> None:
     """Start the head of the queue while it fits."""
     while waiting.bounds[JOBS] > 0:
         head = waiting.bounds[FIRST]
@@ -115,7 +117,7 @@ def start_heads(jobs: Jobs, now_s: float, clusters: Clusters, ends: Ends, waitin
 
 
 def backfill(
-    jobs: Jobs, now_s: float, clusters: Clusters, ends: Ends, waiting: Waiting, plans: Plans, place: int
+    jobs: PlainJobs, now_s: float, clusters: Clusters, ends: EndHeap, waiting: Waiting, plans: Plans, place: int
 ) -> None:
     """Start, from this place of the queue on, behind its head, all that fit and do not delay the head."""
     most = most_idle(clusters)
@@ -171,7 +173,9 @@ def most_beside_head(clusters: Clusters, plans: Plans) -> int:
     return most
 
 
-def start_beside_head(jobs: Jobs, job: int, now_s: float, clusters: Clusters, ends: Ends, plans: Plans) -> None:
+def start_beside_head(
+    jobs: PlainJobs, job: int, now_s: float, clusters: Clusters, ends: EndHeap, plans: Plans
+) -> None:
     """Start a job that does not delay the head.
 
     To a job that would still run when the head is to start, the cluster of the head offers no more than is to spare.
@@ -198,7 +202,7 @@ def withhold(clusters: Clusters, plans: Plans) -> int:
 # ------------------------------------------------------------------------------------------------------- plans
 
 
-def reserve(jobs: Jobs, size: int, now_s: float, clusters: Clusters, plans: Plans) -> None:
+def reserve(jobs: PlainJobs, size: int, now_s: float, clusters: Clusters, plans: Plans) -> None:
     """Find where and when the head, which does not fit now, can start first; ties go to the lowest index.
 
     A job that runs on after its planned end is expected to end at any moment.
@@ -221,7 +225,7 @@ def reserve(jobs: Jobs, size: int, now_s: float, clusters: Clusters, plans: Plan
     plans.at[SPARE] = plans.idle[found] - size
 
 
-def start_planned(jobs: Jobs, job: int, now_s: float, clusters: Clusters, ends: Ends, plans: Plans) -> None:
+def start_planned(jobs: PlainJobs, job: int, now_s: float, clusters: Clusters, ends: EndHeap, plans: Plans) -> None:
     """Start a job that fits, and take down its planned end."""
     start(jobs, job, now_s, clusters, ends)
     if plans.counts[HELD] == len(plans.job):
@@ -231,7 +235,7 @@ def start_planned(jobs: Jobs, job: int, now_s: float, clusters: Clusters, ends: 
     plans.counts[HELD] += 1
 
 
-def end_all_planned(jobs: Jobs, clusters: Clusters, ends: Ends, plans: Plans) -> float:
+def end_all_planned(jobs: PlainJobs, clusters: Clusters, ends: EndHeap, plans: Plans) -> float:
     """All jobs with the next end have ended; returns when. An end before its time may move the reservation."""
     now_s: float = ends.end_s[0]
     while ends.held[0] > 0 and ends.end_s[0] == now_s:
@@ -272,7 +276,7 @@ def put_in_order(plans: Plans) -> None:
     plans.counts[IN_ORDER] = plans.counts[HELD]
 
 
-def join_planned(jobs: Jobs, job: int, waiting: Waiting, plans: Plans) -> int:
+def join_planned(jobs: PlainJobs, job: int, waiting: Waiting, plans: Plans) -> int:
     """The job queues up behind all others; returns its place."""
     place = join(waiting, job, jobs.size[job])
     note_requested(plans, job, place)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class Ends(NamedTuple):
+class EndHeap(NamedTuple):
     """``held[0]`` jobs with their ends; both arrays have room for one more than ever run at once."""
 
     end_s: NDArray[float64]
@@ -22,15 +22,15 @@ class Ends(NamedTuple):
     held: NDArray[int64]
 
 
-def ends_of(jobs_at_once: int) -> Ends:
+def ends_of(jobs_at_once: int) -> EndHeap:
     """An empty heap with room for so many jobs."""
     import numpy
 
     room = jobs_at_once + 1
-    return Ends(numpy.empty(room, numpy.float64), numpy.empty(room, numpy.int32), numpy.zeros(1, numpy.int64))
+    return EndHeap(numpy.empty(room, numpy.float64), numpy.empty(room, numpy.int32), numpy.zeros(1, numpy.int64))
 
 
-def add_end(ends: Ends, end_s: float, job: int) -> None:
+def add_end(ends: EndHeap, end_s: float, job: int) -> None:
     """The job runs until then."""
     place = ends.held[0]
     ends.held[0] = place + 1
@@ -45,7 +45,7 @@ def add_end(ends: Ends, end_s: float, job: int) -> None:
     ends.job[place] = job
 
 
-def take_next_end(ends: Ends) -> int:
+def take_next_end(ends: EndHeap) -> int:
     """Remove a job that ends first, at ``end_s[0]``, and say which it was. The heap must not be empty."""
     gone: int = ends.job[0]
     held = ends.held[0] - 1

@@ -19,10 +19,10 @@ from koala.policies.catalogue import Catalogue
 from koala.policies.forms import ModuleChoice
 from koala.policies.minigrid.meta_scheduling import B5, is_monotone
 from koala.policies.wiring import Wiring, compile_wiring, star
-from koala.simulator.kernels.coallocated import Coallocated, Links, Routes, links_of, nobody_coallocated
+from koala.simulator.kernels.coallocated import Coallocated, LinkColumns, Routes, links_of, nobody_coallocated
 from koala.simulator.kernels.compiling import compiled
-from koala.simulator.kernels.heap import Ends, ends_of
-from koala.simulator.kernels.mini_grid_loop import SEVERAL, Belief, Jobs, Meta, Ran, run_events
+from koala.simulator.kernels.heap import EndHeap, ends_of
+from koala.simulator.kernels.mini_grid_loop import SEVERAL, Belief, JobColumns, Meta, Ran, run_events
 from koala.simulator.kernels.queue import END, FIRST, HOLE, Waiting, nobody_waiting
 from koala.simulator.workloads.mini_grid import MiniGridJobs, mini_grid_workload
 
@@ -155,7 +155,7 @@ def _policies() -> str:
     return f"those are: {names}"
 
 
-def _meta(jobs: Jobs, grid: MiniGrid, choice: ModuleChoice) -> Meta:
+def _meta(jobs: JobColumns, grid: MiniGrid, choice: ModuleChoice) -> Meta:
     import numpy
 
     idle: Any = numpy.array(grid.nodes, numpy.int64)
@@ -194,7 +194,7 @@ def _routes(wiring: Wiring) -> Routes | None:
     )
 
 
-def _belief(jobs: Jobs, meta: Meta) -> Belief:
+def _belief(jobs: JobColumns, meta: Meta) -> Belief:
     """Nothing seen, and the bisection factors of the jobs that there are, where they are needed."""
     import numpy
 
@@ -212,7 +212,7 @@ def _belief(jobs: Jobs, meta: Meta) -> Belief:
     return Belief(seen=numpy.zeros(2), factors=factors)
 
 
-def _nobody_running(jobs: Jobs, grid: MiniGrid) -> tuple[Coallocated, Ends]:
+def _nobody_running(jobs: JobColumns, grid: MiniGrid) -> tuple[Coallocated, EndHeap]:
     """Room for as many jobs as the nodes can hold at once, of the sizes that there are."""
     if len(jobs.size) == 0:
         return nobody_coallocated(1, 1, 1), ends_of(1)
@@ -234,7 +234,7 @@ def _nothing_ran(count: int) -> Ran:
     )
 
 
-def _run(jobs: Jobs, links: Links, waiting: Waiting, ran: Ran) -> MiniGridRun:
+def _run(jobs: JobColumns, links: LinkColumns, waiting: Waiting, ran: Ran) -> MiniGridRun:
     """What the kernel has left in its arrays, read."""
     import numpy
 
@@ -265,13 +265,13 @@ def _run(jobs: Jobs, links: Links, waiting: Waiting, ran: Ran) -> MiniGridRun:
 # ------------------------------------------------------------------------------------- what is refused
 
 
-def _checked(jobs: MiniGridJobs, grid: MiniGrid) -> Jobs:
+def _checked(jobs: MiniGridJobs, grid: MiniGrid) -> JobColumns:
     """The jobs as arrays of the types that the kernel is compiled for; MiniGridError about the first bad one."""
     import numpy
 
     if len(jobs) > KERNEL_JOBS_MAX:
         raise MiniGridError(f"{len(jobs)} jobs are more than {KERNEL_JOBS_MAX} (KERNEL_JOBS_MAX); run them in parts")
-    checked = Jobs(
+    checked = JobColumns(
         submit_s=_array(jobs, "submit_s", numpy.float64),
         size=_array(jobs, "size", numpy.int32),
         home=_array(jobs, "home", numpy.int32),
@@ -315,7 +315,7 @@ def _array(jobs: MiniGridJobs, name: str, kind: type[Any]) -> NDArray[Any]:
     return wanted
 
 
-def _refuse_outside(jobs: Jobs, name: str, least: float, most: float, cure: str) -> None:
+def _refuse_outside(jobs: JobColumns, name: str, least: float, most: float, cure: str) -> None:
     """Raise an error about the first job with a value outside these bounds, or none that is a number."""
     values: NDArray[Any] = getattr(jobs, name)
     if len(values) == 0 or (values.min() >= least and values.max() <= most):

@@ -17,13 +17,13 @@ from koala.policies.minigrid.routed_scheduling import metaschedule_routed
 from koala.simulator.kernels.coallocated import (
     CHANGED,
     Coallocated,
-    Links,
+    LinkColumns,
     Routes,
     begin_coallocated,
     end_coallocated,
     share_links,
 )
-from koala.simulator.kernels.heap import Ends, add_end, take_next_end
+from koala.simulator.kernels.heap import EndHeap, add_end, take_next_end
 from koala.simulator.kernels.queue import END, FIRST, Waiting, close_ranks, join, leave, next_fitting
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ SEVERAL = -1
 UNKNOWN = -1
 
 
-class Jobs(NamedTuple):
+class JobColumns(NamedTuple):
     """Jobs in the order of their submission. The last four hold a value for each, or one for all."""
 
     submit_s: NDArray[float64]
@@ -87,13 +87,13 @@ class Ran(NamedTuple):
 
 
 def run_events(
-    jobs: Jobs,
+    jobs: JobColumns,
     meta: Meta,
     belief: Belief,
-    links: Links,
+    links: LinkColumns,
     routes: Routes | None,
     coallocated: Coallocated,
-    ends: Ends,
+    ends: EndHeap,
     waiting: Waiting,
     ran: Ran,
 ) -> None:
@@ -156,7 +156,7 @@ def run_events(
             close_ranks(waiting)
 
 
-def end_whole(now: float, jobs: Jobs, meta: Meta, ends: Ends, ran: Ran) -> None:
+def end_whole(now: float, jobs: JobColumns, meta: Meta, ends: EndHeap, ran: Ran) -> None:
     """The jobs on one site that end now give back what they hold."""
     while ends.held[0] > 0 and ends.end_s[0] == now:
         job = take_next_end(ends)
@@ -164,7 +164,7 @@ def end_whole(now: float, jobs: Jobs, meta: Meta, ends: Ends, ran: Ran) -> None:
         meta.idle[ran.site[job]] += jobs.size[job]
 
 
-def begin_whole(job: int, now: float, site: int, jobs: Jobs, meta: Meta, ends: Ends, ran: Ran) -> None:
+def begin_whole(job: int, now: float, site: int, jobs: JobColumns, meta: Meta, ends: EndHeap, ran: Ran) -> None:
     """The job starts on one site."""
     meta.idle[site] -= jobs.size[job]
     ran.start_s[job] = now
@@ -173,7 +173,7 @@ def begin_whole(job: int, now: float, site: int, jobs: Jobs, meta: Meta, ends: E
     add_end(ends, now + jobs.work_s[job], job)
 
 
-def divide(job: int, jobs: Jobs, meta: Meta, belief: Belief, links: Links, routes: Routes | None) -> bool:
+def divide(job: int, jobs: JobColumns, meta: Meta, belief: Belief, links: LinkColumns, routes: Routes | None) -> bool:
     """Whether the module has places on several sites for the job; they are in ``meta.parts`` then."""
     size = whole(jobs.size, job)
     pattern = whole(jobs.pattern, job)
@@ -226,10 +226,10 @@ def divide(job: int, jobs: Jobs, meta: Meta, belief: Belief, links: Links, route
 def begin_divided(
     job: int,
     now: float,
-    jobs: Jobs,
+    jobs: JobColumns,
     meta: Meta,
     belief: Belief,
-    links: Links,
+    links: LinkColumns,
     routes: Routes | None,
     coallocated: Coallocated,
     ran: Ran,

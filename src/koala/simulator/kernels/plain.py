@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from koala.simulator.kernels.clusters import Clusters, clusters_of, most_idle
 from koala.simulator.kernels.compiling import compiled
 from koala.simulator.kernels.easy import easy, nothing_planned
-from koala.simulator.kernels.heap import Ends, ends_of
-from koala.simulator.kernels.jobs import Jobs, comes_first, end_all, start
+from koala.simulator.kernels.heap import EndHeap, ends_of
+from koala.simulator.kernels.jobs import PlainJobs, comes_first, end_all, start
 from koala.simulator.kernels.queue import (
     END,
     FIRST,
@@ -90,7 +90,7 @@ def run_plain(
     return PlainRun(jobs.start_s, jobs.cluster)
 
 
-def fcfs(jobs: Jobs, clusters: Clusters, ends: Ends) -> None:
+def fcfs(jobs: PlainJobs, clusters: Clusters, ends: EndHeap) -> None:
     """First come, first served. Those who wait are the jobs from the first not started to the last that arrived."""
     arrived = started = 0
     while started < len(jobs.size):
@@ -104,7 +104,7 @@ def fcfs(jobs: Jobs, clusters: Clusters, ends: Ends) -> None:
             started += 1
 
 
-def first_fit(jobs: Jobs, clusters: Clusters, ends: Ends, waiting: Waiting) -> None:
+def first_fit(jobs: PlainJobs, clusters: Clusters, ends: EndHeap, waiting: Waiting) -> None:
     """Whoever fits starts, in the order of submission.
 
     After a look at the queue nobody in it fits any more, and less is idle after a start than before: an arrival need
@@ -133,7 +133,7 @@ def first_fit(jobs: Jobs, clusters: Clusters, ends: Ends, waiting: Waiting) -> N
 # ------------------------------------------------------------------------------------- what is refused
 
 
-def _jobs(submit_s: ArrayLike, run_s: ArrayLike, size: ArrayLike, largest: int) -> Jobs:
+def _jobs(submit_s: ArrayLike, run_s: ArrayLike, size: ArrayLike, largest: int) -> PlainJobs:
     """The jobs as arrays of the types that the kernel is compiled for."""
     import numpy
 
@@ -150,7 +150,7 @@ def _jobs(submit_s: ArrayLike, run_s: ArrayLike, size: ArrayLike, largest: int) 
             f"the job at index {job} is submitted at {submits_s[job]} s, before the job ahead of it; "
             "sort the jobs by submission"
         )
-    return Jobs(
+    return PlainJobs(
         submits_s,
         runs_s,
         numpy.require(sizes, numpy.int32, _LAYOUT),

@@ -31,7 +31,7 @@ LONGEST_WAITS = 10
 _NARROW, _MIDDLE, _WIDE, _ANY = "B", "H", "I", "d"
 
 
-class Hold(NamedTuple):
+class PageHold(NamedTuple):
     """Processors of one site that a job had: ``job`` and ``site`` are places in the lists of both."""
 
     job: int
@@ -58,7 +58,7 @@ class RunPicture:
     submit_s: Sequence[float]
     start_s: Sequence[float | None]
     end_s: Sequence[float | None]
-    holds: Sequence[Hold]
+    holds: Sequence[PageHold]
     start_unix_s: float | None = None
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from koala.model.grid import Grid
 from koala.model.messages import NEVER_HELD
-from koala.simulator.report.page_data import Hold, RunPicture
+from koala.simulator.report.page_data import PageHold, RunPicture
 from koala.simulator.result import JobRow
 
 _START, _END = "StartComponent", "ComponentEnded"
@@ -44,7 +44,7 @@ class HoldCollector:
         self._sites = {site.name: place for place, site in enumerate(grid.sites)}
         self._decode = msgspec.json.Decoder(_Line).decode
         self._held: dict[str, tuple[int, int, int, float]] = {}
-        self._ended: list[Hold] = []
+        self._ended: list[PageHold] = []
 
     def take(self, piece: bytes) -> None:
         """Some lines of the log."""
@@ -61,17 +61,17 @@ class HoldCollector:
         elif line.event == _END:
             held = self._held.pop(line.token, None)
             if held is not None and line.outcome not in _NEVER_HELD:
-                self._ended.append(Hold(*held, line.at))
+                self._ended.append(PageHold(*held, line.at))
 
-    def holds(self) -> list[Hold]:
+    def holds(self) -> list[PageHold]:
         """All of them by job number and beginning; what was held when the log ended has no end."""
-        still = [Hold(*held, float("inf")) for held in self._held.values()]
+        still = [PageHold(*held, float("inf")) for held in self._held.values()]
         return sorted([*self._ended, *still], key=lambda hold: (hold.job, hold.from_s, hold.site))
 
 
 def run_picture(
     rows: Sequence[JobRow],
-    holds: Sequence[Hold],
+    holds: Sequence[PageHold],
     grid: Grid,
     *,
     title: str,

@@ -1,7 +1,7 @@
 """The scheduler's promises as named properties that hold after every event, whatever goes wrong in the world.
 
-A ``Watch`` compares what the scheduler believes with what is true in the simulated world. It only looks; drawing
-storms and running them is ``koala.simulator.torture.torture``.
+A ``PromiseChecker`` compares what the scheduler believes with what is true in the simulated world. It only reads;
+storms are drawn in ``koala.simulator.torture.storms`` and run in ``koala.simulator.torture.torture``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from koala.model.messages import (
 )
 from koala.model.request import JobId, SiteName
 from koala.policies.front_door import try_place
-from koala.simulator.world.site import State as SiteState
+from koala.simulator.world.site import SimulatedState
 from koala.simulator.world.world import World
 
 # Times are sums of floating-point numbers; nearer than this is the same moment.
@@ -43,7 +43,7 @@ class PropertyBrokenError(Exception):
         self.detail = detail
 
 
-class Watch:
+class PromiseChecker:
     """Follows one run; ``after`` is called when an event has been handled and its commands performed."""
 
     def __init__(self, scheduler: Scheduler, world: World) -> None:
@@ -140,7 +140,7 @@ class Watch:
 # --------------------------------------------------------------------------------- properties of the state
 
 
-def no_site_overclaimed(watch: Watch) -> None:
+def no_site_overclaimed(watch: PromiseChecker) -> None:
     """Our components never hold more of a site than its quota, nor does anybody more than there is."""
     for belief in watch.ledger.sites:
         site = watch.world.sites[belief.name]
@@ -150,7 +150,7 @@ def no_site_overclaimed(watch: Watch) -> None:
             watch.fail("no site over-claimed", f"{site.ours}+{site.others} held of {site.processors} on {site.name}")
 
 
-def no_partial_coallocation(watch: Watch) -> None:
+def no_partial_coallocation(watch: PromiseChecker) -> None:
     """A job that holds some of its components either gets the rest by its deadline or lets go."""
     now = watch.ledger.now
     for job in watch.ledger.jobs.values():
@@ -167,11 +167,11 @@ def no_partial_coallocation(watch: Watch) -> None:
                 watch.fail("no partial co-allocation beyond its deadline", f"job {job.id} is half claimed")
 
 
-def no_processor_leaked(watch: Watch) -> None:
+def no_processor_leaked(watch: PromiseChecker) -> None:
     """What a site holds for us the scheduler knows of, and its books add up."""
     ledger = watch.ledger
     for token, component in watch.world.components.components.items():
-        if component.state is not SiteState.ENDED and token not in ledger.claims:
+        if component.state is not SimulatedState.ENDED and token not in ledger.claims:
             watch.fail("no processor leaked", f"{component.site.name} holds {token}, which the scheduler forgot")
     ours: Counter[int] = Counter()
     for claim in ledger.claims.values():
@@ -194,7 +194,7 @@ def no_processor_leaked(watch: Watch) -> None:
             watch.fail("no processor leaked", f"the books of {site.name} say {books}")
 
 
-def links_add_up(watch: Watch) -> None:
+def links_add_up(watch: PromiseChecker) -> None:
     """On every link is what jobs with places ask of it, and nothing else."""
     view = watch.ledger.sites.view
     asked: Counter[int] = Counter()
@@ -208,7 +208,7 @@ def links_add_up(watch: Watch) -> None:
             watch.fail("links add up", f"{bit_s} bit/s on {view.wiring.names[link]}, and jobs ask {asked[link]}")
 
 
-def one_state_and_queue(watch: Watch) -> None:
+def one_state_and_queue(watch: PromiseChecker) -> None:
     """A waiting job is in its own placement queue, a placed one in the claiming queue, any other in none."""
     ledger = watch.ledger
     found: Counter[tuple[JobId, str]] = Counter()
@@ -230,7 +230,7 @@ def _queue_name(job: Job) -> str | None:
     return "claiming" if job.state in IN_CLAIMING_QUEUE else None
 
 
-def no_job_lost(watch: Watch) -> None:
+def no_job_lost(watch: PromiseChecker) -> None:
     """Every submitted job is alive or has ended, never both, never neither."""
     alive = watch.ledger.jobs.keys()
     if alive & watch.ended.keys() or alive | watch.ended.keys() != watch.submitted:
@@ -240,11 +240,11 @@ def no_job_lost(watch: Watch) -> None:
         )
 
 
-def none_runs_twice(watch: Watch) -> None:
+def none_runs_twice(watch: PromiseChecker) -> None:
     """No application runs twice at the same time, not even a part of it."""
     running: set[tuple[JobId, int]] = set()
     for token, component in watch.world.components.components.items():
-        if component.state is SiteState.RUNNING:
+        if component.state is SimulatedState.RUNNING:
             which = watch.part_of[token]
             if which in running:
                 watch.fail("none runs twice at once", f"component {which[1]} of job {which[0]} runs twice")
@@ -254,7 +254,7 @@ def none_runs_twice(watch: Watch) -> None:
                 watch.fail("none runs twice at once", f"job {job.id} is {job.state} while {token} runs")
 
 
-def transfers_are_needed(watch: Watch) -> None:
+def transfers_are_needed(watch: PromiseChecker) -> None:
     """Every transfer that moves belongs to a job that waits for it."""
     ledger = watch.ledger
     for name in watch.world.transfers.active:
@@ -265,7 +265,7 @@ def transfers_are_needed(watch: Watch) -> None:
             watch.fail("no transfer without a job", f"{transfer.id} is kept for jobs that are gone")
 
 
-SAFETY: tuple[Callable[[Watch], None], ...] = (
+SAFETY: tuple[Callable[[PromiseChecker], None], ...] = (
     no_site_overclaimed,
     no_partial_coallocation,
     no_processor_leaked,
@@ -277,7 +277,7 @@ SAFETY: tuple[Callable[[Watch], None], ...] = (
 )
 
 
-def nothing_left_behind(watch: Watch) -> None:
+def nothing_left_behind(watch: PromiseChecker) -> None:
     """When all jobs have ended and all aborts are answered, everything is free again."""
     ledger, world = watch.ledger, watch.world
     left = {

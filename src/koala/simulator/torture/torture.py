@@ -13,7 +13,7 @@ from koala.core import Scheduler
 from koala.model.grid import AnswerFaults, SiteFaults, Startup
 from koala.model.messages import AnyCommand, AnyEvent, CancelAsked, JobOutcome
 from koala.model.request import JobId
-from koala.simulator.torture.properties import PropertyBrokenError, Watch, nothing_left_behind
+from koala.simulator.torture.properties import PromiseChecker, PropertyBrokenError, nothing_left_behind
 from koala.simulator.torture.restarts import Twin
 from koala.simulator.torture.storms import Storm, draw_storm, may_fail
 from koala.simulator.workloads.workload import Workload
@@ -32,7 +32,7 @@ TAIL_LINES = 30
 _DEFECTS = (AssertionError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class StormVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """How one storm went. ``broken`` names the promise that was not kept; None when all were."""
 
     seed: int
@@ -44,7 +44,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     story: tuple[str, ...] = ()
 
 
-def torture(seed: int) -> Verdict:
+def torture(seed: int) -> StormVerdict:
     """Run the storm of this seed; a failure comes with the story of the smallest storm found that fails alike."""
     storm = draw_storm(seed)
     verdict = weather(storm)
@@ -55,7 +55,7 @@ def torture(seed: int) -> Verdict:
     return msgspec.structs.replace(verdict, detail=smallest.detail, story=(_size(small), *smallest.story))
 
 
-def weather(storm: Storm) -> Verdict:
+def weather(storm: Storm) -> StormVerdict:
     """One run through the storm and the calm after it."""
     return _Run(storm).run()
 
@@ -65,7 +65,7 @@ class _Run:
         self.storm = storm
         self.world = World(storm.grid, Workload.from_arrivals(storm.arrivals), storm.seed)
         self.scheduler = Scheduler(storm.grid)
-        self.watch = Watch(self.scheduler, self.world)
+        self.watch = PromiseChecker(self.scheduler, self.world)
         self.twin = Twin(self.scheduler, storm.seed)
         self.tail: deque[str] = deque(maxlen=TAIL_LINES)
         self.happened: Counter[str] = Counter()
@@ -75,7 +75,7 @@ class _Run:
         for event in storm.operators:
             self.world.plan(event)
 
-    def run(self) -> Verdict:
+    def run(self) -> StormVerdict:
         try:
             self._live_through()
             self._all_finished()
@@ -125,14 +125,14 @@ class _Run:
             if ended.outcome is JobOutcome.FAILED and not may_fail(request):
                 watch.fail("every job finishes", f"job {job_id} failed: {ended.reason}")
 
-    def _verdict(self, broken: str | None, detail: str) -> Verdict:
+    def _verdict(self, broken: str | None, detail: str) -> StormVerdict:
         ledger = self.scheduler.ledger
         for job in (*ledger.jobs.values(), *ledger.ended.values()):
             for entry in job.story:
                 self.happened[entry[1]] += 1
         for ended in self.watch.ended.values():
             self.happened[str(ended.outcome)] += 1
-        return Verdict(
+        return StormVerdict(
             seed=self.storm.seed,
             jobs=len(self.storm.arrivals),
             events=self.events,

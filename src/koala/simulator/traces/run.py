@@ -16,7 +16,7 @@ from koala.model.grid import AnswerFaults, Grid, SiteFaults, Startup
 from koala.model.request import Application, Component, Flexibility, Priority, Request
 from koala.policies.catalogue import Policy
 from koala.simulator.kernels.plain import run_plain
-from koala.simulator.report.page_data import Hold, RunPicture
+from koala.simulator.report.page_data import PageHold, RunPicture
 from koala.simulator.result import DONE, JobRow
 from koala.simulator.traces.reading import FIRST_IDS, Floats, Integers, Trace
 from koala.simulator.workloads.workload import Arrival, Workload
@@ -165,7 +165,7 @@ class KernelRun:
             submit_s=trace.submit_s.tolist(),
             start_s=starts,
             end_s=ends,
-            holds=[Hold(row, *column) for row, column in enumerate(columns)],
+            holds=[PageHold(row, *column) for row, column in enumerate(columns)],
             start_unix_s=trace.start_unix_s,
             **words,
         )

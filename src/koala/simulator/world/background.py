@@ -16,8 +16,8 @@ from koala.model.messages import SiteReported
 from koala.model.request import SiteName
 from koala.policies.front_door import quota_processors
 from koala.simulator.workloads.draws import exponential, geometric, stream
-from koala.simulator.world.delivery import Post
-from koala.simulator.world.event_heap import SITE_REPORTS, USER_JOB_ARRIVES, USER_JOB_ENDS, Agenda
+from koala.simulator.world.delivery import Delivery
+from koala.simulator.world.event_heap import SITE_REPORTS, USER_JOB_ARRIVES, USER_JOB_ENDS, EventHeap
 from koala.simulator.world.overload import UsersLoad
 from koala.simulator.world.site import SimulatedSite, UserJob
 
@@ -80,25 +80,25 @@ def users_stream(seed: int, site: SiteName) -> random.Random:
     return stream(seed, "background", site)
 
 
-class BackgroundDesk:
+class BackgroundControl:
     """The users of all sites: their arrivals and ends, and what the sites report of them.
 
     ``serve`` lets a site's scheduler begin what it can; it is the world's, since our components wait there too.
     """
 
-    __slots__ = ("_agenda", "_post", "_report_interval_s", "_serve", "by_site", "load")
+    __slots__ = ("_delivery", "_event_heap", "_report_interval_s", "_serve", "by_site", "load")
 
     def __init__(
         self,
         grid: Grid,
         sites: dict[str, SimulatedSite],
         seed: int,
-        agenda: Agenda,
-        post: Post,
+        event_heap: EventHeap,
+        delivery: Delivery,
         serve: Callable[[SimulatedSite, float], None],
     ) -> None:
-        self._agenda = agenda
-        self._post = post
+        self._event_heap = event_heap
+        self._delivery = delivery
         self._report_interval_s = grid.simulation.report_interval_s
         self._serve = serve
         self.load = UsersLoad(grid.sites)
@@ -113,9 +113,9 @@ class BackgroundDesk:
         """Time zero: the first dummies, the first users on their way, the first reports."""
         for background in self.by_site.values():
             if background.interarrival_s is not None:
-                self._agenda.add(background.next_gap_s(), USER_JOB_ARRIVES, background)
+                self._event_heap.add(background.next_gap_s(), USER_JOB_ARRIVES, background)
             background.control(0.0)
-            self._agenda.add(0.0, SITE_REPORTS, background)
+            self._event_heap.add(0.0, SITE_REPORTS, background)
 
     def user_arrives(self, background: SiteBackground, sequence: int, at: float) -> None:
         """A user submits a job, unless the site is down, and the next one is on his way."""
@@ -128,12 +128,12 @@ class BackgroundDesk:
             if site.submit(job, at):
                 self.began(job, at)
             self._serve(site, at)
-        self._agenda.add(at + background.next_gap_s(), USER_JOB_ARRIVES, background)
+        self._event_heap.add(at + background.next_gap_s(), USER_JOB_ARRIVES, background)
 
     def began(self, job: UserJob, now: float) -> None:
         """A user's job has got its processors."""
         self.by_site[job.site.name].queued -= job.processors
-        job.timer = self._agenda.add(now + job.walltime_s, USER_JOB_ENDS, job)
+        job.timer = self._event_heap.add(now + job.walltime_s, USER_JOB_ENDS, job)
 
     def user_ends(self, job: UserJob, sequence: int, at: float) -> None:
         """A user's job ends, unless an outage already took it."""
@@ -151,10 +151,10 @@ class BackgroundDesk:
         """The time of a site's report has come; it says nothing when nothing changed."""
         self._report(background, at)
         if self._report_interval_s > 0.0:
-            self._agenda.add(at + self._report_interval_s, SITE_REPORTS, background)
+            self._event_heap.add(at + self._report_interval_s, SITE_REPORTS, background)
 
     def _report(self, background: SiteBackground, now: float) -> None:
         site = background.site
         if site.others != background.reported and not site.down:
             background.reported = site.others
-            self._post.tell(SiteReported(at=now, site=site.name, processors=site.processors, others=site.others))
+            self._delivery.tell(SiteReported(at=now, site=site.name, processors=site.processors, others=site.others))

@@ -25,28 +25,28 @@ from koala.model.messages import (
 )
 from koala.model.request import JobId, SiteName
 from koala.simulator.workloads.draws import stream
-from koala.simulator.world.background import BackgroundDesk
+from koala.simulator.world.background import BackgroundControl
 from koala.simulator.world.contention import Contention
-from koala.simulator.world.delivery import Post
-from koala.simulator.world.event_heap import COMPONENT_ENDS, COMPONENT_READY, Agenda
+from koala.simulator.world.delivery import Delivery
+from koala.simulator.world.event_heap import COMPONENT_ENDS, COMPONENT_READY, EventHeap
 from koala.simulator.world.faults import application_fails_at, component_fails_at
 from koala.simulator.world.local_queue import LocalJob
-from koala.simulator.world.site import SimulatedComponent, SimulatedJob, SimulatedSite, State, UserJob
+from koala.simulator.world.site import SimulatedComponent, SimulatedJob, SimulatedSite, SimulatedState, UserJob
 from koala.simulator.world.wide_area import WideArea
 
 
-class ComponentDesk:
+class SimulatedComponents:
     """Every component that was ever started, asked about or aborted, and still may be asked about."""
 
     __slots__ = (
-        "_agenda",
         "_backgrounds",
+        "_delivery",
+        "_event_heap",
         "_has_failures",
         "_has_startup",
         "_heal_at_s",
         "_jobs",
         "_lost",
-        "_post",
         "_seed",
         "_sites",
         "_startups",
@@ -63,17 +63,17 @@ class ComponentDesk:
         sites: dict[SiteName, SimulatedSite],
         jobs: dict[JobId, SimulatedJob],
         seed: int,
-        agenda: Agenda,
-        post: Post,
+        event_heap: EventHeap,
+        delivery: Delivery,
     ) -> None:
         self._sites = sites
         self._jobs = jobs
         self._seed = seed
-        self._agenda = agenda
-        self._post = post
-        self._backgrounds = BackgroundDesk(grid, sites, seed, agenda, post, self.serve)
+        self._event_heap = event_heap
+        self._delivery = delivery
+        self._backgrounds = BackgroundControl(grid, sites, seed, event_heap, delivery, self.serve)
         self._wide_area = WideArea(grid.links)
-        self.contention = Contention(grid, agenda, self._plan_end)
+        self.contention = Contention(grid, event_heap, self._plan_end)
         self._startups = {site.name: site.simulation.startup or grid.simulation.startup for site in grid.sites}
         self._has_startup = any(each.base_s > 0.0 or each.per_component_s > 0.0 for each in self._startups.values())
         self._has_failures = any(
@@ -88,7 +88,7 @@ class ComponentDesk:
         self.failures = 0
 
     @property
-    def backgrounds(self) -> BackgroundDesk:
+    def backgrounds(self) -> BackgroundControl:
         """The sites' own users."""
         return self._backgrounds
 
@@ -120,15 +120,15 @@ class ComponentDesk:
             self._begin(component, now)
             return
         self.serve(site, now)
-        if component.state is State.QUEUED:
-            self._post.answer(ComponentAccepted(at=now, token=token))
+        if component.state is SimulatedState.QUEUED:
+            self._delivery.answer(ComponentAccepted(at=now, token=token))
 
     def _start_again(self, known: SimulatedComponent, now: float) -> None:
         """A start that comes twice starts nothing; one that comes after an abort is refused."""
         if known.job is None:
             self._remember_end(known, Outcome.REFUSED, "its abort or a question about it came first", now)
         else:
-            self._post.repeat(self._newest(known, now), now)
+            self._delivery.repeat(self._newest(known, now), now)
 
     def abort(self, command: AbortComponent, now: float) -> None:
         """End a component wherever it is; one that never came here is remembered, so that it never will."""
@@ -138,8 +138,8 @@ class ComponentDesk:
         known = self.components.get(command.token)
         if known is None:
             self._bury(command.token, site, Outcome.ABORTED, "aborted before it came", now)
-        elif known.state is State.ENDED:
-            self._post.repeat(self._newest(known, now), now)
+        elif known.state is SimulatedState.ENDED:
+            self._delivery.repeat(self._newest(known, now), now)
         else:
             self._end(known, Outcome.ABORTED, "aborted", None, now)
 
@@ -153,7 +153,7 @@ class ComponentDesk:
             if known is None:
                 self._bury(token, site, Outcome.ABSENT, "never heard of", now)
             else:
-                self._post.repeat(self._newest(known, now), now)
+                self._delivery.repeat(self._newest(known, now), now)
 
     def release(self, command: ReleaseBarrier, now: float) -> None:
         """Let every named component that waits at the barrier start its application now."""
@@ -172,7 +172,7 @@ class ComponentDesk:
             heard = reached.get(site.name)
             if heard is None:
                 heard = reached[site.name] = not self._unheard(site)
-            if heard and component.state is State.READY:
+            if heard and component.state is SimulatedState.READY:
                 self._run(component, now)
 
     def _slowness(self, job: SimulatedJob, named: list[SimulatedComponent]) -> float:
@@ -184,16 +184,16 @@ class ComponentDesk:
 
     def _unheard(self, site: SimulatedSite) -> bool:
         """Whether a command does not reach the site: it is down, or the message is lost."""
-        channel = self._post.channel
+        channel = self._delivery.channel
         return site.down > 0 or (channel is not None and channel.loses_command())
 
     # ------------------------------------------------------------------------------ a component's life
 
     def _begin(self, component: SimulatedComponent, now: float) -> None:
-        component.state = State.STARTING
+        component.state = SimulatedState.STARTING
         startup_s = self._startup_s(component) if self._has_startup else 0.0
         if startup_s > 0.0:
-            component.timer = self._agenda.add(now + startup_s, COMPONENT_READY, component)
+            component.timer = self._event_heap.add(now + startup_s, COMPONENT_READY, component)
         else:
             self._reach_barrier(component, now)
 
@@ -217,15 +217,15 @@ class ComponentDesk:
         if component.fails_at is not None and component.fails_at < 0.0 and now < self._heal_at_s:
             self._end(component, Outcome.SITE_FAILED, "broke on its way to the barrier", None, now)
             return
-        component.state = State.READY
+        component.state = SimulatedState.READY
         component.newest = ready = ComponentReady(at=now, token=component.token)
-        self._post.answer(ready)
+        self._delivery.answer(ready)
 
     def _run(self, component: SimulatedComponent, now: float) -> None:
         job = component.job
         assert job is not None, "only started components reach the barrier"
         execution_s = job.execution_on_s(component.clusters, component.slowness)
-        component.state = State.RUNNING
+        component.state = SimulatedState.RUNNING
         flow = component.flow
         if flow is not None and not flow.is_over:
             self.contention.join(flow, component, execution_s, now)
@@ -260,7 +260,7 @@ class ComponentDesk:
                     if breaks_at < min(ends_at, self._heal_at_s):
                         ends_at = breaks_at
                         component.outcome = outcome
-        component.timer = self._agenda.add(ends_at, COMPONENT_ENDS, component)
+        component.timer = self._event_heap.add(ends_at, COMPONENT_ENDS, component)
 
     def execution_ends(self, component: SimulatedComponent, sequence: int, at: float) -> None:
         """Its application ends, unless it was ended meanwhile."""
@@ -280,7 +280,7 @@ class ComponentDesk:
         self, component: SimulatedComponent, outcome: Outcome, reason: str, exit_code: int | None, now: float
     ) -> None:
         site = component.site
-        if component.state is State.QUEUED:
+        if component.state is SimulatedState.QUEUED:
             site.queue.remove(component)
         else:
             site.release(component, now)
@@ -289,13 +289,13 @@ class ComponentDesk:
         self._mark_ended(component, outcome, reason, exit_code, now)
         self.alive -= 1
         assert component.newest is not None
-        self._post.answer(component.newest)
+        self._delivery.answer(component.newest)
         self.serve(site, now)
 
     def _mark_ended(
         self, component: SimulatedComponent, outcome: Outcome, reason: str, exit_code: int | None, now: float
     ) -> None:
-        component.state = State.ENDED
+        component.state = SimulatedState.ENDED
         component.timer = 0
         if component.flow is not None:
             self.contention.leave(component.flow, component, done=outcome is Outcome.DONE, now=now)
@@ -307,7 +307,7 @@ class ComponentDesk:
         """The end of something that never held processors here."""
         self._mark_ended(component, outcome, reason, None, now)
         assert component.newest is not None
-        self._post.answer(component.newest)
+        self._delivery.answer(component.newest)
 
     def _bury(self, token: Token, site: SimulatedSite, outcome: Outcome, reason: str, now: float) -> None:
         """Remember a token that never came, so that it never starts."""
@@ -315,7 +315,7 @@ class ComponentDesk:
         self._remember_end(tombstone, outcome, reason, now)
 
     def _newest(self, component: SimulatedComponent, now: float) -> AnyEvent:
-        if component.state is State.RUNNING:
+        if component.state is SimulatedState.RUNNING:
             return ComponentRunning(at=now, token=component.token)
         if component.newest is None:  # queued, or on its way to the barrier
             return ComponentAccepted(at=now, token=component.token)
@@ -324,7 +324,7 @@ class ComponentDesk:
     def forget(self, job: SimulatedJob) -> None:
         """The job is over: only what its abort has not reached yet must still be known."""
         for token in job.tokens:
-            if self.components[token].state is State.ENDED:
+            if self.components[token].state is SimulatedState.ENDED:
                 del self.components[token]
 
     # ------------------------------------------------------------------------------------- the sites
@@ -340,8 +340,8 @@ class ComponentDesk:
                     self._backgrounds.began(job, now)
                 elif isinstance(job, SimulatedComponent):
                     self._begin(job, now)
-                    if job.state is State.STARTING:
-                        self._post.answer(ComponentStarting(at=now, token=job.token))
+                    if job.state is SimulatedState.STARTING:
+                        self._delivery.answer(ComponentStarting(at=now, token=job.token))
         if background is not None:
             background.control(now)
             self._backgrounds.report_changes(background, now)
@@ -364,10 +364,10 @@ class ComponentDesk:
         if background is not None:
             background.control(now)
             background.reported = site.others
-        self._post.tell(SiteReported(at=now, site=site.name, processors=site.processors, others=site.others))
+        self._delivery.tell(SiteReported(at=now, site=site.name, processors=site.processors, others=site.others))
         for component in broken:
             assert component.newest is not None
-            self._post.answer(component.newest)
+            self._delivery.answer(component.newest)
         self.serve(site, now)
 
     def _break(self, jobs: list[LocalJob], reason: str, now: float) -> list[SimulatedComponent]:
@@ -387,5 +387,5 @@ class ComponentDesk:
         """The site works again and tells what its outage cost."""
         for component in self._lost.pop(site.name, []):
             assert component.newest is not None
-            self._post.repeat(component.newest, now)
+            self._delivery.repeat(component.newest, now)
         self.serve(site, now)

@@ -14,7 +14,7 @@ from koala.model.grid import Grid
 from koala.model.network import fill_shares, stretch, work_left_s
 from koala.policies.demand import traffic_of
 from koala.policies.wiring import compile_wiring
-from koala.simulator.world.event_heap import SHARES_SETTLE, Agenda
+from koala.simulator.world.event_heap import SHARES_SETTLE, EventHeap
 from koala.simulator.world.flows import Flow, Progress
 from koala.simulator.world.site import SimulatedComponent, SimulatedJob
 
@@ -28,13 +28,13 @@ Plan: TypeAlias = Callable[[SimulatedComponent, float, float, float, float, floa
 class Contention:
     """The links of the grid and the flows on them."""
 
-    __slots__ = ("_agenda", "_capacity_bit_s", "_index", "_plan", "_settles", "_wiring", "flows")
+    __slots__ = ("_capacity_bit_s", "_event_heap", "_index", "_plan", "_settles", "_wiring", "flows")
 
-    def __init__(self, grid: Grid, agenda: Agenda, plan: Plan) -> None:
+    def __init__(self, grid: Grid, event_heap: EventHeap, plan: Plan) -> None:
         self._wiring = None if grid.network is None else compile_wiring(grid)
         self._capacity_bit_s = () if self._wiring is None else self._wiring.capacity_bit_s
         self._index = {site.name: index for index, site in enumerate(grid.sites)}
-        self._agenda = agenda
+        self._event_heap = event_heap
         self._plan = plan
         self._settles = False
         self.flows: dict[ComponentFlow, None] = {}
@@ -73,7 +73,7 @@ class Contention:
     def _settle_later(self, now: float) -> None:
         if not self._settles:
             self._settles = True
-            self._agenda.add(now, SHARES_SETTLE, None)
+            self._event_heap.add(now, SHARES_SETTLE, None)
 
     def settle(self, subject: None, sequence: int, at: float) -> None:
         """Share the links out among those that are on them now, and plan the ends that this changes."""

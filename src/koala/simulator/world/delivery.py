@@ -7,17 +7,17 @@ from collections import deque
 import msgspec
 
 from koala.model.messages import AnyEvent
-from koala.simulator.world.event_heap import ANSWER_ARRIVES, Agenda
+from koala.simulator.world.event_heap import ANSWER_ARRIVES, EventHeap
 from koala.simulator.world.faults import Channel
 
 
-class Post:
+class Delivery:
     """What the scheduler is to be told next, and what is still on its way. ``channel`` None is reliable."""
 
-    __slots__ = ("agenda", "channel", "outbox", "under_way")
+    __slots__ = ("channel", "event_heap", "outbox", "under_way")
 
-    def __init__(self, agenda: Agenda, channel: Channel | None) -> None:
-        self.agenda = agenda
+    def __init__(self, event_heap: EventHeap, channel: Channel | None) -> None:
+        self.event_heap = event_heap
         self.channel = channel
         self.outbox: deque[AnyEvent] = deque()
         self.under_way = 0
@@ -44,7 +44,7 @@ class Post:
     def plan(self, event: AnyEvent, at: float) -> None:
         """Tell it at a later time."""
         self.under_way += 1
-        self.agenda.add(at, ANSWER_ARRIVES, event)
+        self.event_heap.add(at, ANSWER_ARRIVES, event)
 
     def arrives(self, event: AnyEvent, sequence: int, at: float) -> None:
         """A planned event is due; the scheduler hears of it as something of this moment."""

@@ -32,7 +32,7 @@ KINDS = 15
 Happening: TypeAlias = tuple[float, int, int, Any]
 
 
-class Agenda:
+class EventHeap:
     """The heap. Whatever may be called off remembers the sequence number as its timer and checks it when due."""
 
     __slots__ = ("heap", "sequence")

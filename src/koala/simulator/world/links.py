@@ -13,7 +13,7 @@ from koala.model.request import SiteName
 from koala.policies.view import BYTES_PER_S_PER_MBIT_S
 
 
-class Transfer:
+class LinkTransfer:
     """One transfer on its way. ``work_bytes`` is what flows before it ends, less than all if it breaks."""
 
     __slots__ = ("breaks", "cancelled", "link", "name", "source", "target", "work_bytes")
@@ -40,9 +40,9 @@ class FairLink:
         self.latency_s = latency_s
         self.served_bytes = 0.0  # to each flow, since the beginning
         self.active = 0
-        self.timer = 0  # the agenda's number of the next delivery
+        self.timer = 0  # the event heap's number of the next delivery
         self._changed_at = 0.0
-        self._flows: list[tuple[float, int, Transfer]] = []
+        self._flows: list[tuple[float, int, LinkTransfer]] = []
         self._sequence = 0
 
     def _advance(self, now: float) -> None:
@@ -50,14 +50,14 @@ class FairLink:
             self.served_bytes += (now - self._changed_at) * self.bytes_per_s / self.active
         self._changed_at = now
 
-    def join(self, transfer: Transfer, now: float) -> None:
+    def join(self, transfer: LinkTransfer, now: float) -> None:
         """Let a transfer flow from now on."""
         self._advance(now)
         self._sequence += 1
         heappush(self._flows, (self.served_bytes + transfer.work_bytes, self._sequence, transfer))
         self.active += 1
 
-    def leave(self, transfer: Transfer, now: float) -> bool:
+    def leave(self, transfer: LinkTransfer, now: float) -> bool:
         """Take a transfer off before its end; says whether it was flowing."""
         flowing = any(other is transfer for _, _, other in self._flows)
         if flowing:
@@ -75,7 +75,7 @@ class FairLink:
         left_bytes = max(0.0, self._flows[0][0] - self.served_bytes)
         return now + left_bytes * self.active / self.bytes_per_s
 
-    def deliver(self, now: float) -> list[Transfer]:
+    def deliver(self, now: float) -> list[LinkTransfer]:
         """Take off what ends now: the next transfer, and any that end together with it."""
         self._changed_at = now
         self.served_bytes = self._flows[0][0]

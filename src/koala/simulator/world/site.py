@@ -22,7 +22,7 @@ from koala.simulator.world.nodes import SiteNodes
 _DUMMIES: Final = "dummies"
 
 
-class State(enum.IntEnum):
+class SimulatedState(enum.IntEnum):
     """Where a component is at its site."""
 
     QUEUED = 0
@@ -97,7 +97,7 @@ class SimulatedComponent(LocalJob):
         self.site = site
         self.job = job
         self.parts = parts
-        self.state = State.QUEUED
+        self.state = SimulatedState.QUEUED
         self.newest: AnyEvent | None = None
         self.fails_at: float | None = None
         self.application_fails_at: float | None = None

@@ -8,24 +8,26 @@ from __future__ import annotations
 
 from koala.model.grid import Grid
 from koala.model.messages import CancelTransfer, StartTransfer, TransferEnded, TransferId
-from koala.simulator.world.delivery import Post
-from koala.simulator.world.event_heap import LINK_DELIVERS, LINK_IS_JOINED, Agenda
-from koala.simulator.world.links import FairLink, LinkTable, Transfer
+from koala.simulator.world.delivery import Delivery
+from koala.simulator.world.event_heap import LINK_DELIVERS, LINK_IS_JOINED, EventHeap
+from koala.simulator.world.links import FairLink, LinkTable, LinkTransfer
 from koala.simulator.world.site import SimulatedSite
 
 
-class TransferDesk:
+class SimulatedTransfers:
     """Performs the commands about transfers. A transfer's id names it for ever, as a token does a component."""
 
-    __slots__ = ("_agenda", "_ended", "_links", "_post", "_seed", "_sites", "active", "moved_bytes")
+    __slots__ = ("_delivery", "_ended", "_event_heap", "_links", "_seed", "_sites", "active", "moved_bytes")
 
-    def __init__(self, grid: Grid, sites: dict[str, SimulatedSite], seed: int, agenda: Agenda, post: Post) -> None:
+    def __init__(
+        self, grid: Grid, sites: dict[str, SimulatedSite], seed: int, event_heap: EventHeap, delivery: Delivery
+    ) -> None:
         self._links = LinkTable(grid)
         self._sites = sites
         self._seed = seed
-        self._agenda = agenda
-        self._post = post
-        self.active: dict[TransferId, Transfer] = {}
+        self._event_heap = event_heap
+        self._delivery = delivery
+        self.active: dict[TransferId, LinkTransfer] = {}
         self._ended: dict[TransferId, TransferEnded | None] = {}
         self.moved_bytes = 0
 
@@ -37,7 +39,7 @@ class TransferDesk:
         if name in self._ended:
             ended = self._ended[name]
             if ended is not None:
-                self._post.repeat(ended, now)
+                self._delivery.repeat(ended, now)
             return
         for end in (command.source, command.target):
             if self._sites[end].down:
@@ -46,15 +48,15 @@ class TransferDesk:
         if command.source == command.target or command.size_bytes == 0:
             self._end(name, now, "")
             return
-        channel = self._post.channel
+        channel = self._delivery.channel
         breaks_at = None if channel is None else channel.transfer_breaks_at(name, self._seed)
         work_bytes = command.size_bytes * (1.0 if breaks_at is None else breaks_at)
         link = self._links.between(command.source, command.target)
-        transfer = Transfer(name, link, command.source, command.target, work_bytes, breaks_at is not None)
+        transfer = LinkTransfer(name, link, command.source, command.target, work_bytes, breaks_at is not None)
         self.active[name] = transfer
-        self._agenda.add(now + link.latency_s, LINK_IS_JOINED, transfer)
+        self._event_heap.add(now + link.latency_s, LINK_IS_JOINED, transfer)
 
-    def joins(self, transfer: Transfer, sequence: int, at: float) -> None:
+    def joins(self, transfer: LinkTransfer, sequence: int, at: float) -> None:
         """The latency has passed and the bytes begin to flow."""
         if not transfer.cancelled:
             transfer.link.join(transfer, at)
@@ -62,7 +64,7 @@ class TransferDesk:
 
     def _plan_delivery(self, link: FairLink, now: float) -> None:
         at = link.next_delivery_at(now)
-        link.timer = 0 if at is None else self._agenda.add(at, LINK_DELIVERS, link)
+        link.timer = 0 if at is None else self._event_heap.add(at, LINK_DELIVERS, link)
 
     def delivers(self, link: FairLink, sequence: int, at: float) -> None:
         """The next transfer of the link ends, unless the plan has changed meanwhile."""
@@ -77,19 +79,19 @@ class TransferDesk:
     def _end(self, name: TransferId, now: float, problem: str) -> None:
         ended = TransferEnded(at=now, transfer=name, ok=not problem, reason=problem)
         self._ended[name] = ended
-        self._post.answer(ended)
+        self._delivery.answer(ended)
 
     def cancel(self, command: CancelTransfer, now: float) -> None:
         """Stop it for good, without an answer. Only a message that went astray could bring its name up again."""
         transfer = self.active.pop(command.transfer, None)
-        if self._post.channel is None:
+        if self._delivery.channel is None:
             self._ended.pop(command.transfer, None)
         else:
             self._ended[command.transfer] = None
         if transfer is not None:
             self._take_off(transfer, now)
 
-    def _take_off(self, transfer: Transfer, now: float) -> None:
+    def _take_off(self, transfer: LinkTransfer, now: float) -> None:
         if transfer.link.leave(transfer, now):
             self._plan_delivery(transfer.link, now)
         transfer.cancelled = True

@@ -34,15 +34,15 @@ from koala.model.request import JobId, SiteName
 from koala.simulator.traces.node_mapping import NodeChange, SiteFailures
 from koala.simulator.workloads.workload import Arrival, Workload
 from koala.simulator.world import event_heap as kinds
-from koala.simulator.world.components import ComponentDesk
-from koala.simulator.world.delivery import Post
-from koala.simulator.world.event_heap import Agenda
+from koala.simulator.world.components import SimulatedComponents
+from koala.simulator.world.delivery import Delivery
+from koala.simulator.world.event_heap import EventHeap
 from koala.simulator.world.faults import Channel, Outage, outages
 from koala.simulator.world.local_queue import LocalJob
 from koala.simulator.world.nodes import SiteNodes
 from koala.simulator.world.overload import VoidPeriod
 from koala.simulator.world.site import SimulatedJob, SimulatedSite
-from koala.simulator.world.transfers import TransferDesk
+from koala.simulator.world.transfers import SimulatedTransfers
 
 INFINITY = float("inf")
 # Sorts after every happening: there are no more arrivals, or they are held back.
@@ -63,13 +63,13 @@ class World:
         }
         self.jobs: dict[JobId, SimulatedJob] = {}
         self.submitted = 0
-        self._agenda = Agenda()
+        self._event_heap = EventHeap()
         simulation = grid.simulation
         faults = simulation.answers
         unreliable = max(faults.late, faults.twice, faults.never, faults.transfer_break) > 0.0
-        self._post = Post(self._agenda, Channel(faults, seed) if unreliable else None)
-        self.components = ComponentDesk(grid, self.sites, self.jobs, seed, self._agenda, self._post)
-        self.transfers = TransferDesk(grid, self.sites, seed, self._agenda, self._post)
+        self._delivery = Delivery(self._event_heap, Channel(faults, seed) if unreliable else None)
+        self.components = SimulatedComponents(grid, self.sites, self.jobs, seed, self._event_heap, self._delivery)
+        self.transfers = SimulatedTransfers(grid, self.sites, seed, self._event_heap, self._delivery)
         self._healed = False
         self._drawn_outages: dict[SiteName, Iterator[Outage]] = {}
         self._current_outages: list[Outage] = []
@@ -82,7 +82,7 @@ class World:
         # it is enough that the components are gone.
         self._forgets = not unreliable
         if simulation.heal_at_s is not None:
-            self._agenda.add(simulation.heal_at_s, kinds.HEAL, None)
+            self._event_heap.add(simulation.heal_at_s, kinds.HEAL, None)
         self.components.backgrounds.open()
         self._wakes: set[float] = set()
         self._hold_when_waiting = workload.hold_when_waiting
@@ -107,7 +107,7 @@ class World:
             kinds.USER_JOB_ENDS: self.components.backgrounds.user_ends,
             kinds.LINK_DELIVERS: self.transfers.delivers,
             kinds.LINK_IS_JOINED: self.transfers.joins,
-            kinds.ANSWER_ARRIVES: self._post.arrives,
+            kinds.ANSWER_ARRIVES: self._delivery.arrives,
             kinds.COMPONENT_READY: self.components.is_ready,
             kinds.USER_JOB_ARRIVES: self.components.backgrounds.user_arrives,
             kinds.SITE_REPORTS: self.components.backgrounds.site_reports,
@@ -135,8 +135,8 @@ class World:
 
     def next(self, until_s: float = INFINITY) -> AnyEvent | None:
         """Let time pass until there is something to tell the scheduler; None when nothing will happen by then."""
-        outbox = self._post.outbox
-        heap = self._agenda.heap
+        outbox = self._delivery.outbox
+        heap = self._event_heap.heap
         while not outbox:
             if heap and heap[0] < self._arrival_key:
                 if heap[0][0] > until_s:
@@ -156,7 +156,7 @@ class World:
 
     def plan(self, event: AnyEvent) -> None:
         """Tell the scheduler this at its time: what users and operators do besides submitting jobs."""
-        self._post.plan(event, max(event.at, self.now))
+        self._delivery.plan(event, max(event.at, self.now))
 
     @property
     def arrivals_left(self) -> bool:
@@ -169,7 +169,7 @@ class World:
         return (
             self.components.alive > 0
             or bool(self.transfers.active)
-            or self._post.under_way > 0
+            or self._delivery.under_way > 0
             or (self._arrival is not None and not self._held)
             or self._nodes_will_change
             or any(site.down for site in self.sites.values())
@@ -178,7 +178,7 @@ class World:
     @property
     def is_over(self) -> bool:
         """Whether nothing will ever happen any more, unless the scheduler commands it."""
-        return not self._agenda.heap and not self._post.outbox and (self._arrival is None or self._held)
+        return not self._event_heap.heap and not self._delivery.outbox and (self._arrival is None or self._held)
 
     def voids(self, from_s: float, to_s: float) -> list[VoidPeriod]:
         """When, in this period, the sites' own users alone exceeded the background bands for too long."""
@@ -207,7 +207,7 @@ class World:
         self.jobs[job] = SimulatedJob(job, arrival)
         if self._hold_when_waiting is not None:
             self._waiting.add(job)
-        self._post.outbox.append(JobSubmitted(at=at, job=job, request=arrival.request))
+        self._delivery.outbox.append(JobSubmitted(at=at, job=job, request=arrival.request))
         self._expect_arrival()
 
     def _leave_queue(self, job: JobId, now: float) -> None:
@@ -240,14 +240,14 @@ class World:
         at = max(now, command.at)
         if at not in self._wakes:
             self._wakes.add(at)
-            self._agenda.add(at, kinds.TICK, None)
+            self._event_heap.add(at, kinds.TICK, None)
 
     def _tick(self, subject: None, sequence: int, at: float) -> None:
         self._wakes.discard(at)
-        self._post.tell(Tick(at=at))
+        self._delivery.tell(Tick(at=at))
 
     def _never(self, subject: object, sequence: int, at: float) -> None:
-        raise AssertionError("arrivals come from the workload, not from the agenda")
+        raise AssertionError("arrivals come from the workload, not from the event heap")
 
     # ------------------------------------------------------------------------------------- outages
 
@@ -255,14 +255,14 @@ class World:
         for site in grid.sites:
             listed, drawn = outages(self.sites[site.name], site.simulation.faults, seed)
             for outage in listed:
-                self._agenda.add(outage.from_s, kinds.OUTAGE_BEGINS, outage)
+                self._event_heap.add(outage.from_s, kinds.OUTAGE_BEGINS, outage)
             self._drawn_outages[site.name] = drawn
             self._plan_drawn_outage(site.name)
 
     def _plan_drawn_outage(self, site: SiteName) -> None:
         outage = next(self._drawn_outages[site], None)
         if outage is not None:
-            self._agenda.add(outage.from_s, kinds.OUTAGE_BEGINS, outage)
+            self._event_heap.add(outage.from_s, kinds.OUTAGE_BEGINS, outage)
 
     def _outage_begins(self, outage: Outage, sequence: int, at: float) -> None:
         if outage.drawn and self._healed:
@@ -270,14 +270,14 @@ class World:
         site = outage.site
         outage.begun = True
         self._current_outages.append(outage)
-        self._agenda.add(outage.to_s, kinds.OUTAGE_ENDS, outage)
+        self._event_heap.add(outage.to_s, kinds.OUTAGE_ENDS, outage)
         self._goes_down(site, at)
 
     def _goes_down(self, site: SimulatedSite, at: float) -> None:
         """One more reason why the site is down; the first takes all that it holds."""
         site.down += 1
         if site.down == 1:
-            self._post.tell(SiteSilent(at=at, site=site.name, reason=f"{site.name} is down"))
+            self._delivery.tell(SiteSilent(at=at, site=site.name, reason=f"{site.name} is down"))
             self.components.go_down(site, at)
             self.components.backgrounds.load.goes_down(site.name, at)
             self.transfers.break_all_at(site.name, at)
@@ -300,13 +300,13 @@ class World:
             if background is not None:
                 background.control(at)
                 background.reported = site.others
-            self._post.tell(SiteReported(at=at, site=site.name, processors=site.processors, others=site.others))
+            self._delivery.tell(SiteReported(at=at, site=site.name, processors=site.processors, others=site.others))
             self.components.come_back(site, at)
 
     def _heal(self, subject: None, sequence: int, at: float) -> None:
         """From now on every message arrives as sent, and nothing breaks but what the grid file lists."""
         self._healed = True
-        self._post.channel = None
+        self._delivery.channel = None
         for outage in [each for each in self._current_outages if each.drawn]:
             self._outage_ends(outage, sequence, at)
 
@@ -316,7 +316,7 @@ class World:
         change = next(self._node_changes, None)
         self._nodes_will_change = change is not None
         if change is not None:
-            self._agenda.add(change.at_s, kinds.NODES_CHANGE, change)
+            self._event_heap.add(change.at_s, kinds.NODES_CHANGE, change)
 
     def _nodes_change(self, change: NodeChange, sequence: int, at: float) -> None:
         """Nodes of one site return and fail; a site without any that work is down as a whole."""
