@@ -16,7 +16,7 @@ from koala.model.launch import Launch
 from koala.model.messages import ComponentEnded, Outcome
 from koala.model.request import Application
 from koala.runners import component_script
-from koala.sites.batch import poller as watching
+from koala.sites.batch import poller
 from koala.sites.batch.slurm.system import SlurmSystem
 from tests.support.accounted_cluster import COLLEAGUE, PROCESSORS, SITE, USER, AccountedCluster, accounted_cluster
 from tests.support.batch_sites import BatchWatcher, opened_batch, until_true
@@ -79,7 +79,7 @@ async def runs(cluster: AccountedCluster, number: str) -> None:
 def test_no_more_is_idle_than_the_account_the_qos_and_the_users_other_jobs_leave(
     idle: AccountedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "FRESH_S", 0.0)
+    monkeypatch.setattr(poller, "FRESH_S", 0.0)
 
     async def scenario() -> None:
         async with opened(idle, account="free") as one:
@@ -109,7 +109,7 @@ def test_no_more_is_idle_than_the_account_the_qos_and_the_users_other_jobs_leave
 def test_where_users_see_nothing_of_others_what_they_see_counts(
     idle: AccountedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "FRESH_S", 0.0)
+    monkeypatch.setattr(poller, "FRESH_S", 0.0)
 
     async def scenario() -> None:
         async with opened(idle) as one:

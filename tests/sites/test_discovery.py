@@ -10,8 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koala.model.grid import SiteKind
-from koala.sites.discovery import FINDING_TEXT, QUEUES_TOLD_MAX, FindingError, Found, FoundQueue, read_found
-from koala.sites.remote_shell import Commands
+from koala.sites.discovery import (
+    DISCOVERY_SCRIPT,
+    QUEUES_TOLD_MAX,
+    DiscoveryError,
+    FoundClusters,
+    FoundQueue,
+    parse_discovery,
+)
+from koala.sites.remote_shell import RemoteShell
 
 SINFO = "printf '%s\\n' 'low|up|0/8/0/8' 'main*|up|2/6/0/8' 'down|down|0/0/64/64' 'empty|up|0/0/0/0'"
 SCONTROL = "printf '%s\\n' 'ClusterName             = alpha' 'SlurmctldHost[0]        = head(10.0.0.1)'"
@@ -39,18 +46,18 @@ def put(directory: Path, **programs: str) -> Path:
     return directory
 
 
-def look(path: str, home: Path) -> Found:
+def look(path: str, home: Path) -> FoundClusters:
     """What the text finds with these programs, in this home; a login there knows no others, unless it says so."""
     profile = home / ".profile"
     if not profile.exists():
         profile.write_text(f"export PATH={path}\n")
 
     async def run() -> str:
-        commands = Commands(environment={"PATH": path, "HOME": str(home)})
-        answer = await commands.run(FINDING_TEXT, timeout_s=30)
+        commands = RemoteShell(environment={"PATH": path, "HOME": str(home)})
+        answer = await commands.run(DISCOVERY_SCRIPT, timeout_s=30)
         return answer.stdout.decode()
 
-    return read_found(asyncio.run(run()))
+    return parse_discovery(asyncio.run(run()))
 
 
 @pytest.fixture
@@ -103,12 +110,12 @@ def test_programs_that_only_a_login_finds_are_found_with_its_environment(tmp_pat
 
 def test_a_batch_system_that_does_not_answer_is_told_with_its_last_words(tmp_path: Path, tools: Path) -> None:
     programs = put(tmp_path / "bin", sbatch="", sinfo="echo 'no controller' >&2; echo 'at all' >&2; exit 1")
-    assert look(f"{programs}:{tools}", tmp_path) == Found((), ("slurm is there, but: at all",))
+    assert look(f"{programs}:{tools}", tmp_path) == FoundClusters((), ("slurm is there, but: at all",))
 
 
 def test_a_host_with_another_batch_system_has_neither(tmp_path: Path, tools: Path) -> None:
     programs = put(tmp_path / "bin", qsub="", qstat="echo PBS")
-    assert look(f"{programs}:{tools}", tmp_path) == Found()
+    assert look(f"{programs}:{tools}", tmp_path) == FoundClusters()
 
 
 def test_of_many_queues_the_first_are_told(tmp_path: Path, tools: Path) -> None:
@@ -122,8 +129,8 @@ def test_of_many_queues_the_first_are_told(tmp_path: Path, tools: Path) -> None:
     "printed", ["", "Hi, you have authenticated, but there is no shell access.\n", "koala-found"]
 )
 def test_a_host_that_runs_no_commands_is_no_answer(printed: str) -> None:
-    with pytest.raises(FindingError):
-        read_found(printed)
+    with pytest.raises(DiscoveryError):
+        parse_discovery(printed)
 
 
 @given(
@@ -143,6 +150,6 @@ def test_a_host_that_runs_no_commands_is_no_answer(printed: str) -> None:
     )
 )
 def test_whatever_is_printed_is_read_or_left_out(lines: list[tuple[str, str]]) -> None:
-    found = read_found("noise\nkoala-found\n" + "".join(f"{key} {value}\n" for key, value in lines))
+    found = parse_discovery("noise\nkoala-found\n" + "".join(f"{key} {value}\n" for key, value in lines))
     for cluster in found.clusters:
         assert all(queue.processors > 0 for queue in cluster.queues)

@@ -13,7 +13,7 @@ from koala.model.grid import BatchSettings
 from koala.model.messages import Outcome, SiteSilent
 from koala.sites import Stream
 from koala.sites.batch.slurm.system import SlurmSystem
-from koala.sites.remote_shell import CommandError, Commands, CommandTimeoutError
+from koala.sites.remote_shell import RemoteShell, ShellError, ShellTimeoutError
 from tests.support.batch_sites import opened_batch, until_true
 from tests.support.live_sites import launch
 from tests.support.slurm_cluster import slurm_cluster
@@ -27,8 +27,8 @@ def server(tmp_path: Path) -> Iterator[SshServer]:
 
 
 @contextlib.asynccontextmanager
-async def reached(server: SshServer, **environment: str) -> AsyncIterator[Commands]:
-    commands = Commands(ssh=HOST, ssh_config=server.config, environment=environment)
+async def reached(server: SshServer, **environment: str) -> AsyncIterator[RemoteShell]:
+    commands = RemoteShell(ssh=HOST, ssh_config=server.config, environment=environment)
     try:
         yield commands
     finally:
@@ -63,7 +63,7 @@ def test_a_command_that_takes_too_long_is_ended_at_both_ends(server: SshServer, 
         async with reached(server) as commands:
             await commands.run("true", timeout_s=20)
             text = f"echo begun; echo $$ > {tmp_path}/pid; sleep 86.4; echo never"
-            with pytest.raises(CommandTimeoutError, match="cluster: no answer within 3 s") as caught:
+            with pytest.raises(ShellTimeoutError, match="cluster: no answer within 3 s") as caught:
                 await commands.run(text, timeout_s=3)
             assert caught.value.printed == b"begun\n"
             pid = (tmp_path / "pid").read_text().strip()
@@ -76,11 +76,11 @@ def test_a_host_that_refuses_the_connection_or_the_key_is_named_with_the_reason(
     async def scenario() -> None:
         server.configure(f"IdentityFile {server.root}/host")
         async with reached(server) as commands:
-            with pytest.raises(CommandError, match=r"cluster: .*Permission denied"):
+            with pytest.raises(ShellError, match=r"cluster: .*Permission denied"):
                 await commands.run("true", timeout_s=20)
         server.stop()
         async with reached(server) as commands:
-            with pytest.raises(CommandError, match=r"cluster: .*Connection refused"):
+            with pytest.raises(ShellError, match=r"cluster: .*Connection refused"):
                 await commands.run("true", timeout_s=20)
 
     asyncio.run(scenario())
@@ -89,7 +89,7 @@ def test_a_host_that_refuses_the_connection_or_the_key_is_named_with_the_reason(
 @pytest.mark.parametrize("host", ["-oProxyCommand=touch x", "a b", "a;b", ""])
 def test_what_is_no_name_of_a_host_is_refused(host: str) -> None:
     with pytest.raises(ValueError, match="not the name of a host"):
-        Commands(ssh=host)
+        RemoteShell(ssh=host)
 
 
 def test_a_slurm_site_behind_ssh_loses_nothing_when_the_connection_is_cut(server: SshServer, tmp_path: Path) -> None:
@@ -98,8 +98,8 @@ def test_a_slurm_site_behind_ssh_loses_nothing_when_the_connection_is_cut(server
             settings = BatchSettings(
                 work_directory=str(tmp_path / "work"), ssh=HOST, environment=tuple(cluster.environment.items())
             )
-            commands = Commands(ssh=HOST, ssh_config=server.config, environment=cluster.environment)
-            async with opened_batch(settings, SlurmSystem(settings), commands=commands) as one:
+            commands = RemoteShell(ssh=HOST, ssh_config=server.config, environment=cluster.environment)
+            async with opened_batch(settings, SlurmSystem(settings), shell=commands) as one:
                 assert (await one.run(launch("1.1", "echo over ssh"))).outcome is Outcome.DONE
                 assert await one.stdout("1.1") == "over ssh\n"
                 await one.start(launch("1.2", "exit 4"))

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from koala.sites.remote_shell import Commands
+from koala.sites.remote_shell import RemoteShell
 from koala.sites.ssh_sockets import SocketDirectory
 
 MAKER = """
@@ -80,7 +80,7 @@ def test_a_name_that_somebody_else_has_taken_is_not_used(tmp_path: Path) -> None
 
 
 def test_commands_over_ssh_get_another_directory_when_theirs_was_cleaned_away() -> None:
-    commands = Commands(ssh="nowhere")
+    commands = RemoteShell(ssh="nowhere")
     words = commands._words(10.0)
     path = Path(next(word for word in words if word.startswith("ControlPath=")).removeprefix("ControlPath=")).parent
     assert path.is_dir()

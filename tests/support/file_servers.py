@@ -26,7 +26,7 @@ from koala.files import Area, GridMover, Order, Place, RemoteArea, SeenArea
 from koala.files.area.interface import FileArea
 from koala.files.checksums import of_path
 from koala.model.grid import BatchSettings, Site, SiteKind
-from koala.sites.remote_shell import SSH_VARIABLES, Commands
+from koala.sites.remote_shell import SSH_VARIABLES, RemoteShell
 
 WAIT_S = 120.0
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
@@ -179,7 +179,7 @@ class FileGrid:
         self._server = server
         self.ssh = ("ssh",) if server is None else ("ssh", "-F", str(server.config), "-o", "BatchMode=yes")
         agents = {name: os.environ[name] for name in SSH_VARIABLES if name in os.environ}
-        self.here = Place(Commands(environment=agents), ssh=self.ssh)
+        self.here = Place(RemoteShell(environment=agents), ssh=self.ssh)
         self.sites: dict[str, Site] = {}
         self.areas: dict[str, FileArea] = {}
 
@@ -193,7 +193,7 @@ class FileGrid:
         settings = BatchSettings(work_directory=str(self.root / name), environment=(("PATH", path),), **more)
         assert self._server is not None or settings.ssh is None
         config = None if self._server is None else self._server.config
-        commands = Commands(
+        commands = RemoteShell(
             ssh=settings.ssh, through=settings.through, environment=dict(settings.environment), ssh_config=config
         )
         self.sites[name] = Site(name=name, processors=1, kind=SiteKind.SLURM, batch=settings, file_server=file_server)

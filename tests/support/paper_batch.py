@@ -18,16 +18,16 @@ from koala.model.grid import BatchSettings
 from koala.model.launch import Launch
 from koala.model.messages import Token
 from koala.model.request import Application
-from koala.sites.batch import poller as watching
+from koala.sites.batch import poller
 from koala.sites.batch.system import (
     BatchEnd,
     BatchId,
     BatchJob,
+    BatchListing,
     BatchOutputError,
     BatchState,
+    BatchSubmission,
     EndKind,
-    Listing,
-    Submission,
 )
 from tests.support.batch_sites import BatchWatcher
 
@@ -38,12 +38,12 @@ PREFIX = "koala-"
 @pytest.fixture
 def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sites are looked at often, so that tests take no longer than they must."""
-    monkeypatch.setattr(watching, "CALM_FIRST_S", 0.2)
-    monkeypatch.setattr(watching, "CALM_MOST_S", 0.2)
-    monkeypatch.setattr(watching, "GLANCE_FIRST_S", 0.05)
-    monkeypatch.setattr(watching, "REST_FIRST_S", 0.1)
-    monkeypatch.setattr(watching, "REST_MOST_S", 0.1)
-    monkeypatch.setattr(watching, "FRESH_S", 0.0)
+    monkeypatch.setattr(poller, "CALM_FIRST_S", 0.2)
+    monkeypatch.setattr(poller, "CALM_MOST_S", 0.2)
+    monkeypatch.setattr(poller, "GLANCE_FIRST_S", 0.05)
+    monkeypatch.setattr(poller, "REST_FIRST_S", 0.1)
+    monkeypatch.setattr(poller, "REST_MOST_S", 0.1)
+    monkeypatch.setattr(poller, "FRESH_S", 0.0)
 
 
 class PaperBatch:
@@ -95,7 +95,7 @@ class PaperBatch:
         down = "if [ -e down ]; then echo 'it is down' >&2; exit 1; fi"
         return f"cd {shlex.quote(str(self.root))} || exit 1\n{down}\n{body}"
 
-    def submit(self, submission: Submission) -> str:
+    def submit(self, submission: BatchSubmission) -> str:
         name = f"{PREFIX}{submission.launch.token}"
         return self._text(
             f"if [ -e refuse ]; then cat refuse >&2; exit 1; fi\necho pending >new.$$; mv new.$$ jobs/{name}\n"
@@ -129,11 +129,11 @@ class PaperBatch:
             'cat total\nfor job in jobs/*; do\n    if [ -f "$job" ]; then echo "${job##*/} $(cat "$job")"; fi\ndone\n'
         )
 
-    def parse_listing(self, printed: str) -> Listing:
+    def parse_listing(self, printed: str) -> BatchListing:
         lines = [line.split() for line in printed.splitlines()]
         if len(lines[0]) != 2:
             raise BatchOutputError(printed)
-        return Listing(
+        return BatchListing(
             jobs=tuple(_job(words) for words in lines[1:]),
             processors=int(lines[0][0]),
             others=int(lines[0][1]),

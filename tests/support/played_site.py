@@ -16,11 +16,11 @@ from koala.sites.batch.system import (
     BatchEnd,
     BatchId,
     BatchJob,
+    BatchListing,
     BatchOutputError,
-    Listing,
-    Submission,
+    BatchSubmission,
 )
-from koala.sites.remote_shell import Answer
+from koala.sites.remote_shell import ShellResult
 
 PARTITIONS = """\
 PartitionName=low AllowGroups=ALL AllowAccounts=ALL Default=NO MaxTime=UNLIMITED RootOnly=NO State=UP TotalCPUs=8
@@ -45,7 +45,7 @@ class PlainSystem:
     def __init__(self, settings: BatchSettings) -> None:
         self.settings = settings
 
-    def submit(self, submission: Submission) -> str:
+    def submit(self, submission: BatchSubmission) -> str:
         settings = self.settings
         launch: Launch = submission.launch
         words = (settings.queue, settings.account, launch.processors, submission.home, *settings.submit_options)
@@ -71,9 +71,9 @@ class PlainSystem:
     def listing(self) -> str:
         return "LISTING\n"
 
-    def parse_listing(self, printed: str) -> Listing:
+    def parse_listing(self, printed: str) -> BatchListing:
         try:
-            return msgspec.json.decode(printed, type=Listing)
+            return msgspec.json.decode(printed, type=BatchListing)
         except msgspec.DecodeError:
             raise BatchOutputError("no listing") from None
 
@@ -103,10 +103,10 @@ class PlainSystem:
 
 def listing(*jobs: BatchJob, processors: int = 16, others: int = 0) -> str:
     """What a listing prints."""
-    return msgspec.json.encode(Listing(jobs=jobs, processors=processors, others=others)).decode()
+    return msgspec.json.encode(BatchListing(jobs=jobs, processors=processors, others=others)).decode()
 
 
-Reaction = str | Answer | OSError | Callable[[str], str | Answer]
+Reaction = str | ShellResult | OSError | Callable[[str], str | ShellResult]
 
 # What a site answers with which nothing is wrong; the first part that a text holds decides.
 HEALTHY: dict[str, Reaction] = {
@@ -131,7 +131,7 @@ HEALTHY: dict[str, Reaction] = {
     "SUBMIT": "17\n",
     "RESERVE": "granted\n",
     "done": "done\n",
-    "cat seen": Answer(code=0, stdout=b"n1 1 abcd\nn2 1 abcd\n", stderr=b"koala check ran on n1\n"),
+    "cat seen": ShellResult(code=0, stdout=b"n1 1 abcd\nn2 1 abcd\n", stderr=b"koala check ran on n1\n"),
 }
 
 
@@ -144,29 +144,29 @@ class PlayedSite:
         self.now = NOW
         self.asking_takes_s = asking_takes_s
 
-    async def run(self, text: str, *, timeout_s: float) -> Answer:
+    async def run(self, text: str, *, timeout_s: float) -> ShellResult:
         self.texts.append(text)
         self.now += self.asking_takes_s
         await asyncio.sleep(0)
         for part, reaction in self.reactions.items():
             if part in text:
                 return self._answer(reaction, text)
-        return Answer(code=0, stdout=b"", stderr=b"")
+        return ShellResult(code=0, stdout=b"", stderr=b"")
 
     async def sleep(self, seconds: float) -> None:
         """The clock goes on."""
         self.now += seconds
 
-    def _answer(self, reaction: Reaction, text: str) -> Answer:
+    def _answer(self, reaction: Reaction, text: str) -> ShellResult:
         if isinstance(reaction, OSError):
             raise reaction
         said = reaction(text) if callable(reaction) else reaction
-        return said if isinstance(said, Answer) else Answer(code=0, stdout=said.encode(), stderr=b"")
+        return said if isinstance(said, ShellResult) else ShellResult(code=0, stdout=said.encode(), stderr=b"")
 
 
-def refused(words: str, code: int = 1) -> Answer:
+def refused(words: str, code: int = 1) -> ShellResult:
     """A program that complained."""
-    return Answer(code=code, stdout=b"", stderr=words.encode())
+    return ShellResult(code=code, stdout=b"", stderr=words.encode())
 
 
 def played(

@@ -9,7 +9,7 @@ from typing import Any
 
 from koala.model.launch import Launch
 from koala.model.messages import AnyEvent, ComponentEnded, SiteReported, Token
-from koala.sites import LocalSite, Site, SiteError
+from koala.sites import LiveSite, LocalSite, SiteError
 from tests.support.engine_world import EngineWorld
 
 
@@ -66,7 +66,7 @@ class TroubledSite(LocalSite):
         await super().forget(token)
 
 
-def troubled(description: Any, root: Path, **named: Any) -> Site:
+def troubled(description: Any, root: Path, **named: Any) -> LiveSite:
     """Makes troubled sites where the engine makes embedded ones."""
     site_root = root / "sites" / description.name
     return TroubledSite(description.name, site_root, description.processors, **named)

@@ -9,14 +9,14 @@ from typing import Generic, TypeVar
 from koala.model.launch import Go, Launch
 from koala.model.messages import AnyEvent, ComponentEnded, ComponentReady, ComponentStarting, Token
 from koala.runners import component_script
-from koala.sites import Mail, Site, Stream
+from koala.sites import LiveSite, Mail, Stream
 
 # A batch system on a busy machine may take this long.
 WAIT_S = 120.0
 FIRST = "1.1"
 
 E = TypeVar("E", bound=AnyEvent)
-S = TypeVar("S", bound=Site)
+S = TypeVar("S", bound=LiveSite)
 
 
 class WatchedSite(Generic[S]):
@@ -29,7 +29,7 @@ class WatchedSite(Generic[S]):
         self.mail: list[Mail] = []
         self._changed = asyncio.Event()
 
-    def as_site(self) -> Site:
+    def as_site(self) -> LiveSite:
         """It keeps the protocol of all sites; the type checker holds it to that."""
         return self.site
 

@@ -12,17 +12,16 @@ from koala.daemon.errors import InvalidError
 from koala.daemon.own_thread import in_own_thread
 from koala.files import Area, FileArea, GridMover, Place, RemoteArea, SeenArea
 from koala.files.transfer.route import is_seen
-from koala.model.grid import BatchSettings, Grid, Links, SiteKind
-from koala.model.grid import Site as SiteDescription
+from koala.model.grid import BatchSettings, Grid, Links, Site, SiteKind
 from koala.model.request import SiteName
 from koala.policies.view import BYTES_PER_S_PER_MBIT_S
-from koala.sites import LocalSite, Site
+from koala.sites import LiveSite, LocalSite
 from koala.sites.batch.grid_engine.system import GridEngineSystem
 from koala.sites.batch.site import BatchSite
 from koala.sites.batch.slurm.system import SlurmSystem
 from koala.sites.batch.system import BatchSystem
 from koala.sites.protocol import Clock, Deliver, Emit
-from koala.sites.remote_shell import SSH_CONFIG_VARIABLE, SSH_VARIABLES, Commands, named_ssh_config
+from koala.sites.remote_shell import SSH_CONFIG_VARIABLE, SSH_VARIABLES, RemoteShell, named_ssh_config
 
 _SYSTEMS: Mapping[SiteKind, Callable[[BatchSettings], BatchSystem]] = {
     SiteKind.SLURM: SlurmSystem,
@@ -33,9 +32,7 @@ _SYSTEMS: Mapping[SiteKind, Callable[[BatchSettings], BatchSystem]] = {
 class SiteMaker(Protocol):
     """Makes a site of its description, below the daemon's directory ``root``."""
 
-    def __call__(
-        self, description: SiteDescription, root: Path, *, emit: Emit, on_mail: Deliver, clock: Clock
-    ) -> Site: ...
+    def __call__(self, description: Site, root: Path, *, emit: Emit, on_mail: Deliver, clock: Clock) -> LiveSite: ...
 
 
 def check_kinds(grid: Grid) -> None:
@@ -67,7 +64,7 @@ def site_root(root: Path, name: SiteName) -> Path:
     return root / "sites" / name
 
 
-def make_site(description: SiteDescription, root: Path, *, emit: Emit, on_mail: Deliver, clock: Clock) -> Site:
+def make_site(description: Site, root: Path, *, emit: Emit, on_mail: Deliver, clock: Clock) -> LiveSite:
     """The site that a description stands for; ``check_kinds`` has passed."""
     if description.kind is SiteKind.LOCAL:
         return LocalSite(
@@ -104,14 +101,14 @@ def make_areas(grid: Grid, root: Path) -> dict[SiteName, FileArea]:
     return {site.name: _make_area(site, root, here) for site in grid.sites}
 
 
-def _make_area(site: SiteDescription, root: Path, here: Place) -> FileArea:
+def _make_area(site: Site, root: Path, here: Place) -> FileArea:
     settings = site.batch
     if settings is None:
         return SeenArea(Area(site.name, site_root(root, site.name) / "files"), here, in_own_thread)
     if is_seen(site):
         path = Path(settings.work_directory).expanduser() / "files"
         return SeenArea(Area(site.name, path), here, in_own_thread)
-    commands = Commands(ssh=settings.ssh, through=settings.through, environment=dict(settings.environment))
+    commands = RemoteShell(ssh=settings.ssh, through=settings.through, environment=dict(settings.environment))
     return RemoteArea(site.name, Place(commands, settings), f"{settings.work_directory}/files")
 
 
@@ -122,7 +119,7 @@ def make_mover(grid: Grid, areas: Mapping[SiteName, FileArea], root: Path, *, cl
 
 def this_machine() -> Place:
     """Where the daemon runs, with what its ssh needs to find the user's keys."""
-    return Place(Commands(environment={name: os.environ[name] for name in SSH_VARIABLES if name in os.environ}))
+    return Place(RemoteShell(environment={name: os.environ[name] for name in SSH_VARIABLES if name in os.environ}))
 
 
 class LinkBook:

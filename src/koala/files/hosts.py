@@ -12,7 +12,7 @@ import os
 import shlex
 
 from koala.model.grid import BatchSettings
-from koala.sites.remote_shell import ALIVE_S, CONNECT_S, Commands, ssh_program
+from koala.sites.remote_shell import ALIVE_S, CONNECT_S, RemoteShell, ssh_program
 
 # A text that only looks, or changes names, is given up after so long.
 ERRAND_S = 60.0
@@ -34,7 +34,7 @@ class Place:
     with, in place of those that ``ssh_program`` has for it."""
 
     def __init__(
-        self, commands: Commands, settings: BatchSettings | None = None, *, ssh: tuple[str, ...] | None = None
+        self, commands: RemoteShell, settings: BatchSettings | None = None, *, ssh: tuple[str, ...] | None = None
     ) -> None:
         self._commands = commands
         self._settings = settings

@@ -77,14 +77,14 @@ class UnreadableError(ValueError):
     """A file of a component's directory is not what the site has written there."""
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AbortRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an abort said, for the time when the component's end is told."""
 
     outcome: Outcome = Outcome.ABORTED
     reason: str = ""
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class AcceptanceRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What was accepted, and when relative to the others."""
 
     sequence: int
@@ -94,7 +94,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 T = TypeVar("T")
 
 
-class Folder:
+class ComponentDirectory:
     """The directory of one token below a site's root."""
 
     __slots__ = ("home", "token")
@@ -115,7 +115,7 @@ class Folder:
         if not self.exists():
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.home))
 
-    def create(self, record: Record, script: str) -> None:
+    def create(self, record: AcceptanceRecord, script: str) -> None:
         """Accept a component: the directory appears with all of it or not at all, and survives a crash."""
         fresh = self._fresh()
         _write(fresh / SCRIPT, script.encode())
@@ -178,9 +178,9 @@ class Folder:
         """Whether it was accepted, and is not only remembered."""
         return (self.home / RECORD).exists()
 
-    def record(self) -> Record | None:
+    def record(self) -> AcceptanceRecord | None:
         """What was accepted; None for a token that is only remembered. Raises ``UnreadableError``."""
-        record = self._decode(RECORD, Record)
+        record = self._decode(RECORD, AcceptanceRecord)
         if record is not None and record.launch.token != self.token:
             raise UnreadableError(f"{RECORD} is that of component {record.launch.token}")
         return record
@@ -220,14 +220,14 @@ class Folder:
         """Whether a process was started for it, or was about to be."""
         return (self.home / SPAWNED).exists()
 
-    def verdict(self) -> Verdict | None:
+    def verdict(self) -> AbortRecord | None:
         """What an abort said, if one was asked for. An abort that says nothing readable is one all the same."""
         if not os.path.lexists(self.home / ABORT):
             return None
         try:
-            return self._decode(ABORT, Verdict)
+            return self._decode(ABORT, AbortRecord)
         except UnreadableError:
-            return Verdict()
+            return AbortRecord()
 
     def released_at(self) -> float | None:
         """When the barrier was opened. Raises ``UnreadableError``."""
@@ -273,7 +273,7 @@ class Folder:
         """A process is about to be started."""
         self._put(SPAWNED, b"")
 
-    def put_abort(self, verdict: Verdict) -> None:
+    def put_abort(self, verdict: AbortRecord) -> None:
         """From now on the application must not start, and its end is to say this."""
         self._put(ABORT, msgspec.json.encode(verdict))
         sync_directory(self.home)

@@ -49,7 +49,7 @@ _LOOK = rf"""koala_look() {{
 """
 
 # Where a plain command finds nothing that answers, the login's environment may know more.
-FINDING_TEXT = rf"""{_LOOK}
+DISCOVERY_SCRIPT = rf"""{_LOOK}
 koala_found=$(koala_look)
 case $koala_found in
 *slurm-queue* | *grid_engine-queue*) printf '%s\n' {_MARK} "$koala_found" ;;
@@ -99,22 +99,22 @@ class FoundCluster(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.queues, key=lambda queue: (queue.is_default, queue.processors))
 
 
-class Found(msgspec.Struct, frozen=True):
+class FoundClusters(msgspec.Struct, frozen=True):
     """What a host has: clusters, and reasons why others that it could have do not answer."""
 
     clusters: tuple[FoundCluster, ...] = ()
     silent: tuple[str, ...] = ()
 
 
-class FindingError(ValueError):
+class DiscoveryError(ValueError):
     """What a host printed is no answer to the question."""
 
 
-def read_found(printed: str) -> Found:
-    """What ``FINDING_TEXT`` printed. Raises ``FindingError`` where it did not get as far as printing."""
+def parse_discovery(printed: str) -> FoundClusters:
+    """What ``DISCOVERY_SCRIPT`` printed. Raises ``DiscoveryError`` where it did not get as far as printing."""
     _, mark, rest = printed.rpartition(f"{_MARK}\n")
     if not mark:
-        raise FindingError("it runs no commands")
+        raise DiscoveryError("it runs no commands")
     told: dict[str, list[str]] = {}
     for line in rest.splitlines():
         key, _, value = line.partition(" ")
@@ -137,7 +137,7 @@ def read_found(printed: str) -> Found:
             silent.append(f"{kind} is there, but: {' '.join(told[f'{kind}-silent'][-1].split())}")
         elif f"{kind}-queue" in told:
             silent.append(f"{kind} is there, but: it has no queue with processors")
-    return Found(tuple(clusters), tuple(silent))
+    return FoundClusters(tuple(clusters), tuple(silent))
 
 
 def _login_environment(kind: SiteKind, lines: list[str]) -> tuple[tuple[str, str], ...]:

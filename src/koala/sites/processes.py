@@ -79,7 +79,7 @@ def spawn(home: Path, script: str, log: str, environment: Mapping[str, str]) -> 
     return Child(process.pid)
 
 
-class Finished(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a program wrote, and its exit code: negative for a signal, None if its time was up and it was killed.
 
     ``overflowed`` says that it wrote more than it may, for which it was killed as well.
@@ -121,7 +121,7 @@ class _Running(asyncio.SubprocessProtocol):
 
 async def run(
     words: Sequence[str], *, stdin: bytes, environment: Mapping[str, str], timeout_s: float, output_bytes_max: int
-) -> Finished:
+) -> ProcessResult:
     """Run a program in a session of its own and wait for it. When its time is up, when it writes too much, or when
     the caller gives up waiting, everything in its process group is killed.
 
@@ -146,7 +146,7 @@ async def run(
             _kill_group(transport.get_pid())
             await _first_of(running.left, wait_s=LAST_WORDS_S)  # so that no zombie stays behind
         transport.close()
-    return Finished(
+    return ProcessResult(
         code=code,
         stdout=bytes(running.written[1]),
         stderr=bytes(running.written[2]),

@@ -15,7 +15,7 @@ import msgspec
 from koala.model.launch import Go, Launch, NodeShare
 from koala.model.messages import AnyEvent, Outcome, SiteReported, Token
 
-# One answer of ``Site.output`` holds at most so much.
+# One answer of ``LiveSite.output`` holds at most so much.
 OUTPUT_BYTES_MAX = 1_048_576
 
 Clock: TypeAlias = Callable[[], float]
@@ -58,7 +58,7 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
 Deliver: TypeAlias = Callable[[Mail], None]
 
 
-class Site(Protocol):
+class LiveSite(Protocol):
     """A place that runs components.
 
     - A call that returns has happened, and stays so through a kill of the driver at any later point. A call that

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from koala.sites import processes as shell
+from koala.sites import processes
 from koala.sites.ssh_sockets import SocketDirectory
 
 # Limits on what one command may write, and on how many run at a time: sshd allows 10 sessions a connection.
@@ -45,7 +45,7 @@ _COMPLAINT_CHARACTERS = 400
 _HOST = re.compile(r"[A-Za-z0-9_.@:%\[\]-]+")
 
 
-class CommandError(OSError):
+class ShellError(OSError):
     """A command could not be run, or not to its end: whether it has happened is not known.
 
     ``host`` is where, ``what`` what went wrong there, ``printed`` all that came back before.
@@ -58,11 +58,11 @@ class CommandError(OSError):
         self.printed = printed
 
 
-class CommandTimeoutError(CommandError):
+class ShellTimeoutError(ShellError):
     """A command took longer than it may, and was killed."""
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class ShellResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a command wrote, and its exit code; negative if a signal ended it."""
 
     code: int
@@ -70,7 +70,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     stderr: bytes
 
 
-class Commands:
+class RemoteShell:
     """Runs texts at one place: at the host ``ssh``, or on this machine, in both cases behind the words ``through``.
 
     ``environment`` is set for every text, wherever it runs. Of this process's own environment a command on this
@@ -98,16 +98,16 @@ class Commands:
         )
         self._turns = asyncio.Semaphore(COMMANDS_AT_A_TIME_MAX)
 
-    async def run(self, text: str, *, timeout_s: float) -> Answer:
+    async def run(self, text: str, *, timeout_s: float) -> ShellResult:
         """Run a text, and give what it wrote once it has ended.
 
-        It is run only if all of it has arrived. Raises ``CommandError`` when it cannot be run or did not end by
+        It is run only if all of it has arrived. Raises ``ShellError`` when it cannot be run or did not end by
         itself; after that, or when the caller gives up, it may or may not have happened.
         """
         whole = f"koala_text() {{\n{self._exports}{text}\n}}\nkoala_text </dev/null\n"
         async with self._turns:
             try:
-                finished = await shell.run(
+                finished = await processes.run(
                     self._words(timeout_s),
                     stdin=whole.encode(),
                     environment=self._environment(),
@@ -115,18 +115,18 @@ class Commands:
                     output_bytes_max=COMMAND_OUTPUT_BYTES_MAX,
                 )
             except OSError as error:
-                raise CommandError(self.host, f"{error.filename or 'a command'}: {error.strerror}") from None
+                raise ShellError(self.host, f"{error.filename or 'a command'}: {error.strerror}") from None
         return self._answer(finished, timeout_s)
 
-    def _answer(self, finished: shell.Finished, timeout_s: float) -> Answer:
+    def _answer(self, finished: processes.ProcessResult, timeout_s: float) -> ShellResult:
         if finished.overflowed:
             limit = f"{COMMAND_OUTPUT_BYTES_MAX} bytes (COMMAND_OUTPUT_BYTES_MAX)"
-            raise CommandError(self.host, f"a command wrote more than {limit}")
+            raise ShellError(self.host, f"a command wrote more than {limit}")
         if finished.code is None or (self._ssh is not None and finished.code == _TIME_UP):
-            raise CommandTimeoutError(self.host, f"no answer within {timeout_s:g} s", finished.stdout)
+            raise ShellTimeoutError(self.host, f"no answer within {timeout_s:g} s", finished.stdout)
         if self._ssh is not None and finished.code == _SSH_FAILED:
-            raise CommandError(self.host, last_words(finished.stderr) or "ssh failed", finished.stdout)
-        return Answer(code=finished.code, stdout=finished.stdout, stderr=finished.stderr)
+            raise ShellError(self.host, last_words(finished.stderr) or "ssh failed", finished.stdout)
+        return ShellResult(code=finished.code, stdout=finished.stdout, stderr=finished.stderr)
 
     async def close(self) -> None:
         """End the shared connection. Another ``run`` makes a new one."""
@@ -135,7 +135,7 @@ class Commands:
             return
         words = [*self._through, *self._ssh_words(sockets.path), "-O", "exit", self._ssh or ""]
         try:
-            await shell.run(
+            await processes.run(
                 words, stdin=b"", environment=self._environment(), timeout_s=CONNECT_S, output_bytes_max=65_536
             )
         finally:
@@ -172,7 +172,7 @@ class Commands:
         return [*ssh_program(self._ssh_config), "-T", *(word for option in options for word in ("-o", option))]
 
     def _environment(self) -> dict[str, str]:
-        environment = shell.own_environment()
+        environment = processes.own_environment()
         if self._ssh is not None:
             environment.update((name, os.environ[name]) for name in SSH_VARIABLES if name in os.environ)
         return environment

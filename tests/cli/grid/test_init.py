@@ -14,7 +14,7 @@ from koala.cli import koala
 from koala.cli.grid.text import Place, grid_text
 from koala.descriptions import read_grid
 from koala.model.grid import BatchSettings, Grid, Link, Links, SiteKind
-from koala.sites.discovery import Found, FoundCluster, FoundQueue
+from koala.sites.discovery import FoundCluster, FoundClusters, FoundQueue
 
 SINFO = "printf '%s\\n' 'main*|up|2/6/0/8'"
 
@@ -38,7 +38,7 @@ def test_every_cluster_becomes_a_site_with_its_settings() -> None:
         environment=(("PATH", "/opt/sge/bin:/bin"), ("SGE_ROOT", "/opt/sge")),
     )
     own = (("SLURM_CONF", "/x y/slurm.conf"), ("SGE_ROOT", "/other"))
-    _, grid = written(Place(None, Found((cluster(),)), own), Place("me@far.example", Found((ge,))))
+    _, grid = written(Place(None, FoundClusters((cluster(),)), own), Place("me@far.example", FoundClusters((ge,))))
     here, far = grid.sites
     assert (here.name, here.kind, here.processors) == ("alpha", SiteKind.SLURM, 8)
     assert here.batch == BatchSettings(
@@ -55,20 +55,24 @@ def test_every_cluster_becomes_a_site_with_its_settings() -> None:
 
 
 def test_one_cluster_seen_from_two_hosts_is_one_site() -> None:
-    text, grid = written(Place("near", Found((cluster(),))), Place("far", Found((cluster(),))))
+    text, grid = written(Place("near", FoundClusters((cluster(),))), Place("far", FoundClusters((cluster(),))))
     assert [site.name for site in grid.sites] == ["near"]
     assert "#   far: the same slurm cluster as near" in text
 
 
 def test_clusters_of_one_name_get_names_of_their_own() -> None:
     other = cluster(kind=SiteKind.GRID_ENGINE)
-    _, grid = written(Place("near", Found((cluster(), other))), Place("a@near", Found((cluster("beta"),))))
+    _, grid = written(
+        Place("near", FoundClusters((cluster(), other))), Place("a@near", FoundClusters((cluster("beta"),)))
+    )
     assert [site.name for site in grid.sites] == ["near", "near-2", "near-3"]
 
 
 def test_those_that_do_not_answer_are_comments_with_the_reason() -> None:
-    silent = Found(silent=("Permission denied\n(publickey)",))
-    text, grid = written(Place("near", Found((cluster(),))), Place("shut", silent), Place("git", Found()))
+    silent = FoundClusters(silent=("Permission denied\n(publickey)",))
+    text, grid = written(
+        Place("near", FoundClusters((cluster(),))), Place("shut", silent), Place("git", FoundClusters())
+    )
     assert [site.name for site in grid.sites] == ["near"]
     comments = [line for line in text.splitlines() if line.startswith("  #   ")]
     assert [line.partition(":")[0].split()[-1] for line in comments] == ["shut", "git"]
@@ -77,7 +81,9 @@ def test_those_that_do_not_answer_are_comments_with_the_reason() -> None:
 
 
 def test_the_links_stand_there_as_a_comment_that_is_only_to_be_opened() -> None:
-    text, grid = written(Place("near", Found((cluster(),))), Place("shut", Found(silent=("no answer",))))
+    text, grid = written(
+        Place("near", FoundClusters((cluster(),))), Place("shut", FoundClusters(silent=("no answer",)))
+    )
     assert grid.links == Links()
     opened = text.replace("# links:", "links:")
     assert opened != text
@@ -107,7 +113,7 @@ def test_whatever_things_are_called_the_file_is_read_as_it_was_meant(
         queues=(FoundQueue(name=queue, processors=3),),
         environment=(("PATH", value),),
     )
-    _, grid = written(Place(host, Found((found,), (value,))), Place(None, Found((), (name,))))
+    _, grid = written(Place(host, FoundClusters((found,), (value,))), Place(None, FoundClusters((), (name,))))
     (site,) = grid.sites
     assert site.batch == BatchSettings(
         work_directory=f"~/koala/{site.name}", ssh=host, environment=(("PATH", value),), queue=queue

@@ -8,7 +8,7 @@ from typing import Any
 
 from koala.model.launch import NodeShare
 from koala.model.messages import Token
-from koala.sites import LocalSite, Site
+from koala.sites import LiveSite, LocalSite
 from tests.support.engine_world import a_request, open_engine, root
 
 __all__ = ["root"]
@@ -30,7 +30,7 @@ class SpreadSite(LocalSite):
         return (NodeShare(found[0].name, 1), NodeShare("n2", rest))
 
 
-def spread(description: Any, root: Path, **named: Any) -> Site:
+def spread(description: Any, root: Path, **named: Any) -> LiveSite:
     """Makes such sites where the engine makes embedded ones."""
     return SpreadSite(description.name, root / "sites" / description.name, description.processors, **named)
 

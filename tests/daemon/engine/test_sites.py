@@ -13,10 +13,9 @@ from koala.daemon.engine import interface as desk
 from koala.daemon.grid_sites import make_site
 from koala.daemon.upkeep import polling as probing
 from koala.daemon.upkeep import retention as retaining
-from koala.model.grid import BatchSettings, SiteKind
-from koala.model.grid import Site as SiteDescription
+from koala.model.grid import BatchSettings, Site, SiteKind
 from koala.model.messages import CancelAsked, SiteReported
-from koala.sites import LocalSite, Site
+from koala.sites import LiveSite, LocalSite
 from tests.support.engine_world import a_request, local_grid, open_engine, open_store, root
 from tests.support.troubled_site import trouble, troubled
 
@@ -303,9 +302,7 @@ def test_a_site_whose_work_directory_another_koala_has_is_silent_and_the_others_
     work = root / "work"
     work.mkdir()
     (work / "owner").write_text("elsewhere:/state site b")
-    taken = SiteDescription(
-        name="b", processors=2, kind=SiteKind.SLURM, batch=BatchSettings(work_directory=str(work))
-    )
+    taken = Site(name="b", processors=2, kind=SiteKind.SLURM, batch=BatchSettings(work_directory=str(work)))
     here = local_grid((4,))
 
     async def scenario() -> None:
@@ -322,8 +319,8 @@ def test_a_site_whose_work_directory_another_koala_has_is_silent_and_the_others_
 def test_two_sites_with_one_work_directory_are_told_apart(root: Path) -> None:
     settings = BatchSettings(work_directory=str(root / "work"), environment=(("SLURM_CONF", "/dev/null/none"),))
 
-    def site(name: str) -> Site:
-        described = SiteDescription(name=name, processors=2, kind=SiteKind.SLURM, batch=settings)
+    def site(name: str) -> LiveSite:
+        described = Site(name=name, processors=2, kind=SiteKind.SLURM, batch=settings)
         return make_site(described, root, emit=lambda _: None, on_mail=lambda _: None, clock=time.time)
 
     async def scenario() -> None:

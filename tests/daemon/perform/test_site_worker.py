@@ -8,7 +8,7 @@ from typing import Any
 
 from koala.model.launch import Launch
 from koala.model.messages import CancelAsked, Token
-from koala.sites import LocalSite, NotNowError, Site
+from koala.sites import LiveSite, LocalSite, NotNowError
 from tests.support.engine_world import EngineWorld, a_request, local_grid, open_engine, root
 from tests.support.troubled_site import TroubledSite, trouble, troubled
 
@@ -38,7 +38,7 @@ class PickySite(TroubledSite):
         await super().start(launch, script)
 
 
-def picky(description: Any, root: Path, **named: Any) -> Site:
+def picky(description: Any, root: Path, **named: Any) -> LiveSite:
     """Makes such sites where the engine makes embedded ones."""
     return PickySite(description.name, root / "sites" / description.name, description.processors, **named)
 

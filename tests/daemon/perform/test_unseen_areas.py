@@ -15,10 +15,9 @@ from koala.daemon.grid_sites import make_site
 from koala.daemon.service.files import CatalogueDesk
 from koala.files import Area, RemoteArea
 from koala.model.api import Forgetting, Registration, Replication
-from koala.model.grid import BatchSettings, Grid, SiteKind
-from koala.model.grid import Site as SiteDescription
+from koala.model.grid import BatchSettings, Grid, Site, SiteKind
 from koala.model.request import InputFile, InputMode
-from koala.sites import LocalSite, Site
+from koala.sites import LiveSite, LocalSite
 from tests.support.engine_world import EngineWorld, a_request, local_grid, open_engine, root
 
 __all__ = ["root"]
@@ -44,7 +43,7 @@ def far_grid(far: Path) -> Grid:
     return msgspec.structs.replace(grid, sites=tuple(sites))
 
 
-def embedded(description: SiteDescription, root: Path, **more: Any) -> Site:
+def embedded(description: Site, root: Path, **more: Any) -> LiveSite:
     """The far site runs its components itself, in the directory that its batch system would use."""
     if description.batch is None:
         return make_site(description, root, **more)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from koala.daemon.errors import InvalidError, NotFoundError, UnavailableError
 from koala.daemon.service.outputs import check_range, choose, read_output
 from koala.model.api import OUTPUT_BYTES_MAX, Output
-from koala.sites import Site, SiteError, Stream
+from koala.sites import LiveSite, SiteError, Stream
 from koala.store.rows import ComponentRow
 
 FIRST = "1.1"
@@ -36,7 +36,7 @@ class WrittenSite:
         return self.data[offset : offset + limit]
 
     def read(self, of: ComponentRow, offset: int, limit: int) -> Output:
-        return asyncio.run(read_output(cast(Site, self), of, "stdout", offset, limit))
+        return asyncio.run(read_output(cast(LiveSite, self), of, "stdout", offset, limit))
 
 
 ENDED = component(ended_at=9.0, outcome="done")

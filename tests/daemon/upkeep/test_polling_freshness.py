@@ -13,7 +13,7 @@ from koala.daemon.engine.interface import Desk
 from koala.daemon.upkeep import polling as probing
 from koala.daemon.upkeep.polling import PROBE_S, Prober
 from koala.model.messages import AnyEvent, SiteReported
-from koala.sites import Site
+from koala.sites import LiveSite
 
 LONG_AGO_S = 2 * PROBE_S
 
@@ -68,7 +68,7 @@ def play(scenario: Scenario, *, under_batch_system: bool = True) -> None:
     async def scene() -> None:
         site, desk = SomeSite(), PaperDesk()
         names = ("a",) if under_batch_system else ()
-        prober = Prober(cast(Desk, desk), {"a": cast(Site, site)}, names)
+        prober = Prober(cast(Desk, desk), {"a": cast(LiveSite, site)}, names)
         await scenario(site, desk, prober)
         await prober.stop()
 

@@ -15,7 +15,7 @@ from koala.core.lifecycle import State
 from koala.daemon.engine.interface import Desk
 from koala.daemon.upkeep.polling import PROBE_IDLE_S, PROBE_S, PROBES_BRISK, Prober
 from koala.model.messages import AnyEvent, SiteReported
-from koala.sites import Site
+from koala.sites import LiveSite
 
 HOUR_S = 3_600.0
 # By then whoever waits has waited long.
@@ -96,7 +96,7 @@ def pass_an_hour(
     under_batch_system: bool = True,
 ) -> None:
     """The site is asked for an hour; in the middle of it something changes, or a job comes."""
-    prober = Prober(cast(Desk, grid), {"a": cast(Site, grid)}, ("a",) if under_batch_system else ())
+    prober = Prober(cast(Desk, grid), {"a": cast(LiveSite, grid)}, ("a",) if under_batch_system else ())
 
     async def happens() -> None:
         if later is not None:
@@ -109,7 +109,7 @@ def pass_an_hour(
 
     async def scenario() -> None:
         with pytest.raises(asyncio.CancelledError):
-            await prober._keep_asking(cast(Site, grid))
+            await prober._keep_asking(cast(LiveSite, grid))
 
     asyncio.run(scenario())
 

@@ -14,7 +14,7 @@ from koala.files.area.layout import copy_name, replica_path
 from koala.files.checksums import of_path
 from koala.files.transfer.remote_process import Carriage
 from koala.model.grid import BatchSettings
-from koala.sites.remote_shell import Commands
+from koala.sites.remote_shell import RemoteShell
 from tests.files.area.test_layout import HOSTILE
 
 BYTES = b"some bytes\n"
@@ -27,7 +27,7 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
 def there(root: Path) -> tuple[RemoteArea, Area]:
     """The same area as it is seen by texts, and by this machine."""
     settings = BatchSettings(work_directory=str(root), through=("env",))
-    return RemoteArea("delft", Place(Commands(through=("env",)), settings), str(root)), Area("delft", root)
+    return RemoteArea("delft", Place(RemoteShell(through=("env",)), settings), str(root)), Area("delft", root)
 
 
 def test_any_name_is_a_file_of_the_area_where_one_that_is_seen_would_have_it(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_checksums_come_from_whichever_program_the_site_has(
             (path / name).write_text(f'#!/bin/sh\necho "{name} $*" >>{log}\n{text}\n')
             (path / name).chmod(0o755)
         settings = BatchSettings(work_directory=str(tmp_path), through=("env",))
-        commands = Commands(through=("env",), environment={"PATH": str(path)})
+        commands = RemoteShell(through=("env",), environment={"PATH": str(path)})
         area = RemoteArea("delft", Place(commands, settings), str(tmp_path / "area"))
         await area.prepare()
         (tmp_path / "outside").write_bytes(BYTES)
@@ -148,7 +148,7 @@ def test_what_cannot_be_taken_in_leaves_the_old_one_and_nothing_else(tmp_path: P
 
 def test_a_carriage_tells_how_it_ended_and_what_it_said(tmp_path: Path) -> None:
     async def scenario() -> None:
-        carriage = Carriage(Place(Commands()), str(tmp_path))
+        carriage = Carriage(Place(RemoteShell()), str(tmp_path))
         await carriage.start("echo so far >out; echo 'never mind' >&2; exit 3")
         while (look := await carriage.look("out")).running:
             await asyncio.sleep(0.02)
@@ -170,7 +170,7 @@ def test_a_carriage_whose_directory_is_removed_ends_by_itself(tmp_path: Path) ->
     async def scenario() -> None:
         home = tmp_path / "home"
         home.mkdir()
-        carriage = Carriage(Place(Commands()), str(home))
+        carriage = Carriage(Place(RemoteShell()), str(home))
         await carriage.start("exec sleep 1000")
         pid = int((home / "carrier").read_text().split()[1])
         home.rename(tmp_path / "trash")

@@ -27,7 +27,7 @@ from koala.files.area.layout import copy_name
 from koala.files.area.verified import PROOFS_MAX, READINGS_AT_A_TIME_MAX, Proofs, WholeFile
 from koala.files.sources import Stamp
 from koala.model.grid import BatchSettings, Site, SiteKind
-from koala.sites.remote_shell import Commands
+from koala.sites.remote_shell import RemoteShell
 from tests.support.file_world import World, some_bytes
 
 BYTES = b"some bytes\n"
@@ -219,10 +219,10 @@ class Readings:
         self.count = 0
         self.area: FileArea
         if is_seen:
-            self.area = SeenArea(self.blocking, Place(Commands()), self._aside)
+            self.area = SeenArea(self.blocking, Place(RemoteShell()), self._aside)
             return
         settings = BatchSettings(work_directory=str(root), through=("env",))
-        place = Place(Commands(through=("env",)), settings)
+        place = Place(RemoteShell(through=("env",)), settings)
         self._do = place.do
         place.do = self._counted  # type: ignore[method-assign]
         self.area = RemoteArea("delft", place, str(root))
@@ -405,7 +405,7 @@ def test_a_piece_is_not_cut_at_a_site_that_is_not_seen_from_a_replica_that_was_a
         settings = BatchSettings(work_directory=str(tmp_path), through=("env",))
         site = Site(name="delft", processors=1, kind=SiteKind.SLURM, batch=settings)
         relays = tmp_path / "relays"
-        mover = GridMover([site], {"delft": readings.area}, Place(Commands()), relays, clock=lambda: 0.0)
+        mover = GridMover([site], {"delft": readings.area}, Place(RemoteShell()), relays, clock=lambda: 0.0)
         await mover.open()
         for number, chunk in enumerate([(10, 100), (200, 100)]):
             order = Order(

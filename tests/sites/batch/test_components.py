@@ -16,12 +16,11 @@ import pytest
 from koala.model.launch import Go
 from koala.model.messages import ComponentEnded, Outcome
 from koala.sites import Stream
-from koala.sites.batch import components as keeper
-from koala.sites.batch import poller as watching
+from koala.sites.batch import components, poller
 from koala.sites.batch.scripts import directory, runner
 from koala.sites.batch.scripts.runner import ScriptRunner
-from koala.sites.batch.system import Listing
-from koala.sites.remote_shell import CommandTimeoutError
+from koala.sites.batch.system import BatchListing
+from koala.sites.remote_shell import ShellTimeoutError
 from tests.support.paper_batch import PaperBatch, PaperSite, component, eventually
 
 pytestmark = pytest.mark.usefixtures("brisk")
@@ -112,11 +111,11 @@ def test_a_history_that_takes_too_long_is_asked_for_in_smaller_pieces(
         if options.get("calls") == "history":
             asked.append(body.count("history/j."))
             if asked[-1] > 2:
-                raise CommandTimeoutError("this machine", "no answer")
+                raise ShellTimeoutError("this machine", "no answer")
         return await run(self, body, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(ScriptRunner, "run", slow)
-    monkeypatch.setattr(keeper, "HISTORY_JOBS_AT_A_TIME", 8)
+    monkeypatch.setattr(components, "HISTORY_JOBS_AT_A_TIME", 8)
 
     async def scenario() -> None:
         tokens = [f"1.{number}" for number in range(5)]
@@ -141,7 +140,7 @@ def test_a_long_listing_is_read_beside_the_event_loop(tmp_path: Path, monkeypatc
     threads: list[threading.Thread] = []
 
     class Watched(PaperBatch):
-        def parse_listing(self, printed: str) -> Listing:
+        def parse_listing(self, printed: str) -> BatchListing:
             threads.append(threading.current_thread())
             return super().parse_listing(printed)
 
@@ -159,7 +158,7 @@ def test_a_long_listing_is_read_beside_the_event_loop(tmp_path: Path, monkeypatc
 def test_a_batch_system_that_takes_long_to_list_rests_as_long_whatever_is_to_be_confirmed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "ENDING_MOST_S", watching.ENDING_FIRST_S)
+    monkeypatch.setattr(poller, "ENDING_MOST_S", poller.ENDING_FIRST_S)
 
     class Slow(PaperBatch):
         def listing(self) -> str:
@@ -184,9 +183,9 @@ def test_a_batch_system_that_takes_long_to_list_rests_as_long_whatever_is_to_be_
 def see_only_at_the_site(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is listed, and the next glance would come long after a test has given up."""
     for name in ("CALM_FIRST_S", "CALM_MOST_S"):
-        monkeypatch.setattr(watching, name, 600.0)
+        monkeypatch.setattr(poller, name, 600.0)
     for name in ("GLANCE_FIRST_S", "GLANCE_MOST_S"):
-        monkeypatch.setattr(watching, name, 60.0)
+        monkeypatch.setattr(poller, name, 60.0)
     monkeypatch.setattr(directory, "NAP_SHARE", 0.001)
 
 
@@ -210,7 +209,7 @@ def test_what_is_about_to_change_is_waited_for_at_the_site(tmp_path: Path, monke
 def test_too_many_to_be_waited_for_at_the_site_are_looked_at_from_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "PATIENT_COMPONENTS", 1)
+    monkeypatch.setattr(poller, "PATIENT_COMPONENTS", 1)
     bodies: list[str] = []
     run = ScriptRunner.try_to_run
 
@@ -256,7 +255,7 @@ def test_a_sign_that_is_no_news_does_not_have_the_site_looked_at_all_the_time(
 ) -> None:
     """Something in the place of a file shows at once and for ever."""
     for name in ("CALM_FIRST_S", "CALM_MOST_S", "GLANCE_FIRST_S", "GLANCE_MOST_S"):
-        monkeypatch.setattr(watching, name, 600.0)
+        monkeypatch.setattr(poller, name, 600.0)
     looks = 0
     look = directory.look
 

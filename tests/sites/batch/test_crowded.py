@@ -11,7 +11,7 @@ from koala.model.grid import BatchSettings
 from koala.model.messages import ComponentAccepted, ComponentEnded, Outcome, SiteSilent, Token
 from koala.runners import component_script
 from koala.sites import NotNowError
-from koala.sites.batch import submit as claiming
+from koala.sites.batch import submit
 from koala.sites.batch.grid_engine.system import GridEngineSystem
 from koala.sites.batch.slurm.system import SlurmSystem
 from koala.sites.batch.system import BatchSystem
@@ -27,8 +27,8 @@ SETTINGS = BatchSettings(work_directory="/work")
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """A crowded batch system is tried often."""
-    monkeypatch.setattr(claiming, "CROWDED_FIRST_S", 0.05)
-    monkeypatch.setattr(claiming, "CROWDED_MOST_S", 0.1)
+    monkeypatch.setattr(submit, "CROWDED_FIRST_S", 0.05)
+    monkeypatch.setattr(submit, "CROWDED_MOST_S", 0.1)
 
 
 def crowd(one: PaperSite) -> None:
@@ -91,8 +91,8 @@ def test_one_that_waits_for_room_and_is_refused_for_good_then_ends(tmp_path: Pat
 
 
 def test_the_end_of_one_makes_room_for_another_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claiming, "CROWDED_FIRST_S", 600.0)
-    monkeypatch.setattr(claiming, "CROWDED_MOST_S", 600.0)
+    monkeypatch.setattr(submit, "CROWDED_FIRST_S", 600.0)
+    monkeypatch.setattr(submit, "CROWDED_MOST_S", 600.0)
 
     async def scenario() -> None:
         async with PaperSite(tmp_path) as one:

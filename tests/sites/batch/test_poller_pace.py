@@ -13,9 +13,7 @@ import pytest
 
 from koala.model.launch import Go
 from koala.model.messages import Outcome
-from koala.sites.batch import components as keeper
-from koala.sites.batch import poller as watching
-from koala.sites.batch import submit as claiming
+from koala.sites.batch import components, poller, submit
 from koala.sites.batch.poller import CALM_FIRST_S, CALM_MOST_S, ENDING_FIRST_S, ENDING_MOST_S, ENDING_STEADY
 from koala.sites.pace import Pace
 from tests.sites.batch.test_components import see_only_at_the_site
@@ -36,11 +34,11 @@ class MovedClock:
         self.wait_s = 0.0  # the newest wait that was asked for
         self.is_through = False
         see_only_at_the_site(monkeypatch)
-        monkeypatch.setattr(watching, "CALM_FIRST_S", CALM_FIRST_S)
-        monkeypatch.setattr(watching, "CALM_MOST_S", CALM_MOST_S)
-        for module in (claiming, keeper, watching):
+        monkeypatch.setattr(poller, "CALM_FIRST_S", CALM_FIRST_S)
+        monkeypatch.setattr(poller, "CALM_MOST_S", CALM_MOST_S)
+        for module in (submit, components, poller):
             monkeypatch.setattr(module, "now_s", lambda: 1_000.0 + self.moved_s)
-        monkeypatch.setattr(watching, "_first", self._first)
+        monkeypatch.setattr(poller, "_first", self._first)
 
     async def _first(self, event: asyncio.Event, wait_s: float | None) -> bool:
         if wait_s is None:

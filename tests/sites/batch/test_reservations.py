@@ -12,7 +12,7 @@ import pytest
 
 from koala.model.grid import BatchSettings, Claims
 from koala.model.messages import ComponentEnded, Outcome
-from koala.sites.batch.system import Submission
+from koala.sites.batch.system import BatchSubmission
 from tests.support.paper_batch import PaperBatch, PaperSite, component, eventually
 
 AHEAD_S = 3_600.0
@@ -23,7 +23,7 @@ class StubbornBatch(PaperBatch):
     file ``cut`` a reservation is made and nobody hears of it; with a file ``false`` it is made and denied. What jobs
     run in stands in ``places``, a line each."""
 
-    def submit(self, submission: Submission) -> str:
+    def submit(self, submission: BatchSubmission) -> str:
         inside = submission.reservation
         refuse = "if [ -e unwanted ]; then echo 'never in a reservation' >&2; exit 1; fi\n" if inside else ""
         note = f"echo {inside or 'barrier'} >>places\n"

@@ -25,7 +25,7 @@ from koala.model.messages import (
 from koala.model.request import Application
 from koala.runners import component_script
 from koala.sites import SiteError, Stream
-from koala.sites.batch import components as keeper
+from koala.sites.batch import components
 from tests.support.paper_batch import PaperSite, component, eventually
 
 pytestmark = pytest.mark.usefixtures("brisk")
@@ -182,7 +182,7 @@ def test_an_abort_stands_and_is_carried_out_also_when_the_batch_system_was_down(
 def test_a_job_that_goes_on_after_its_cancellation_is_cancelled_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "CANCEL_AGAIN_S", 0.1)
+    monkeypatch.setattr(components, "CANCEL_AGAIN_S", 0.1)
 
     async def scenario() -> None:
         async with PaperSite(tmp_path) as one:

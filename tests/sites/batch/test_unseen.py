@@ -12,10 +12,10 @@ import pytest
 from koala.model.grid import BatchSettings
 from koala.model.launch import Go
 from koala.model.messages import ComponentEnded, Outcome, SiteSilent, Token
-from koala.sites.batch import poller as watching
-from koala.sites.batch.parse import Sight, parse_looks
+from koala.sites.batch import poller
+from koala.sites.batch.parse import ComponentStatus, parse_looks
 from koala.sites.batch.scripts.runner import ScriptResult, ScriptRunner
-from koala.sites.remote_shell import CommandError
+from koala.sites.remote_shell import ShellError
 from tests.support.paper_batch import PaperSite, component, eventually
 
 pytestmark = pytest.mark.usefixtures("brisk")
@@ -145,14 +145,14 @@ def test_one_look_that_does_not_find_a_component_does_not_end_it(
 ) -> None:
     wrong_looks = [1]
 
-    def wrong(text: str, tokens: Sequence[Token]) -> dict[Token, Sight]:
-        sights = parse_looks(text, tokens)
-        if wrong_looks and "1.1" in sights and sights["1.1"].ready:
+    def wrong(text: str, tokens: Sequence[Token]) -> dict[Token, ComponentStatus]:
+        statuses = parse_looks(text, tokens)
+        if wrong_looks and "1.1" in statuses and statuses["1.1"].ready:
             wrong_looks.pop()
-            sights["1.1"] = Sight(lost=True)
-        return sights
+            statuses["1.1"] = ComponentStatus(lost=True)
+        return statuses
 
-    monkeypatch.setattr(watching, "parse_looks", wrong)
+    monkeypatch.setattr(poller, "parse_looks", wrong)
 
     async def scenario() -> None:
         async with PaperSite(tmp_path) as one:
@@ -172,11 +172,11 @@ def test_an_abort_whose_answer_was_lost_is_told_as_what_it_was(
     """Its walltime is over, the job is cancelled, and nobody hears that this was done."""
     run = ScriptRunner.try_to_run
 
-    async def cut(runner: ScriptRunner, body: str, **options: Any) -> tuple[ScriptResult, CommandError | None]:
+    async def cut(runner: ScriptRunner, body: str, **options: Any) -> tuple[ScriptResult, ShellError | None]:
         done = await run(runner, body, **options)
         if options.get("calls") != "cancel":
             return done
-        return ScriptResult(sections=[], complaint=""), CommandError("this machine", "the line was cut")
+        return ScriptResult(sections=[], complaint=""), ShellError("this machine", "the line was cut")
 
     monkeypatch.setattr(ScriptRunner, "try_to_run", cut)
 

@@ -13,8 +13,8 @@ import pytest
 from koala.model.launch import Go
 from koala.model.messages import ComponentAccepted, ComponentReady, Outcome, SiteSilent
 from koala.runners import component_script
-from koala.sites import processes as shell
-from koala.sites.component_directory import Folder
+from koala.sites import processes
+from koala.sites.component_directory import ComponentDirectory
 from koala.sites.local import site as local
 from tests.support.live_sites import launch, opened
 
@@ -36,7 +36,7 @@ def test_a_component_that_a_full_disk_keeps_from_starting_holds_no_slot_and_star
     async def scenario() -> None:
         async with opened(tmp_path / "a") as one:
             with monkeypatch.context() as full:
-                full.setattr(Folder, "_put", fails(FULL))
+                full.setattr(ComponentDirectory, "_put", fails(FULL))
                 await one.start(launch())
                 assert isinstance(one.events[0], ComponentAccepted)
                 await one.until(lambda: any(isinstance(event, SiteSilent) for event in one.events))
@@ -57,8 +57,10 @@ def test_a_process_that_cannot_be_started_on_a_full_disk_ends_as_soon_as_that_ca
     async def scenario() -> None:
         async with opened(tmp_path / "a") as one:
             with monkeypatch.context() as full:
-                full.setattr(shell, "spawn", fails(BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")))
-                full.setattr(Folder, "bury", fails(FULL))
+                full.setattr(
+                    processes, "spawn", fails(BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"))
+                )
+                full.setattr(ComponentDirectory, "bury", fails(FULL))
                 await one.start(launch())
                 with pytest.raises(OSError, match="No space"):
                     await one.site.abort("1.1")
@@ -79,13 +81,13 @@ def test_a_start_of_which_only_the_last_step_failed_can_be_repeated(
             mine = launch()
             with monkeypatch.context() as failing:
                 # The directory has its name when its parent is synced.
-                real = Folder._appear
+                real = ComponentDirectory._appear
 
-                def appear(folder: Folder, fresh: Path) -> None:
-                    real(folder, fresh)
+                def appear(directory: ComponentDirectory, fresh: Path) -> None:
+                    real(directory, fresh)
                     raise OSError(errno.EIO, "Input/output error")
 
-                failing.setattr(Folder, "_appear", appear)
+                failing.setattr(ComponentDirectory, "_appear", appear)
                 with pytest.raises(OSError, match="Input/output"):
                     await one.site.start(mine, component_script(mine))
             assert one.events == []
@@ -102,15 +104,15 @@ def test_a_process_that_cannot_be_started_gives_its_slots_to_others_once(
             one.site.others_file.write_text("10")
             tokens = [f"{number}.1" for number in range(1, 6)]
             await one.start(*(launch(token, processors=5) for token in tokens))
-            real, calls = shell.spawn, []
+            real, calls = processes.spawn, []
 
-            def spawn(*arguments: Any) -> shell.Child:
+            def spawn(*arguments: Any) -> processes.Child:
                 calls.append(arguments)
                 if len(calls) == 1:
                     raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
                 return real(*arguments)
 
-            monkeypatch.setattr(shell, "spawn", spawn)
+            monkeypatch.setattr(processes, "spawn", spawn)
             one.site.others_file.unlink()
             await one.site.probe()
             assert one.site.processors_held == 10

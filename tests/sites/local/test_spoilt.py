@@ -21,9 +21,9 @@ from koala.model.messages import (
     SiteSilent,
 )
 from koala.sites import Stream
-from koala.sites.component_directory import Folder
+from koala.sites.component_directory import ComponentDirectory
 from koala.sites.local import site as local
-from koala.sites.local.worker import Keeper
+from koala.sites.local.worker import LocalWorker
 from tests.support.live_sites import file_appears, launch, opened, processes_of
 
 # Removes its directory, says so, and goes on.
@@ -158,7 +158,7 @@ def test_an_abort_that_cannot_be_kept_in_its_directory_ends_the_component_all_th
             await one.start(launch("1.1", "sleep 60"), launch("1.2"))
             await one.ready("1.1")
             await one.site.release("1.1", Go())
-            monkeypatch.setattr(Folder, "put_abort", put_abort)
+            monkeypatch.setattr(ComponentDirectory, "put_abort", put_abort)
             for token in ("1.2", "1.1"):
                 await one.site.abort(token)
                 assert (await one.ended(token)).outcome is Outcome.SITE_FAILED
@@ -170,26 +170,26 @@ def test_an_abort_that_cannot_be_kept_in_its_directory_ends_the_component_all_th
 def test_an_error_about_one_component_is_logged_once_and_the_others_are_watched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    real = Folder.exit_words
+    real = ComponentDirectory.exit_words
 
-    def exit_words(folder: Folder) -> list[str] | None:
-        if folder.token == "1.1":  # noqa: S105 - a component's
+    def exit_words(directory: ComponentDirectory) -> list[str] | None:
+        if directory.token == "1.1":  # noqa: S105 - a component's
             raise RuntimeError("nobody thought of this")
-        return real(folder)
+        return real(directory)
 
     async def scenario() -> None:
         async with opened(tmp_path / "a") as one:
             await one.start(launch("1.1"), launch("1.2"))
             await one.ready("1.1", "1.2")
             await one.site.release("1.1", Go())
-            monkeypatch.setattr(Folder, "exit_words", exit_words)
+            monkeypatch.setattr(ComponentDirectory, "exit_words", exit_words)
             for token in ("1.2", "1.3", "1.4"):
                 if token != "1.2":  # noqa: S105 - a component's
                     await one.start(launch(token))
                 await one.site.release(token, Go())
                 assert (await one.ended(token)).outcome is Outcome.DONE
             assert sum("cannot be looked at" in record.message for record in caplog.records) == 1
-            monkeypatch.setattr(Folder, "exit_words", real)
+            monkeypatch.setattr(ComponentDirectory, "exit_words", real)
             assert (await one.ended("1.1")).outcome is Outcome.DONE
 
     with caplog.at_level(logging.ERROR):
@@ -223,13 +223,13 @@ def test_processes_whose_directory_went_while_nobody_watched_are_ended_at_the_ne
 def test_a_site_opens_also_when_such_processes_cannot_be_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    looks: list[Keeper] = []
+    looks: list[LocalWorker] = []
 
-    def end_strays(keeper: Keeper) -> bool:
-        looks.append(keeper)
+    def end_strays(worker: LocalWorker) -> bool:
+        looks.append(worker)
         return True
 
-    monkeypatch.setattr(Keeper, "end_strays", end_strays)
+    monkeypatch.setattr(LocalWorker, "end_strays", end_strays)
     monkeypatch.setattr(local, "STRAY_LOOKS_MAX", 3)
 
     async def scenario() -> None:
@@ -244,7 +244,7 @@ def test_a_site_opens_also_when_such_processes_cannot_be_ended(
 def test_an_error_that_is_not_about_one_component_keeps_the_site_closed_and_its_components_alive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def ended(_: Folder) -> None:
+    def ended(_: ComponentDirectory) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
     async def scenario() -> None:
@@ -252,7 +252,7 @@ def test_an_error_that_is_not_about_one_component_keeps_the_site_closed_and_its_
             await one.start(launch())
             await one.ready("1.1")
         with monkeypatch.context() as failing:
-            failing.setattr(Folder, "ended", ended)
+            failing.setattr(ComponentDirectory, "ended", ended)
             with pytest.raises(OSError, match="Too many"):
                 async with opened(tmp_path / "a"):
                     pass

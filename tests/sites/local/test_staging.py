@@ -31,7 +31,7 @@ def test_input_files_are_there_when_the_application_starts(tmp_path: Path) -> No
         ([("way-out", "x")], "leads out of the site's file area"),
         ([("data", "a/..")], "leads out of the component's directory"),
         ([("data", "x"), ("other", "x")], "is taken"),
-        ([("folder", "d"), ("data", "d/x")], "leads out of the component's directory"),
+        ([("directory", "d"), ("data", "d/x")], "leads out of the component's directory"),
     ],
 )
 def test_a_path_that_leads_elsewhere_is_refused_and_nothing_is_released(
@@ -39,7 +39,7 @@ def test_a_path_that_leads_elsewhere_is_refused_and_nothing_is_released(
 ) -> None:
     async def scenario() -> None:
         async with opened(tmp_path / "a") as one:
-            for name in ("data", "other", "folder/inside"):
+            for name in ("data", "other", "directory/inside"):
                 (one.site.files / name).parent.mkdir(exist_ok=True)
                 (one.site.files / name).touch()
             (tmp_path / "secret").touch()
@@ -51,7 +51,7 @@ def test_a_path_that_leads_elsewhere_is_refused_and_nothing_is_released(
                 await one.site.release("1.1", go)
             assert caught.value.for_user().startswith("site a: ")
             assert not (tmp_path / "a/components/1.1/go").exists()
-            assert [path.name for path in (one.site.files / "folder").iterdir()] == ["inside"]
+            assert [path.name for path in (one.site.files / "directory").iterdir()] == ["inside"]
             await one.site.abort("1.1")
             await one.ended("1.1")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from koala.model.messages import ComponentAccepted, ComponentEnded, Outcome
-from koala.sites import component_directory as folder
+from koala.sites import component_directory as directory
 from tests.support.live_sites import launch, opened
 from tests.support.watched_sites import WAIT_S
 
@@ -23,7 +23,7 @@ class SlowDisk:
         self.gate = threading.Event()
         self.in_time = True
         self._sync = os.fsync
-        monkeypatch.setattr(folder.os, "fsync", self._slow)  # type: ignore[attr-defined]
+        monkeypatch.setattr(directory.os, "fsync", self._slow)  # type: ignore[attr-defined]
 
     def _slow(self, descriptor: int) -> None:
         self.reached.set()

@@ -125,21 +125,21 @@ async def _asked(hosts: Sequence[str], ssh_config: Path | None) -> list[Place]:
 
 async def _place(host: str | None, ssh_config: Path | None) -> Place:
     from koala.cli.grid.text import Place
-    from koala.sites.discovery import FINDING_TEXT, FindingError, Found, read_found
-    from koala.sites.remote_shell import CommandError, Commands, last_words
+    from koala.sites.discovery import DISCOVERY_SCRIPT, DiscoveryError, FoundClusters, parse_discovery
+    from koala.sites.remote_shell import RemoteShell, ShellError, last_words
 
     own = {name: os.environ[name] for name in _OWN_VARIABLES if name in os.environ} if host is None else {}
     try:
-        commands = Commands(ssh=host, environment=own, ssh_config=ssh_config)
+        commands = RemoteShell(ssh=host, environment=own, ssh_config=ssh_config)
     except ValueError as error:  # a name that ssh itself could take for something else
-        return Place(host, Found(silent=(str(error),)))
+        return Place(host, FoundClusters(silent=(str(error),)))
     try:
-        answer = await commands.run(FINDING_TEXT, timeout_s=HOST_TIMEOUT_S)
-        found = read_found(answer.stdout.decode(errors="replace"))
-    except FindingError as error:
-        found = Found(silent=(f"no answer: {last_words(answer.stderr) or error}",))
-    except CommandError as error:
-        found = Found(silent=(f"no answer: {error.what}",))
+        answer = await commands.run(DISCOVERY_SCRIPT, timeout_s=HOST_TIMEOUT_S)
+        found = parse_discovery(answer.stdout.decode(errors="replace"))
+    except DiscoveryError as error:
+        found = FoundClusters(silent=(f"no answer: {last_words(answer.stderr) or error}",))
+    except ShellError as error:
+        found = FoundClusters(silent=(f"no answer: {error.what}",))
     finally:
         await commands.close()
     return Place(host, found, environment=tuple(own.items()))

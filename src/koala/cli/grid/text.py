@@ -11,7 +11,7 @@ from koala.descriptions.errors import printable
 from koala.descriptions.fields import NAME_CHARACTERS_MAX
 from koala.descriptions.grid.batch import work_directory_of
 from koala.model.grid import Links, SiteKind
-from koala.sites.discovery import Found, FoundCluster
+from koala.sites.discovery import FoundCluster, FoundClusters
 
 _COMMENT_CHARACTERS_MAX = 160
 _REASON_CHARACTERS_MAX = 120
@@ -25,7 +25,7 @@ class Place(NamedTuple):
     """A host (None is this machine) with what was found there; ``environment`` is what it was asked with."""
 
     host: str | None
-    found: Found
+    found: FoundClusters
     environment: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -67,7 +67,7 @@ def grid_text(places: Sequence[Place], check: str) -> tuple[str, list[LeftOut]]:
             seen[cluster.identity] = name
             entries += _entry(name, place, cluster)
         left_out += [LeftOut(place.name, reason) for reason in place.found.silent]
-        if place.host is not None and place.found == Found():
+        if place.host is not None and place.found == FoundClusters():
             left_out.append(LeftOut(place.name, "no Slurm and no Grid Engine"))
     lines = (*_head(check), "sites:", *entries, *_left_out(left_out), *_links())
     return "".join(f"{line}\n" for line in lines), left_out

@@ -147,14 +147,14 @@ async def _looked(
 ) -> AsyncIterator[Finding]:
     from koala.daemon.grid_sites import owner_of
     from koala.sites.batch.check import check as checking
-    from koala.sites.remote_shell import Commands
+    from koala.sites.remote_shell import RemoteShell
 
     settings = site.batch
     if settings is None:
         for each in checking.check_own_site(site):
             yield each
         return
-    commands = Commands(
+    commands = RemoteShell(
         ssh=settings.ssh, through=settings.through, environment=dict(settings.environment), ssh_config=ssh_config
     )
     desk = checking.Desk(

@@ -47,7 +47,7 @@ from koala.model.messages import (
 )
 from koala.model.request import FileName, JobId, Request, SiteName
 from koala.policies import Catalogue
-from koala.sites import Mail, Site
+from koala.sites import LiveSite, Mail
 from koala.store import Batch, ComponentRow, JobRow, Store, StoreError, TransferRow
 
 _log = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ class Engine:
         self._clock = SteadyClock() if clock is None else clock
         self._areas = make_areas(grid, root)
         self._mover = make_mover(grid, self._areas, root, clock=self._clock)
-        self._sites: dict[SiteName, Site] = {
+        self._sites: dict[SiteName, LiveSite] = {
             each.name: site_maker(each, root, emit=self.report, on_mail=self._on_mail, clock=self.now)
             for each in grid.sites
         }
@@ -265,7 +265,7 @@ class Engine:
             return row.size_bytes
         return self._carrier.brought_bytes.get(transfer, 0)
 
-    def site(self, name: SiteName) -> Site:
+    def site(self, name: SiteName) -> LiveSite:
         """The site with this name."""
         return self._sites[name]
 

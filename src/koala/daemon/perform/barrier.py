@@ -35,8 +35,8 @@ from koala.model.request import FileName, InputMode, SiteName
 from koala.policies.demand import reads_of
 from koala.policies.transfer_estimates import chunk_bytes
 from koala.runners import go_for
-from koala.sites import Site, SiteError
-from koala.sites.remote_shell import CommandError, CommandTimeoutError
+from koala.sites import LiveSite, SiteError
+from koala.sites.remote_shell import ShellError, ShellTimeoutError
 from koala.store.rows import ComponentRow
 
 _log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class Releaser:
     """Performs ``ReleaseBarrier``, each in a task of its own, again until it has happened or is pointless."""
 
     def __init__(
-        self, desk: Desk, sites: Mapping[SiteName, Site], areas: Mapping[SiteName, FileArea], carrier: Carrier
+        self, desk: Desk, sites: Mapping[SiteName, LiveSite], areas: Mapping[SiteName, FileArea], carrier: Carrier
     ) -> None:
         self._desk = desk
         self._sites = sites
@@ -334,7 +334,7 @@ class Releaser:
 
 def _unread(file: FileName, site: SiteName, error: OSError) -> Exception:
     """A site that cannot be asked now is asked again. One that does not come to an end with a file cannot read it."""
-    if isinstance(error, CommandError) and not isinstance(error, CommandTimeoutError):
+    if isinstance(error, ShellError) and not isinstance(error, ShellTimeoutError):
         return _Unreachable(site, str(error))
     return unreadable(file, site, error)
 

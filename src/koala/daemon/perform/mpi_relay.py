@@ -13,7 +13,7 @@ from koala.model.launch import LaunchError
 from koala.model.messages import Outcome, Token
 from koala.model.request import SiteName
 from koala.runners import PROXIES, PROXY, proxy_mail
-from koala.sites import Mail, Site, SiteError
+from koala.sites import LiveSite, Mail, SiteError
 from koala.store.rows import ComponentRow
 
 _log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 class Postman:
     """Carries mail as long as its receiver lives. A site hands out mail again after each start of the daemon."""
 
-    def __init__(self, desk: Desk, sites: Mapping[SiteName, Site]) -> None:
+    def __init__(self, desk: Desk, sites: Mapping[SiteName, LiveSite]) -> None:
         self._desk = desk
         self._sites = sites
         self._tasks: set[asyncio.Task[None]] = set()

@@ -27,7 +27,7 @@ from koala.model.messages import (
     StartTransfer,
 )
 from koala.model.request import SiteName
-from koala.sites import Mail, Site
+from koala.sites import LiveSite, Mail
 
 
 class Performer:
@@ -36,7 +36,7 @@ class Performer:
     def __init__(
         self,
         desk: Desk,
-        sites: Mapping[SiteName, Site],
+        sites: Mapping[SiteName, LiveSite],
         areas: Mapping[SiteName, FileArea],
         carrier: Carrier,
         parameters: SchedulerParameters,

@@ -16,12 +16,11 @@ from typing import TypeAlias
 
 from koala.daemon.engine.interface import RETRY_FIRST_S, RETRY_MOST_S, SITE_CALL_S, Desk
 from koala.daemon.launches import launch_for
-from koala.model.grid import SchedulerParameters
-from koala.model.grid import Site as SiteDescription
+from koala.model.grid import SchedulerParameters, Site
 from koala.model.launch import LaunchError
 from koala.model.messages import AbortComponent, AskSite, ComponentEnded, Outcome, StartComponent, Token
 from koala.runners import component_script
-from koala.sites import NotNowError, Site, SiteError
+from koala.sites import LiveSite, NotNowError, SiteError
 from koala.sites.pace import Pace
 
 _log = logging.getLogger(__name__)
@@ -66,7 +65,7 @@ class SiteWorker:
     An end may come before the start of the same component: who is to be ended is not started any more.
     """
 
-    def __init__(self, site: Site, desk: Desk, parameters: SchedulerParameters) -> None:
+    def __init__(self, site: LiveSite, desk: Desk, parameters: SchedulerParameters) -> None:
         self._site = site
         self._desk = desk
         self._parameters = parameters
@@ -178,7 +177,7 @@ class SiteWorker:
             return
         await self._site.start(launch, script)
 
-    def _description(self) -> SiteDescription:
+    def _description(self) -> Site:
         """The site as the grid describes it; a site that has commands is in the grid."""
         return next(site for site in self._desk.scheduler.grid.sites if site.name == self._site.name)
 

@@ -10,7 +10,7 @@ from koala.daemon.errors import InvalidError, NotFoundError, UnavailableError
 from koala.daemon.offload import aside
 from koala.model.api import OUTPUT_BYTES_MAX, Output
 from koala.model.messages import NEVER_HELD
-from koala.sites import Site, SiteError, Stream
+from koala.sites import LiveSite, SiteError, Stream
 from koala.store import NUMBER_MAX
 from koala.store.rows import ComponentRow
 
@@ -51,7 +51,7 @@ def _start_number(token: str) -> int:
 
 
 async def read_output(
-    site: Site, component: ComponentRow, stream: Literal["stdout", "stderr"], offset: int, limit: int
+    site: LiveSite, component: ComponentRow, stream: Literal["stdout", "stderr"], offset: int, limit: int
 ) -> Output:
     """A piece of what a component wrote. What is not a whole character yet is left for the next piece."""
     wanted_bytes = max(limit, _CHARACTER_BYTES_MAX)

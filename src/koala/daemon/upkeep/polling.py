@@ -14,7 +14,7 @@ from koala.core.lifecycle import State
 from koala.daemon.engine.interface import SITE_CALL_S, Desk
 from koala.model.messages import SiteReported
 from koala.model.request import SiteName
-from koala.sites import Site, SiteError
+from koala.sites import LiveSite, SiteError
 from koala.sites.pace import Pace
 
 _log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class Prober:
     """Asks every site in a task of its own; those ``under_batch_systems`` ever more rarely while nothing changes."""
 
     def __init__(
-        self, desk: Desk, sites: Mapping[SiteName, Site], under_batch_systems: Collection[SiteName] = ()
+        self, desk: Desk, sites: Mapping[SiteName, LiveSite], under_batch_systems: Collection[SiteName] = ()
     ) -> None:
         self._desk = desk
         self._sites = sites
@@ -65,7 +65,7 @@ class Prober:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _keep_asking(self, site: Site) -> None:
+    async def _keep_asking(self, site: LiveSite) -> None:
         wait_s = PROBE_S
         while True:
             if not await self._hear(site.name):

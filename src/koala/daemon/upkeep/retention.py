@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from koala.daemon.engine.interface import SITE_CALL_S, Desk
 from koala.model.messages import Token
 from koala.model.request import SiteName
-from koala.sites import Site, SiteError
+from koala.sites import LiveSite, SiteError
 from koala.store import Store, StoreError
 from koala.store.rows import ComponentRow
 
@@ -33,7 +33,7 @@ class Retention:
         self,
         desk: Desk,
         store: Store,
-        sites: Mapping[SiteName, Site],
+        sites: Mapping[SiteName, LiveSite],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._desk = desk

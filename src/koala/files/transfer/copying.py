@@ -18,14 +18,14 @@ from koala.files.transfer.local_piece import OneCopy
 from koala.files.transfer.piece import Clock, Pause, Work
 from koala.files.transfer.shared import SharingMover
 from koala.model.request import SiteName
-from koala.sites.remote_shell import Commands
+from koala.sites.remote_shell import RemoteShell
 
 
 class CopyMover(SharingMover):
     """Copies between the areas it was built with, and from URLs into them. Keeps the promises of ``Mover``."""
 
     def __init__(self, areas: Iterable[Area], *, clock: Clock, pause: Pause = asyncio.sleep) -> None:
-        here = Place(Commands())
+        here = Place(RemoteShell())
         self._seen = {area.site: SeenArea(area, here) for area in areas}
         super().__init__(self._seen.values(), pause=pause)
         self._clock = clock

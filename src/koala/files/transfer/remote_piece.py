@@ -24,7 +24,7 @@ from koala.files.transfer.interface import Order
 from koala.files.transfer.methods import PART, Ends, Lane
 from koala.files.transfer.piece import Bringing, Clock, Origin, Pause, T, Whole, reading_error, writing_error
 from koala.files.transfer.remote_process import STOP, Look, size_text
-from koala.sites.remote_shell import CommandError
+from koala.sites.remote_shell import ShellError
 
 # A flow is looked at after so long, then ever more rarely.
 LOOK_FIRST_S = 0.1
@@ -227,7 +227,7 @@ class Carried(Bringing):
         for left in reversed(range(FRUITLESS_TRIES_MAX)):
             try:
                 return await self._unless_stopped(step)
-            except CommandError as error:
+            except ShellError as error:
                 if left == 0:
                     raise told(self.order, error) from None
             except OSError as error:

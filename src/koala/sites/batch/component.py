@@ -12,28 +12,28 @@ from koala.model.messages import (
     ComponentRunning,
     Token,
 )
-from koala.sites.batch.ends import Story
-from koala.sites.batch.parse import Found
+from koala.sites.batch.ends import EndEvidence
+from koala.sites.batch.parse import RecordedComponent
 from koala.sites.batch.scripts.directory import AwaitedFiles
 from koala.sites.batch.system import BatchEnd, BatchId, BatchJob, BatchState
-from koala.sites.component_directory import Verdict
+from koala.sites.component_directory import AbortRecord
 
 
-class Phase(enum.Enum):
+class ComponentPhase(enum.Enum):
     """Where a component is, as far as its files tell."""
 
     QUEUED = "queued"  # the batch system has it, or is to get it
     READY = "ready"  # at the barrier, or past it once it was released
 
 
-class Living:
-    """A living component.
+class BatchComponent:
+    """A component that has not ended.
 
     ``tag`` is what the batch system knows it by, ``batch_id`` what it answered; None while that is not known.
     ``known_since`` is the moment from which on a listing must show its job. ``unknown_since`` is when the batch
     system first said that it knows nothing of the job any more, ``asked_at`` when it was last asked about it.
     ``has_begun`` is whether a listing has shown it running.
-    ``verdict`` says that it is being ended, and why.
+    ``abort`` says that it is being ended, and why.
     One that is ``lost`` has no directory any more that could be used.
     """
 
@@ -41,7 +41,7 @@ class Living:
         self.launch = launch
         self.sequence = sequence
         self.tag = tag
-        self.phase = Phase.QUEUED
+        self.phase = ComponentPhase.QUEUED
         self.has_begun = False
         self.batch_id: BatchId | None = None
         self.job: BatchJob | None = None
@@ -51,20 +51,20 @@ class Living:
         self.cancelled_at = 0.0
         self.released_at: float | None = None
         self.reservation: str | None = None
-        self.verdict: Verdict | None = None
+        self.abort: AbortRecord | None = None
         self.lost = False
         self.exit_words: list[str] | None = None
         self.mailed: set[str] = set()
 
     @classmethod
-    def of(cls, found: Found, tag: Token, known_since: float) -> Living:
+    def of(cls, found: RecordedComponent, tag: Token, known_since: float) -> BatchComponent:
         """One that is on record at the site."""
         assert found.record is not None, "only what was accepted lives"
-        living = cls(found.record.launch, found.record.sequence, tag, known_since)
-        living.released_at = found.released_at
-        living.verdict = found.verdict
-        living.reservation = found.reservation
-        return living
+        component = cls(found.record.launch, found.record.sequence, tag, known_since)
+        component.released_at = found.released_at
+        component.abort = found.abort
+        component.reservation = found.reservation
+        return component
 
     @property
     def token(self) -> Token:
@@ -74,27 +74,27 @@ class Living:
     @property
     def is_ending(self) -> bool:
         """Whether its end is expected at any moment, and only the batch system can confirm it."""
-        return self.exit_words is not None or self.verdict is not None
+        return self.exit_words is not None or self.abort is not None
 
     @property
     def awaited(self) -> AwaitedFiles:
         """What its files may show next."""
         if self.is_ending:
             return AwaitedFiles(self.token)
-        signs = (READY, EXIT) if self.phase is Phase.QUEUED else (EXIT,)
+        signs = (READY, EXIT) if self.phase is ComponentPhase.QUEUED else (EXIT,)
         return AwaitedFiles(self.token, signs, tuple(sorted(self.mailed)))
 
     def newest(self, at: float) -> AnyEvent:
         """Its newest event."""
-        if self.phase is Phase.READY and self.released_at is not None:
+        if self.phase is ComponentPhase.READY and self.released_at is not None:
             return ComponentRunning(at=at, token=self.token)
-        if self.phase is Phase.READY:
+        if self.phase is ComponentPhase.READY:
             return ComponentReady(at=at, token=self.token)
         return ComponentAccepted(at=at, token=self.token)
 
-    def story(self, end: BatchEnd | None) -> Story:
+    def evidence(self, end: BatchEnd | None) -> EndEvidence:
         """What is known of it once it holds nothing any more."""
-        return Story(launch=self.launch, verdict=self.verdict, exit_words=self.exit_words, end=end)
+        return EndEvidence(launch=self.launch, abort=self.abort, exit_words=self.exit_words, end=end)
 
     def for_history(self) -> BatchJob:
         """Its job, for the question how it ended."""
@@ -114,4 +114,4 @@ class Living:
         start in it any more."""
         if self.reservation is None or self.launch.begin_at is None:
             return None
-        return self.launch.begin_at - now if self.phase is Phase.QUEUED and not self.is_ending else None
+        return self.launch.begin_at - now if self.phase is ComponentPhase.QUEUED and not self.is_ending else None

@@ -14,7 +14,7 @@ import msgspec
 from koala.model.launch import KILLED, Launch
 from koala.model.messages import Outcome
 from koala.sites.batch.system import BatchEnd, BatchId, BatchJob, BatchState, EndKind
-from koala.sites.component_directory import Verdict
+from koala.sites.component_directory import AbortRecord
 from koala.sites.local.component import SIGNALLED, recorded_ending, recorded_exit_code
 
 # Outcome, reason and the application's exit code.
@@ -32,64 +32,64 @@ _WORDS = {
 }
 
 
-class Story(msgspec.Struct, frozen=True, kw_only=True):
+class EndEvidence(msgspec.Struct, frozen=True, kw_only=True):
     """All that is known of a component that holds nothing any more."""
 
     launch: Launch
-    verdict: Verdict | None = None  # why it was to end
+    abort: AbortRecord | None = None  # why it was to end
     exit_words: list[str] | None = None
     end: BatchEnd | None = None  # as the batch system tells it
 
 
-def may_be_unseen(story: Story) -> bool:
+def may_be_unseen(evidence: EndEvidence) -> bool:
     """Whether its script has probably recorded how it ended, and the record cannot be seen yet.
 
     A script records its end and then exits with 0, whatever happened. Where it ran on another machine, a file server
     may show the record a minute later than the batch system tells the end.
     """
-    if story.verdict is not None or story.exit_words is not None or story.end is None:
+    if evidence.abort is not None or evidence.exit_words is not None or evidence.end is None:
         return False
-    return story.end.kind is EndKind.ITSELF and not story.end.exit_code
+    return evidence.end.kind is EndKind.ITSELF and not evidence.end.exit_code
 
 
-def is_complete(story: Story) -> bool:
+def is_complete(evidence: EndEvidence) -> bool:
     """Whether the batch system need not be asked how its job ended."""
-    if story.verdict is not None:
+    if evidence.abort is not None:
         return True
-    if may_be_unseen(story):
+    if may_be_unseen(evidence):
         return False
-    if story.end is not None and (story.end.kind in _FORCED or story.end.exit_code is not None):
+    if evidence.end is not None and (evidence.end.kind in _FORCED or evidence.end.exit_code is not None):
         return True
-    if story.exit_words is None:
+    if evidence.exit_words is None:
         return False
     # An end that a signal may have brought about is told apart by who sent it.
-    code = recorded_exit_code(story.exit_words)
-    killed = story.exit_words[:1] == [KILLED] or (code is not None and code > SIGNALLED)
-    return not killed or (story.end is not None and story.end.kind is EndKind.ITSELF)
+    code = recorded_exit_code(evidence.exit_words)
+    killed = evidence.exit_words[:1] == [KILLED] or (code is not None and code > SIGNALLED)
+    return not killed or (evidence.end is not None and evidence.end.kind is EndKind.ITSELF)
 
 
-def ending(story: Story) -> Ending:
+def ending(evidence: EndEvidence) -> Ending:
     """What the end means, with what is known of it."""
-    code = recorded_exit_code(story.exit_words)
-    if story.verdict is not None:
-        return story.verdict.outcome, story.verdict.reason or "aborted", code
-    forced = story.end is not None and story.end.kind in _FORCED
-    if story.exit_words is not None:
-        by_itself = story.exit_words[:1] != [KILLED] and (code is None or code <= SIGNALLED)
+    code = recorded_exit_code(evidence.exit_words)
+    if evidence.abort is not None:
+        return evidence.abort.outcome, evidence.abort.reason or "aborted", code
+    forced = evidence.end is not None and evidence.end.kind in _FORCED
+    if evidence.exit_words is not None:
+        by_itself = evidence.exit_words[:1] != [KILLED] and (code is None or code <= SIGNALLED)
         if by_itself or not forced:
-            return recorded_ending(story.exit_words, story.launch)
+            return recorded_ending(evidence.exit_words, evidence.launch)
     if forced:
-        assert story.end is not None
-        outcome = Outcome.TIMED_OUT if story.end.kind is EndKind.TIME_LIMIT else Outcome.SITE_FAILED
-        return outcome, _told(story.end), code
-    return Outcome.SITE_FAILED, _unrecorded(story.end), None
+        assert evidence.end is not None
+        outcome = Outcome.TIMED_OUT if evidence.end.kind is EndKind.TIME_LIMIT else Outcome.SITE_FAILED
+        return outcome, _told(evidence.end), code
+    return Outcome.SITE_FAILED, _unrecorded(evidence.end), None
 
 
-def never_starts(end: BatchEnd) -> Verdict:
+def never_starts(end: BatchEnd) -> AbortRecord:
     """What is said of a component whose job waits for something that will not come."""
     why = f": {end.reason}" if end.reason else ""
     outcome = Outcome.UNSUITABLE if end.kind is EndKind.UNSUITABLE else Outcome.SITE_FAILED
-    return Verdict(outcome=outcome, reason=f"its job can never start{why}")
+    return AbortRecord(outcome=outcome, reason=f"its job can never start{why}")
 
 
 def best_end(jobs: Sequence[BatchJob], known: BatchId | None = None) -> BatchEnd | None:

@@ -11,51 +11,51 @@ from koala.model.launch import ABORT, GO, READY, LaunchError, check_token
 from koala.model.messages import ComponentEnded, Token
 from koala.sites.batch.scripts.directory import BATCH, RESERVATION
 from koala.sites.batch.scripts.framing import OutputSection
-from koala.sites.component_directory import ENDED, RECORD, RELEASED, Record, Verdict
+from koala.sites.component_directory import ENDED, RECORD, RELEASED, AbortRecord, AcceptanceRecord
 
 
-class Sight(msgspec.Struct, kw_only=True):
-    """What is to be seen of one component. ``exit_words`` is what its script recorded as its end, ``verdict`` what an
+class ComponentStatus(msgspec.Struct, kw_only=True):
+    """What is to be seen of one component. ``exit_words`` is what its script recorded as its end, ``abort`` what an
     abort on record says."""
 
     lost: bool = False
     ready: bool = False
-    verdict: Verdict | None = None
+    abort: AbortRecord | None = None
     exit_words: list[str] | None = None
     mail: list[str] = msgspec.field(default_factory=list)
 
 
-def parse_looks(text: str, tokens: Sequence[Token]) -> dict[Token, Sight]:
+def parse_looks(text: str, tokens: Sequence[Token]) -> dict[Token, ComponentStatus]:
     """What ``directory.look`` printed. Lines about anything else are passed over."""
-    sights = {token: Sight() for token in tokens}
+    statuses = {token: ComponentStatus() for token in tokens}
     for line in text.split("\n"):
         match line.split(" "):
-            case [token, *rest] if token in sights:
-                _add(sights[token], rest)
-    return sights
+            case [token, *rest] if token in statuses:
+                _add(statuses[token], rest)
+    return statuses
 
 
-def _add(sight: Sight, words: list[str]) -> None:
+def _add(status: ComponentStatus, words: list[str]) -> None:
     match words:
         case ["lost"]:
-            sight.lost = True
+            status.lost = True
         case ["ready"]:
-            sight.ready = True
+            status.ready = True
         case ["abort", *rest]:
-            sight.verdict = _verdict(" ".join(rest))
+            status.abort = _abort(" ".join(rest))
         case ["exit", *rest]:
-            sight.exit_words = " ".join(rest).split()
+            status.exit_words = " ".join(rest).split()
         case ["mail", name]:
-            sight.mail.append(name)
+            status.mail.append(name)
 
 
-class Found(msgspec.Struct, kw_only=True):
+class RecordedComponent(msgspec.Struct, kw_only=True):
     """What is on record of one component at the site. ``spoilt`` says what of it makes no sense, if anything."""
 
     token: Token
-    record: Record | None = None
+    record: AcceptanceRecord | None = None
     batch: str | None = None
-    verdict: Verdict | None = None
+    abort: AbortRecord | None = None
     released_at: float | None = None
     went: bool = False  # its barrier was opened
     reservation: str | None = None
@@ -64,13 +64,13 @@ class Found(msgspec.Struct, kw_only=True):
     spoilt: str = ""
 
 
-def parse_found(sections: Sequence[OutputSection]) -> list[Found]:
+def parse_found(sections: Sequence[OutputSection]) -> list[RecordedComponent]:
     """What the sections of ``directory.show`` and ``directory.open_work_directory`` say, in their order."""
-    found: list[Found] = []
+    found: list[RecordedComponent] = []
     for section in sections:
         match section.words:
             case ["component", token]:
-                found.append(Found(token=token))
+                found.append(RecordedComponent(token=token))
             case [name] if found:
                 _fill(found[-1], name, section.text)
     return [_checked(each) for each in found if _is_token(each.token)]
@@ -84,15 +84,15 @@ def _is_token(name: str) -> bool:
     return True
 
 
-def _fill(found: Found, name: str, text: str) -> None:
+def _fill(found: RecordedComponent, name: str, text: str) -> None:
     try:
         match name:
             case _ if name == RECORD:
-                found.record = msgspec.json.decode(text, type=Record)
+                found.record = msgspec.json.decode(text, type=AcceptanceRecord)
             case _ if name == ENDED:
                 found.ended = msgspec.json.decode(text, type=ComponentEnded)
             case _ if name == ABORT:
-                found.verdict = _verdict(text)
+                found.abort = _abort(text)
             case _ if name == BATCH:
                 found.batch = text
             case _ if name == RESERVATION:
@@ -107,12 +107,12 @@ def _fill(found: Found, name: str, text: str) -> None:
         found.spoilt = f"{name}: {error}"
 
 
-def _verdict(text: str) -> Verdict:
+def _abort(text: str) -> AbortRecord:
     """An abort that says nothing readable is one all the same."""
     try:
-        return msgspec.json.decode(text, type=Verdict)
+        return msgspec.json.decode(text, type=AbortRecord)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return Verdict()
+        return AbortRecord()
 
 
 def parse_time(text: str) -> float | None:
@@ -124,7 +124,7 @@ def parse_time(text: str) -> float | None:
     return at if math.isfinite(at) else None
 
 
-def _checked(found: Found) -> Found:
+def _checked(found: RecordedComponent) -> RecordedComponent:
     if not found.went:
         found.released_at = None  # whoever was about to open the barrier was killed at it
     elif found.released_at is None:

@@ -14,15 +14,15 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 
 from koala.model.messages import SiteSilent, Token
-from koala.sites.batch.component import Living
-from koala.sites.batch.components import Keeper, now_s
+from koala.sites.batch.component import BatchComponent
+from koala.sites.batch.components import BatchComponents, now_s
 from koala.sites.batch.parse import parse_looks
 from koala.sites.batch.scripts import directory
 from koala.sites.batch.scripts.runner import BATCH_S, FILES_S, ScriptResult, ScriptRunner, offload_if_large
-from koala.sites.batch.system import BatchOutputError, BatchSystem, Listing
+from koala.sites.batch.system import BatchListing, BatchOutputError, BatchSystem
 from koala.sites.pace import Pace
 from koala.sites.protocol import Clock, Emit
-from koala.sites.remote_shell import CommandError
+from koala.sites.remote_shell import ShellError
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ REST_MOST_S = 30.0
 TELL_AGAIN_S = 30.0
 
 
-class Watch:
+class BatchPoller:
     """Looks at a site from ``start`` to ``stop``, whatever happens.
 
     ``present`` makes sure that the site was found, ``time_out`` ends a component whose walltime is over, ``submit``
@@ -61,19 +61,19 @@ class Watch:
         name: str,
         runner: ScriptRunner,
         system: BatchSystem,
-        keeper: Keeper,
+        components: BatchComponents,
         *,
         emit: Emit,
         clock: Clock,
         present: Callable[[], Awaitable[None]],
-        time_out: Callable[[Living], Awaitable[None]],
-        submit: Callable[[Living], Awaitable[None]],
+        time_out: Callable[[BatchComponent], Awaitable[None]],
+        submit: Callable[[BatchComponent], Awaitable[None]],
         busy: Callable[[], Collection[Token]],
     ) -> None:
         self._name = name
         self._runner = runner
         self._system = system
-        self._keeper = keeper
+        self._components = components
         self._emit = emit
         self._clock = clock
         self._present = present
@@ -86,7 +86,7 @@ class Watch:
         self._confirmations = Pace(ENDING_FIRST_S, ENDING_MOST_S, steady=ENDING_STEADY)
         self._calm = Pace(CALM_FIRST_S, CALM_MOST_S)
         self._listing_turn = asyncio.Lock()
-        self._listing: Listing | None = None
+        self._listing: BatchListing | None = None
         self._listed_at = 0.0
         self._listing_took_s = 0.0
         self._glanced_at = 0.0
@@ -123,10 +123,10 @@ class Watch:
 
     # ------------------------------------------------------------------------------------------- looking
 
-    async def listing(self, age_s: float | None = None) -> Listing:
+    async def listing(self, age_s: float | None = None) -> BatchListing:
         """A listing that began at most so long ago, after all that follows from it was seen to.
 
-        Raises ``CommandError`` when there is none: then nothing is known, and nothing was concluded.
+        Raises ``ShellError`` when there is none: then nothing is known, and nothing was concluded.
         """
         since = now_s() - (FRESH_S if age_s is None else age_s)
         async with self._listing_turn:
@@ -134,40 +134,40 @@ class Watch:
                 return self._listing
             return await self._list()
 
-    async def _list(self) -> Listing:
-        began, tokens = now_s(), tuple(self._keeper.alive)
+    async def _list(self) -> BatchListing:
+        began, tokens = now_s(), tuple(self._components.alive)
         text = f"koala_mark listing\n(\n{self._system.listing()})\nkoala_mark listed $?\n"
         done = await self._runner.run(
-            text + directory.look(self._keeper.root, tokens), timeout_s=BATCH_S, calls="listing"
+            text + directory.look(self._components.root, tokens), timeout_s=BATCH_S, calls="listing"
         )
         if await self._take_files(done, tokens):
             self._glances.hurry()
         listing = await self._parse(done)
         self._listing_took_s = now_s() - began
-        await self._keeper.take_listing(listing, began, self._busy())
+        await self._components.take_listing(listing, began, self._busy())
         self._listing, self._listed_at = listing, began
         return listing
 
-    async def _parse(self, done: ScriptResult) -> Listing:
-        section, host = done.section("listing"), self._runner.commands.host
+    async def _parse(self, done: ScriptResult) -> BatchListing:
+        section, host = done.section("listing"), self._runner.shell.host
         code = done.code("listed")
         if section is None or code != 0:
-            raise CommandError(host, done.complaint or f"the batch system's listing failed with exit code {code}")
+            raise ShellError(host, done.complaint or f"the batch system's listing failed with exit code {code}")
         try:
             return await offload_if_large(len(section.body), lambda: self._system.parse_listing(section.text))
         except BatchOutputError as error:
-            raise CommandError(host, f"the batch system's listing makes no sense: {error}") from None
+            raise ShellError(host, f"the batch system's listing makes no sense: {error}") from None
 
     async def _take_files(self, done: ScriptResult, tokens: tuple[Token, ...]) -> bool:
         section = done.section("looks")
         if section is None:
             return False
-        return await self._keeper.take_sights(parse_looks(section.text, tokens))
+        return await self._components.take_statuses(parse_looks(section.text, tokens))
 
     async def _glance(self, patience_s: float) -> bool:
-        tokens = tuple(self._keeper.alive)
-        awaited = [living.awaited for living in self._keeper.alive.values()]
-        text = directory.look(self._keeper.root, tokens, awaited, patience_s)
+        tokens = tuple(self._components.alive)
+        awaited = [component.awaited for component in self._components.alive.values()]
+        text = directory.look(self._components.root, tokens, awaited, patience_s)
         script = asyncio.create_task(self._runner.run(text, timeout_s=FILES_S + patience_s))
         try:
             if patience_s > GIVEN_UP_S and await self._is_hurried(script):
@@ -205,7 +205,7 @@ class Watch:
 
     def _patience_s(self) -> float:
         """How long the next glance waits at the site; 0 where it is to come when it is due."""
-        if not self._is_patient or not 0 < len(self._keeper.alive) <= PATIENT_COMPONENTS:
+        if not self._is_patient or not 0 < len(self._components.alive) <= PATIENT_COMPONENTS:
             return 0.0
         return self._until_due(self._glances.wait_s)
 
@@ -216,25 +216,25 @@ class Watch:
         now = self._glanced_until
         if any(before - now < begins_s <= 0 for begins_s in self._beginnings(now)):
             self._glances.hurry()  # processors that are kept for us from now on are to wait for nobody
-        for living in list(self._keeper.alive.values()):
-            left_s = living.walltime_left_s(now)
+        for component in list(self._components.alive.values()):
+            left_s = component.walltime_left_s(now)
             if left_s is not None and left_s <= 0:
-                await self._time_out(living)
-        if self._keeper.alive and await self._glance(patience_s):
+                await self._time_out(component)
+        if self._components.alive and await self._glance(patience_s):
             self._glances.hurry()
-            if any(living.is_ending for living in self._keeper.alive.values()):
+            if any(component.is_ending for component in self._components.alive.values()):
                 self._confirmations.hurry()
                 self._list_now.set()
 
     def _until_due(self, wait_s: float) -> float:
         """So long, or less where a walltime is over or a reservation begins before."""
         now = self._clock()
-        left = (living.walltime_left_s(now) for living in self._keeper.alive.values())
+        left = (component.walltime_left_s(now) for component in self._components.alive.values())
         begins = (begins_s for begins_s in self._beginnings(now) if begins_s > 0)
         return max(0.0, min([wait_s, *(each for each in left if each is not None), *begins]))
 
     def _beginnings(self, now: float) -> list[float]:
-        times = (living.begins_in_s(now) for living in self._keeper.alive.values())
+        times = (component.begins_in_s(now) for component in self._components.alive.values())
         return [each for each in times if each is not None]
 
     async def _keep_listing(self) -> None:
@@ -253,20 +253,20 @@ class Watch:
 
     def _is_idle(self) -> bool:
         """Whether there is nothing to look at; at a site that was not found yet there may be."""
-        return self._keeper.is_found and not self._keeper.alive
+        return self._components.is_found and not self._components.alive
 
     def _is_urgent(self) -> bool:
         """Whether a listing is to confirm something."""
-        return any(living.is_ending or living.batch_id is None for living in self._keeper.alive.values())
+        return any(component.is_ending or component.batch_id is None for component in self._components.alive.values())
 
     async def _list_once(self) -> None:
         await self._present()
         began = now_s()
         # What others asked for a moment ago will do, unless there is something to confirm.
         await self.listing(0.0 if self._is_urgent() else FRESH_S)
-        for living in list(self._keeper.alive.values()):
-            if living.batch_id is None and not living.is_ending and living.known_since <= began:
-                await self._submit(living)
+        for component in list(self._components.alive.values()):
+            if component.batch_id is None and not component.is_ending and component.known_since <= began:
+                await self._submit(component)
 
     async def _rest_if_it_fails(self, look: Callable[[], Awaitable[None]], rest: Pace) -> None:
         if await self._succeeds(look):

@@ -31,18 +31,18 @@ from koala.model.launch import (
 from koala.model.messages import AnyEvent, ComponentEnded, Outcome, SiteReported, SiteSilent, Token
 from koala.sites.batch import links
 from koala.sites.batch.addresses import parse_nodes
-from koala.sites.batch.component import Living, Phase
-from koala.sites.batch.components import UNKNOWN_GRACE_S, UNSEEN_GRACE_S, Keeper
+from koala.sites.batch.component import BatchComponent, ComponentPhase
+from koala.sites.batch.components import UNKNOWN_GRACE_S, UNSEEN_GRACE_S, BatchComponents
 from koala.sites.batch.outputs import output_paths
-from koala.sites.batch.parse import Found, parse_found, parse_time
-from koala.sites.batch.poller import Watch
+from koala.sites.batch.parse import RecordedComponent, parse_found, parse_time
+from koala.sites.batch.poller import BatchPoller
 from koala.sites.batch.scripts import directory
 from koala.sites.batch.scripts.runner import BATCH_S, REMOVE_S, ScriptRunner
-from koala.sites.batch.submit import Claimer, is_same
+from koala.sites.batch.submit import BatchSubmitter, is_same
 from koala.sites.batch.system import BatchSystem
-from koala.sites.component_directory import Verdict
+from koala.sites.component_directory import AbortRecord
 from koala.sites.protocol import OUTPUT_BYTES_MAX, Clock, Deliver, Emit, NotNowError, SiteError, Stream
-from koala.sites.remote_shell import CommandError, Commands, CommandTimeoutError
+from koala.sites.remote_shell import RemoteShell, ShellError, ShellTimeoutError
 
 _log = logging.getLogger(__name__)
 
@@ -51,11 +51,11 @@ _MARK_CHARACTERS = 8
 
 
 class BatchSite:
-    """A site of at most ``processors`` processors. Keeps the promises of ``koala.sites.protocol.Site``.
+    """A site of at most ``processors`` processors. Keeps the promises of ``koala.sites.protocol.LiveSite``.
 
     ``owner`` names the Koala that uses the site's work directory; another one cannot use it. Opening a site that
     does not answer, or whose directory another one has, succeeds: it is then silent, every call raises ``OSError``,
-    and all is found out when it answers again. ``commands`` stands for the way to the site that the settings
+    and all is found out when it answers again. ``shell`` stands for the way to the site that the settings
     describe.
     """
 
@@ -70,7 +70,7 @@ class BatchSite:
         emit: Emit,
         clock: Clock,
         on_mail: Deliver | None = None,
-        commands: Commands | None = None,
+        shell: RemoteShell | None = None,
         unknown_grace_s: float = UNKNOWN_GRACE_S,
         unseen_grace_s: float = UNSEEN_GRACE_S,
     ) -> None:
@@ -81,9 +81,9 @@ class BatchSite:
         self._emit = emit
         self._clock = clock
         self._runner = ScriptRunner(
-            commands or Commands(ssh=settings.ssh, through=settings.through, environment=dict(settings.environment))
+            shell or RemoteShell(ssh=settings.ssh, through=settings.through, environment=dict(settings.environment))
         )
-        self._keeper = Keeper(
+        self._components = BatchComponents(
             self._runner,
             system,
             emit=self._tell,
@@ -93,11 +93,11 @@ class BatchSite:
             unknown_grace_s=unknown_grace_s,
             unseen_grace_s=unseen_grace_s,
         )
-        self._watch = Watch(
+        self._poller = BatchPoller(
             name,
             self._runner,
             system,
-            self._keeper,
+            self._components,
             emit=self._tell,
             clock=clock,
             present=self._be_present,
@@ -105,14 +105,14 @@ class BatchSite:
             submit=self._submit_again,
             busy=lambda: tuple(self._turns),
         )
-        self._claimer = Claimer(
+        self._submitter = BatchSubmitter(
             name,
             settings,
             system,
             self._runner,
-            self._keeper,
+            self._components,
             clock=clock,
-            job_limit_s=lambda: self._watch.job_limit_s,
+            job_limit_s=lambda: self._poller.job_limit_s,
         )
         self._system = system
         self._open = False
@@ -132,7 +132,7 @@ class BatchSite:
     # ------------------------------------------------------------------------------- opening and closing
 
     async def open(self) -> None:
-        """Find again what was started here, and watch it. See ``Site.open``."""
+        """Find again what was started here, and watch it. See ``LiveSite.open``."""
         if self._open:
             return
         self._open = True
@@ -142,23 +142,23 @@ class BatchSite:
             self._tell(SiteSilent(at=self._clock(), site=self._name, reason=str(error)))
         except BaseException:
             self._open = False
-            await self._runner.commands.close()
+            await self._runner.shell.close()
             raise
-        self._watch.start()
+        self._poller.start()
 
     async def close(self) -> None:
-        """Stop watching, touch nothing. See ``Site.close``."""
+        """Stop watching, touch nothing. See ``LiveSite.close``."""
         if not self._open:
             return
         self._open = False
-        await self._watch.stop()
-        self._keeper.leave()
-        await self._runner.commands.close()
+        await self._poller.stop()
+        self._components.leave()
+        await self._runner.shell.close()
 
     def _tell(self, event: AnyEvent) -> None:
         """A closed site tells nothing more; what it would have told is on record, for whoever asks."""
         if isinstance(event, ComponentEnded):
-            self._claimer.expect_room()
+            self._submitter.expect_room()
         if self._open:
             self._emit(event)
 
@@ -166,78 +166,80 @@ class BatchSite:
         """The site is open, and what it holds was found. Raises ``SiteError`` and ``OSError`` when not."""
         if not self._open:
             raise SiteError(self._name, "it is not open; open it first")
-        if self._keeper.is_found:
+        if self._components.is_found:
             return
         async with self._finding:
-            if not self._keeper.is_found:
+            if not self._components.is_found:
                 await self._find()
-                self._watch.hurry()
+                self._poller.hurry()
 
     async def _find(self) -> None:
-        work_directory, host = self._settings.work_directory, self._runner.commands.host
+        work_directory, host = self._settings.work_directory, self._runner.shell.host
         done = await self._runner.run(
             directory.open_work_directory(work_directory, self._owner, _mark_of(self._owner, work_directory))
         )
         owner = done.section("owner")
         if owner is not None and owner.text != self._owner:
-            raise CommandError(
+            raise ShellError(
                 host,
                 f"{work_directory} is in use by another driver, {owner.text!r}; give this site a work_directory "
                 f"of its own, or remove the file {directory.OWNER} there if that one is gone for good",
             )
         root, mark = done.section("root"), done.section("mark")
         if root is None or mark is None:
-            raise CommandError(host, f"{work_directory} cannot be used")
+            raise ShellError(host, f"{work_directory} cannot be used")
         found = parse_found(done.sections)
-        self._keeper.root, self._keeper.mark = root.text.removesuffix("\n"), mark.text
+        self._components.root, self._components.mark = root.text.removesuffix("\n"), mark.text
         whole = [(each.record.sequence, each) for each in found if each.record is not None and not each.spoilt]
         for sequence, each in sorted(whole, key=lambda pair: pair[0]):
-            self._keeper.adopt(each)
-            self._claimer.sequence = sequence
+            self._components.adopt(each)
+            self._submitter.sequence = sequence
         for each in found:
-            if each.token not in self._keeper.alive:
+            if each.token not in self._components.alive:
                 _log.error("site %s: component %s cannot be found again: %s", self._name, each.token, each.spoilt)
-                self._keeper.give_up(each)
+                self._components.give_up(each)
 
     # ---------------------------------------------------------------------------------------- commands
 
     async def start(self, launch: Launch, script: str) -> None:
-        """Take a component, once. See ``Site.start``."""
+        """Take a component, once. See ``LiveSite.start``."""
         async with self._turn(launch.token):
             try:
                 await self._start(launch, script)
             except NotNowError:
-                self._keeper.unclear.discard(launch.token)
+                self._components.unclear.discard(launch.token)
                 self._tell_newest(launch.token)
                 raise
 
     async def _start(self, launch: Launch, script: str) -> None:
-        living = self._keeper.alive.get(launch.token)
-        if living is not None:
-            await self._start_again(launch, living)
+        component = self._components.alive.get(launch.token)
+        if component is not None:
+            await self._start_again(launch, component)
             return
         refusal = self._refusal(launch)
         if refusal:
             await self._refuse(launch, refusal)
             return
-        self._keeper.unclear.add(launch.token)
-        outcome = await self._claimer.claim(launch, script)
-        if isinstance(outcome, Found):
+        self._components.unclear.add(launch.token)
+        outcome = await self._submitter.accept(launch, script)
+        if isinstance(outcome, RecordedComponent):
             await self._meet(launch, outcome)
         elif isinstance(outcome, str):
-            await self._bury(self._keeper.end_event(launch.token, self._refused(outcome), outcome))
+            await self._bury(self._components.end_event(launch.token, self._refused(outcome), outcome))
         else:
             self._tell(outcome.newest(self._clock()))
-        self._keeper.unclear.discard(launch.token)
+        self._components.unclear.discard(launch.token)
 
-    async def _start_again(self, launch: Launch, living: Living) -> None:
+    async def _start_again(self, launch: Launch, component: BatchComponent) -> None:
         """It is here already. Something else that has its token is ended, since nobody knows of it any more."""
-        if not living.lost and not is_same(living.launch, launch):
-            self._refuse_other(launch, living.launch)
-            await self._end(launch.token, Verdict(reason="a daemon that does not know of it came to use its token"))
+        if not component.lost and not is_same(component.launch, launch):
+            self._refuse_other(launch, component.launch)
+            await self._end(
+                launch.token, AbortRecord(reason="a daemon that does not know of it came to use its token")
+            )
             return
-        if living.batch_id is None and not living.is_ending:
-            await self._submit(living)
+        if component.batch_id is None and not component.is_ending:
+            await self._submit(component)
         self._tell_newest(launch.token)
 
     def _refuse_other(self, launch: Launch, known: Launch) -> None:
@@ -248,13 +250,13 @@ class BatchSite:
             f"token {launch.token} is taken at {self._name}, by {what}, of another database; give the site a "
             "work_directory of its own, or go back to that database"
         )
-        self._tell(self._keeper.end_event(launch.token, Outcome.REFUSED, why))
+        self._tell(self._components.end_event(launch.token, Outcome.REFUSED, why))
 
     def _refusal(self, launch: Launch) -> str:
         """Why a component can never run here; empty if it can."""
         if launch.processors > self._processors:
             return f"it asks for {launch.processors} processors and {self._name} has {self._processors}"
-        limit_s = self._watch.job_limit_s
+        limit_s = self._poller.job_limit_s
         if limit_s is not None and launch.walltime_s is not None and launch.walltime_s > limit_s:
             return f"its walltime is {launch.walltime_s:g} s and {self._name} runs no job longer than {limit_s:g} s"
         return ""
@@ -264,189 +266,193 @@ class BatchSite:
         return Outcome.UNSUITABLE if self._system.is_for_what_it_asks(refusal) else Outcome.REFUSED
 
     async def _refuse(self, launch: Launch, why: str) -> None:
-        event = self._keeper.end_event(launch.token, Outcome.UNSUITABLE, why)
-        found = parse_found((await self._runner.run(directory.ask(self._keeper.root, [event]))).sections)
+        event = self._components.end_event(launch.token, Outcome.UNSUITABLE, why)
+        found = parse_found((await self._runner.run(directory.ask(self._components.root, [event]))).sections)
         await self._meet(launch, found[0])
 
-    async def _meet(self, launch: Launch, found: Found) -> None:
+    async def _meet(self, launch: Launch, found: RecordedComponent) -> None:
         """A component that is to start was known before."""
         refused = (Outcome.REFUSED, Outcome.UNSUITABLE)
         if found.ended is None and found.spoilt:
-            self._keeper.give_up(found)
+            self._components.give_up(found)
             self._tell_newest(launch.token)
         elif found.ended is None and found.record is not None:
-            await self._start_again(launch, self._keeper.adopt(found))
+            await self._start_again(launch, self._components.adopt(found))
         elif found.record is not None and not is_same(found.record.launch, launch):
             self._refuse_other(launch, found.record.launch)
         elif found.ended is not None and (found.record is not None or found.ended.outcome in refused):
             self._tell(found.ended)
         else:
             why = "its abort or a question about it came first"
-            await self._bury(self._keeper.end_event(launch.token, Outcome.REFUSED, why))
+            await self._bury(self._components.end_event(launch.token, Outcome.REFUSED, why))
 
     def _tell_newest(self, token: Token) -> None:
-        living = self._keeper.alive.get(token)
-        if living is not None:
-            self._tell(living.newest(self._clock()))
+        component = self._components.alive.get(token)
+        if component is not None:
+            self._tell(component.newest(self._clock()))
 
-    async def _submit_again(self, living: Living) -> None:
-        if self._claimer.is_crowded:
+    async def _submit_again(self, component: BatchComponent) -> None:
+        if self._submitter.is_crowded:
             return
-        async with self._alone(living.token):
+        async with self._alone(component.token):
             try:
-                await self._submit(living)
+                await self._submit(component)
             except NotNowError as error:
-                _log.info("site %s cannot take component %s yet: %s", self._name, living.token, error)
+                _log.info("site %s cannot take component %s yet: %s", self._name, component.token, error)
             else:
-                self._watch.hurry()
+                self._poller.hurry()
 
-    async def _submit(self, living: Living) -> None:
+    async def _submit(self, component: BatchComponent) -> None:
         """Submit what the batch system may never have got, once a listing shows that it has not."""
-        if living.batch_id is None:
-            await self._watch.listing(0.0)
-        if living.batch_id is not None or living.is_ending or self._keeper.alive.get(living.token) is not living:
+        if component.batch_id is None:
+            await self._poller.listing(0.0)
+        if (
+            component.batch_id is not None
+            or component.is_ending
+            or self._components.alive.get(component.token) is not component
+        ):
             return
-        refusal = await self._claimer.submit(living)
+        refusal = await self._submitter.submit(component)
         if refusal is not None:
-            await self._keeper.settle([(living, (self._refused(refusal), refusal, None))])
+            await self._components.settle([(component, (self._refused(refusal), refusal, None))])
 
     async def abort(self, token: Token, *, outcome: Outcome = Outcome.ABORTED, reason: str = "") -> None:
-        """End a component wherever it is. See ``Site.abort``."""
+        """End a component wherever it is. See ``LiveSite.abort``."""
         async with self._turn(token):
-            living = self._keeper.alive.get(token)
-            if living is not None and living.lost:
+            component = self._components.alive.get(token)
+            if component is not None and component.lost:
                 return
-            await self._end(token, Verdict(outcome=outcome, reason=reason))
+            await self._end(token, AbortRecord(outcome=outcome, reason=reason))
 
-    async def _time_out(self, living: Living) -> None:
-        limit_s = living.launch.walltime_s
-        verdict = Verdict(outcome=Outcome.TIMED_OUT, reason=f"it ran longer than its walltime of {limit_s:g} s")
-        async with self._turn(living.token):
-            await self._end(living.token, verdict)
+    async def _time_out(self, component: BatchComponent) -> None:
+        limit_s = component.launch.walltime_s
+        verdict = AbortRecord(outcome=Outcome.TIMED_OUT, reason=f"it ran longer than its walltime of {limit_s:g} s")
+        async with self._turn(component.token):
+            await self._end(component.token, verdict)
 
-    async def _end(self, token: Token, verdict: Verdict) -> None:
+    async def _end(self, token: Token, verdict: AbortRecord) -> None:
         """Put an abort on record and cancel the job; a batch system that does not answer is asked again later."""
-        living = self._keeper.alive.get(token)
-        if living is not None and living.phase is Phase.QUEUED and not verdict.reason:
+        component = self._components.alive.get(token)
+        if component is not None and component.phase is ComponentPhase.QUEUED and not verdict.reason:
             verdict = msgspec.structs.replace(verdict, reason="aborted in the site's queue")
-        unknown = self._keeper.end_event(token, verdict.outcome, verdict.reason or "aborted before it came")
-        ids = [living.batch_id] if living is not None and living.batch_id is not None else []
-        cancel = self._system.cancel(self._keeper.tag(token), ids)
+        unknown = self._components.end_event(token, verdict.outcome, verdict.reason or "aborted before it came")
+        ids = [component.batch_id] if component is not None and component.batch_id is not None else []
+        cancel = self._system.cancel(self._components.tag(token), ids)
         done, error = await self._runner.try_to_run(
-            directory.abort(self._keeper.root, token, verdict, unknown, cancel), timeout_s=BATCH_S, calls="cancel"
+            directory.abort(self._components.root, token, verdict, unknown, cancel), timeout_s=BATCH_S, calls="cancel"
         )
         found = parse_found(done.sections)
-        if error is not None and not (isinstance(error, CommandTimeoutError) and found):
+        if error is not None and not (isinstance(error, ShellTimeoutError) and found):
             raise error
-        self._keeper.unclear.discard(token)
+        self._components.unclear.discard(token)
         if found[0].ended is not None:
-            self._keeper.alive.pop(token, None)
+            self._components.alive.pop(token, None)
             self._tell(found[0].ended)
             return
-        if living is None:
-            living = self._keeper.give_up(found[0]) if found[0].spoilt else self._adopt(found[0])
-        if found[0].verdict is None:
-            self._keeper.lose(living)
-        elif living.verdict is None:
-            living.verdict = found[0].verdict
+        if component is None:
+            component = self._components.give_up(found[0]) if found[0].spoilt else self._adopt(found[0])
+        if found[0].abort is None:
+            self._components.lose(component)
+        elif component.abort is None:
+            component.abort = found[0].abort
         if done.code("cancelled") == 0:
-            living.cancelled_at = asyncio.get_running_loop().time()
+            component.cancelled_at = asyncio.get_running_loop().time()
 
-    def _adopt(self, found: Found) -> Living:
+    def _adopt(self, found: RecordedComponent) -> BatchComponent:
         if found.record is None:
-            raise CommandError(self._runner.commands.host, f"component {found.token} cannot be put on record")
-        return self._keeper.adopt(found)
+            raise ShellError(self._runner.shell.host, f"component {found.token} cannot be put on record")
+        return self._components.adopt(found)
 
     async def ask(self, tokens: Sequence[Token]) -> None:
-        """Emit the newest event of each token. See ``Site.ask``."""
+        """Emit the newest event of each token. See ``LiveSite.ask``."""
         async with contextlib.AsyncExitStack() as stack:
             await self._be_present()
             for token in sorted(set(tokens)):
                 await stack.enter_async_context(self._turn(token))
-            unknown = [token for token in dict.fromkeys(tokens) if token not in self._keeper.alive]
+            unknown = [token for token in dict.fromkeys(tokens) if token not in self._components.alive]
             ends: dict[Token, ComponentEnded] = {}
             if unknown:
-                events = [self._keeper.end_event(token, Outcome.ABSENT, "never heard of") for token in unknown]
-                done = await self._runner.run(directory.ask(self._keeper.root, events))
+                events = [self._components.end_event(token, Outcome.ABSENT, "never heard of") for token in unknown]
+                done = await self._runner.run(directory.ask(self._components.root, events))
                 for found in parse_found(done.sections):
                     self._learn(found, ends)
             for token in tokens:
-                living = self._keeper.alive.get(token)
-                if living is not None:
-                    self._tell(living.newest(self._clock()))
+                component = self._components.alive.get(token)
+                if component is not None:
+                    self._tell(component.newest(self._clock()))
                 elif token in ends:
                     self._tell(ends[token])
 
-    def _learn(self, found: Found, ends: dict[Token, ComponentEnded]) -> None:
+    def _learn(self, found: RecordedComponent, ends: dict[Token, ComponentEnded]) -> None:
         if found.ended is not None:
             ends[found.token] = found.ended
         elif found.spoilt:
-            self._keeper.give_up(found)
+            self._components.give_up(found)
         else:
             self._adopt(found)
 
     async def release(self, token: Token, go: Go) -> None:
-        """Open the barrier for one component. See ``Site.release``."""
+        """Open the barrier for one component. See ``LiveSite.release``."""
         async with self._turn(token):
-            living = self._keeper.alive.get(token)
-            if living is None or living.verdict is not None or living.released_at is not None:
+            component = self._components.alive.get(token)
+            if component is None or component.abort is not None or component.released_at is not None:
                 return
             now = self._clock()
-            text = directory.release(self._keeper.root, token, go, now, links.stage(token, go.links))
+            text = directory.release(self._components.root, token, go, now, links.stage(token, go.links))
             done = await self._runner.run(text)
             trouble, released = done.section("trouble"), done.section("released")
             if done.section("unseen") is not None:
                 # Whether that is so for good, the next looks tell.
-                raise CommandError(self._runner.commands.host, f"the directory of {token} is not to be seen")
+                raise ShellError(self._runner.shell.host, f"the directory of {token} is not to be seen")
             if done.section("lost") is not None:
-                self._keeper.lose(living)
+                self._components.lose(component)
             elif trouble is not None:
                 raise SiteError(self._name, links.complaint(trouble.words[1], go.links[int(trouble.words[2])]))
             elif released is not None:
-                living.released_at = parse_time(released.text) or now
-            elif living.verdict is None:
-                raise CommandError(self._runner.commands.host, f"the barrier of {token} stays shut: {done.complaint}")
+                component.released_at = parse_time(released.text) or now
+            elif component.abort is None:
+                raise ShellError(self._runner.shell.host, f"the barrier of {token} stays shut: {done.complaint}")
 
     async def deliver(self, token: Token, name: str, data: bytes) -> None:
-        """Put mail into a component's inbox. See ``Site.deliver``."""
+        """Put mail into a component's inbox. See ``LiveSite.deliver``."""
         check_mail_name(name)
         if len(data) > MAIL_BYTES_MAX:
             raise LaunchError("mail", f"{name!r} has more than {MAIL_BYTES_MAX} bytes (MAIL_BYTES_MAX)")
         async with self._turn(token):
-            living = self._keeper.alive.get(token)
-            if living is not None and living.verdict is not None:
+            component = self._components.alive.get(token)
+            if component is not None and component.abort is not None:
                 return
-            done = await self._runner.run(directory.deliver(self._keeper.root, token, name, data))
-            if done.section("unknown") is not None and living is None:
+            done = await self._runner.run(directory.deliver(self._components.root, token, name, data))
+            if done.section("unknown") is not None and component is None:
                 raise SiteError(self._name, f"there is no component {token} here to get mail; start it first")
             if done.section("unknown") is not None:
-                raise CommandError(self._runner.commands.host, f"the directory of {token} is not to be seen")
-            if living is not None and done.section("lost") is not None:
-                self._keeper.lose(living)
+                raise ShellError(self._runner.shell.host, f"the directory of {token} is not to be seen")
+            if component is not None and done.section("lost") is not None:
+                self._components.lose(component)
 
     async def fetch(self, token: Token, name: str) -> bytes | None:
-        """Mail of a component's outbox. See ``Site.fetch``."""
+        """Mail of a component's outbox. See ``LiveSite.fetch``."""
         check_token(token)
         check_mail_name(name)
         await self._be_present()
-        return await self._keeper.mail(token, name)
+        return await self._components.mail(token, name)
 
     async def output(self, token: Token, stream: Stream, offset: int, limit: int = OUTPUT_BYTES_MAX) -> bytes:
-        """What the application has written. See ``Site.output``."""
+        """What the application has written. See ``LiveSite.output``."""
         check_token(token)
         await self._be_present()
         if offset < 0 or limit < 0:
             raise SiteError(self._name, f"there is no output at {offset} of {limit} bytes; write 0 or more")
-        living = self._keeper.alive.get(token)
-        launch = living.launch if living is not None else await self._recorded(token)
+        component = self._components.alive.get(token)
+        launch = component.launch if component is not None else await self._recorded(token)
         paths = output_paths(stream, launch.application)
-        text = directory.output(self._keeper.root, token, paths, offset, min(limit, OUTPUT_BYTES_MAX))
+        text = directory.output(self._components.root, token, paths, offset, min(limit, OUTPUT_BYTES_MAX))
         section = (await self._runner.run(text)).section("output")
         return b"" if section is None else section.body
 
     async def _recorded(self, token: Token) -> Launch:
         """What was accepted of one that has ended. Raises ``SiteError`` where nothing was."""
-        found = parse_found((await self._runner.run(directory.show(self._keeper.root, [token]))).sections)[0]
+        found = parse_found((await self._runner.run(directory.show(self._components.root, [token]))).sections)[0]
         if found.record is not None and not found.spoilt:
             return found.record.launch
         if found.spoilt:
@@ -454,45 +460,45 @@ class BatchSite:
         raise SiteError(self._name, f"there is no component {token} here; look at the job's own list of them")
 
     async def nodes(self, token: Token) -> tuple[NodeShare, ...]:
-        """Its nodes, once it is ready. See ``Site.nodes``."""
+        """Its nodes, once it is ready. See ``LiveSite.nodes``."""
         check_token(token)
         await self._be_present()
-        done = await self._runner.run(directory.nodes(self._keeper.root, token))
-        living = self._keeper.alive.get(token)
-        return parse_nodes(self._name, done, self._settings, 0 if living is None else living.launch.processors)
+        done = await self._runner.run(directory.nodes(self._components.root, token))
+        component = self._components.alive.get(token)
+        return parse_nodes(self._name, done, self._settings, 0 if component is None else component.launch.processors)
 
     async def probe(self) -> SiteReported:
-        """Its processors as the batch system tells them, and what others have of them. See ``Site.probe``."""
+        """Its processors as the batch system tells them, and what others have of them. See ``LiveSite.probe``."""
         await self._be_present()
-        listing = await self._watch.listing()
-        ours = listing.processors - self._keeper.others(listing)
+        listing = await self._poller.listing()
+        ours = listing.processors - self._components.others(listing)
         processors = min(self._processors, listing.processors)
         return SiteReported(
             at=self._clock(), site=self._name, processors=processors, others=max(0, processors - ours)
         )
 
     async def held(self) -> tuple[Token, ...]:
-        """All that have not ended. See ``Site.held``."""
+        """All that have not ended. See ``LiveSite.held``."""
         await self._be_present()
-        return tuple(self._keeper.alive)
+        return tuple(self._components.alive)
 
     async def forget(self, token: Token) -> None:
-        """Remove an ended component's directory. See ``Site.forget``."""
+        """Remove an ended component's directory. See ``LiveSite.forget``."""
         async with self._turn(token):
-            if token in self._keeper.alive:
+            if token in self._components.alive:
                 raise SiteError(self._name, f"component {token} has not ended; abort it and wait for its end first")
             done, error = await self._runner.try_to_run(
-                directory.forget(self._keeper.root, token), timeout_s=REMOVE_S
+                directory.forget(self._components.root, token), timeout_s=REMOVE_S
             )
             # Once it is out of sight nobody need wait for the rest; what is left goes when the site is opened.
             if error is not None and done.section("gone") is None:
                 raise error
 
     async def _bury(self, event: ComponentEnded) -> None:
-        done = await self._runner.run(directory.bury(self._keeper.root, [event]))
+        done = await self._runner.run(directory.bury(self._components.root, [event]))
         if done.section("buried") is None:
             why = f"the end of component {event.token} cannot be put on record: {done.complaint}"
-            raise CommandError(self._runner.commands.host, why)
+            raise ShellError(self._runner.shell.host, why)
         self._tell(event)
 
     @contextlib.asynccontextmanager
@@ -502,7 +508,7 @@ class BatchSite:
             try:
                 yield
             finally:
-                self._watch.hurry()
+                self._poller.hurry()
 
     @contextlib.asynccontextmanager
     async def _alone(self, token: Token) -> AsyncIterator[None]:

@@ -13,16 +13,16 @@ import msgspec
 from koala.model.grid import BatchSettings, Claims
 from koala.model.launch import LOG, SCRIPT, Launch
 from koala.model.messages import Token
-from koala.sites.batch.component import Living
-from koala.sites.batch.components import Keeper, now_s, reservation_name
-from koala.sites.batch.parse import Found, parse_found
+from koala.sites.batch.component import BatchComponent
+from koala.sites.batch.components import BatchComponents, now_s, reservation_name
+from koala.sites.batch.parse import RecordedComponent, parse_found
 from koala.sites.batch.scripts import directory
 from koala.sites.batch.scripts.runner import BATCH_S, ScriptResult, ScriptRunner
-from koala.sites.batch.system import BatchId, BatchOutputError, BatchSystem, Submission
-from koala.sites.component_directory import Record
+from koala.sites.batch.system import BatchId, BatchOutputError, BatchSubmission, BatchSystem
+from koala.sites.component_directory import AcceptanceRecord
 from koala.sites.pace import Pace
 from koala.sites.protocol import Clock, NotNowError
-from koala.sites.remote_shell import CommandError
+from koala.sites.remote_shell import ShellError
 
 _log = logging.getLogger(__name__)
 
@@ -39,10 +39,10 @@ CROWDED_MOST_S = 30.0
 _LASTING = ("token", "job", "processors", "application", "part", "parts", "job_type")
 
 # The component that lives now, the one that was there before, or why the batch system refuses it.
-Claimed: TypeAlias = Living | Found | str
+Accepted: TypeAlias = BatchComponent | RecordedComponent | str
 
 
-class Claimer:
+class BatchSubmitter:
     """Submits components. ``sequence`` is that of the one accepted last, ``job_limit_s`` tells how long a job may run
     at the site, as far as is known."""
 
@@ -52,7 +52,7 @@ class Claimer:
         settings: BatchSettings,
         system: BatchSystem,
         runner: ScriptRunner,
-        keeper: Keeper,
+        components: BatchComponents,
         *,
         clock: Clock,
         job_limit_s: Callable[[], float | None],
@@ -65,7 +65,7 @@ class Claimer:
         self._settings = settings
         self._system = system
         self._runner = runner
-        self._keeper = keeper
+        self._components = components
         self._clock = clock
 
     @property
@@ -78,31 +78,31 @@ class Claimer:
         self._crowded.hurry()
         self._crowded_until = 0.0
 
-    async def claim(self, launch: Launch, script: str) -> Claimed:
-        """Accept a component and submit it. Raises ``CommandError`` when it is not known whether that happened, and
+    async def accept(self, launch: Launch, script: str) -> Accepted:
+        """Accept a component and submit it. Raises ``ShellError`` when it is not known whether that happened, and
         ``NotNowError`` when the component lives and its job is to be submitted later."""
         self.sequence += 1
-        record = Record(sequence=self.sequence, launch=_without_script(launch))
+        record = AcceptanceRecord(sequence=self.sequence, launch=_without_script(launch))
         site = directory.site_text(self._settings.job_environment, self._settings.search_path, self._system.on_node())
-        make = directory.make(self._keeper.root, record, script, site)
+        make = directory.make(self._components.root, record, script, site)
         if self._is_reserved(launch):
             # The directory comes first, so that a reservation is never without a component that gives it back.
             found = parse_found((await self._runner.run(make + directory.submit_if_made("exit 1\n"))).sections)
             if found:
                 return found[0]
             answer, reservation = await self._submit_in(launch, await self._reserve(launch))
-            return self._claimed(record, answer, reservation)
+            return self._accepted(record, answer, reservation)
         text = make + directory.submit_if_made(self._system.submit(self._submission(launch, None)))
         done = await self._runner.run(text, timeout_s=BATCH_S, calls="submit")
         found = parse_found(done.sections)
-        return found[0] if found else self._claimed(record, self._answer(done), None)
+        return found[0] if found else self._accepted(record, self._answer(done), None)
 
-    def _claimed(self, record: Record, answer: _Answer, reservation: str | None) -> Claimed:
+    def _accepted(self, record: AcceptanceRecord, answer: _Answer, reservation: str | None) -> Accepted:
         if answer.refusal is not None:
             return answer.refusal
-        living = self._keeper.add(record.launch, record.sequence, answer.id, reservation)
+        component = self._components.add(record.launch, record.sequence, answer.id, reservation)
         self._check_room(answer)
-        return living
+        return component
 
     def _check_room(self, answer: _Answer) -> None:
         """Raises ``NotNowError`` where there was no room for a submission."""
@@ -111,17 +111,17 @@ class Claimer:
             return
         self._crowded_until = now_s() + self._crowded.wait_s
         self._crowded.slow_down()
-        raise NotNowError(f"{self._runner.commands.host}: {answer.no_room}")
+        raise NotNowError(f"{self._runner.shell.host}: {answer.no_room}")
 
-    async def submit(self, living: Living) -> str | None:
+    async def submit(self, component: BatchComponent) -> str | None:
         """Submit a component that is on record, perhaps not for the first time; why the batch system refuses it, if
         it does. Raises ``NotNowError`` when it is to be submitted later."""
-        if living.reservation is None and self._may_have_reserved(living.launch):
-            living.reservation = await self._reserve_again(living.launch)
-        answer, living.reservation = await self._submit_in(living.launch, living.reservation)
+        if component.reservation is None and self._may_have_reserved(component.launch):
+            component.reservation = await self._reserve_again(component.launch)
+        answer, component.reservation = await self._submit_in(component.launch, component.reservation)
         if not answer.barred:
-            living.known_since = now_s()
-            living.batch_id = answer.id
+            component.known_since = now_s()
+            component.batch_id = answer.id
         self._check_room(answer)
         return answer.refusal
 
@@ -129,15 +129,15 @@ class Claimer:
         text = self._system.submit(self._submission(launch, reservation))
         return self._answer(
             await self._runner.run(
-                directory.submit(self._keeper.root, launch.token, text), timeout_s=BATCH_S, calls="submit"
+                directory.submit(self._components.root, launch.token, text), timeout_s=BATCH_S, calls="submit"
             )
         )
 
-    def _submission(self, launch: Launch, reservation: str | None) -> Submission:
-        tagged = msgspec.structs.replace(launch, token=self._keeper.tag(launch.token))
-        return Submission(
+    def _submission(self, launch: Launch, reservation: str | None) -> BatchSubmission:
+        tagged = msgspec.structs.replace(launch, token=self._components.tag(launch.token))
+        return BatchSubmission(
             launch=tagged,
-            home=f"{self._keeper.root}/{directory.COMPONENTS}/{launch.token}",
+            home=f"{self._components.root}/{directory.COMPONENTS}/{launch.token}",
             script=SCRIPT,
             log=LOG,
             limit_s=self._limit_s(launch),
@@ -156,19 +156,19 @@ class Claimer:
             return _Answer(barred=True)
         section, code = done.section("submitted"), done.code("submitted")
         if section is None or code is None:
-            raise CommandError(self._runner.commands.host, "nothing is known of a submission")
+            raise ShellError(self._runner.shell.host, "nothing is known of a submission")
         if code != 0:
             refusal = self._system.refusal(code, section.text, done.complaint)
             if refusal is None:
                 why = done.complaint or f"the submission failed with exit code {code}"
                 if self._system.has_no_room(code, section.text, done.complaint):
                     return _Answer(no_room=why)
-                raise CommandError(self._runner.commands.host, why)
+                raise ShellError(self._runner.shell.host, why)
             return _Answer(refusal=refusal)
         try:
             return _Answer(id=self._system.parse_submitted(section.text))
         except BatchOutputError as error:
-            raise CommandError(self._runner.commands.host, f"the answer to a submission: {error}") from None
+            raise ShellError(self._runner.shell.host, f"the answer to a submission: {error}") from None
 
     # ------------------------------------------------------------------------------------------ reservations
 
@@ -202,21 +202,23 @@ class Claimer:
         return None
 
     async def _give_back(self, launch: Launch) -> None:
-        """No reservation is left of a component, whether there was one or not. Raises ``CommandError`` while there
+        """No reservation is left of a component, whether there was one or not. Raises ``ShellError`` while there
         may be one: with a job at the barrier besides, it would hold its processors twice."""
-        unreserve = self._system.unreserve(reservation_name(self._keeper.tag(launch.token)))
+        unreserve = self._system.unreserve(reservation_name(self._components.tag(launch.token)))
         text = f"(\n{unreserve})\nkoala_mark unreserved $?\n"
         done = await self._runner.run(text, timeout_s=BATCH_S, calls="unreserve")
         if done.code("unreserved") != 0:
             why = done.complaint or "the batch system gives no reason"
-            raise CommandError(self._runner.commands.host, f"a reservation cannot be given back: {why}")
-        await self._runner.run(directory.put_lines(self._keeper.root, {(launch.token, directory.RESERVATION): None}))
+            raise ShellError(self._runner.shell.host, f"a reservation cannot be given back: {why}")
+        await self._runner.run(
+            directory.put_lines(self._components.root, {(launch.token, directory.RESERVATION): None})
+        )
 
     async def _reserve(self, launch: Launch) -> str | None:
         """What the job is to run in; None where the site gives none, and the barrier must do. Asked again it is the
         same one."""
         assert launch.begin_at is not None, "it was asked whether there is one"
-        name = reservation_name(self._keeper.tag(launch.token))
+        name = reservation_name(self._components.tag(launch.token))
         length_s = (self._limit_s(launch) or 0.0) + LIMIT_SLACK_S
         text = self._system.reserve(name, launch.processors, launch.begin_at, length_s)
         done = await self._runner.run(
@@ -235,7 +237,7 @@ class Claimer:
             await self._give_back(launch)
             return None
         line: dict[tuple[Token, str], str | None] = {(launch.token, directory.RESERVATION): reservation}
-        await self._runner.run(directory.put_lines(self._keeper.root, line))
+        await self._runner.run(directory.put_lines(self._components.root, line))
         return reservation
 
 

@@ -66,7 +66,7 @@ class BatchJob(msgspec.Struct, frozen=True, kw_only=True):
     end: BatchEnd | None = None
 
 
-class Listing(msgspec.Struct, frozen=True, kw_only=True):
+class BatchListing(msgspec.Struct, frozen=True, kw_only=True):
     """What one look at a batch system shows.
 
     ``jobs`` are ours that it still knows. ``processors`` are those that the site's users could get if nobody else
@@ -81,7 +81,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     job_limit_s: float | None = None
 
 
-class Submission(msgspec.Struct, frozen=True, kw_only=True):
+class BatchSubmission(msgspec.Struct, frozen=True, kw_only=True):
     """What is submitted: the file ``script`` of the directory ``home``, which is an absolute path at the site.
 
     ``limit_s`` is how long the job may hold processors in all. ``reservation`` is the one that it runs in.
@@ -103,7 +103,7 @@ class BatchSystem(Protocol):
     which is ``JOB_NAME_PREFIX`` and the token.
     """
 
-    def submit(self, submission: Submission) -> str:
+    def submit(self, submission: BatchSubmission) -> str:
         """Text that submits a job; it exits with a code other than 0 when the batch system refused."""
         ...
 
@@ -130,7 +130,7 @@ class BatchSystem(Protocol):
         """Text that shows the batch system as it is now; the only one that is run at every poll."""
         ...
 
-    def parse_listing(self, printed: str) -> Listing: ...
+    def parse_listing(self, printed: str) -> BatchListing: ...
 
     def history(self, jobs: Sequence[BatchJob]) -> str:
         """Text that tells how jobs ended that a listing shows no more. It exits with 0 when the batch system could be

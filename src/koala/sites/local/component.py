@@ -6,14 +6,14 @@ import enum
 
 from koala.model.launch import ABORTED, EXITED, GAVE_UP, KILLED, NO_NODES, Launch
 from koala.model.messages import Outcome
-from koala.sites.component_directory import Folder
+from koala.sites.component_directory import ComponentDirectory
 from koala.sites.processes import Child, Identity
 
 # Exit codes above this are how a shell says that a signal ended a program.
 SIGNALLED = 128
 
 
-class Phase(enum.Enum):
+class ComponentPhase(enum.Enum):
     """Where a component is at the site. From STARTING until ENDED it holds its slots."""
 
     QUEUED = "queued"
@@ -22,8 +22,8 @@ class Phase(enum.Enum):
     ENDED = "ended"
 
 
-class Watched:
-    """A living component.
+class LocalComponent:
+    """A component that has not ended.
 
     ``verdict`` says that it is being ended and ``reason`` why; force is used from ``kill_at`` on. One that is
     ``lost`` has no directory any more that could be used. ``complaint`` is the last trouble with it that was logged.
@@ -32,7 +32,7 @@ class Watched:
     __slots__ = (
         "child",
         "complaint",
-        "folder",
+        "directory",
         "kill_at",
         "launch",
         "lost",
@@ -44,10 +44,10 @@ class Watched:
         "verdict",
     )
 
-    def __init__(self, launch: Launch, folder: Folder) -> None:
+    def __init__(self, launch: Launch, directory: ComponentDirectory) -> None:
         self.launch = launch
-        self.folder = folder
-        self.phase = Phase.QUEUED
+        self.directory = directory
+        self.phase = ComponentPhase.QUEUED
         self.process: Identity | None = None
         self.child: Child | None = None
         self.released_at: float | None = None
@@ -64,16 +64,16 @@ class Watched:
         return self.launch.processors
 
 
-def ending(watched: Watched, exit_words: list[str] | None) -> tuple[Outcome, str, int | None]:
+def ending(component: LocalComponent, exit_words: list[str] | None) -> tuple[Outcome, str, int | None]:
     """What the end of a component means: outcome, reason and the application's exit code.
 
     ``exit_words`` is what its script recorded; None if it vanished without a word.
     """
-    if watched.verdict is not None:
-        return watched.verdict, watched.reason or "aborted", recorded_exit_code(exit_words)
+    if component.verdict is not None:
+        return component.verdict, component.reason or "aborted", recorded_exit_code(exit_words)
     if exit_words is None:
-        return Outcome.SITE_FAILED, _why_vanished(watched), None
-    return recorded_ending(exit_words, watched.launch)
+        return Outcome.SITE_FAILED, _why_vanished(component), None
+    return recorded_ending(exit_words, component.launch)
 
 
 def recorded_ending(exit_words: list[str], launch: Launch) -> tuple[Outcome, str, int | None]:
@@ -111,7 +111,7 @@ def recorded_exit_code(exit_words: list[str] | None) -> int | None:
     return None
 
 
-def _why_vanished(watched: Watched) -> str:
-    if watched.process is None:
+def _why_vanished(component: LocalComponent) -> str:
+    if component.process is None:
         return "its script never began; the log in its directory says why"
     return "its processes vanished without recording an exit code: they were killed, or the machine was restarted"

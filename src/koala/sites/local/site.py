@@ -17,14 +17,14 @@ from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from koala.model.launch import Go, Launch, NodeShare
 from koala.model.messages import AnyEvent, Outcome, SiteReported, SiteSilent, Token
-from koala.sites import processes as shell
+from koala.sites import processes
 from koala.sites.local.ordered_thread import OrderedThread
-from koala.sites.local.worker import OTHERS, Keeper
+from koala.sites.local.worker import OTHERS, LocalWorker
 from koala.sites.protocol import OUTPUT_BYTES_MAX, Clock, Deliver, Emit, Mail, SiteError, Stream
 
 _log = logging.getLogger(__name__)
 
-# How often living components are looked at; a site where none lives is not looked at.
+# How often live components are looked at; a site where none lives is not looked at.
 POLL_S = 0.05
 # How long an application may take to end after SIGTERM before it gets SIGKILL.
 GRACE_S = 5.0
@@ -38,13 +38,13 @@ T = TypeVar("T")
 
 
 class _Opened(NamedTuple):
-    keeper: Keeper
+    worker: LocalWorker
     thread: OrderedThread
 
 
 class LocalSite:
     """A site of ``processors`` slots below the directory ``root``. Keeps the promises of
-    ``koala.sites.protocol.Site``.
+    ``koala.sites.protocol.LiveSite``.
 
     Its owner may keep processors for other users by writing their number into the file ``others`` of the root: new
     components start only in what is left, those that run go on.
@@ -77,7 +77,7 @@ class LocalSite:
         self._first_fit = first_fit
         self._grace_s = grace_s
         self._host = host
-        self._environment = shell.own_environment() if environment is None else dict(environment)
+        self._environment = processes.own_environment() if environment is None else dict(environment)
         self._opened: _Opened | None = None
         self._wake = asyncio.Event()
         self._watch: asyncio.Task[None] | None = None
@@ -89,7 +89,7 @@ class LocalSite:
 
     @property
     def calls(self) -> Mapping[str, int]:
-        """None: it has no batch system. See ``Site.calls``."""
+        """None: it has no batch system. See ``LiveSite.calls``."""
         return {}
 
     @property
@@ -105,7 +105,7 @@ class LocalSite:
     @property
     def processors_held(self) -> int:
         """How many of them components hold now."""
-        return 0 if self._opened is None else self._opened.keeper.slots.held
+        return 0 if self._opened is None else self._opened.worker.slots.held
 
     @property
     def others_file(self) -> Path:
@@ -115,23 +115,23 @@ class LocalSite:
     # ------------------------------------------------------------------------------- opening and closing
 
     async def open(self) -> None:
-        """Find again what was started here, and watch it. See ``Site.open``."""
+        """Find again what was started here, and watch it. See ``LiveSite.open``."""
         if self._opened is not None:
             return
         thread = OrderedThread(f"site {self._name}")
         # A component knows itself by its real path, so that is the one to look for among processes.
-        keeper = self._make_keeper(self._root.resolve(), thread)
+        worker = self._make_worker(self._root.resolve(), thread)
         try:
-            await thread.do(keeper.open)
-            await self._end_strays(keeper, thread)
-            await thread.do(keeper.slots.serve)
+            await thread.do(worker.open)
+            await self._end_strays(worker, thread)
+            await thread.do(worker.slots.serve)
         except BaseException:
-            await thread.finish(keeper.close)
+            await thread.finish(worker.close)
             raise
-        self._opened = _Opened(keeper, thread)
+        self._opened = _Opened(worker, thread)
         self._watch = asyncio.create_task(self._keep_watching(self._opened), name=f"watch {self._name}")
 
-    def _make_keeper(self, root: Path, thread: OrderedThread) -> Keeper:
+    def _make_worker(self, root: Path, thread: OrderedThread) -> LocalWorker:
         on_mail = self._on_mail
 
         def emit(event: AnyEvent) -> None:
@@ -141,7 +141,7 @@ class LocalSite:
             assert on_mail is not None
             thread.tell(on_mail, mail)
 
-        return Keeper(
+        return LocalWorker(
             self._name,
             root,
             self._processors,
@@ -153,16 +153,16 @@ class LocalSite:
             environment=self._environment,
         )
 
-    async def _end_strays(self, keeper: Keeper, thread: OrderedThread) -> None:
+    async def _end_strays(self, worker: LocalWorker, thread: OrderedThread) -> None:
         """Nothing new starts before they are gone: their processors are not free."""
         for _ in range(STRAY_LOOKS_MAX):
-            if not await thread.do(keeper.end_strays):
+            if not await thread.do(worker.end_strays):
                 return
             await asyncio.sleep(POLL_S)
         _log.error("site %s: processes that are not of any component here cannot be ended", self._name)
 
     async def close(self) -> None:
-        """Stop watching, touch nothing. See ``Site.close``."""
+        """Stop watching, touch nothing. See ``LiveSite.close``."""
         opened, self._opened = self._opened, None
         watch, self._watch = self._watch, None
         if opened is None or watch is None:
@@ -172,65 +172,65 @@ class LocalSite:
             with contextlib.suppress(asyncio.CancelledError):
                 await watch
         finally:
-            await opened.thread.finish(opened.keeper.close)
+            await opened.thread.finish(opened.worker.close)
 
     # ---------------------------------------------------------------------------------------- commands
 
     async def start(self, launch: Launch, script: str) -> None:
-        """Take a component, once. See ``Site.start``."""
-        await self._do(Keeper.start, launch, script)
+        """Take a component, once. See ``LiveSite.start``."""
+        await self._do(LocalWorker.start, launch, script)
 
     async def abort(self, token: Token, *, outcome: Outcome = Outcome.ABORTED, reason: str = "") -> None:
-        """End a component wherever it is. See ``Site.abort``."""
-        await self._do(Keeper.abort, token, outcome, reason)
+        """End a component wherever it is. See ``LiveSite.abort``."""
+        await self._do(LocalWorker.abort, token, outcome, reason)
 
     async def ask(self, tokens: Sequence[Token]) -> None:
-        """Emit the newest event of each token. See ``Site.ask``."""
-        await self._do(Keeper.ask, tuple(tokens))
+        """Emit the newest event of each token. See ``LiveSite.ask``."""
+        await self._do(LocalWorker.ask, tuple(tokens))
 
     async def release(self, token: Token, go: Go) -> None:
-        """Open the barrier for one component. See ``Site.release``."""
-        await self._do(Keeper.release, token, go)
+        """Open the barrier for one component. See ``LiveSite.release``."""
+        await self._do(LocalWorker.release, token, go)
 
     async def deliver(self, token: Token, name: str, data: bytes) -> None:
-        """Put mail into a component's inbox. See ``Site.deliver``."""
-        await self._do(Keeper.deliver, token, name, data)
+        """Put mail into a component's inbox. See ``LiveSite.deliver``."""
+        await self._do(LocalWorker.deliver, token, name, data)
 
     async def fetch(self, token: Token, name: str) -> bytes | None:
-        """Mail of a component's outbox. See ``Site.fetch``."""
-        return await self._do(Keeper.fetch, token, name)
+        """Mail of a component's outbox. See ``LiveSite.fetch``."""
+        return await self._do(LocalWorker.fetch, token, name)
 
     async def output(self, token: Token, stream: Stream, offset: int, limit: int = OUTPUT_BYTES_MAX) -> bytes:
-        """What the application has written. See ``Site.output``."""
-        return await self._do(Keeper.output, token, stream, offset, limit)
+        """What the application has written. See ``LiveSite.output``."""
+        return await self._do(LocalWorker.output, token, stream, offset, limit)
 
     async def nodes(self, token: Token) -> tuple[NodeShare, ...]:
-        """This machine, once the component is ready. See ``Site.nodes``."""
-        processors = await self._do(Keeper.processors_ready, token)
+        """This machine, once the component is ready. See ``LiveSite.nodes``."""
+        processors = await self._do(LocalWorker.processors_ready, token)
         return () if processors is None else (NodeShare(self._host, processors),)
 
     async def probe(self) -> SiteReported:
-        """Its slots, and those that its owner keeps for others. See ``Site.probe``."""
-        return await self._do(Keeper.probe)
+        """Its slots, and those that its owner keeps for others. See ``LiveSite.probe``."""
+        return await self._do(LocalWorker.probe)
 
     async def held(self) -> tuple[Token, ...]:
-        """All that have not ended. See ``Site.held``."""
-        return await self._do(Keeper.held)
+        """All that have not ended. See ``LiveSite.held``."""
+        return await self._do(LocalWorker.held)
 
     async def forget(self, token: Token) -> None:
-        """Remove an ended component's directory. See ``Site.forget``."""
-        gone = await self._do(Keeper.vanish, token)
+        """Remove an ended component's directory. See ``LiveSite.forget``."""
+        gone = await self._do(LocalWorker.vanish, token)
         if gone is not None:
             # Nobody knows its name any more, so that commands need not wait for its removal.
             await asyncio.to_thread(shutil.rmtree, gone, ignore_errors=True)
 
-    async def _do(self, call: Callable[Concatenate[Keeper, P], T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Let the keeper do something, after all that it was asked for before."""
+    async def _do(self, call: Callable[Concatenate[LocalWorker, P], T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Let the worker do something, after all that it was asked for before."""
         if self._opened is None:
             raise SiteError(self._name, "it is not open; open it first")
-        keeper, thread = self._opened
+        worker, thread = self._opened
         try:
-            return await thread.do(call, keeper, *arguments, **named)
+            return await thread.do(call, worker, *arguments, **named)
         finally:
             self._wake.set()  # there may be something to look at now
 
@@ -241,9 +241,9 @@ class LocalSite:
         while True:
             self._wake.clear()
             try:
-                trouble, busy = await opened.thread.do(_look, opened.keeper)
+                trouble, busy = await opened.thread.do(_look, opened.worker)
             except Exception as error:
-                _log.exception("site %s cannot be watched", self._name)
+                _log.exception("site %s cannot be component", self._name)
                 trouble, busy = repr(error), True
             if trouble:
                 self._emit(SiteSilent(at=self._clock(), site=self._name, reason=trouble))
@@ -254,7 +254,7 @@ class LocalSite:
                 await self._wake.wait()
 
 
-def _look(keeper: Keeper) -> tuple[str, bool]:
+def _look(worker: LocalWorker) -> tuple[str, bool]:
     """What is wrong with the site, and whether there is more to look at."""
-    trouble = keeper.slots.look()
-    return trouble, keeper.slots.is_busy
+    trouble = worker.slots.look()
+    return trouble, worker.slots.is_busy

@@ -1,4 +1,4 @@
-"""The living components of an embedded site and the slots they hold: who starts, what became of each, how it ends.
+"""The live components of an embedded site and the slots they hold: who starts, what became of each, how it ends.
 
 Plain calls, one after the other, in whichever thread their owner chose. Each leaves the disk such that a kill at any
 point loses nothing. What a driver may ask is in ``koala.sites.local.worker``.
@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 
 from koala.model.launch import LOG, SCRIPT
 from koala.model.messages import ComponentEnded, ComponentReady, Outcome, Token
-from koala.sites import processes as shell
+from koala.sites import processes
 from koala.sites.component_directory import is_spoilt
-from koala.sites.local.component import Phase, Watched, ending
+from koala.sites.local.component import ComponentPhase, LocalComponent, ending
 from koala.sites.protocol import Clock, Deliver, Emit, Mail
 
 _log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class Slots:
         grace_s: float,
         environment: Mapping[str, str],
     ) -> None:
-        self.alive: dict[Token, Watched] = {}  # all that have not ended, in the order they were accepted
+        self.alive: dict[Token, LocalComponent] = {}  # all that have not ended, in the order they were accepted
         self._processors = processors
         self._others = others
         self._emit = emit
@@ -51,17 +51,17 @@ class Slots:
         self._serve_again = False
         self._held_up = ""  # why nobody can be started now
         self._looking = False
-        self._census: shell.Census | None = None  # taken since this look began, and since the last start
+        self._census: processes.Census | None = None  # taken since this look began, and since the last start
 
     @property
     def held(self) -> int:
         """How many slots components hold. May be asked from any thread."""
-        return sum(each.processors for each in self.alive.copy().values() if each.phase is not Phase.QUEUED)
+        return sum(each.processors for each in self.alive.copy().values() if each.phase is not ComponentPhase.QUEUED)
 
     @property
     def is_busy(self) -> bool:
         """Whether there is anything to look at."""
-        return bool(self._held_up) or any(each.phase is not Phase.QUEUED for each in self.alive.values())
+        return bool(self._held_up) or any(each.phase is not ComponentPhase.QUEUED for each in self.alive.values())
 
     # ------------------------------------------------------------------------------------------- starting
 
@@ -82,86 +82,88 @@ class Slots:
         self._held_up = ""
         for_components = self._processors - self._others()
         free = for_components - self.held
-        for watched in list(self.alive.values()):
-            if watched.phase is not Phase.QUEUED:
+        for component in list(self.alive.values()):
+            if component.phase is not ComponentPhase.QUEUED:
                 continue
-            if watched.processors <= free:
+            if component.processors <= free:
                 try:
-                    self._start(watched)
+                    self._start(component)
                 except OSError as error:
-                    self._held_up = f"component {watched.folder.token} cannot be started: {error}"
+                    self._held_up = f"component {component.directory.token} cannot be started: {error}"
                     return
                 free = for_components - self.held  # a start that failed has taken nothing
             elif not self._first_fit:
                 return
 
-    def _start(self, watched: Watched) -> None:
+    def _start(self, component: LocalComponent) -> None:
         # Marked first: if we are killed between the two, its slots still count as held.
         try:
-            watched.folder.put_spawned()
+            component.directory.put_spawned()
         except OSError as error:
             if not is_spoilt(error):
                 raise
-            self.lose(watched, error)
+            self.lose(component, error)
             return
-        watched.phase = Phase.STARTING
-        self.spawn(watched)
+        component.phase = ComponentPhase.STARTING
+        self.spawn(component)
 
-    def spawn(self, watched: Watched) -> None:
+    def spawn(self, component: LocalComponent) -> None:
         """Start the process of a component that was marked for it. Of two processes of one component one goes on."""
         self._census = None
         try:
-            watched.child = shell.spawn(watched.folder.home, SCRIPT, LOG, self._environment)
+            component.child = processes.spawn(component.directory.home, SCRIPT, LOG, self._environment)
         except OSError as error:
-            self.condemn(watched, Outcome.SITE_FAILED, f"the site could not start a process: {error.strerror}")
-            self.look_at(watched)
+            self.condemn(component, Outcome.SITE_FAILED, f"the site could not start a process: {error.strerror}")
+            self.look_at(component)
 
     # --------------------------------------------------------------------------------------------- ending
 
-    def condemn(self, watched: Watched, outcome: Outcome, reason: str) -> None:
+    def condemn(self, component: LocalComponent, outcome: Outcome, reason: str) -> None:
         """From now on it is being ended. The first outcome and reason stand."""
-        if watched.verdict is not None:
+        if component.verdict is not None:
             return
-        watched.verdict, watched.reason = outcome, reason
-        watched.kill_at = self._clock() + self._grace_s
+        component.verdict, component.reason = outcome, reason
+        component.kill_at = self._clock() + self._grace_s
 
-    def begin_end(self, watched: Watched, outcome: Outcome, reason: str) -> None:
+    def begin_end(self, component: LocalComponent, outcome: Outcome, reason: str) -> None:
         """Ask its processes to end; those that have not when their time is up are ended by force."""
-        if watched.phase is Phase.QUEUED:
-            self.settle(watched, outcome, reason or "aborted in the site's queue", None)
+        if component.phase is ComponentPhase.QUEUED:
+            self.settle(component, outcome, reason or "aborted in the site's queue", None)
             return
-        if watched.verdict is not None:
+        if component.verdict is not None:
             return
-        self.condemn(watched, outcome, reason)
-        if watched.process is None:
-            watched.process = watched.folder.identity()
-        if watched.process is not None:
-            shell.end(watched.process, watched.folder.home, by_force=False)
+        self.condemn(component, outcome, reason)
+        if component.process is None:
+            component.process = component.directory.identity()
+        if component.process is not None:
+            processes.end(component.process, component.directory.home, by_force=False)
 
-    def lose(self, watched: Watched, error: OSError) -> None:
+    def lose(self, component: LocalComponent, error: OSError) -> None:
         """Its directory is of no use any more, so nothing it does can be known: it ends at once, by force."""
-        if not watched.lost:
-            _log.warning("component %s is ended, as its directory cannot be used: %s", watched.folder.token, error)
-        watched.lost = True
-        if watched.process is None and watched.child is not None:
-            watched.process = shell.identity_of(watched.child)
+        if not component.lost:
+            _log.warning(
+                "component %s is ended, as its directory cannot be used: %s", component.directory.token, error
+            )
+        component.lost = True
+        if component.process is None and component.child is not None:
+            component.process = processes.identity_of(component.child)
         self.condemn(
-            watched,
+            component,
             Outcome.SITE_FAILED,
             f"its directory at the site was removed or altered while it was there: {error.strerror}",
         )
-        self._look_at_lost(watched)
+        self._look_at_lost(component)
 
-    def settle(self, watched: Watched, outcome: Outcome, reason: str, exit_code: int | None) -> None:
+    def settle(self, component: LocalComponent, outcome: Outcome, reason: str, exit_code: int | None) -> None:
         """It holds nothing any more: on record first, then told, then its slots go to others."""
         event = ComponentEnded(
-            at=self._clock(), token=watched.folder.token, outcome=outcome, reason=reason, exit_code=exit_code
+            at=self._clock(), token=component.directory.token, outcome=outcome, reason=reason, exit_code=exit_code
         )
-        watched.folder.bury(event)
-        watched.phase = Phase.ENDED
-        if watched.child is not None:
-            shell.has_left(watched.child)  # so that no zombie stays behind
-        del self.alive[watched.folder.token]
+        component.directory.bury(event)
+        component.phase = ComponentPhase.ENDED
+        if component.child is not None:
+            processes.has_left(component.child)  # so that no zombie stays behind
+        del self.alive[component.directory.token]
         self._emit(event)
         self.serve()
 
@@ -171,96 +173,96 @@ class Slots:
         """Look at all, whatever is wrong with one of them. What is wrong with the site, or nothing."""
         trouble = ""
         self._looking = True
-        for watched in list(self.alive.values()):
+        for component in list(self.alive.values()):
             try:
-                self.look_at(watched)
+                self.look_at(component)
             except OSError as error:
-                trouble = f"component {watched.folder.token} cannot be watched: {error}"
+                trouble = f"component {component.directory.token} cannot be component: {error}"
             except Exception as error:
-                if watched.complaint != repr(error):
-                    watched.complaint = repr(error)
-                    _log.exception("component %s cannot be looked at", watched.folder.token)
+                if component.complaint != repr(error):
+                    component.complaint = repr(error)
+                    _log.exception("component %s cannot be looked at", component.directory.token)
         self._looking, self._census = False, None
         if self._held_up:
             self.serve()
         return trouble or self._held_up
 
-    def look_at(self, watched: Watched) -> None:
+    def look_at(self, component: LocalComponent) -> None:
         """Find out what became of one component, and see to what follows."""
-        if watched.phase in (Phase.QUEUED, Phase.ENDED):
+        if component.phase in (ComponentPhase.QUEUED, ComponentPhase.ENDED):
             return
         try:
-            if watched.lost:
-                self._look_at_lost(watched)
+            if component.lost:
+                self._look_at_lost(component)
             else:
-                self._look_at_present(watched)
+                self._look_at_present(component)
         except OSError as error:
-            if watched.lost or not is_spoilt(error):
+            if component.lost or not is_spoilt(error):
                 raise
-            self.lose(watched, error)
+            self.lose(component, error)
 
-    def _members(self, watched: Watched) -> list[int]:
+    def _members(self, component: LocalComponent) -> list[int]:
         if self._census is not None:
-            return self._census.members(watched.process, watched.folder.home)
-        census = shell.Census()
+            return self._census.members(component.process, component.directory.home)
+        census = processes.Census()
         if self._looking:
             self._census = census  # for the others that are looked at
-        return census.members(watched.process, watched.folder.home)
+        return census.members(component.process, component.directory.home)
 
-    def _look_at_lost(self, watched: Watched) -> None:
-        if self._members(watched):
-            shell.end(watched.process, watched.folder.home, by_force=True)
+    def _look_at_lost(self, component: LocalComponent) -> None:
+        if self._members(component):
+            processes.end(component.process, component.directory.home, by_force=True)
             return
-        self.settle(watched, *ending(watched, None))
+        self.settle(component, *ending(component, None))
 
-    def _look_at_present(self, watched: Watched) -> None:
-        child_left = watched.child is None or shell.has_left(watched.child)
-        watched.folder.check()
-        if watched.process is None:
-            watched.process = watched.folder.identity()
-        if watched.process is None and not child_left:
-            self._look_at_unborn(watched)
+    def _look_at_present(self, component: LocalComponent) -> None:
+        child_left = component.child is None or processes.has_left(component.child)
+        component.directory.check()
+        if component.process is None:
+            component.process = component.directory.identity()
+        if component.process is None and not child_left:
+            self._look_at_unborn(component)
             return
         # In this order: a script that has just ended has recorded it before.
-        alive = watched.process is not None and shell.is_alive(watched.process)
-        exit_words = watched.folder.exit_words()
+        alive = component.process is not None and processes.is_alive(component.process)
+        exit_words = component.directory.exit_words()
         if alive and exit_words is None:
-            self._look_at_living(watched)
-        elif self._members(watched):
+            self._look_at_running(component)
+        elif self._members(component):
             # The script is over; whatever it left behind must not go on holding processors.
-            shell.end(watched.process, watched.folder.home, by_force=True)
+            processes.end(component.process, component.directory.home, by_force=True)
         else:
-            self.settle(watched, *ending(watched, exit_words))
+            self.settle(component, *ending(component, exit_words))
 
-    def _look_at_unborn(self, watched: Watched) -> None:
+    def _look_at_unborn(self, component: LocalComponent) -> None:
         """Its process runs and has not said who it is; one that is to end and never says it is ended by force."""
-        if watched.verdict is not None and self._clock() >= watched.kill_at:
-            assert watched.child is not None
-            shell.end(shell.identity_of(watched.child), watched.folder.home, by_force=True)
+        if component.verdict is not None and self._clock() >= component.kill_at:
+            assert component.child is not None
+            processes.end(processes.identity_of(component.child), component.directory.home, by_force=True)
 
-    def _look_at_living(self, watched: Watched) -> None:
+    def _look_at_running(self, component: LocalComponent) -> None:
         now = self._clock()
-        folder, process = watched.folder, watched.process
-        if watched.verdict is not None:
-            if now >= watched.kill_at:
-                shell.end(process, folder.home, by_force=True)
+        directory, process = component.directory, component.process
+        if component.verdict is not None:
+            if now >= component.kill_at:
+                processes.end(process, directory.home, by_force=True)
             return
-        if watched.phase is Phase.STARTING and folder.is_ready():
-            watched.phase = Phase.READY
-            if watched.released_at is None:
-                self._emit(ComponentReady(at=now, token=folder.token))
-        if watched.released_at is None:
+        if component.phase is ComponentPhase.STARTING and directory.is_ready():
+            component.phase = ComponentPhase.READY
+            if component.released_at is None:
+                self._emit(ComponentReady(at=now, token=directory.token))
+        if component.released_at is None:
             return
-        walltime_s = watched.launch.walltime_s
-        if walltime_s is not None and now - watched.released_at > walltime_s:
-            self.begin_end(watched, Outcome.TIMED_OUT, f"it ran longer than its walltime of {walltime_s:g} s")
+        walltime_s = component.launch.walltime_s
+        if walltime_s is not None and now - component.released_at > walltime_s:
+            self.begin_end(component, Outcome.TIMED_OUT, f"it ran longer than its walltime of {walltime_s:g} s")
             return
         if self._on_mail is not None:
-            self._hand_out_mail(watched, self._on_mail)
+            self._hand_out_mail(component, self._on_mail)
 
-    def _hand_out_mail(self, watched: Watched, on_mail: Deliver) -> None:
-        for name in watched.folder.outbox():
-            data = watched.folder.mail(name) if name not in watched.mailed else None
+    def _hand_out_mail(self, component: LocalComponent, on_mail: Deliver) -> None:
+        for name in component.directory.outbox():
+            data = component.directory.mail(name) if name not in component.mailed else None
             if data is not None:
-                watched.mailed.add(name)
-                on_mail(Mail(token=watched.folder.token, name=name, data=data))
+                component.mailed.add(name)
+                on_mail(Mail(token=component.directory.token, name=name, data=data))

@@ -1,6 +1,6 @@
 """What a driver may ask of an embedded site, as plain calls that come one after the other in one thread.
 
-What is on disk is in ``koala.sites.component_directory``, what becomes of living components in
+What is on disk is in ``koala.sites.component_directory``, what becomes of live components in
 ``koala.sites.local.slots``. Who calls, and who looks when, is in ``koala.sites.local.site``.
 """
 
@@ -26,18 +26,18 @@ from koala.model.messages import (
     SiteReported,
     Token,
 )
-from koala.sites import processes as shell
+from koala.sites import processes
 from koala.sites.component_directory import (
     GONE,
     NEW,
-    Folder,
-    Record,
+    AbortRecord,
+    AcceptanceRecord,
+    ComponentDirectory,
     UnreadableError,
-    Verdict,
     is_spoilt,
     read_regular,
 )
-from koala.sites.local.component import Phase, Watched
+from koala.sites.local.component import ComponentPhase, LocalComponent
 from koala.sites.local.slots import Slots
 from koala.sites.local.staging import stage
 from koala.sites.protocol import OUTPUT_BYTES_MAX, Clock, Deliver, Emit, SiteError, Stream
@@ -53,12 +53,12 @@ class _Found(NamedTuple):
     """A component that lives, its place among the others, and what an abort of it said."""
 
     sequence: int
-    watched: Watched
-    verdict: Verdict | None
+    component: LocalComponent
+    verdict: AbortRecord | None
 
 
-class Keeper:
-    """A site of ``processors`` slots below ``root``, from ``open`` to ``close``. See ``koala.sites.protocol.Site``.
+class LocalWorker:
+    """A site of ``processors`` slots below ``root``, from ``open`` to ``close``. See ``LiveSite``.
 
     Whatever is wrong with one component's directory is the end of that component, and no error of the call.
     """
@@ -127,31 +127,31 @@ class Keeper:
                     # What its driver was killed at making or removing.
                     shutil.rmtree(home, ignore_errors=True)
                 continue
-            folder = Folder(self._components, home.name)
-            if not (_is_token(home.name) and folder.exists()):
+            directory = ComponentDirectory(self._components, home.name)
+            if not (_is_token(home.name) and directory.exists()):
                 continue
             try:
-                living = self._recall(folder)
+                component = self._recall(directory)
             except (UnreadableError, OSError) as error:
                 if isinstance(error, OSError) and not (is_spoilt(error) or error.errno == errno.EIO):
                     raise  # it is not about this component
-                self._give_up(folder, error)
+                self._give_up(directory, error)
             else:
-                found += [] if living is None else [living]
+                found += [] if component is None else [component]
         found.sort(key=lambda each: each.sequence)
-        self.slots.alive.update((each.watched.folder.token, each.watched) for each in found)
+        self.slots.alive.update((each.component.directory.token, each.component) for each in found)
         # Only now is it known which slots are held.
         for each in found:
             try:
-                self._resume(each.watched, each.verdict)
+                self._resume(each.component, each.verdict)
             except OSError as error:
-                _log.warning("site %s: component %s: %s", self._name, each.watched.folder.token, error)
+                _log.warning("site %s: component %s: %s", self._name, each.component.directory.token, error)
 
-    def _recall(self, folder: Folder) -> _Found | None:
+    def _recall(self, directory: ComponentDirectory) -> _Found | None:
         """A component that has not ended; None for one that has."""
-        ended = folder.ended()
+        ended = directory.ended()
         try:
-            record = folder.record()
+            record = directory.record()
         except UnreadableError:
             if ended is None:
                 raise
@@ -162,27 +162,27 @@ class Keeper:
             return None
         if record is None:
             raise UnreadableError("there is no record of it")
-        watched = Watched(record.launch, folder)
-        watched.released_at = folder.released_at()
-        if folder.was_spawned():
-            watched.phase = Phase.STARTING
-            watched.process = folder.identity()
-        return _Found(record.sequence, watched, folder.verdict())
+        component = LocalComponent(record.launch, directory)
+        component.released_at = directory.released_at()
+        if directory.was_spawned():
+            component.phase = ComponentPhase.STARTING
+            component.process = directory.identity()
+        return _Found(record.sequence, component, directory.verdict())
 
-    def _resume(self, watched: Watched, verdict: Verdict | None) -> None:
-        if watched.phase is Phase.STARTING and watched.process is None:
+    def _resume(self, component: LocalComponent, verdict: AbortRecord | None) -> None:
+        if component.phase is ComponentPhase.STARTING and component.process is None:
             # Its process may not have come to the point of saying so; of two, one goes on.
-            self.slots.spawn(watched)
-        if verdict is not None and watched.phase is not Phase.ENDED:
-            self.slots.begin_end(watched, verdict.outcome, verdict.reason)
+            self.slots.spawn(component)
+        if verdict is not None and component.phase is not ComponentPhase.ENDED:
+            self.slots.begin_end(component, verdict.outcome, verdict.reason)
 
-    def _give_up(self, folder: Folder, error: Exception) -> None:
+    def _give_up(self, directory: ComponentDirectory, error: Exception) -> None:
         """What the site kept about it is spoilt: end what may run of it, and say so."""
-        _log.error("site %s: component %s cannot be found again: %s", self._name, folder.token, error)
+        _log.error("site %s: component %s cannot be found again: %s", self._name, directory.token, error)
         with contextlib.suppress(OSError):
-            shell.end(folder.identity(), folder.home, by_force=True)
+            processes.end(directory.identity(), directory.home, by_force=True)
         try:
-            self._bury(folder, Outcome.SITE_FAILED, f"what the site kept about it cannot be read: {error}")
+            self._bury(directory, Outcome.SITE_FAILED, f"what the site kept about it cannot be read: {error}")
         except OSError as again:
             _log.error("site %s: nor can its end be put on record: %s", self._name, again)
 
@@ -191,121 +191,123 @@ class Keeper:
 
         Their directory was removed. One that nobody remembers is remembered from now on, as failed.
         """
-        strays = shell.strays(self._components, self.slots.alive)
+        strays = processes.strays(self._components, self.slots.alive)
         for token, pids in strays.items():
             _log.error("site %s: processes of component %s, which is not here, are ended", self._name, token)
-            shell.kill(pids)
-            folder = Folder(self._components, token)
-            if _is_token(token) and not folder.exists():
-                self._bury(folder, Outcome.SITE_FAILED, "its directory at the site was removed while it ran")
+            processes.kill(pids)
+            directory = ComponentDirectory(self._components, token)
+            if _is_token(token) and not directory.exists():
+                self._bury(directory, Outcome.SITE_FAILED, "its directory at the site was removed while it ran")
         return bool(strays)
 
     # ---------------------------------------------------------------------------------------- commands
 
     def start(self, launch: Launch, script: str) -> None:
-        """See ``Site.start``."""
-        folder = self._folder(launch.token)
+        """See ``LiveSite.start``."""
+        directory = self._directory(launch.token)
         if launch.token in self.slots.alive:
             self._emit(self._newest(launch.token))
             return
-        if folder.exists():
-            if not folder.has_record():
-                self._bury(folder, Outcome.REFUSED, "its abort or a question about it came first")
+        if directory.exists():
+            if not directory.has_record():
+                self._bury(directory, Outcome.REFUSED, "its abort or a question about it came first")
                 return
-            if self._tell_end(folder):
+            if self._tell_end(directory):
                 return
             # The disk failed when it was all but accepted, and the driver was told so.
         if launch.processors > self._processors:
             why = f"it asks for {launch.processors} processors and {self._name} has {self._processors}"
-            self._bury(folder, Outcome.REFUSED, why)
+            self._bury(directory, Outcome.REFUSED, why)
             return
-        if not folder.exists():
+        if not directory.exists():
             self._sequence += 1
-            folder.create(Record(sequence=self._sequence, launch=launch), script)
-        self.slots.alive[launch.token] = Watched(launch, folder)
+            directory.create(AcceptanceRecord(sequence=self._sequence, launch=launch), script)
+        self.slots.alive[launch.token] = LocalComponent(launch, directory)
         self._emit(ComponentAccepted(at=self._clock(), token=launch.token))
         self.slots.serve()
 
     def abort(self, token: Token, outcome: Outcome, reason: str) -> None:
-        """See ``Site.abort``."""
-        folder = self._folder(token)
-        watched = self.slots.alive.get(token)
-        if watched is None:
-            if not self._tell_end(folder):
-                self._bury(folder, outcome, reason or "aborted before it came")
+        """See ``LiveSite.abort``."""
+        directory = self._directory(token)
+        component = self.slots.alive.get(token)
+        if component is None:
+            if not self._tell_end(directory):
+                self._bury(directory, outcome, reason or "aborted before it came")
             return
-        self.slots.look_at(watched)
-        if watched.phase is Phase.ENDED or watched.lost:
+        self.slots.look_at(component)
+        if component.phase is ComponentPhase.ENDED or component.lost:
             return
         try:
-            if folder.verdict() is None:
+            if directory.verdict() is None:
                 # What is already bringing about its end is what the end will say, also after a kill.
-                folder.put_abort(Verdict(outcome=watched.verdict or outcome, reason=watched.reason or reason))
-            self.slots.begin_end(watched, outcome, reason)
+                directory.put_abort(
+                    AbortRecord(outcome=component.verdict or outcome, reason=component.reason or reason)
+                )
+            self.slots.begin_end(component, outcome, reason)
         except OSError as error:
             if not is_spoilt(error):
                 raise
-            self.slots.lose(watched, error)
+            self.slots.lose(component, error)
 
     def ask(self, tokens: Sequence[Token]) -> None:
-        """See ``Site.ask``."""
+        """See ``LiveSite.ask``."""
         for token in tokens:
-            folder = self._folder(token)
+            directory = self._directory(token)
             if token in self.slots.alive:
                 self._emit(self._newest(token))
-            elif not folder.exists():
-                self._bury(folder, Outcome.ABSENT, "never heard of")
-            elif not self._tell_end(folder):
-                self._bury(folder, Outcome.SITE_FAILED, "the site has lost what it kept about it")
+            elif not directory.exists():
+                self._bury(directory, Outcome.ABSENT, "never heard of")
+            elif not self._tell_end(directory):
+                self._bury(directory, Outcome.SITE_FAILED, "the site has lost what it kept about it")
 
     def release(self, token: Token, go: Go) -> None:
-        """See ``Site.release``."""
+        """See ``LiveSite.release``."""
         check_token(token)
-        watched = self.slots.alive.get(token)
-        if watched is None or watched.verdict is not None or watched.released_at is not None:
+        component = self.slots.alive.get(token)
+        if component is None or component.verdict is not None or component.released_at is not None:
             return
         now = self._clock()
         try:
-            watched.folder.check()
-            stage(self._name, self._files, watched.folder.home / WORK, go.links)
-            watched.folder.put_go(go, now)
+            component.directory.check()
+            stage(self._name, self._files, component.directory.home / WORK, go.links)
+            component.directory.put_go(go, now)
         except OSError as error:
             if not is_spoilt(error):
                 raise
-            self.slots.lose(watched, error)
+            self.slots.lose(component, error)
             return
-        watched.released_at = now
+        component.released_at = now
 
     def deliver(self, token: Token, name: str, data: bytes) -> None:
-        """See ``Site.deliver``."""
-        folder = self._folder(token)
+        """See ``LiveSite.deliver``."""
+        directory = self._directory(token)
         check_mail_name(name)
         if len(data) > MAIL_BYTES_MAX:
             raise LaunchError("mail", f"{name!r} has more than {MAIL_BYTES_MAX} bytes (MAIL_BYTES_MAX)")
-        watched = self.slots.alive.get(token)
-        if watched is None:
-            if not folder.exists():
+        component = self.slots.alive.get(token)
+        if component is None:
+            if not directory.exists():
                 raise SiteError(self._name, f"there is no component {token} here to get mail; start it first")
             return
-        if watched.verdict is not None:
+        if component.verdict is not None:
             return
         try:
-            folder.put_mail(name, data)
+            directory.put_mail(name, data)
         except OSError as error:
             if not is_spoilt(error):
                 raise
-            self.slots.lose(watched, error)
+            self.slots.lose(component, error)
 
     def fetch(self, token: Token, name: str) -> bytes | None:
-        """See ``Site.fetch``."""
+        """See ``LiveSite.fetch``."""
         check_mail_name(name)
-        return self._folder(token).mail(name)
+        return self._directory(token).mail(name)
 
     def output(self, token: Token, stream: Stream, offset: int, limit: int) -> bytes:
-        """See ``Site.output``."""
-        folder = self._folder(token)
+        """See ``LiveSite.output``."""
+        directory = self._directory(token)
         try:
-            record = folder.record()
+            record = directory.record()
         except UnreadableError as error:
             raise SiteError(
                 self._name, f"the output of component {token} cannot be found any more: {error}"
@@ -314,24 +316,24 @@ class Keeper:
             raise SiteError(self._name, f"there is no component {token} here; look at the job's own list of them")
         if offset < 0 or limit < 0:
             raise SiteError(self._name, f"there is no output at {offset} of {limit} bytes; write 0 or more")
-        return folder.output(stream, record.launch.application, offset, min(limit, OUTPUT_BYTES_MAX))
+        return directory.output(stream, record.launch.application, offset, min(limit, OUTPUT_BYTES_MAX))
 
     def processors_ready(self, token: Token) -> int | None:
         """With how many processors a component has reached the barrier; None before that, and where it is lost."""
-        folder = self._folder(token)
-        if not folder.is_ready():
+        directory = self._directory(token)
+        if not directory.is_ready():
             return None
-        watched = self.slots.alive.get(token)
-        if watched is not None:
-            return watched.processors
+        component = self.slots.alive.get(token)
+        if component is not None:
+            return component.processors
         try:
-            record = folder.record()
+            record = directory.record()
         except UnreadableError:
             return None
         return None if record is None else record.launch.processors
 
     def probe(self) -> SiteReported:
-        """See ``Site.probe``."""
+        """See ``LiveSite.probe``."""
         self._others = self._read_others()
         self.slots.serve()  # some of what others had may be free now
         return SiteReported(
@@ -339,15 +341,15 @@ class Keeper:
         )
 
     def held(self) -> tuple[Token, ...]:
-        """See ``Site.held``."""
+        """See ``LiveSite.held``."""
         return tuple(self.slots.alive)
 
     def vanish(self, token: Token) -> Path | None:
         """Take an ended component's directory out of sight; what is returned is for the caller to remove."""
-        folder = self._folder(token)
+        directory = self._directory(token)
         if token in self.slots.alive:
             raise SiteError(self._name, f"component {token} has not ended; abort it and wait for its end first")
-        return folder.vanish()
+        return directory.vanish()
 
     # ------------------------------------------------------------------------------------ what it knows
 
@@ -368,35 +370,35 @@ class Keeper:
             raise SiteError(self._name, f"{path} says {text!r}; write a number of processors, or remove it")
         return int(text)
 
-    def _folder(self, token: Token) -> Folder:
+    def _directory(self, token: Token) -> ComponentDirectory:
         check_token(token)
-        return Folder(self._components, token)
+        return ComponentDirectory(self._components, token)
 
     def _newest(self, token: Token) -> AnyEvent:
-        """The newest event of a living component."""
+        """The newest event of a live component."""
         now = self._clock()
-        watched = self.slots.alive[token]
-        if watched.phase is Phase.READY and watched.released_at is not None:
+        component = self.slots.alive[token]
+        if component.phase is ComponentPhase.READY and component.released_at is not None:
             return ComponentRunning(at=now, token=token)
-        if watched.phase is Phase.READY:
+        if component.phase is ComponentPhase.READY:
             return ComponentReady(at=now, token=token)
         return ComponentAccepted(at=now, token=token)
 
-    def _tell_end(self, folder: Folder) -> bool:
+    def _tell_end(self, directory: ComponentDirectory) -> bool:
         """Emit how a component ended that does not live; whether that is on record."""
         try:
-            ended = folder.ended()
+            ended = directory.ended()
         except UnreadableError as error:
-            self._bury(folder, Outcome.SITE_FAILED, f"what the site kept about it cannot be read: {error}")
+            self._bury(directory, Outcome.SITE_FAILED, f"what the site kept about it cannot be read: {error}")
             return True
         if ended is None:
             return False
         self._emit(ended)
         return True
 
-    def _bury(self, folder: Folder, outcome: Outcome, reason: str) -> None:
-        event = ComponentEnded(at=self._clock(), token=folder.token, outcome=outcome, reason=reason)
-        folder.bury(event)
+    def _bury(self, directory: ComponentDirectory, outcome: Outcome, reason: str) -> None:
+        event = ComponentEnded(at=self._clock(), token=directory.token, outcome=outcome, reason=reason)
+        directory.bury(event)
         self._emit(event)
 
 

@@ -14,7 +14,7 @@ from koala.sites.batch.check.host import file_server_answers
 from koala.sites.batch.check.slurm import parse_partitions
 from koala.sites.batch.check.steps import Said
 from koala.sites.batch.system import BatchEnd, BatchJob, BatchState, EndKind
-from koala.sites.remote_shell import Answer
+from koala.sites.remote_shell import ShellResult
 from tests.support.played_site import ENVIRONMENT, NOW, OWNER, PARTITIONS, Reaction, listing, played, refused
 
 PASSED, WARNED, FAILED, SKIPPED = Sign.PASSED, Sign.WARNED, Sign.FAILED, Sign.SKIPPED
@@ -305,11 +305,11 @@ JOBS: list[tuple[dict[str, Reaction], str, str]] = [
         "mend what it says",
     ),
     (
-        {"cat seen": Answer(code=0, stdout=b"n1 1 abcd\nn2 1 \n", stderr=b"koala check ran on n1\n")},
+        {"cat seen": ShellResult(code=0, stdout=b"n1 1 abcd\nn2 1 \n", stderr=b"koala check ran on n1\n")},
         "n2 does not see /share",
         "all nodes share",
     ),
-    ({"cat seen": Answer(code=0, stdout=b"n1 1 abcd\n", stderr=b"")}, "not in its log", "submit_options"),
+    ({"cat seen": ShellResult(code=0, stdout=b"n1 1 abcd\n", stderr=b"")}, "not in its log", "submit_options"),
     ({"cat seen": refused("gone")}, "cannot be read: gone", "check again"),
 ]
 

@@ -15,7 +15,7 @@ from koala.model.grid import BatchSettings
 from koala.sites.batch.grid_engine.needs import Want, amount_of, requests_of, slots_within, wants_of
 from koala.sites.batch.grid_engine.system import GridEngineSystem
 from koala.sites.batch.grid_engine.xml import Resource
-from koala.sites.batch.system import BatchOutputError, Listing
+from koala.sites.batch.system import BatchListing, BatchOutputError
 
 COMPLEXES = """\
 arch                a          STRING    ==    YES         NO         NONE     0
@@ -125,7 +125,7 @@ def cell(
     return "".join(f"koala: {name}\n{text}\n" for name, text in parts.items())
 
 
-def read(printed: str, *options: str) -> Listing:
+def read(printed: str, *options: str) -> BatchListing:
     return GridEngineSystem(BatchSettings(work_directory="/w", submit_options=options)).parse_listing(printed)
 
 

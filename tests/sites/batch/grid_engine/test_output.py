@@ -14,11 +14,11 @@ from koala.sites.batch.grid_engine.system import GridEngineSystem
 from koala.sites.batch.system import (
     BatchEnd,
     BatchJob,
+    BatchListing,
     BatchOutputError,
     BatchState,
     BatchSystem,
     EndKind,
-    Listing,
 )
 from tests.support.paths import RECORDED
 
@@ -35,7 +35,7 @@ def recorded(name: str) -> str:
     return "".join(line for line in lines if not line.startswith("# "))
 
 
-def listing(name: str, **settings: Any) -> Listing:
+def listing(name: str, **settings: Any) -> BatchListing:
     return system(**settings).parse_listing(recorded(name))
 
 
@@ -205,7 +205,7 @@ def test_half_a_listing_tells_nothing(name: str) -> None:
     for count in range(len(lines)):
         with pytest.raises(BatchOutputError):
             system().parse_listing("\n".join(lines[:count]))
-    assert isinstance(system().parse_listing(text), Listing)
+    assert isinstance(system().parse_listing(text), BatchListing)
 
 
 def test_a_listing_with_a_document_type_is_refused() -> None:

@@ -15,7 +15,7 @@ from koala.model.grid import BatchSettings
 from koala.model.launch import Launch
 from koala.model.request import Application
 from koala.sites.batch.grid_engine.system import GridEngineSystem
-from koala.sites.batch.system import BatchEnd, BatchId, BatchJob, BatchState, EndKind, Listing, Submission
+from koala.sites.batch.system import BatchEnd, BatchId, BatchJob, BatchListing, BatchState, BatchSubmission, EndKind
 from tests.support.grid_engine_cell import SLOTS, GridEngineCell, grid_engine_cell
 
 MPI = {"queue": "all.q", "parallel_environment": "mpi"}
@@ -53,17 +53,17 @@ class Desk:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def submission(self, token: str, script: str = "sleep 60", processors: int = 1, **fields: Any) -> Submission:
+    def submission(self, token: str, script: str = "sleep 60", processors: int = 1, **fields: Any) -> BatchSubmission:
         (self.home / f"{token}.sh").write_text(script)
         launch = Launch(token=token, job=1, processors=processors, application=Application(script=script))
         given = {"home": str(self.home), "script": f"{token}.sh", "log": f"{token}.log", **fields}
-        return Submission(launch=launch, **given)
+        return BatchSubmission(launch=launch, **given)
 
     def submit(self, token: str, script: str = "sleep 60", processors: int = 1, **fields: Any) -> BatchId:
         text = self.system.submit(self.submission(token, script, processors, **fields))
         return self.system.parse_submitted(self.said(text))
 
-    def listing(self, system: GridEngineSystem | None = None) -> Listing:
+    def listing(self, system: GridEngineSystem | None = None) -> BatchListing:
         system = system or self.system
         return system.parse_listing(self.said(system.listing()))
 

@@ -13,7 +13,7 @@ from koala.model.grid import BatchSettings
 from koala.model.launch import Launch
 from koala.model.request import Application
 from koala.sites.batch.grid_engine.system import REASON_CHARACTERS_MAX, GridEngineSystem
-from koala.sites.batch.system import BatchOutputError, BatchSystem, Submission
+from koala.sites.batch.system import BatchOutputError, BatchSubmission, BatchSystem
 
 TOKEN = "1.1"  # noqa: S105
 HOME = "/shared/koala/components/1.1"
@@ -28,9 +28,9 @@ def system(**settings: Any) -> BatchSystem:
     return GridEngineSystem(BatchSettings(work_directory="/shared/koala", **settings))
 
 
-def submission(processors: int = 1, **fields: Any) -> Submission:
+def submission(processors: int = 1, **fields: Any) -> BatchSubmission:
     launch = Launch(token=TOKEN, job=1, processors=processors, application=Application(script="exit 0"))
-    return Submission(**{"launch": launch, "home": HOME, "script": "script", "log": "log", **fields})
+    return BatchSubmission(**{"launch": launch, "home": HOME, "script": "script", "log": "log", **fields})
 
 
 def words(text: str) -> list[str]:

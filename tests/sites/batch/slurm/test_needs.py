@@ -16,7 +16,7 @@ from koala.sites.batch.slurm.needs import Need, Room, parse_room, processors_wit
 from koala.sites.batch.slurm.needs_text import needs_text
 from koala.sites.batch.slurm.options import Asked, Features, Sharing, asked_of, features_of, megabytes
 from koala.sites.batch.slurm.system import SlurmSystem
-from koala.sites.batch.system import Listing
+from koala.sites.batch.system import BatchListing
 
 
 def settings(*options: str, **fields: Any) -> BatchSettings:
@@ -317,7 +317,7 @@ koala jobs
 {jobs}"""
 
 
-def listed(*options: str, jobs: str = "", waiting: str = "") -> Listing:
+def listed(*options: str, jobs: str = "", waiting: str = "") -> BatchListing:
     return SlurmSystem(settings(*options)).parse_listing(CLUSTER.format(jobs=jobs, waiting=waiting))
 
 

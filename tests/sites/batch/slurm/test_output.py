@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from koala.model.grid import BatchSettings
 from koala.sites.batch.slurm.states import end_of, exit_code, state_of
 from koala.sites.batch.slurm.system import SlurmSystem
-from koala.sites.batch.system import BatchEnd, BatchJob, BatchOutputError, BatchState, EndKind, Listing
+from koala.sites.batch.system import BatchEnd, BatchJob, BatchListing, BatchOutputError, BatchState, EndKind
 from tests.support.paths import RECORDED
 
 
@@ -22,7 +22,7 @@ def system(queue: str | None = None) -> SlurmSystem:
     return SlurmSystem(BatchSettings(work_directory="/w", queue=queue))
 
 
-def states(listing: Listing) -> dict[str, BatchState]:
+def states(listing: BatchListing) -> dict[str, BatchState]:
     return {job.token.rpartition("-")[0]: job.state for job in listing.jobs}
 
 
@@ -98,7 +98,7 @@ def test_a_listing_of_a_new_version() -> None:
     assert states(listing)["7.7"] is BatchState.PENDING
 
 
-def listed(*waiting: str, jobs: str = "", quota: str = "", node: str = "mixed|6/10/0/16") -> Listing:
+def listed(*waiting: str, jobs: str = "", quota: str = "", node: str = "mixed|6/10/0/16") -> BatchListing:
     """A cluster of one node, with jobs that wait and jobs of ours."""
     return system().parse_listing(
         f"koala nodes\nn1|{node}|main*|up|infinite\nkoala waiting\n"

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from koala.cli import koala
 from koala.model.grid import BatchSettings
 from koala.sites.batch.slurm.system import SlurmSystem
-from koala.sites.batch.system import Listing
+from koala.sites.batch.system import BatchListing
 from tests.support.slurm_cluster import WAIT_S, SlurmCluster, slurm_cluster
 
 OTHER = "nobody"
@@ -162,7 +162,7 @@ def counted_right(cluster: SlurmCluster, setting: Setting) -> None:
     assert listed(cluster, submit_options=setting.options, environment=setting.environment).others == setting.there
 
 
-def listed(cluster: SlurmCluster, **fields: Any) -> Listing:
+def listed(cluster: SlurmCluster, **fields: Any) -> BatchListing:
     """What Koala sees of the partition."""
     system = SlurmSystem(BatchSettings(work_directory="/w", queue="main", **fields))
     return system.parse_listing(cluster.run("sh", "-c", system.listing()))

@@ -15,7 +15,7 @@ from koala.model.launch import Go, NodeShare
 from koala.model.messages import ComponentAccepted, ComponentEnded, ComponentReady, ComponentRunning, Outcome
 from koala.model.request import Application
 from koala.sites import SiteError, Stream
-from koala.sites.batch import poller as watching
+from koala.sites.batch import poller
 from koala.sites.batch.slurm.system import SlurmSystem
 from tests.support.batch_sites import BatchWatcher, opened_batch, unanswered, until_true
 from tests.support.live_sites import file_appears, launch, processes_of
@@ -239,7 +239,7 @@ def test_mail_comes_out_once_for_each_opening_and_goes_in_whole(idle: SlurmClust
 def test_processors_of_others_of_drained_nodes_and_of_the_queue_ahead_are_not_idle(
     idle: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "FRESH_S", 0.0)
+    monkeypatch.setattr(poller, "FRESH_S", 0.0)
 
     async def report(one: BatchWatcher) -> tuple[int, int]:
         told = await one.site.probe()

@@ -19,10 +19,10 @@ from koala.model.grid import BatchSettings
 from koala.model.launch import Go
 from koala.model.messages import ComponentAccepted, ComponentEnded, ComponentReady, Outcome, SiteSilent
 from koala.runners import component_script
-from koala.sites.batch import poller as watching
+from koala.sites.batch import poller
 from koala.sites.batch.slurm.system import SlurmSystem
 from koala.sites.batch.system import BatchJob, BatchState
-from koala.sites.remote_shell import Commands
+from koala.sites.remote_shell import RemoteShell
 from tests.support.batch_sites import opened_batch, until_true
 from tests.support.live_sites import file_appears, launch
 from tests.support.paths import SUPPORT
@@ -148,7 +148,7 @@ def test_a_submission_that_was_never_answered_is_found_again_by_its_name(
 def test_a_controller_that_is_away_makes_the_site_silent_and_costs_no_component(
     cluster: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "REST_MOST_S", 1.0)
+    monkeypatch.setattr(poller, "REST_MOST_S", 1.0)
     # Commands that the site runs wait less long for a controller that does not answer.
     impatient = tmp_path / "slurm.conf"
     impatient.write_text((cluster.root / "slurm.conf").read_text().replace("MessageTimeout=5", "MessageTimeout=1"))
@@ -167,7 +167,7 @@ def test_a_controller_that_is_away_makes_the_site_silent_and_costs_no_component(
                 gate.touch()
                 await one.until(lambda: any(isinstance(event, SiteSilent) for event in one.events))
                 await one.site.release("1.2", Go())  # files are enough for that
-                await asyncio.sleep(watching.FRESH_S)  # what it listed before is too old then
+                await asyncio.sleep(poller.FRESH_S)  # what it listed before is too old then
                 with pytest.raises(OSError, match="contact slurm controller"):
                     await one.site.probe()
                 assert await one.site.held() == ("1.1", "1.2")
@@ -187,7 +187,7 @@ def test_slurm_tells_how_a_job_ended_and_says_of_one_that_it_does_not_know_that_
     system = SlurmSystem(BatchSettings(work_directory="/w"))
 
     async def scenario() -> None:
-        here = Commands(environment=cluster.environment)
+        here = RemoteShell(environment=cluster.environment)
         numbers = [cluster.submit("-J", f"koala-{code}", text=f"exit {code}") for code in (0, 3)]
         jobs = [
             BatchJob(id=number, token=str(code), state=BatchState.OVER)

@@ -14,7 +14,7 @@ from koala.model.launch import Launch
 from koala.model.request import Application
 from koala.sites.batch.slurm import system as slurm
 from koala.sites.batch.slurm.system import SlurmSystem
-from koala.sites.batch.system import BatchJob, BatchOutputError, BatchState, Submission
+from koala.sites.batch.system import BatchJob, BatchOutputError, BatchState, BatchSubmission
 from tests.support.real_programs import real_program
 
 # What sbatch says of every limit, in front of which it may say of which.
@@ -28,10 +28,10 @@ def system(**fields: Any) -> SlurmSystem:
     return SlurmSystem(BatchSettings(work_directory="/w", **fields))
 
 
-def submission(*, processors: int = 6, per_task: int = 1, **fields: Any) -> Submission:
+def submission(*, processors: int = 6, per_task: int = 1, **fields: Any) -> BatchSubmission:
     application = Application(executable="x", processors_per_task=per_task)
     launch = Launch(token="1.1-ab", job=1, processors=processors, application=application)  # noqa: S106
-    return Submission(**{"launch": launch, "home": "/w/it's/1.1", "script": "script", "log": "log", **fields})
+    return BatchSubmission(**{"launch": launch, "home": "/w/it's/1.1", "script": "script", "log": "log", **fields})
 
 
 def test_a_submission_says_everything_and_quotes_what_is_not_its_own() -> None:

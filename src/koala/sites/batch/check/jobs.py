@@ -24,7 +24,7 @@ from koala.sites.batch.check.steps import (
     skipped,
     warned,
 )
-from koala.sites.batch.system import BatchJob, BatchOutputError, BatchState, Submission
+from koala.sites.batch.system import BatchJob, BatchOutputError, BatchState, BatchSubmission
 
 JOB_LIMIT_S = 300.0
 # A reservation is tried so far ahead that it keeps nobody from anything before it is given back.
@@ -56,7 +56,7 @@ def _job_script(desk: Desk) -> str:
     )
 
 
-def _submission(desk: Desk) -> Submission:
+def _submission(desk: Desk) -> BatchSubmission:
     launch = Launch(
         token=desk.token,
         job=0,
@@ -64,7 +64,7 @@ def _submission(desk: Desk) -> Submission:
         application=Application(executable="true"),
         walltime_s=JOB_LIMIT_S,
     )
-    return Submission(launch=launch, home=desk.home, script=_SCRIPT, log=_LOG, limit_s=JOB_LIMIT_S)
+    return BatchSubmission(launch=launch, home=desk.home, script=_SCRIPT, log=_LOG, limit_s=JOB_LIMIT_S)
 
 
 @contextlib.asynccontextmanager

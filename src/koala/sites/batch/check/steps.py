@@ -16,7 +16,7 @@ import msgspec
 from koala.model.grid import BatchSettings, Site
 from koala.sites.batch.system import BatchSystem
 from koala.sites.protocol import Clock
-from koala.sites.remote_shell import Answer
+from koala.sites.remote_shell import ShellResult
 
 # How long one question to a site may take: clients of a batch system whose controller is down hang for long.
 QUESTION_TIMEOUT_S = 20.0
@@ -73,7 +73,7 @@ def skipped(words: str) -> Said:
 class Runs(Protocol):
     """Runs texts for ``sh`` at the login host of a site; OSError where that is not possible."""
 
-    async def run(self, text: str, *, timeout_s: float) -> Answer: ...
+    async def run(self, text: str, *, timeout_s: float) -> ShellResult: ...
 
 
 class Reply(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""One look at a Grid Engine cell: the text that takes it, and what ``qstat`` and its kin printed, made a ``Listing``.
+"""One look at a Grid Engine cell: the text that takes it, and what ``qstat`` printed, as a ``BatchListing``.
 
 How XML becomes queues and jobs is in ``grid_engine_xml``. Here is what they mean: which slots our users could get,
 who has them, and which jobs are ours.
@@ -28,10 +28,10 @@ from koala.sites.batch.system import (
     BatchEnd,
     BatchId,
     BatchJob,
+    BatchListing,
     BatchOutputError,
     BatchState,
     EndKind,
-    Listing,
 )
 
 # In front of the name of each part of what is printed. No line of Grid Engine begins so.
@@ -117,7 +117,7 @@ class ListingReader:
         self._requests = requests_of(settings.submit_options)
         self._reserves = settings.claims is Claims.RESERVATION
 
-    def read(self, printed: str) -> Listing:
+    def read(self, printed: str) -> BatchListing:
         """Raises ``BatchOutputError`` for everything but a whole listing."""
         parts = _parts(printed)
         user = parts["user"].strip()
@@ -141,7 +141,7 @@ class ListingReader:
         frees = {slots.free, slots_for(Needs()).free} if needs.wants else {slots.free}
         idle = min(free - self._taken_soon(pending, user, offered, free) for free in frees)
         processors = max(slots.total, ours_held + idle)
-        return Listing(
+        return BatchListing(
             jobs=_our_jobs(running, pending, user, _reasons(parts["errors"])),
             processors=processors,
             others=processors - ours_held - idle,

@@ -21,9 +21,9 @@ from koala.sites.batch.system import (
     BatchEnd,
     BatchId,
     BatchJob,
+    BatchListing,
     BatchOutputError,
-    Listing,
-    Submission,
+    BatchSubmission,
 )
 
 # Of so many words of a complaint a reason is made.
@@ -172,7 +172,7 @@ class GridEngineSystem:
     def __init__(self, settings: BatchSettings) -> None:
         self._settings = settings
 
-    def submit(self, submission: Submission) -> str:
+    def submit(self, submission: BatchSubmission) -> str:
         """``-C ''``, because an application's text may hold lines that look like options to qsub. A job in a
         reservation gets no time limit of its own: it ends with the reservation, and one of its length is refused.
         """
@@ -227,7 +227,7 @@ class GridEngineSystem:
     def listing(self) -> str:
         return listing_text(self._settings)
 
-    def parse_listing(self, printed: str) -> Listing:
+    def parse_listing(self, printed: str) -> BatchListing:
         return ListingReader(self._settings).read(printed)
 
     def history(self, jobs: Sequence[BatchJob]) -> str:

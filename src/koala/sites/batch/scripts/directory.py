@@ -32,7 +32,7 @@ from koala.model.launch import (
 )
 from koala.model.messages import ComponentEnded, Token
 from koala.sites.batch.scripts.framing import directory_word, printing
-from koala.sites.component_directory import ENDED, RECORD, RELEASED, Record, Verdict
+from koala.sites.component_directory import ENDED, RECORD, RELEASED, AbortRecord, AcceptanceRecord
 
 # The files of a component's directory that only a site with a batch system has.
 BATCH = "batch"  # what the batch system answered to the submission
@@ -171,7 +171,7 @@ def open_work_directory(work_directory: str, owner: str, mark: str) -> str:
 
 
 def _shown(indent: str) -> str:
-    """Shows one component ``$koala_each``, for ``Found``."""
+    """Shows one component ``$koala_each``, for ``RecordedComponent``."""
     names = (RECORD, BATCH, ABORT, RELEASED, RESERVATION, ENDED)
     lines = ['koala_mark component "$koala_each"']
     lines += [f'koala_show {name} "$koala_each/{name}"' for name in names]
@@ -188,7 +188,7 @@ def show(root: str, tokens: Sequence[Token]) -> str:
 # ----------------------------------------------------------------------------------------------- components
 
 
-def make(root: str, record: Record, script: str, site: str) -> str:
+def make(root: str, record: AcceptanceRecord, script: str, site: str) -> str:
     """Accept a component, unless it is there. It is there once its record is."""
     token = record.launch.token
     fresh = [
@@ -248,7 +248,7 @@ def put_lines(root: str, lines: Mapping[tuple[Token, str], str | None]) -> str:
     return text
 
 
-def abort(root: str, token: Token, verdict: Verdict, unknown: ComponentEnded, cancel: str) -> str:
+def abort(root: str, token: Token, verdict: AbortRecord, unknown: ComponentEnded, cancel: str) -> str:
     """From now on the application must not start; of several aborts the first stands. One never heard of is buried.
 
     Sections: those of ``show``, and then ``cancelled CODE`` if it had to be.

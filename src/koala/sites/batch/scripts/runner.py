@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from koala.sites.batch.scripts.framing import FramedScript, OutputSection
-from koala.sites.remote_shell import CommandError, Commands, CommandTimeoutError, last_words
+from koala.sites.remote_shell import RemoteShell, ShellError, ShellTimeoutError, last_words
 
 # How long scripts may take: those that only touch files, and those that ask the batch system. A daemon gives a call
 # of a site 120 s.
@@ -43,14 +43,14 @@ class ScriptResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScriptRunner:
-    """Runs directory. ``calls`` counts those that used the batch system, by what they used of ``BatchSystem``."""
+    """Runs scripts. ``calls`` counts those that used the batch system, by what they used of ``BatchSystem``."""
 
-    def __init__(self, commands: Commands) -> None:
-        self.commands = commands
+    def __init__(self, shell: RemoteShell) -> None:
+        self.shell = shell
         self.calls: Counter[str] = Counter()
 
     async def run(self, body: str, *, timeout_s: float = FILES_S, calls: str = "", times: int = 1) -> ScriptResult:
-        """Run a script to its end. Raises ``CommandError`` when it did not come there; it may have happened."""
+        """Run a script to its end. Raises ``ShellError`` when it did not come there; it may have happened."""
         done, error = await self.try_to_run(body, timeout_s=timeout_s, calls=calls, times=times)
         if error is not None:
             raise error
@@ -58,20 +58,20 @@ class ScriptRunner:
 
     async def try_to_run(
         self, body: str, *, timeout_s: float = FILES_S, calls: str = "", times: int = 1
-    ) -> tuple[ScriptResult, CommandError | None]:
+    ) -> tuple[ScriptResult, ShellError | None]:
         """As far as it came, and what kept it from its end."""
         script = FramedScript(body)
         if calls:
             self.calls[calls] += times
         try:
-            answer = await self.commands.run(script.text, timeout_s=timeout_s)
-        except CommandTimeoutError as error:
+            answer = await self.shell.run(script.text, timeout_s=timeout_s)
+        except ShellTimeoutError as error:
             return ScriptResult(sections=script.sections(error.printed), complaint=""), error
         done = ScriptResult(sections=script.sections(answer.stdout), complaint=last_words(answer.stderr))
         if script.is_done(done.sections):
             return done, None
         why = done.complaint or f"a command ended with exit code {answer.code} before its end"
-        return done, CommandError(self.commands.host, why, answer.stdout)
+        return done, ShellError(self.shell.host, why, answer.stdout)
 
 
 async def offload_if_large(size_bytes: int, read: Callable[[], T]) -> T:

@@ -28,10 +28,10 @@ from koala.sites.batch.system import (
     BatchEnd,
     BatchId,
     BatchJob,
+    BatchListing,
     BatchOutputError,
     BatchState,
     EndKind,
-    Listing,
 )
 
 # Nodes, jobs that wait, our jobs. What may hold anything comes last in a line, and '|' separates. A job's name may
@@ -89,7 +89,7 @@ class _Waiting(msgspec.Struct, frozen=True):
 
 def parse_listing(
     printed: str, partition: str | None, terms: Terms | None = None, asked: Asked | None = None
-) -> Listing:
+) -> BatchListing:
     """What the text of a listing prints. ``partition`` is the one that components go to, or several with commas
     between; None is the default one. ``terms`` are the account and the QOS that submissions name, ``asked`` is what
     they ask for beside processors."""
@@ -115,7 +115,7 @@ def parse_listing(
         left = min(each - _taken_soon(waiting, kept, each + held) for each in (free, _free(nodes, Room())))
     # Of those that we hold, some may only be there since Slurm gives more than a job asks for.
     working = _least(max(there, held + left), quota.most)
-    return Listing(
+    return BatchListing(
         jobs=ours,
         processors=working,
         others=max(0, min(working, working - held - _least(left, quota.left))),

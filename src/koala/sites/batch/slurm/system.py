@@ -36,9 +36,9 @@ from koala.sites.batch.system import (
     BatchEnd,
     BatchId,
     BatchJob,
+    BatchListing,
     BatchOutputError,
-    Listing,
-    Submission,
+    BatchSubmission,
 )
 
 # How long the accounts of jobs that the controller has forgotten are waited for.
@@ -136,7 +136,7 @@ class SlurmSystem:
 
     # ------------------------------------------------------------------------------------------------- jobs
 
-    def submit(self, submission: Submission) -> str:
+    def submit(self, submission: BatchSubmission) -> str:
         """See ``BatchSystem.submit``."""
         launch, settings = submission.launch, self._settings
         per_task = launch.application.processors_per_task
@@ -216,7 +216,7 @@ class SlurmSystem:
             f"printf '%s\\n%s\\n' {shlex.quote(JOBS_LINE)} \"$koala_jobs\"\n"
         )
 
-    def parse_listing(self, printed: str) -> Listing:
+    def parse_listing(self, printed: str) -> BatchListing:
         """See ``BatchSystem.parse_listing``."""
         settings = self._settings
         return slurm_listing.parse_listing(printed, settings.queue, terms_of(settings), asked_of(settings))
