@@ -19,7 +19,7 @@ COLUMN_X = {
     State.RUNNING: 800,
 }
 CENTRE = {state: (x, ROW_Y) for state, x in COLUMN_X.items()} | {
-    State.RELEASING: (800, 290),
+    State.UNWINDING: (800, 290),
     State.DONE: (970, ROW_Y),
     State.FAILED: (84, 385),
     State.CANCELLED: (630, 385),
@@ -113,9 +113,9 @@ def _way(state: State, target: State, number: int) -> list[str]:
         from_x, end_x = x + leave, to_x + enter
         path = f"M{from_x} {y + edge}V{lane_y}H{end_x}V{to_y + edge}"
         return _labelled(path, (from_x + end_x) // 2, lane_y, number)
-    if state is State.RUNNING and target is State.RELEASING:
+    if state is State.RUNNING and target is State.UNWINDING:
         return _labelled(f"M{x} {y + BOX_HEIGHT // 2}V{to_y - BOX_HEIGHT // 2}", x, (y + to_y) // 2, number)
-    if state is State.RELEASING and target is State.WAITING:
+    if state is State.UNWINDING and target is State.WAITING:
         return _labelled(f"M{x - half} {y}H{to_x}V{to_y + BOX_HEIGHT // 2}", (x + to_x) // 2, y, number)
     if y == to_y and 0 < to_x - x <= 170:
         end_x = to_x - NARROW.get(target, BOX_WIDTH) // 2

@@ -54,7 +54,7 @@ def running() -> Desk:
     return desk
 
 
-def releasing() -> Desk:
+def unwinding() -> Desk:
     desk = running()
     desk.wait_until(80.0)
     desk.end("1.1", outcome=Outcome.SITE_FAILED)
@@ -75,7 +75,7 @@ STATES = {
     claiming: State.CLAIMING,
     starting: State.STARTING,
     running: State.RUNNING,
-    releasing: State.RELEASING,
+    unwinding: State.UNWINDING,
     resting: State.WAITING,
 }
 

@@ -373,7 +373,7 @@ def test_after_the_job_start_time_a_component_that_was_not_taken_returns_the_job
 
 
 def test_claims_that_succeeded_do_not_count_against_the_limit() -> None:
-    """running -> releasing -> waiting -> placed -> starting"""
+    """running -> unwinding -> waiting -> placed -> starting"""
     desk = Desk({"a": 10}, scan_interval_s=0.0)
     desk.run(ask(10, claiming_tries_max=1))
     desk.pass_time(50.0)

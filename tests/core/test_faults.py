@@ -14,7 +14,7 @@ OF_THE_SITE = [Outcome.SITE_FAILED, Outcome.ABORTED, Outcome.ABSENT, Outcome.REF
 @pytest.mark.parametrize("outcome", [*OF_THE_SITE, Outcome.FAILED])
 @pytest.mark.parametrize("high", [True, False])
 def test_a_failed_component_aborts_the_whole_job_which_returns_to_its_own_queue(outcome: Outcome, high: bool) -> None:
-    """running -> releasing -> waiting"""
+    """running -> unwinding -> waiting"""
     desk = Desk({"a": 10, "b": 10, "c": 10})
     desk.run(ask(part(9, "a"), part(9, "b"), part(9, "c"), high=high))
     desk.wait_until(10.0)
@@ -22,9 +22,9 @@ def test_a_failed_component_aborts_the_whole_job_which_returns_to_its_own_queue(
     assert [abort.token for abort in kind(commands, AbortComponent)] == ["1.1", "1.3"]
     (requeued,) = kind(commands, JobRequeued)
     assert requeued.reason.startswith("component 1 failed on b")
-    assert desk.state(1) is State.RELEASING
+    assert desk.state(1) is State.UNWINDING
     desk.end("1.3", outcome=Outcome.ABORTED)
-    assert desk.state(1) is State.RELEASING
+    assert desk.state(1) is State.UNWINDING
     desk.end("1.1", outcome=Outcome.ABORTED)
     assert desk.state(1) is State.WAITING
     assert [job.id for job in (desk.ledger.high if high else desk.ledger.low)] == [1]
@@ -33,7 +33,7 @@ def test_a_failed_component_aborts_the_whole_job_which_returns_to_its_own_queue(
 
 
 def test_a_job_that_ran_is_not_started_again_before_every_site_has_let_go_of_it() -> None:
-    """running -> releasing -> waiting -> placed -> starting, though there is room for it all the time"""
+    """running -> unwinding -> waiting -> placed -> starting, though there is room for it all the time"""
     desk = Desk({"a": 100, "b": 100}, scan_interval_s=0.0)
     desk.run(ask(part(9, "a"), part(9, "b")))
     desk.end("1.2", outcome=Outcome.SITE_FAILED)
@@ -41,7 +41,7 @@ def test_a_job_that_ran_is_not_started_again_before_every_site_has_let_go_of_it(
     desk.report("a", others=1)
     desk.report("a", others=0)
     desk.settle()
-    assert desk.state(1) is State.RELEASING
+    assert desk.state(1) is State.UNWINDING
     assert len(desk.all(StartComponent)) == 2
     desk.end("1.1", outcome=Outcome.ABORTED)
     commands = desk.settle()
@@ -92,7 +92,7 @@ def test_a_returned_job_goes_to_the_tail_of_its_queue() -> None:
 
 
 def test_a_job_whose_other_components_are_done_already_returns_at_once() -> None:
-    """running -> releasing -> waiting, and every component runs again"""
+    """running -> unwinding -> waiting, and every component runs again"""
     desk = Desk({"a": 10, "b": 10}, scan_interval_s=0.0)
     desk.run(ask(part(9, "a"), part(9, "b")))
     desk.end("1.1")
@@ -102,7 +102,7 @@ def test_a_job_whose_other_components_are_done_already_returns_at_once() -> None
 
 
 def test_failures_of_the_application_are_limited_by_restarts_max() -> None:
-    """running -> releasing -> waiting -> ... -> running -> failed"""
+    """running -> unwinding -> waiting -> ... -> running -> failed"""
     desk = Desk({"a": 10}, scan_interval_s=0.0)
     desk.submit(ask(9, restarts_max=2))
     for _ in range(3):

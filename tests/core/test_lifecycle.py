@@ -56,7 +56,7 @@ def test_an_application_starts_only_from_starting_and_a_second_time_only_after_r
 
 
 def test_the_claiming_queue_holds_living_states_only() -> None:
-    assert IN_CLAIMING_QUEUE.isdisjoint(ENDED | {State.WAITING, State.RUNNING, State.RELEASING})
+    assert IN_CLAIMING_QUEUE.isdisjoint(ENDED | {State.WAITING, State.RUNNING, State.UNWINDING})
 
 
 @pytest.mark.parametrize("state", State)

@@ -38,7 +38,7 @@ def test_a_high_priority_job_does_not_preempt_another_of_high_priority() -> None
 
 
 def test_the_preempting_job_starts_when_the_last_component_it_waits_for_has_ended() -> None:
-    """high: waiting -> placed -> starting; low: running -> releasing -> waiting"""
+    """high: waiting -> placed -> starting; low: running -> unwinding -> waiting"""
     desk = preemption_desk()
     desk.submit(ask(part(10, "a", "f"), high=True))
     tokens = desk.run(ask(part(4, "a"), part(6, "a")))
@@ -46,7 +46,7 @@ def test_the_preempting_job_starts_when_the_last_component_it_waits_for_has_ende
     assert [abort.token for abort in kind(commands, AbortComponent)] == tokens
     (requeued,) = kind(commands, JobRequeued)
     assert (requeued.job, requeued.reason) == (2, "preempted by high-priority job 1 on a")
-    assert desk.state(2) is State.RELEASING
+    assert desk.state(2) is State.UNWINDING
     assert desk.state(1) is State.PLACED
     desk.wait_until(76.0)
     assert kind(desk.end(tokens[0], outcome=Outcome.ABORTED), StartComponent) == []
@@ -112,7 +112,7 @@ def test_nobody_is_preempted_unless_idle_and_low_priority_processors_are_enough(
     desk.run(ask(part(5, "a")))
     desk.report("a", others=others)
     desk.wait_until(75.0)
-    assert (desk.state(2) is State.RELEASING) is preempts
+    assert (desk.state(2) is State.UNWINDING) is preempts
 
 
 def test_a_component_that_can_move_moves_rather_than_preempting() -> None:
@@ -147,7 +147,7 @@ def test_what_a_victim_frees_at_another_site_of_the_claim_is_kept_too() -> None:
     tokens = desk.run(ask(part(10, "a"), part(10, "b")))
     desk.submit(ask(part(10, "b")))
     desk.wait_until(75.0)
-    assert desk.state(2) is State.RELEASING
+    assert desk.state(2) is State.UNWINDING
     desk.wait_until(76.0)
     commands = desk.end(*tokens, outcome=Outcome.ABORTED) + desk.settle()
     assert [(start.job, start.site) for start in kind(commands, StartComponent)] == [(1, "a"), (1, "b")]

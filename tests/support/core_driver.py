@@ -295,7 +295,7 @@ def _assert_links_balance(ledger: Ledger) -> None:
     view = ledger.sites.view
     asked = [0] * len(view.wiring.names)
     for job in ledger.jobs.values():
-        if job.spots is None or job.state is State.RELEASING:
+        if job.spots is None or job.state is State.UNWINDING:
             assert not job.link_demands
             continue
         assert job.demand is not None

@@ -95,7 +95,7 @@ class PaintedService(Service):
             "waiting_high": [each for each in jobs if each.state == "waiting" and each.priority == "high"],
             "waiting_low": [each for each in jobs if each.state == "waiting" and each.priority == "low"],
             "claiming": [each for each in jobs if each.state in ("placed", "claiming")],
-            "active": [each for each in jobs if each.state in ("starting", "running", "releasing")],
+            "active": [each for each in jobs if each.state in ("starting", "running", "unwinding")],
         }
         moving = [each for one in jobs for each in one.transfers if each.ended_at is None]
         return self.grid.model_copy(update={**lists, "transfers": moving, "counts": counts})

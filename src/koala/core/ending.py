@@ -38,7 +38,7 @@ class Leaving:
         job.tell(ledger.now, "returned", reason)
         ledger.commands.append(JobRequeued(job=job.id, reason=reason))
         if ran:
-            job.move(State.RELEASING)
+            job.move(State.UNWINDING)
             job.outstanding = sum(claim is not None for claim in job.claims)
             if job.outstanding > 0:
                 return
@@ -47,7 +47,7 @@ class Leaving:
     def let_go(self, claim: Claim) -> None:
         """A site has let go of an aborted component."""
         job = claim.job
-        if job.state is State.RELEASING and claim in job.claims:
+        if job.state is State.UNWINDING and claim in job.claims:
             job.outstanding -= 1
             if job.outstanding == 0:
                 self._requeue(job)
@@ -70,7 +70,7 @@ class Leaving:
     def end(self, job: Job, state: State, reason: str = "") -> None:
         """The job is over; the core forgets it, and tells the driver all that it needs to keep."""
         ledger = self.ledger
-        if job.state is not State.RELEASING:
+        if job.state is not State.UNWINDING:
             self._give_back(job)
         job.move(state)
         job.ended_at = ledger.now

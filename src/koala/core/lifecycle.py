@@ -21,7 +21,7 @@ class State(enum.StrEnum):
     CLAIMING = "claiming"
     STARTING = "starting"
     RUNNING = "running"
-    RELEASING = "releasing"
+    UNWINDING = "unwinding"
     DONE = "done"
     FAILED = "failed"
     CANCELLED = "cancelled"
@@ -33,7 +33,7 @@ MEANING: dict[State, str] = {
     State.CLAIMING: "some components hold their processors at the barrier, others are still to be claimed",
     State.STARTING: "every component is claimed; the barrier opens when all have reported and all files are there",
     State.RUNNING: "the application runs on all sites",
-    State.RELEASING: "the run has ended early; the job waits until every site has let go of its components",
+    State.UNWINDING: "the run has ended early; the job waits until every site has let go of its components",
     State.DONE: "every component returned success",
     State.FAILED: "given up: a limit of tries, restarts or time was reached",
     State.CANCELLED: "its user or an operator cancelled it",
@@ -68,11 +68,11 @@ TRANSITIONS: dict[State, dict[State, str]] = {
     },
     State.RUNNING: {
         State.DONE: "the last component returned success",
-        State.RELEASING: "a component failed, or preempted",
+        State.UNWINDING: "a component failed, or preempted",
         State.FAILED: "restarts used up, or the walltime passed",
         State.CANCELLED: "cancel",
     },
-    State.RELEASING: {
+    State.UNWINDING: {
         State.WAITING: "no site holds a component of it any more",
         State.CANCELLED: "cancel",
     },

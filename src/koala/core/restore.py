@@ -123,7 +123,7 @@ class _Reading:
         """What jobs ask of links follows from their places, on this grid's network."""
         ledger, books = self._ledger, self._books
         for job in ledger.jobs.values():
-            if job.spots is not None and job.request.communication is not None and job.state is not State.RELEASING:
+            if job.spots is not None and job.request.communication is not None and job.state is not State.UNWINDING:
                 ledger.links.book(job)
         ledger.links.observations = books.observations
         ledger.sites.view.observed_bisection_bit_s = books.observed_bisection_bit_s

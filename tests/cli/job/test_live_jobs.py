@@ -25,7 +25,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 def shell(daemon: Daemon) -> Iterator[Shell]:
     """A shell; the jobs that a test leaves behind are cancelled."""
     yield Shell(daemon.server)
-    for job in daemon.client.each_job(states=["waiting", "placed", "claiming", "starting", "running", "releasing"]):
+    for job in daemon.client.each_job(states=["waiting", "placed", "claiming", "starting", "running", "unwinding"]):
         daemon.client.cancel(job.id)
     until(lambda: not any(site.ours for site in daemon.client.sites()), "the sites are idle again")
 

@@ -129,7 +129,7 @@ def test_the_numbers_count_jobs_sites_and_work_without_naming_anybody(tmp_path: 
             await world.ended(await world.start(job_text()))
             running = await world.start(job_text(FOREVER, ("{processors: 4, site: A}",)))
             await world.start(job_text(components=("{processors: 4, site: A}",), priority="high"), ANNA)
-            await world.in_state(running, "running", "releasing", "waiting")
+            await world.in_state(running, "running", "unwinding", "waiting")
             numbers = await world.service.numbers()
             assert sum(numbers.jobs.values()) == 3
             assert numbers.jobs["done"] == 1

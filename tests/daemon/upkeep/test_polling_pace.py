@@ -129,7 +129,7 @@ def waiting() -> PaperGrid:
         (State.RUNNING, "low", True),
         (State.RUNNING, "claiming", True),
         (State.STARTING, None, True),
-        (State.RELEASING, None, True),
+        (State.UNWINDING, None, True),
     ],
 )
 def test_a_batch_system_is_left_in_peace_while_jobs_only_run(

@@ -63,7 +63,7 @@ def _open_the_barrier_early(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def back_to_queue(self: Leaving, job: Job, reason: str, *, lower: bool = True) -> None:
         unwaited(self, job, reason, lower=lower)
-        if job.outstanding > 0 and job.state.value == "releasing":
+        if job.outstanding > 0 and job.state.value == "unwinding":
             job.outstanding = 0
             original(self, job)
 

@@ -23,7 +23,7 @@ STATE_STYLES = {
     "claiming": "blue",
     "starting": "cyan",
     "running": "green",
-    "releasing": "magenta",
+    "unwinding": "magenta",
     "done": "dim",
     "failed": "red",
     "cancelled": "dim red",

@@ -34,7 +34,7 @@ LINKS_MAX = 200
 TRANSFERS_MAX = 50
 COMPONENTS_MAX = 500
 PAGE_JOBS = 50
-STATES = ("waiting", "placed", "claiming", "starting", "running", "releasing", "done", "failed", "cancelled")
+STATES = ("waiting", "placed", "claiming", "starting", "running", "unwinding", "done", "failed", "cancelled")
 ENDED = frozenset({"done", "failed", "cancelled"})
 
 Context = dict[str, Any]

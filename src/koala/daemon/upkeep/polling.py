@@ -34,7 +34,7 @@ _CLAIM_AHEAD_S = 2.0
 FRESHEN_S = 2.0
 _WHO = "probes"
 # Of these a job goes back to its queue when something fails, and is placed again at once, by what is known then.
-_MAY_WAIT_SOON = (State.STARTING, State.RELEASING)
+_MAY_WAIT_SOON = (State.STARTING, State.UNWINDING)
 
 
 class Prober:

@@ -201,7 +201,7 @@ def links_add_up(watch: PromiseChecker) -> None:
     for job in watch.ledger.jobs.values():
         for link, bit_s in job.link_demands:
             asked[link] += bit_s
-        if job.link_demands and (job.spots is None or job.state is State.RELEASING):
+        if job.link_demands and (job.spots is None or job.state is State.UNWINDING):
             watch.fail("links add up", f"job {job.id} is {job.state} and keeps its bandwidth")
     for link, bit_s in enumerate(view.link_demand_bit_s):
         if bit_s != asked[link]:
