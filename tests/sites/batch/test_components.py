@@ -186,7 +186,7 @@ def see_only_at_the_site(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(poller, name, 600.0)
     for name in ("GLANCE_FIRST_S", "GLANCE_MOST_S"):
         monkeypatch.setattr(poller, name, 60.0)
-    monkeypatch.setattr(directory, "NAP_SHARE", 0.001)
+    monkeypatch.setattr(directory, "PAUSE_SHARE", 0.001)
 
 
 def test_what_is_about_to_change_is_waited_for_at_the_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,16 +222,16 @@ def test_too_many_to_be_waited_for_at_the_site_are_looked_at_from_here(
     async def scenario() -> None:
         async with PaperSite(tmp_path) as one:
             await one.start(component("1.1"))
-            await eventually(lambda: any("koala_naps" in body for body in bodies))
+            await eventually(lambda: any("\nkoala_await " in body for body in bodies))
             await one.start(component("1.2"))
             bodies.clear()
             one.play_ready("1.1")
             one.play_ready("1.2")
             await one.ready("1.1")
             await one.ready("1.2")
-            looks = [body for body in bodies if "koala_mark looks" in body and " 1.2" in body]
+            looks = [body for body in bodies if "\nkoala_inspect " in body and " 1.2" in body]
             assert looks
-            assert not any("koala_naps" in body for body in looks)
+            assert not any("\nkoala_await " in body for body in looks)
 
     asyncio.run(scenario())
 
@@ -257,14 +257,14 @@ def test_a_sign_that_is_no_news_does_not_have_the_site_looked_at_all_the_time(
     for name in ("CALM_FIRST_S", "CALM_MOST_S", "GLANCE_FIRST_S", "GLANCE_MOST_S"):
         monkeypatch.setattr(poller, name, 600.0)
     looks = 0
-    look = directory.look
+    inspect = directory.inspect
 
     def counted(*arguments: Any) -> str:
         nonlocal looks
         looks += 1
-        return look(*arguments)
+        return inspect(*arguments)
 
-    monkeypatch.setattr(directory, "look", counted)
+    monkeypatch.setattr(directory, "inspect", counted)
 
     async def scenario() -> None:
         async with PaperSite(tmp_path) as one:

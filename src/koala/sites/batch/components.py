@@ -339,16 +339,16 @@ class BatchComponents:
         text = f"koala_mark history\n(\n{self._system.history(jobs)})\nkoala_mark asked $?\n"
         try:
             done = await self._runner.run(
-                text + directory.look_anew(self.root, unseen), timeout_s=BATCH_S, calls="history"
+                text + directory.inspect_anew(self.root, unseen), timeout_s=BATCH_S, calls="history"
             )
         except ShellTimeoutError:
             # Where accounts are long, each job takes a while.
             self._history_jobs = max(1, self._history_jobs // 2)
             raise
         self._history_jobs = min(HISTORY_JOBS_AT_A_TIME, 2 * self._history_jobs)
-        looks = done.section("looks")
-        if looks is not None:
-            await self.take_statuses(parse_looks(looks.text, unseen))
+        inspected = done.section("inspected")
+        if inspected is not None:
+            await self.take_statuses(parse_looks(inspected.text, unseen))
         section = done.section("history")
         if section is None or done.code("asked") != 0:
             raise ShellError(self._runner.shell.host, done.complaint or "the batch system tells no history")
@@ -371,13 +371,13 @@ class BatchComponents:
             if component.reservation is not None or (self._reserves and component.launch.begin_at is not None)
         }
         done = await self._runner.run(
-            directory.bury(self.root, list(events.values()), before),
+            directory.settle(self.root, list(events.values()), before),
             timeout_s=BATCH_S,
             calls="unreserve" if before else "",
         )
-        buried = {section.words[1] for section in done.sections if section.words[:1] == ("buried",)}
+        settled = {section.words[1] for section in done.sections if section.words[:1] == ("settled",)}
         for component, _ in over:
-            if component.token not in buried:
+            if component.token not in settled:
                 _log.error("component %s cannot be settled yet: %s", component.token, done.complaint)
             elif self.alive.get(component.token) is component:
                 del self.alive[component.token]

@@ -26,7 +26,7 @@ class ComponentStatus(msgspec.Struct, kw_only=True):
 
 
 def parse_looks(text: str, tokens: Sequence[Token]) -> dict[Token, ComponentStatus]:
-    """What ``directory.look`` printed. Lines about anything else are passed over."""
+    """What ``directory.inspect`` printed. Lines about anything else are passed over."""
     statuses = {token: ComponentStatus() for token in tokens}
     for line in text.split("\n"):
         match line.split(" "):

@@ -138,7 +138,7 @@ class BatchPoller:
         began, tokens = now_s(), tuple(self._components.alive)
         text = f"koala_mark listing\n(\n{self._system.listing()})\nkoala_mark listed $?\n"
         done = await self._runner.run(
-            text + directory.look(self._components.root, tokens), timeout_s=BATCH_S, calls="listing"
+            text + directory.inspect(self._components.root, tokens), timeout_s=BATCH_S, calls="listing"
         )
         if await self._take_files(done, tokens):
             self._glances.hurry()
@@ -159,7 +159,7 @@ class BatchPoller:
             raise ShellError(host, f"the batch system's listing makes no sense: {error}") from None
 
     async def _take_files(self, done: ScriptResult, tokens: tuple[Token, ...]) -> bool:
-        section = done.section("looks")
+        section = done.section("inspected")
         if section is None:
             return False
         return await self._components.take_statuses(parse_looks(section.text, tokens))
@@ -167,7 +167,7 @@ class BatchPoller:
     async def _glance(self, patience_s: float) -> bool:
         tokens = tuple(self._components.alive)
         awaited = [component.awaited for component in self._components.alive.values()]
-        text = directory.look(self._components.root, tokens, awaited, patience_s)
+        text = directory.inspect(self._components.root, tokens, awaited, patience_s)
         script = asyncio.create_task(self._runner.run(text, timeout_s=FILES_S + patience_s))
         try:
             if patience_s > GIVEN_UP_S and await self._is_hurried(script):

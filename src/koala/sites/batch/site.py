@@ -398,7 +398,7 @@ class BatchSite:
             if component is None or component.abort is not None or component.released_at is not None:
                 return
             now = self._clock()
-            text = directory.release(self._components.root, token, go, now, links.stage(token, go.links))
+            text = directory.release(self._components.root, token, go, now, links.stage(go.links))
             done = await self._runner.run(text)
             trouble, released = done.section("trouble"), done.section("released")
             if done.section("unseen") is not None:
@@ -495,8 +495,8 @@ class BatchSite:
                 raise error
 
     async def _bury(self, event: ComponentEnded) -> None:
-        done = await self._runner.run(directory.bury(self._components.root, [event]))
-        if done.section("buried") is None:
+        done = await self._runner.run(directory.settle(self._components.root, [event]))
+        if done.section("settled") is None:
             why = f"the end of component {event.token} cannot be put on record: {done.complaint}"
             raise ShellError(self._runner.shell.host, why)
         self._tell(event)

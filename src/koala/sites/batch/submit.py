@@ -84,15 +84,16 @@ class BatchSubmitter:
         self.sequence += 1
         record = AcceptanceRecord(sequence=self.sequence, launch=_without_script(launch))
         site = directory.site_text(self._settings.job_environment, self._settings.search_path, self._system.on_node())
-        make = directory.make(self._components.root, record, script, site)
         if self._is_reserved(launch):
             # The directory comes first, so that a reservation is never without a component that gives it back.
-            found = parse_found((await self._runner.run(make + directory.submit_if_made("exit 1\n"))).sections)
+            making = directory.make(self._components.root, record, script, site)
+            found = parse_found((await self._runner.run(making)).sections)
             if found:
                 return found[0]
             answer, reservation = await self._submit_in(launch, await self._reserve(launch))
             return self._accepted(record, answer, reservation)
-        text = make + directory.submit_if_made(self._system.submit(self._submission(launch, None)))
+        submission = self._system.submit(self._submission(launch, None))
+        text = directory.make(self._components.root, record, script, site, submission)
         done = await self._runner.run(text, timeout_s=BATCH_S, calls="submit")
         found = parse_found(done.sections)
         return found[0] if found else self._accepted(record, self._answer(done), None)

@@ -1,11 +1,14 @@
-"""How a script's answers are told apart: sections behind a mark that nobody could have written by chance.
+"""How shell scripts are put together, and how sections of their output are told apart.
 
-What a login shell says of its own accord stands in front of the first mark and is passed over; a script that did not
-come to its last mark did not come to its end. Also here: how values become words of ``sh``.
+A section stands behind a mark that nobody could have written by chance. What a login shell says of its own accord
+stands in front of the first mark and is passed over; a script that did not print its last mark did not come to its
+end. The functions that scripts call are in files ``*.sh``, which take values as quoted words and never by formatting.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib.resources
 import secrets
 import shlex
 from collections.abc import Iterable, Sequence
@@ -19,7 +22,7 @@ _PLAIN = frozenset(
 
 
 class OutputSection(msgspec.Struct, frozen=True):
-    """A piece of what a script printed: the words of its mark, and all up to the next one."""
+    """A section of a script's output: the words of its mark, and all up to the next mark."""
 
     words: tuple[str, ...]
     body: bytes
@@ -31,10 +34,10 @@ class OutputSection(msgspec.Struct, frozen=True):
 
 
 class FramedScript:
-    """A text for ``sh``, with marks of its own.
+    """A shell script with marks of its own.
 
     In ``body`` the function ``koala_mark WORDS...`` begins a section, and ``$koala_new`` is a word for the names of
-    files that are being made, which nobody else uses. An exit before the end of the body leaves the script undone.
+    files that are being written, which nobody else uses. An exit before the end of the body leaves the script undone.
     """
 
     def __init__(self, body: str) -> None:
@@ -59,9 +62,30 @@ class FramedScript:
         return bool(sections) and sections[-1].words == (_LAST,)
 
 
+@functools.cache
+def shell_file(package: str, name: str) -> str:
+    """The shell functions in a file of a package."""
+    return importlib.resources.files(package).joinpath(name).read_text(encoding="utf-8")
+
+
 def quoted(words: Iterable[str]) -> str:
     """Words for ``sh``, each as it stands."""
     return " ".join(map(shlex.quote, words))
+
+
+def call(function: str, *words: str | int) -> str:
+    """A line that calls a shell function."""
+    return f"{quoted((function, *map(str, words)))}\n"
+
+
+def assign(**values: str | int) -> str:
+    """Lines that set variables of the shell."""
+    return "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in values.items())
+
+
+def function(name: str, body: str) -> str:
+    """A shell function of these commands, which may be none."""
+    return f"{name}() {{\n:\n{body}}}\n"
 
 
 def printing(data: bytes) -> str:

@@ -1,0 +1,425 @@
+# shellcheck shell=sh
+# Functions for the component directories of a batch site.
+#
+# A script sets koala_root, the work directory, and calls koala_enter before the others, which stand in the directory
+# of all components. Each works after a kill of an earlier script at any point, and may be repeated. Files appear
+# whole, by rename, or by link where the first one must stand. What an application did to its own directory must not
+# hold up a script: nothing is read there that is not a plain file.
+#
+# The frame of every script gives koala_mark WORDS..., which begins a section of the output, and koala_new, a word for
+# the names of files that are being written.
+
+: "${koala_root?}" "${koala_new?}"
+
+# ------------------------------------------------------------------------------------------------------- files
+
+# koala_plain FILE: whether it is a file, and not something that could hold up who opens it.
+koala_plain() {
+    [ -f "$1" ] && [ ! -h "$1" ]
+}
+
+# koala_read FILE CHARACTERS: its first line, in koala_line; nothing where that is longer.
+koala_read() {
+    koala_line=
+    IFS= read -r koala_line <"$1"
+    if [ "${#koala_line}" -gt "$2" ]; then
+        koala_line=
+    fi
+}
+
+# koala_show NAME FILE: its first line as a section, if it is there.
+koala_show() {
+    if koala_plain "$2"; then
+        koala_line=
+        IFS= read -r koala_line <"$2"
+        koala_mark "$1"
+        printf '%s' "$koala_line"
+    fi
+}
+
+# koala_place FRESH NAME: a fresh file takes a name, whatever has it now.
+koala_place() {
+    if [ -d "$2" ]; then
+        rm -rf "$2"
+    fi
+    mv -f "$1" "$2"
+}
+
+# koala_first FRESH NAME: a fresh file takes a name that is free.
+koala_first() {
+    ln "$1" "$2" 2>/dev/null
+    rm -f "$1"
+}
+
+# koala_put DIRECTORY NAME TEXT: write a file, whatever has its name now.
+koala_put() {
+    printf %s "$3" >"$1/.$2.$koala_new" && koala_place "$1/.$2.$koala_new" "$1/$2"
+}
+
+# koala_put_first DIRECTORY NAME TEXT: write a file where there is none of that name.
+koala_put_first() {
+    printf %s "$3" >"$1/.$2.$koala_new" && koala_first "$1/.$2.$koala_new" "$1/$2"
+}
+
+# koala_home DIRECTORY: make it, in place of anything else that has its name.
+koala_home() {
+    if [ ! -d "$1" ] || [ -h "$1" ]; then
+        rm -rf "$1"
+        mkdir -p "$1" || return
+    fi
+}
+
+# ------------------------------------------------------------------------------------------ the work directory
+
+koala_no_directory() {
+    printf '%s is not there, or is not the work directory any more\n' "$koala_root" >&2
+    exit 74
+}
+
+# Go to the components. Without the owner's file this is not the work directory: perhaps it is not mounted.
+koala_enter() {
+    umask 077
+    { cd "$koala_root" && [ -f owner ] && cd components; } || koala_no_directory
+}
+
+# koala_open OWNER MARK: make the work directory where there is none, claim it, and show all components that have not
+# ended. The first mark stands, but for an empty one, which a power cut of a file server left. In another owner's
+# directory nothing is changed.
+koala_open() {
+    umask 077
+    { mkdir -p "$koala_root" && cd -P "$koala_root" && mkdir -p components files; } || exit 74
+    koala_put_first . owner "$1" || exit 74
+    koala_mark root
+    pwd -P
+    koala_line=
+    koala_show owner owner
+    if [ "$koala_line" != "$1" ]; then
+        return
+    fi
+    if [ -f mark ] && [ ! -s mark ]; then
+        rm -f mark
+    fi
+    koala_put_first . mark "$2" || exit 74
+    koala_show mark mark
+    cd components || exit 74
+    for koala_each in .*.gone.*; do
+        if [ -d "$koala_each" ]; then
+            rm -rf "$koala_each"
+        fi
+    done
+    for koala_each in *; do
+        if ! koala_plain "$koala_each/ended.json" && koala_plain "$koala_each/record.json"; then
+            koala_show_component "$koala_each"
+        fi
+    done
+}
+
+# -------------------------------------------------------------------------------------------------- components
+
+# koala_show_component TOKEN: all that is on record of it.
+koala_show_component() {
+    koala_mark component "$1"
+    for koala_name in record.json batch abort released reservation ended.json; do
+        koala_show "$koala_name" "$1/$koala_name"
+    done
+    for koala_name in go ready; do
+        if [ -e "$1/$koala_name" ]; then
+            koala_mark "$koala_name"
+        fi
+    done
+}
+
+# koala_is_known TOKEN: whether it was accepted, or has ended.
+koala_is_known() {
+    koala_plain "$1/ended.json" || koala_plain "$1/record.json"
+}
+
+# koala_make TOKEN SCRIPT SITE RECORD: accept a component, and submit it where koala_submits is set; one that is known is
+# shown instead. It is accepted once its record is there.
+koala_make() {
+    if koala_is_known "$1"; then
+        koala_show_component "$1"
+        return
+    fi
+    koala_home "$1" || exit 74
+    { mkdir -p "$1/workspace" "$1/inbox" "$1/outbox" && koala_put "$1" script "$2" && koala_put "$1" site "$3" &&
+        koala_put "$1" record.json "$4"; } || exit 74
+    if [ -n "${koala_submits-}" ]; then
+        koala_submit_now "$1"
+    fi
+}
+
+# koala_submit TOKEN: submit a component that is there, by koala_submission, unless it is to be no more.
+koala_submit() {
+    if [ -e "$1/ended.json" ] || [ -e "$1/abort" ]; then
+        koala_mark barred
+    else
+        koala_submit_now "$1"
+    fi
+}
+
+koala_submit_now() {
+    koala_answer=$1/.batch.$koala_new
+    (koala_submission) >"$koala_answer"
+    koala_code=$?
+    koala_mark submitted "$koala_code"
+    cat "$koala_answer"
+    if [ "$koala_code" -eq 0 ]; then
+        mv -f "$koala_answer" "$1/batch"
+    else
+        rm -f "$koala_answer"
+    fi
+}
+
+# koala_abort TOKEN VERDICT END: from now on the application must not start, and koala_cancel ends its job; of several
+# verdicts the first stands. The end is that of a component that nobody knows.
+koala_abort() {
+    if ! koala_is_known "$1"; then
+        koala_end "$1" "$3"
+    elif ! koala_plain "$1/ended.json" && [ ! -e "$1/abort" ]; then
+        koala_put_first "$1" abort "$2"
+    fi
+    koala_show_component "$1"
+    if ! koala_plain "$1/ended.json"; then
+        (koala_cancel)
+        koala_mark cancelled "$?"
+    fi
+}
+
+# koala_ask TOKEN END: show a component; the end is that of one that nobody knows.
+koala_ask() {
+    if ! koala_is_known "$1"; then
+        koala_end "$1" "$2"
+    fi
+    koala_show_component "$1"
+}
+
+# koala_settle TOKEN END: put an end on record, and say so.
+koala_settle() {
+    koala_end "$1" "$2"
+    if koala_plain "$1/ended.json"; then
+        koala_mark settled "$1"
+    fi
+}
+
+# koala_end TOKEN END: put an end on record, if need be in a new directory.
+koala_end() {
+    if ! koala_put_end "$1" "$2" 2>/dev/null; then
+        mv "$1" ".$1.gone.$koala_new"
+        koala_put_end "$1" "$2"
+    fi
+}
+
+# The id of a process that never was keeps a submission that comes late from starting anything.
+koala_put_end() {
+    koala_home "$1" && koala_put "$1" ended.json "$2" && printf '' >"$1/.pid.$koala_new" &&
+        { koala_first "$1/.pid.$koala_new" "$1/pid" || :; }
+}
+
+# koala_forget TOKEN: take a directory out of sight at once, and then remove it.
+koala_forget() {
+    koala_gone=.$1.gone.$koala_new
+    if [ -e "$1" ] || [ -h "$1" ]; then
+        mv "$1" "$koala_gone" || exit 74
+    fi
+    koala_mark gone
+    chmod -R u+rwx "$koala_gone" 2>/dev/null
+    rm -rf "$koala_gone"
+}
+
+# ------------------------------------------------------------------------------------------ what they are told
+
+# koala_release TOKEN GO TIME: open the barrier, unless it is open or the component is to end: first the links, by
+# koala_stage TOKEN, then the time, then the barrier. It stays shut where koala_stage sets koala_trouble.
+koala_release() {
+    koala_trouble=
+    if [ ! -d "$1" ]; then
+        koala_mark unseen
+    elif [ ! -e "$1/ended.json" ] && [ ! -e "$1/abort" ] && [ ! -e "$1/go" ]; then
+        koala_stage "$1"
+        if [ -z "$koala_trouble" ]; then
+            koala_put "$1" released "$3" && koala_put_first "$1" go "$2"
+        fi
+    fi
+    if [ -e "$1/go" ]; then
+        koala_show released "$1/released"
+    fi
+}
+
+# koala_deliver TOKEN NAME: put what koala_letter prints into a component's inbox.
+koala_deliver() {
+    if [ ! -d "$1" ]; then
+        koala_mark unknown
+    elif koala_plain "$1/ended.json" || [ -e "$1/abort" ] || [ -e "$1/inbox/$2" ]; then
+        :
+    elif [ ! -d "$1/inbox" ]; then
+        koala_mark lost
+    else
+        { koala_letter >"$1/inbox/.$2.$koala_new" && mv -f "$1/inbox/.$2.$koala_new" "$1/inbox/$2"; } || exit 74
+    fi
+}
+
+# ---------------------------------------------------------------------------------------------- what they tell
+
+# koala_new_mail TOKEN NAMES...: whether the outbox holds other mail than this.
+koala_new_mail() {
+    koala_known=" $* "
+    for koala_file in "$1"/outbox/*; do
+        case $koala_known in
+        *" ${koala_file##*/} "*) ;;
+        *)
+            if [ -e "$koala_file" ]; then
+                return 0
+            fi
+            ;;
+        esac
+    done
+    return 1
+}
+
+# koala_await PAUSES SECONDS: until koala_shows is true, but for no more than so many pauses; where sleep knows only
+# whole seconds, for one of them. Only the pauses are processes.
+koala_await() {
+    koala_pauses=$1
+    until koala_shows; do
+        if [ "$koala_pauses" -le 0 ]; then
+            break
+        fi
+        koala_pauses=$((koala_pauses - 1))
+        sleep "$2" 2>/dev/null || {
+            sleep 1
+            koala_pauses=0
+        }
+    done
+}
+
+# koala_refresh TOKENS...: the client of a file server may remember for a minute what was in a directory; when it makes
+# something there itself, it learns what else is there.
+koala_refresh() {
+    for koala_each in "$@"; do
+        if [ -d "$koala_each" ] && [ ! -h "$koala_each" ]; then
+            {
+                printf '' >"$koala_each/.look.$koala_new"
+                rm -f "$koala_each/.look.$koala_new"
+            } 2>/dev/null
+        fi
+    done
+}
+
+# koala_inspect EXIT_CHARACTERS VERDICT_CHARACTERS TOKENS...: what these components' files say, without a process for
+# each. Of a line that is longer than one of ours nothing is told.
+koala_inspect() {
+    koala_exit_characters=$1
+    koala_verdict_characters=$2
+    shift 2
+    koala_mark inspected
+    for koala_each in "$@"; do
+        if koala_plain "$koala_each/record.json"; then
+            koala_inspect_files "$koala_each"
+        elif koala_lost "$koala_each"; then
+            printf '%s lost\n' "$koala_each"
+        fi
+    done
+}
+
+koala_inspect_files() {
+    for koala_file in "$1"/* "$1"/outbox/*; do
+        case $koala_file in
+        */outbox/*[!a-z0-9-]*) ;;
+        */outbox/*)
+            if koala_plain "$koala_file"; then
+                printf '%s mail %s\n' "$1" "${koala_file##*/}"
+            fi
+            ;;
+        */ready) printf '%s ready\n' "$1" ;;
+        */exit)
+            if koala_plain "$koala_file"; then
+                koala_read "$koala_file" "$koala_exit_characters"
+                printf '%s exit %s\n' "$1" "$koala_line"
+            fi
+            ;;
+        */abort)
+            if koala_plain "$koala_file"; then
+                koala_read "$koala_file" "$koala_verdict_characters"
+                printf '%s abort %s\n' "$1" "$koala_line"
+            fi
+            ;;
+        esac
+    done
+}
+
+# koala_lost TOKEN: whether a component's directory is surely of no use any more. That a file cannot be seen is not
+# enough: a file server in trouble says so of all files. So the directory must be one that can be listed, and the file
+# not be in the list. Where the work directory itself cannot be read, the script ends.
+koala_lost() {
+    { [ -f "$koala_root/owner" ] && koala_names=$(ls -a 2>/dev/null); } || koala_no_directory
+    if [ -h "$1" ]; then
+        return 0
+    fi
+    if [ ! -e "$1" ]; then
+        koala_unlisted "$1"
+        return
+    fi
+    if [ ! -d "$1" ] || [ ! -r "$1" ] || [ ! -x "$1" ]; then
+        return 0
+    fi
+    koala_names=$(ls -a "$1" 2>/dev/null) || return 1
+    if koala_plain "$1/record.json"; then
+        return 1
+    fi
+    if [ -e "$1/record.json" ] || [ -h "$1/record.json" ]; then
+        return 0
+    fi
+    koala_unlisted record.json
+}
+
+# koala_unlisted NAME: whether koala_names, a name a line, is without it.
+koala_unlisted() {
+    case "
+$koala_names
+" in
+    *"
+$1
+"*) return 1 ;;
+    esac
+}
+
+# koala_mail TOKEN NAME BYTES: a piece of mail of an outbox, if it is there.
+koala_mail() {
+    if koala_plain "$1/outbox/$2"; then
+        koala_mark mail
+        head -c "$3" "$1/outbox/$2"
+    fi
+}
+
+# koala_output TOKEN OFFSET BYTES PATHS...: what stands in the first of these files, from an offset on.
+koala_output() {
+    cd "$1" 2>/dev/null || {
+        koala_mark unknown
+        cd / || exit 74
+    }
+    koala_start=$(($2 + 1))
+    koala_bytes=$3
+    shift 3
+    for koala_file in "$@"; do
+        if koala_plain "$koala_file"; then
+            koala_mark output
+            tail -c "+$koala_start" "$koala_file" | head -c "$koala_bytes"
+            return
+        fi
+    done
+}
+
+# koala_show_nodes TOKEN BYTES: a component's nodes and its addresses, once it is ready.
+koala_show_nodes() {
+    if [ ! -e "$1/ready" ]; then
+        return
+    fi
+    koala_show ready "$1/ready"
+    for koala_name in nodes addresses; do
+        if koala_plain "$1/$koala_name"; then
+            koala_mark "$koala_name"
+            head -c "$2" "$1/$koala_name"
+        fi
+    done
+}
