@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.examples.applications.clusters import Clusters, clusters_from
+from koala.examples.applications.clusters import ProcessClusters, clusters_from
 from koala.examples.applications.errors import ApplicationError
 from koala.examples.applications.heat import Heat
 from koala.examples.applications.laplace import Laplace
@@ -88,9 +88,9 @@ def test_a_limit_can_be_reached_and_not_passed(
 
 def test_the_clusters_are_those_that_koala_tells_unless_the_option_says_otherwise() -> None:
     koala = {"KOALA_PROCESSORS_ALL": "5,3"}
-    assert clusters_from(None, koala, 8) == Clusters((5, 3))
-    assert clusters_from((4, 4), koala, 8) == Clusters((4, 4))
-    assert clusters_from(None, {}, 8) == Clusters((8,))
+    assert clusters_from(None, koala, 8) == ProcessClusters((5, 3))
+    assert clusters_from((4, 4), koala, 8) == ProcessClusters((4, 4))
+    assert clusters_from(None, {}, 8) == ProcessClusters((8,))
 
 
 def test_what_koala_tells_reaches_a_run() -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pytest
 
-from koala.examples.applications.clusters import Clusters
-from koala.examples.applications.wan import Wan
+from koala.examples.applications.clusters import ProcessClusters
+from koala.examples.applications.wan import WanEmulation
 from koala.examples.applications.world import Array, _Transit
 from tests.support.application_runs import python, told
 
@@ -25,11 +25,11 @@ OVERHEAD_BYTES = 8
 WORLD = """
 import json, sys, time
 import numpy as np
-from koala.examples.applications.clusters import Clusters
-from koala.examples.applications.wan import Wan
-from koala.examples.applications.world import Parcel, World, connected
+from koala.examples.applications.clusters import ProcessClusters
+from koala.examples.applications.wan import WanEmulation
+from koala.examples.applications.world import Parcel, MpiWorld, connected
 comm = connected()
-world = World(comm, Clusters({clusters}), Wan({wan}))
+world = MpiWorld(comm, ProcessClusters({clusters}), WanEmulation({wan}))
 told = None
 {program}
 if world.rank == 0:
@@ -45,9 +45,9 @@ def in_world(program: str, clusters: tuple[int, ...], wan: str = "") -> object:
 
 
 def test_the_delay_is_latency_and_bytes_over_bandwidth() -> None:
-    assert Wan(10.0, 100.0).delay_s(1_250_000) == pytest.approx(0.010 + 0.100)
-    assert Wan(10.0).delay_s(1_250_000) == pytest.approx(0.010)
-    assert Wan().delay_s(1_250_000) == 0.0
+    assert WanEmulation(10.0, 100.0).delay_s(1_250_000) == pytest.approx(0.010 + 0.100)
+    assert WanEmulation(10.0).delay_s(1_250_000) == pytest.approx(0.010)
+    assert WanEmulation().delay_s(1_250_000) == 0.0
 
 
 class _Here:
@@ -144,7 +144,7 @@ def test_the_parts_of_the_time_are_no_more_than_the_whole() -> None:
 
 
 def test_ranks_are_dealt_out_to_the_clusters_in_order() -> None:
-    clusters = Clusters((2, 1, 3))
+    clusters = ProcessClusters((2, 1, 3))
     assert [clusters.cluster_of(rank) for rank in range(6)] == [0, 0, 1, 2, 2, 2]
     assert clusters.leaders() == [0, 2, 3]
     assert clusters.are_apart(1, 2)
@@ -190,7 +190,7 @@ from koala.examples.applications import world as module
 from koala.examples.applications.errors import ApplicationError
 module._clock_identity = lambda: f"machine {comm.rank}"
 try:
-    World(comm, Clusters((1, 1)), Wan(1.0))
+    MpiWorld(comm, ProcessClusters((1, 1)), WanEmulation(1.0))
 except ApplicationError as error:
     told = error.for_user()
 """

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pytest
 
-from koala.examples.applications.clusters import VARIABLE, Clusters
-from koala.examples.applications.program import Application
-from koala.examples.applications.wan import Wan
-from koala.examples.applications.world import World
+from koala.examples.applications.clusters import VARIABLE, ProcessClusters
+from koala.examples.applications.program import Solver
+from koala.examples.applications.wan import WanEmulation
+from koala.examples.applications.world import MpiWorld
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -80,12 +80,12 @@ class _Alone:
     size = 1
 
 
-def world_of_one() -> World:
+def world_of_one() -> MpiWorld:
     """A world in which no message is ever sent."""
-    return World(cast("MPI.Comm", _Alone()), Clusters((1,)), Wan())
+    return MpiWorld(cast("MPI.Comm", _Alone()), ProcessClusters((1,)), WanEmulation())
 
 
-def alone(application: type[Application], *arguments: str) -> Application:
+def alone(application: type[Solver], *arguments: str) -> Solver:
     """An application that runs in this process alone."""
     options: argparse.Namespace = application.parser().parse_args(arguments)
     return application(world_of_one(), options)

@@ -7,9 +7,9 @@ import random
 import msgspec
 
 from koala.experiments.calibrate.fit import Costs, predicted_s
-from koala.experiments.calibrate.runs import PROCESSES, Run, runs_on
+from koala.experiments.calibrate.runs import PROCESSES, SolverRun, runs_on
 from koala.experiments.calibrate.study import Calibrate, CalibrateParameters
-from koala.experiments.frame.experiment import Finished
+from koala.experiments.frame.experiment import FinishedUnit
 
 CORES = 2
 COSTS = {
@@ -19,24 +19,24 @@ COSTS = {
 }
 
 
-def all_runs() -> list[Run]:
+def all_runs() -> list[SolverRun]:
     """What the experiment measures by default."""
     return [run for processes in PROCESSES for run in runs_on(processes, 384, 20, 5.0, 100.0)]
 
 
-def modelled(costs: dict[str, Costs] | None = None) -> dict[Run, float]:
+def modelled(costs: dict[str, Costs] | None = None) -> dict[SolverRun, float]:
     """Every run with the time that the model gives."""
     return {run: predicted_s(run, (costs or COSTS)[run.application], CORES) for run in all_runs()}
 
 
-def results(seeds: int, per_extra_cluster_s: float = 0.0) -> list[Finished]:
+def results(seeds: int, per_extra_cluster_s: float = 0.0) -> list[FinishedUnit]:
     """What units would have given: modelled times, a little noisy, and so much longer on each further cluster."""
     times_s, finished = modelled(), []
     for unit in Calibrate().units(CalibrateParameters(), 1, seeds):
         dice = random.Random(unit.label)
         seconds = []
-        for run in msgspec.convert(unit.work["runs"], list[Run]):
+        for run in msgspec.convert(unit.work["runs"], list[SolverRun]):
             true_s = times_s[run] + per_extra_cluster_s * (len(run.clusters) - 1)
             seconds.append([true_s * dice.uniform(1.0, 1.02) for _ in range(unit.work["rounds"])])
-        finished.append(Finished(unit, {"seconds": seconds, "cores": CORES}))
+        finished.append(FinishedUnit(unit, {"seconds": seconds, "cores": CORES}))
     return finished

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import msgspec
 
 from koala.experiments.frame.claims import above, judge
-from koala.experiments.frame.experiment import Conclusion, Experiment, Finished, Parameters, Unit
-from koala.experiments.frame.figures import Picture, Series, bars, lines, style_of
+from koala.experiments.frame.experiment import Conclusion, Experiment, FinishedUnit, Parameters, Unit
+from koala.experiments.frame.figures import ReportFigure, Series, bars, lines, style_of
 from koala.experiments.frame.statistics import mean_interval
 
 
@@ -60,13 +60,13 @@ class Sample(Experiment[SampleParameters]):
                 os.kill(os.getpid(), signal.SIGKILL)
         return {"value": work["seed"] * work["factor"], "by": {1: (2, 3)}}
 
-    def conclude(self, parameters: SampleParameters, results: Sequence[Finished]) -> Conclusion:
+    def conclude(self, parameters: SampleParameters, results: Sequence[FinishedUnit]) -> Conclusion:
         values = [finished.result["value"] for finished in results]
         interval = mean_interval(values)
         points = {index: mean_interval([value, value + 1]) for index, value in enumerate(values, 1)}
         figures = [
-            Picture("bars", "Bars", "All <values>.", partial(bars, {"one": {"WF": interval}}, "value (s)")),
-            Picture(
+            ReportFigure("bars", "Bars", "All <values>.", partial(bars, {"one": {"WF": interval}}, "value (s)")),
+            ReportFigure(
                 "lines",
                 "Lines",
                 "By seed.",

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from koala.experiments.frame.experiment import Finished
-from koala.experiments.minigrid.cases import Case, MiniGridParameters
-from koala.experiments.minigrid.data import Data
+from koala.experiments.frame.experiment import FinishedUnit
+from koala.experiments.minigrid.cases import MiniGridCase, MiniGridParameters
+from koala.experiments.minigrid.data import MiniGridData
 from koala.experiments.minigrid.study import MiniGridStudy
 
 SMALL = MiniGridParameters(
@@ -23,10 +23,10 @@ SMALL = MiniGridParameters(
 )
 SEEDS = 4
 
-Turnaround = Callable[[Case, int], float]
+Turnaround = Callable[[MiniGridCase, int], float]
 
 
-def as_the_paper_says(case: Case, seed: int) -> float:
+def as_the_paper_says(case: MiniGridCase, seed: int) -> float:
     """A world in which every claim holds."""
     module, _, inside = case.policy.partition("(")
     busy = (case.bsbw_low + case.bsbw_high - 400.0) / 1400.0
@@ -72,21 +72,21 @@ def numbers(mean_s: float, lslt: float | None, **others: Any) -> dict[str, Any]:
 def data_of(
     turnaround: Turnaround = as_the_paper_says,
     parameters: MiniGridParameters = SMALL,
-    change: Callable[[Case], dict[str, Any]] = lambda _case: {},
-) -> Data:
+    change: Callable[[MiniGridCase], dict[str, Any]] = lambda _case: {},
+) -> MiniGridData:
     """The study as it would be if runs came out so."""
-    return Data(parameters, results_of(turnaround, parameters, change))
+    return MiniGridData(parameters, results_of(turnaround, parameters, change))
 
 
 def results_of(
     turnaround: Turnaround = as_the_paper_says,
     parameters: MiniGridParameters = SMALL,
-    change: Callable[[Case], dict[str, Any]] = lambda _case: {},
-) -> list[Finished]:
+    change: Callable[[MiniGridCase], dict[str, Any]] = lambda _case: {},
+) -> list[FinishedUnit]:
     """The results of every unit."""
     finished = []
     for unit in MiniGridStudy().units(parameters, 1, SEEDS):
-        case = msgspec.convert(unit.work["case"], Case)
+        case = msgspec.convert(unit.work["case"], MiniGridCase)
         mean_s = turnaround(case, unit.work["seed"])
-        finished.append(Finished(unit, numbers(mean_s, case.lslt, **change(case))))
+        finished.append(FinishedUnit(unit, numbers(mean_s, case.lslt, **change(case))))
     return finished

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from koala.experiments.frame.experiment import Finished, Unit
+from koala.experiments.frame.experiment import FinishedUnit, Unit
 from koala.experiments.wase.data import BOUND, PIPELINE
 from koala.experiments.wase.pipeline import run_pipeline
 from koala.experiments.wase.spawning import ANYWHERE, NEAR
@@ -69,18 +69,18 @@ def results(
     fails: Fails = paper_fails,
     affinity_factor: Callable[[Trial], float] = lambda _trial: 1.0,
     spread: float = 0.01,
-) -> list[Finished]:
+) -> list[FinishedUnit]:
     """Results of all seeds around a pattern."""
     units = WaseStudy().units(PARAMETERS, 1, SEEDS)
     rng = Random(2004)
     finished = []
     for unit in units:
         if unit.work["kind"] == PIPELINE:
-            finished.append(Finished(unit, _PIPELINE))
+            finished.append(FinishedUnit(unit, _PIPELINE))
         elif unit.work["kind"] == BOUND:
-            finished.append(Finished(unit, {"rows": [bound_row(rng) for _ in range(4)]}))
+            finished.append(FinishedUnit(unit, {"rows": [bound_row(rng) for _ in range(4)]}))
         else:
-            finished.append(Finished(unit, _made(unit, pattern or PATTERN, fails, affinity_factor, rng, spread)))
+            finished.append(FinishedUnit(unit, _made(unit, pattern or PATTERN, fails, affinity_factor, rng, spread)))
     return finished
 
 

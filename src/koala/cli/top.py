@@ -45,7 +45,7 @@ BAR_WIDTH_MIN, BAR_WIDTH_MAX = 8, 60
 
 
 @dataclass
-class Section:
+class ScreenSection:
     """Some lines under a title; where several are shown and not all, the last tells how many more."""
 
     title: Text
@@ -69,7 +69,7 @@ class Section:
         return [self.title, *self.lines[: room - 1], more]
 
 
-def fit(sections: Sequence[Section], rows: int | None) -> list[Text]:
+def fit(sections: Sequence[ScreenSection], rows: int | None) -> list[Text]:
     """The sections' lines in so many rows: each gets its title and a line first, then one more in turn."""
     if rows is None:
         return [line for section in sections for line in section.shown(LINES_MAX + 1)]
@@ -121,7 +121,7 @@ def frame(
         _jobs("waiting, high priority", overview.waiting_high, overview),
         _jobs("waiting", overview.waiting_low, overview),
         _transfers(overview, width),
-        Section(Text("last events", style="bold"), [_event_line(each, overview.now) for each in entries], True),
+        ScreenSection(Text("last events", style="bold"), [_event_line(each, overview.now) for each in entries], True),
     ]
     present = [section for section in sections if section.lines]
     head = [_head(overview, away)]
@@ -146,14 +146,14 @@ def _head(overview: Overview, away: str) -> Text:
     return head
 
 
-def _sites(overview: Overview, width: int) -> Section:
+def _sites(overview: Overview, width: int) -> ScreenSection:
     from rich.text import Text
 
     names = min(NAME_WIDTH_MAX, max(len(clean(site.name)) for site in overview.sites))
     bar = max(BAR_WIDTH_MIN, min(BAR_WIDTH_MAX, width - names - 40))
     title = Text(f"{counted(len(overview.sites), 'site'):<{names}} ", style="bold")
     title.append(f" {site_legend(bar):<{bar}}  ours others  idle", "dim")
-    return Section(title, [_site_line(site, names, bar, overview.now) for site in overview.sites])
+    return ScreenSection(title, [_site_line(site, names, bar, overview.now) for site in overview.sites])
 
 
 def _site_line(site: SiteInfo, names: int, bar: int, now: float) -> Text:
@@ -172,11 +172,11 @@ def _event_line(entry: JournalEntry, now: float) -> Text:
     return Text(f" {clock(entry.at, now)} ", style="dim").append(clean(entry.text), "default")
 
 
-def _jobs(what: str, jobs: Sequence[JobSummary], overview: Overview) -> Section:
+def _jobs(what: str, jobs: Sequence[JobSummary], overview: Overview) -> ScreenSection:
     from rich.text import Text
 
     title = Text(f"{what} {len(jobs)}", style="bold")
-    return Section(title, [_job_line(job, overview.now) for job in jobs])
+    return ScreenSection(title, [_job_line(job, overview.now) for job in jobs])
 
 
 def _job_line(job: JobSummary, now: float) -> Text:
@@ -188,13 +188,13 @@ def _job_line(job: JobSummary, now: float) -> Text:
     return line.append("  ".join(filter(None, (places_words(job.places), job_note(job)))))
 
 
-def _transfers(overview: Overview, width: int) -> Section:
+def _transfers(overview: Overview, width: int) -> ScreenSection:
     from rich.text import Text
 
     moving = [each for each in overview.transfers if each.ended_at is None]
     bar = max(BAR_WIDTH_MIN, min(BAR_WIDTH_MAX // 2, width - 68))
     lines = [_transfer_line(each, bar, overview.now) for each in moving]
-    return Section(Text(f"files on their way {len(moving)}", style="bold"), lines)
+    return ScreenSection(Text(f"files on their way {len(moving)}", style="bold"), lines)
 
 
 def _transfer_line(each: TransferInfo, bar: int, now: float) -> Text:

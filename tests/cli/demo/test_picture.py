@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from koala.cli.demo.chronicle import NO_JOB, Chronicle
-from koala.cli.demo.picture import Picture
+from koala.cli.demo.picture import GridPicture
 from koala.cli.demo.screen import column_s_for, frame
 from koala.model.api import JobSummary, JournalEntry, Overview, Place, SiteInfo, TransferInfo
 
@@ -44,7 +44,7 @@ def split_run() -> Chronicle:
 
 def drawn(chronicle: Chronicle, until_s: float, processors_per_row: int = 1) -> list[str]:
     sites = {"amsterdam": 2, "berlin": 4}
-    picture = Picture(sites, chronicle, columns=4, column_s=1.0, processors_per_row=processors_per_row)
+    picture = GridPicture(sites, chronicle, columns=4, column_s=1.0, processors_per_row=processors_per_row)
     return [line.plain.rstrip() for line in picture.rows(until_s)]
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koala.cli import koala
-from koala.cli.grid.text import Place, grid_text
+from koala.cli.grid.text import SurveyedHost, grid_text
 from koala.descriptions import read_grid
 from koala.model.grid import BatchSettings, Grid, Link, Links, SiteKind
 from koala.sites.discovery import FoundCluster, FoundClusters, FoundQueue
@@ -24,8 +24,8 @@ def cluster(name: str = "alpha", kind: SiteKind = SiteKind.SLURM, queue: str = "
     return FoundCluster(kind=kind, name=name, identity=f"{kind} {name}", queues=queues)
 
 
-def written(*places: Place) -> tuple[str, Grid]:
-    text, _ = grid_text(places, "koala site check SITE")
+def written(*hosts: SurveyedHost) -> tuple[str, Grid]:
+    text, _ = grid_text(hosts, "koala site check SITE")
     return text, read_grid(text, "grid.yaml")
 
 
@@ -38,7 +38,9 @@ def test_every_cluster_becomes_a_site_with_its_settings() -> None:
         environment=(("PATH", "/opt/sge/bin:/bin"), ("SGE_ROOT", "/opt/sge")),
     )
     own = (("SLURM_CONF", "/x y/slurm.conf"), ("SGE_ROOT", "/other"))
-    _, grid = written(Place(None, FoundClusters((cluster(),)), own), Place("me@far.example", FoundClusters((ge,))))
+    _, grid = written(
+        SurveyedHost(None, FoundClusters((cluster(),)), own), SurveyedHost("me@far.example", FoundClusters((ge,)))
+    )
     here, far = grid.sites
     assert (here.name, here.kind, here.processors) == ("alpha", SiteKind.SLURM, 8)
     assert here.batch == BatchSettings(
@@ -55,7 +57,9 @@ def test_every_cluster_becomes_a_site_with_its_settings() -> None:
 
 
 def test_one_cluster_seen_from_two_hosts_is_one_site() -> None:
-    text, grid = written(Place("near", FoundClusters((cluster(),))), Place("far", FoundClusters((cluster(),))))
+    text, grid = written(
+        SurveyedHost("near", FoundClusters((cluster(),))), SurveyedHost("far", FoundClusters((cluster(),)))
+    )
     assert [site.name for site in grid.sites] == ["near"]
     assert "#   far: the same slurm cluster as near" in text
 
@@ -63,7 +67,8 @@ def test_one_cluster_seen_from_two_hosts_is_one_site() -> None:
 def test_clusters_of_one_name_get_names_of_their_own() -> None:
     other = cluster(kind=SiteKind.GRID_ENGINE)
     _, grid = written(
-        Place("near", FoundClusters((cluster(), other))), Place("a@near", FoundClusters((cluster("beta"),)))
+        SurveyedHost("near", FoundClusters((cluster(), other))),
+        SurveyedHost("a@near", FoundClusters((cluster("beta"),))),
     )
     assert [site.name for site in grid.sites] == ["near", "near-2", "near-3"]
 
@@ -71,7 +76,9 @@ def test_clusters_of_one_name_get_names_of_their_own() -> None:
 def test_those_that_do_not_answer_are_comments_with_the_reason() -> None:
     silent = FoundClusters(silent=("Permission denied\n(publickey)",))
     text, grid = written(
-        Place("near", FoundClusters((cluster(),))), Place("shut", silent), Place("git", FoundClusters())
+        SurveyedHost("near", FoundClusters((cluster(),))),
+        SurveyedHost("shut", silent),
+        SurveyedHost("git", FoundClusters()),
     )
     assert [site.name for site in grid.sites] == ["near"]
     comments = [line for line in text.splitlines() if line.startswith("  #   ")]
@@ -82,7 +89,7 @@ def test_those_that_do_not_answer_are_comments_with_the_reason() -> None:
 
 def test_the_links_stand_there_as_a_comment_that_is_only_to_be_opened() -> None:
     text, grid = written(
-        Place("near", FoundClusters((cluster(),))), Place("shut", FoundClusters(silent=("no answer",)))
+        SurveyedHost("near", FoundClusters((cluster(),))), SurveyedHost("shut", FoundClusters(silent=("no answer",)))
     )
     assert grid.links == Links()
     opened = text.replace("# links:", "links:")
@@ -113,7 +120,9 @@ def test_whatever_things_are_called_the_file_is_read_as_it_was_meant(
         queues=(FoundQueue(name=queue, processors=3),),
         environment=(("PATH", value),),
     )
-    _, grid = written(Place(host, FoundClusters((found,), (value,))), Place(None, FoundClusters((), (name,))))
+    _, grid = written(
+        SurveyedHost(host, FoundClusters((found,), (value,))), SurveyedHost(None, FoundClusters((), (name,)))
+    )
     (site,) = grid.sites
     assert site.batch == BatchSettings(
         work_directory=f"~/koala/{site.name}", ssh=host, environment=(("PATH", value),), queue=queue

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from koala.cli.replay import command as replay_command
-from koala.experiments.replay import replay as replaying
+from koala.cli.replay import command
+from koala.experiments.replay import replay
 from tests.support.live_cli import Shell
 from tests.support.live_daemon import Daemon, running_daemon, until
 
@@ -165,7 +165,7 @@ def test_a_daemon_that_is_killed_meanwhile_loses_no_job_and_runs_none_twice(
     replaying = threading.Thread(target=lambda: ends.append(koala.json("replay", written(tmp_path, text))))
     with pytest.MonkeyPatch.context() as patch:
         # Signals are for the main thread, which a test needs for itself.
-        patch.setattr(replay_command, "interrupts", _no_interrupts)
+        patch.setattr(command, "interrupts", _no_interrupts)
         replaying.start()
         until(lambda: len(jobs_of(daemon, "away")) >= 2, "some jobs are submitted")
         daemon.kill()
@@ -228,7 +228,7 @@ def test_an_interrupt_leaves_the_jobs_alone_where_that_is_asked_for(daemon: Daem
 def test_a_job_that_can_never_fit_is_given_up_when_nothing_else_is_left(
     koala: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replaying, "QUIET_S", 0.5)
+    monkeypatch.setattr(replay, "QUIET_S", 0.5)
     text = """
 jobs:
   - {at_s: 0, execution_s: 0.1, job: {name: fits, application: {executable: x}, processors: 1}}

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from koala.experiments.calibrate import runs as calibrate_runs
+from koala.experiments.calibrate import runs
 from koala.experiments.calibrate.das2 import SIZES
 from koala.experiments.calibrate.patterns import pattern_of, wait_s
-from koala.experiments.calibrate.runs import MeasuringError, MissingMpiError, Run, measured, mpiexec, runs_on
+from koala.experiments.calibrate.runs import MeasuringError, MissingMpiError, SolverRun, measured, mpiexec, runs_on
 from koala.experiments.calibrate.study import MODEL, Calibrate, CalibrateParameters
 from koala.experiments.catalogue import find
 from koala.experiments.frame.experiment import ParameterError, parameters_from
@@ -52,9 +52,9 @@ def test_each_repetition_measures_all_applications_on_1_to_4_processes_and_clust
     for unit in units:
         # A unit that JSON changes would never be found among the results that are kept.
         assert msgspec.json.decode(msgspec.json.encode(unit.work)) == unit.work
-    runs = [run for unit in units[:4] for run in msgspec.convert(unit.work["runs"], list[Run])]
+    all_runs = [run for unit in units[:4] for run in msgspec.convert(unit.work["runs"], list[SolverRun])]
     for application in ("laplace", "heat", "poisson"):
-        own = [run for run in runs if run.application == application]
+        own = [run for run in all_runs if run.application == application]
         assert {sum(run.clusters) for run in own} == {1, 2, 3, 4}
         assert {len(run.clusters) for run in own} == {1, 2, 3, 4}
         assert len({run.latency_ms for run in own}) > 2, "one distance alone would not show what distance costs"
@@ -69,10 +69,10 @@ def test_the_emulated_distance_is_that_of_the_grid_of_the_paper() -> None:
 
 @pytest.mark.usefixtures("real_mpi")
 def test_real_solvers_wait_for_other_clusters_as_long_as_counting_says_at_least() -> None:
-    runs = runs_on(2, 64, 20, 4.0, 100.0)
-    answer = measured(runs, 2)
+    chosen = runs_on(2, 64, 20, 4.0, 100.0)
+    answer = measured(chosen, 2)
     assert answer["cores"] >= 1
-    for run, seconds in zip(runs, answer["seconds"], strict=True):
+    for run, seconds in zip(chosen, answer["seconds"], strict=True):
         assert len(seconds) == 2
         pattern = pattern_of(run.application, run.size, run.clusters)
         waited_s = wait_s(run.application, pattern, run.iterations, run.latency_ms / 1e3, 12.5e6, shared=False)
@@ -83,7 +83,7 @@ def test_real_solvers_wait_for_other_clusters_as_long_as_counting_says_at_least(
 
 @pytest.mark.usefixtures("real_mpi")
 def test_solvers_that_cannot_run_are_reported_with_what_they_said() -> None:
-    too_small = Run(application="laplace", size=1, iterations=20, clusters=(2,))
+    too_small = SolverRun(application="laplace", size=1, iterations=20, clusters=(2,))
     with pytest.raises(MeasuringError) as caught:
         measured([too_small], 1)
     message = caught.value.for_user()
@@ -93,9 +93,9 @@ def test_solvers_that_cannot_run_are_reported_with_what_they_said() -> None:
 
 @pytest.mark.usefixtures("real_mpi")
 def test_solvers_that_never_answer_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibrate_runs, "START_S_MAX", 0.01)
+    monkeypatch.setattr(runs, "START_S_MAX", 0.01)
     with pytest.raises(MeasuringError, match=r"ended after 0\.01 s without an answer"):
-        measured([Run(application="heat", size=64, iterations=20, clusters=(2,))], 1)
+        measured([SolverRun(application="heat", size=64, iterations=20, clusters=(2,))], 1)
 
 
 def test_without_mpi_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

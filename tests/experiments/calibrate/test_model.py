@@ -15,17 +15,17 @@ from koala.experiments.calibrate.das2 import (
     LONGEST,
     SHORTEST,
     Das2,
-    Form,
+    Das2Problem,
+    ExecutionTimeModel,
     NoProblemError,
     Prediction,
-    Problem,
     deviations,
     form_of,
     shares,
 )
 from koala.experiments.calibrate.fit import counts, fitted, least, relative_errors, spread
 from koala.experiments.calibrate.patterns import EXCHANGES, pattern_of, wait_s
-from koala.experiments.calibrate.runs import Run, mpiexec
+from koala.experiments.calibrate.runs import SolverRun, mpiexec
 from tests.support.calibrate_samples import CORES, COSTS, modelled
 
 DAS2 = Das2(
@@ -79,7 +79,7 @@ def test_by_counting_a_further_cluster_adds_bytes_and_no_latency() -> None:
 
 
 def test_more_workers_than_cores_take_turns() -> None:
-    run = Run(application="laplace", size=60, iterations=10, clusters=(3,))
+    run = SolverRun(application="laplace", size=60, iterations=10, clusters=(3,))
     assert counts(run, 4)[:2] == (10.0, 10 * 1200.0)
     assert counts(run, 2)[:2] == (20.0, 20 * 1200.0)
     assert counts(run, 1)[:2] == (30.0, 30 * 1200.0)
@@ -103,7 +103,7 @@ def test_no_cost_is_below_zero() -> None:
 
 
 def test_the_least_time_counts_and_the_spread_is_that_of_the_median() -> None:
-    run = Run(application="heat", size=64, iterations=20, clusters=(1,))
+    run = SolverRun(application="heat", size=64, iterations=20, clusters=(1,))
     by_seed = [{run: 2.0}, {run: 9.0}, {run: 3.0}]
     assert least(by_seed) == {run: 2.0}
     assert spread(by_seed) == {run: pytest.approx(0.5)}
@@ -143,7 +143,7 @@ def test_times_too_noisy_to_tell_the_cost_of_a_point_are_refused() -> None:
 
 def test_more_processors_are_faster_and_more_clusters_slower() -> None:
     prediction = Prediction(COSTS, DAS2)
-    problem = Problem(2000, 1000)
+    problem = Das2Problem(2000, 1000)
     for application in EXCHANGES:
         times = [prediction.seconds(application, problem, processors, 1) for processors in (36, 64, 72)]
         assert times == sorted(times, reverse=True)
@@ -159,7 +159,7 @@ def test_shares_are_equal_but_for_one(processors: int, clusters: int) -> None:
 
 @given(st.floats(0.0, 5.0), st.floats(1.0, 500.0), st.floats(1.0, 500.0))
 def test_times_of_the_form_give_the_form_back(beta: float, first_s: float, second_s: float) -> None:
-    form = Form({36: first_s, 64: second_s}, beta)
+    form = ExecutionTimeModel({36: first_s, 64: second_s}, beta)
     table = {size: {clusters: form.seconds(size, clusters) for clusters in CLUSTERS} for size in form.by_size}
     found = form_of(table)
     assert found.by_size == form.by_size

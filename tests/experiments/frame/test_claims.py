@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from koala.experiments.frame.claims import Comparison, Verdict, above, below, judge, measured, within
+from koala.experiments.frame.claims import ClaimVerdict, Comparison, above, below, judge, measured, within
 from koala.experiments.frame.statistics import Interval
 
 
@@ -17,20 +17,22 @@ def around(mean: float, half: float) -> Interval:
 @pytest.mark.parametrize(
     ("comparison", "verdict"),
     [
-        (below("x", around(-3, 1)), Verdict.SHOWN),
-        (below("x", around(3, 1)), Verdict.CONTRARY),
-        (below("x", around(-1, 3)), Verdict.UNDECIDED),
-        (below("x", around(-1, 1)), Verdict.UNDECIDED),
-        (below("x", around(0, 0)), Verdict.CONTRARY),
-        (above("x", around(12, 1), 10), Verdict.SHOWN),
-        (above("x", around(9, 1), 10), Verdict.CONTRARY),
-        (within("x", around(0, 1), -2, 2), Verdict.SHOWN),
-        (within("x", around(2, 1), -2, 2), Verdict.UNDECIDED),
-        (within("x", around(5, 1), -2, 2), Verdict.CONTRARY),
-        (above("x", Interval(50.0, -math.inf, math.inf, 1)), Verdict.UNDECIDED),
+        (below("x", around(-3, 1)), ClaimVerdict.SHOWN),
+        (below("x", around(3, 1)), ClaimVerdict.CONTRARY),
+        (below("x", around(-1, 3)), ClaimVerdict.UNDECIDED),
+        (below("x", around(-1, 1)), ClaimVerdict.UNDECIDED),
+        (below("x", around(0, 0)), ClaimVerdict.CONTRARY),
+        (above("x", around(12, 1), 10), ClaimVerdict.SHOWN),
+        (above("x", around(9, 1), 10), ClaimVerdict.CONTRARY),
+        (within("x", around(0, 1), -2, 2), ClaimVerdict.SHOWN),
+        (within("x", around(2, 1), -2, 2), ClaimVerdict.UNDECIDED),
+        (within("x", around(5, 1), -2, 2), ClaimVerdict.CONTRARY),
+        (above("x", Interval(50.0, -math.inf, math.inf, 1)), ClaimVerdict.UNDECIDED),
     ],
 )
-def test_only_a_whole_interval_on_the_right_side_shows_something(comparison: Comparison, verdict: Verdict) -> None:
+def test_only_a_whole_interval_on_the_right_side_shows_something(
+    comparison: Comparison, verdict: ClaimVerdict
+) -> None:
     assert comparison.verdict is verdict
 
 

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from koala.cli import koala
 from koala.experiments import catalogue
-from koala.experiments.frame import dask_run as dask_running
+from koala.experiments.frame import dask_run
 from koala.experiments.frame.dask_run import DaskError, on_dask
 from koala.experiments.frame.run import UnitError, run_units
 from koala.experiments.minigrid.study import MiniGridStudy
@@ -122,7 +122,7 @@ def test_the_kernel_gives_the_same_numbers_on_a_cluster(tmp_path: Path, cluster:
 def test_more_units_than_are_sent_at_once_are_all_computed_once(
     tmp_path: Path, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dask_running, "AT_ONCE", 3)
+    monkeypatch.setattr(dask_run, "AT_ONCE", 3)
     results = run_units(Sample(), marked_units(tmp_path / "marks", 10), tmp_path, computer=on_dask(Sample(), cluster))
     assert [finished.result["value"] for finished in results] == [2.0 * seed for seed in range(1, 11)]
     assert times_computed(tmp_path / "marks") == dict.fromkeys(range(1, 11), 1)
@@ -176,13 +176,13 @@ def test_a_worker_that_dies_is_replaced_by_another(tmp_path: Path, lonely: str) 
 
 
 def test_a_scheduler_without_workers_is_named(lonely: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask_running, "WORKERS_TIMEOUT_S", 1)
+    monkeypatch.setattr(dask_run, "WORKERS_TIMEOUT_S", 1)
     with pytest.raises(DaskError, match="has no workers, also after 1 s; start some with: dask worker tcp://"):
         on_dask(Sample(), lonely)
 
 
 def test_another_version_there_is_named(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask_running, "__version__", "0.0.1")
+    monkeypatch.setattr(dask_run, "__version__", "0.0.1")
     with pytest.raises(DaskError, match=r"the scheduler has Koala .*, and here is 0\.0\.1; install the same version"):
         on_dask(Sample(), cluster)
 
@@ -200,7 +200,7 @@ def test_another_version_there_is_named(cluster: str, monkeypatch: pytest.Monkey
 def test_a_cluster_that_is_not_there_is_named_and_nothing_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, words: str
 ) -> None:
-    monkeypatch.setattr(dask_running, "CONNECT_TIMEOUT_S", 1)
+    monkeypatch.setattr(dask_run, "CONNECT_TIMEOUT_S", 1)
     monkeypatch.setitem(catalogue.EXPERIMENTS, "sample", (Sample.__module__, Sample.__name__))
     out = tmp_path / "out"
     done = CliRunner().invoke(koala, ["experiment", "run", "sample", "--out", str(out), "--dask", address])

@@ -12,7 +12,7 @@ from PIL import Image
 from koala.experiments.frame.figures import (
     PNG_DPI,
     POLICIES,
-    Picture,
+    ReportFigure,
     Series,
     bars,
     grouped_bars,
@@ -29,7 +29,7 @@ def around(mean: float, half: float = 1.0) -> Interval:
     return Interval(mean, mean - half, mean + half, 20)
 
 
-SAMPLE = Picture(
+SAMPLE = ReportFigure(
     "sample", "Sample", "A caption.", partial(bars, {"W1": {"WF": around(5), "CM": around(3)}}, "wait time (s)")
 )
 

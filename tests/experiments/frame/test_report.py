@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from koala.experiments.frame.experiment import Finished
-from koala.experiments.frame.report import OtherReportError, Outcome, check_folder, write_report
+from koala.experiments.frame.experiment import FinishedUnit
+from koala.experiments.frame.report import OtherReportError, WrittenReport, check_folder, write_report
 from tests.support.frame_samples import Sample, SampleParameters
 
 # Names of the languages that an SVG is written in; nothing is fetched from there.
 NAMESPACES = ("http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink")
 
 
-def written(folder: Path, repetitions: int = 3) -> Outcome:
+def written(folder: Path, repetitions: int = 3) -> WrittenReport:
     experiment = Sample()
     parameters = SampleParameters(factor=3.0)
     results = [
-        Finished(unit, json.loads(json.dumps(experiment.run(unit))))
+        FinishedUnit(unit, json.loads(json.dumps(experiment.run(unit))))
         for unit in experiment.units(parameters, 1, repetitions)
     ]
     return write_report(experiment, parameters, 1, repetitions, experiment.conclude(parameters, results), folder)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from koala.experiments.frame import run as running
-from koala.experiments.frame.experiment import Finished, Unit
+from koala.experiments.frame import run
+from koala.experiments.frame.experiment import FinishedUnit, Unit
 from koala.experiments.frame.run import TooManyUnitsError, UnitError, processes_for, run_units
 from tests.support.frame_samples import Sample, marked_units, times_computed
 
 
-def values(results: list[Finished]) -> list[float]:
+def values(results: list[FinishedUnit]) -> list[float]:
     return [finished.result["value"] for finished in results]
 
 
@@ -102,7 +102,7 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 def test_more_units_than_a_run_may_have_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "UNITS_MAX", 2)
+    monkeypatch.setattr(run, "UNITS_MAX", 2)
     with pytest.raises(TooManyUnitsError, match="3 units are more than the 2"):
         run_units(Sample(), marked_units(tmp_path / "marks", 3), tmp_path)
     assert times_computed(tmp_path / "marks") == {}

@@ -9,9 +9,9 @@ import pytest
 
 from koala.descriptions.workload.form import RequestKind
 from koala.experiments.catalogue import find
-from koala.experiments.frame.experiment import Finished, ParameterError, Unit, parameters_from
+from koala.experiments.frame.experiment import FinishedUnit, ParameterError, Unit, parameters_from
 from koala.experiments.frame.shipped import shipped_grid
-from koala.experiments.heterogeneous.findings import Findings
+from koala.experiments.heterogeneous.findings import HeterogeneousFindings
 from koala.experiments.heterogeneous.study import Heterogeneous, HeterogeneousParameters
 from koala.experiments.heterogeneous.worlds import (
     CASES,
@@ -140,7 +140,7 @@ def test_a_parameter_out_of_range_is_refused() -> None:
 # ------------------------------------------------------------------------------------- the verdicts
 
 
-def results_of(response_s: dict[str, dict[str, float]], seeds: int = 20) -> list[Finished]:
+def results_of(response_s: dict[str, dict[str, float]], seeds: int = 20) -> list[FinishedUnit]:
     """Runs with these mean response times, a little different from seed to seed, the same for all policies."""
     finished = []
     for seed in range(seeds):
@@ -153,7 +153,7 @@ def results_of(response_s: dict[str, dict[str, float]], seeds: int = 20) -> list
                     "means": dict.fromkeys(names, value * (1 + 0.01 * seed)),
                     "utilisation": 0.5,
                 }
-            finished.append(Finished(Unit(label="x", work={"case": case, "seed": seed}), {"policies": policies}))
+            finished.append(FinishedUnit(Unit(label="x", work={"case": case, "seed": seed}), {"policies": policies}))
     return finished
 
 
@@ -172,7 +172,7 @@ def numbers(**changes: dict[str, float]) -> dict[str, dict[str, float]]:
 
 
 def verdicts(response_s: dict[str, dict[str, float]]) -> dict[str, bool]:
-    return {claim.id: claim.holds for claim in Findings(results_of(response_s)).claims()}
+    return {claim.id: claim.holds for claim in HeterogeneousFindings(results_of(response_s)).claims()}
 
 
 def test_every_claim_can_hold() -> None:
@@ -197,20 +197,20 @@ def test_a_claim_fails_where_the_numbers_say_otherwise(
 
 
 def test_the_change_is_told_with_its_sign() -> None:
-    claims = {claim.id: claim for claim in Findings(results_of(numbers())).claims()}
+    claims = {claim.id: claim for claim in HeterogeneousFindings(results_of(numbers())).claims()}
     assert "-20 %" in claims["H1"].why.replace("-20.0", "-20")
     assert claims["H1"].evidence["change_percent"]["mean"] == pytest.approx(-20.0)
 
 
 def test_jobs_that_were_left_behind_are_told() -> None:
     results = results_of(numbers(), seeds=2)
-    assert Findings(results).notes() == ["Every job of every run was done."]
+    assert HeterogeneousFindings(results).notes() == ["Every job of every run was done."]
     results[0].result["policies"]["CM"]["outcomes"]["unfinished"] = 3
-    assert "3 under CM (equal links)" in Findings(results).notes()[0]
+    assert "3 under CM (equal links)" in HeterogeneousFindings(results).notes()[0]
 
 
 def test_every_figure_can_be_drawn() -> None:
-    figures = Findings(results_of(numbers(), seeds=3)).figures()
+    figures = HeterogeneousFindings(results_of(numbers(), seeds=3)).figures()
     assert len({figure.name for figure in figures}) == len(figures)
     for figure in figures:
         assert figure.draw().axes

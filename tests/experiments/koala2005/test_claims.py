@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from koala.experiments.frame.claims import Claim
-from koala.experiments.frame.experiment import Conclusion, Finished, Unit
+from koala.experiments.frame.claims import PaperClaim
+from koala.experiments.frame.experiment import Conclusion, FinishedUnit, Unit
 from koala.experiments.frame.figures import save
 from koala.experiments.koala2005.data import COMPONENTS, PRIORITIES, STABLE, UNSTABLE, cell_name
 from koala.experiments.koala2005.study import Koala2005, Koala2005Parameters
@@ -27,7 +27,7 @@ PATTERN: dict[str, float] = {
 }
 
 
-def results(**changes: float) -> list[Finished]:
+def results(**changes: float) -> list[FinishedUnit]:
     """Results of 20 seeds around the paper's pattern, changed as given."""
     pattern = PATTERN | changes
     rng = Random(2005)
@@ -53,7 +53,7 @@ def results(**changes: float) -> list[Finished]:
                 "makespan_s": 90_000.0,
             }
             work = {"system": system, "seed": seed}
-            finished.append(Finished(Unit(label=f"{system}, seed {seed}", work=work), result))
+            finished.append(FinishedUnit(Unit(label=f"{system}, seed {seed}", work=work), result))
     return finished
 
 
@@ -75,7 +75,7 @@ def conclusion(**changes: float) -> Conclusion:
     return Koala2005().conclude(Koala2005Parameters(), results(**changes))
 
 
-def claims(**changes: float) -> dict[str, Claim]:
+def claims(**changes: float) -> dict[str, PaperClaim]:
     return {claim.id: claim for claim in conclusion(**changes).claims}
 
 

@@ -5,9 +5,17 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from koala.experiments.frame.experiment import Finished, Unit
+from koala.experiments.frame.experiment import FinishedUnit, Unit
 from koala.experiments.frame.shipped import shipped_grid, shipped_workload
-from koala.experiments.koala2005.data import FAILURE_SHARE, PLACEMENT_S, STABLE, UNSTABLE, Cell, Data, Group
+from koala.experiments.koala2005.data import (
+    FAILURE_SHARE,
+    PLACEMENT_S,
+    STABLE,
+    UNSTABLE,
+    Cell,
+    JobFilter,
+    Koala2005Data,
+)
 from koala.experiments.koala2005.study import GRID, WORKLOAD, Koala2005, Koala2005Parameters
 from koala.experiments.koala2005.use import WINDOW_S, Use
 from koala.model.grid import Background, Grid, SchedulerParameters, Site, SiteFaults, SiteSimulation
@@ -143,8 +151,10 @@ def test_slopes_are_fitted_over_the_jobs_of_a_seed() -> None:
     cells = {"low/72/3": cell(5, 30.0), "high/72/4": cell(1, 40.0), "low/72/8": cell(9, 80.0)}
     cells["low/36/3"] = cell(7, 0.0)
     work = {"system": UNSTABLE, "seed": 1}
-    data = Data([Finished(Unit(label="x", work=work), {"cells": cells})])
-    assert data.slopes(UNSTABLE, PLACEMENT_S, Group(size=72)) == {1: pytest.approx(10.0)}
-    assert data.slopes(UNSTABLE, PLACEMENT_S, Group(size=36)) == {}
-    assert data.values(UNSTABLE, PLACEMENT_S, Group(priority="low", size=72)) == {1: pytest.approx((150 + 720) / 14)}
-    assert data.values(UNSTABLE, FAILURE_SHARE, Group(components=6)) == {}
+    data = Koala2005Data([FinishedUnit(Unit(label="x", work=work), {"cells": cells})])
+    assert data.slopes(UNSTABLE, PLACEMENT_S, JobFilter(size=72)) == {1: pytest.approx(10.0)}
+    assert data.slopes(UNSTABLE, PLACEMENT_S, JobFilter(size=36)) == {}
+    assert data.values(UNSTABLE, PLACEMENT_S, JobFilter(priority="low", size=72)) == {
+        1: pytest.approx((150 + 720) / 14)
+    }
+    assert data.values(UNSTABLE, FAILURE_SHARE, JobFilter(components=6)) == {}

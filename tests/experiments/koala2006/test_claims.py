@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from koala.experiments.frame.claims import Claim
-from koala.experiments.frame.experiment import Conclusion, Finished, Unit
+from koala.experiments.frame.claims import PaperClaim
+from koala.experiments.frame.experiment import Conclusion, FinishedUnit, Unit
 from koala.experiments.koala2006.study import Koala2006, Koala2006Parameters
 
 # What the paper's figures would show: workload -> policy -> (queue, overhead, execution, clusters).
@@ -23,7 +23,7 @@ TIMES = ("queue_s", "overhead_s", "execution_s", "clusters")
 Change = Callable[[dict[str, dict[str, list[float]]]], None]
 
 
-def results(pattern: dict[str, dict[str, list[float]]], spread: float = 0.01) -> list[Finished]:
+def results(pattern: dict[str, dict[str, list[float]]], spread: float = 0.01) -> list[FinishedUnit]:
     """Results of 20 seeds around the pattern."""
     rng = Random(2006)
     finished = []
@@ -52,7 +52,7 @@ def results(pattern: dict[str, dict[str, list[float]]], spread: float = 0.01) ->
                 }
             work = {"workload": workload, "seed": seed, "jobs": 10, "applications": {}}
             finished.append(
-                Finished(
+                FinishedUnit(
                     Unit(label=f"{workload}, seed {seed}", work=work),
                     {"seed_used": seed, "void_runs": int(seed == 3), "policies": policies},
                 )
@@ -69,7 +69,7 @@ def concluded(change: Change | None = None, **how: Any) -> Conclusion:
     return Koala2006().conclude(Koala2006Parameters(), results(pattern, **how))
 
 
-def by_id(conclusion: Conclusion) -> dict[str, Claim]:
+def by_id(conclusion: Conclusion) -> dict[str, PaperClaim]:
     return {claim.id: claim for claim in conclusion.claims}
 
 

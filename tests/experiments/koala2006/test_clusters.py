@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala.experiments.frame.experiment import Finished, Unit
+from koala.experiments.frame.experiment import FinishedUnit, Unit
 from koala.experiments.koala2006.claims import claims
-from koala.experiments.koala2006.data import Data
+from koala.experiments.koala2006.data import Koala2006Data
 from koala.policies.koala.cluster_minimization import cluster_minimization
 from koala.policies.koala.flexible_cluster_minimization import flexible_cluster_minimization
 
@@ -38,14 +38,14 @@ def test_the_clusters_of_each_size_are_means_over_jobs_and_are_told_with_the_cla
     fixed = {"heat/36/1": [5.0, 1], "laplace/36/3": [9.0, 1], "heat/64/2": [5.0, 2]}
     flexible = {"heat/36/1": [5.0, 2], "heat/64/2": [5.0, 1], "heat/64/4": [5.0, 1]}
     results = [
-        Finished(
+        FinishedUnit(
             Unit(label="", work={"workload": workload, "seed": seed}),
             {"policies": {"WF": run(fixed), "CM": run(fixed), "FCM": run(flexible)}, "void_runs": 0},
         )
         for seed in (1, 2)
         for workload in ("W1", "W2")
     ]
-    data = Data(results, ["W1", "W2"], ["WF", "CM", "FCM"])
+    data = Koala2006Data(results, ["W1", "W2"], ["WF", "CM", "FCM"])
     assert data.clusters_by_size("W2", "CM") == {36: {1: 2.0, 2: 2.0}, 64: {1: 2.0, 2: 2.0}}
     assert data.clusters_by_size("W2", "FCM") == {36: {1: 1.0, 2: 1.0}, 64: {1: 3.0, 2: 3.0}}
     reason = next(

@@ -11,7 +11,7 @@ import pytest
 from koala.descriptions.errors import DescriptionError
 from koala.experiments.frame.experiment import Unit
 from koala.experiments.frame.shipped import shipped_grid, shipped_workload
-from koala.experiments.koala2006 import study as koala2006
+from koala.experiments.koala2006 import study
 from koala.experiments.koala2006.execution_model import MissingApplicationError
 from koala.experiments.koala2006.study import (
     ATTEMPTS_MAX,
@@ -56,7 +56,7 @@ def test_each_seed_runs_both_workloads_as_the_paper_has_them() -> None:
     ]
     for unit in units():
         assert unit.work["jobs"] == 200
-        gap = shipped_workload(koala2006.WORKLOADS[unit.work["workload"]]).text.generate[0].interarrival_s
+        gap = shipped_workload(study.WORKLOADS[unit.work["workload"]]).text.generate[0].interarrival_s
         assert gap.exponential == {"W1": 80, "W2": 40}[unit.work["workload"]]
 
 
@@ -77,15 +77,15 @@ def test_a_run_is_the_one_that_the_shipped_examples_give() -> None:
 
 def test_a_void_run_is_repeated_for_all_policies_under_another_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     grid = with_users(0.25)
-    monkeypatch.setattr(koala2006, "shipped_grid", lambda _name: grid)
+    monkeypatch.setattr(study, "shipped_grid", lambda _name: grid)
     repeated = 0
     for unit in units(jobs=10):
         result = Koala2006().run(unit)
         assert result["seed_used"] == unit.work["seed"] + result["void_runs"] * SUB_SEED_STRIDE
         assert set(result["policies"]) == {"WF", "CM", "FCM"}
         for policy in ("WF", "CM"):
-            text = koala2006._with_jobs(shipped_workload(koala2006.WORKLOADS[unit.work["workload"]]).text, 10)
-            workload = koala2006._asking(text, koala2006.POLICIES[policy])
+            text = study._with_jobs(shipped_workload(study.WORKLOADS[unit.work["workload"]]).text, 10)
+            workload = study._asking(text, study.POLICIES[policy])
             assert not simulate(grid, workload, policy=policy, seed=result["seed_used"]).voids
         repeated += result["void_runs"]
     assert repeated > 0
@@ -93,7 +93,7 @@ def test_a_void_run_is_repeated_for_all_policies_under_another_seed(monkeypatch:
 
 def test_users_who_always_exceed_their_band_end_the_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
     grid = with_users(0.6)
-    monkeypatch.setattr(koala2006, "shipped_grid", lambda _name: grid)
+    monkeypatch.setattr(study, "shipped_grid", lambda _name: grid)
     with pytest.raises(AlwaysVoidError) as caught:
         Koala2006().run(units(jobs=3)[0])
     assert f"{ATTEMPTS_MAX} runs in a row were void" in caught.value.for_user()

@@ -16,12 +16,12 @@ import pytest
 
 from koala.client import Client
 from koala.descriptions import read_grid
-from koala.experiments.live2006 import runs as live2006_runs
-from koala.experiments.live2006.findings import Findings, Run
-from koala.experiments.live2006.lab import LiveGrid, Size, live_grid, options_for
+from koala.experiments.live2006 import runs
+from koala.experiments.live2006.findings import Live2006Findings, LiveRun
+from koala.experiments.live2006.lab import LabSize, LiveGrid, live_grid, options_for
 from koala.experiments.live2006.load import JOB_NAME, LoadController
 from koala.experiments.live2006.model import fitted, predicted
-from koala.experiments.live2006.runs import Drawn, Problem, calibrated, run_policy
+from koala.experiments.live2006.runs import Drawn, SolverProblem, calibrated, run_policy
 from koala.lab import Lab, LabError, requirements
 from koala.lab.lab import plan_of
 from koala.model.grid import Background
@@ -29,10 +29,10 @@ from koala.model.grid import Background
 WAIT_S = 120.0
 FIRST_PORT = 24_700
 SITES = ("alpha", "beta", "gamma")
-SIZE = Size(nodes=1, processors_per_node=8, slots=8, first_port=FIRST_PORT, rate_mbit_s=100.0, delay_ms=2.0)
+SIZE = LabSize(nodes=1, processors_per_node=8, slots=8, first_port=FIRST_PORT, rate_mbit_s=100.0, delay_ms=2.0)
 # Beside it a job of four processors finds room at every site.
 BACKGROUND = Background(user_load=0.1, user_size_mean=1.0, user_execution_mean_s=3.0, band_low=0.25, band_high=0.25)
-PROBLEM = Problem(size=16, laplace_iterations=5, heat_iterations=5)
+PROBLEM = SolverProblem(size=16, laplace_iterations=5, heat_iterations=5)
 DRAWN = Drawn(jobs=2, interarrival_s=0.5, seed=1)
 # Of each kind of measurement as few as there can be.
 FEW = {"APPLICATIONS": ("laplace",), "SIZES": {4: (2,)}, "COMPONENTS": (1, 2), "STARTS": 1, "PAUSE_S": 0.2}
@@ -46,7 +46,7 @@ def few_jobs() -> Iterator[None]:
     """The experiment in small."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in FEW.items():
-            patch.setattr(live2006_runs, name, value)
+            patch.setattr(runs, name, value)
         yield
 
 
@@ -133,8 +133,8 @@ def test_a_simulation_follows_from_single_jobs_and_the_report_compares_it_with_t
     assert [each["outcomes"] for each in simulated] == [{"done": 2}] * 2
 
     assert [tries for _, tries in calibration["host"]] == [1] * (2 + 3 + 2), "one of each measurement was enough"
-    run = Run("FCM", DRAWN.seed, measured | {"host": [(0.0, 1)]}, simulated)
-    findings = Findings([run], [calibration], model, agree_percent=15.0, stolen_percent_max=5.0)
+    run = LiveRun("FCM", DRAWN.seed, measured | {"host": [(0.0, 1)]}, simulated)
+    findings = Live2006Findings([run], [calibration], model, agree_percent=15.0, stolen_percent_max=5.0)
     numbers = findings.as_json()
     response = numbers["policies"]["FCM"]["response_s"]
     assert response["live"]["mean"] == measured["means"]["response_s"]

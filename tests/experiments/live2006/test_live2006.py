@@ -1,5 +1,5 @@
 """The live experiment without a lab: its model, what it simulates, what it concludes, and its load controller's
-decisions. What needs the lab is in ``test_live2006_lab``."""
+decisions. What needs the lab is in ``test_lab``."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from koala.experiments.frame.experiment import Finished, Unit
+from koala.experiments.frame.experiment import FinishedUnit, Unit
 from koala.experiments.koala2006.study import POLICIES
-from koala.experiments.live2006 import lab as live2006_lab
+from koala.experiments.live2006 import lab
 from koala.experiments.live2006.load import Band, LoadError, SiteLoad, cancellation, submission, submitted_id
 from koala.experiments.live2006.model import (
     Model,
@@ -195,20 +195,22 @@ def test_the_simulation_gets_the_lab_with_its_users_and_the_times_of_the_model()
         assert (job.execution_s, job.per_extra_cluster) == pytest.approx((one_s, beta))
 
 
-def finished(parameters: Live2006Parameters, truth: Model, factor: float = 1.0) -> list[Finished]:
+def finished(parameters: Live2006Parameters, truth: Model, factor: float = 1.0) -> list[FinishedUnit]:
     """Results as of a lab that does what a simulation with this model does, but for a factor in all times."""
     shared = msgspec.to_builtins(parameters)
     grid = {"grid": msgspec.to_builtins(GRID)}
     found = []
     for seed in (1, 2, 3):
         calibrated = {**grid, **calibration()}
-        found.append(Finished(Unit(label="", work={"seed": seed, "policy": None, **shared}), calibrated))
+        found.append(FinishedUnit(Unit(label="", work={"seed": seed, "policy": None, **shared}), calibrated))
         drawn = Drawn(jobs=parameters.jobs, interarrival_s=parameters.interarrival_s, seed=seed)
         for policy in POLICIES:
             live = dict(predicted(truth, GRID, policy, drawn, parameters.background, 1)[0])
             live["means"] = {name: factor * value for name, value in live["means"].items()}
             live |= {"lag_s": 0.01, "wasted_share": 0.02, "local_load": {"a": 0.15}, "host": [(1.0, 2)]}
-            found.append(Finished(Unit(label="", work={"seed": seed, "policy": policy, **shared}), {**grid, **live}))
+            found.append(
+                FinishedUnit(Unit(label="", work={"seed": seed, "policy": policy, **shared}), {**grid, **live})
+            )
     return found
 
 
@@ -281,7 +283,7 @@ def test_users_come_live_when_they_do_in_the_simulation_and_stay_as_long() -> No
 
 
 def test_each_seed_measures_single_jobs_first_and_then_every_policy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live2006_lab, "check_machine", lambda _: None)
+    monkeypatch.setattr(lab, "check_machine", lambda _: None)
     experiment = Live2006()
     units = experiment.units(Live2006Parameters(), 7, 2)
     assert [(unit.work["seed"], unit.work["policy"]) for unit in units] == [

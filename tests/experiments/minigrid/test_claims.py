@@ -7,16 +7,15 @@ from typing import Any
 
 import pytest
 
-from koala.experiments.frame.claims import Claim
-from koala.experiments.minigrid import claims as minigrid_claims
-from koala.experiments.minigrid import duels as minigrid_own
-from koala.experiments.minigrid.cases import Case, alone, at, chunked
-from koala.experiments.minigrid.data import Data
+from koala.experiments.frame.claims import PaperClaim
+from koala.experiments.minigrid import claims, duels
+from koala.experiments.minigrid.cases import MiniGridCase, alone, at, chunked
+from koala.experiments.minigrid.data import MiniGridData
 from tests.support.minigrid_samples import SMALL, as_the_paper_says, data_of
 
 
-def all_claims(data: Data) -> dict[str, Claim]:
-    return {claim.id: claim for claim in (*minigrid_claims.claims(data), *minigrid_own.claims(data))}
+def all_claims(data: MiniGridData) -> dict[str, PaperClaim]:
+    return {claim.id: claim for claim in (*claims.claims(data), *duels.claims(data))}
 
 
 def test_in_a_world_as_the_paper_describes_it_every_claim_holds() -> None:
@@ -25,7 +24,7 @@ def test_in_a_world_as_the_paper_describes_it_every_claim_holds() -> None:
     assert {name: claim.why for name, claim in found.items() if not claim.holds} == {}
 
 
-OTHER_WORLDS: dict[str, tuple[Callable[[Case], float], str]] = {
+OTHER_WORLDS: dict[str, tuple[Callable[[MiniGridCase], float], str]] = {
     "C14": (lambda case: 60.0 if case.policy == "Ideal" else 0.0, "Ideal, mean turnaround"),
     "C15": (lambda case: -1e6 if case.policy == "Initial" else 0.0, "Initial - Migration-Only at 500 Mbit/s"),
     "C16": (lambda case: 300.0 if case.policy == "B1" else 0.0, "B1 - Initial at 200 Mbit/s"),
@@ -51,7 +50,7 @@ def test_a_claim_fails_where_the_numbers_say_so_and_names_them(name: str) -> Non
 
 
 def test_one_run_of_a1_that_loads_a_link_beyond_the_threshold_is_enough() -> None:
-    def one_run(case: Case) -> dict[str, Any]:
+    def one_run(case: MiniGridCase) -> dict[str, Any]:
         return {"saturation": 0.8001} if case == at("A1", 300.0, 0.8) else {}
 
     found = all_claims(data_of(change=one_run))["C17"]
@@ -61,7 +60,7 @@ def test_one_run_of_a1_that_loads_a_link_beyond_the_threshold_is_enough() -> Non
 
 
 def test_initial_without_a_steady_state_is_told_with_its_bandwidths() -> None:
-    def growing(case: Case) -> dict[str, Any]:
+    def growing(case: MiniGridCase) -> dict[str, Any]:
         lost = case.policy == "Initial" and case.bsbw_low >= 500.0
         return {"quarters_turnaround_s": [1e3, 2e3, 3e3, 4e3]} if lost else {}
 
@@ -70,17 +69,17 @@ def test_initial_without_a_steady_state_is_told_with_its_bandwidths() -> None:
 
 
 def test_the_rival_of_ours_is_the_one_that_did_best_at_each_bandwidth() -> None:
-    def best_somewhere(case: Case, seed: int) -> float:
+    def best_somewhere(case: MiniGridCase, seed: int) -> float:
         favoured = case.bsbw_low == 500.0 and case.name == "B3(chunk=0.9, lslt=0.8)"
         return as_the_paper_says(case, seed) - (200.0 if favoured else 0.0)
 
-    duels = minigrid_own.duels(data_of(best_somewhere), "B5")
-    assert set(duels) == set(SMALL.bsbw)
-    assert duels[500.0].rival.name == "B3(chunk=0.9, lslt=0.8)"
-    assert duels[500.0].difference.low > 0
-    assert duels[200.0].rival.name != duels[500.0].rival.name
+    found = duels.duels(data_of(best_somewhere), "B5")
+    assert set(found) == set(SMALL.bsbw)
+    assert found[500.0].rival.name == "B3(chunk=0.9, lslt=0.8)"
+    assert found[500.0].difference.low > 0
+    assert found[200.0].rival.name != found[500.0].rival.name
     # Only seeds under which ours was run count, though the rival may have been run under more.
-    assert {duel.difference.n for duel in duels.values()} == {SMALL.lslt_seeds}
+    assert {duel.difference.n for duel in found.values()} == {SMALL.lslt_seeds}
 
 
 def test_what_is_shown_side_by_side_has_the_same_seeds() -> None:

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from koala.cli import koala
 from koala.experiments.frame.figures import house_style
-from koala.experiments.minigrid.cases import Case, MiniGridParameters, alone, at, cases_of, mixed, selected
+from koala.experiments.minigrid.cases import MiniGridCase, MiniGridParameters, alone, at, cases_of, mixed, selected
 from koala.experiments.minigrid.runs import asked_case, run_case, threshold_of
 from koala.experiments.minigrid.study import MiniGridStudy
 from koala.policies.catalogue import Catalogue
@@ -63,7 +63,7 @@ def test_the_same_case_and_seed_give_the_same_numbers_and_another_seed_others() 
 
 
 def test_bandwidths_and_wirings_matter_to_those_who_co_allocate_and_to_nobody_else() -> None:
-    def turnaround(case: Case) -> float:
+    def turnaround(case: MiniGridCase) -> float:
         found: float = run_case(case, 500, 1)["mean_turnaround_s"]
         return found
 

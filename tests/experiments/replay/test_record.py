@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from koala.experiments.replay.record import Record
+from koala.experiments.replay.record import ReplayRecord
 from koala.experiments.replay.result import (
-    Submission,
+    ReplaySubmission,
     holds,
     live_grid,
     measured_period,
@@ -74,7 +74,7 @@ def ended(job: int, at: float, **fields: Any) -> JobEnded:
     return JobEnded(job=job, **(values | fields))
 
 
-def told(record: Record, *entries: JournalEntry) -> None:
+def told(record: ReplayRecord, *entries: JournalEntry) -> None:
     for each in entries:
         record.take(each)
 
@@ -94,7 +94,7 @@ def one_job(job: int) -> list[JournalEntry]:
 
 
 def test_jobs_are_the_replays_whether_the_journal_or_the_answer_comes_first() -> None:
-    record = Record()
+    record = ReplayRecord()
     told(record, *one_job(1))  # a stranger's
     told(record, *one_job(2)[:3])
     record.own(2, BEGAN)
@@ -108,7 +108,7 @@ def test_jobs_are_the_replays_whether_the_journal_or_the_answer_comes_first() ->
 
 
 def test_a_stranger_after_the_last_own_job_stays_out_of_every_number() -> None:
-    record = Record()
+    record = ReplayRecord()
     record.own(1, BEGAN)
     told(record, *one_job(1), *one_job(2))
     assert len(record.components()) == 1
@@ -116,7 +116,7 @@ def test_a_stranger_after_the_last_own_job_stays_out_of_every_number() -> None:
 
 
 def test_states_follow_the_journal_also_back_to_the_queue() -> None:
-    record = Record()
+    record = ReplayRecord()
     record.own(1, BEGAN)
     seen = []
     journal = one_job(1)
@@ -129,7 +129,7 @@ def test_states_follow_the_journal_also_back_to_the_queue() -> None:
 
 
 def test_waste_is_what_was_held_at_the_barrier_and_what_ran_in_vain() -> None:
-    record = Record()
+    record = ReplayRecord()
     record.own(1, BEGAN)
     told(record, *one_job(1))
     told(
@@ -151,12 +151,12 @@ def test_waste_is_what_was_held_at_the_barrier_and_what_ran_in_vain() -> None:
 
 
 def test_the_table_of_jobs_is_the_simulators_with_times_from_the_beginning_of_the_replay() -> None:
-    record = Record()
+    record = ReplayRecord()
     record.own(7, BEGAN)
     record.own(8, BEGAN + 2)
     told(record, *one_job(7))
     requests = [
-        Submission(job=job, name=job, request=single_component(2), planned_s=0.0, lag_s=0.0) for job in (7, 8)
+        ReplaySubmission(job=job, name=job, request=single_component(2), planned_s=0.0, lag_s=0.0) for job in (7, 8)
     ]
     sites = [site("a", 4), site("b", 2)]
     period = measured_period(record, BEGAN, BEGAN + 30, cut_off=False)

@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from koala.experiments.frame.claims import Claim
-from koala.experiments.frame.experiment import Conclusion, Finished
-from koala.experiments.wase.data import BOUND, Data
+from koala.experiments.frame.claims import PaperClaim
+from koala.experiments.frame.experiment import Conclusion, FinishedUnit
+from koala.experiments.wase.data import BOUND, WaseData
 from koala.experiments.wase.spawning import NEAR
 from koala.experiments.wase.study import WaseStudy
 from koala.experiments.wase.trials import ALL, FAR, GREEDY, GREEDY_SCAN, SOFT, WASE, WHOLE, Trial
 from tests.support.wase_samples import PARAMETERS, PATTERN, SEEDS, Fails, paper_fails, results
 
 
-def concluded(finished: list[Finished]) -> Conclusion:
+def concluded(finished: list[FinishedUnit]) -> Conclusion:
     return WaseStudy().conclude(PARAMETERS, finished)
 
 
-def claims(finished: list[Finished]) -> dict[str, Claim]:
+def claims(finished: list[FinishedUnit]) -> dict[str, PaperClaim]:
     return {claim.id: claim for claim in concluded(finished).claims}
 
 
@@ -99,13 +99,13 @@ def test_affinities_are_compared_between_grids_only_for_applications_that_both_g
 
 
 def test_a_gap_to_the_bound_that_is_too_large_is_said() -> None:
-    finished: list[Finished] = []
+    finished: list[FinishedUnit] = []
     for unit, result in results():
         if unit.work["kind"] == BOUND:
             rows = [{**row, "lan_hit": {**row["lan_hit"], "bound": 0.99}} for row in result["rows"]]
-            finished.append(Finished(unit, {"rows": rows}))
+            finished.append(FinishedUnit(unit, {"rows": rows}))
         else:
-            finished.append(Finished(unit, result))
+            finished.append(FinishedUnit(unit, result))
     assert not claims(finished)["T6"].holds
 
 
@@ -118,7 +118,7 @@ def test_without_seeds_for_the_bound_nothing_is_claimed_about_it() -> None:
 
 def test_a_mean_is_over_the_trials_of_a_seed_and_its_interval_over_seeds() -> None:
     finished = results()
-    data = Data(PARAMETERS, finished)
+    data = WaseData(PARAMETERS, finished)
     of_seed: dict[int, list[float]] = {}
     for unit, result in finished:
         if unit.work["kind"] == "trials":
@@ -137,7 +137,7 @@ def test_a_difference_counts_only_trials_that_both_mapped() -> None:
     def fails(method: str, _tasks: int, trial: Trial, _number: float) -> bool:
         return method == WASE and trial.cluster_size == 1
 
-    data = Data(PARAMETERS, results(fails=fails, spread=0.0))
+    data = WaseData(PARAMETERS, results(fails=fails, spread=0.0))
     data.column(WHOLE, "lan_hit")[data.where(cluster_size=1)] = 0.1
     difference = data.difference(WHOLE, WASE, "lan_hit")
     assert difference is not None

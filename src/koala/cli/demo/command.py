@@ -1,6 +1,6 @@
 """``koala demo``: what Koala does, in half a minute: live on three sites of this machine, or simulated.
 
-Both are drawn the same way; see ``demo_live`` and ``demo_simulated``.
+Both are drawn the same way; see ``live`` and ``simulated``.
 """
 
 from __future__ import annotations

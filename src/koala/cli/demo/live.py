@@ -16,8 +16,8 @@ from koala.cli.demo.chronicle import Chronicle
 from koala.cli.demo.daemon import DemoDaemon
 from koala.cli.demo.interrupts import Interrupts
 from koala.cli.demo.screen import Lines, Moving, NoScreen, Screen
-from koala.cli.demo.story import Story, mpi_is_installed
-from koala.cli.demo.summary import Outcome, gather, print_summary
+from koala.cli.demo.story import DemoStory, mpi_is_installed
+from koala.cli.demo.summary import DemoOutcome, gather, print_summary
 from koala.cli.errors import FailedError
 from koala.cli.terminal.output import console, print_json
 
@@ -67,14 +67,14 @@ def end_kept(directory: Path) -> None:
     click.echo(f"The demo in {daemon.directory} is gone.")
 
 
-def _perform(daemon: DemoDaemon, shown: Screen, interrupts: Interrupts, *, seed: int, mpi: bool) -> Outcome:
+def _perform(daemon: DemoDaemon, shown: Screen, interrupts: Interrupts, *, seed: int, mpi: bool) -> DemoOutcome:
     """Start the daemon, go through the story, and gather what came of it."""
     from koala.client import ClientError
 
     daemon.start(interrupts.check)
     chronicle = Chronicle()
     with daemon.client() as client:
-        story = Story(client, chronicle, daemon.directory, seed=seed, mpi=mpi)
+        story = DemoStory(client, chronicle, daemon.directory, seed=seed, mpi=mpi)
         end = time.monotonic() + STORY_S_MAX
         try:
             for _ in story.steps():
@@ -96,7 +96,9 @@ def _perform(daemon: DemoDaemon, shown: Screen, interrupts: Interrupts, *, seed:
             raise daemon.failed(f"the demo's daemon did not do as asked: {error.for_user()}") from None
 
 
-def _tell(screen: Console, outcome: Outcome, daemon: DemoDaemon, *, keep: bool, as_json: bool, told: bool) -> None:
+def _tell(
+    screen: Console, outcome: DemoOutcome, daemon: DemoDaemon, *, keep: bool, as_json: bool, told: bool
+) -> None:
     """The summary, and how to go on."""
     server = daemon.server
     link = _dashboard_link(daemon) if keep else None

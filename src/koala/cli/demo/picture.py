@@ -1,6 +1,6 @@
 """The picture of both demos: one column is a stretch of time, one row some processors of a site, one letter a job.
 
-What is drawn comes from a ``Record``, which the simulated demo makes of a log and the live one of a journal.
+What is drawn comes from a ``RunRecord``, which the simulated demo makes of a log and the live one of a journal.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Comment(Protocol):
     def text(self) -> str: ...
 
 
-class Record(Protocol):
+class RunRecord(Protocol):
     """What happened in a run, in seconds since its beginning; what goes on has no end yet."""
 
     @property
@@ -72,14 +72,14 @@ def columns_in(width: int) -> int:
     return max(COLUMNS_MIN, min(width, PICTURE_WIDTH_MAX) - NAMES_WIDTH - 1)
 
 
-class Picture:
+class GridPicture:
     """A record as rows of characters. ``sites`` are names with their processors; there are so many ``columns``, of
     ``column_s`` each; ``airy`` puts an empty line under every site."""
 
     def __init__(
         self,
         sites: Mapping[str, int],
-        record: Record,
+        record: RunRecord,
         *,
         columns: int,
         column_s: float,

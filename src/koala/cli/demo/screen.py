@@ -9,7 +9,7 @@ import math
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
-from koala.cli.demo.picture import TITLE, Picture, colour, columns_in, letter, remark_line
+from koala.cli.demo.picture import TITLE, GridPicture, colour, columns_in, letter, remark_line
 from koala.cli.terminal.words import STATE_STYLES, clean, places_words, progress_bar, size, span
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def frame(overview: Overview, chronicle: Chronicle, width: int, height: int) -> 
     now_s = chronicle.since_start(overview.now)
     tall = height >= TALL_LINES
     columns = columns_in(width)
-    picture = Picture(
+    picture = GridPicture(
         {site.name: site.processors for site in overview.sites},
         chronicle,
         columns=columns,

@@ -9,7 +9,7 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from koala.cli.demo.picture import TITLE, Picture, colour, columns_in, letter, what_happened
+from koala.cli.demo.picture import TITLE, GridPicture, colour, columns_in, letter, what_happened
 from koala.cli.examples import read_named
 from koala.cli.terminal.output import console, counted
 
@@ -30,7 +30,7 @@ def show_simulated(seed: int, *, still: bool) -> None:
     grid, result, timeline = _run(seed)
     screen = console()
     column_s = max(1.0, math.ceil(timeline.end_s / columns_in(screen.width)))
-    picture = Picture(
+    picture = GridPicture(
         {site.name: site.processors for site in grid.sites},
         timeline,
         columns=math.ceil(timeline.end_s / column_s),
@@ -60,7 +60,7 @@ def _run(seed: int) -> tuple[Grid, Result, Timeline]:
     return grid, result, Timeline.from_log(b"".join(log).splitlines())
 
 
-def _at(picture: Picture, until_s: float, height: int | None = None) -> RenderableType:
+def _at(picture: GridPicture, until_s: float, height: int | None = None) -> RenderableType:
     """The picture and what was said; in a given height only the newest of it."""
     from rich.console import Group
 
@@ -70,7 +70,7 @@ def _at(picture: Picture, until_s: float, height: int | None = None) -> Renderab
     return Group(*rows, *remarks[-max(1, height - len(rows) - 1) :])
 
 
-def _animate(screen: Console, picture: Picture, end_s: float) -> None:
+def _animate(screen: Console, picture: GridPicture, end_s: float) -> None:
     from rich.live import Live
 
     with Live(console=screen, auto_refresh=False) as live:

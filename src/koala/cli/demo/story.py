@@ -31,7 +31,7 @@ def mpi_is_installed() -> bool:
     return bool(search_path()) and find_spec("mpi4py") is not None and find_spec("numpy") is not None
 
 
-class Story:
+class DemoStory:
     """The steps of the demo on one daemon. ``first`` is the job that is split."""
 
     def __init__(self, client: Client, chronicle: Chronicle, directory: Path, *, seed: int, mpi: bool) -> None:

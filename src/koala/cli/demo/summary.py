@@ -1,6 +1,6 @@
 """What the live demo says at its end: the whole picture, the table of its jobs, what the first one printed.
 
-The same for a program is ``Outcome.document``.
+The same for a program is ``DemoOutcome.document``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from koala.cli.demo.picture import TITLE, Picture, colour, columns_in, letter, what_happened
+from koala.cli.demo.picture import TITLE, GridPicture, colour, columns_in, letter, what_happened
 from koala.cli.demo.screen import column_s_for
 from koala.cli.terminal.words import clean, places_words
 
@@ -26,7 +26,7 @@ PRINTED_BYTES_MAX = 8_192
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class DemoOutcome:
     """What is known when all jobs have ended. ``printed`` is what the first job wrote."""
 
     chronicle: Chronicle
@@ -94,9 +94,9 @@ def _rounded(value_s: float | None) -> float | None:
     return None if value_s is None else round(value_s, 3)
 
 
-def gather(client: Client, chronicle: Chronicle, first: int, *, mpi: bool) -> Outcome:
+def gather(client: Client, chronicle: Chronicle, first: int, *, mpi: bool) -> DemoOutcome:
     """Ask the daemon for what the journal does not tell."""
-    return Outcome(
+    return DemoOutcome(
         chronicle=chronicle,
         sites={site.name: site.processors for site in client.sites()},
         exit_codes={job: client.job(job).exit_code for job in chronicle.names},
@@ -115,7 +115,7 @@ def times(ending: Ending) -> tuple[float | None, float | None, float | None]:
     return queue_s, wait_s, run_s
 
 
-def print_summary(screen: Console, outcome: Outcome, *, with_story: bool) -> None:
+def print_summary(screen: Console, outcome: DemoOutcome, *, with_story: bool) -> None:
     """The picture, the story unless it was told already, the jobs and what the first one printed."""
     from rich.console import Group
     from rich.text import Text
@@ -123,7 +123,7 @@ def print_summary(screen: Console, outcome: Outcome, *, with_story: bool) -> Non
     screen.print(f"{TITLE}\n", style="bold")
     columns = columns_in(screen.width)
     column_s = column_s_for(outcome.end_s, columns)
-    picture = Picture(
+    picture = GridPicture(
         outcome.sites,
         outcome.chronicle,
         columns=math.ceil(outcome.end_s / column_s),
@@ -138,14 +138,14 @@ def print_summary(screen: Console, outcome: Outcome, *, with_story: bool) -> Non
     screen.print(Group("", _heading(outcome), *printed))
 
 
-def _heading(outcome: Outcome) -> Text:
+def _heading(outcome: DemoOutcome) -> Text:
     from rich.text import Text
 
     name = outcome.chronicle.names[outcome.first]
     return Text(f"{letter(outcome.first)} {name}", style=colour(outcome.first)).append(" printed:", "default")
 
 
-def _jobs_table(outcome: Outcome) -> Table:
+def _jobs_table(outcome: DemoOutcome) -> Table:
     from rich.table import Table
     from rich.text import Text
 

@@ -17,8 +17,8 @@ from koala.cli.terminal.output import console, counted, print_json
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from koala.experiments.frame.claims import Claim
-    from koala.experiments.frame.experiment import Conclusion, Experiment, Finished, Unit
+    from koala.experiments.frame.claims import PaperClaim
+    from koala.experiments.frame.experiment import Conclusion, Experiment, FinishedUnit, Unit
     from koala.experiments.frame.run import Computer
 
 REPETITIONS_MAX = 10_000
@@ -186,7 +186,7 @@ def _computed(
     processes: int | None,
     computer: Computer | None,
     fresh: bool,
-) -> list[Finished]:
+) -> list[FinishedUnit]:
     from koala.experiments.frame.run import UNITS_FOLDER, UnitError, run_units
 
     last = 0
@@ -243,7 +243,7 @@ def _summary(
         yield Text(f"note: {warning}", style="yellow")
 
 
-def _claims_table(claims: Sequence[Claim]) -> RenderableType:
+def _claims_table(claims: Sequence[PaperClaim]) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 

@@ -19,7 +19,7 @@ from koala.cli.terminal.output import OutputFile, counted, print_json
 from koala.cli.terminal.words import clean
 
 if TYPE_CHECKING:
-    from koala.cli.grid.text import Place
+    from koala.cli.grid.text import SurveyedHost
     from koala.model.grid import Site
 
 # How long one host may take to answer, and how many are asked at a time.
@@ -71,12 +71,12 @@ def init(out: Path, ssh_config: Path | None, no_ssh: bool, force: bool, as_json:
     hosts = [] if no_ssh else _hosts(config)
     besides = f" and at {counted(len(hosts), 'host')} of {config}" if hosts else ""
     _tell(f"Looking on this machine{besides}")
-    places = asyncio.run(_asked(hosts, ssh_config))
-    if not any(place.found.clusters for place in places):
-        raise FailedError(_nothing(places))
+    surveyed = asyncio.run(_survey(hosts, ssh_config))
+    if not any(host.found.clusters for host in surveyed):
+        raise FailedError(_nothing(surveyed))
     given = "" if ssh_config is None else f" --ssh-config {shlex.quote(str(ssh_config))}"
     check = f"koala site check SITE --run --grid {shlex.quote(str(out))}{given}"
-    text, left_out = grid_text(places, check)
+    text, left_out = grid_text(surveyed, check)
     # What is written can be read: a name from a cluster that the reader refuses is found out here, not later.
     sites = read_grid(text, str(out)).sites
     with OutputFile("--out", out) as file:
@@ -110,39 +110,39 @@ def _hosts(config: Path) -> list[str]:
     return ssh_hosts(path) if path.is_file() else []
 
 
-async def _asked(hosts: Sequence[str], ssh_config: Path | None) -> list[Place]:
+async def _survey(hosts: Sequence[str], ssh_config: Path | None) -> list[SurveyedHost]:
     """This machine and the hosts, in this order, each with what it answered; each is told as soon as it answers."""
     turns = asyncio.Semaphore(HOSTS_AT_A_TIME_MAX)
 
-    async def asked(host: str | None) -> Place:
+    async def asked(host: str | None) -> SurveyedHost:
         async with turns:
-            place = await _place(host, ssh_config)
-        _tell(f"  {place.words()}")
-        return place
+            surveyed = await _survey_host(host, ssh_config)
+        _tell(f"  {surveyed.words()}")
+        return surveyed
 
     return list(await asyncio.gather(*(asked(host) for host in (None, *hosts))))
 
 
-async def _place(host: str | None, ssh_config: Path | None) -> Place:
-    from koala.cli.grid.text import Place
+async def _survey_host(host: str | None, ssh_config: Path | None) -> SurveyedHost:
+    from koala.cli.grid.text import SurveyedHost
     from koala.sites.discovery import DISCOVERY_SCRIPT, DiscoveryError, FoundClusters, parse_discovery
     from koala.sites.remote_shell import RemoteShell, ShellError, last_words
 
     own = {name: os.environ[name] for name in _OWN_VARIABLES if name in os.environ} if host is None else {}
     try:
-        commands = RemoteShell(ssh=host, environment=own, ssh_config=ssh_config)
+        shell = RemoteShell(ssh=host, environment=own, ssh_config=ssh_config)
     except ValueError as error:  # a name that ssh itself could take for something else
-        return Place(host, FoundClusters(silent=(str(error),)))
+        return SurveyedHost(host, FoundClusters(silent=(str(error),)))
     try:
-        answer = await commands.run(DISCOVERY_SCRIPT, timeout_s=HOST_TIMEOUT_S)
+        answer = await shell.run(DISCOVERY_SCRIPT, timeout_s=HOST_TIMEOUT_S)
         found = parse_discovery(answer.stdout.decode(errors="replace"))
     except DiscoveryError as error:
         found = FoundClusters(silent=(f"no answer: {last_words(answer.stderr) or error}",))
     except ShellError as error:
         found = FoundClusters(silent=(f"no answer: {error.what}",))
     finally:
-        await commands.close()
-    return Place(host, found, environment=tuple(own.items()))
+        await shell.close()
+    return SurveyedHost(host, found, environment=tuple(own.items()))
 
 
 def _as_json(site: Site) -> dict[str, Any]:
@@ -158,8 +158,8 @@ def _as_json(site: Site) -> dict[str, Any]:
     }
 
 
-def _nothing(places: Sequence[Place]) -> str:
-    names = ", ".join(clean(place.name) for place in places)
+def _nothing(surveyed: Sequence[SurveyedHost]) -> str:
+    names = ", ".join(clean(host.name) for host in surveyed)
     return (
         f"no batch system answers, so that there is nothing to write (asked: {names}).\n"
         "Add the login hosts of your clusters to ~/.ssh/config so that 'ssh HOST true' works without a password,\n"

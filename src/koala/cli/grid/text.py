@@ -21,17 +21,18 @@ _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9/._@-]*")
 _NOT_TEXT = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 
 
-class Place(NamedTuple):
-    """A host (None is this machine) with what was found there; ``environment`` is what it was asked with."""
+class SurveyedHost(NamedTuple):
+    """A host that was asked for batch systems, and what it answered. Without an address it is this machine;
+    ``environment`` is what it was asked with."""
 
-    host: str | None
+    address: str | None
     found: FoundClusters
     environment: tuple[tuple[str, str], ...] = ()
 
     @property
     def name(self) -> str:
         """What to call it."""
-        return "this machine" if self.host is None else self.host
+        return "this machine" if self.address is None else self.address
 
     def words(self) -> str:
         """What was found, in a line; of a host with a cluster, not what else does not answer there."""
@@ -43,32 +44,34 @@ class Place(NamedTuple):
         return f"{self.name}: {'; '.join(words) or 'no Slurm and no Grid Engine'}"
 
 
-class LeftOut(NamedTuple):
+class OmittedHost(NamedTuple):
     """What stands in the file as a comment alone, and why."""
 
     host: str
     reason: str
 
 
-def grid_text(places: Sequence[Place], check: str) -> tuple[str, list[LeftOut]]:
+def grid_text(hosts: Sequence[SurveyedHost], check: str) -> tuple[str, list[OmittedHost]]:
     """The file, which the reader of grid files reads, and what is not a site in it; ``check`` is the command that
     the file tells its reader to begin with."""
     names: set[str] = set()
     seen: dict[str, str] = {}  # cluster -> the site under which it stands
     entries: list[str] = []
-    left_out: list[LeftOut] = []
-    for place in places:
-        for cluster in place.found.clusters:
+    left_out: list[OmittedHost] = []
+    for host in hosts:
+        for cluster in host.found.clusters:
             if cluster.identity in seen:
-                left_out.append(LeftOut(place.name, f"the same {cluster.kind} cluster as {seen[cluster.identity]}"))
+                left_out.append(
+                    OmittedHost(host.name, f"the same {cluster.kind} cluster as {seen[cluster.identity]}")
+                )
                 continue
-            name = _free_name(place, cluster, names)
+            name = _free_name(host, cluster, names)
             names.add(name)
             seen[cluster.identity] = name
-            entries += _entry(name, place, cluster)
-        left_out += [LeftOut(place.name, reason) for reason in place.found.silent]
-        if place.host is not None and place.found == FoundClusters():
-            left_out.append(LeftOut(place.name, "no Slurm and no Grid Engine"))
+            entries += _entry(name, host, cluster)
+        left_out += [OmittedHost(host.name, reason) for reason in host.found.silent]
+        if host.address is not None and host.found == FoundClusters():
+            left_out.append(OmittedHost(host.name, "no Slurm and no Grid Engine"))
     lines = (*_head(check), "sites:", *entries, *_left_out(left_out), *_links())
     return "".join(f"{line}\n" for line in lines), left_out
 
@@ -80,14 +83,14 @@ def _head(check: str) -> Iterator[str]:
     yield "name: my grid"
 
 
-def _entry(name: str, place: Place, cluster: FoundCluster) -> Iterator[str]:
+def _entry(name: str, host: SurveyedHost, cluster: FoundCluster) -> Iterator[str]:
     queue = cluster.queue
     others = [f"{each.name} ({each.processors})" for each in cluster.queues if each.name != queue.name]
-    environment = dict(cluster.environment) | _own_environment(place, cluster)
+    environment = dict(cluster.environment) | _own_environment(host, cluster)
     yield f"  {_text(name)}:"
     yield f"    kind: {cluster.kind}"
-    if place.host is not None:
-        yield f"    ssh: {_text(place.host)}"
+    if host.address is not None:
+        yield f"    ssh: {_text(host.address)}"
     yield f"    processors: {queue.processors}"
     if others:
         yield _comment(f"there are also {', '.join(others)}")
@@ -101,16 +104,16 @@ def _entry(name: str, place: Place, cluster: FoundCluster) -> Iterator[str]:
         yield from (f"      {name}: {_quoted(value)}" for name, value in environment.items())
     yield f"    work_directory: {_quoted(work_directory_of(name))}"
     yield _comment("a directory that all its nodes see; a scratch file system is better than a small home")
-    if place.host is not None:
+    if host.address is not None:
         yield _comment("search_path: [/opt/mpich/bin]  # where MPICH's mpiexec is there, for jobs of the type mpi")
 
 
-def _own_environment(place: Place, cluster: FoundCluster) -> dict[str, str]:
+def _own_environment(host: SurveyedHost, cluster: FoundCluster) -> dict[str, str]:
     prefix = "SLURM_" if cluster.kind is SiteKind.SLURM else "SGE_"
-    return {name: value for name, value in place.environment if name.startswith(prefix)}
+    return {name: value for name, value in host.environment if name.startswith(prefix)}
 
 
-def _left_out(those: Sequence[LeftOut]) -> Iterator[str]:
+def _left_out(those: Sequence[OmittedHost]) -> Iterator[str]:
     if those:
         yield _comment("Left out:", indent="  ")
     yield from (_comment(f"{each.host}: {each.reason}", indent="  ", room="   ") for each in those)
@@ -126,9 +129,9 @@ def _links() -> Iterator[str]:
     yield _comment(f"links: {{default: {default}}}", indent="")
 
 
-def _free_name(place: Place, cluster: FoundCluster, taken: set[str]) -> str:
+def _free_name(host: SurveyedHost, cluster: FoundCluster, taken: set[str]) -> str:
     """A name for the site: that of the host, or on this machine the cluster's own."""
-    wanted = cluster.name if place.host is None else place.host.rpartition("@")[2]
+    wanted = cluster.name if host.address is None else host.address.rpartition("@")[2]
     name = _UNNAMED.sub("-", wanted).strip("-._")[: NAME_CHARACTERS_MAX - 10] or str(cluster.kind)
     number = 1
     while (free := name if number == 1 else f"{name}-{number}") in taken:

@@ -1,4 +1,4 @@
-"""``koala job``: one job: how it stands and why, waiting for it, cancelling it. What it wrote is in ``job_logs``."""
+"""``koala job``: one job: how it stands and why, waiting for it, cancelling it. What it wrote is in ``logs``."""
 
 from __future__ import annotations
 

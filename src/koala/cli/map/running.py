@@ -26,14 +26,14 @@ class _Answer(msgspec.Struct, kw_only=True):
     scarce: bool = False
 
 
-class Running(NamedTuple):
+class RunningTasks(NamedTuple):
     """The graph with the tasks that run before those that come, and where they run."""
 
     graph: TaskGraph
     mapping: TaskMapping
 
 
-def read_running(path: Path, graph: TaskGraph, dendrogram: Dendrogram) -> Running:
+def read_running(path: Path, graph: TaskGraph, dendrogram: Dendrogram) -> RunningTasks:
     """The answer in a file, for a graph that has its tasks and more. Raises ``UserError`` where it does not fit."""
     from koala.mapping.result import TaskMapping
 
@@ -66,7 +66,7 @@ def read_running(path: Path, graph: TaskGraph, dendrogram: Dendrogram) -> Runnin
         homes=tuple(dendrogram.flat.lan_index[lan] for lan in answer.homes),
         scarce=answer.scarce,
     )
-    return Running(_running_first(graph, list(answer.mapping)), mapping)
+    return RunningTasks(_running_first(graph, list(answer.mapping)), mapping)
 
 
 def _read(path: Path) -> _Answer:

@@ -1,6 +1,6 @@
 """``koala replay``: submit a workload or a trace to the live grid at its arrival times, and report how it went.
 
-What is submitted is read in ``replay_source``, what is said is in ``replay_report``; the replay itself is
+What is submitted is read in ``source``, what is said is in ``report``; the replay itself is
 ``koala.experiments.replay.replay``.
 """
 
@@ -18,8 +18,8 @@ import click
 from koala.cli.connection import WAITING_PATIENCE_S, complete_example, with_client
 from koala.cli.errors import EXIT_INTERRUPTED, FailedError, UserError, advice
 from koala.cli.policies import full_catalogue
-from koala.cli.replay.report import Told, compared, metrics_of, more, write_folder
-from koala.cli.replay.source import Asked, Source, read_source
+from koala.cli.replay.report import ReplayReport, compared, metrics_of, more, write_folder
+from koala.cli.replay.source import ReplayOptions, ReplaySource, read_source
 from koala.cli.simulate.grid import named_grid
 from koala.cli.simulate.ranges import FiniteRange
 from koala.cli.simulate.report import report
@@ -29,7 +29,7 @@ from koala.cli.terminal.words import span
 
 if TYPE_CHECKING:
     from koala.client import Client
-    from koala.experiments.replay.replay import Standing, Tell
+    from koala.experiments.replay.replay import ReplayProgress, Tell
     from koala.experiments.replay.result import Replayed
     from koala.model.api import Overview
     from koala.model.grid import Grid
@@ -86,7 +86,7 @@ def replay(
     grid_name: str | None,
     folder: Path | None,
     as_json: bool,
-    **asked: Any,
+    **options: Any,
 ) -> None:
     """Submit a workload or a trace to the live grid at its arrival times, wait for all jobs, and report.
 
@@ -99,24 +99,24 @@ def replay(
     a run time, and its components sleep that long, divided by --speed. Jobs that can never fit are counted and left
     out. Ctrl-C stops submitting, cancels what was submitted, and reports.
     """
-    wanted = Asked(**asked)
+    chosen = ReplayOptions(**options)
     if grid_name is not None and not compare:
         raise UserError("--grid says which grid to simulate for a comparison; give --compare too")
     model = None if grid_name is None else named_grid(grid_name)
     _make(folder)
     overview, catalogue = client.overview(), full_catalogue(())
     grid = _grid_of(overview)
-    source = read_source(client, grid, catalogue, wanted)
+    source = read_source(client, grid, catalogue, chosen)
     _check_some_fit(source)
-    policy = wanted.policy or overview.policy
+    policy = chosen.policy or overview.policy
     with interrupts() as stop:
-        replayed = asyncio.run(_replayed(client, source, policy, wanted, keep, stop, catalogue))
+        replayed = asyncio.run(_replayed(client, source, policy, chosen, keep, stop, catalogue))
         if replayed.refused and not replayed.submissions and replayed.result.complete:
             raise FailedError(f"the daemon takes none of these jobs: {replayed.refused[0].reason}")
-        metrics = metrics_of(replayed, source, grid, wanted.speed)
+        metrics = metrics_of(replayed, source, grid, chosen.speed)
         if compare and not stop():
-            metrics |= _comparison(metrics, source, model or grid, policy, wanted.seed, catalogue)
-        told = Told(replayed, source, metrics)
+            metrics |= _comparison(metrics, source, model or grid, policy, chosen.seed, catalogue)
+        told = ReplayReport(replayed, source, metrics)
         if folder is not None:
             write_folder(folder, told, grid)
     if as_json:
@@ -129,7 +129,7 @@ def replay(
         ctx.exit(EXIT_INTERRUPTED)
 
 
-def _check_some_fit(source: Source) -> None:
+def _check_some_fit(source: ReplaySource) -> None:
     too_large = source.plan.too_large
     if too_large and not source.plan.jobs:
         least = min(each.request.processors for each in too_large)
@@ -156,9 +156,9 @@ def _grid_of(overview: Overview) -> Grid:
 
 async def _replayed(
     client: Client,
-    source: Source,
+    source: ReplaySource,
     policy: str,
-    asked: Asked,
+    options: ReplayOptions,
     keep: bool,
     stop: Callable[[], bool],
     catalogue: Catalogue,
@@ -173,11 +173,11 @@ async def _replayed(
         overview = await live.overview()
         with _progress() as tell:
             replay = Replay(live, source.plan, stop=stop, tell=tell, keep=keep)
-            return await replay.run(overview, policy=policy, seed=asked.seed, notes=remarks)
+            return await replay.run(overview, policy=policy, seed=options.seed, notes=remarks)
 
 
 def _comparison(
-    metrics: dict[str, Any], source: Source, grid: Grid, policy: str, seed: int, catalogue: Catalogue
+    metrics: dict[str, Any], source: ReplaySource, grid: Grid, policy: str, seed: int, catalogue: Catalogue
 ) -> dict[str, Any]:
     from koala.simulator import simulate
 
@@ -191,21 +191,21 @@ def _progress() -> Iterator[Tell]:
     errors = console(stderr=True)
     if errors.is_terminal:
         with errors.status("replay") as status:
-            yield lambda standing: status.update(_words(standing))
+            yield lambda progress: status.update(_words(progress))
         return
     told_at = time.monotonic()
 
-    def tell(standing: Standing) -> None:
+    def tell(progress: ReplayProgress) -> None:
         nonlocal told_at
         if time.monotonic() - told_at >= LOG_EVERY_S:
             told_at = time.monotonic()
-            click.echo(_words(standing), err=True)
+            click.echo(_words(progress), err=True)
 
     yield tell
 
 
-def _words(standing: Standing) -> str:
-    left = "" if standing.left_s is None else f", about {span(standing.left_s)} left"
+def _words(progress: ReplayProgress) -> str:
+    left = "" if progress.left_s is None else f", about {span(progress.left_s)} left"
     return (
-        f"{standing.submitted} submitted, {standing.running} running, {standing.ended} ended of {standing.jobs}{left}"
+        f"{progress.submitted} submitted, {progress.running} running, {progress.ended} ended of {progress.jobs}{left}"
     )

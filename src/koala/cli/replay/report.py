@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from koala.cli.replay.source import Source
+from koala.cli.replay.source import ReplaySource
 from koala.cli.simulate.page import facts
 from koala.cli.terminal.output import OutputFile, counted_first
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from koala.experiments.replay.plan import LeftOut
+    from koala.experiments.replay.plan import OmittedJob
     from koala.experiments.replay.result import Replayed
     from koala.model.grid import Grid
     from koala.simulator.result import Result
@@ -36,15 +36,15 @@ _COMPARED = (
 )
 
 
-class Told(NamedTuple):
+class ReplayReport(NamedTuple):
     """A replay that is over, with all that is said of it."""
 
     replayed: Replayed
-    source: Source
+    source: ReplaySource
     metrics: dict[str, Any]
 
 
-def metrics_of(replayed: Replayed, source: Source, grid: Grid, speed: float) -> dict[str, Any]:
+def metrics_of(replayed: Replayed, source: ReplaySource, grid: Grid, speed: float) -> dict[str, Any]:
     """The numbers under the names that a simulation has for them, and under ``replay`` what only a live grid has."""
     from koala.simulator.result import summary
 
@@ -86,7 +86,7 @@ def _headline(result: Result) -> dict[str, Any]:
     return headline(waits, runs)
 
 
-def _left_out_json(jobs: Sequence[LeftOut]) -> list[dict[str, Any]]:
+def _left_out_json(jobs: Sequence[OmittedJob]) -> list[dict[str, Any]]:
     return [
         {"job": each.name, "name": each.request.name, "processors": each.request.processors, "reason": each.reason}
         for each in jobs
@@ -115,7 +115,7 @@ def _difference(real: float | None, model: float | None) -> float | None:
 # ------------------------------------------------------------------------------------------------ tables
 
 
-def more(told: Told) -> Iterator[RenderableType]:
+def more(told: ReplayReport) -> Iterator[RenderableType]:
     """What is said after the report of a simulation."""
     from rich.text import Text
 
@@ -172,7 +172,7 @@ def _comparison(figures: dict[str, Any]) -> RenderableType:
 # ------------------------------------------------------------------------------------------------ the folder
 
 
-def write_folder(folder: Path, told: Told, grid: Grid) -> None:
+def write_folder(folder: Path, told: ReplayReport, grid: Grid) -> None:
     """Everything of a replay in files of the folder, which is made where it is not there."""
     from koala.simulator.report.page import page
     from koala.simulator.report.page_holds import run_picture
@@ -198,7 +198,7 @@ def write_folder(folder: Path, told: Told, grid: Grid) -> None:
             file.write(text.encode())
 
 
-def _submissions(told: Told) -> str:
+def _submissions(told: ReplayReport) -> str:
     """Every job of the plan: its number at the daemon, its time, and how late it was; or why it was not submitted."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -15,7 +15,7 @@ from koala.cli.simulate.workload import DISCIPLINES
 
 if TYPE_CHECKING:
     from koala.client import Client
-    from koala.experiments.replay.plan import Plan, Program, Programs, Wish
+    from koala.experiments.replay.plan import Program, Programs, ReplayPlan, ReplaySettings
     from koala.model.grid import Grid, StoredFile
     from koala.model.request import Request
     from koala.policies import Catalogue
@@ -25,7 +25,7 @@ _TRACE_ENDINGS = (".swf", ".gwf")
 _PACKED_ENDINGS = (".gz", ".xz", ".bz2")
 
 
-class Asked(NamedTuple):
+class ReplayOptions(NamedTuple):
     """What the user asked for on the command line."""
 
     source: str
@@ -36,10 +36,10 @@ class Asked(NamedTuple):
     applications: tuple[str, ...]
 
 
-class Source(NamedTuple):
+class ReplaySource(NamedTuple):
     """A plan, and what the results say of where its jobs are from; in ``remarks`` what a reader must know of them."""
 
-    plan: Plan
+    plan: ReplayPlan
     about: dict[str, Any]
     is_trace: bool
     remarks: Sequence[str] = ()
@@ -52,36 +52,38 @@ def is_trace(name: str) -> bool:
     return bare.suffix in _TRACE_ENDINGS
 
 
-def read_source(client: Client, grid: Grid, catalogue: Catalogue, asked: Asked) -> Source:
+def read_source(client: Client, grid: Grid, catalogue: Catalogue, options: ReplayOptions) -> ReplaySource:
     """The jobs that were asked for, as the live grid can run them."""
-    from koala.experiments.replay.plan import Wish
+    from koala.experiments.replay.plan import ReplaySettings
 
-    policy = asked.policy
+    policy = options.policy
     if policy is not None and policy.casefold() in DISCIPLINES:
         raise UserError(
             f"--policy {policy}: a discipline is for simulated traces; on a live grid the scheduler places jobs, "
             "so name a placement policy, see koala policies"
         )
-    wish = Wish(speed=asked.speed, policy=policy, programs=_programs(asked.applications))
-    if is_trace(asked.source):
-        return _trace(grid, catalogue, asked, wish)
-    return _workload(client, grid, catalogue, asked, wish)
+    settings = ReplaySettings(speed=options.speed, policy=policy, programs=_programs(options.applications))
+    if is_trace(options.source):
+        return _trace(grid, catalogue, options, settings)
+    return _workload(client, grid, catalogue, options, settings)
 
 
-def _workload(client: Client, grid: Grid, catalogue: Catalogue, asked: Asked, wish: Wish) -> Source:
+def _workload(
+    client: Client, grid: Grid, catalogue: Catalogue, options: ReplayOptions, settings: ReplaySettings
+) -> ReplaySource:
     import msgspec
 
     from koala.descriptions.workload.form import read_workload
     from koala.experiments.replay.plan import first_jobs, plan
     from koala.simulator.workloads.generators import workload_from_file
 
-    workload = workload_from_file(read_workload(*read_named("workload", asked.source)))
-    arrivals = first_jobs(workload.arrivals(grid, asked.seed), asked.limit)
+    workload = workload_from_file(read_workload(*read_named("workload", options.source)))
+    arrivals = first_jobs(workload.arrivals(grid, options.seed), options.limit)
     files = _stored(client, arrivals)
     workload.check(msgspec.structs.replace(grid, files=files), catalogue)
-    wish.files = {file.name for file in files}
-    planned = plan(workload.name, arrivals, grid, wish, hold_when_waiting=workload.hold_when_waiting)
-    return Source(planned, {"workload": workload.name}, is_trace=False)
+    settings.files = {file.name for file in files}
+    planned = plan(workload.name, arrivals, grid, settings, hold_when_waiting=workload.hold_when_waiting)
+    return ReplaySource(planned, {"workload": workload.name}, is_trace=False)
 
 
 def _stored(client: Client, arrivals: Sequence[Arrival]) -> tuple[StoredFile, ...]:
@@ -106,17 +108,17 @@ def _stored(client: Client, arrivals: Sequence[Arrival]) -> tuple[StoredFile, ..
     return tuple(found)
 
 
-def _trace(grid: Grid, catalogue: Catalogue, asked: Asked, wish: Wish) -> Source:
+def _trace(grid: Grid, catalogue: Catalogue, options: ReplayOptions, settings: ReplaySettings) -> ReplaySource:
     refuse_without_kernel("koala replay")
     from koala.experiments.replay.plan import first_jobs, plan
     from koala.simulator.traces.reading import read_trace
     from koala.simulator.traces.run import trace_workload
     from koala.simulator.traces.summary import skipped_json
 
-    trace = read_trace(Path(asked.source))
-    divides = catalogue.find(asked.policy or grid.scheduler.policy).form.divides
-    arrivals = first_jobs(trace_workload(trace, divides=divides).arrivals(grid, asked.seed), asked.limit)
-    planned = plan(trace.name, arrivals, grid, wish, names=trace.ids.tolist())
+    trace = read_trace(Path(options.source))
+    divides = catalogue.find(options.policy or grid.scheduler.policy).form.divides
+    arrivals = first_jobs(trace_workload(trace, divides=divides).arrivals(grid, options.seed), options.limit)
+    planned = plan(trace.name, arrivals, grid, settings, names=trace.ids.tolist())
     about = {
         "trace": trace.name,
         "format": trace.format,
@@ -124,7 +126,7 @@ def _trace(grid: Grid, catalogue: Catalogue, asked: Asked, wish: Wish) -> Source
         "skipped": skipped_json(trace),
         "reordered": trace.reordered,
     }
-    return Source(planned, about, is_trace=True, remarks=trace_remarks(trace))
+    return ReplaySource(planned, about, is_trace=True, remarks=trace_remarks(trace))
 
 
 def _programs(given: Sequence[str]) -> Programs:

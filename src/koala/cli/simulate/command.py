@@ -1,6 +1,6 @@
 """``koala simulate``: run a workload or a trace on a simulated grid, and report how it went.
 
-A workload runs in ``simulate_workload``, a trace in ``simulate_trace``; the tables are in ``simulate_report``.
+A workload runs in ``workload``, a trace in ``trace``; the tables are in ``report``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from koala.cli.simulate.grid import named_grid
 from koala.cli.simulate.ranges import FiniteRange
 from koala.cli.simulate.report import report
 from koala.cli.simulate.running import interrupts
-from koala.cli.simulate.workload import Outputs, Wishes
+from koala.cli.simulate.workload import RunOptions, RunOutputs
 from koala.cli.terminal.output import OutputFile, console, print_json, refuse_clashes
 
 
@@ -104,25 +104,25 @@ def simulate(
 
     'koala examples' lists the grids and workloads that ship with Koala.
     """
-    wishes = Wishes(**options)
+    chosen = RunOptions(**options)
     outputs = [("--log", log_path), ("--jobs-csv", jobs_csv), ("--html", html_path)]
-    source = _one_source(workload_name, trace_path, wishes)
-    refuse_clashes(outputs, [("--grid", grid_name), source, *wishes.inputs()])
+    source = _one_source(workload_name, trace_path, chosen)
+    refuse_clashes(outputs, [("--grid", grid_name), source, *chosen.inputs()])
     grid = named_grid(grid_name)
     with ExitStack() as files:
         log, table, drawn = (
             None if path is None else files.enter_context(OutputFile(option, path)) for option, path in outputs
         )
         stop = files.enter_context(interrupts())
-        wanted = Outputs(log=log, picture=drawn is not None, stop=stop)
+        wanted = RunOutputs(log=log, picture=drawn is not None, stop=stop)
         if trace_path is not None:
             from koala.cli.simulate.trace import run_trace
 
-            run = run_trace(grid, trace_path, wishes, wanted)
+            run = run_trace(grid, trace_path, chosen, wanted)
         else:
             from koala.cli.simulate.workload import run_workload
 
-            run = run_workload(grid, source[1], wishes, wanted)
+            run = run_workload(grid, source[1], chosen, wanted)
         if table is not None:
             table.write(run.csv().encode())
         if drawn is not None:
@@ -139,7 +139,7 @@ def simulate(
         ctx.exit(EXIT_INTERRUPTED)
 
 
-def _one_source(workload_name: str | None, trace_path: Path | None, wishes: Wishes) -> tuple[str, str]:
+def _one_source(workload_name: str | None, trace_path: Path | None, options: RunOptions) -> tuple[str, str]:
     """Where the jobs come from: the option and its value. Exactly one is needed."""
     if trace_path is not None:
         if workload_name is not None:
@@ -147,6 +147,6 @@ def _one_source(workload_name: str | None, trace_path: Path | None, wishes: Wish
         return "--trace", str(trace_path)
     if workload_name is None:
         raise UserError("there are no jobs to run; give --workload WORKLOAD, or --trace FILE")
-    if wishes.engine is not None:
+    if options.engine is not None:
         raise UserError("--engine chooses how a trace is run; a workload always runs in the scheduler: leave it out")
     return "--workload", workload_name

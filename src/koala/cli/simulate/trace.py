@@ -20,7 +20,7 @@ from koala.cli.policies import full_catalogue
 from koala.cli.simulate.failures import read_failures
 from koala.cli.simulate.page import facts
 from koala.cli.simulate.running import refuse_without_kernel
-from koala.cli.simulate.workload import DISCIPLINES, Done, Outputs, Wishes, run_scheduler
+from koala.cli.simulate.workload import DISCIPLINES, RunOptions, RunOutputs, RunResult, run_scheduler
 from koala.cli.terminal.output import counted, counted_first
 
 if TYPE_CHECKING:
@@ -53,12 +53,12 @@ class _Job(NamedTuple):
     too_large: TooLarge
     plan: _Plan
     catalogue: Catalogue
-    wishes: Wishes
-    outputs: Outputs
+    options: RunOptions
+    outputs: RunOutputs
     read_s: float
 
 
-def run_trace(grid: Grid, path: Path, wishes: Wishes, outputs: Outputs) -> Done:
+def run_trace(grid: Grid, path: Path, options: RunOptions, outputs: RunOutputs) -> RunResult:
     """Run the trace in that file on the grid."""
     refuse_without_kernel("koala simulate --trace")
     with ExitStack() as undone:
@@ -67,37 +67,37 @@ def run_trace(grid: Grid, path: Path, wishes: Wishes, outputs: Outputs) -> Done:
             # would take a fifth of the time of a run.
             gc.disable()
             undone.callback(gc.enable)
-        return _run(grid, path, wishes, outputs)
+        return _run(grid, path, options, outputs)
 
 
-def _run(grid: Grid, path: Path, wishes: Wishes, outputs: Outputs) -> Done:
+def _run(grid: Grid, path: Path, options: RunOptions, outputs: RunOutputs) -> RunResult:
     from koala.simulator.traces.reading import read_trace
     from koala.simulator.traces.run import divided_by_size
 
-    catalogue = full_catalogue(wishes.policy_files)
-    plan = _plan(grid, catalogue, wishes, outputs)
+    catalogue = full_catalogue(options.policy_files)
+    plan = _plan(grid, catalogue, options, outputs)
     before_s = time.perf_counter()
     whole = read_trace(path)
     read_s = time.perf_counter() - before_s
     trace, too_large = divided_by_size(whole, grid, divides=plan.divides)
-    job = _Job(grid, trace, too_large, plan, catalogue, wishes, outputs, read_s)
+    job = _Job(grid, trace, too_large, plan, catalogue, options, outputs, read_s)
     return _in_kernel(job, plan.discipline) if plan.discipline is not None else _in_scheduler(job)
 
 
 # ------------------------------------------------------------------------------------------ kernel or core
 
 
-def _plan(grid: Grid, catalogue: Catalogue, wishes: Wishes, outputs: Outputs) -> _Plan:
+def _plan(grid: Grid, catalogue: Catalogue, options: RunOptions, outputs: RunOutputs) -> _Plan:
     """Which engine runs the trace, and how; UserError where the one that was asked for cannot."""
     from koala.policies import UnknownPolicyError
     from koala.policies.errors import PolicyParameterError
     from koala.simulator.traces.run import discipline_for, obstacles
 
-    name = grid.scheduler.policy if wishes.policy is None else wishes.policy
-    beyond = [f"{option} is given" for option in _scheduler_options(wishes, outputs)]
+    name = grid.scheduler.policy if options.policy is None else options.policy
+    beyond = [f"{option} is given" for option in _scheduler_options(options, outputs)]
     if name.casefold() in DISCIPLINES:
-        if wishes.engine == "core" or beyond:
-            what = "--engine core" if wishes.engine == "core" else beyond[0].removesuffix(" is given")
+        if options.engine == "core" or beyond:
+            what = "--engine core" if options.engine == "core" else beyond[0].removesuffix(" is given")
             raise UserError(
                 f"--policy {name}: a discipline runs in the kernel, which does not go with {what}; "
                 "name a placement policy, of which WF is the same as first-fit"
@@ -114,15 +114,15 @@ def _plan(grid: Grid, catalogue: Catalogue, wishes: Wishes, outputs: Outputs) ->
     discipline = discipline_for(policy)
     known = obstacles(grid)
     beyond = [*([f"the grid has {', '.join(known)}"] if known else []), *beyond]
-    if wishes.engine == "kernel" and discipline is None:
+    if options.engine == "kernel" and discipline is None:
         raise UserError(
             f"--engine kernel: it does not know the policy {name}; "
             f"it runs {', '.join(DISCIPLINES)}, and policies such as WF that do the same: leave --engine out"
         )
-    if wishes.engine == "kernel" and beyond:
+    if options.engine == "kernel" and beyond:
         why = " and ".join(beyond)
         raise UserError(f"--engine kernel: {name} needs the scheduler, since {why}; leave --engine out")
-    if discipline is None or beyond or wishes.engine == "core":
+    if discipline is None or beyond or options.engine == "core":
         return _Plan(name, None, divides=policy.form.divides, notes=_about_links(grid, policy))
     return _Plan(name, discipline, divides=False)
 
@@ -136,11 +136,11 @@ def _about_links(grid: Grid, policy: Policy) -> tuple[str, ...]:
     return ("a trace does not say what its jobs send, so that all links stay empty; a workload can say it",)
 
 
-def _scheduler_options(wishes: Wishes, outputs: Outputs) -> list[str]:
+def _scheduler_options(options: RunOptions, outputs: RunOutputs) -> list[str]:
     """The options that are given and that only the scheduler under the simulator can follow."""
     given = {
-        "--failures": wishes.failures_path is not None or wishes.failures_from_s is not None,
-        "--until": wishes.until_s is not None,
+        "--failures": options.failures_path is not None or options.failures_from_s is not None,
+        "--until": options.until_s is not None,
         "--log": outputs.log is not None,
     }
     return [option for option, is_given in given.items() if is_given]
@@ -149,7 +149,7 @@ def _scheduler_options(wishes: Wishes, outputs: Outputs) -> list[str]:
 # ------------------------------------------------------------------------------------------ the two runs
 
 
-def _in_kernel(job: _Job, discipline: str) -> Done:
+def _in_kernel(job: _Job, discipline: str) -> RunResult:
     from koala.simulator.traces.run import headline, run_in_kernel, too_large_rows, warm_up
 
     before_s = time.perf_counter()
@@ -164,19 +164,19 @@ def _in_kernel(job: _Job, discipline: str) -> Done:
     def table() -> str:
         return _csv([*run.rows(), *too_large_rows(job.too_large, job.plan.policy)])
 
-    return Done(metrics, table, lambda: run.picture(**_words(job, metrics)))
+    return RunResult(metrics, table, lambda: run.picture(**_words(job, metrics)))
 
 
-def _in_scheduler(job: _Job) -> Done:
+def _in_scheduler(job: _Job) -> RunResult:
     import numpy as np
 
     from koala.simulator.result import DONE
     from koala.simulator.traces.run import headline, renamed, too_large_rows, trace_workload
 
-    failures, about_failures = read_failures(job.grid, job.wishes.failures_path, job.wishes.failures_from_s)
+    failures, about_failures = read_failures(job.grid, job.options.failures_path, job.options.failures_from_s)
     workload = trace_workload(job.trace, divides=job.plan.divides)
     before_s = time.perf_counter()
-    run = run_scheduler(job.grid, workload, job.trace.name, job.catalogue, job.wishes, job.outputs, failures)
+    run = run_scheduler(job.grid, workload, job.trace.name, job.catalogue, job.options, job.outputs, failures)
     timings = {"read_s": job.read_s, "simulate_s": time.perf_counter() - before_s}
     rows = list(run.result.rows())
     done = [row for row in rows if row.outcome == DONE]
@@ -196,7 +196,7 @@ def _in_scheduler(job: _Job) -> Done:
         unix_s = job.trace.start_unix_s
         return run_picture(rows, run.holds, job.grid, ids=ids, start_unix_s=unix_s, **_words(job, metrics))
 
-    return Done(metrics, table, picture)
+    return RunResult(metrics, table, picture)
 
 
 def _with_ids(metrics: dict[str, Any], trace: Trace) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """``koala simulate --workload``: the jobs of a workload file in the scheduler, under the simulator.
 
-``run_scheduler`` and the types around it also serve traces, see ``simulate_trace``.
+``run_scheduler`` and the types around it also serve traces, see ``trace``.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from koala.simulator.report.page_data import PageHold, RunPicture
     from koala.simulator.traces.node_mapping import SiteFailures
 
-# What a trace can be run under besides the placement policies; see ``simulate_trace``.
+# What a trace can be run under besides the placement policies; see ``trace``.
 DISCIPLINES = ("fcfs", "first-fit", "easy")
 
 
-class Wishes(NamedTuple):
+class RunOptions(NamedTuple):
     """How a run is to go, as its user said it on the command line."""
 
     policy: str | None
@@ -48,7 +48,7 @@ class Wishes(NamedTuple):
         ]
 
 
-class Outputs(NamedTuple):
+class RunOutputs(NamedTuple):
     """What a run writes while it goes: its log, and whether a picture will be wanted; ``stop`` ends it early."""
 
     log: OutputFile | None
@@ -56,7 +56,7 @@ class Outputs(NamedTuple):
     stop: Callable[[], bool]
 
 
-class Done(NamedTuple):
+class RunResult(NamedTuple):
     """What came of a run; the table of jobs and the picture are made when they are asked for."""
 
     metrics: dict[str, Any]
@@ -71,20 +71,20 @@ class SchedulerRun(NamedTuple):
     holds: list[PageHold]
 
 
-def run_workload(grid: Grid, workload_name: str, wishes: Wishes, outputs: Outputs) -> Done:
+def run_workload(grid: Grid, workload_name: str, options: RunOptions, outputs: RunOutputs) -> RunResult:
     """Run the workload of that name on the grid."""
     from koala.descriptions.workload.form import read_workload
     from koala.simulator.workloads.generators import workload_from_file
 
-    if wishes.policy is not None and wishes.policy.casefold() in DISCIPLINES:
+    if options.policy is not None and options.policy.casefold() in DISCIPLINES:
         raise UserError(
-            f"--policy {wishes.policy}: a discipline is for traces, which --trace FILE runs; "
+            f"--policy {options.policy}: a discipline is for traces, which --trace FILE runs; "
             "for a workload name a placement policy, see koala policies"
         )
     workload = workload_from_file(read_workload(*read_named("workload", workload_name)))
-    catalogue = full_catalogue(wishes.policy_files)
-    failures, about_failures = read_failures(grid, wishes.failures_path, wishes.failures_from_s)
-    run = run_scheduler(grid, workload, workload_name, catalogue, wishes, outputs, failures)
+    catalogue = full_catalogue(options.policy_files)
+    failures, about_failures = read_failures(grid, options.failures_path, options.failures_from_s)
+    run = run_scheduler(grid, workload, workload_name, catalogue, options, outputs, failures)
     metrics = {"grid": grid.name, "workload": workload.name, **about_failures, **run.result.metrics()}
 
     def picture() -> RunPicture:
@@ -100,7 +100,7 @@ def run_workload(grid: Grid, workload_name: str, wishes: Wishes, outputs: Output
             notes=metrics["notes"],
         )
 
-    return Done(metrics, run.result.csv, picture)
+    return RunResult(metrics, run.result.csv, picture)
 
 
 def run_scheduler(
@@ -108,8 +108,8 @@ def run_scheduler(
     workload: Workload,
     workload_name: str,
     catalogue: Catalogue,
-    wishes: Wishes,
-    outputs: Outputs,
+    options: RunOptions,
+    outputs: RunOutputs,
     failures: SiteFailures | None,
 ) -> SchedulerRun:
     """Run jobs in the scheduler with a progress bar; ``workload_name`` is what to call them where they are wrong."""
@@ -129,12 +129,12 @@ def run_scheduler(
             result = simulate(
                 grid,
                 workload,
-                policy=wishes.policy,
-                seed=wishes.seed,
+                policy=options.policy,
+                seed=options.seed,
                 progress=progress,
                 catalogue=catalogue,
                 log=log if sinks else None,
-                until_s=math.inf if wishes.until_s is None else wishes.until_s,
+                until_s=math.inf if options.until_s is None else options.until_s,
                 stop=outputs.stop,
                 failures=failures,
             )

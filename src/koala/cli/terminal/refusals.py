@@ -11,7 +11,7 @@ from koala.cli.terminal.output import console, counted
 SITES_SHOWN_MAX = 20
 
 
-class Shortage(Protocol):
+class ShortageView(Protocol):
     """What one site lacked, as the core or the API tells it."""
 
     @property
@@ -26,7 +26,7 @@ class Shortage(Protocol):
     def cure(self) -> str: ...
 
 
-class Refused(Protocol):
+class RefusalView(Protocol):
     """Why there were no places, as the core or the API tells it."""
 
     @property
@@ -38,10 +38,10 @@ class Refused(Protocol):
     @property
     def permanent(self) -> bool: ...
     @property
-    def shortages(self) -> Sequence[Shortage]: ...
+    def shortages(self) -> Sequence[ShortageView]: ...
 
 
-def print_refusal(refusal: Refused) -> None:
+def print_refusal(refusal: RefusalView) -> None:
     """The refusal in sentences, with a table of the sites that come nearest."""
     from rich.table import Table
     from rich.text import Text

@@ -15,7 +15,7 @@ GROUPS_WANTED = "the processes of each cluster, such as 4,4"
 
 
 @dataclass(frozen=True)
-class Clusters:
+class ProcessClusters:
     """``sizes`` are the processes of each cluster; ranks are dealt out in that order."""
 
     sizes: tuple[int, ...]
@@ -38,7 +38,7 @@ class Clusters:
         return [self.members(cluster)[0] for cluster in range(len(self.sizes))]
 
 
-def clusters_from(option: tuple[int, ...] | None, environment: Mapping[str, str], processes: int) -> Clusters:
+def clusters_from(option: tuple[int, ...] | None, environment: Mapping[str, str], processes: int) -> ProcessClusters:
     """The clusters of this run. The option goes before the environment; without either there is one cluster."""
     if option is not None:
         sizes, source = option, "--groups"
@@ -51,11 +51,11 @@ def clusters_from(option: tuple[int, ...] | None, environment: Mapping[str, str]
         sizes = read
         advice = "write 'type: mpi' in the job so that its components are one run, or give --groups"
     else:
-        return Clusters((processes,))
+        return ProcessClusters((processes,))
     if sum(sizes) != processes:
         text = ",".join(map(str, sizes))
         raise ApplicationError(f"{source} {text}: that is {_counted(sum(sizes))}, and {processes} run; {advice}")
-    return Clusters(sizes)
+    return ProcessClusters(sizes)
 
 
 def group_sizes(text: str) -> tuple[int, ...] | None:

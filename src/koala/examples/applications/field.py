@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from koala.examples.applications.decomposition import Block, Region, borders
-from koala.examples.applications.world import Array, Parcel, World
+from koala.examples.applications.world import Array, MpiWorld, Parcel
 
 
 class Field:
@@ -17,7 +17,7 @@ class Field:
     which never changes.
     """
 
-    def __init__(self, world: World, blocks: Sequence[Block], values: Array) -> None:
+    def __init__(self, world: MpiWorld, blocks: Sequence[Block], values: Array) -> None:
         self._world = world
         self.blocks = blocks
         self.block = blocks[world.rank]

@@ -15,8 +15,8 @@ import numpy as np
 from koala.examples.applications.decomposition import Block, row_blocks
 from koala.examples.applications.field import Field, neighbours_sum
 from koala.examples.applications.options import ITERATIONS_MAX, Parser, common_parser, whole
-from koala.examples.applications.program import Application, Progress, run
-from koala.examples.applications.world import Array, Parcel, World
+from koala.examples.applications.program import Solver, SolverProgress, run
+from koala.examples.applications.world import Array, MpiWorld, Parcel
 
 SIZE_DEFAULT = 256
 STEPS_DEFAULT = 1_000
@@ -25,7 +25,7 @@ FLOW = 0.2
 _NOTHING = Block(0, 0, 0, 0)
 
 
-class Heat(Application):
+class Heat(Solver):
     """See the module. The plate begins warm in the middle: sin(πx) sin(πy)."""
 
     name = "heat"
@@ -43,7 +43,7 @@ class Heat(Application):
         )
         return parser
 
-    def __init__(self, world: World, options: argparse.Namespace) -> None:
+    def __init__(self, world: MpiWorld, options: argparse.Namespace) -> None:
         self._world = world
         self._size: int = options.size
         self._steps: int = options.steps
@@ -60,7 +60,7 @@ class Heat(Application):
             return "master and worker in one"
         return f"a master and {self._workers} by rows"
 
-    def solve(self) -> Progress:
+    def solve(self) -> SolverProgress:
         """Send the parts out, go through the steps, take the parts back."""
         field = Field(self._world, self._blocks, self._dealt())
         if field.block.points > 0:
@@ -68,7 +68,7 @@ class Heat(Application):
                 change = self._step(field)
             self._largest_change = float(np.abs(change).max())
         self._result = field.collect()
-        return Progress(self._steps, converged=True)
+        return SolverProgress(self._steps, converged=True)
 
     def _dealt(self) -> Array:
         """This process's part with its rim, as the master hands it out."""

@@ -18,8 +18,8 @@ from koala.examples.applications.decomposition import Block, Region, grid_blocks
 from koala.examples.applications.errors import ApplicationError
 from koala.examples.applications.field import Field, neighbours_sum
 from koala.examples.applications.options import Parser, add_convergence, common_parser
-from koala.examples.applications.program import Application, Progress, run
-from koala.examples.applications.world import Array, World
+from koala.examples.applications.program import Solver, SolverProgress, run
+from koala.examples.applications.world import Array, MpiWorld
 
 SIZE_DEFAULT = 256
 TOLERANCE_DEFAULT = 1e-4
@@ -28,7 +28,7 @@ ITERATIONS_MAX_DEFAULT = 100_000
 COMPARED_ITERATIONS = 20
 
 
-class Laplace(Application):
+class Laplace(Solver):
     """See the module. The edge holds x² - y², which is also the exact solution inside."""
 
     name = "laplace"
@@ -46,7 +46,7 @@ class Laplace(Application):
         )
         return parser
 
-    def __init__(self, world: World, options: argparse.Namespace) -> None:
+    def __init__(self, world: MpiWorld, options: argparse.Namespace) -> None:
         self._world = world
         self._size: int = options.size
         self._tolerance: float = options.tolerance
@@ -60,7 +60,7 @@ class Laplace(Application):
         """Rows and columns of processes."""
         return f"{self._grid[0]} x {self._grid[1]}"
 
-    def solve(self) -> Progress:
+    def solve(self) -> SolverProgress:
         """Iterate until the values hardly change."""
         field = self._field
         phases = quarters(field.block)
@@ -73,9 +73,9 @@ class Laplace(Application):
             if iteration % COMPARED_ITERATIONS == 0 and self._tolerance > 0:
                 (change,) = self._world.sum_all(float(np.abs(field.own - before).sum()))
                 if change / self._size**2 < self._tolerance:
-                    return Progress(iteration, converged=True)
+                    return SolverProgress(iteration, converged=True)
                 before = field.own.copy()
-        return Progress(self._iterations_max, converged=self._tolerance == 0)
+        return SolverProgress(self._iterations_max, converged=self._tolerance == 0)
 
     def residual(self) -> float:
         """The largest difference between a point and the mean of its four neighbours."""

@@ -16,8 +16,8 @@ import numpy as np
 from koala.examples.applications.decomposition import Block, Region, strip_blocks, strip_grid
 from koala.examples.applications.field import Field, neighbours_sum
 from koala.examples.applications.options import Parser, add_convergence, common_parser
-from koala.examples.applications.program import Application, Progress, run
-from koala.examples.applications.world import Array, World
+from koala.examples.applications.program import Solver, SolverProgress, run
+from koala.examples.applications.world import Array, MpiWorld
 
 SIZE_DEFAULT = 256
 TOLERANCE_DEFAULT = 1e-5
@@ -27,7 +27,7 @@ ASKED_ITERATIONS = 20
 BLACK, RED = 0, 1
 
 
-class Poisson(Application):
+class Poisson(Solver):
     """See the module. The right-hand side is such that the solution comes near to sin(πx) sin(πy)."""
 
     name = "poisson"
@@ -43,7 +43,7 @@ class Poisson(Application):
         )
         return parser
 
-    def __init__(self, world: World, options: argparse.Namespace) -> None:
+    def __init__(self, world: MpiWorld, options: argparse.Namespace) -> None:
         self._world = world
         self._size: int = options.size
         self._tolerance: float = options.tolerance
@@ -64,7 +64,7 @@ class Poisson(Application):
         rows, columns = strip_grid(self._size, members[-1].right - members[0].left, len(members))
         return f"{rows} x {columns}"
 
-    def solve(self) -> Progress:
+    def solve(self) -> SolverProgress:
         """Iterate until no point changes much."""
         field = self._field
         colours = [chess_board(field.block, colour) for colour in (BLACK, RED)]
@@ -78,8 +78,8 @@ class Poisson(Application):
             if before is not None:
                 (change,) = self._world.largest_of_all(float(np.abs(field.own - before).max()))
                 if change < self._tolerance:
-                    return Progress(iteration, converged=True)
-        return Progress(self._iterations_max, converged=self._tolerance == 0)
+                    return SolverProgress(iteration, converged=True)
+        return SolverProgress(self._iterations_max, converged=self._tolerance == 0)
 
     def residual(self) -> float:
         """The largest change that one more renewal of all points would bring."""

@@ -27,8 +27,8 @@ from koala.examples.applications.clusters import clusters_from
 from koala.examples.applications.errors import ApplicationError
 from koala.examples.applications.options import Parser
 from koala.examples.applications.report import Report, spent_by_all
-from koala.examples.applications.wan import Wan
-from koala.examples.applications.world import Array, World, connected
+from koala.examples.applications.wan import WanEmulation
+from koala.examples.applications.world import Array, MpiWorld, connected
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -40,14 +40,14 @@ HEARD_LOOK_S = 0.01
 
 
 @dataclass(frozen=True)
-class Progress:
+class SolverProgress:
     """How far a solution came."""
 
     iterations: int
     converged: bool
 
 
-class Application(ABC):
+class Solver(ABC):
     """One equation on a square, solved by all processes of a world.
 
     Making one divides the square, and raises ``ApplicationError`` in all processes where that cannot be done. Every
@@ -62,7 +62,7 @@ class Application(ABC):
         """The command line."""
 
     @abstractmethod
-    def __init__(self, world: World, options: argparse.Namespace) -> None:
+    def __init__(self, world: MpiWorld, options: argparse.Namespace) -> None:
         """Divide the square."""
 
     @property
@@ -71,7 +71,7 @@ class Application(ABC):
         """How the processes divide the square, in words."""
 
     @abstractmethod
-    def solve(self) -> Progress:
+    def solve(self) -> SolverProgress:
         """The work that is measured."""
 
     @abstractmethod
@@ -87,7 +87,7 @@ class Application(ABC):
         """The same iterations on one array, by other means: what the whole solution must be equal to."""
 
 
-def run(application: type[Application], arguments: Sequence[str] | None = None) -> int:
+def run(application: type[Solver], arguments: Sequence[str] | None = None) -> int:
     """Run an application in this process and all others that were started with it. Returns the exit code."""
     try:
         options = application.parser().parse_args(arguments)
@@ -99,9 +99,9 @@ def run(application: type[Application], arguments: Sequence[str] | None = None) 
         _complain(error.for_user())
         return FAILED
     try:
-        wan = Wan(options.wan_latency_ms, options.wan_bandwidth_mbit_s)
+        wan = WanEmulation(options.wan_latency_ms, options.wan_bandwidth_mbit_s)
         clusters = clusters_from(options.groups, os.environ, comm.size)
-        world = World(comm, clusters, wan)
+        world = MpiWorld(comm, clusters, wan)
         report = _report(application(world, options), world, options)
     except ApplicationError as error:
         return _refuse(error)
@@ -119,7 +119,7 @@ def run(application: type[Application], arguments: Sequence[str] | None = None) 
     return int(code)
 
 
-def _report(application: Application, world: World, options: argparse.Namespace) -> Report:
+def _report(application: Solver, world: MpiWorld, options: argparse.Namespace) -> Report:
     world.restart_clock()
     progress = application.solve()
     spent = spent_by_all(world)

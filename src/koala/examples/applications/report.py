@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from koala.examples.applications.clocks import Seconds
-from koala.examples.applications.wan import Wan
-from koala.examples.applications.world import World
+from koala.examples.applications.wan import WanEmulation
+from koala.examples.applications.world import MpiWorld
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Report:
     def as_text(self) -> str:
         """A few lines for a reader."""
         spent = self.seconds
-        wan = Wan(self.wan_latency_ms, self.wan_bandwidth_mbit_s)
+        wan = WanEmulation(self.wan_latency_ms, self.wan_bandwidth_mbit_s)
         lines = [
             ("processes", f"{self.processes}, {self.pattern}"),
             ("clusters", _clusters_text(self.clusters)),
@@ -85,7 +85,7 @@ class Spent:
     bytes_across: int
 
 
-def spent_by_all(world: World) -> Spent:
+def spent_by_all(world: MpiWorld) -> Spent:
     """Add up what every process has spent; to be called once, right after the work to be measured."""
     mine = world.clock.read()
     messages_across, bytes_across = world.messages_across, world.bytes_across

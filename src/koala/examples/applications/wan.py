@@ -12,7 +12,7 @@ _BITS_PER_BYTE = 8
 
 
 @dataclass(frozen=True)
-class Wan:
+class WanEmulation:
     """How far clusters are apart. Without a bandwidth only the latency counts."""
 
     latency_ms: float = 0.0

@@ -1,7 +1,8 @@
 """All processes of the run, and every message between them.
 
-Each message goes through ``World.exchange``, sums over all processes included, so that the emulated distance between
-clusters holds for all of them and all waiting is counted. Waiting is gentle: MPI would use up a processor for it.
+Each message, sums over all processes included, goes through ``MpiWorld.exchange``, so that the emulated distance
+between clusters holds for all of them and all waiting is counted. Waiting does not use up a processor, as it would in
+MPI itself.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from koala.examples.applications.clocks import Doing, Stopwatch
-from koala.examples.applications.clusters import Clusters
+from koala.examples.applications.clusters import ProcessClusters
 from koala.examples.applications.errors import ApplicationError
-from koala.examples.applications.wan import Wan
+from koala.examples.applications.wan import WanEmulation
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -70,10 +71,10 @@ class _Transit:
         return held_s
 
 
-class World:
+class MpiWorld:
     """The processes of this run. Every method is called by all processes that it concerns."""
 
-    def __init__(self, comm: MPI.Comm, clusters: Clusters, wan: Wan) -> None:
+    def __init__(self, comm: MPI.Comm, clusters: ProcessClusters, wan: WanEmulation) -> None:
         self._comm = comm
         self.clusters = clusters
         self.wan = wan

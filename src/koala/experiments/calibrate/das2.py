@@ -34,14 +34,14 @@ class Das2(NamedTuple):
     inside_bytes_per_s: float
 
 
-class Problem(NamedTuple):
+class Das2Problem(NamedTuple):
     """What a run computes: ``side`` x ``side`` points, for so many iterations."""
 
     side: int
     iterations: int
 
 
-class Form(NamedTuple):
+class ExecutionTimeModel(NamedTuple):
     """Execution times in the form T1(size) * (1 + beta * (clusters - 1))."""
 
     by_size: dict[int, float]
@@ -77,7 +77,7 @@ class Prediction:
         self._das2 = das2
         self._slowness = das2.point_s / costs["poisson"].point_s
 
-    def seconds(self, application: str, problem: Problem, processors: int, clusters: int) -> float:
+    def seconds(self, application: str, problem: Das2Problem, processors: int, clusters: int) -> float:
         """The execution time on so many clusters, with as equal shares of the processors as can be."""
         costs, das2 = self._costs[application], self._das2
         pattern = pattern_of(application, problem.side, shares(processors, clusters))
@@ -89,7 +89,7 @@ class Prediction:
         )
         return problem.iterations * (computing_s + inside_s) + dealing_s + waiting_s
 
-    def problem(self, shortest_s: float, longest_s: float) -> Problem:
+    def problem(self, shortest_s: float, longest_s: float) -> Das2Problem:
         """The run of Poisson that spans these times; NoProblemError where there is none."""
         low, high = SIDE_MIN, SIDE_MAX
         wanted = longest_s / shortest_s
@@ -103,7 +103,7 @@ class Prediction:
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if self._span(middle) > wanted else (low, middle)
-        return Problem(high, max(1, round(shortest_s / self._per_iteration_s(high, *SHORTEST))))
+        return Das2Problem(high, max(1, round(shortest_s / self._per_iteration_s(high, *SHORTEST))))
 
     def _span(self, side: int) -> float:
         return self._per_iteration_s(side, *LONGEST) / self._per_iteration_s(side, *SHORTEST)
@@ -111,9 +111,9 @@ class Prediction:
     def _per_iteration_s(self, side: int, processors: int, clusters: int) -> float:
         # Enough iterations that the questions whether all is done, which come every twentieth, are counted.
         many = 1_000
-        return self.seconds("poisson", Problem(side, many), processors, clusters) / many
+        return self.seconds("poisson", Das2Problem(side, many), processors, clusters) / many
 
-    def table(self, problem: Problem) -> dict[str, dict[int, dict[int, float]]]:
+    def table(self, problem: Das2Problem) -> dict[str, dict[int, dict[int, float]]]:
         """By application, processors and clusters, the execution time."""
         return {
             application: {
@@ -131,7 +131,7 @@ def shares(processors: int, clusters: int) -> tuple[int, ...]:
     return tuple(processors // clusters + (index < processors % clusters) for index in range(clusters))
 
 
-def form_of(by_size: Mapping[int, Mapping[int, float]]) -> Form:
+def form_of(by_size: Mapping[int, Mapping[int, float]]) -> ExecutionTimeModel:
     """The form that comes nearest to these times: T1 as it is, one beta by least squares of relative errors."""
     first = {processors: by_clusters[1] for processors, by_clusters in by_size.items()}
     # (T1 * (1 + beta * (k - 1)) - T) / T is linear in beta: slope * beta - gap.
@@ -142,10 +142,10 @@ def form_of(by_size: Mapping[int, Mapping[int, float]]) -> Form:
         if clusters > 1
     ]
     beta = sum(slope * gap for slope, gap in terms) / sum(slope * slope for slope, _ in terms)
-    return Form(first, max(0.0, beta))
+    return ExecutionTimeModel(first, max(0.0, beta))
 
 
-def deviations(form: Form, by_size: Mapping[int, Mapping[int, float]]) -> list[float]:
+def deviations(form: ExecutionTimeModel, by_size: Mapping[int, Mapping[int, float]]) -> list[float]:
     """By how much the form is above the times it stands for, as shares of them."""
     return [
         form.seconds(processors, clusters) / time_s - 1.0
@@ -154,7 +154,7 @@ def deviations(form: Form, by_size: Mapping[int, Mapping[int, float]]) -> list[f
     ]
 
 
-def model_yaml(forms: Mapping[str, Form], source: str) -> str:
+def model_yaml(forms: Mapping[str, ExecutionTimeModel], source: str) -> str:
     """The file that the experiments on placement read."""
     import yaml
 

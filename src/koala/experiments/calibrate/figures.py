@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from koala.experiments.calibrate.das2 import Form
+from koala.experiments.calibrate.das2 import ExecutionTimeModel
 from koala.experiments.frame.figures import NEUTRAL, Series, error_bars, legend, lines, new_figure
 from koala.experiments.frame.statistics import Interval
 
@@ -63,7 +63,9 @@ def measured_figure(measured: Mapping[str, Mapping[int, Interval]]) -> Figure:
     return lines({"": series}, "groups of the four processes", "time of an iteration (ms)")
 
 
-def times_figure(table: Mapping[str, Mapping[int, Mapping[int, Interval]]], forms: Mapping[str, Form]) -> Figure:
+def times_figure(
+    table: Mapping[str, Mapping[int, Mapping[int, Interval]]], forms: Mapping[str, ExecutionTimeModel]
+) -> Figure:
     """A panel for each application and a line for each size, with the form beside it."""
     figure, all_axes = new_figure(len(table), shared_y=True)
     sizes = sorted({size for by_size in table.values() for size in by_size})

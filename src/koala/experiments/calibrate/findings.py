@@ -1,6 +1,6 @@
 """What the measured times amount to: costs, times on the DAS-2, the form, and claims.
 
-How figures are drawn is in ``calibrate_figures``.
+How figures are drawn is in ``figures``.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any, NamedTuple
 from koala.experiments.calibrate.das2 import (
     CLUSTERS,
     Das2,
-    Form,
+    Das2Problem,
+    ExecutionTimeModel,
     Prediction,
-    Problem,
     deviations,
     form_of,
     model_yaml,
 )
 from koala.experiments.calibrate.figures import fit_figure, measured_figure, times_figure
 from koala.experiments.calibrate.fit import Costs, fitted, least, relative_errors, spread
-from koala.experiments.calibrate.runs import APPLICATIONS, Run
-from koala.experiments.frame.claims import Claim, above, below, judge
-from koala.experiments.frame.figures import Picture
+from koala.experiments.calibrate.runs import APPLICATIONS, SolverRun
+from koala.experiments.frame.claims import PaperClaim, above, below, judge
+from koala.experiments.frame.figures import ReportFigure
 from koala.experiments.frame.statistics import Interval, mean_interval, paired_difference
 
 # The administrators' limit on an execution, by the paper of 2006.
@@ -36,21 +36,21 @@ CLUSTERS_MAX = 5
 _COMPARED_PROCESSES = 4
 
 
-class Carried(NamedTuple):
+class Extrapolation(NamedTuple):
     """What one set of measured times leads to."""
 
     costs: dict[str, Costs]
-    problem: Problem
+    problem: Das2Problem
     table: dict[str, dict[int, dict[int, float]]]
-    forms: dict[str, Form]
+    forms: dict[str, ExecutionTimeModel]
 
 
-class Findings:
+class CalibrationFindings:
     """``by_seed`` has the time of each run in each repetition; everything else follows from it."""
 
     def __init__(
         self,
-        by_seed: Mapping[int, Mapping[Run, float]],
+        by_seed: Mapping[int, Mapping[SolverRun, float]],
         cores: int,
         das2: Das2,
         shortest_s: float,
@@ -65,12 +65,12 @@ class Findings:
         self.best = self._carried(self._least)
         self._each = {seed: self._carried(times_s) for seed, times_s in self._by_seed.items()}
 
-    def _carried(self, times_s: Mapping[Run, float]) -> Carried:
+    def _carried(self, times_s: Mapping[SolverRun, float]) -> Extrapolation:
         costs = fitted(times_s, self._cores)
         prediction = Prediction(costs, self._das2)
         problem = prediction.problem(*self._ends_s)
         table = prediction.table(problem)
-        return Carried(costs, problem, table, {name: form_of(by_size) for name, by_size in table.items()})
+        return Extrapolation(costs, problem, table, {name: form_of(by_size) for name, by_size in table.items()})
 
     # ------------------------------------------------------------------------------------------ results
 
@@ -149,7 +149,7 @@ class Findings:
 
     # ------------------------------------------------------------------------------------------ claims
 
-    def claims(self, fit_share: float, form_share: float) -> list[Claim]:
+    def claims(self, fit_share: float, form_share: float) -> list[PaperClaim]:
         """All of them, judged from the repetitions."""
         return [
             self._several_take_longer(),
@@ -173,7 +173,7 @@ class Findings:
         assert difference is not None, "every repetition has every run"
         return difference
 
-    def _several_take_longer(self) -> Claim:
+    def _several_take_longer(self) -> PaperClaim:
         comparisons = [
             above(f"{name}, an iteration on {more} - on 1 clusters", self._rise_ms(name, more, 1), unit="ms")
             for name in APPLICATIONS
@@ -182,7 +182,7 @@ class Findings:
         text = "Measured: an execution over several clusters takes longer than on one."
         return judge("K1", text, comparisons, note="The runs are those on four processes.")
 
-    def _each_further(self) -> Claim:
+    def _each_further(self) -> PaperClaim:
         comparisons = [
             above(
                 f"{name}, an iteration on {more} - on {fewer} clusters", self._rise_ms(name, more, fewer), unit="ms"
@@ -196,7 +196,7 @@ class Findings:
         )
         return judge("K2", "Measured: it rises with each cluster beyond the second, too.", comparisons, note=note)
 
-    def _fit_explains(self, share: float) -> Claim:
+    def _fit_explains(self, share: float) -> PaperClaim:
         comparisons = []
         for words, is_across in (("on one cluster", False), ("across clusters", True)):
             errors = [
@@ -216,7 +216,7 @@ class Findings:
         text = f"The cost model explains the measured times within {share:.0%} on average."
         return judge("K3", text, comparisons, note="Each repetition has a fit of its own.")
 
-    def _form_stands(self, share: float) -> Claim:
+    def _form_stands(self, share: float) -> PaperClaim:
         comparisons = []
         for name in self.best.forms:
             errors = [
@@ -235,7 +235,7 @@ class Findings:
         text = f"T1 * (1 + beta * (clusters - 1)) stands for the predicted times within {share:.0%} on average."
         return judge("K4", text, comparisons, note=note)
 
-    def _within_limit(self) -> Claim:
+    def _within_limit(self) -> PaperClaim:
         longest = [
             max(form.seconds(size, CLUSTERS_MAX) for form in carried.forms.values() for size in form.by_size)
             for carried in self._each.values()
@@ -246,7 +246,7 @@ class Findings:
 
     # ------------------------------------------------------------------------------------------ figures
 
-    def figures(self) -> Sequence[Picture]:
+    def figures(self) -> Sequence[ReportFigure]:
         """Measured against fitted, measured by clusters, and the times on the DAS-2."""
         count = len(self._by_seed)
         errors = relative_errors(self._least, self.best.costs, self._cores)
@@ -272,21 +272,21 @@ class Findings:
             for name, by_size in self.best.table.items()
         }
         return [
-            Picture(
+            ReportFigure(
                 "measured-fitted",
                 "Measured and fitted times",
                 f"Each run of a solver: its least time over {count} repetitions, and to the right its median. On the "
                 "line the model is right.",
                 partial(fit_figure, points),
             ),
-            Picture(
+            ReportFigure(
                 "iteration-by-clusters",
                 "Measured time of an iteration by clusters",
                 f"Four processes in 1 to 4 groups with an emulated distance between them. Means over {count} "
                 "repetitions with 95 % confidence intervals. Heat's includes the time to deal out and take back.",
                 partial(measured_figure, measured),
             ),
-            Picture(
+            ReportFigure(
                 "execution-by-clusters",
                 "Predicted execution time on the DAS-2 by clusters combined",
                 f"Means over {count} repetitions with 95 % confidence intervals; dashed, the form "

@@ -17,7 +17,7 @@ from statistics import median
 from typing import NamedTuple
 
 from koala.experiments.calibrate.patterns import EXCHANGES, pattern_of, wait_s
-from koala.experiments.calibrate.runs import Run
+from koala.experiments.calibrate.runs import SolverRun
 
 _BITS_PER_BYTE = 8
 
@@ -42,7 +42,7 @@ def bytes_per_s(mbit_s: float) -> float:
     return mbit_s * 1e6 / _BITS_PER_BYTE
 
 
-def counts(run: Run, cores: int) -> tuple[float, float, float, float]:
+def counts(run: SolverRun, cores: int) -> tuple[float, float, float, float]:
     """How often each coefficient counts in a run."""
     pattern = pattern_of(run.application, run.size, run.clusters)
     turns = math.ceil(pattern.workers / cores)
@@ -59,12 +59,12 @@ def counts(run: Run, cores: int) -> tuple[float, float, float, float]:
     )
 
 
-def predicted_s(run: Run, costs: Costs, cores: int) -> float:
+def predicted_s(run: SolverRun, costs: Costs, cores: int) -> float:
     """How long a run takes by the model."""
     return sum(count * cost for count, cost in zip(counts(run, cores), costs, strict=True))
 
 
-def fitted(times_s: Mapping[Run, float], cores: int) -> dict[str, Costs]:
+def fitted(times_s: Mapping[SolverRun, float], cores: int) -> dict[str, Costs]:
     """The coefficients of each application that explain these times best."""
     return {
         application: _fitted_one(
@@ -74,7 +74,7 @@ def fitted(times_s: Mapping[Run, float], cores: int) -> dict[str, Costs]:
     }
 
 
-def _fitted_one(times_s: Mapping[Run, float], cores: int) -> Costs:
+def _fitted_one(times_s: Mapping[SolverRun, float], cores: int) -> Costs:
     import numpy as np
     from scipy.optimize import nnls  # type: ignore[import-untyped]
 
@@ -86,12 +86,12 @@ def _fitted_one(times_s: Mapping[Run, float], cores: int) -> Costs:
     return Costs(*(float(value) for value in solution / scales))
 
 
-def relative_errors(times_s: Mapping[Run, float], costs: Mapping[str, Costs], cores: int) -> list[float]:
+def relative_errors(times_s: Mapping[SolverRun, float], costs: Mapping[str, Costs], cores: int) -> list[float]:
     """For each run how much longer the model says it takes, as a share of the measured time."""
     return [predicted_s(run, costs[run.application], cores) / time_s - 1.0 for run, time_s in times_s.items()]
 
 
-def least(by_seed: Sequence[Mapping[Run, float]]) -> dict[Run, float]:
+def least(by_seed: Sequence[Mapping[SolverRun, float]]) -> dict[SolverRun, float]:
     """For each run the least time over the seeds, of which each has every run.
 
     Whatever else a machine does makes a run slower and never faster, so the least is nearest to its cost.
@@ -99,7 +99,7 @@ def least(by_seed: Sequence[Mapping[Run, float]]) -> dict[Run, float]:
     return {run: min(times_s[run] for times_s in by_seed) for run in by_seed[0]}
 
 
-def spread(by_seed: Sequence[Mapping[Run, float]]) -> dict[Run, float]:
+def spread(by_seed: Sequence[Mapping[SolverRun, float]]) -> dict[SolverRun, float]:
     """For each run how much its median over the seeds is above the least, as a share of it."""
     lowest = least(by_seed)
     return {run: median(times_s[run] for times_s in by_seed) / lowest[run] - 1.0 for run in lowest}

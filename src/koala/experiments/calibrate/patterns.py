@@ -25,7 +25,7 @@ _DEALINGS = 2
 _PATTERNS_KEPT = 4_096
 
 
-class Pattern(NamedTuple):
+class CommunicationPattern(NamedTuple):
     """Counts of one application, size and division over clusters.
 
     - ``workers``: the processes that own points; ``points_most``: the points of the one that owns most;
@@ -47,13 +47,13 @@ class Pattern(NamedTuple):
 
 
 @lru_cache(maxsize=_PATTERNS_KEPT)
-def pattern_of(application: str, size: int, clusters: tuple[int, ...]) -> Pattern:
+def pattern_of(application: str, size: int, clusters: tuple[int, ...]) -> CommunicationPattern:
     """The counts for ``size`` x ``size`` points on these clusters."""
-    from koala.examples.applications.clusters import Clusters
+    from koala.examples.applications.clusters import ProcessClusters
     from koala.examples.applications.decomposition import borders
 
     blocks = _blocks(application, size, clusters)
-    grouping = Clusters(clusters)
+    grouping = ProcessClusters(clusters)
     cluster_of = [grouping.cluster_of(rank) for rank in range(len(blocks))]
     inside = across = 0
     link = [0] * len(clusters)
@@ -66,7 +66,7 @@ def pattern_of(application: str, size: int, clusters: tuple[int, ...]) -> Patter
             else:
                 across = max(across, sent)
                 link[cluster_of[rank]] += sent
-    counted = Pattern(
+    counted = CommunicationPattern(
         workers=sum(block.points > 0 for block in blocks),
         points_most=max(block.points for block in blocks),
         inside_bytes=inside,
@@ -88,7 +88,7 @@ def _blocks(application: str, size: int, clusters: tuple[int, ...]) -> list[Bloc
     return parts if processes == 1 else [Block(0, 0, 0, 0), *parts]
 
 
-def _with_dealing(counted: Pattern, blocks: list[Block], cluster_of: list[int]) -> Pattern:
+def _with_dealing(counted: CommunicationPattern, blocks: list[Block], cluster_of: list[int]) -> CommunicationPattern:
     """The counts with what Heat's master, the first process, sends and takes back."""
     sent = {rank: block.points * BYTES_PER_POINT + _STAMP_BYTES for rank, block in enumerate(blocks) if rank > 0}
     across = [size for rank, size in sent.items() if cluster_of[rank] != cluster_of[0]]
@@ -101,7 +101,13 @@ def _with_dealing(counted: Pattern, blocks: list[Block], cluster_of: list[int]) 
 
 
 def wait_s(
-    application: str, pattern: Pattern, iterations: int, latency_s: float, bytes_per_s: float, *, shared: bool
+    application: str,
+    pattern: CommunicationPattern,
+    iterations: int,
+    latency_s: float,
+    bytes_per_s: float,
+    *,
+    shared: bool,
 ) -> float:
     """How long a run waits for other clusters, by counting: what follows each other adds up, all else is together.
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from koala.experiments.calibrate.runs import Run
+from koala.experiments.calibrate.runs import SolverRun
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -24,32 +24,32 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-300
 
 
-def options_of(run: Run) -> list[str]:
+def options_of(run: SolverRun) -> list[str]:
     """The run as the solver's command line."""
     if run.application == "heat":
         return ["--size", str(run.size), "--steps", str(run.iterations)]
     return ["--size", str(run.size), "--iterations-max", str(run.iterations), "--tolerance", str(TOLERANCE)]
 
 
-def measure(comm: MPI.Comm, runs: Sequence[Run], rounds: int) -> list[list[float]]:
+def measure(comm: MPI.Comm, runs: Sequence[SolverRun], rounds: int) -> list[list[float]]:
     """For each run the seconds it took in each round. Rounds go over all runs, so that noise hits none alone."""
     return [
         list(each) for each in zip(*([_elapsed_s(comm, run) for run in runs] for _ in range(rounds)), strict=True)
     ]
 
 
-def _elapsed_s(comm: MPI.Comm, run: Run) -> float:
-    from koala.examples.applications.clusters import Clusters
+def _elapsed_s(comm: MPI.Comm, run: SolverRun) -> float:
+    from koala.examples.applications.clusters import ProcessClusters
     from koala.examples.applications.heat import Heat
     from koala.examples.applications.laplace import Laplace
     from koala.examples.applications.poisson import Poisson
     from koala.examples.applications.report import spent_by_all
-    from koala.examples.applications.wan import Wan
-    from koala.examples.applications.world import World
+    from koala.examples.applications.wan import WanEmulation
+    from koala.examples.applications.world import MpiWorld
 
     solvers: dict[str, type[Laplace | Heat | Poisson]] = {"laplace": Laplace, "heat": Heat, "poisson": Poisson}
     solver = solvers[run.application]
-    world = World(comm, Clusters(run.clusters), Wan(run.latency_ms, run.bandwidth_mbit_s))
+    world = MpiWorld(comm, ProcessClusters(run.clusters), WanEmulation(run.latency_ms, run.bandwidth_mbit_s))
     application = solver(world, solver.parser().parse_args(options_of(run)))
     world.restart_clock()
     application.solve()
@@ -62,7 +62,7 @@ def main(path: str) -> None:
 
     asked: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
     comm = connected()
-    seconds = measure(comm, msgspec.convert(asked["runs"], list[Run]), asked["rounds"])
+    seconds = measure(comm, msgspec.convert(asked["runs"], list[SolverRun]), asked["rounds"])
     if comm.rank == 0:
         sys.stdout.write(json.dumps({"seconds": seconds, "cores": len(os.sched_getaffinity(0))}) + "\n")
 

@@ -1,7 +1,7 @@
 """Which runs of the real solvers are measured, and how they are started: with the real MPI, on this machine.
 
-What a run costs by its pattern of messages is in ``calibrate_patterns``, what is made of the measured times in
-``calibrate_fit``.
+What a run costs by its pattern of messages is in ``patterns``, what is made of the measured times in
+``fit``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from koala.sites import processes as shell
+from koala.sites.processes import end, has_left, identity_of, spawn
 
 APPLICATIONS = ("laplace", "heat", "poisson")
 PROCESSES = (1, 2, 3, 4)
@@ -38,7 +38,7 @@ _LOOK_S = 0.05
 _ASKED, _SCRIPT, _ANSWER, _ERRORS, _CODE = "asked.json", "script", "answer.json", "errors", "code"
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class SolverRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a solver: ``size`` x ``size`` points, and the processes of each cluster."""
 
     application: str
@@ -67,14 +67,14 @@ class MeasuringError(RuntimeError):
 
 def runs_on(
     processes: int, size: int, iterations: int, latency_ms: float, bandwidth_mbit_s: float | None
-) -> list[Run]:
+) -> list[SolverRun]:
     """What is measured with so many processes: on one cluster, and divided over up to as many as there are.
 
     Two processes are half as far apart as the others, so that the cost of a delay is seen at more than one delay.
     """
     if processes == 1:
         return [
-            Run(application=name, size=points, iterations=2 * iterations, clusters=(1,))
+            SolverRun(application=name, size=points, iterations=2 * iterations, clusters=(1,))
             for name in APPLICATIONS
             for points in (size // _SMALLER, size)
         ]
@@ -82,9 +82,9 @@ def runs_on(
     far_ms = latency_ms / 2 if processes == 2 else latency_ms
     runs = []
     for name in APPLICATIONS:
-        runs.append(Run(application=name, size=size, iterations=2 * iterations, clusters=(processes,)))
+        runs.append(SolverRun(application=name, size=size, iterations=2 * iterations, clusters=(processes,)))
         runs += [
-            Run(
+            SolverRun(
                 application=name,
                 size=size,
                 iterations=iterations,
@@ -112,7 +112,7 @@ def mpiexec() -> Path:
     return Path(found)
 
 
-def measured(runs: Sequence[Run], rounds: int) -> dict[str, Any]:
+def measured(runs: Sequence[SolverRun], rounds: int) -> dict[str, Any]:
     """``seconds`` of each run in each round, and the ``cores`` there were. Nothing is left running afterwards."""
     processes = sum(runs[0].clusters)
     with tempfile.TemporaryDirectory(prefix="koala-calibrate-") as folder:
@@ -148,17 +148,17 @@ def _awaited(home: Path) -> str:
     """
     # The solvers do one thing at a time; threads of numpy would only disturb the other processes.
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    child = shell.spawn(home, _SCRIPT, _ERRORS, environment)
-    identity = shell.identity_of(child)
+    child = spawn(home, _SCRIPT, _ERRORS, environment)
+    identity = identity_of(child)
     ends_at = time.monotonic() + START_S_MAX
     try:
-        while not shell.has_left(child):
+        while not has_left(child):
             if time.monotonic() > ends_at:
                 return f"they were ended after {START_S_MAX:g} s without an answer; is the machine overloaded?"
             time.sleep(_LOOK_S)
     finally:
         # After a good end there is nobody left to be ended.
-        shell.end(identity, home, by_force=True)
+        end(identity, home, by_force=True)
     return ""
 
 

@@ -1,7 +1,7 @@
 """The experiment that calibrates execution times: the real solvers, measured here, carried over to the DAS-2.
 
-Here is what is run. Starting it is in ``calibrate_runs``, the cost model in ``calibrate_fit``, the way to the DAS-2
-and the choice of the run there in ``calibrate_das2``, claims and figures in ``calibrate_findings``.
+Here is what is run. Starting it is in ``runs``, the cost model in ``fit``, the way to the DAS-2
+and the choice of the run there in ``das2``, claims and figures in ``findings``.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Annotated, Any
 import msgspec
 
 from koala.experiments.calibrate.das2 import Das2
-from koala.experiments.calibrate.findings import Findings
+from koala.experiments.calibrate.findings import CalibrationFindings
 from koala.experiments.calibrate.fit import bytes_per_s
-from koala.experiments.calibrate.runs import PROCESSES, Run, measured, mpiexec, runs_on
-from koala.experiments.frame.experiment import Conclusion, Experiment, Finished, Parameters, Unit
+from koala.experiments.calibrate.runs import PROCESSES, SolverRun, measured, mpiexec, runs_on
+from koala.experiments.frame.experiment import Conclusion, Experiment, FinishedUnit, Parameters, Unit
 
 # The name of the file that the experiments on placement read.
 MODEL = "model.yaml"
@@ -116,9 +116,9 @@ class Calibrate(Experiment[CalibrateParameters]):
 
     def run(self, unit: Unit) -> dict[str, Any]:
         """The times of all runs on one number of processes."""
-        return measured(msgspec.convert(unit.work["runs"], list[Run]), unit.work["rounds"])
+        return measured(msgspec.convert(unit.work["runs"], list[SolverRun]), unit.work["rounds"])
 
-    def conclude(self, parameters: CalibrateParameters, results: Sequence[Finished]) -> Conclusion:
+    def conclude(self, parameters: CalibrateParameters, results: Sequence[FinishedUnit]) -> Conclusion:
         das2 = Das2(
             point_s=parameters.point_ns / 1e9,
             latency_s=parameters.latency_ms / 1e3,
@@ -126,12 +126,14 @@ class Calibrate(Experiment[CalibrateParameters]):
             inside_latency_s=parameters.lan_latency_ms / 1e3,
             inside_bytes_per_s=bytes_per_s(parameters.lan_bandwidth_mbit_s),
         )
-        by_seed: dict[int, dict[Run, float]] = {}
+        by_seed: dict[int, dict[SolverRun, float]] = {}
         for unit, result in results:
-            for run, seconds in zip(msgspec.convert(unit.work["runs"], list[Run]), result["seconds"], strict=True):
+            for run, seconds in zip(
+                msgspec.convert(unit.work["runs"], list[SolverRun]), result["seconds"], strict=True
+            ):
                 by_seed.setdefault(unit.work["seed"], {})[run] = min(seconds)
         cores = min(result["cores"] for _, result in results)
-        findings = Findings(by_seed, cores, das2, parameters.shortest_s, parameters.longest_s)
+        findings = CalibrationFindings(by_seed, cores, das2, parameters.shortest_s, parameters.longest_s)
         return Conclusion(
             findings.as_json(),
             findings.claims(parameters.fit_share, parameters.form_share),

@@ -16,7 +16,7 @@ import msgspec
 from koala.experiments.frame.statistics import CONFIDENCE, Interval
 
 
-class Verdict(enum.StrEnum):
+class ClaimVerdict(enum.StrEnum):
     """What an interval says about a comparison."""
 
     SHOWN = "shown"
@@ -34,13 +34,13 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     most: float = math.inf
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> ClaimVerdict:
         """Shown when the whole interval is in the range, contrary when all of it is outside."""
         if self.least < self.interval.low and self.interval.high < self.most:
-            return Verdict.SHOWN
+            return ClaimVerdict.SHOWN
         if self.interval.high <= self.least or self.interval.low >= self.most:
-            return Verdict.CONTRARY
-        return Verdict.UNDECIDED
+            return ClaimVerdict.CONTRARY
+        return ClaimVerdict.UNDECIDED
 
     @property
     def wanted(self) -> str:
@@ -66,7 +66,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class PaperClaim(msgspec.Struct, frozen=True, kw_only=True):
     """A sentence of a paper, whether it holds here, the numbers, and in ``why`` what they amount to."""
 
     id: str
@@ -97,13 +97,13 @@ def within(what: str, interval: Interval, least: float, most: float, *, unit: st
     return Comparison(what=what, unit=unit, interval=interval, least=least, most=most)
 
 
-def judge(name: str, text: str, comparisons: Sequence[Comparison], *, note: str = "", **more: Any) -> Claim:
+def judge(name: str, text: str, comparisons: Sequence[Comparison], *, note: str = "", **more: Any) -> PaperClaim:
     """The claim with its verdict: it holds when every comparison is shown, and there is at least one.
 
     ``note`` is added to the reason: what a reader must know to weigh it. ``more`` goes to the evidence.
     """
-    by_verdict = {verdict: [each for each in comparisons if each.verdict is verdict] for verdict in Verdict}
-    holds = bool(comparisons) and len(by_verdict[Verdict.SHOWN]) == len(comparisons)
+    by_verdict = {verdict: [each for each in comparisons if each.verdict is verdict] for verdict in ClaimVerdict}
+    holds = bool(comparisons) and len(by_verdict[ClaimVerdict.SHOWN]) == len(comparisons)
     why = " ".join(part for part in (_why(by_verdict, len(comparisons)), note) if part)
     evidence = {
         "confidence": CONFIDENCE,
@@ -111,19 +111,19 @@ def judge(name: str, text: str, comparisons: Sequence[Comparison], *, note: str 
         "comparisons": [each.as_json() for each in comparisons],
         **more,
     }
-    return Claim(id=name, text=text, holds=holds, evidence=evidence, why=why, comparisons=tuple(comparisons))
+    return PaperClaim(id=name, text=text, holds=holds, evidence=evidence, why=why, comparisons=tuple(comparisons))
 
 
-def _why(by_verdict: dict[Verdict, list[Comparison]], count: int) -> str:
+def _why(by_verdict: dict[ClaimVerdict, list[Comparison]], count: int) -> str:
     if not count:
         return "Nothing was measured that could show it."
-    shown = len(by_verdict[Verdict.SHOWN])
+    shown = len(by_verdict[ClaimVerdict.SHOWN])
     if shown == count:
         return (
             "The interval lies where the claim says." if count == 1 else f"All {count} intervals lie where it says."
         )
     parts = [f"{shown} of {count} shown." if count > 1 else ""]
-    for verdict, word in ((Verdict.CONTRARY, "The contrary is shown"), (Verdict.UNDECIDED, "Undecided")):
+    for verdict, word in ((ClaimVerdict.CONTRARY, "The contrary is shown"), (ClaimVerdict.UNDECIDED, "Undecided")):
         if by_verdict[verdict]:
             parts.append(f"{word} by {'; '.join(each.in_words() for each in by_verdict[verdict])}.")
     return " ".join(part for part in parts if part)

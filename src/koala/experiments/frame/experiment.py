@@ -16,8 +16,8 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from koala.experiments.frame.claims import Claim
-from koala.experiments.frame.figures import Picture
+from koala.experiments.frame.claims import PaperClaim
+from koala.experiments.frame.figures import ReportFigure
 from koala.version import __version__
 
 # A claim is judged from so many seeds at least.
@@ -51,7 +51,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
         return hashlib.sha256(text).hexdigest()[:32]
 
 
-class Finished(NamedTuple):
+class FinishedUnit(NamedTuple):
     """A unit and its result, as it is after a round trip through JSON."""
 
     unit: Unit
@@ -66,8 +66,8 @@ class Conclusion(NamedTuple):
     """
 
     results: dict[str, Any]
-    claims: Sequence[Claim]
-    figures: Sequence[Picture]
+    claims: Sequence[PaperClaim]
+    figures: Sequence[ReportFigure]
     notes: Sequence[str] = ()
     files: Mapping[str, str] = MappingProxyType({})
 
@@ -121,7 +121,7 @@ class Experiment(abc.ABC, Generic[P]):
         raise ParameterError(f"{self.name} has no runs to ask for one by one; run it with --out")
 
     @abc.abstractmethod
-    def conclude(self, parameters: P, results: Sequence[Finished]) -> Conclusion:
+    def conclude(self, parameters: P, results: Sequence[FinishedUnit]) -> Conclusion:
         """What all results together say; they come in the order of ``units``."""
 
 

@@ -1,7 +1,7 @@
 """The house style of every figure: one colour and marker for each policy everywhere, error bars, legends outside.
 
-A ``Picture`` knows how to draw itself; ``save`` writes it as PNG and as SVG with text as text. The same data give
-the same bytes. What is drawn comes as plain numbers and intervals; which, is each experiment's own business.
+A ``ReportFigure`` knows how to draw itself; ``save`` writes it as PNG and as SVG with text as text. The same data
+give the same bytes. What is drawn comes as plain numbers and intervals; which, is each experiment's own business.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ _RC: dict[str, Any] = {
 }
 
 
-class Picture(NamedTuple):
+class ReportFigure(NamedTuple):
     """A figure of a report: ``name`` is that of its files, ``caption`` says what is seen and from how many seeds."""
 
     name: str
@@ -305,7 +305,7 @@ def bands(
     return figure
 
 
-def svg_text(picture: Picture) -> str:
+def svg_text(picture: ReportFigure) -> str:
     """The picture as SVG, without the date and the names that would make each time another file."""
     with house_style(picture.name):
         text = io.StringIO()
@@ -313,7 +313,7 @@ def svg_text(picture: Picture) -> str:
     return text.getvalue()
 
 
-def save(picture: Picture, folder: Path) -> tuple[Path, Path]:
+def save(picture: ReportFigure, folder: Path) -> tuple[Path, Path]:
     """Write the picture as PNG and SVG under its name, and return both paths."""
     png, svg = folder / f"{picture.name}.png", folder / f"{picture.name}.svg"
     svg.write_text(svg_text(picture), encoding="utf-8")

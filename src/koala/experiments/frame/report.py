@@ -18,7 +18,7 @@ from jinja2 import Environment, StrictUndefined
 
 from koala.experiments.frame.claims import measured
 from koala.experiments.frame.experiment import Conclusion, Experiment, P
-from koala.experiments.frame.figures import Picture, save
+from koala.experiments.frame.figures import ReportFigure, save
 from koala.version import __version__
 
 REPORT_JSON = "report.json"
@@ -38,7 +38,7 @@ class OtherReportError(ValueError):
         return str(self)
 
 
-class Outcome(NamedTuple):
+class WrittenReport(NamedTuple):
     """Where a report was written, and what it says."""
 
     report: dict[str, Any]
@@ -79,7 +79,7 @@ def needs_more_seeds(experiment: Experiment[Any], repetitions: int) -> str:
 
 def write_report(
     experiment: Experiment[P], parameters: P, seed: int, repetitions: int, conclusion: Conclusion, folder: Path
-) -> Outcome:
+) -> WrittenReport:
     """Write everything into the folder, which is made where it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
     report = {
@@ -100,7 +100,7 @@ def write_report(
     files = [path for picture in conclusion.figures for path in save(picture, folder)]
     page = _page(experiment, report, conclusion, repetitions, folder)
     (folder / REPORT_HTML).write_text(page, encoding="utf-8")
-    return Outcome(report, folder / REPORT_JSON, folder / REPORT_HTML, tuple(files))
+    return WrittenReport(report, folder / REPORT_JSON, folder / REPORT_HTML, tuple(files))
 
 
 def _page(
@@ -122,7 +122,7 @@ def _page(
     )
 
 
-def _inline(pictures: Sequence[Picture], folder: Path) -> list[_Shown]:
+def _inline(pictures: Sequence[ReportFigure], folder: Path) -> list[_Shown]:
     """The figures as they were saved, each with ids of its own, so that one never refers into another."""
     shown = []
     for picture in pictures:

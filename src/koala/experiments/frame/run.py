@@ -1,7 +1,7 @@
 """Computes the units of an experiment on many cores, and keeps each result in a file so that a run can go on later.
 
 The results are independent of how many processes there are, of where they run and of which were kept. Showing
-progress and saying what was interrupted is the caller's; computing on other machines is ``dask_running``'s.
+progress and saying what was interrupted is the caller's; computing on other machines is ``dask_run``'s.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from koala.experiments.frame.experiment import Experiment, Finished, Unit
+from koala.experiments.frame.experiment import Experiment, FinishedUnit, Unit
 
 UNITS_FOLDER = "units"
 # More units than this are no experiment but a mistake in a parameter.
@@ -54,7 +54,7 @@ class TooManyUnitsError(ValueError):
         return str(self)
 
 
-class Kept:
+class StoredResults:
     """The results that are on disk already, one file for each unit, named after all that the result depends on."""
 
     def __init__(self, folder: Path, experiment: str) -> None:
@@ -98,7 +98,7 @@ def run_units(
     computer: Computer | None = None,
     fresh: bool = False,
     progress: Callable[[int, int], None] | None = None,
-) -> list[Finished]:
+) -> list[FinishedUnit]:
     """The results of all units, in their order; those that are kept in the folder are not computed again.
 
     They are computed by so many processes of this machine, or by the computer given. ``progress`` is told how many
@@ -109,7 +109,7 @@ def run_units(
             f"{experiment.name}: {len(units):,} units are more than the {UNITS_MAX:,} that one run may have; "
             "ask for fewer repetitions"
         )
-    kept = Kept(folder / UNITS_FOLDER, experiment.name)
+    kept = StoredResults(folder / UNITS_FOLDER, experiment.name)
     if fresh:
         kept.clear()
     results = {index: result for index, unit in enumerate(units) if (result := kept.find(unit)) is not None}
@@ -121,7 +121,7 @@ def run_units(
         for index, text in computed:
             results[index] = kept.keep(units[index], text)
             tell(len(results), len(units))
-    return [Finished(unit, results[index]) for index, unit in enumerate(units)]
+    return [FinishedUnit(unit, results[index]) for index, unit in enumerate(units)]
 
 
 def processes_for(experiment: Experiment[Any], asked: int | None, units: int) -> int:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from koala.experiments.frame.claims import Claim, Comparison, above, below, judge, measured, within
-from koala.experiments.frame.experiment import Finished
-from koala.experiments.frame.figures import Picture, Series, bars, lines, style_of
+from koala.experiments.frame.claims import Comparison, PaperClaim, above, below, judge, measured, within
+from koala.experiments.frame.experiment import FinishedUnit
+from koala.experiments.frame.figures import ReportFigure, Series, bars, lines, style_of
 from koala.experiments.frame.statistics import Interval, mean_interval, paired_difference
 from koala.experiments.heterogeneous.worlds import CASES
 
@@ -25,10 +25,10 @@ _NETWORK_PANELS = {HEADLINE: "two islands, 4 times worse", "random": "random lin
 _FILE_PANELS = {"input": "without communication", "input-communicating": "with communication"}
 
 
-class Findings:
+class HeterogeneousFindings:
     """The results of all runs, by case, policy and seed."""
 
-    def __init__(self, results: Sequence[Finished]) -> None:
+    def __init__(self, results: Sequence[FinishedUnit]) -> None:
         self._runs: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
         for unit, result in results:
             for policy, run in result["policies"].items():
@@ -94,7 +94,7 @@ class Findings:
 
     # ------------------------------------------------------------------------------------- claims
 
-    def claims(self) -> list[Claim]:
+    def claims(self) -> list[PaperClaim]:
         """All of them, with their verdicts."""
         return [
             *(self._beats(f"H{number}", one, HEADLINE) for number, one in enumerate(AWARE, 1)),
@@ -106,7 +106,7 @@ class Findings:
             self._input("H9", "input-communicating"),
         ]
 
-    def _beats(self, name: str, one: str, case: str) -> Claim:
+    def _beats(self, name: str, one: str, case: str) -> PaperClaim:
         other = AWARE[one]
         change = self.change(case, one, other)
         return judge(
@@ -117,7 +117,7 @@ class Findings:
             change_percent=change.as_json(),
         )
 
-    def _no_difference(self) -> Claim:
+    def _no_difference(self) -> PaperClaim:
         comparisons = [
             within(
                 f"{one} - {other}, mean {metric.removesuffix('_s')}",
@@ -130,7 +130,7 @@ class Findings:
         ]
         return judge("H5", "With equal links NCM is CM and NFCM is FCM: no difference at all.", comparisons)
 
-    def _grows(self) -> Claim:
+    def _grows(self) -> PaperClaim:
         comparisons: list[Comparison] = []
         for one, other in AWARE.items():
             for small, large in ((2, 4), (4, 8)):
@@ -151,7 +151,7 @@ class Findings:
             + ".",
         )
 
-    def _arrives_sooner(self) -> Claim:
+    def _arrives_sooner(self) -> PaperClaim:
         comparisons = [
             below(f"FCF - {other}, mean placement to start", self.difference("input", "FCF", other, "overhead_s"))
             for other in ("FCM", "CF")
@@ -163,7 +163,7 @@ class Findings:
             note="Start-up is part of it, and takes longer with more components.",
         )
 
-    def _input(self, name: str, case: str) -> Claim:
+    def _input(self, name: str, case: str) -> PaperClaim:
         comparisons = [
             below(f"FCF - {other}, mean response", self.difference(case, "FCF", other)) for other in ("FCM", "CF")
         ]
@@ -186,20 +186,20 @@ class Findings:
 
     # ------------------------------------------------------------------------------------- figures
 
-    def figures(self) -> list[Picture]:
+    def figures(self) -> list[ReportFigure]:
         """What the claims are about, drawn."""
         seeds = f"Means over {len(self.seeds)} seeds with 95 % confidence intervals."
         return [
             self._bars("response", "response_s", "Mean response time", "mean response time (s)", seeds),
             self._bars("execution", "execution_s", "Mean execution time", "mean execution time (s)", seeds),
-            Picture(
+            ReportFigure(
                 "gain-by-contrast",
                 "Gain by how unequal the links are",
                 "By how much the mean response time is shorter than under CM and FCM. At 1 all links are equal. "
                 + seeds,
                 partial(self._gain_figure),
             ),
-            Picture(
+            ReportFigure(
                 "apart-by-contrast",
                 "Jobs over both islands",
                 "The share of the jobs that run on both islands, by how many times worse the links between them are. "
@@ -215,12 +215,14 @@ class Findings:
             ),
         ]
 
-    def _bars(self, name: str, metric: str, title: str, label: str, seeds: str, files: bool = False) -> Picture:
+    def _bars(self, name: str, metric: str, title: str, label: str, seeds: str, files: bool = False) -> ReportFigure:
         panels = {
             panel: {policy: self.interval(case, policy, metric) for policy in CASES[case].policies}
             for case, panel in (_FILE_PANELS if files else _NETWORK_PANELS).items()
         }
-        return Picture(name, title, f"{seeds} The panels have scales of their own.", partial(bars, panels, label))
+        return ReportFigure(
+            name, title, f"{seeds} The panels have scales of their own.", partial(bars, panels, label)
+        )
 
     def _by_contrast(self) -> dict[float, str]:
         """Case by contrast, of those with islands and without files."""

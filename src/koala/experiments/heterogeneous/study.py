@@ -1,7 +1,7 @@
 """The experiment on unequal links: do the policies that look at links and at divided input beat those that do not?
 
-Here is what is run and what is measured of each run. The worlds are in ``heterogeneous_worlds``; the claims and
-figures in ``heterogeneous_findings``.
+Here is what is run and what is measured of each run. The worlds are in ``worlds``; the claims and
+figures in ``findings``.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from koala.experiments.frame.experiment import Conclusion, Experiment, Finished, Parameters, Unit
+from koala.experiments.frame.experiment import Conclusion, Experiment, FinishedUnit, Parameters, Unit
 from koala.experiments.frame.shipped import fingerprint
-from koala.experiments.heterogeneous.findings import Findings
+from koala.experiments.heterogeneous.findings import HeterogeneousFindings
 from koala.experiments.heterogeneous.worlds import (
     CASES,
     COMMUNICATING,
@@ -103,8 +103,8 @@ class Heterogeneous(Experiment[HeterogeneousParameters]):
             policies[policy] = measures(simulate(grid, workload, policy=policy, seed=work["seed"]), islands)
         return {"policies": policies}
 
-    def conclude(self, parameters: HeterogeneousParameters, results: Sequence[Finished]) -> Conclusion:
-        findings = Findings(results)
+    def conclude(self, parameters: HeterogeneousParameters, results: Sequence[FinishedUnit]) -> Conclusion:
+        findings = HeterogeneousFindings(results)
         return Conclusion(findings.as_json(), findings.claims(), findings.figures(), findings.notes())
 
 

@@ -36,7 +36,7 @@ NETWORK_POLICIES = {
 FILE_POLICIES = {"CF": RequestKind.NON_FIXED, "FCM": RequestKind.FLEXIBLE, "FCF": RequestKind.FLEXIBLE}
 
 
-class Case(NamedTuple):
+class WorldKind(NamedTuple):
     """A kind of world.
 
     ``contrast`` is how many times less bandwidth and more latency there is between the islands than within them (1:
@@ -55,14 +55,14 @@ class Case(NamedTuple):
         return FILE_POLICIES if self.files else NETWORK_POLICIES
 
 
-CASES: dict[str, Case] = {
-    "equal": Case("equal links", 1.0),
-    "islands-2": Case("two islands, links between them 2 times worse", 2.0),
-    "islands-4": Case("two islands, links between them 4 times worse", 4.0),
-    "islands-8": Case("two islands, links between them 8 times worse", 8.0),
-    "random": Case("every link drawn at random", None),
-    "input": Case("input files, no communication", 4.0, files=True, communicating=False),
-    "input-communicating": Case("input files and communication", 4.0, files=True),
+CASES: dict[str, WorldKind] = {
+    "equal": WorldKind("equal links", 1.0),
+    "islands-2": WorldKind("two islands, links between them 2 times worse", 2.0),
+    "islands-4": WorldKind("two islands, links between them 4 times worse", 4.0),
+    "islands-8": WorldKind("two islands, links between them 8 times worse", 8.0),
+    "random": WorldKind("every link drawn at random", None),
+    "input": WorldKind("input files, no communication", 4.0, files=True, communicating=False),
+    "input-communicating": WorldKind("input files and communication", 4.0, files=True),
 }
 
 
@@ -71,7 +71,7 @@ def island_of(site: int) -> int:
     return site % 2
 
 
-def grid_of(case: Case, seed: int) -> Grid:
+def grid_of(case: WorldKind, seed: int) -> Grid:
     """The grid of a case; where the links are drawn, each seed has its own."""
     grid = shipped_grid(GRID)
     names = [site.name for site in grid.sites]
@@ -95,7 +95,7 @@ def grid_of(case: Case, seed: int) -> Grid:
     return msgspec.structs.replace(grid, links=Links(default=NEAR, pairs=tuple(pairs)))
 
 
-def workload_of(case: Case, kind: RequestKind, jobs: int, interarrival_s: float) -> Workload:
+def workload_of(case: WorldKind, kind: RequestKind, jobs: int, interarrival_s: float) -> Workload:
     """The jobs of a case as requests of this kind; the same jobs under a seed whatever the kind."""
     text = shipped_workload(READING if case.files else COMMUNICATING).text
     if case.files and case.communicating:

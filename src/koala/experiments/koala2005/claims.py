@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koala.experiments.frame.claims import Claim, Comparison, Verdict, above, below, judge, measured, within
+from koala.experiments.frame.claims import ClaimVerdict, Comparison, PaperClaim, above, below, judge, measured, within
 from koala.experiments.frame.statistics import Interval, mean_interval, paired_difference
 from koala.experiments.koala2005.data import (
     COMPONENTS,
@@ -12,8 +12,8 @@ from koala.experiments.koala2005.data import (
     START_DELAY_S,
     UNSTABLE,
     BySeed,
-    Data,
-    Group,
+    JobFilter,
+    Koala2005Data,
     Measure,
 )
 
@@ -26,12 +26,12 @@ _LARGE, _SMALL = max(COMPONENTS), min(COMPONENTS)
 _AT_ONE_SIZE = "further component, jobs of "
 
 
-def claims(data: Data) -> list[Claim]:
+def claims(data: Koala2005Data) -> list[PaperClaim]:
     """All five, judged."""
     return [_all_complete(data), _utilisation(data), _failures(data), _priority(data), _components(data)]
 
 
-def _all_complete(data: Data) -> Claim:
+def _all_complete(data: Koala2005Data) -> PaperClaim:
     left = [run["not_completed"] for run in data.runs(UNSTABLE).values()]
     comparisons = []
     if left:
@@ -43,7 +43,7 @@ def _all_complete(data: Data) -> Claim:
     return judge("C9", "All jobs complete, whatever fails.", comparisons)
 
 
-def _utilisation(data: Data) -> Claim:
+def _utilisation(data: Koala2005Data) -> PaperClaim:
     hour = _mean(data.use("busiest_hour"))
     comparisons = []
     if hour is not None:
@@ -64,10 +64,10 @@ def _utilisation(data: Data) -> Claim:
     return judge("C10", "Up to 80-90 % of the system is used.", comparisons, note=note, utilisation=others)
 
 
-def _failures(data: Data) -> Claim:
+def _failures(data: Koala2005Data) -> PaperClaim:
     comparisons: list[Comparison] = []
     for size in COMPONENTS:
-        slope = _mean(data.slopes(UNSTABLE, FAILURE_SHARE, Group(size=size)))
+        slope = _mean(data.slopes(UNSTABLE, FAILURE_SHARE, JobFilter(size=size)))
         if slope is not None:
             what = f"rise of the failure share with each further component, {size} processors"
             comparisons.append(above(what, slope, unit=""))
@@ -75,11 +75,11 @@ def _failures(data: Data) -> Claim:
     if unstable is not None:
         comparisons.append(above("failure share, unstable system", unstable, STABLE_FAILURES_MOST, unit=""))
     for components in sorted({count for counts in COMPONENTS.values() for count in counts}):
-        stable = data.interval(STABLE, FAILURE_SHARE, Group(components=components))
+        stable = data.interval(STABLE, FAILURE_SHARE, JobFilter(components=components))
         if stable is not None:
             what = f"failure share, stable system, {components} components"
             comparisons.append(below(what, stable, STABLE_FAILURES_MOST, unit=""))
-    more = _difference(data, FAILURE_SHARE, Group(priority="high"), Group(priority="low"))
+    more = _difference(data, FAILURE_SHARE, JobFilter(priority="high"), JobFilter(priority="low"))
     note = "The chance that a component fails is an input of the simulation."
     if more is not None:
         note += (
@@ -90,28 +90,31 @@ def _failures(data: Data) -> Claim:
     return judge("C11", text, comparisons, note=note)
 
 
-def _priority(data: Data) -> Claim:
+def _priority(data: Koala2005Data) -> PaperClaim:
     comparisons = []
     for size in (None, *COMPONENTS):
         jobs = "all jobs" if size is None else f"jobs of {size} processors"
         for word, measure in _TIMES:
-            gap = _difference(data, measure, Group("low", size), Group("high", size))
+            gap = _difference(data, measure, JobFilter("low", size), JobFilter("high", size))
             if gap is not None:
                 comparisons.append(above(f"{word}, low minus high priority, {jobs}", gap))
     return judge("C12", "High priority beats low priority in placement time and start delay.", comparisons)
 
 
-def _components(data: Data) -> Claim:
+def _components(data: Koala2005Data) -> PaperClaim:
     comparisons = []
     for word, measure in _TIMES:
         for size in (None, *COMPONENTS):
-            slope = _mean(data.slopes(UNSTABLE, measure, Group(size=size)))
+            slope = _mean(data.slopes(UNSTABLE, measure, JobFilter(size=size)))
             jobs = "all jobs" if size is None else f"jobs of {size} processors"
             if slope is not None:
                 comparisons.append(above(f"rise of the {word} with each further component, {jobs}", slope))
     for word, measure in _TIMES:
         for components in COMPONENTS[_SMALL]:
-            large, small = Group(size=_LARGE, components=components), Group(size=_SMALL, components=components)
+            large, small = (
+                JobFilter(size=_LARGE, components=components),
+                JobFilter(size=_SMALL, components=components),
+            )
             gap = _difference(data, measure, large, small)
             if gap is not None:
                 what = f"{word}, {_LARGE} minus {_SMALL} processors in {components} components"
@@ -120,10 +123,10 @@ def _components(data: Data) -> Claim:
     return judge("C13", text, comparisons, note=_fit_note(data, comparisons))
 
 
-def _fit_note(data: Data, comparisons: list[Comparison]) -> str:
+def _fit_note(data: Koala2005Data, comparisons: list[Comparison]) -> str:
     """Where times do not rise at one size: what components do there when failures hardly count."""
-    open_ = [each for each in comparisons if _AT_ONE_SIZE in each.what and each.verdict is not Verdict.SHOWN]
-    alone = _mean(data.slopes(STABLE, PLACEMENT_S, Group(size=_LARGE)))
+    open_ = [each for each in comparisons if _AT_ONE_SIZE in each.what and each.verdict is not ClaimVerdict.SHOWN]
+    alone = _mean(data.slopes(STABLE, PLACEMENT_S, JobFilter(size=_LARGE)))
     if not open_ or alone is None:
         return ""
     return (
@@ -137,6 +140,6 @@ def _mean(values: BySeed) -> Interval | None:
     return mean_interval(list(values.values())) if values else None
 
 
-def _difference(data: Data, measure: Measure, first: Group, second: Group) -> Interval | None:
+def _difference(data: Koala2005Data, measure: Measure, first: JobFilter, second: JobFilter) -> Interval | None:
     """How much more the first group has than the second, on the unstable system, seed by seed."""
     return paired_difference(data.values(UNSTABLE, measure, first), data.values(UNSTABLE, measure, second))

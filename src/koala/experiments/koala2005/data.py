@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from koala.experiments.frame.experiment import Finished
+from koala.experiments.frame.experiment import FinishedUnit
 from koala.experiments.frame.statistics import Interval, mean_interval
 
 UNSTABLE, STABLE = "unstable", "stable"
@@ -61,7 +61,7 @@ def cell_name(priority: str, size: int, components: int) -> str:
     return f"{priority}/{size}/{components}"
 
 
-class Group(NamedTuple):
+class JobFilter(NamedTuple):
     """Which jobs are meant; None is all of them."""
 
     priority: str | None = None
@@ -77,13 +77,13 @@ class Group(NamedTuple):
         )
 
 
-ALL = Group()
+ALL = JobFilter()
 
 
-class Data:
+class Koala2005Data:
     """All runs, by system and seed."""
 
-    def __init__(self, results: Sequence[Finished]) -> None:
+    def __init__(self, results: Sequence[FinishedUnit]) -> None:
         self._runs: dict[str, dict[int, dict[str, Any]]] = {UNSTABLE: {}, STABLE: {}}
         for unit, result in results:
             self._runs[unit.work["system"]][unit.work["seed"]] = result
@@ -100,7 +100,7 @@ class Data:
         """One of the summary values of the unstable system's utilisation."""
         return {seed: run["use"][name] for seed, run in self._runs[UNSTABLE].items()}
 
-    def values(self, system: str, measure: Measure, group: Group = ALL) -> BySeed:
+    def values(self, system: str, measure: Measure, group: JobFilter = ALL) -> BySeed:
         """The measure of a group for each seed that has such jobs."""
         found = {}
         for seed, cells in self._cells[system].items():
@@ -109,12 +109,12 @@ class Data:
                 found[seed] = measure.of(cell) / measure.out_of(cell)
         return found
 
-    def interval(self, system: str, measure: Measure, group: Group = ALL) -> Interval | None:
+    def interval(self, system: str, measure: Measure, group: JobFilter = ALL) -> Interval | None:
         """The mean of that over the seeds, or None where no run has such jobs."""
         values = self.values(system, measure, group)
         return mean_interval(list(values.values())) if values else None
 
-    def slopes(self, system: str, measure: Measure, group: Group = ALL) -> BySeed:
+    def slopes(self, system: str, measure: Measure, group: JobFilter = ALL) -> BySeed:
         """By how much the measure rises with each further component, fitted for each seed over its jobs."""
         found = {}
         for seed, cells in self._cells[system].items():
@@ -138,7 +138,7 @@ class Data:
         return {
             system: {
                 "groups": {
-                    cell_name(*group): self._group_json(system, Group(*group))
+                    cell_name(*group): self._group_json(system, JobFilter(*group))
                     for size, counts in COMPONENTS.items()
                     for components in counts
                     for group in ((priority, size, components) for priority in PRIORITIES)
@@ -157,7 +157,7 @@ class Data:
             }
         }
 
-    def _group_json(self, system: str, group: Group) -> dict[str, Any]:
+    def _group_json(self, system: str, group: JobFilter) -> dict[str, Any]:
         measures = {
             "failure_share": FAILURE_SHARE,
             "coallocated_share": COALLOCATED_SHARE,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from koala.experiments.frame.figures import NEUTRAL, Picture, Series, legend, lines, new_figure
+from koala.experiments.frame.figures import NEUTRAL, ReportFigure, Series, legend, lines, new_figure
 from koala.experiments.frame.statistics import Interval, mean_interval
 from koala.experiments.koala2005.claims import UTILISATION_LEAST, UTILISATION_MOST
 from koala.experiments.koala2005.data import (
@@ -18,8 +18,8 @@ from koala.experiments.koala2005.data import (
     STABLE,
     START_DELAY_S,
     UNSTABLE,
-    Data,
-    Group,
+    JobFilter,
+    Koala2005Data,
     Measure,
 )
 from koala.experiments.koala2005.use import WINDOW_S
@@ -34,7 +34,7 @@ _PER_MINUTE = 1.0 / 60.0
 _RUNS_SHARE_MIN = 0.5
 
 
-def figures(data: Data) -> list[Picture]:
+def figures(data: Koala2005Data) -> list[ReportFigure]:
     """All pictures of the report; those for which nothing was measured are left out."""
     seeds = len(data.runs(UNSTABLE))
     bars = f"Means over {seeds} seeds with 95 % intervals."
@@ -55,19 +55,19 @@ def figures(data: Data) -> list[Picture]:
             f"mean and 95 % interval over {seeds} seeds for as long as half of the runs go on, and one of the runs. "
             "The shaded band is the 80-90 % of the paper."
         )
-        pictures.insert(0, Picture("utilisation", "Utilisation", caption, partial(_draw_use, data, *curves)))
+        pictures.insert(0, ReportFigure("utilisation", "Utilisation", caption, partial(_draw_use, data, *curves)))
     return [picture for picture in pictures if picture is not None]
 
 
 # ------------------------------------------------------------------------------------- by components
 
 
-def _series(data: Data, system: str, measure: Measure, factor: float, size: int) -> list[Series]:
+def _series(data: Koala2005Data, system: str, measure: Measure, factor: float, size: int) -> list[Series]:
     series = []
     for priority, style in zip(PRIORITIES, (_HIGH, _LOW), strict=True):
         points: dict[float, Interval] = {}
         for components in COMPONENTS[size]:
-            interval = data.interval(system, measure, Group(priority, size, components))
+            interval = data.interval(system, measure, JobFilter(priority, size, components))
             if interval is not None:
                 points[components] = _scaled(interval, factor)
         if points:
@@ -80,22 +80,22 @@ def _scaled(interval: Interval, factor: float) -> Interval:
 
 
 def _by_components(
-    data: Data, name: str, title: str, measure: Measure, label: str, factor: float, bars: str
-) -> Picture | None:
+    data: Koala2005Data, name: str, title: str, measure: Measure, label: str, factor: float, bars: str
+) -> ReportFigure | None:
     panels = {f"{size} processors": _series(data, UNSTABLE, measure, factor, size) for size in COMPONENTS}
     if not all(panels.values()):
         return None
     caption = f"By number of components, for jobs of 36 and of 72 processors on the unstable system. {bars}"
-    return Picture(name, title, caption, partial(lines, panels, "components", label))
+    return ReportFigure(name, title, caption, partial(lines, panels, "components", label))
 
 
-def _stability(data: Data, bars: str) -> Picture | None:
+def _stability(data: Koala2005Data, bars: str) -> ReportFigure | None:
     """Failures on both systems."""
     series = []
     for system, style in ((UNSTABLE, NEUTRAL[1]), (STABLE, NEUTRAL[0])):
         points: dict[float, Interval] = {}
         for components in sorted({count for counts in COMPONENTS.values() for count in counts}):
-            interval = data.interval(system, FAILURE_SHARE, Group(components=components))
+            interval = data.interval(system, FAILURE_SHARE, JobFilter(components=components))
             if interval is not None:
                 points[components] = _scaled(interval, _PERCENT)
         if points:
@@ -104,13 +104,13 @@ def _stability(data: Data, bars: str) -> Picture | None:
         return None
     caption = f"Failed runs of all jobs by number of components, on the unstable and on the stable system. {bars}"
     draw = partial(lines, {"": series}, "components", "failed runs (%)")
-    return Picture("stability", "Failures, stable and unstable", caption, draw)
+    return ReportFigure("stability", "Failures, stable and unstable", caption, draw)
 
 
 # ------------------------------------------------------------------------------------------ over time
 
 
-def _curves(data: Data, name: str) -> list[Interval]:
+def _curves(data: Koala2005Data, name: str) -> list[Interval]:
     """One interval for each window, over the runs that still go on then."""
     runs = [run["use"][name] for run in data.runs(UNSTABLE).values()]
     curve: list[Interval] = []
@@ -121,7 +121,7 @@ def _curves(data: Data, name: str) -> list[Interval]:
         curve.append(mean_interval(still))
 
 
-def _draw_use(data: Data, total: Sequence[Interval], others: Sequence[Interval]) -> Figure:
+def _draw_use(data: Koala2005Data, total: Sequence[Interval], others: Sequence[Interval]) -> Figure:
     figure, (axes,) = new_figure()
     first = next(iter(data.runs(UNSTABLE).values()))["use"]["total"]
     axes.axhspan(UTILISATION_LEAST * _PERCENT, UTILISATION_MOST * _PERCENT, color="#f0e442", alpha=0.35, linewidth=0)

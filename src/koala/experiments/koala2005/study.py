@@ -1,8 +1,8 @@
 """The experiment of 2005: jobs of two priorities with files, placed close to them, on a testbed that keeps failing.
 
-Here is what is run and what is measured of each run. How the use of processors is followed is in ``koala2005_use``,
-what the measurements amount to in ``koala2005_data``, the claims in ``koala2005_claims`` and the figures in
-``koala2005_figures``.
+Here is what is run and what is measured of each run. How the use of processors is followed is in ``use``,
+what the measurements amount to in ``data``, the claims in ``claims`` and the figures in
+``figures``.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Annotated, Any
 import msgspec
 
 from koala.descriptions.workload.form import WorkloadFile
-from koala.experiments.frame.experiment import Conclusion, Experiment, Finished, Parameters, Unit
+from koala.experiments.frame.experiment import Conclusion, Experiment, FinishedUnit, Parameters, Unit
 from koala.experiments.frame.shipped import fingerprint, shipped_grid, shipped_workload
 from koala.experiments.koala2005.claims import claims
-from koala.experiments.koala2005.data import STABLE, UNSTABLE, Cell, Data, cell_name
+from koala.experiments.koala2005.data import STABLE, UNSTABLE, Cell, Koala2005Data, cell_name
 from koala.experiments.koala2005.figures import figures
 from koala.experiments.koala2005.use import Use
 from koala.model.grid import Grid, SiteFaults
@@ -113,12 +113,12 @@ class Koala2005(Experiment[Koala2005Parameters]):
             grid = _stable(grid, work["component_failure"])
         return measures(grid, _workload(work["jobs"]), work["seed"])
 
-    def conclude(self, parameters: Koala2005Parameters, results: Sequence[Finished]) -> Conclusion:
-        data = Data(results)
+    def conclude(self, parameters: Koala2005Parameters, results: Sequence[FinishedUnit]) -> Conclusion:
+        data = Koala2005Data(results)
         return Conclusion(data.as_json(), claims(data), figures(data), [_removal_note(data)])
 
 
-def _removal_note(data: Data) -> str:
+def _removal_note(data: Koala2005Data) -> str:
     """When the flaky cluster was taken out, in words."""
     taken_out = [run["taken_out"] for run in data.runs(UNSTABLE).values()]
     times_min = sorted(min(times) / 60.0 for each in taken_out if (times := list(each.values())))

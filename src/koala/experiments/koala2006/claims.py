@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import pairwise
 
-from koala.experiments.frame.claims import Claim, Comparison, above, below, judge, measured, within
+from koala.experiments.frame.claims import Comparison, PaperClaim, above, below, judge, measured, within
 from koala.experiments.frame.statistics import Interval, mean_interval, paired_difference
-from koala.experiments.koala2006.data import BySeed, Data
+from koala.experiments.koala2006.data import BySeed, Koala2006Data
 
 _STARTUP_IS_INPUT = "The model of start-up is an input of the simulation."
 _EXECUTION_IS_INPUT = "The model of execution times is an input of the simulation."
 
 
-def claims(data: Data, shares: Mapping[str, float]) -> list[Claim]:
+def claims(data: Koala2006Data, shares: Mapping[str, float]) -> list[PaperClaim]:
     """All eight, judged. ``shares`` says what low, similar and much lower mean."""
     return [
         _best_and_worst(data),
@@ -33,7 +33,7 @@ def _difference(first: BySeed, second: BySeed) -> Interval:
     return interval
 
 
-def _policies(data: Data, workload: str, name: str, first: str, second: str) -> Interval:
+def _policies(data: Koala2006Data, workload: str, name: str, first: str, second: str) -> Interval:
     return _difference(data.metric(workload, first, name), data.metric(workload, second, name))
 
 
@@ -41,7 +41,7 @@ def _scaled(values: BySeed, factor: float) -> BySeed:
     return {seed: factor * value for seed, value in values.items()}
 
 
-def _best_and_worst(data: Data) -> Claim:
+def _best_and_worst(data: Koala2006Data) -> PaperClaim:
     comparisons = [
         below(f"{workload} mean {words}, {first} - {second}", _policies(data, workload, name, first, second))
         for workload in data.workloads
@@ -51,7 +51,7 @@ def _best_and_worst(data: Data) -> Claim:
     return judge("C1", "FCM is best and WF worst in mean response and mean wait, in W1 and W2.", comparisons)
 
 
-def _execution_rises(data: Data) -> Claim:
+def _execution_rises(data: Koala2006Data) -> PaperClaim:
     comparisons = [
         above(
             f"{policy} mean execution, W2 - W1",
@@ -68,7 +68,7 @@ def _execution_rises(data: Data) -> Claim:
     return judge("C2", "The execution time rises from W1 to W2 for every policy.", comparisons, note=note)
 
 
-def _fewer_clusters(data: Data) -> Claim:
+def _fewer_clusters(data: Koala2006Data) -> PaperClaim:
     comparisons = [
         below(
             f"{workload} clusters combined, {policy} - WF",
@@ -81,7 +81,7 @@ def _fewer_clusters(data: Data) -> Claim:
     return judge("C3", "CM and FCM combine fewer clusters than WF.", comparisons)
 
 
-def _fcm_combines_more(data: Data) -> Claim:
+def _fcm_combines_more(data: Koala2006Data) -> PaperClaim:
     difference = _policies(data, "W2", "clusters", "FCM", "CM")
     queue_s = _policies(data, "W2", "queue_s", "CM", "FCM").mean
     note = (
@@ -97,7 +97,7 @@ def _fcm_combines_more(data: Data) -> Claim:
     )
 
 
-def _by_size(data: Data) -> str:
+def _by_size(data: Koala2006Data) -> str:
     """By how much FCM's clusters differ from CM's in W2, for jobs of each size, in words."""
     flexible, fixed = data.clusters_by_size("W2", "FCM"), data.clusters_by_size("W2", "CM")
     differences = {
@@ -112,7 +112,7 @@ def _by_size(data: Data) -> str:
     return f"By size FCM - CM is {listed}."
 
 
-def _queue_times(data: Data, shares: Mapping[str, float]) -> Claim:
+def _queue_times(data: Koala2006Data, shares: Mapping[str, float]) -> PaperClaim:
     comparisons = [*_low_in_w1(data, shares["low"]), *_similar_in_w1(data, shares["similar"])]
     share = shares["much_lower"]
     for other in ("CM", "WF"):
@@ -124,7 +124,7 @@ def _queue_times(data: Data, shares: Mapping[str, float]) -> Claim:
     return judge("C5", text, comparisons, note=_load(data), shares=dict(shares))
 
 
-def _load(data: Data) -> str:
+def _load(data: Koala2006Data) -> str:
     """How full the grid is in W1: what queue times there are to be seen against."""
     shares = (
         f"{policy} {data.use('W1', policy, 'ours').mean + data.use('W1', policy, 'others').mean:.0%}"
@@ -133,7 +133,7 @@ def _load(data: Data) -> str:
     return f"Of all processors W1 and the background keep busy: {', '.join(shares)}."
 
 
-def _low_in_w1(data: Data, share: float) -> list[Comparison]:
+def _low_in_w1(data: Koala2006Data, share: float) -> list[Comparison]:
     return [
         below(
             f"W1 queue - {share:g} * response, {policy}",
@@ -145,7 +145,7 @@ def _low_in_w1(data: Data, share: float) -> list[Comparison]:
     ]
 
 
-def _similar_in_w1(data: Data, share: float) -> list[Comparison]:
+def _similar_in_w1(data: Koala2006Data, share: float) -> list[Comparison]:
     responses = [data.interval("W1", policy, "response_s").mean for policy in data.policies]
     margin_s = share * sum(responses) / len(responses)
     return [
@@ -159,7 +159,7 @@ def _similar_in_w1(data: Data, share: float) -> list[Comparison]:
     ]
 
 
-def _dominant_part(data: Data) -> Claim:
+def _dominant_part(data: Koala2006Data) -> PaperClaim:
     comparisons = []
     for workload, larger, smaller in (("W1", "overhead", "queue"), ("W2", "queue", "overhead")):
         for policy in data.policies:
@@ -171,7 +171,7 @@ def _dominant_part(data: Data) -> Claim:
     return judge("C6", text, comparisons, note=_load(data))
 
 
-def _overhead_rises(data: Data) -> Claim:
+def _overhead_rises(data: Koala2006Data) -> PaperClaim:
     by_workload = {workload: data.overhead_by_components(workload) for workload in data.workloads}
     seeds = len(data.seeds)
     comparisons = []
@@ -190,7 +190,7 @@ def _overhead_rises(data: Data) -> Claim:
     return judge("C7", text, comparisons, note=_STARTUP_IS_INPUT)
 
 
-def _execution_by_clusters(data: Data) -> Claim:
+def _execution_by_clusters(data: Koala2006Data) -> PaperClaim:
     comparisons = []
     for (application, processors), by_clusters in data.execution_by_clusters().items():
         for fewer, more in pairwise(sorted(by_clusters)):
@@ -205,7 +205,7 @@ def _execution_by_clusters(data: Data) -> Claim:
     return judge("C8", text, comparisons, note=_EXECUTION_IS_INPUT)
 
 
-def _relative_rise(data: Data) -> Interval | None:
+def _relative_rise(data: Koala2006Data) -> Interval | None:
     """By how many percent of the time on one cluster each further one lengthens a job, over everything that ran."""
     by_seed: dict[int, list[float]] = {}
     for by_clusters in data.execution_by_clusters().values():

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from koala.experiments.frame.experiment import Finished
+from koala.experiments.frame.experiment import FinishedUnit
 from koala.experiments.frame.statistics import Interval, mean_interval
 
 METRICS = ("response_s", "wait_s", "queue_s", "overhead_s", "execution_s", "clusters")
@@ -14,10 +14,10 @@ METRICS = ("response_s", "wait_s", "queue_s", "overhead_s", "execution_s", "clus
 BySeed = dict[int, float]
 
 
-class Data:
+class Koala2006Data:
     """All results. Everything is by the seed that was asked for, also where a void run was repeated with another."""
 
-    def __init__(self, results: Sequence[Finished], workloads: Sequence[str], policies: Sequence[str]) -> None:
+    def __init__(self, results: Sequence[FinishedUnit], workloads: Sequence[str], policies: Sequence[str]) -> None:
         self.workloads = tuple(workloads)
         self.policies = tuple(policies)
         self._results = results

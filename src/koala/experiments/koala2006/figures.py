@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from koala.experiments.frame.figures import NEUTRAL, Picture, Series, bars, grouped_bars, lines, style_of
+from koala.experiments.frame.figures import NEUTRAL, ReportFigure, Series, bars, grouped_bars, lines, style_of
 from koala.experiments.frame.statistics import mean_interval
-from koala.experiments.koala2006.data import Data
+from koala.experiments.koala2006.data import Koala2006Data
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -16,7 +16,7 @@ TITLES = {"W1": "W1: a job every 80 s", "W2": "W2: a job every 40 s"}
 SITES = 5
 
 
-def figures(data: Data) -> list[Picture]:
+def figures(data: Koala2006Data) -> list[ReportFigure]:
     """All of them, in the order of the paper's figure 7, then 8 and 5."""
     seeds = f"Means over {len(data.seeds)} seeds with 95 % confidence intervals."
     return [
@@ -24,20 +24,20 @@ def figures(data: Data) -> list[Picture]:
         _bars(data, "wait_s", "wait", "Mean wait time", "mean wait time (s)", seeds),
         _bars(data, "execution_s", "execution", "Mean execution time", "mean execution time (s)", seeds, shared=True),
         _bars(data, "clusters", "clusters-mean", "Clusters combined", "mean clusters combined", seeds, shared=True),
-        Picture(
+        ReportFigure(
             "clusters-distribution",
             "Clusters combined, distribution",
             f"Which share of the jobs runs on how many clusters. {seeds}",
             partial(_distribution, data),
         ),
         _bars(data, "queue_s", "queue", "Mean queue time", "mean queue time (s)", seeds),
-        Picture(
+        ReportFigure(
             "overhead-by-components",
             "Start-up overhead by components",
             f"From placement to start, all three policies together. {seeds} Without a bar: seen in one seed only.",
             partial(_overhead, data),
         ),
-        Picture(
+        ReportFigure(
             "execution-by-clusters",
             "Execution time by clusters combined",
             "By application and processors, over both workloads and all policies. "
@@ -47,16 +47,18 @@ def figures(data: Data) -> list[Picture]:
     ]
 
 
-def _bars(data: Data, metric: str, name: str, title: str, label: str, seeds: str, *, shared: bool = False) -> Picture:
+def _bars(
+    data: Koala2006Data, metric: str, name: str, title: str, label: str, seeds: str, *, shared: bool = False
+) -> ReportFigure:
     panels = {
         TITLES[workload]: {policy: data.interval(workload, policy, metric) for policy in data.policies}
         for workload in data.workloads
     }
     scales = "" if shared else " The two panels have scales of their own."
-    return Picture(name, title, seeds + scales, partial(bars, panels, label, shared_y=shared))
+    return ReportFigure(name, title, seeds + scales, partial(bars, panels, label, shared_y=shared))
 
 
-def _distribution(data: Data) -> Figure:
+def _distribution(data: Koala2006Data) -> Figure:
     panels = {
         TITLES[workload]: [
             Series(policy, style_of(policy), data.cluster_shares(workload, policy)) for policy in data.policies
@@ -66,7 +68,7 @@ def _distribution(data: Data) -> Figure:
     return grouped_bars(panels, "clusters combined", "jobs (%)", places=range(1, SITES + 1))
 
 
-def _overhead(data: Data) -> Figure:
+def _overhead(data: Koala2006Data) -> Figure:
     series = [
         Series(
             TITLES[workload],
@@ -81,7 +83,7 @@ def _overhead(data: Data) -> Figure:
     return lines({"": series}, "components of the job", "mean start-up overhead (s)")
 
 
-def _execution(data: Data) -> Figure:
+def _execution(data: Koala2006Data) -> Figure:
     measured = data.execution_by_clusters()
     sizes = sorted({processors for _, processors in measured})
     panels = {

@@ -1,7 +1,7 @@
 """The experiment of 2006: WF, CM and FCM on the DAS-2, with jobs that come seldom (W1) and often (W2).
 
 Here is what is run: workloads, void runs and what is measured of each run. What the measurements amount to is in
-``koala2006_data``, the claims in ``koala2006_claims`` and the figures in ``koala2006_figures``.
+``data``, the claims in ``claims`` and the figures in ``figures``.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Annotated, Any
 import msgspec
 
 from koala.descriptions.workload.form import RequestKind, WorkloadFile, WorkloadText
-from koala.experiments.frame.experiment import Conclusion, Experiment, Finished, Parameters, Unit
+from koala.experiments.frame.experiment import Conclusion, Experiment, FinishedUnit, Parameters, Unit
 from koala.experiments.frame.shipped import fingerprint, shipped_grid, shipped_workload
 from koala.experiments.koala2006.claims import claims
-from koala.experiments.koala2006.data import Data
+from koala.experiments.koala2006.data import Koala2006Data
 from koala.experiments.koala2006.execution_model import applications_as_json, read_execution_model, with_applications
 from koala.experiments.koala2006.figures import figures
 from koala.simulator import JobRow, Result, Workload, simulate
@@ -149,8 +149,8 @@ class Koala2006(Experiment[Koala2006Parameters]):
             f"lower user_load in the grid {GRID}"
         )
 
-    def conclude(self, parameters: Koala2006Parameters, results: Sequence[Finished]) -> Conclusion:
-        data = Data(results, list(WORKLOADS), list(POLICIES))
+    def conclude(self, parameters: Koala2006Parameters, results: Sequence[FinishedUnit]) -> Conclusion:
+        data = Koala2006Data(results, list(WORKLOADS), list(POLICIES))
         model = {finished.unit.work["workload"]: finished.unit.work["applications"] for finished in results}
         shares = {
             "low": parameters.low_share,
@@ -160,7 +160,7 @@ class Koala2006(Experiment[Koala2006Parameters]):
         return Conclusion({**data.as_json(), "model": model}, claims(data, shares), figures(data), [_void_note(data)])
 
 
-def _void_note(data: Data) -> str:
+def _void_note(data: Koala2006Data) -> str:
     """How many runs were void, in words."""
     void = data.void_runs()
     runs = len(data.seeds) * len(data.policies)

@@ -11,8 +11,8 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from koala.experiments.frame.claims import Claim, above, below, judge, within
-from koala.experiments.frame.figures import NEUTRAL, Picture, Series, bars, lines
+from koala.experiments.frame.claims import PaperClaim, above, below, judge, within
+from koala.experiments.frame.figures import NEUTRAL, ReportFigure, Series, bars, lines
 from koala.experiments.frame.statistics import Interval, mean_interval, paired_difference
 from koala.experiments.live2006.model import Model, executions, longest_startup_s, overheads, starts
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _METRICS = ("queue_s", "overhead_s", "wait_s", "execution_s", "response_s", "clusters")
 
 
-class Run(NamedTuple):
+class LiveRun(NamedTuple):
     """One policy under one seed: measured live, and predicted by several simulations."""
 
     policy: str
@@ -40,12 +40,12 @@ class Run(NamedTuple):
         return 100.0 * (self.predicted(name) - measured) / measured
 
 
-class Findings:
+class Live2006Findings:
     """The results of all runs, by policy and seed."""
 
     def __init__(
         self,
-        runs: Sequence[Run],
+        runs: Sequence[LiveRun],
         calibrations: Sequence[Mapping[str, Any]],
         model: Model,
         *,
@@ -125,7 +125,7 @@ class Findings:
 
     # ------------------------------------------------------------------------------------------- claims
 
-    def claims(self) -> list[Claim]:
+    def claims(self) -> list[PaperClaim]:
         """How far the simulation is from the truth first, then what the paper says, live."""
         return [
             self._agreement(),
@@ -135,7 +135,7 @@ class Findings:
             self._overhead_rises(),
         ]
 
-    def _agreement(self) -> Claim:
+    def _agreement(self) -> PaperClaim:
         limit = self._agree_percent
         comparisons = [
             within(
@@ -156,14 +156,14 @@ class Findings:
             means_within={policy: abs(self.of_means(policy, "response_s")) <= limit for policy in self.policies},
         )
 
-    def _best(self) -> Claim:
+    def _best(self) -> PaperClaim:
         comparisons = [
             below(f"mean response, {policy} - WF", self._difference(policy, "WF", "response_s"))
             for policy in ("CM", "FCM")
         ]
         return judge("L2", "CM and FCM give a shorter mean response time than WF, live.", comparisons)
 
-    def _fewer_clusters(self) -> Claim:
+    def _fewer_clusters(self) -> PaperClaim:
         comparisons = [
             below(f"clusters combined, {policy} - WF", self._difference(policy, "WF", "clusters"), unit="")
             for policy in ("CM", "FCM")
@@ -175,7 +175,7 @@ class Findings:
         assert interval is not None, "every policy has run under every seed"
         return interval
 
-    def _execution_rises(self) -> Claim:
+    def _execution_rises(self) -> PaperClaim:
         comparisons = []
         for key, by_clusters in executions(self._calibrations).items():
             for fewer, more in zip(by_clusters, list(by_clusters)[1:], strict=False):
@@ -186,7 +186,7 @@ class Findings:
             "L4", "A job runs longer the more clusters it combines, live (the paper's figure 5).", comparisons
         )
 
-    def _overhead_rises(self) -> Claim:
+    def _overhead_rises(self) -> PaperClaim:
         measured = overheads(self._calibrations)
         least, most = min(measured), max(measured)
         slope = mean_interval([_mean_of(each, most) - _mean_of(each, least) for each in self._calibrations])
@@ -239,7 +239,7 @@ class Findings:
 
     # ------------------------------------------------------------------------------------------ figures
 
-    def figures(self) -> list[Picture]:
+    def figures(self) -> list[ReportFigure]:
         """Responses side by side, and the paper's figures 5 and 8."""
         seeds = f"Means over {len(self.seeds)} seeds with 95 % confidence intervals."
         panels = {
@@ -247,20 +247,20 @@ class Findings:
             for title, of in (("live", self.live), ("simulated", self.predicted))
         }
         return [
-            Picture(
+            ReportFigure(
                 "response",
                 "Mean response time, live and simulated",
                 seeds,
                 partial(bars, panels, "mean response time (s)", shared_y=True),
             ),
-            Picture(
+            ReportFigure(
                 "execution-by-clusters",
                 "Execution time by clusters combined",
                 "Single jobs of the real applications over the emulated links, and the straight line that a workload "
                 f"file would draw; the simulation takes the measured times. {seeds}",
                 self._draw_execution,
             ),
-            Picture(
+            ReportFigure(
                 "overhead-by-components",
                 "Start-up overhead by components",
                 f"From placement to the opening of the barrier, and the model's line. {seeds}",

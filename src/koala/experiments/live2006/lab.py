@@ -20,7 +20,7 @@ from koala.descriptions import read_grid
 from koala.lab.lab import plan_of
 from koala.lab.requirements import check
 from koala.model.grid import Grid
-from koala.sites import processes as shell
+from koala.sites import processes
 
 DAEMON_S = 60.0
 STOP_S = 20.0
@@ -45,7 +45,7 @@ class LiveGrid(NamedTuple):
     grid: Grid
 
 
-class Size(NamedTuple):
+class LabSize(NamedTuple):
     """How large a lab is, and how far its sites are apart."""
 
     nodes: int
@@ -56,7 +56,7 @@ class Size(NamedTuple):
     delay_ms: float
 
 
-def options_for(size: Size, directory: Path) -> lab.Options:
+def options_for(size: LabSize, directory: Path) -> lab.Options:
     """The lab of that size in a directory."""
     return lab.Options(
         directory=directory,
@@ -68,13 +68,13 @@ def options_for(size: Size, directory: Path) -> lab.Options:
     )
 
 
-def check_machine(size: Size) -> None:
+def check_machine(size: LabSize) -> None:
     """LabError where such a lab cannot be brought up here: says what is missing."""
     check(plan_of(options_for(size, Path(tempfile.gettempdir()) / "koala-live")))
 
 
 @contextmanager
-def live_grid(size: Size) -> Iterator[LiveGrid]:
+def live_grid(size: LabSize) -> Iterator[LiveGrid]:
     """Bring a lab and a daemon up, and both down again."""
     with tempfile.TemporaryDirectory(prefix="koala-live-") as folder:
         root = Path(folder)
@@ -93,22 +93,22 @@ def _daemon(root: Path, grid_file: Path) -> Iterator[str]:
     home.mkdir()
     words = [sys.executable, "-m", "koala", "up", "--grid", str(grid_file), "--state", str(state)]
     (home / _SCRIPT).write_text(f"exec {shlex.join(words)}\n", encoding="utf-8")
-    child = shell.spawn(home, _SCRIPT, _LOG, shell.own_environment())
-    identity = shell.identity_of(child)
+    child = processes.spawn(home, _SCRIPT, _LOG, processes.own_environment())
+    identity = processes.identity_of(child)
     server = f"unix:{state / 'koala.sock'}"
     try:
         _until_ready(server, child, home)
         yield server
     finally:
-        shell.end(identity, home, by_force=False)
+        processes.end(identity, home, by_force=False)
         ends_at = time.monotonic() + STOP_S
-        while not shell.has_left(child) and time.monotonic() < ends_at:
+        while not processes.has_left(child) and time.monotonic() < ends_at:
             time.sleep(_LOOK_S)
-        shell.end(identity, home, by_force=True)
-        shell.has_left(child)
+        processes.end(identity, home, by_force=True)
+        processes.has_left(child)
 
 
-def _until_ready(server: str, child: shell.Child, home: Path) -> None:
+def _until_ready(server: str, child: processes.Child, home: Path) -> None:
     """Wait until the daemon answers and has heard of every site."""
     ends_at = time.monotonic() + DAEMON_S
     with Client(server, patience_s=0.0) as client:
@@ -120,7 +120,7 @@ def _until_ready(server: str, child: shell.Child, home: Path) -> None:
                 problem = "some site has not answered it"
             except ClientError as error:
                 problem = error.message
-            if shell.has_left(child) or time.monotonic() > ends_at:
+            if processes.has_left(child) or time.monotonic() > ends_at:
                 said = (home / _LOG).read_text(errors="replace")[-_SHOWN_CHARACTERS:]
                 raise LiveGridError(f"the daemon of the measurement did not come up: {problem}; it said: {said}")
             time.sleep(_LOOK_S)

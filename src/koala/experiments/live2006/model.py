@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from koala.experiments.calibrate.das2 import Form, form_of
+from koala.experiments.calibrate.das2 import ExecutionTimeModel, form_of
 from koala.experiments.live2006.runs import SITES_JOINED_BY, Drawn, arrivals, overlap_s, run_measures, sites_of
 from koala.model.grid import Background, Grid, GridSimulation, SiteKind, SiteSimulation, Startup
 from koala.simulator import JobRow, Result, Workload, simulate
@@ -36,7 +36,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     startups: dict[str, Startup]
-    forms: dict[str, Form]
+    forms: dict[str, ExecutionTimeModel]
     times: dict[str, dict[str, float]]
     crowding_one: float = 0.0
     crowding_several: float = 0.0

@@ -20,7 +20,7 @@ from koala.experiments.koala2006.study import POLICIES, measures
 from koala.experiments.live2006.host import undisturbed
 from koala.experiments.live2006.lab import LiveGrid
 from koala.experiments.live2006.load import LoadController
-from koala.experiments.replay.plan import SLEEPER, Plan, Program, Programs, Wish, plan
+from koala.experiments.replay.plan import SLEEPER, Program, Programs, ReplayPlan, ReplaySettings, plan
 from koala.experiments.replay.replay import Replay
 from koala.experiments.replay.result import Replayed
 from koala.model.grid import Background, Grid
@@ -45,7 +45,7 @@ WALLTIME_S = 300
 _MODEL_S = 10.0
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
+class SolverProblem(msgspec.Struct, frozen=True, kw_only=True):
     """What the applications solve: ``size`` x ``size`` points, for so many iterations."""
 
     size: int
@@ -61,7 +61,7 @@ class Drawn(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
 
 
-def programs(problem: Problem) -> Programs:
+def programs(problem: SolverProblem) -> Programs:
     """The real solvers, by the names that the workload has for them."""
 
     def laplace(_request: Request) -> Program:
@@ -73,7 +73,7 @@ def programs(problem: Problem) -> Programs:
     return {"laplace": laplace, "heat": heat}
 
 
-def _solver(problem: Problem, name: str, *arguments: str) -> Program:
+def _solver(problem: SolverProblem, name: str, *arguments: str) -> Program:
     words = ("-m", f"koala.examples.applications.{name}", "--size", str(problem.size), *arguments)
     # The solvers do one thing at a time; threads of numpy would only disturb the other processes.
     environment = (("OMP_NUM_THREADS", "1"), ("OPENBLAS_NUM_THREADS", "1"))
@@ -105,11 +105,11 @@ generate:
 
 
 async def run_policy(
-    live: LiveGrid, policy: str, drawn: Drawn, problem: Problem, background: Background
+    live: LiveGrid, policy: str, drawn: Drawn, problem: SolverProblem, background: Background
 ) -> dict[str, Any]:
     """The workload under one policy, measured."""
-    wish = Wish(policy=policy, programs=programs(problem))
-    made = plan("live2006", arrivals(live.grid, drawn, policy), live.grid, wish)
+    settings = ReplaySettings(policy=policy, programs=programs(problem))
+    made = plan("live2006", arrivals(live.grid, drawn, policy), live.grid, settings)
     controller = LoadController(live.lab, live.grid, background, drawn.seed)
     replayed = await _replayed(live, made, controller, policy, drawn.seed)
     return {
@@ -139,7 +139,7 @@ def _as_json(row: JobRow) -> dict[str, Any]:
     }
 
 
-async def _replayed(live: LiveGrid, made: Plan, controller: LoadController, policy: str, seed: int) -> Replayed:
+async def _replayed(live: LiveGrid, made: ReplayPlan, controller: LoadController, policy: str, seed: int) -> Replayed:
     async with controller.holding(), AsyncClient(live.server) as client:
         replay = Replay(client, made, stop=lambda: False)
         return await replay.run(await client.overview(), policy=policy, seed=seed)
@@ -149,7 +149,7 @@ async def _replayed(live: LiveGrid, made: Plan, controller: LoadController, poli
 
 
 def calibrated(
-    live: LiveGrid, problem: Problem, background: Background, seed: int, stolen_percent_max: float
+    live: LiveGrid, problem: SolverProblem, background: Background, seed: int, stolen_percent_max: float
 ) -> dict[str, Any]:
     """The start-up of each number of components, each application and size alone on all sets of clusters, and beside
     another one like it."""
@@ -157,7 +157,7 @@ def calibrated(
 
 
 async def _calibrated(
-    live: LiveGrid, problem: Problem, background: Background, seed: int, stolen_percent_max: float
+    live: LiveGrid, problem: SolverProblem, background: Background, seed: int, stolen_percent_max: float
 ) -> dict[str, Any]:
     controller = LoadController(live.lab, live.grid, background, seed)
     async with controller.holding(), AsyncClient(live.server) as client:
@@ -204,10 +204,10 @@ def _places(request: Request) -> list[str]:
     return [component.site or "" for component in request.components]
 
 
-async def _rows(live: LiveGrid, client: AsyncClient, problem: Problem, *requests: Request) -> list[JobRow]:
+async def _rows(live: LiveGrid, client: AsyncClient, problem: SolverProblem, *requests: Request) -> list[JobRow]:
     """Run these jobs together, and nothing else; CalibrationError where one is not done."""
     together = [Arrival(0.0, request, _MODEL_S) for request in requests]
-    made = plan(requests[0].name, together, live.grid, Wish(programs=programs(problem)))
+    made = plan(requests[0].name, together, live.grid, ReplaySettings(programs=programs(problem)))
     overview = await client.overview()
     replayed = await Replay(client, made, stop=lambda: False).run(overview, policy=overview.policy)
     rows = list(replayed.result.rows())

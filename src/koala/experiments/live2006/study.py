@@ -1,8 +1,8 @@
 """The experiment of 2006 in small and live: real Laplace and Heat jobs under WF, CM and FCM on real batch systems.
 
-Here is what is run and in which order. The lab and its daemon are in ``live2006_lab``, other users in
-``live2006_load``, the jobs in ``live2006_runs``, how they are left alone in ``live2006_host``, the simulation in
-``live2006_model``, the rest in ``live2006_findings``.
+Here is what is run and in which order. The lab and its daemon are in ``lab``, other users in
+``load``, the jobs in ``runs``, how they are left alone in ``host``, the simulation in
+``model``, the rest in ``findings``.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from koala.experiments.frame.experiment import Conclusion, Experiment, Finished, Parameters, Unit
+from koala.experiments.frame.experiment import Conclusion, Experiment, FinishedUnit, Parameters, Unit
 from koala.experiments.koala2006.study import POLICIES
 from koala.model.grid import Background, Grid
 
 if TYPE_CHECKING:
     # These bring the client and the lab along, which a list of experiments needs not wait for.
-    from koala.experiments.live2006.lab import Size
-    from koala.experiments.live2006.runs import Problem
+    from koala.experiments.live2006.lab import LabSize
+    from koala.experiments.live2006.runs import SolverProblem
 
 METHOD = (
     (
@@ -102,11 +102,11 @@ class Live2006Parameters(Parameters, frozen=True, kw_only=True):
     first_port: Port = 26_700
 
     @property
-    def lab(self) -> Size:
+    def lab(self) -> LabSize:
         """The lab that is measured on."""
-        from koala.experiments.live2006.lab import Size
+        from koala.experiments.live2006.lab import LabSize
 
-        return Size(
+        return LabSize(
             nodes=self.nodes,
             processors_per_node=self.processors_per_node,
             slots=self.slots,
@@ -127,11 +127,11 @@ class Live2006Parameters(Parameters, frozen=True, kw_only=True):
         )
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> SolverProblem:
         """What the applications solve."""
-        from koala.experiments.live2006.runs import Problem
+        from koala.experiments.live2006.runs import SolverProblem
 
-        return Problem(
+        return SolverProblem(
             size=self.size, laplace_iterations=self.laplace_iterations, heat_iterations=self.heat_iterations
         )
 
@@ -188,8 +188,8 @@ class Live2006(Experiment[Live2006Parameters]):
             found = asyncio.run(undisturbed(measure, stolen_percent_max))
             return sites | found.measured | {"host": [(found.stolen_percent, found.tries)]}
 
-    def conclude(self, parameters: Live2006Parameters, results: Sequence[Finished]) -> Conclusion:
-        from koala.experiments.live2006.findings import Findings, Run
+    def conclude(self, parameters: Live2006Parameters, results: Sequence[FinishedUnit]) -> Conclusion:
+        from koala.experiments.live2006.findings import Live2006Findings, LiveRun
         from koala.experiments.live2006.model import fitted, predicted
         from koala.experiments.live2006.runs import Drawn
 
@@ -203,8 +203,8 @@ class Live2006(Experiment[Live2006Parameters]):
             drawn = Drawn(jobs=parameters.jobs, interarrival_s=parameters.interarrival_s, seed=seed)
             grid = msgspec.convert(result["grid"], Grid)
             simulated = predicted(model, grid, policy, drawn, parameters.background, parameters.simulations)
-            runs.append(Run(policy, seed, result, simulated))
-        findings = Findings(
+            runs.append(LiveRun(policy, seed, result, simulated))
+        findings = Live2006Findings(
             runs,
             calibrations,
             model,

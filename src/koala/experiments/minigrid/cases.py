@@ -1,7 +1,7 @@
 """Which runs the study of mini-grids consists of: every case, and under how many seeds it is run.
 
 A case is a policy with its threshold, on jobs of some bandwidth and pattern, on a grid of some wiring. How a case is
-run is in ``minigrid_runs``; what the results say in ``minigrid_claims``, ``minigrid_own`` and ``minigrid_figures``.
+run is in ``runs``; what the results say in ``claims``, ``duels`` and ``figures``.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class MiniGridParameters(Parameters, frozen=True, kw_only=True):
     surface_seeds: Seeds = 2
 
 
-class Case(msgspec.Struct, frozen=True, order=True):
+class MiniGridCase(msgspec.Struct, frozen=True, order=True):
     """One point of the study, without its seed.
 
     ``policy`` is a name of the catalogue with its parameters but for the threshold, which is ``lslt``: None for a
@@ -101,19 +101,19 @@ class Case(msgspec.Struct, frozen=True, order=True):
         return built
 
 
-def at(policy: str, bsbw: float, lslt: float | None = FULL_LSLT) -> Case:
+def at(policy: str, bsbw: float, lslt: float | None = FULL_LSLT) -> MiniGridCase:
     """The policy where all jobs have this bandwidth."""
-    return Case(policy, lslt, bsbw, bsbw)
+    return MiniGridCase(policy, lslt, bsbw, bsbw)
 
 
-def alone(policy: str) -> Case:
+def alone(policy: str) -> MiniGridCase:
     """A policy that no bandwidth matters to."""
-    return Case(policy)
+    return MiniGridCase(policy)
 
 
-def mixed(policy: str, lslt: float | None = FULL_LSLT) -> Case:
+def mixed(policy: str, lslt: float | None = FULL_LSLT) -> MiniGridCase:
     """The policy where each job has a bandwidth of its own."""
-    return Case(policy, lslt, *MIXED)
+    return MiniGridCase(policy, lslt, *MIXED)
 
 
 def chunked(chunk: float) -> str:
@@ -121,9 +121,9 @@ def chunked(chunk: float) -> str:
     return f"B3(chunk={chunk:g})"
 
 
-def selected(policy: str, bsbw: float, pattern: str = PATTERNS[0], wiring: str = STAR) -> Case:
+def selected(policy: str, bsbw: float, pattern: str = PATTERNS[0], wiring: str = STAR) -> MiniGridCase:
     """A policy on another pattern or wiring."""
-    return Case(policy, None if policy in (OWN_A, OWN_B) else FULL_LSLT, bsbw, bsbw, pattern, wiring)
+    return MiniGridCase(policy, None if policy in (OWN_A, OWN_B) else FULL_LSLT, bsbw, bsbw, pattern, wiring)
 
 
 def modules(parameters: MiniGridParameters) -> tuple[str, ...]:
@@ -139,7 +139,7 @@ def surface_modules(parameters: MiniGridParameters) -> tuple[str, ...]:
 # ----------------------------------------------------------------------------------------- what is run
 
 
-def cases_of(parameters: MiniGridParameters, seed_number: int) -> list[Case]:
+def cases_of(parameters: MiniGridParameters, seed_number: int) -> list[MiniGridCase]:
     """The cases of a seed, by its number from 0 on, each once; those with the same jobs beside each other."""
     found = list(_always(parameters))
     if seed_number < parameters.lslt_seeds:
@@ -151,11 +151,11 @@ def cases_of(parameters: MiniGridParameters, seed_number: int) -> list[Case]:
     return sorted(set(found), key=_by_jobs)
 
 
-def _by_jobs(case: Case) -> tuple[Any, ...]:
+def _by_jobs(case: MiniGridCase) -> tuple[Any, ...]:
     return (case.bsbw_low, case.bsbw_high, case.pattern, case.wiring, case.policy, case.lslt or 0.0)
 
 
-def _always(parameters: MiniGridParameters) -> Iterator[Case]:
+def _always(parameters: MiniGridParameters) -> Iterator[MiniGridCase]:
     """What every seed gets: the bounds, every module at the full threshold, and B3 with further chunks."""
     yield alone(IDEAL)
     yield alone(MIGRATION_ONLY)
@@ -169,7 +169,7 @@ def _always(parameters: MiniGridParameters) -> Iterator[Case]:
             yield at(policy, bsbw)
 
 
-def _by_threshold(parameters: MiniGridParameters) -> Iterator[Case]:
+def _by_threshold(parameters: MiniGridParameters) -> Iterator[MiniGridCase]:
     """Every module at a low and a high bandwidth, over all thresholds; and Initial where it is slow."""
     for bsbw in parameters.bsbw:
         yield at(INITIAL, bsbw, None)
@@ -179,7 +179,7 @@ def _by_threshold(parameters: MiniGridParameters) -> Iterator[Case]:
                 yield at(policy, bsbw, lslt)
 
 
-def _surfaces(parameters: MiniGridParameters) -> Iterator[Case]:
+def _surfaces(parameters: MiniGridParameters) -> Iterator[MiniGridCase]:
     """The modules of the surfaces over all bandwidths and their thresholds."""
     for bsbw in parameters.bsbw:
         for lslt in parameters.surface_lslt:
@@ -197,7 +197,7 @@ def rivals_of(parameters: MiniGridParameters) -> dict[str, list[tuple[str, float
     }
 
 
-def _own_and_rivals(parameters: MiniGridParameters) -> Iterator[Case]:
+def _own_and_rivals(parameters: MiniGridParameters) -> Iterator[MiniGridCase]:
     """Our own policies and those they are compared with, on all bandwidths and on mixed ones."""
     for own, rivals in rivals_of(parameters).items():
         for policy, lslt in ((own, None), *rivals):
@@ -208,7 +208,7 @@ def _own_and_rivals(parameters: MiniGridParameters) -> Iterator[Case]:
         yield mixed(policy)
 
 
-def _patterns_and_wirings() -> Iterator[Case]:
+def _patterns_and_wirings() -> Iterator[MiniGridCase]:
     for policy in SELECTED:
         for pattern in PATTERNS:
             yield selected(policy, PATTERN_BSBW, pattern=pattern)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from koala.experiments.frame.claims import Claim, Comparison, above, below, judge, measured, within
+from koala.experiments.frame.claims import Comparison, PaperClaim, above, below, judge, measured, within
 from koala.experiments.frame.statistics import CONFIDENCE, Interval, mean_interval, paired_difference
 from koala.experiments.minigrid.cases import (
     CHUNKS_TO_THE_ENDS,
@@ -16,12 +16,12 @@ from koala.experiments.minigrid.cases import (
     MIGRATION_ONLY,
     PLAIN_MODULES,
     RIVAL_SATISFY,
-    Case,
+    MiniGridCase,
     alone,
     at,
     chunked,
 )
-from koala.experiments.minigrid.data import BySeed, Data
+from koala.experiments.minigrid.data import BySeed, MiniGridData
 
 # What the paper measured, and how near to it this is to come.
 PAPERS_S = {IDEAL: 735.0, MIGRATION_ONLY: 1087.0}
@@ -35,7 +35,7 @@ ALIKE_S = 1.0
 PAPERS_CHUNK = 0.85
 
 
-def claims(data: Data) -> list[Claim]:
+def claims(data: MiniGridData) -> list[PaperClaim]:
     """All of them, with their verdicts."""
     return [
         _bounds(data),
@@ -49,12 +49,12 @@ def claims(data: Data) -> list[Claim]:
     ]
 
 
-def _line(data: Data, policy: str, lslt: float | None = FULL_LSLT) -> list[Case]:
+def _line(data: MiniGridData, policy: str, lslt: float | None = FULL_LSLT) -> list[MiniGridCase]:
     """The policy at every bandwidth at which it was run."""
     return [case for bsbw in data.parameters.bsbw if data.has(case := at(policy, bsbw, lslt))]
 
 
-def _chunks(data: Data) -> list[str]:
+def _chunks(data: MiniGridData) -> list[str]:
     return [chunked(chunk) for chunk in data.parameters.chunks]
 
 
@@ -64,7 +64,7 @@ def _less(first: BySeed, second: BySeed, confidence: float = CONFIDENCE) -> Inte
     return found
 
 
-def _bounds(data: Data) -> Claim:
+def _bounds(data: MiniGridData) -> PaperClaim:
     comparisons = [
         within(
             f"{policy}, mean turnaround",
@@ -82,7 +82,7 @@ def _bounds(data: Data) -> Claim:
     return judge("C14", text, comparisons, note=f"Near is within {100 * NEAR_SHARE:g} %. The means differ: {off}.")
 
 
-def _initial_soon_worse(data: Data) -> Claim:
+def _initial_soon_worse(data: MiniGridData) -> PaperClaim:
     migration = alone(MIGRATION_ONLY)
     comparisons = [
         above(f"Initial - Migration-Only at {case.bsbw_low:g} Mbit/s", data.difference(case, migration))
@@ -105,7 +105,7 @@ def _initial_soon_worse(data: Data) -> Claim:
     return judge("C15", text, comparisons, note=" ".join(note for note in notes if note))
 
 
-def _better_than_initial(data: Data) -> Claim:
+def _better_than_initial(data: MiniGridData) -> PaperClaim:
     comparisons = [
         below(f"{policy} - Initial at {case.bsbw_low:g} Mbit/s", data.difference(at(policy, case.bsbw_low), case))
         for policy in ("A1", "B1")
@@ -128,8 +128,8 @@ def _better_than_initial(data: Data) -> Claim:
     )
 
 
-def _never_beyond(data: Data) -> Claim:
-    by_lslt: dict[float, list[Case]] = {}
+def _never_beyond(data: MiniGridData) -> PaperClaim:
+    by_lslt: dict[float, list[MiniGridCase]] = {}
     for case in data.cases():
         if case.policy.startswith("A1") and case.lslt is not None:
             by_lslt.setdefault(case.lslt, []).append(case)
@@ -160,11 +160,11 @@ def _exactly(value: float, runs: int) -> Interval:
     return Interval(value, value, value, runs)
 
 
-def _runs(data: Data, cases: Iterable[Case]) -> int:
+def _runs(data: MiniGridData, cases: Iterable[MiniGridCase]) -> int:
     return sum(len(data.seeds_of(case)) for case in cases)
 
 
-def _stable(data: Data) -> Claim:
+def _stable(data: MiniGridData) -> PaperClaim:
     """In two parts: it varies less over the bandwidths than the others of its class, and it beats A1 somewhere."""
     comparisons: list[Comparison] = []
     for chunk in _chunks(data):
@@ -196,7 +196,7 @@ def _stable(data: Data) -> Claim:
     )
 
 
-def _at_the_ends(data: Data) -> Claim:
+def _at_the_ends(data: MiniGridData) -> PaperClaim:
     comparisons: list[Comparison] = []
     smallest, largest = min(CHUNKS_TO_THE_ENDS), max(CHUNKS_TO_THE_ENDS)
     for bsbw in (LOW_BSBW, HIGH_BSBW):
@@ -229,22 +229,22 @@ def _at_the_ends(data: Data) -> Claim:
     )
 
 
-def _gap(data: Data, case: Case, end: Case) -> BySeed:
+def _gap(data: MiniGridData, case: MiniGridCase, end: MiniGridCase) -> BySeed:
     """How far apart two cases are, whichever is better."""
     ours, its = data.values(case), data.values(end)
     return {seed: abs(ours[seed] - its[seed]) for seed in ours.keys() & its.keys()}
 
 
-def _overall(data: Data, policy: str) -> BySeed:
+def _overall(data: MiniGridData, policy: str) -> BySeed:
     """The mean over all bandwidths at a threshold of 100 %."""
     return data.over(_line(data, policy))
 
 
-def _means(data: Data, policies: Sequence[str]) -> str:
+def _means(data: MiniGridData, policies: Sequence[str]) -> str:
     return ", ".join(f"{each} {mean_interval(list(_overall(data, each).values())).mean:.0f} s" for each in policies)
 
 
-def _load_balancing_worst(data: Data) -> Claim:
+def _load_balancing_worst(data: MiniGridData) -> PaperClaim:
     others = ["A1", "B1", "B2", *_chunks(data)]
     comparisons = [
         above(f"B4 - {other}, mean over the bandwidths", _less(_overall(data, "B4"), _overall(data, other)))
@@ -258,7 +258,7 @@ def _load_balancing_worst(data: Data) -> Claim:
     )
 
 
-def _best_chunk(data: Data) -> Claim:
+def _best_chunk(data: MiniGridData) -> PaperClaim:
     papers = chunked(PAPERS_CHUNK)
     text = "A chunk of 85 % is the best overall."
     if papers not in _chunks(data):

@@ -10,21 +10,21 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from koala.experiments.frame.claims import Claim, Comparison, below, judge, measured
-from koala.experiments.frame.figures import Picture, Series, Style, bands, style_of
+from koala.experiments.frame.claims import Comparison, PaperClaim, below, judge, measured
+from koala.experiments.frame.figures import ReportFigure, Series, Style, bands, style_of
 from koala.experiments.frame.statistics import Interval
 from koala.experiments.minigrid.cases import (
     IDEAL,
     MIGRATION_ONLY,
     OWN_A,
     OWN_B,
-    Case,
+    MiniGridCase,
     alone,
     at,
     mixed,
     rivals_of,
 )
-from koala.experiments.minigrid.data import Data
+from koala.experiments.minigrid.data import MiniGridData
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,12 +37,12 @@ MIXED_WORDS = "mixed bandwidths"
 class Duel(NamedTuple):
     """One of ours and the best of its rivals where both met the same jobs."""
 
-    ours: Case
-    rival: Case
+    ours: MiniGridCase
+    rival: MiniGridCase
     difference: Interval
 
 
-def duels(data: Data, own: str) -> dict[float, Duel]:
+def duels(data: MiniGridData, own: str) -> dict[float, Duel]:
     """By bandwidth, how one of ours does beside the best of the paper's; only where that was run."""
     found = {}
     for bsbw in data.parameters.bsbw:
@@ -53,12 +53,12 @@ def duels(data: Data, own: str) -> dict[float, Duel]:
     return found
 
 
-def mixed_duel(data: Data, own: str) -> Duel | None:
+def mixed_duel(data: MiniGridData, own: str) -> Duel | None:
     """The same where every job has a bandwidth of its own."""
     return _duel(data, mixed(own, None), [mixed(policy, lslt) for policy, lslt in rivals_of(data.parameters)[own]])
 
 
-def _duel(data: Data, ours: Case, rivals: list[Case]) -> Duel | None:
+def _duel(data: MiniGridData, ours: MiniGridCase, rivals: list[MiniGridCase]) -> Duel | None:
     there = [rival for rival in rivals if data.has(rival)]
     if not data.has(ours) or not there:
         return None
@@ -69,7 +69,7 @@ def _duel(data: Data, ours: Case, rivals: list[Case]) -> Duel | None:
 # ---------------------------------------------------------------------------------------------- claims
 
 
-def claims(data: Data) -> list[Claim]:
+def claims(data: MiniGridData) -> list[PaperClaim]:
     """That ours are better, at every bandwidth and where bandwidths are mixed."""
     return [
         _beats(data, "M1", OWN_A, "A2, which knows what a job sends, beats A1 at its best"),
@@ -77,7 +77,7 @@ def claims(data: Data) -> list[Claim]:
     ]
 
 
-def _beats(data: Data, name: str, own: str, text: str) -> Claim:
+def _beats(data: MiniGridData, name: str, own: str, text: str) -> PaperClaim:
     comparisons: list[Comparison] = []
     for bsbw, duel in duels(data, own).items():
         comparisons.append(below(f"{own} - {duel.rival.name} at {bsbw:g} Mbit/s", duel.difference))
@@ -97,7 +97,7 @@ def _beats(data: Data, name: str, own: str, text: str) -> Claim:
     )
 
 
-def _fixed(data: Data, own: str) -> list[str]:
+def _fixed(data: MiniGridData, own: str) -> list[str]:
     """Ours and its best rival where that keeps one variant at all bandwidths."""
     line = [at(own, bsbw, None) for bsbw in data.parameters.bsbw]
     rivals = [
@@ -108,7 +108,7 @@ def _fixed(data: Data, own: str) -> list[str]:
         return []
     seeds = data.shared_seeds(case for cases in (line, *whole) for case in cases)
 
-    def mean(cases: list[Case]) -> float:
+    def mean(cases: list[MiniGridCase]) -> float:
         by_seed = data.over(cases)
         return sum(by_seed[seed] for seed in seeds) / len(seeds)
 
@@ -116,7 +116,7 @@ def _fixed(data: Data, own: str) -> list[str]:
     return [f"{own} {mean(line):.0f} s", f"{best[0].name} {mean(best):.0f} s"]
 
 
-def as_json(data: Data) -> dict[str, Any]:
+def as_json(data: MiniGridData) -> dict[str, Any]:
     """Every comparison, for programs."""
     return {
         own: {
@@ -130,7 +130,7 @@ def as_json(data: Data) -> dict[str, Any]:
     }
 
 
-def _mixed_json(data: Data, own: str) -> dict[str, Any]:
+def _mixed_json(data: MiniGridData, own: str) -> dict[str, Any]:
     duel = mixed_duel(data, own)
     return {} if duel is None else {"mixed": {"rival": duel.rival.name, **duel.difference.as_json()}}
 
@@ -138,20 +138,20 @@ def _mixed_json(data: Data, own: str) -> dict[str, Any]:
 # --------------------------------------------------------------------------------------------- figures
 
 
-def figures(data: Data) -> list[Picture]:
+def figures(data: MiniGridData) -> list[ReportFigure]:
     """Ours beside the best of the paper's: the times, and the differences."""
     if not duels(data, OWN_A):
         return []
     seeds = max(duel.difference.n for duel in duels(data, OWN_A).values())
     how = f"At each bandwidth A1 and B3 have the chunk, threshold and objective that did best there. {seeds} seeds."
     return [
-        Picture(
+        ReportFigure(
             "own-turnaround",
             "Our own policies: mean turnaround",
             f"A2 and B5 with their defaults; Migration-Only lies above the figure. {how}",
             partial(_turnaround, data),
         ),
-        Picture(
+        ReportFigure(
             "own-difference",
             "Our own policies: difference from the best of the paper's",
             f"Paired differences with 95 % confidence intervals; below zero ours are better. {how}",
@@ -160,7 +160,7 @@ def figures(data: Data) -> list[Picture]:
     ]
 
 
-def _turnaround(data: Data) -> Figure:
+def _turnaround(data: MiniGridData) -> Figure:
     series = []
     everyone = [
         case for own in (OWN_A, OWN_B) for duel in duels(data, own).values() for case in (duel.ours, duel.rival)
@@ -180,7 +180,7 @@ def _turnaround(data: Data) -> Figure:
     return bands({"": series}, "bisection bandwidth (Mbit/s)", "mean turnaround (s)", levels=bounds(data, seeds)[:1])
 
 
-def bounds(data: Data, seeds: Sequence[int]) -> list[Series]:
+def bounds(data: MiniGridData, seeds: Sequence[int]) -> list[Series]:
     """What nobody can beat, and what co-allocation has to beat, as levels of a figure over these seeds."""
     return [
         Series(policy, style_of(policy), {0: data.interval(alone(policy), seeds=seeds)})
@@ -188,7 +188,7 @@ def bounds(data: Data, seeds: Sequence[int]) -> list[Series]:
     ]
 
 
-def _differences(data: Data) -> Figure:
+def _differences(data: MiniGridData) -> Figure:
     series = [
         Series(
             f"{own} - {RIVAL_NAMES[own]} at its best",
@@ -201,7 +201,7 @@ def _differences(data: Data) -> Figure:
     return bands({"": series}, "bisection bandwidth (Mbit/s)", "mean turnaround, ours - theirs (s)", levels=[nothing])
 
 
-def notes(data: Data) -> list[str]:
+def notes(data: MiniGridData) -> list[str]:
     """Our own on mixed bandwidths, in words."""
     found = []
     for own in (OWN_A, OWN_B):

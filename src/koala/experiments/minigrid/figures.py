@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from koala.experiments.frame.figures import Picture, Series, Style, bands, bars, grouped_bars, style_of
+from koala.experiments.frame.figures import ReportFigure, Series, Style, bands, bars, grouped_bars, style_of
 from koala.experiments.frame.statistics import Interval, mean_interval
 from koala.experiments.frame.surfaces import Scale, surface
 from koala.experiments.minigrid.cases import (
@@ -31,7 +31,7 @@ from koala.experiments.minigrid.cases import (
     PLAIN_MODULES,
     SELECTED,
     STAR,
-    Case,
+    MiniGridCase,
     alone,
     at,
     chunked,
@@ -39,7 +39,7 @@ from koala.experiments.minigrid.cases import (
     selected,
     surface_modules,
 )
-from koala.experiments.minigrid.data import Data
+from koala.experiments.minigrid.data import MiniGridData
 from koala.experiments.minigrid.duels import bounds
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ MODULE_TITLES = {
 FIRST_SURFACE = 7
 
 
-def figures(data: Data) -> list[Picture]:
+def figures(data: MiniGridData) -> list[ReportFigure]:
     """All of them, in the order of the paper."""
     return [_initial(data), *_surfaces(data), *_lines(data), *_beyond(data)]
 
@@ -76,17 +76,19 @@ def _words(seeds: Sequence[int], how: str = "bands") -> str:
     return "One seed." if len(seeds) == 1 else f"Means over {len(seeds)} seeds with 95 % confidence {how}."
 
 
-def _series(data: Data, label: str, style: Style, cases: dict[float, Case], seeds: Sequence[int] | None) -> Series:
+def _series(
+    data: MiniGridData, label: str, style: Style, cases: dict[float, MiniGridCase], seeds: Sequence[int] | None
+) -> Series:
     there = {place: case for place, case in cases.items() if data.has(case)}
     return Series(label, style, {place: data.interval(case, seeds=seeds) for place, case in there.items()})
 
 
-def _chunk_style(data: Data, chunk: float) -> Style:
+def _chunk_style(data: MiniGridData, chunk: float) -> Style:
     number = data.parameters.chunks.index(chunk) % len(_GREENS)
     return Style(_GREENS[number], _MARKERS[number])
 
 
-def _turnaround(data: Data, series: Sequence[Series], seeds: Sequence[int], xlabel: str) -> Figure:
+def _turnaround(data: MiniGridData, series: Sequence[Series], seeds: Sequence[int], xlabel: str) -> Figure:
     """Lines of turnaround between the bounds: from a little below Ideal to the longest, or to where it is cut off."""
     levels = bounds(data, seeds)
     least, migration = (level.points[0].mean for level in levels)
@@ -95,7 +97,7 @@ def _turnaround(data: Data, series: Sequence[Series], seeds: Sequence[int], xlab
     return bands({"": series}, xlabel, TURNAROUND_LABEL, levels=levels, y_range=y_range)
 
 
-def _shown(data: Data) -> float:
+def _shown(data: MiniGridData) -> float:
     chunks = data.parameters.chunks
     return SHOWN_CHUNK if SHOWN_CHUNK in chunks else chunks[-1]
 
@@ -103,7 +105,7 @@ def _shown(data: Data) -> float:
 # ------------------------------------------------------------------------------------ the paper's figures
 
 
-def _initial(data: Data) -> Picture:
+def _initial(data: MiniGridData) -> ReportFigure:
     lines = {policy: {bsbw: at(policy, bsbw) for bsbw in data.parameters.bsbw} for policy in ("A1", "B1")}
     seeds = data.shared_seeds(case for cases in lines.values() for case in cases.values())
     initial = {bsbw: at(INITIAL, bsbw, None) for bsbw in data.parameters.bsbw}
@@ -113,7 +115,7 @@ def _initial(data: Data) -> Picture:
     ]
     lost = [f"{bsbw:g}" for bsbw, case in initial.items() if data.has(case) and not data.is_steady(case)]
     beyond = f" Initial has no steady state at {', '.join(lost)} Mbit/s and leaves the figure." if lost else ""
-    return Picture(
+    return ReportFigure(
         "figure-05",
         "Co-allocation with and without an eye on links (figure 5 of the paper)",
         f"A1 and B1 at a threshold of 100 %. {_words(seeds)}{beyond}",
@@ -121,7 +123,7 @@ def _initial(data: Data) -> Picture:
     )
 
 
-def _surfaces(data: Data) -> list[Picture]:
+def _surfaces(data: MiniGridData) -> list[ReportFigure]:
     pictures = []
     titles = MODULE_TITLES | {chunked(chunk): f"B3, a chunk of {100 * chunk:g} %" for chunk in data.parameters.chunks}
     for number, policy in enumerate(surface_modules(data.parameters), FIRST_SURFACE):
@@ -137,11 +139,11 @@ def _surfaces(data: Data) -> list[Picture]:
                 f"Mean turnaround in seconds over {len(seeds)} seed{'' if len(seeds) == 1 else 's'}. Blue is better "
                 "than Migration-Only, red is worse; darkest blue is Ideal, darkest red half as long again or more."
             )
-            pictures.append(Picture(name, title, caption, partial(_surface, data, cases, seeds)))
+            pictures.append(ReportFigure(name, title, caption, partial(_surface, data, cases, seeds)))
     return pictures
 
 
-def _surface(data: Data, cases: dict[tuple[float, float], Case], seeds: Sequence[int]) -> Figure:
+def _surface(data: MiniGridData, cases: dict[tuple[float, float], MiniGridCase], seeds: Sequence[int]) -> Figure:
     least, level = (bound.points[0].mean for bound in bounds(data, seeds))
     across, up = (sorted({place[axis] for place in cases}) for axis in (0, 1))
     return surface(
@@ -152,7 +154,7 @@ def _surface(data: Data, cases: dict[tuple[float, float], Case], seeds: Sequence
     )
 
 
-def _compared(data: Data) -> list[tuple[str, str, Style]]:
+def _compared(data: MiniGridData) -> list[tuple[str, str, Style]]:
     """The modules of a comparison: name of the policy, label, look."""
     shown = _shown(data)
     return [
@@ -161,7 +163,7 @@ def _compared(data: Data) -> list[tuple[str, str, Style]]:
     ]
 
 
-def _chunks_compared(data: Data) -> list[tuple[str, str, Style]]:
+def _chunks_compared(data: MiniGridData) -> list[tuple[str, str, Style]]:
     return [
         *((chunked(chunk), f"B3 ({100 * chunk:g} %)", _chunk_style(data, chunk)) for chunk in data.parameters.chunks),
         ("A1", "A1", style_of("A1")),
@@ -169,8 +171,8 @@ def _chunks_compared(data: Data) -> list[tuple[str, str, Style]]:
 
 
 def _compare(
-    data: Data, name: str, title: str, caption: str, chunks: bool, by: dict[float, tuple[float, float]]
-) -> list[Picture]:
+    data: MiniGridData, name: str, title: str, caption: str, chunks: bool, by: dict[float, tuple[float, float]]
+) -> list[ReportFigure]:
     """A figure of lines, if it was all run: modules, or the chunks of B3, at (bandwidth, threshold) by place."""
     compared = _chunks_compared(data) if chunks else _compared(data)
     lines = {policy: {place: at(policy, *point) for place, point in by.items()} for policy, _, _ in compared}
@@ -182,10 +184,10 @@ def _compare(
     bandwidths = {bsbw for bsbw, _ in by.values()}
     xlabel = BSBW_LABEL if len(bandwidths) > 1 else LSLT_LABEL
     draw = partial(_turnaround, data, series, seeds, xlabel)
-    return [Picture(name, title, f"{caption}{_words(seeds)}", draw)]
+    return [ReportFigure(name, title, f"{caption}{_words(seeds)}", draw)]
 
 
-def _lines(data: Data) -> list[Picture]:
+def _lines(data: MiniGridData) -> list[ReportFigure]:
     """Figures 13 to 18: over bandwidths at the full threshold, and over thresholds at two bandwidths."""
     full = {bsbw: (bsbw, FULL_LSLT) for bsbw in data.parameters.bsbw}
     found = [
@@ -204,7 +206,7 @@ def _lines(data: Data) -> list[Picture]:
 # ------------------------------------------------------------------------------------ beyond the paper
 
 
-def _beyond(data: Data) -> list[Picture]:
+def _beyond(data: MiniGridData) -> list[ReportFigure]:
     found = [_chunk_line(data)]
     if data.has(at("A1", LOW_BSBW, data.parameters.lslt[0])):
         found.append(_demands(data))
@@ -213,7 +215,7 @@ def _beyond(data: Data) -> list[Picture]:
     return found
 
 
-def _chunk_line(data: Data) -> Picture:
+def _chunk_line(data: MiniGridData) -> ReportFigure:
     chunks = sorted({*CHUNKS_TO_THE_ENDS, *data.parameters.chunks})
     ends = [at("B1", bsbw) for bsbw in (LOW_BSBW, HIGH_BSBW)]
     seeds = data.shared_seeds([*ends, *(at(chunked(chunk), end.bsbw_low) for chunk in chunks for end in ends)])
@@ -229,10 +231,10 @@ def _chunk_line(data: Data) -> Picture:
     }
     caption = f"B3 goes from B1 to Migration-Only, and has its best in between. {_words(seeds)}"
     draw = partial(bands, panels, "chunk (% of the job)", TURNAROUND_LABEL, levels=bounds(data, seeds))
-    return Picture("chunks", "B3 over its chunk, at a threshold of 100 %", caption, draw)
+    return ReportFigure("chunks", "B3 over its chunk, at a threshold of 100 %", caption, draw)
 
 
-def _demands(data: Data) -> Picture:
+def _demands(data: MiniGridData) -> ReportFigure:
     lines = {
         bsbw: {
             policy: {100 * lslt: at(policy, bsbw, lslt) for lslt in data.parameters.lslt}
@@ -253,15 +255,15 @@ def _demands(data: Data) -> Picture:
         f"out after the fact. {_words(seeds)}"
     )
     draw = partial(bands, panels, LSLT_LABEL, "greatest demand on a link (%)")
-    return Picture("link-demand", "How far links are loaded", caption, draw)
+    return ReportFigure("link-demand", "How far links are loaded", caption, draw)
 
 
-def _percent(data: Data, case: Case, seeds: Sequence[int]) -> Interval:
+def _percent(data: MiniGridData, case: MiniGridCase, seeds: Sequence[int]) -> Interval:
     saturation = data.values(case, "saturation")
     return mean_interval([100 * saturation[seed] for seed in seeds])
 
 
-def _mixed(data: Data) -> Picture:
+def _mixed(data: MiniGridData) -> ReportFigure:
     by_chunk = {f"B3\n{100 * chunk:g} %": mixed(chunked(chunk)) for chunk in data.parameters.chunks}
     last = "Migr.\nOnly"
     shown = {policy: mixed(policy) for policy in PLAIN_MODULES} | by_chunk
@@ -274,12 +276,14 @@ def _mixed(data: Data) -> Picture:
         f"Each job's bisection bandwidth is drawn between {MIXED[0]:g} and {MIXED[1]:g} Mbit/s. Thresholds of 100 %; "
         f"ours by default. {_words(seeds, 'intervals')}"
     )
-    return Picture("mixed", "Mixed bandwidths", caption, partial(bars, {"": panel}, TURNAROUND_LABEL, looks=looks))
+    return ReportFigure(
+        "mixed", "Mixed bandwidths", caption, partial(bars, {"": panel}, TURNAROUND_LABEL, looks=looks)
+    )
 
 
 def _grouped(
-    data: Data, name: str, title: str, caption: str, xlabel: str, places: dict[str, dict[str, Case]]
-) -> Picture:
+    data: MiniGridData, name: str, title: str, caption: str, xlabel: str, places: dict[str, dict[str, MiniGridCase]]
+) -> ReportFigure:
     """The selected policies side by side, in a group for each place."""
     seeds = data.shared_seeds(case for cases in places.values() for case in cases.values())
     numbers = range(len(places))
@@ -295,10 +299,10 @@ def _grouped(
         for policy in SELECTED
     ]
     draw = partial(grouped_bars, {"": series}, xlabel, TURNAROUND_LABEL, places=numbers, texts=list(places))
-    return Picture(name, title, f"{caption} {_words(seeds, 'intervals')}", draw)
+    return ReportFigure(name, title, f"{caption} {_words(seeds, 'intervals')}", draw)
 
 
-def _patterns(data: Data) -> Picture:
+def _patterns(data: MiniGridData) -> ReportFigure:
     places = {
         pattern: {policy: selected(policy, PATTERN_BSBW, pattern=pattern) for policy in SELECTED}
         for pattern in PATTERNS
@@ -307,7 +311,7 @@ def _patterns(data: Data) -> Picture:
     return _grouped(data, "patterns", "Other patterns of communication", caption, "pattern", places)
 
 
-def _islands(data: Data) -> Picture:
+def _islands(data: MiniGridData) -> ReportFigure:
     places = {
         f"{bsbw:g},\n{wiring}": {policy: selected(policy, bsbw, wiring=wiring) for policy in SELECTED}
         for bsbw in ISLAND_BSBWS

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from koala.experiments.frame.experiment import ParameterError
-from koala.experiments.minigrid.cases import ISLANDS, Case
+from koala.experiments.minigrid.cases import ISLANDS, MiniGridCase
 from koala.model.grid import Grid, LinkGroup, Network, Site
 from koala.model.request import Pattern
 from koala.policies.catalogue import Catalogue
@@ -27,7 +27,7 @@ _THRESHOLD = "lslt"
 _QUARTERS = 4
 
 
-def run_case(case: Case, jobs_per_cluster: int, seed: int) -> dict[str, Any]:
+def run_case(case: MiniGridCase, jobs_per_cluster: int, seed: int) -> dict[str, Any]:
     """The numbers of one run; the same case, size and seed give the same."""
     from koala.simulator.kernels.mini_grid import run_mini_grid
 
@@ -35,7 +35,7 @@ def run_case(case: Case, jobs_per_cluster: int, seed: int) -> dict[str, Any]:
     return _numbers(jobs, run_mini_grid(jobs, _grid(case.wiring), case.name))
 
 
-def run_case_timed(case: Case, jobs_per_cluster: int, seed: int) -> dict[str, Any]:
+def run_case_timed(case: MiniGridCase, jobs_per_cluster: int, seed: int) -> dict[str, Any]:
     """The same, and how many jobs a second the kernel ran, once it was compiled or read from disk."""
     from koala.simulator.kernels.mini_grid import run_mini_grid
 
@@ -110,7 +110,7 @@ def _numbers(jobs: MiniGridJobs, run: MiniGridRun) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------- asked by a user
 
 
-def asked_case(policy: str, lslt: float | None, bsbw_low: float, bsbw_high: float) -> Case:
+def asked_case(policy: str, lslt: float | None, bsbw_low: float, bsbw_high: float) -> MiniGridCase:
     """The case of a policy as a user names it, with a threshold beside it or none.
 
     A threshold goes unused with a policy that has none. Raises ParameterError, or what the catalogue raises for a
@@ -120,12 +120,12 @@ def asked_case(policy: str, lslt: float | None, bsbw_low: float, bsbw_high: floa
     named = any(name == _THRESHOLD for name, _ in read_name(found.name).values)
     if named and lslt is not None:
         raise ParameterError(f"minigrid: the threshold is in {found.name} and in --lslt {lslt:g}; give it once")
-    case = Case(found.name, None if named or not _has_threshold(found) else lslt, bsbw_low, bsbw_high)
+    case = MiniGridCase(found.name, None if named or not _has_threshold(found) else lslt, bsbw_low, bsbw_high)
     Catalogue.builtin().find(case.name)
     return case
 
 
-def threshold_of(case: Case) -> float | None:
+def threshold_of(case: MiniGridCase) -> float | None:
     """How far the policy lets links be used, which may be its own choice; None where it does not look."""
     found = Catalogue.builtin().find(case.name)
     return found.module.threshold if found.module is not None and _has_threshold(found) else None

@@ -1,7 +1,7 @@
 """The experiment of the paper on mini-grids: co-allocating meta-schedulers on links that jobs share.
 
-Here is what is offered: the whole study, and one run alone. The cases are in ``minigrid_cases``, running one in
-``minigrid_runs``; claims and figures in ``minigrid_claims``, ``minigrid_own`` and ``minigrid_figures``.
+Here is what is offered: the whole study, and one run alone. The cases are in ``cases``, running one in
+``runs``; claims and figures in ``claims``, ``duels`` and ``figures``.
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ from typing import Annotated, Any
 
 import msgspec
 
-from koala.experiments.frame.experiment import Conclusion, Experiment, Finished, ParameterError, SingleRun, Unit
-from koala.experiments.minigrid import claims as minigrid_claims
-from koala.experiments.minigrid import duels as minigrid_own
-from koala.experiments.minigrid import figures as minigrid_figures
-from koala.experiments.minigrid.cases import Case, MiniGridParameters, cases_of
-from koala.experiments.minigrid.data import Data
+from koala.experiments.frame.experiment import Conclusion, Experiment, FinishedUnit, ParameterError, SingleRun, Unit
+from koala.experiments.minigrid import claims, duels, figures
+from koala.experiments.minigrid.cases import MiniGridCase, MiniGridParameters, cases_of
+from koala.experiments.minigrid.data import MiniGridData
 from koala.experiments.minigrid.runs import asked_case, run_case, run_case_timed, threshold_of
 
 METHOD = (
@@ -102,15 +100,15 @@ class MiniGridStudy(Experiment[MiniGridParameters]):
         ]
 
     def run(self, unit: Unit) -> dict[str, Any]:
-        case = msgspec.convert(unit.work["case"], Case)
+        case = msgspec.convert(unit.work["case"], MiniGridCase)
         return run_case(case, unit.work["jobs_per_cluster"], unit.work["seed"])
 
-    def conclude(self, parameters: MiniGridParameters, results: Sequence[Finished]) -> Conclusion:
-        data = Data(parameters, results)
+    def conclude(self, parameters: MiniGridParameters, results: Sequence[FinishedUnit]) -> Conclusion:
+        data = MiniGridData(parameters, results)
         return Conclusion(
-            {**data.as_json(), "own": minigrid_own.as_json(data)},
-            [*minigrid_claims.claims(data), *minigrid_own.claims(data)],
-            [*minigrid_figures.figures(data), *minigrid_own.figures(data)],
+            {**data.as_json(), "own": duels.as_json(data)},
+            [*claims.claims(data), *duels.claims(data)],
+            [*figures.figures(data), *duels.figures(data)],
             _notes(data),
         )
 
@@ -142,7 +140,7 @@ def _bandwidths(text: str) -> tuple[float, float]:
     return found
 
 
-def _notes(data: Data) -> list[str]:
+def _notes(data: MiniGridData) -> list[str]:
     parameters = data.parameters
     notes = [f"{data.count:,} runs of {4 * parameters.jobs_per_cluster:,} jobs."]
     defaults = MiniGridParameters()
@@ -151,4 +149,4 @@ def _notes(data: Data) -> list[str]:
             f"Runs are shorter than the paper's {4 * defaults.jobs_per_cluster:,} jobs: the first ones, which meet "
             "an empty grid, weigh more, and means are lower. Verdicts are those of a first look."
         )
-    return [*notes, *minigrid_own.notes(data)]
+    return [*notes, *duels.notes(data)]

@@ -47,7 +47,7 @@ class ReplayError(ValueError):
         return str(self)
 
 
-class Planned(NamedTuple):
+class PlannedJob(NamedTuple):
     """One job of a replay: ``at_s`` after its beginning, with what the simulator takes for the same job.
 
     ``name`` is what the workload or the trace calls it: its number there.
@@ -59,7 +59,7 @@ class Planned(NamedTuple):
     arrival: Arrival
 
 
-class LeftOut(NamedTuple):
+class OmittedJob(NamedTuple):
     """A job that is not submitted, and why."""
 
     name: int
@@ -68,15 +68,15 @@ class LeftOut(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class ReplayPlan:
     """The jobs of a replay in order of time, those that the grid can never hold, and remarks on what is not replayed.
 
     ``hold_when_waiting``: the submission is held back, and all that follows it shifts, while so many jobs wait.
     """
 
     title: str
-    jobs: Sequence[Planned]
-    too_large: Sequence[LeftOut] = ()
+    jobs: Sequence[PlannedJob]
+    too_large: Sequence[OmittedJob] = ()
     notes: Sequence[str] = ()
     hold_when_waiting: int | None = None
 
@@ -87,7 +87,7 @@ class Plan:
 
 
 @dataclass(kw_only=True)
-class Wish:
+class ReplaySettings:
     """How jobs are to be replayed. ``files`` are the input files that the live grid has."""
 
     speed: float = 1.0
@@ -105,11 +105,11 @@ def plan(
     title: str,
     arrivals: Sequence[Arrival],
     grid: Grid,
-    wish: Wish,
+    settings: ReplaySettings,
     *,
     names: Sequence[int] | None = None,
     hold_when_waiting: int | None = None,
-) -> Plan:
+) -> ReplayPlan:
     """The replay of these jobs, which come in order of time, on that grid; it begins with the first of them.
 
     ``names`` are what to call them instead of 1, 2, ... ReplayError where there are none, or too many.
@@ -124,19 +124,19 @@ def plan(
     first_s = arrivals[0].at_s
     fitting = _Fitting(grid)
     remarks: Counter[str] = Counter()
-    jobs: list[Planned] = []
-    too_large: list[LeftOut] = []
+    jobs: list[PlannedJob] = []
+    too_large: list[OmittedJob] = []
     for number, arrival in enumerate(arrivals):
         name = number + 1 if names is None else names[number]
         reason = fitting.refuses(arrival.request)
         if reason:
-            too_large.append(LeftOut(name, arrival.request, reason))
+            too_large.append(OmittedJob(name, arrival.request, reason))
             continue
-        live = _live(arrival, wish, remarks)
-        at_s = (arrival.at_s - first_s) / wish.speed
-        jobs.append(Planned(name, at_s, live.request, live._replace(at_s=at_s)))
+        live = _live(arrival, settings, remarks)
+        at_s = (arrival.at_s - first_s) / settings.speed
+        jobs.append(PlannedJob(name, at_s, live.request, live._replace(at_s=at_s)))
     notes = [f"{count} {'job' if count == 1 else 'jobs'} {remark}" for remark, count in remarks.items()]
-    return Plan(title=title, jobs=jobs, too_large=too_large, notes=notes, hold_when_waiting=hold_when_waiting)
+    return ReplayPlan(title=title, jobs=jobs, too_large=too_large, notes=notes, hold_when_waiting=hold_when_waiting)
 
 
 class _Fitting:
@@ -161,15 +161,15 @@ class _Fitting:
         return ""
 
 
-def _live(arrival: Arrival, wish: Wish, remarks: Counter[str]) -> Arrival:
+def _live(arrival: Arrival, settings: ReplaySettings, remarks: Counter[str]) -> Arrival:
     """The job as the live grid gets it and, with the time that it is expected to run there, the simulator."""
     request, execution_s = arrival.request, arrival.execution_s
-    program = wish.programs.get(request.components[0].application.name)
+    program = settings.programs.get(request.components[0].application.name)
     if program is not None:
         runs = program(request)
         request = _running(request, runs)
     elif not has_own_application(request):
-        execution_s = max(SLEEP_S_MIN, execution_s / wish.speed)
+        execution_s = max(SLEEP_S_MIN, execution_s / settings.speed)
         nap = Application(executable=SLEEPER, arguments=(f"{execution_s:.3f}",))
         request = _running(request, Program(nap))
         if arrival.per_extra_cluster:
@@ -179,9 +179,9 @@ def _live(arrival: Arrival, wish: Wish, remarks: Counter[str]) -> Arrival:
             # What they demand of the links still counts for policies that look at it; nothing takes longer by it.
             remarks["would communicate: they sleep, and the links between their sites carry nothing"] += 1
             request = replace(request, communication=replace(request.communication, share=0.0))
-    request = _with_files(request, wish.files, remarks)
-    if wish.policy is not None and request.policy is None:
-        request = replace(request, policy=wish.policy)
+    request = _with_files(request, settings.files, remarks)
+    if settings.policy is not None and request.policy is None:
+        request = replace(request, policy=settings.policy)
     return arrival._replace(request=request, execution_s=execution_s)
 
 

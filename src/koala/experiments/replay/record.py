@@ -1,6 +1,6 @@
 """What the daemon's journal tells of the jobs of a replay: when each was placed, started and ended, and what it held.
 
-Entries go in as they come; nothing here asks for anything. What the record adds up to is in ``replay_result``.
+Entries go in as they come; nothing here asks for anything. What the record adds up to is in ``result``.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class JobRecord:
     components: dict[str, ComponentRecord] = field(default_factory=dict)
 
 
-class Record:
+class ReplayRecord:
     """The replay's jobs, and those of strangers that came meanwhile until they are told apart.
 
     ``waiting`` are those of the replay's jobs that have no places, ``running`` those whose barrier is open, and

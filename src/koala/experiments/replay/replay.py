@@ -2,8 +2,8 @@
 
 One call a job and one stream of the journal, whatever happens to the jobs meanwhile. A daemon that goes away is
 waited for as long as the client has patience; a submission carries a token of its own, so that no job comes twice.
-What is submitted is in ``replay_plan``, what the journal tells in ``replay_record``, what it adds up to in
-``replay_result``.
+What is submitted is in ``plan``, what the journal tells in ``record``, what it adds up to in
+``result``.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import msgspec
 
 from koala.client import AsyncClient, ClientError, InvalidError, TooLargeError
 from koala.descriptions import write_job_yaml
-from koala.experiments.replay.plan import LeftOut, Plan, Planned
-from koala.experiments.replay.record import Record
-from koala.experiments.replay.result import Replayed, Submission, holds, measured_period, result, uses, waste
+from koala.experiments.replay.plan import OmittedJob, PlannedJob, ReplayPlan
+from koala.experiments.replay.record import ReplayRecord
+from koala.experiments.replay.result import Replayed, ReplaySubmission, holds, measured_period, result, uses, waste
 from koala.model.api import JournalEntry, Overview, SiteHistory
 from koala.model.request import JobId
 
@@ -38,7 +38,7 @@ CANCELLED_S = 60.0
 LETTING_GO_S = 5.0
 
 
-class Standing(NamedTuple):
+class ReplayProgress(NamedTuple):
     """How far a replay is: jobs submitted, running and ended, of how many; ``left_s`` where it can be guessed."""
 
     submitted: int
@@ -48,7 +48,7 @@ class Standing(NamedTuple):
     left_s: float | None
 
 
-Tell = Callable[[Standing], None]
+Tell = Callable[[ReplayProgress], None]
 
 
 class Replay:
@@ -58,7 +58,7 @@ class Replay:
     def __init__(
         self,
         client: AsyncClient,
-        plan: Plan,
+        plan: ReplayPlan,
         *,
         stop: Callable[[], bool],
         tell: Tell | None = None,
@@ -69,15 +69,15 @@ class Replay:
         self._stop = stop
         self._tell = tell
         self._keep = keep
-        self._record = Record()
+        self._record = ReplayRecord()
         self._news = asyncio.Event()
         self._news_at = time.monotonic()
         self._told_at = -TELL_S
         self._begun_at = 0.0
         self._held_back_s = 0.0
         self._token = uuid.uuid4().hex
-        self._submitted: list[Submission] = []
-        self._refused: list[LeftOut] = []
+        self._submitted: list[ReplaySubmission] = []
+        self._refused: list[OmittedJob] = []
         self._given_up: dict[JobId, str] = {}
         self._unanswered: int | None = None
         self._stopped = ""
@@ -129,7 +129,7 @@ class Replay:
         now = time.monotonic()
         if self._tell is not None and now - self._told_at >= TELL_S:
             self._told_at = now
-            self._tell(self._standing(now - self._begun_at))
+            self._tell(self._progress(now - self._begun_at))
 
     async def _until(
         self, condition: Callable[[], bool], *, within_s: float = float("inf"), give_up: bool = False
@@ -142,12 +142,12 @@ class Replay:
                 self._news_at = time.monotonic()
                 await self._give_up_hopeless()
 
-    def _standing(self, elapsed_s: float) -> Standing:
+    def _progress(self, elapsed_s: float) -> ReplayProgress:
         submitted, jobs = len(self._submitted), len(self._plan.jobs)
         ended = submitted - len(self._record.unended)
         to_submit_s = max(0.0, self._plan.jobs[-1].at_s - elapsed_s) if self._plan.jobs else 0.0
         left_s = max(to_submit_s, elapsed_s * (jobs - ended) / ended) if ended else None
-        return Standing(submitted, len(self._record.running), ended, jobs, left_s)
+        return ReplayProgress(submitted, len(self._record.running), ended, jobs, left_s)
 
     # --------------------------------------------------------------------------------------- submission
 
@@ -174,7 +174,7 @@ class Replay:
         await self._until(lambda: len(waiting) < most, give_up=True)
         self._held_back_s += time.monotonic() - since
 
-    async def _submit(self, job: Planned) -> None:
+    async def _submit(self, job: PlannedJob) -> None:
         """Submit one job and wait for the answer, so that jobs are on record in their order."""
         call = asyncio.ensure_future(
             self._client.submit(
@@ -195,11 +195,11 @@ class Replay:
         try:
             answer = call.result()
         except (InvalidError, TooLargeError) as error:
-            self._refused.append(LeftOut(job.name, job.request, error.message))
+            self._refused.append(OmittedJob(job.name, job.request, error.message))
             return
         self._record.own(answer.job.id, answer.job.submitted_at)
         self._submitted.append(
-            Submission(
+            ReplaySubmission(
                 job=answer.job.id,
                 name=job.name,
                 # The table of jobs shows the policy that the daemon chose.

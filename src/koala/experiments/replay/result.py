@@ -1,7 +1,7 @@
 """What a replay adds up to: a result of the simulator's own type, so that its tables and pages show a replay as they
 show a simulation, and what only a live grid can tell: how late submissions were, and processor time that was wasted.
 
-Pure functions over the record of a replay; see ``replay_record``.
+Pure functions over the record of a replay; see ``record``.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from koala.experiments.replay.plan import LeftOut
-from koala.experiments.replay.record import ComponentRecord, Record
+from koala.experiments.replay.plan import OmittedJob
+from koala.experiments.replay.record import ComponentRecord, ReplayRecord
 from koala.model.api import Overview, SiteHistory, SiteInfo
 from koala.model.grid import Grid, Link, Links, PairLink, SchedulerParameters, Site
 from koala.model.messages import JobEnded, Outcome
@@ -23,7 +23,7 @@ from koala.simulator.result import Result, SiteUse, Unfinished
 replace = msgspec.structs.replace
 
 
-class Submission(msgspec.Struct, frozen=True, kw_only=True):
+class ReplaySubmission(msgspec.Struct, frozen=True, kw_only=True):
     """A job that the daemon has on record: its number there, and how long after its time it was there."""
 
     job: JobId
@@ -76,7 +76,7 @@ def holds(components: Iterable[ComponentRecord], sites: Sequence[str], zero_at: 
     return sorted(found, key=lambda hold: (hold.job, hold.from_s, hold.site))
 
 
-def measured_period(record: Record, zero_at: float, now: float, *, cut_off: bool) -> tuple[float, float]:
+def measured_period(record: ReplayRecord, zero_at: float, now: float, *, cut_off: bool) -> tuple[float, float]:
     """From the first submission to the last end of a job, as in a simulation; to now in a replay that was cut off."""
     from_at = min((job.submitted_at for job in record.jobs.values()), default=zero_at)
     ends = [job.ended.ended_at for job in record.jobs.values() if job.ended is not None]
@@ -127,8 +127,8 @@ def _less(at: float | None, zero_at: float) -> float | None:
 
 
 def result(
-    record: Record,
-    submissions: Sequence[Submission],
+    record: ReplayRecord,
+    submissions: Sequence[ReplaySubmission],
     unfinished: Mapping[JobId, str],
     site_uses: Sequence[SiteUse],
     *,
@@ -181,8 +181,8 @@ class Replayed:
     interrupted replay could not or should not cancel."""
 
     result: Result
-    submissions: Sequence[Submission]
-    refused: Sequence[LeftOut]
+    submissions: Sequence[ReplaySubmission]
+    refused: Sequence[OmittedJob]
     waste: Waste
     holds: Sequence[PageHold]
     left_behind: Sequence[JobId] = ()

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from koala.experiments.frame.claims import Claim, Comparison, above, below, judge, measured
+from koala.experiments.frame.claims import Comparison, PaperClaim, above, below, judge, measured
 from koala.experiments.frame.statistics import Interval, mean_interval
 from koala.experiments.wase.bound import BOUND_TASKS
 from koala.experiments.wase.claims import POINTS, change_by_grid
-from koala.experiments.wase.data import Data
+from koala.experiments.wase.data import WaseData
 from koala.experiments.wase.spawning import ANYWHERE, NEAR
 from koala.experiments.wase.trials import ALL, BY_LAN, FAR, GREEDY, SOFT, WASE, WHOLE
 
@@ -22,13 +22,13 @@ NO_WORSE_POINTS = 0.1
 CLOSE_POINTS = 2.0
 
 
-def claims(data: Data) -> list[Claim]:
+def claims(data: WaseData) -> list[PaperClaim]:
     """Whether each reaches its aim."""
     found = [_whole(data), _far(data), _soft(data), _all(data), _spawned(data)]
     return [*found, _bound(data)] if data.bounds else found
 
 
-def _aim(data: Data, method: str) -> list[Comparison]:
+def _aim(data: WaseData, method: str) -> list[Comparison]:
     """That a method hits LANs more often than WASE, and fails no more often than greedy."""
     comparisons = []
     hits = more(data, method, WASE, "lan_hit")
@@ -41,7 +41,7 @@ def _aim(data: Data, method: str) -> list[Comparison]:
     return comparisons
 
 
-def more(data: Data, first: str, second: str, measure: str) -> Interval | None:
+def more(data: WaseData, first: str, second: str, measure: str) -> Interval | None:
     """How much more of a share the first has than the second, in points, on trials that both mapped."""
     return data.interval(100.0 * (data.column(first, measure) - data.column(second, measure)))
 
@@ -50,7 +50,7 @@ def _shown(label: str, interval: Interval | None, unit: str = POINTS) -> str:
     return f"{label} {'not known' if interval is None else measured(interval, unit)}"
 
 
-def _whole(data: Data) -> Claim:
+def _whole(data: WaseData) -> PaperClaim:
     note = "; ".join(
         (
             _shown("Clusters in one LAN, wase-whole - wase", more(data, WHOLE, WASE, "whole")),
@@ -63,7 +63,7 @@ def _whole(data: Data) -> Claim:
     return judge("T1", text, _aim(data, WHOLE), note=f"{note}.")
 
 
-def _far(data: Data) -> Claim:
+def _far(data: WaseData) -> PaperClaim:
     comparisons = _aim(data, FAR)
     gain = data.difference(FAR, WASE, "affinity_min")
     if gain is not None:
@@ -78,7 +78,7 @@ def _far(data: Data) -> Claim:
     return judge("T2", text, comparisons, note=f"{note}; {traffic}.")
 
 
-def _soft(data: Data) -> Claim:
+def _soft(data: WaseData) -> PaperClaim:
     comparisons = _aim(data, SOFT)
     carried = more(data, SOFT, WHOLE, "carried")
     if carried is not None:
@@ -88,7 +88,7 @@ def _soft(data: Data) -> Claim:
     return judge("T3", text, comparisons, note=f"{note}.")
 
 
-def _all(data: Data) -> Claim:
+def _all(data: WaseData) -> PaperClaim:
     comparisons = _aim(data, ALL)
     affinity = data.difference(ALL, WASE, "affinity_min")
     carried = more(data, ALL, WASE, "carried")
@@ -99,7 +99,7 @@ def _all(data: Data) -> Claim:
     return judge("T4", text, comparisons)
 
 
-def _spawned(data: Data) -> Claim:
+def _spawned(data: WaseData) -> PaperClaim:
     comparisons = []
     traffic = more(data, NEAR, ANYWHERE, "inter_lan")
     if traffic is not None:
@@ -123,7 +123,7 @@ def _spawned(data: Data) -> Claim:
 # ------------------------------------------------------------------------------------------ the best there is
 
 
-def bound_gaps(data: Data, method: str, measure: str, tasks: int | None = None) -> Interval | None:
+def bound_gaps(data: WaseData, method: str, measure: str, tasks: int | None = None) -> Interval | None:
     """By how many points a method misses the bound that no mapping passes, on average, where it found a mapping."""
     by_seed: dict[int, list[float]] = {}
     for row in data.bounds:
@@ -134,13 +134,13 @@ def bound_gaps(data: Data, method: str, measure: str, tasks: int | None = None) 
     return mean_interval(means) if means else None
 
 
-def solved(data: Data, measure: str) -> tuple[int, int]:
+def solved(data: WaseData, measure: str) -> tuple[int, int]:
     """How many instances have a mapping or may have one, and for how many of those the best is known."""
     statuses = [row[measure]["status"] for row in data.bounds if row[measure]["status"] != "infeasible"]
     return len(statuses), statuses.count("optimal")
 
 
-def _bound(data: Data) -> Claim:
+def _bound(data: WaseData) -> PaperClaim:
     gap = bound_gaps(data, WHOLE, "lan_hit")
     comparisons = []
     if gap is not None:
@@ -167,7 +167,7 @@ def _bound(data: Data) -> Claim:
     return judge("T6", text, comparisons, note=note)
 
 
-def as_json(data: Data) -> dict[str, Any]:
+def as_json(data: WaseData) -> dict[str, Any]:
     """The differences that the claims are judged from, by method."""
 
     def shown(interval: Interval | None) -> dict[str, Any] | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from koala.experiments.frame.figures import NEUTRAL, Picture, Series, Style, grouped_bars
+from koala.experiments.frame.figures import NEUTRAL, ReportFigure, Series, Style, grouped_bars
 from koala.experiments.frame.statistics import Interval, mean_interval
 from koala.experiments.wase.beyond import solved
-from koala.experiments.wase.data import Data
+from koala.experiments.wase.data import WaseData
 from koala.experiments.wase.figures import HIT_LABEL, STYLES, TASKS_LABEL, by_tasks, category_lines, texts_of
 from koala.experiments.wase.spawning import ANYWHERE, NEAR
 from koala.experiments.wase.trials import ALL, FAR, GREEDY, SOFT, WASE, WHOLE
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
 SHOWN = (WASE, WHOLE, FAR, SOFT, ALL)
 
 
-def figures(data: Data) -> list[Picture]:
+def figures(data: WaseData) -> list[ReportFigure]:
     """All of them; the best only where it was looked for."""
     seeds = f"Means over {len(data.seeds)} seeds with 95 % confidence intervals."
     found = [_hits(data, seeds), _carried(data, seeds), _spawned(data, seeds)]
     return [*found, _bound(data)] if data.bounds else found
 
 
-def _where_wase_mapped(data: Data, method: str, measure: str) -> Column:
+def _where_wase_mapped(data: WaseData, method: str, measure: str) -> Column:
     """A share in per cent on the trials that WASE mapped, nothing elsewhere: those are harder."""
     import numpy
 
     return numpy.where(data.failed(WASE) == 0, 100.0 * data.column(method, measure), numpy.nan)
 
 
-def _series(data: Data, measure: str) -> list[Series]:
+def _series(data: WaseData, measure: str) -> list[Series]:
     return [by_tasks(data, name, STYLES[name], _where_wase_mapped(data, name, measure)) for name in SHOWN]
 
 
-def _hits(data: Data, seeds: str) -> Picture:
+def _hits(data: WaseData, seeds: str) -> ReportFigure:
     panels = {"over clusters": _series(data, "lan_hit"), "over tasks": _series(data, "tasks_at_home")}
     texts = texts_of(data.parameters.tasks)
-    return Picture(
+    return ReportFigure(
         "beyond-lan-hit",
         "LAN hit ratio of the methods beyond the paper",
         "On the trials that WASE mapped. The methods beyond it keep the same clusters whole, so their lines lie on "
@@ -49,8 +49,8 @@ def _hits(data: Data, seeds: str) -> Picture:
     )
 
 
-def _carried(data: Data, seeds: str) -> Picture:
-    return Picture(
+def _carried(data: WaseData, seeds: str) -> ReportFigure:
+    return ReportFigure(
         "beyond-carried",
         "Communication that the links carry",
         f"An edge of RQoC 1 needs {data.parameters.mbit_s_per_rqoc:g} Mbit/s between LANs; each is cut down by the "
@@ -66,7 +66,7 @@ def _carried(data: Data, seeds: str) -> Picture:
     )
 
 
-def _spawned(data: Data, seeds: str) -> Picture:
+def _spawned(data: WaseData, seeds: str) -> ReportFigure:
     looks = {
         WHOLE: ("all known at the start", STYLES[WHOLE]),
         NEAR: ("near their partners", Style("#0072b2", "o")),
@@ -77,7 +77,7 @@ def _spawned(data: Data, seeds: str) -> Picture:
         for method, (name, style) in looks.items()
     ]
     share = 100 * data.parameters.spawned_share
-    return Picture(
+    return ReportFigure(
         "beyond-spawned",
         "Tasks that come while the application runs",
         f"Communication between LANs where {share:g} % of the tasks come later and nothing moves. {seeds}",
@@ -91,7 +91,7 @@ def _spawned(data: Data, seeds: str) -> Picture:
     )
 
 
-def _bound(data: Data) -> Picture:
+def _bound(data: WaseData) -> ReportFigure:
     sizes = sorted({row["tasks"] for row in data.bounds})
     seeds = len({row["seed"] for row in data.bounds})
     panels = {
@@ -116,7 +116,7 @@ def _bound(data: Data) -> Picture:
         for title, measure in {"LAN hit ratio (%)": "lan_hit", "between LANs (%)": "inter_lan"}.items()
     }
     count, optimal = solved(data, "lan_hit")
-    return Picture(
+    return ReportFigure(
         "beyond-bound",
         "The best that any mapping can do",
         f"Mapping by optimisation on {min(data.parameters.machines)} machines, where all three methods found a "
@@ -127,7 +127,7 @@ def _bound(data: Data) -> Picture:
     )
 
 
-def _bound_mean(data: Data, measure: str, tasks: int, key: str) -> Interval | None:
+def _bound_mean(data: WaseData, measure: str, tasks: int, key: str) -> Interval | None:
     """The mean over instances of one size that WASE, greedy and wase-whole mapped."""
     by_seed: dict[int, list[float]] = {}
     for row in data.bounds:

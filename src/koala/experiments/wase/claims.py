@@ -1,12 +1,12 @@
-"""The claims C22 to C26 of the paper on WASE, each as comparisons over seeds; C27 is in ``wase_pipeline``."""
+"""The claims C22 to C26 of the paper on WASE, each as comparisons over seeds; C27 is in ``pipeline``."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-from koala.experiments.frame.claims import Claim, Comparison, above, below, judge, measured, within
+from koala.experiments.frame.claims import Comparison, PaperClaim, above, below, judge, measured, within
 from koala.experiments.frame.statistics import Interval, mean_interval, paired_difference
-from koala.experiments.wase.data import Data
+from koala.experiments.wase.data import WaseData
 from koala.experiments.wase.pipeline import shape_claim
 from koala.experiments.wase.trials import GREEDY, GREEDY_SCAN, WASE
 
@@ -18,7 +18,7 @@ HIT_GREEDY = (20.0, 60.0)
 SAME_AFFINITY_PERCENT = 10.0
 
 
-def claims(data: Data) -> list[Claim]:
+def claims(data: WaseData) -> list[PaperClaim]:
     """All six, judged."""
     return [
         _failures_grow(data),
@@ -30,13 +30,13 @@ def claims(data: Data) -> list[Claim]:
     ]
 
 
-def band_in_words(data: Data, place: int) -> str:
+def band_in_words(data: WaseData, place: int) -> str:
     """A range of cluster sizes for people."""
     low, high = data.parameters.cluster_sizes[place]
     return f"{low:g}-{high:g}"
 
 
-def _rise(data: Data, axis: str, low: float, high: float) -> Interval | None:
+def _rise(data: WaseData, axis: str, low: float, high: float) -> Interval | None:
     """How much larger WASE's share of failures is at one place of an axis than at another, in points."""
     failed = 100.0 * data.failed(WASE)
     return paired_difference(
@@ -44,7 +44,7 @@ def _rise(data: Data, axis: str, low: float, high: float) -> Interval | None:
     )
 
 
-def _failures_grow(data: Data) -> Claim:
+def _failures_grow(data: WaseData) -> PaperClaim:
     comparisons: list[Comparison] = []
     for low, high in pairwise(data.parameters.tasks):
         interval = _rise(data, "tasks", low, high)
@@ -66,7 +66,7 @@ def _failures_grow(data: Data) -> Claim:
     return judge("C22", "Failures grow with the tasks and with the size of clusters.", comparisons, note=note)
 
 
-def _greedy_fails_less(data: Data) -> Claim:
+def _greedy_fails_less(data: WaseData) -> PaperClaim:
     comparisons = []
     for tasks in data.parameters.tasks:
         interval = data.more_failures(GREEDY, WASE, data.where(tasks=tasks))
@@ -80,7 +80,7 @@ def _greedy_fails_less(data: Data) -> Claim:
     return judge("C23", "Greedy fails less often than WASE.", comparisons, note=note)
 
 
-def _faster(data: Data) -> Claim:
+def _faster(data: WaseData) -> PaperClaim:
     comparisons = []
     for tasks in data.parameters.tasks:
         interval = _more_ms(data, GREEDY_SCAN, tasks=tasks)
@@ -97,7 +97,7 @@ def _faster(data: Data) -> Claim:
     return judge("C24", "WASE schedules faster than greedy.", comparisons, note=note)
 
 
-def _more_ms(data: Data, than: str, **places: float) -> Interval | None:
+def _more_ms(data: WaseData, than: str, **places: float) -> Interval | None:
     longer_ms = 1000.0 * (data.column(WASE, "cpu_s") - data.column(than, "cpu_s"))
     return data.interval(longer_ms, data.where(**places))
 
@@ -106,7 +106,7 @@ def _in_ms(intervals: dict[str, Interval | None]) -> str:
     return ", ".join(f"{name} {measured(each, 'ms')}" for name, each in intervals.items() if each is not None)
 
 
-def _lan_hit(data: Data) -> Claim:
+def _lan_hit(data: WaseData) -> PaperClaim:
     comparisons: list[Comparison] = []
     over_tasks = []
     for method, (least, most), name in ((WASE, HIT_WASE, "WASE"), (GREEDY, HIT_GREEDY, "greedy")):
@@ -125,7 +125,7 @@ def _lan_hit(data: Data) -> Claim:
     return judge("C25", text, comparisons, note=note)
 
 
-def change_by_grid(data: Data, method: str, tasks: int) -> Interval | None:
+def change_by_grid(data: WaseData, method: str, tasks: int) -> Interval | None:
     """By how many per cent the minimum affinity is larger on the largest grids than on the smallest.
 
     The same applications count on both, with LANs of the same size: on a small grid only those that ask for little
@@ -146,7 +146,7 @@ def change_by_grid(data: Data, method: str, tasks: int) -> Interval | None:
     return mean_interval(changes) if changes else None
 
 
-def _affinity_stays(data: Data) -> Claim:
+def _affinity_stays(data: WaseData) -> PaperClaim:
     least, most = min(data.parameters.machines), max(data.parameters.machines)
     comparisons = []
     for tasks in data.parameters.tasks:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from koala.experiments.frame.experiment import Finished
+from koala.experiments.frame.experiment import FinishedUnit
 from koala.experiments.frame.statistics import Interval, mean_interval
 from koala.experiments.wase.trials import MEASURES, METHODS, WaseParameters, trials_of
 
@@ -23,10 +23,10 @@ BOUND = "bound"
 PIPELINE = "pipeline"
 
 
-class Data:
+class WaseData:
     """All results. A column has a place for each trial, ``seed`` being the seeds of all; a mask chooses trials."""
 
-    def __init__(self, parameters: WaseParameters, results: Sequence[Finished]) -> None:
+    def __init__(self, parameters: WaseParameters, results: Sequence[FinishedUnit]) -> None:
         self.parameters = parameters
         units = [finished for finished in results if finished.unit.work["kind"] == TRIALS]
         self.seeds = sorted({finished.unit.work["seed"] for finished in units})
@@ -45,7 +45,7 @@ class Data:
         self._read_places(units)
         self._read_methods(units)
 
-    def _read_places(self, units: Sequence[Finished]) -> None:
+    def _read_places(self, units: Sequence[FinishedUnit]) -> None:
         """Which trial is where in the columns."""
         import numpy
 
@@ -70,7 +70,7 @@ class Data:
         self.seed = self._places["seed"]
         self.count = len(trials) * len(works)
 
-    def _read_methods(self, units: Sequence[Finished]) -> None:
+    def _read_methods(self, units: Sequence[FinishedUnit]) -> None:
         import numpy
 
         self.impossible = numpy.array([each for _, result in units for each in result["impossible"]], dtype=bool)

@@ -1,7 +1,7 @@
 """The figures 3 to 11 of the paper on WASE, drawn again from the results, and Table 2.
 
 Also here is how the methods look in every figure; figures on what goes beyond the paper are in
-``wase_beyond_figures``.
+``beyond_figures``.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from koala.experiments.frame.figures import NEUTRAL, Picture, Series, Style, error_bars, legend, new_figure
+from koala.experiments.frame.figures import NEUTRAL, ReportFigure, Series, Style, error_bars, legend, new_figure
 from koala.experiments.frame.statistics import Interval
 from koala.experiments.wase.claims import band_in_words
-from koala.experiments.wase.data import Data
+from koala.experiments.wase.data import WaseData
 from koala.experiments.wase.pipeline import CLUSTERS, LAN_NAMES, MCRS, PAPER_AFFINITY, PAPER_TASKS
 from koala.experiments.wase.trials import ALL, FAR, GREEDY, GREEDY_SCAN, SOFT, WASE, WHOLE
 
@@ -53,7 +53,7 @@ FAILURES_LABEL = "failures (% of trials)"
 HIT_LABEL = "LAN hit ratio (%)"
 
 
-def figures(data: Data) -> list[Picture]:
+def figures(data: WaseData) -> list[ReportFigure]:
     """All of them, in the order of the paper."""
     seeds = f"Means over {len(data.seeds)} seeds with 95 % confidence intervals."
     return [*_of_the_paper(data, seeds), _table_2(data)]
@@ -105,7 +105,7 @@ def _set_logarithmic(axes: Axes) -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-def over(data: Data, axis: str, places: Sequence[float], values: Column, **fixed: float) -> dict[int, Interval]:
+def over(data: WaseData, axis: str, places: Sequence[float], values: Column, **fixed: float) -> dict[int, Interval]:
     """By number of the place on an axis the mean of the values there; places without any are left out."""
     found = {
         number: data.interval(values, data.where(**{axis: place, **fixed})) for number, place in enumerate(places)
@@ -113,7 +113,7 @@ def over(data: Data, axis: str, places: Sequence[float], values: Column, **fixed
     return {number: interval for number, interval in found.items() if interval is not None}
 
 
-def by_tasks(data: Data, label: str, style: Style, values: Column, **fixed: float) -> Series:
+def by_tasks(data: WaseData, label: str, style: Style, values: Column, **fixed: float) -> Series:
     return Series(label, style, over(data, "tasks", data.parameters.tasks, values, **fixed))
 
 
@@ -124,7 +124,7 @@ def texts_of(places: Sequence[float]) -> list[str]:
 # ------------------------------------------------------------------------------------ the paper's figures
 
 
-def _of_the_paper(data: Data, seeds: str) -> list[Picture]:
+def _of_the_paper(data: WaseData, seeds: str) -> list[ReportFigure]:
     return [
         _failures_by_tasks(data, seeds),
         _failures_by_clusters(data, seeds),
@@ -138,7 +138,7 @@ def _of_the_paper(data: Data, seeds: str) -> list[Picture]:
     ]
 
 
-def _by_lan_size(data: Data, values: Column) -> list[Series]:
+def _by_lan_size(data: WaseData, values: Column) -> list[Series]:
     sizes = data.parameters.machines_per_lan
     return [
         by_tasks(data, f"LANs of {size}", _ORDERED[number % len(_ORDERED)], values, machines_per_lan=size)
@@ -146,8 +146,8 @@ def _by_lan_size(data: Data, values: Column) -> list[Series]:
     ]
 
 
-def _failures_by_tasks(data: Data, seeds: str) -> Picture:
-    return Picture(
+def _failures_by_tasks(data: WaseData, seeds: str) -> ReportFigure:
+    return ReportFigure(
         "figure-03",
         "Figure 3. Failures by tasks",
         f"Share of the trials in which WASE finds no mapping, by the size of the LANs. {seeds}",
@@ -161,7 +161,7 @@ def _failures_by_tasks(data: Data, seeds: str) -> Picture:
     )
 
 
-def _failures_by_clusters(data: Data, seeds: str) -> Picture:
+def _failures_by_clusters(data: WaseData, seeds: str) -> ReportFigure:
     places = range(len(data.parameters.cluster_sizes))
     series = [
         Series(
@@ -171,7 +171,7 @@ def _failures_by_clusters(data: Data, seeds: str) -> Picture:
         )
         for number, tasks in enumerate(data.parameters.tasks)
     ]
-    return Picture(
+    return ReportFigure(
         "figure-04",
         "Figure 4. Failures by size of clusters",
         f"WASE, by the tasks in a cluster on average. {seeds}",
@@ -185,7 +185,7 @@ def _failures_by_clusters(data: Data, seeds: str) -> Picture:
     )
 
 
-def _failures_compared(data: Data, seeds: str) -> Picture:
+def _failures_compared(data: WaseData, seeds: str) -> ReportFigure:
     series = [
         by_tasks(data, "WASE", STYLES[WASE], 100.0 * data.failed(WASE)),
         by_tasks(data, "greedy", STYLES[GREEDY], 100.0 * data.failed(GREEDY)),
@@ -193,7 +193,7 @@ def _failures_compared(data: Data, seeds: str) -> Picture:
     ]
     alike = bool((data.failed(GREEDY) == data.impossible).all())
     more = ", which are those where greedy fails: the two lines lie on each other" if alike else ""
-    return Picture(
+    return ReportFigure(
         "figure-05",
         "Figure 5. Failures of WASE and greedy",
         f"And the share of trials in which it is certain that no mapping exists{more}. {seeds}",
@@ -201,8 +201,8 @@ def _failures_compared(data: Data, seeds: str) -> Picture:
     )
 
 
-def _times(data: Data, seeds: str) -> Picture:
-    return Picture(
+def _times(data: WaseData, seeds: str) -> ReportFigure:
+    return ReportFigure(
         "figure-06",
         "Figure 6. Scheduling time of WASE",
         f"Time of the processor without clustering, of the mappings found. {seeds}",
@@ -216,7 +216,7 @@ def _times(data: Data, seeds: str) -> Picture:
     )
 
 
-def _times_compared(data: Data, seeds: str) -> Picture:
+def _times_compared(data: WaseData, seeds: str) -> ReportFigure:
     names = {WASE: "WASE", GREEDY_SCAN: "greedy, through the queue", GREEDY: "greedy, by halving"}
     machines = data.parameters.machines
     panels = {
@@ -226,7 +226,7 @@ def _times_compared(data: Data, seeds: str) -> Picture:
         ]
         for size in (machines[0], machines[-1])
     }
-    return Picture(
+    return ReportFigure(
         "figure-07",
         "Figure 7. Scheduling times of WASE and greedy",
         "Greedy as the paper has it, looking at every machine for every task, and the same by halving in a sorted "
@@ -242,7 +242,7 @@ def _times_compared(data: Data, seeds: str) -> Picture:
     )
 
 
-def _distances(data: Data, seeds: str) -> Picture:
+def _distances(data: WaseData, seeds: str) -> ReportFigure:
     least = min(data.parameters.machines_per_lan)
     shares = {
         name: over(data, "tasks", data.parameters.tasks, 100.0 * data.column(WASE, name), machines_per_lan=least)
@@ -253,7 +253,7 @@ def _distances(data: Data, seeds: str) -> Picture:
         data.where(machines_per_lan=least),
     )
     said = "" if near is None else f" {near.mean:.1f} % of the tasks are in the suitable LAN or in its MAN."
-    return Picture(
+    return ReportFigure(
         "figure-08",
         f"Figure 8. Where WASE puts the tasks of a cluster, LANs of {least}",
         f"Distance from the LAN that was suitable for the cluster.{said} {seeds.split(' with')[0]}.",
@@ -276,13 +276,13 @@ def _stacked(shares: dict[str, dict[int, Interval]], texts: Sequence[str]) -> Fi
     return figure
 
 
-def _hits(data: Data, seeds: str, method: str, name: str, title: str) -> Picture:
+def _hits(data: WaseData, seeds: str, method: str, name: str, title: str) -> ReportFigure:
     panels = {
         "over clusters": _by_lan_size(data, 100.0 * data.column(method, "lan_hit")),
         "over tasks": _by_lan_size(data, 100.0 * data.column(method, "tasks_at_home")),
     }
     texts = texts_of(data.parameters.tasks)
-    return Picture(
+    return ReportFigure(
         name,
         title,
         "Share of a cluster's tasks in its LAN, as a mean over clusters, where a task alone counts as a hit, and "
@@ -291,7 +291,7 @@ def _hits(data: Data, seeds: str, method: str, name: str, title: str) -> Picture
     )
 
 
-def _affinity(data: Data, seeds: str) -> Picture:
+def _affinity(data: WaseData, seeds: str) -> ReportFigure:
     sizes = data.parameters.machines
     panels = {
         title: [
@@ -304,7 +304,7 @@ def _affinity(data: Data, seeds: str) -> Picture:
         ]
         for title, method in {"WASE": WASE, "wase-far": FAR}.items()
     }
-    return Picture(
+    return ReportFigure(
         "figure-11",
         "Figure 11. Minimum affinity by size of the grid",
         f"At an MCR of {min(data.parameters.mcr):g}, with which most applications are mapped on all grids; and the "
@@ -315,15 +315,15 @@ def _affinity(data: Data, seeds: str) -> Picture:
     )
 
 
-def _light(data: Data, method: str) -> Column:
+def _light(data: WaseData, method: str) -> Column:
     """The minimum affinity where little is asked for, nothing elsewhere."""
     import numpy
 
     return numpy.where(data.where(mcr=min(data.parameters.mcr)), data.column(method, "affinity_min"), numpy.nan)
 
 
-def _table_2(data: Data) -> Picture:
-    return Picture(
+def _table_2(data: WaseData) -> ReportFigure:
+    return ReportFigure(
         "table-2",
         "Table 2. The render-encode pipeline on its testbed",
         "Where the 14 tasks go, here and in the paper, and their mean affinity, written above. What tasks need and "

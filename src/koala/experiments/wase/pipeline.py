@@ -11,7 +11,7 @@ from collections import Counter
 from itertools import pairwise
 from typing import Any
 
-from koala.experiments.frame.claims import Claim, Comparison, above, below, judge
+from koala.experiments.frame.claims import Comparison, PaperClaim, above, below, judge
 from koala.experiments.frame.statistics import Interval
 from koala.mapping.clustering.catalogue import Clustering, ClusterSizeError, cluster
 from koala.mapping.placing.catalogue import map_tasks
@@ -196,7 +196,7 @@ def _exactly(value: float) -> Interval:
     return Interval(value, value, value, 1)
 
 
-def shape_claim(result: dict[str, Any]) -> Claim:
+def shape_claim(result: dict[str, Any]) -> PaperClaim:
     """C27, with what other assumptions would have made of it."""
     varied = result["varied"]
     same = [each for each in varied if each["membership"] == ASSUMED]

@@ -24,18 +24,18 @@ SPAWNED = (NEAR, ANYWHERE)
 METHOD = "wase-whole"
 
 
-class Begun(NamedTuple):
+class InitialTasks(NamedTuple):
     """The part of a graph that is there from the start: how many tasks, the first ones, and their clusters."""
 
     tasks: int
     clusters: tuple[tuple[int, ...], ...]
 
 
-def begun(graph: TaskGraph, found: Clustering, spawned_share: float) -> Begun:
+def begun(graph: TaskGraph, found: Clustering, spawned_share: float) -> InitialTasks:
     """All but this share of the tasks, clustered for themselves as the whole graph was; at least one task."""
     tasks = max(1, round(len(graph.names) * (1 - spawned_share)))
     clusters = cluster(part_of(graph, range(tasks)), found.method, theta=found.theta).clusters
-    return Begun(tasks, clusters)
+    return InitialTasks(tasks, clusters)
 
 
 def part_of(graph: TaskGraph, tasks: range) -> TaskGraph:
@@ -52,7 +52,7 @@ def part_of(graph: TaskGraph, tasks: range) -> TaskGraph:
 
 
 def spawned_mappings(
-    graph: TaskGraph, clusters: tuple[tuple[int, ...], ...], running: Begun, grid: Dendrogram
+    graph: TaskGraph, clusters: tuple[tuple[int, ...], ...], running: InitialTasks, grid: Dendrogram
 ) -> dict[str, TaskMapping | None]:
     """By way of placing the tasks that come later the mapping of the whole graph, None where one found no place.
 

@@ -1,7 +1,7 @@
 """The experiment of the paper on WASE: graphs of communicating tasks on random wide-area grids, and a real pipeline.
 
-Here is what is run. One graph on all grids is in ``wase_trials``, the pipeline in ``wase_pipeline``, the best there
-can be in ``wase_bound``; what it all amounts to in ``wase_claims``, ``wase_beyond`` and ``wase_figures``.
+Here is what is run. One graph on all grids is in ``trials``, the pipeline in ``pipeline``, the best there
+can be in ``bound``; what it all amounts to in ``claims``, ``beyond`` and ``figures``.
 """
 
 from __future__ import annotations
@@ -11,13 +11,10 @@ from typing import Any
 
 import msgspec
 
-from koala.experiments.frame.experiment import Conclusion, Experiment, Finished, ParameterError, Unit
-from koala.experiments.wase import beyond as wase_beyond
-from koala.experiments.wase import beyond_figures as wase_beyond_figures
-from koala.experiments.wase import claims as wase_claims
-from koala.experiments.wase import figures as wase_figures
+from koala.experiments.frame.experiment import Conclusion, Experiment, FinishedUnit, ParameterError, Unit
+from koala.experiments.wase import beyond, beyond_figures, claims, figures
 from koala.experiments.wase.bound import bound_tasks, run_bound
-from koala.experiments.wase.data import BOUND, PIPELINE, TRIALS, Data
+from koala.experiments.wase.data import BOUND, PIPELINE, TRIALS, WaseData
 from koala.experiments.wase.pipeline import run_pipeline, tables_text
 from koala.experiments.wase.trials import WaseParameters, run_trials
 from koala.mapping.clustering.catalogue import METHODS
@@ -102,12 +99,12 @@ class WaseStudy(Experiment[WaseParameters]):
             return run_bound(parameters, work["seed"], work["tasks"])
         return run_trials(parameters, work["seed"], work["tasks"], work["number"])
 
-    def conclude(self, parameters: WaseParameters, results: Sequence[Finished]) -> Conclusion:
-        data = Data(parameters, results)
+    def conclude(self, parameters: WaseParameters, results: Sequence[FinishedUnit]) -> Conclusion:
+        data = WaseData(parameters, results)
         return Conclusion(
-            {**data.as_json(), "beyond": wase_beyond.as_json(data)},
-            [*wase_claims.claims(data), *wase_beyond.claims(data)],
-            [*wase_figures.figures(data), *wase_beyond_figures.figures(data)],
+            {**data.as_json(), "beyond": beyond.as_json(data)},
+            [*claims.claims(data), *beyond.claims(data)],
+            [*figures.figures(data), *beyond_figures.figures(data)],
             _notes(data),
             {"tables.md": tables_text(data.pipeline)},
         )
@@ -135,7 +132,7 @@ def _check(parameters: WaseParameters) -> None:
         raise ParameterError("wase, parameter load: write the smaller number first")
 
 
-def _notes(data: Data) -> list[str]:
+def _notes(data: WaseData) -> list[str]:
     parameters = data.parameters
     trials = parameters.applications * parameters.grids
     size = f"{parameters.applications} applications on {parameters.grids} grids"
@@ -149,7 +146,7 @@ def _notes(data: Data) -> list[str]:
     last = len(parameters.cluster_sizes) - 1
     largest = [row["largest"] for row in data.clusters if row["cluster_size"] == last]
     notes.append(
-        f"Clusters are uneven: where they have {wase_claims.band_in_words(data, last)} tasks on average, the largest "
+        f"Clusters are uneven: where they have {claims.band_in_words(data, last)} tasks on average, the largest "
         f"has {sum(largest) / len(largest):.0f}, on average over all graphs, and many have one."
     )
     return notes

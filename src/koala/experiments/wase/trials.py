@@ -1,7 +1,7 @@
 """One graph on every grid of a seed, in all cluster sizes and requirements, by every method: a unit of the study.
 
 Graphs and grids depend on the seed and their place in the study alone, so every method, cluster size and requirement
-meets the same ones. What the numbers amount to is in ``wase_data``.
+meets the same ones. What the numbers amount to is in ``data``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from koala.experiments.frame.experiment import Parameters
-from koala.experiments.wase.spawning import SPAWNED, Begun, begun, spawned_mappings
+from koala.experiments.wase.spawning import SPAWNED, InitialTasks, begun, spawned_mappings
 from koala.mapping.clustering.catalogue import Clustering, ClusterSizeError, cluster
 from koala.mapping.placing.catalogue import MappingOptions, map_tasks
 from koala.mapping.placing.optimal import no_mapping_exists
@@ -232,7 +232,7 @@ def _spawned(
     parameters: WaseParameters,
     graph: TaskGraph,
     clusters: tuple[tuple[int, ...], ...],
-    running: Begun,
+    running: InitialTasks,
     grid: Dendrogram,
 ) -> Iterator[tuple[str, dict[str, float]]]:
     """The same for an application part of whose tasks come while it runs."""
