@@ -6,33 +6,33 @@ transition, is an error, so that the picture never says less or more than the ta
 
 from __future__ import annotations
 
-from koala.core.lifecycle import ENDED, TRANSITIONS, State
+from koala.core.lifecycle import ENDED, TRANSITIONS, JobState
 
 LEFT, TOP, WIDTH, HEIGHT = -44, 26, 1066, 394
 BOX_WIDTH, BOX_HEIGHT = 104, 40
 ROW_Y = 190
 COLUMN_X = {
-    State.WAITING: 120,
-    State.PLACED: 290,
-    State.CLAIMING: 460,
-    State.STARTING: 630,
-    State.RUNNING: 800,
+    JobState.WAITING: 120,
+    JobState.PLACED: 290,
+    JobState.CLAIMING: 460,
+    JobState.STARTING: 630,
+    JobState.RUNNING: 800,
 }
 CENTRE = {state: (x, ROW_Y) for state, x in COLUMN_X.items()} | {
-    State.UNWINDING: (800, 290),
-    State.DONE: (970, ROW_Y),
-    State.FAILED: (84, 385),
-    State.CANCELLED: (630, 385),
+    JobState.UNWINDING: (800, 290),
+    JobState.DONE: (970, ROW_Y),
+    JobState.FAILED: (84, 385),
+    JobState.CANCELLED: (630, 385),
 }
-NARROW = {State.DONE: 76}
+NARROW = {JobState.DONE: 76}
 
 # Ways that bend: the heights at which they run, above or below the row, and where they leave and enter.
-_BENT: dict[tuple[State, State], tuple[int, int, int]] = {
-    (State.PLACED, State.WAITING): (140, 0, 26),
-    (State.CLAIMING, State.WAITING): (115, 0, 0),
-    (State.STARTING, State.WAITING): (90, 0, -26),
-    (State.STARTING, State.CLAIMING): (228, -18, 18),
-    (State.PLACED, State.STARTING): (248, 0, 18),
+_BENT: dict[tuple[JobState, JobState], tuple[int, int, int]] = {
+    (JobState.PLACED, JobState.WAITING): (140, 0, 26),
+    (JobState.CLAIMING, JobState.WAITING): (115, 0, 0),
+    (JobState.STARTING, JobState.WAITING): (90, 0, -26),
+    (JobState.STARTING, JobState.CLAIMING): (228, -18, 18),
+    (JobState.PLACED, JobState.STARTING): (248, 0, 18),
 }
 # Which states a frame holds: one arrow from the frame stands for one from each.
 FAILING = frozenset(COLUMN_X)
@@ -51,7 +51,7 @@ STYLE = """
 """
 
 
-def numbers() -> dict[tuple[State, State], int]:
+def numbers() -> dict[tuple[JobState, JobState], int]:
     """The transitions in the order of the table, counted from 1."""
     ways = [(state, target) for state, targets in TRANSITIONS.items() for target in targets]
     return {way: number for number, way in enumerate(ways, 1)}
@@ -73,27 +73,27 @@ def draw() -> str:
         '<rect class="frame" x="48" y="72" width="812" height="188" rx="12"/>',
         '<path class="way" d="M-32 190H68"/><text class="note" x="-32" y="181">submit</text>',
     ]
-    grouped: dict[State, list[int]] = {State.FAILED: [], State.CANCELLED: []}
+    grouped: dict[JobState, list[int]] = {JobState.FAILED: [], JobState.CANCELLED: []}
     for (state, target), number in numbered.items():
         if target in grouped:
             grouped[target].append(number)
         else:
             parts += _way(state, target, number)
-    parts += _group_arrow(State.FAILED, "inner", 260, grouped[State.FAILED])
-    parts += _group_arrow(State.CANCELLED, "outer", 335, grouped[State.CANCELLED])
+    parts += _group_arrow(JobState.FAILED, "inner", 260, grouped[JobState.FAILED])
+    parts += _group_arrow(JobState.CANCELLED, "outer", 335, grouped[JobState.CANCELLED])
     parts += [line for state in CENTRE for line in _box(state)]
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _check_frames(numbered: dict[tuple[State, State], int]) -> None:
+def _check_frames(numbered: dict[tuple[JobState, JobState], int]) -> None:
     """An arrow from a frame is true only if every state in it has that way, and no other has."""
-    for target, frame in ((State.FAILED, FAILING), (State.CANCELLED, LIVING)):
+    for target, frame in ((JobState.FAILED, FAILING), (JobState.CANCELLED, LIVING)):
         sources = {state for state, to in numbered if to is target}
         if sources != frame:
             raise ValueError(f"the frame of {target} does not fit the table: {sorted(sources ^ frame)}")
 
 
-def _box(state: State) -> list[str]:
+def _box(state: JobState) -> list[str]:
     x, y = CENTRE[state]
     width = NARROW.get(state, BOX_WIDTH)
     kind = "end" if state in ENDED else "box"
@@ -104,7 +104,7 @@ def _box(state: State) -> list[str]:
     ]
 
 
-def _way(state: State, target: State, number: int) -> list[str]:
+def _way(state: JobState, target: JobState, number: int) -> list[str]:
     (x, y), (to_x, to_y) = CENTRE[state], CENTRE[target]
     half = BOX_WIDTH // 2
     if (state, target) in _BENT:
@@ -113,9 +113,9 @@ def _way(state: State, target: State, number: int) -> list[str]:
         from_x, end_x = x + leave, to_x + enter
         path = f"M{from_x} {y + edge}V{lane_y}H{end_x}V{to_y + edge}"
         return _labelled(path, (from_x + end_x) // 2, lane_y, number)
-    if state is State.RUNNING and target is State.UNWINDING:
+    if state is JobState.RUNNING and target is JobState.UNWINDING:
         return _labelled(f"M{x} {y + BOX_HEIGHT // 2}V{to_y - BOX_HEIGHT // 2}", x, (y + to_y) // 2, number)
-    if state is State.UNWINDING and target is State.WAITING:
+    if state is JobState.UNWINDING and target is JobState.WAITING:
         return _labelled(f"M{x - half} {y}H{to_x}V{to_y + BOX_HEIGHT // 2}", (x + to_x) // 2, y, number)
     if y == to_y and 0 < to_x - x <= 170:
         end_x = to_x - NARROW.get(target, BOX_WIDTH) // 2
@@ -123,7 +123,7 @@ def _way(state: State, target: State, number: int) -> list[str]:
     raise ValueError(f"the drawing has no way from {state} to {target}; give it one in docs/state_picture.py")
 
 
-def _group_arrow(target: State, frame: str, from_y: int, ways: list[int]) -> list[str]:
+def _group_arrow(target: JobState, frame: str, from_y: int, ways: list[int]) -> list[str]:
     x, y = CENTRE[target]
     counted = ", ".join(map(str, ways))
     return [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from koala.core import State
+from koala.core import JobState
 from koala.core.ending import ABORT_WAIT_FACTOR_MAX
 from koala.model.messages import (
     AbortComponent,
@@ -68,7 +68,7 @@ def test_answers_that_come_twice_or_late_change_nothing() -> None:
     desk = Desk({"a": 10, "b": 10})
     desk.submit(ask(9, 9))
     assert without_wakes(desk.ready("1.1", "1.1", "1.1")) == []
-    assert desk.state(1) is State.STARTING
+    assert desk.state(1) is JobState.STARTING
     desk.ready("1.2")
     assert without_wakes(desk.accept("1.1")) == []
     assert without_wakes(desk.say_running("1.1")) == []
@@ -76,7 +76,7 @@ def test_answers_that_come_twice_or_late_change_nothing() -> None:
     assert without_wakes(desk.end("1.1", "1.1", outcome=Outcome.FAILED)) == []
     assert without_wakes(desk.ready("1.1")) == []
     desk.end("1.2")
-    assert desk.state(1) is State.DONE
+    assert desk.state(1) is JobState.DONE
     assert without_wakes(desk.ready("1.2") + desk.accept("1.2")) == []
     assert without_wakes(desk.end("1.2", outcome=Outcome.SITE_FAILED) + desk.end("9.9", outcome=Outcome.ABSENT)) == []
     assert_clean(desk.ledger)
@@ -129,7 +129,7 @@ def test_started_components_of_a_half_claimed_job_are_asked_about_too() -> None:
     desk.submit(ask(part(5, "a", "f"), part(10, "b", "f")))
     desk.report("b", others=1)
     desk.wait_until(750.0)
-    assert desk.state(1) is State.CLAIMING
+    assert desk.state(1) is JobState.CLAIMING
     assert kind(desk.wait_until(810.0), AskSite) == [AskSite(site="a", tokens=("1.1",))]
 
 
@@ -190,9 +190,9 @@ def test_the_deadline_counts_from_the_job_start_time_when_that_is_later_than_the
     desk = Desk({"a": 10, "store": 1}, files={"f": (1000.0, ("store",))}, barrier_timeout_s=300.0)
     desk.submit(ask(part(5, "a", "f")))
     desk.wait_until(1299.0)
-    assert desk.state(1) is State.STARTING
+    assert desk.state(1) is JobState.STARTING
     desk.wait_until(1300.0)
-    assert desk.state(1) is State.WAITING
+    assert desk.state(1) is JobState.WAITING
 
 
 # -------------------------------------------------------------------------------- aborts that go unheard

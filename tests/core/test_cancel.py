@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from koala.core import State
+from koala.core import JobState
 from koala.model.messages import AbortComponent, CancelTransfer, JobEnded, JobOutcome, Outcome
 from tests.support.core_driver import Desk, ask, assert_books_balance, assert_clean, kind, part, without_wakes
 
@@ -69,14 +69,14 @@ def resting() -> Desk:
 
 
 STATES = {
-    waiting: State.WAITING,
-    placed: State.PLACED,
-    held: State.PLACED,
-    claiming: State.CLAIMING,
-    starting: State.STARTING,
-    running: State.RUNNING,
-    unwinding: State.UNWINDING,
-    resting: State.WAITING,
+    waiting: JobState.WAITING,
+    placed: JobState.PLACED,
+    held: JobState.PLACED,
+    claiming: JobState.CLAIMING,
+    starting: JobState.STARTING,
+    running: JobState.RUNNING,
+    unwinding: JobState.UNWINDING,
+    resting: JobState.WAITING,
 }
 
 
@@ -110,7 +110,7 @@ def test_cancelling_a_job_that_never_was_changes_nothing() -> None:
     desk = Desk({"a": 10})
     desk.submit(ask(5))
     assert without_wakes(desk.cancel(99)) == []
-    assert desk.state(1) is State.STARTING
+    assert desk.state(1) is JobState.STARTING
 
 
 @pytest.mark.parametrize("outcome", [Outcome.DONE, Outcome.TIMED_OUT])
@@ -129,10 +129,10 @@ def test_the_places_of_a_cancelled_job_stay_taken_until_the_sites_confirm() -> N
     desk.submit(ask(8))
     desk.cancel(1)
     desk.settle()
-    assert (desk.idle("a"), desk.state(2)) == (2, State.WAITING)
+    assert (desk.idle("a"), desk.state(2)) == (2, JobState.WAITING)
     desk.end("1.1", outcome=Outcome.ABORTED)
     desk.settle()
-    assert desk.state(2) is State.STARTING
+    assert desk.state(2) is JobState.STARTING
 
 
 def test_a_cancelled_job_that_waited_gives_its_place_in_line_to_the_next() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from koala.core import State
+from koala.core import JobState
 from koala.core.running import START_REACHED_S
 from koala.model.messages import (
     AbortComponent,
@@ -36,7 +36,7 @@ def claiming_times(desk: Desk, job: int, until: float) -> list[float]:
     times = [desk.job(job).claim_at]
     while times[-1] < until:
         desk.wait_until(times[-1])
-        if desk.state(job) not in (State.PLACED, State.CLAIMING):
+        if desk.state(job) not in (JobState.PLACED, JobState.CLAIMING):
             break
         times.append(desk.job(job).claim_at)
     return times
@@ -71,11 +71,11 @@ def test_the_claim_waits_until_the_fraction_l_of_the_transfer_has_passed() -> No
     """waiting -> placed -> starting"""
     desk = claiming_desk()
     assert kind(desk.submit(ask(part(10, "a", "f"))), StartComponent) == []
-    assert desk.state(1) is State.PLACED
+    assert desk.state(1) is JobState.PLACED
     assert kind(desk.wait_until(74.9), StartComponent) == []
     (start,) = kind(desk.wait_until(75.0), StartComponent)
     assert (start.site, start.processors) == ("a", 10)
-    assert desk.state(1) is State.STARTING
+    assert desk.state(1) is JobState.STARTING
 
 
 def test_failed_claims_come_ever_closer_to_the_start_and_below_one_second_is_reached() -> None:
@@ -86,7 +86,7 @@ def test_failed_claims_come_ever_closer_to_the_start_and_below_one_second_is_rea
     assert claiming_times(desk, 1, 100.0) == [75.0, 93.75, 98.4375, 100.0]
     assert 100.0 - (98.4375 + 0.75 * (100.0 - 98.4375)) < START_REACHED_S < 100.0 - 98.4375
     desk.wait_until(100.0)
-    assert desk.state(1) is State.WAITING
+    assert desk.state(1) is JobState.WAITING
 
 
 def test_at_the_job_start_time_started_components_are_aborted_and_the_job_returns() -> None:
@@ -95,7 +95,7 @@ def test_at_the_job_start_time_started_components_are_aborted_and_the_job_return
     desk.submit(ask(part(6, "a", "f"), part(10, "b", "f")))
     desk.report("b", others=1)
     desk.wait_until(75.0)
-    assert desk.state(1) is State.CLAIMING
+    assert desk.state(1) is JobState.CLAIMING
     assert desk.tokens(1) == ["1.1"]
     desk.ready("1.1")
     assert kind(desk.wait_until(99.9), JobRequeued) == []
@@ -104,7 +104,7 @@ def test_at_the_job_start_time_started_components_are_aborted_and_the_job_return
     (requeued,) = kind(commands, JobRequeued)
     assert requeued.reason == "1 of 2 components unclaimed at the job start time"
     assert {cancel.transfer for cancel in kind(commands, CancelTransfer)} == set(desk.transfers())
-    assert desk.state(1) is State.WAITING
+    assert desk.state(1) is JobState.WAITING
     assert [job.id for job in desk.ledger.low] == [1]
     assert_books_balance(desk.ledger)
 
@@ -120,7 +120,7 @@ def test_each_return_lowers_l_down_to_its_floor_and_the_next_claim_uses_it() -> 
         fractions.append((job.claim_at - desk.now) / 100.0)
         desk.report("a", others=1)
         desk.wait_until(desk.now + 100.0)
-        assert desk.state(1) is State.WAITING
+        assert desk.state(1) is JobState.WAITING
         desk.report("a", others=0)
         desk.settle()
     assert fractions == pytest.approx([0.75, 0.625, 0.5, 0.375, 0.25, 0.25])
@@ -192,10 +192,10 @@ def test_an_atomic_claim_starts_nothing_while_one_component_cannot_start() -> No
     desk.submit(ask(part(6, "a", "f"), part(10, "b", "f")))
     desk.report("b", others=1)
     assert kind(desk.wait_until(93.0), StartComponent) == []
-    assert desk.state(1) is State.PLACED
+    assert desk.state(1) is JobState.PLACED
     desk.report("b", others=0)
     assert [start.site for start in kind(desk.wait_until(93.75), StartComponent)] == ["b", "a"]
-    assert desk.state(1) is State.STARTING
+    assert desk.state(1) is JobState.STARTING
 
 
 @pytest.mark.parametrize(("threshold", "claimed"), [(0.5, 1), (0.51, 0)])
@@ -216,7 +216,7 @@ def test_components_that_were_claimed_before_count_towards_t() -> None:
     desk.report("a", others=10)
     desk.report("b", others=0)
     desk.wait_until(93.75)
-    assert desk.state(1) is State.STARTING
+    assert desk.state(1) is JobState.STARTING
 
 
 # --------------------------------------------------------------------------------- competing claims
@@ -227,7 +227,7 @@ def test_placed_processors_are_not_held_by_default_so_another_job_may_take_them(
     desk.submit(ask(part(10, "a", "f")))
     assert desk.idle("a") == 10
     desk.submit(ask(part(10, "a")))
-    assert desk.state(2) is State.STARTING
+    assert desk.state(2) is JobState.STARTING
 
 
 def test_placed_processors_are_held_when_the_grid_says_so() -> None:
@@ -235,9 +235,9 @@ def test_placed_processors_are_held_when_the_grid_says_so() -> None:
     desk.submit(ask(part(8, "a", "f")))
     assert desk.idle("a") == 2
     desk.submit(ask(part(3, "a")))
-    assert desk.state(2) is State.WAITING
+    assert desk.state(2) is JobState.WAITING
     desk.wait_until(75.0)
-    assert desk.state(1) is State.STARTING
+    assert desk.state(1) is JobState.STARTING
     assert_books_balance(desk.ledger)
 
 
@@ -290,9 +290,9 @@ def test_the_transfer_of_a_moved_component_starts_at_once_and_the_old_one_is_can
     desk.wait_until(95.0)
     desk.ready(*desk.tokens(1))
     desk.bring(moved.transfer)
-    assert desk.state(1) is State.STARTING
+    assert desk.state(1) is JobState.STARTING
     desk.bring(desk.transfers()[0])
-    assert desk.state(1) is State.RUNNING
+    assert desk.state(1) is JobState.RUNNING
     assert_books_balance(desk.ledger)
 
 
@@ -324,7 +324,7 @@ def test_the_components_of_one_claim_do_not_take_the_same_processors_twice() -> 
     desk.report("a", others=12)
     desk.report("near", others=0)
     assert [start.site for start in kind(desk.wait_until(75.0), StartComponent)] == ["near"]
-    assert desk.state(1) is State.CLAIMING
+    assert desk.state(1) is JobState.CLAIMING
     assert_books_balance(desk.ledger)
 
 
@@ -339,7 +339,7 @@ def test_nothing_is_claimed_on_a_site_that_was_drained_after_the_placement(hold_
     desk.send(SiteDrained(at=1.0, site="a"))
     assert kind(desk.wait_until(99.0), StartComponent) == []
     desk.wait_until(100.0)
-    assert desk.state(1) is State.WAITING
+    assert desk.state(1) is JobState.WAITING
 
 
 @pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.ABSENT])
@@ -349,12 +349,12 @@ def test_a_component_that_its_site_did_not_take_is_claimed_again_while_there_is_
     desk.submit(ask(part(6, "a", "f"), part(6, "b", "f")))
     desk.wait_until(76.0)
     assert without_wakes(desk.end("1.2", outcome=outcome)) == []
-    assert desk.state(1) is State.CLAIMING
+    assert desk.state(1) is JobState.CLAIMING
     assert desk.job(1).claim_at == 76.0 + 0.75 * 24.0
     assert_books_balance(desk.ledger)
     (start,) = kind(desk.wait_until(94.0), StartComponent)
     assert (start.site, start.part, start.token) == ("b", 1, "1.3")
-    assert desk.state(1) is State.STARTING
+    assert desk.state(1) is JobState.STARTING
     assert desk.job(1).claim_fraction == 0.75
 
 
@@ -368,7 +368,7 @@ def test_after_the_job_start_time_a_component_that_was_not_taken_returns_the_job
     assert [abort.token for abort in kind(commands, AbortComponent)] == ["1.1"]
     (requeued,) = kind(commands, JobRequeued)
     assert "no queue for you" in requeued.reason
-    assert desk.state(1) is State.WAITING
+    assert desk.state(1) is JobState.WAITING
     assert_books_balance(desk.ledger)
 
 
@@ -379,7 +379,7 @@ def test_claims_that_succeeded_do_not_count_against_the_limit() -> None:
     desk.pass_time(50.0)
     desk.end(*desk.tokens(1), outcome=Outcome.SITE_FAILED)
     desk.settle()
-    assert desk.state(1) is State.STARTING
+    assert desk.state(1) is JobState.STARTING
 
 
 def test_a_job_out_of_claiming_tries_fails_at_once_and_not_at_its_next_placement() -> None:
@@ -400,4 +400,4 @@ def test_a_component_moves_to_a_site_where_the_jobs_own_transfer_has_brought_its
     desk.bring(desk.transfers()[0])
     desk.wait_until(75.0)
     assert desk.job(1).places == (("a", 5), ("a", 10))
-    assert desk.state(1) is State.STARTING
+    assert desk.state(1) is JobState.STARTING

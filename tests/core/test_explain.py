@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from koala.core import Explanation, State
+from koala.core import JobExplanation, JobState
 from koala.core.lifecycle import MEANING
 from koala.core.refusals import SHUT_SITES_TRIED_MAX
 from koala.core.state.ledger import ENDED_KEPT
@@ -16,7 +16,7 @@ from koala.model.messages import JobEnded, JobPlaced, Outcome, SiteDrained, Site
 from tests.support.core_driver import Desk, ask, ask_total, kind, part
 
 
-def explain(desk: Desk, job: int) -> Explanation:
+def explain(desk: Desk, job: int) -> JobExplanation:
     explanation = desk.scheduler.explain(job)
     assert explanation is not None
     return explanation
@@ -33,7 +33,7 @@ def test_a_waiting_job_is_explained_by_its_refusal_its_tries_and_its_place_in_li
     desk.submit(ask(7))
     desk.send(Tick(at=25.0))
     said = explain(desk, 3)
-    assert (said.job, said.state, said.meaning) == (3, State.WAITING, MEANING[State.WAITING])
+    assert (said.job, said.state, said.meaning) == (3, JobState.WAITING, MEANING[JobState.WAITING])
     assert (said.waiting_since, said.place_in_line, said.placement_tries) == (3.0, 2, 3)
     assert (said.claiming_tries, said.places) == (0, ())
     assert said.refusal is not None
@@ -73,7 +73,7 @@ def test_a_job_that_was_passed_in_a_scan_is_refused_by_what_those_before_it_left
     desk.wait_until(5.0)
     desk.report("a", others=0)
     desk.wait_until(12.0)
-    assert desk.state(1) is State.STARTING
+    assert desk.state(1) is JobState.STARTING
     said = explain(desk, 2)
     assert said.refusal is not None
     assert [(lack.idle, lack.missing) for lack in said.refusal.shortages] == [(0, 4)]
@@ -105,7 +105,7 @@ def test_a_returned_job_that_has_not_been_tried_since_still_has_an_explanation()
     desk.wait_until(1.0)
     desk.end("1.1", outcome=Outcome.SITE_FAILED)
     said = explain(desk, 1)
-    assert (said.state, said.waiting_since, said.place_in_line) == (State.WAITING, 1.0, 1)
+    assert (said.state, said.waiting_since, said.place_in_line) == (JobState.WAITING, 1.0, 1)
 
 
 # ------------------------------------------------------------------------------- placed, running, ended
@@ -116,7 +116,7 @@ def test_a_running_job_is_explained_by_its_places() -> None:
     desk.wait_until(2.0)
     desk.run(ask(8, 9))
     said = explain(desk, 1)
-    assert (said.state, said.places, said.since) == (State.RUNNING, (("b", 8), ("a", 9)), 2.0)
+    assert (said.state, said.places, said.since) == (JobState.RUNNING, (("b", 8), ("a", 9)), 2.0)
     assert (said.refusal, said.place_in_line, said.waiting_since) == (None, None, None)
     assert said.story[0].text == "submitted: non-fixed request for 17 processors"
     assert said.story[-1].text == "the barrier opened: all components started together"
@@ -128,7 +128,7 @@ def test_an_ended_job_is_explained_by_its_outcome() -> None:
     desk.wait_until(9.0)
     desk.end("1.1", outcome=Outcome.TIMED_OUT)
     said = explain(desk, 1)
-    assert (said.state, said.since) == (State.FAILED, 9.0)
+    assert (said.state, said.since) == (JobState.FAILED, 9.0)
     assert said.story[-1].text == "failed: it ran longer than its walltime on a"
 
 
@@ -342,7 +342,7 @@ def test_a_site_that_is_not_trusted_says_so_until_it_is_tried_again() -> None:
     assert cure == "resuming a, which is not trusted after errors"
     assert at_sites == {"a": "a is not trusted after 2 errors; it is tried again after its cool-down, or resume it"}
     desk.pass_time(70.0)
-    assert desk.state(1) is State.STARTING
+    assert desk.state(1) is JobState.STARTING
     assert cures(desk, 2)[1] == {
         "a": "a is tried out with one job; it is used again when that ends well, or resume it"
     }
@@ -375,7 +375,7 @@ def test_a_job_that_starts_is_explained_by_the_components_that_it_waits_for() ->
     assert "1 of 3 wait at the barrier; not there yet: 3 on b, 4 on b." in said
     assert "goes back to its placement queue" in said
     desk.ready("1.2", "1.3")
-    assert explain(desk, 1).meaning == MEANING[State.RUNNING]
+    assert explain(desk, 1).meaning == MEANING[JobState.RUNNING]
 
 
 def test_a_job_that_failed_is_explained_by_why() -> None:

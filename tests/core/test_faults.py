@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koala.core import State
+from koala.core import JobState
 from koala.model.messages import AbortComponent, JobEnded, JobOutcome, JobPlaced, JobRequeued, Outcome, StartComponent
 from tests.support.core_driver import Desk, ask, assert_books_balance, assert_clean, kind, part
 
@@ -22,11 +22,11 @@ def test_a_failed_component_aborts_the_whole_job_which_returns_to_its_own_queue(
     assert [abort.token for abort in kind(commands, AbortComponent)] == ["1.1", "1.3"]
     (requeued,) = kind(commands, JobRequeued)
     assert requeued.reason.startswith("component 1 failed on b")
-    assert desk.state(1) is State.UNWINDING
+    assert desk.state(1) is JobState.UNWINDING
     desk.end("1.3", outcome=Outcome.ABORTED)
-    assert desk.state(1) is State.UNWINDING
+    assert desk.state(1) is JobState.UNWINDING
     desk.end("1.1", outcome=Outcome.ABORTED)
-    assert desk.state(1) is State.WAITING
+    assert desk.state(1) is JobState.WAITING
     assert [job.id for job in (desk.ledger.high if high else desk.ledger.low)] == [1]
     assert (desk.job(1).failures, desk.job(1).claim_fraction) == (1, 0.625)
     assert_books_balance(desk.ledger)
@@ -41,7 +41,7 @@ def test_a_job_that_ran_is_not_started_again_before_every_site_has_let_go_of_it(
     desk.report("a", others=1)
     desk.report("a", others=0)
     desk.settle()
-    assert desk.state(1) is State.UNWINDING
+    assert desk.state(1) is JobState.UNWINDING
     assert len(desk.all(StartComponent)) == 2
     desk.end("1.1", outcome=Outcome.ABORTED)
     commands = desk.settle()
@@ -56,7 +56,7 @@ def test_before_the_barrier_a_failed_job_returns_at_once_and_its_processors_stay
     desk.wait_until(5.0)
     commands = desk.end("1.2", outcome=Outcome.SITE_FAILED)
     assert [abort.token for abort in kind(commands, AbortComponent)] == ["1.1"]
-    assert desk.state(1) is State.WAITING
+    assert desk.state(1) is JobState.WAITING
     assert (desk.idle("a"), desk.idle("b")) == (1, 10)
     desk.end("1.1", outcome=Outcome.ABORTED)
     assert desk.idle("a") == 10
@@ -137,7 +137,7 @@ def test_failures_of_sites_do_not_use_up_restarts() -> None:
         desk.pass_time(1.0)
         desk.end(*desk.tokens(1), outcome=Outcome.SITE_FAILED)
         desk.settle()
-    assert desk.state(1) is State.STARTING
+    assert desk.state(1) is JobState.STARTING
     assert desk.job(1).failures == 4
 
 
@@ -173,5 +173,5 @@ def test_a_component_that_ends_before_the_barrier_opened_has_not_done_its_work()
     desk.submit(ask(9))
     desk.ready()
     desk.end("1.1", outcome=Outcome.DONE)
-    assert desk.state(1) is State.WAITING
+    assert desk.state(1) is JobState.WAITING
     assert_books_balance(desk.ledger)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from koala.core import State
+from koala.core import JobState
 from koala.core.state.transfers import OBSERVATION_WEIGHT
 from koala.model.messages import CancelTransfer, FileChanged, JobPlaced, JobRequeued, Outcome, StartTransfer
 from koala.model.request import InputMode
@@ -58,7 +58,7 @@ def test_a_job_that_finds_its_file_brought_already_claims_at_once() -> None:
     desk.wait_until(60.0)
     desk.bring("t1")
     desk.submit(ask(part(5, "a", "f")))
-    assert desk.state(2) is State.STARTING
+    assert desk.state(2) is JobState.STARTING
 
 
 def test_a_transfer_is_cancelled_when_the_last_job_that_needs_it_leaves() -> None:
@@ -127,11 +127,11 @@ def test_a_broken_transfer_is_tried_again_from_another_replica() -> None:
     desk.wait_until(10.0)
     (again,) = kind(desk.bring("t1", ok=False, reason="disk full"), StartTransfer)
     assert (again.source, again.target, again.transfer) == ("spare", "a", "t2")
-    assert desk.state(1) is State.PLACED
+    assert desk.state(1) is JobState.PLACED
     desk.wait_until(100.0)
     desk.bring("t2")
     desk.ready("1.1")
-    assert desk.state(1) is State.RUNNING
+    assert desk.state(1) is JobState.RUNNING
 
 
 def test_the_only_replica_is_tried_again_when_no_other_is_left() -> None:
@@ -151,7 +151,7 @@ def test_after_the_limit_of_tries_every_job_that_needs_the_file_returns() -> Non
     commands = desk.bring("t3", ok=False, reason="disk full")
     assert [record.job for record in kind(commands, JobRequeued)] == [1, 2]
     assert kind(commands, JobRequeued)[0].reason == "file f could not be brought to a: disk full"
-    assert (desk.state(1), desk.state(2)) == (State.WAITING, State.WAITING)
+    assert (desk.state(1), desk.state(2)) == (JobState.WAITING, JobState.WAITING)
     assert_books_balance(desk.ledger)
 
 
@@ -160,7 +160,7 @@ def test_tries_start_anew_with_the_next_placement() -> None:
     desk.submit(ask(part(5, "a", "f")))
     desk.bring("t1", ok=False)
     desk.wait_until(12.0)
-    assert desk.state(1) is State.PLACED
+    assert desk.state(1) is JobState.PLACED
     assert len(desk.transfers()) == 2
 
 
@@ -171,7 +171,7 @@ def test_a_file_that_breaks_when_the_components_are_at_the_barrier_aborts_them()
     desk.wait_until(76.0)
     desk.ready("1.1", "1.2")
     desk.bring("t1", ok=False)
-    assert desk.state(1) is State.WAITING
+    assert desk.state(1) is JobState.WAITING
     desk.end("1.1", "1.2", outcome=Outcome.ABORTED)
     assert_books_balance(desk.ledger)
 
@@ -182,7 +182,7 @@ def test_a_file_whose_last_replica_is_forgotten_meanwhile_returns_the_job() -> N
     desk.submit(ask(part(5, "a", "f")))
     desk.send(FileChanged(at=1.0, file="f", size_bytes=0, replicas=()))
     desk.bring("t1", ok=False)
-    assert desk.state(1) is State.WAITING
+    assert desk.state(1) is JobState.WAITING
     assert_books_balance(desk.ledger)
 
 
@@ -195,7 +195,7 @@ def test_answers_about_old_transfers_change_nothing() -> None:
     assert desk.bring("t2", ok=False) == desk.bring("t2") == []
     desk.wait_until(75.0)
     desk.ready("1.1")
-    assert desk.state(1) is State.RUNNING
+    assert desk.state(1) is JobState.RUNNING
 
 
 def test_a_transfer_that_takes_far_too_long_is_cancelled_and_tried_elsewhere() -> None:
@@ -251,7 +251,7 @@ def test_a_job_whose_file_nobody_has_waits_until_a_replica_is_registered() -> No
     """waiting -> placed"""
     desk = files_desk()
     desk.submit(ask(part(5, "a", "g")))
-    assert desk.state(1) is State.WAITING
+    assert desk.state(1) is JobState.WAITING
     desk.wait_until(5.0)
     desk.send(FileChanged(at=5.0, file="g", size_bytes=seconds(10.0), replicas=("b", "b", "elsewhere")))
     desk.wait_until(12.0)
@@ -269,7 +269,7 @@ def test_a_new_replica_at_the_site_itself_makes_the_transfer_needless() -> None:
     desk = files_desk()
     desk.send(FileChanged(at=0.0, file="f", size_bytes=seconds(100.0), replicas=("store", "a")))
     assert kind(desk.submit(ask(part(5, "a", "f"))), StartTransfer) == []
-    assert desk.state(1) is State.STARTING
+    assert desk.state(1) is JobState.STARTING
 
 
 def test_an_empty_file_takes_no_time_but_is_brought_all_the_same() -> None:
@@ -278,9 +278,9 @@ def test_an_empty_file_takes_no_time_but_is_brought_all_the_same() -> None:
     commands = desk.submit(ask(part(5, "a", "f")))
     assert len(kind(commands, StartTransfer)) == 1
     desk.ready("1.1")
-    assert desk.state(1) is State.STARTING
+    assert desk.state(1) is JobState.STARTING
     desk.bring("t1")
-    assert desk.state(1) is State.RUNNING
+    assert desk.state(1) is JobState.RUNNING
 
 
 def test_a_job_that_joins_a_late_transfer_does_not_take_it_for_there() -> None:
@@ -289,4 +289,4 @@ def test_a_job_that_joins_a_late_transfer_does_not_take_it_for_there() -> None:
     desk.wait_until(130.0)
     desk.submit(ask(part(2, "a", "f")))
     assert desk.job(2).start_estimate == 160.0  # as late again as it is by now
-    assert desk.state(2) is State.PLACED
+    assert desk.state(2) is JobState.PLACED

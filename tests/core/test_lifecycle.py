@@ -10,7 +10,7 @@ from koala.core.lifecycle import (
     MEANING,
     TRANSITIONS,
     InvalidTransitionError,
-    State,
+    JobState,
     diagram,
 )
 from koala.core.state.job import Job
@@ -19,9 +19,9 @@ from koala.model.request import Component, Request
 REQUEST = Request(components=(Component(processors=1),))
 
 
-def reachable_from(state: State) -> set[State]:
+def reachable_from(state: JobState) -> set[JobState]:
     """Every state that a job in this one can still come to."""
-    seen: set[State] = set()
+    seen: set[JobState] = set()
     ahead = [state]
     while ahead:
         for target in TRANSITIONS[ahead.pop()]:
@@ -32,36 +32,36 @@ def reachable_from(state: State) -> set[State]:
 
 
 def test_every_state_has_its_row_and_its_meaning() -> None:
-    assert set(TRANSITIONS) == set(State) == set(MEANING)
+    assert set(TRANSITIONS) == set(JobState) == set(MEANING)
 
 
 def test_every_state_can_be_reached_from_the_submission() -> None:
-    assert {State.WAITING} | reachable_from(State.WAITING) == set(State)
+    assert {JobState.WAITING} | reachable_from(JobState.WAITING) == set(JobState)
 
 
 def test_the_ends_have_no_way_out_and_every_other_state_can_come_to_each_of_them() -> None:
-    assert {state for state in State if not TRANSITIONS[state]} == ENDED
-    for state in set(State) - ENDED:
+    assert {state for state in JobState if not TRANSITIONS[state]} == ENDED
+    for state in set(JobState) - ENDED:
         assert reachable_from(state) >= ENDED
 
 
 def test_every_living_state_can_be_cancelled() -> None:
-    for state in set(State) - ENDED:
-        assert State.CANCELLED in TRANSITIONS[state]
+    for state in set(JobState) - ENDED:
+        assert JobState.CANCELLED in TRANSITIONS[state]
 
 
 def test_an_application_starts_only_from_starting_and_a_second_time_only_after_releasing() -> None:
-    assert {state for state in State if State.RUNNING in TRANSITIONS[state]} == {State.STARTING}
-    assert State.WAITING not in TRANSITIONS[State.RUNNING]
+    assert {state for state in JobState if JobState.RUNNING in TRANSITIONS[state]} == {JobState.STARTING}
+    assert JobState.WAITING not in TRANSITIONS[JobState.RUNNING]
 
 
 def test_the_claiming_queue_holds_living_states_only() -> None:
-    assert IN_CLAIMING_QUEUE.isdisjoint(ENDED | {State.WAITING, State.RUNNING, State.UNWINDING})
+    assert IN_CLAIMING_QUEUE.isdisjoint(ENDED | {JobState.WAITING, JobState.RUNNING, JobState.UNWINDING})
 
 
-@pytest.mark.parametrize("state", State)
-@pytest.mark.parametrize("target", State)
-def test_a_job_moves_by_the_table_and_in_no_other_way(state: State, target: State) -> None:
+@pytest.mark.parametrize("state", JobState)
+@pytest.mark.parametrize("target", JobState)
+def test_a_job_moves_by_the_table_and_in_no_other_way(state: JobState, target: JobState) -> None:
     job = Job(7, REQUEST, 0.0, 0.75)
     job.state = state
     if target in TRANSITIONS[state]:
@@ -78,8 +78,8 @@ def test_a_wrong_move_is_reported_with_the_story_of_the_job() -> None:
     job.tell(3.0, "refused", (1, 2))
     job.tell(4.5, "claimed")
     with pytest.raises(InvalidTransitionError) as caught:
-        job.move(State.DONE)
-    assert (caught.value.job, caught.value.state, caught.value.target) == (7, State.WAITING, State.DONE)
+        job.move(JobState.DONE)
+    assert (caught.value.job, caught.value.state, caught.value.target) == (7, JobState.WAITING, JobState.DONE)
     text = str(caught.value)
     assert "refused" in text
     assert "4.5" in text

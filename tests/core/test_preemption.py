@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from koala.core import State
+from koala.core import JobState
 from koala.model.messages import AbortComponent, JobRequeued, Outcome, SiteDrained, StartComponent, StartTransfer
 from tests.support.core_driver import Desk, ask, assert_books_balance, assert_clean, kind, part
 
@@ -24,8 +24,8 @@ def test_a_low_priority_job_preempts_nobody() -> None:
     desk.submit(ask(part(10, "a", "f")))
     desk.run(ask(part(10, "a")))
     desk.wait_until(100.0)
-    assert desk.state(1) is State.WAITING
-    assert desk.state(2) is State.RUNNING
+    assert desk.state(1) is JobState.WAITING
+    assert desk.state(2) is JobState.RUNNING
 
 
 def test_a_high_priority_job_does_not_preempt_another_of_high_priority() -> None:
@@ -33,8 +33,8 @@ def test_a_high_priority_job_does_not_preempt_another_of_high_priority() -> None
     desk.submit(ask(part(10, "a", "f"), high=True))
     desk.run(ask(part(10, "a"), high=True))
     desk.wait_until(100.0)
-    assert desk.state(1) is State.WAITING
-    assert desk.state(2) is State.RUNNING
+    assert desk.state(1) is JobState.WAITING
+    assert desk.state(2) is JobState.RUNNING
 
 
 def test_the_preempting_job_starts_when_the_last_component_it_waits_for_has_ended() -> None:
@@ -46,15 +46,15 @@ def test_the_preempting_job_starts_when_the_last_component_it_waits_for_has_ende
     assert [abort.token for abort in kind(commands, AbortComponent)] == tokens
     (requeued,) = kind(commands, JobRequeued)
     assert (requeued.job, requeued.reason) == (2, "preempted by high-priority job 1 on a")
-    assert desk.state(2) is State.UNWINDING
-    assert desk.state(1) is State.PLACED
+    assert desk.state(2) is JobState.UNWINDING
+    assert desk.state(1) is JobState.PLACED
     desk.wait_until(76.0)
     assert kind(desk.end(tokens[0], outcome=Outcome.ABORTED), StartComponent) == []
     desk.wait_until(77.0)
     (start,) = kind(desk.end(tokens[1], outcome=Outcome.ABORTED), StartComponent)
     assert (start.job, start.site, start.processors) == (1, "a", 10)
-    assert desk.state(1) is State.STARTING
-    assert desk.state(2) is State.WAITING
+    assert desk.state(1) is JobState.STARTING
+    assert desk.state(2) is JobState.WAITING
     assert_books_balance(desk.ledger)
 
 
@@ -77,7 +77,7 @@ def test_a_victim_that_has_not_started_its_application_returns_at_once() -> None
     desk.wait_until(74.0)
     desk.ready()
     desk.wait_until(75.0)
-    assert desk.state(2) is State.WAITING
+    assert desk.state(2) is JobState.WAITING
     assert desk.idle("a") == 0
     assert_books_balance(desk.ledger)
 
@@ -90,7 +90,7 @@ def test_victims_are_taken_in_descending_job_start_time_and_no_more_than_needed(
         desk.run(ask(part(3, "a")))
     commands = desk.wait_until(75.0)
     assert [record.job for record in kind(commands, JobRequeued)] == [4, 3]
-    assert desk.state(2) is State.RUNNING
+    assert desk.state(2) is JobState.RUNNING
 
 
 def test_all_components_of_a_victim_are_aborted_wherever_they_run() -> None:
@@ -112,7 +112,7 @@ def test_nobody_is_preempted_unless_idle_and_low_priority_processors_are_enough(
     desk.run(ask(part(5, "a")))
     desk.report("a", others=others)
     desk.wait_until(75.0)
-    assert (desk.state(2) is State.UNWINDING) is preempts
+    assert (desk.state(2) is JobState.UNWINDING) is preempts
 
 
 def test_a_component_that_can_move_moves_rather_than_preempting() -> None:
@@ -123,7 +123,7 @@ def test_a_component_that_can_move_moves_rather_than_preempting() -> None:
     desk.report("near", others=0)
     commands = desk.wait_until(75.0)
     assert [start.site for start in kind(commands, StartComponent)] == ["near"]
-    assert desk.state(2) is State.RUNNING
+    assert desk.state(2) is JobState.RUNNING
 
 
 def test_freed_processors_go_to_nobody_else() -> None:
@@ -147,11 +147,11 @@ def test_what_a_victim_frees_at_another_site_of_the_claim_is_kept_too() -> None:
     tokens = desk.run(ask(part(10, "a"), part(10, "b")))
     desk.submit(ask(part(10, "b")))
     desk.wait_until(75.0)
-    assert desk.state(2) is State.UNWINDING
+    assert desk.state(2) is JobState.UNWINDING
     desk.wait_until(76.0)
     commands = desk.end(*tokens, outcome=Outcome.ABORTED) + desk.settle()
     assert [(start.job, start.site) for start in kind(commands, StartComponent)] == [(1, "a"), (1, "b")]
-    assert desk.state(3) is State.WAITING
+    assert desk.state(3) is JobState.WAITING
 
 
 def test_the_rest_of_a_victims_processors_is_free_for_others() -> None:
@@ -171,7 +171,7 @@ def test_several_components_at_one_site_share_the_victims() -> None:
     desk.wait_until(75.0)
     assert_books_balance(desk.ledger)
     assert [start.processors for start in kind(desk.end(*tokens, outcome=Outcome.ABORTED), StartComponent)] == [5, 5]
-    assert desk.state(1) is State.STARTING
+    assert desk.state(1) is JobState.STARTING
 
 
 def test_the_claim_waits_past_the_job_start_time_for_processors_that_are_being_freed() -> None:
@@ -180,7 +180,7 @@ def test_the_claim_waits_past_the_job_start_time_for_processors_that_are_being_f
     desk.submit(ask(part(10, "a", "f"), high=True))
     tokens = desk.run(ask(part(10, "a")))
     desk.wait_until(150.0)
-    assert desk.state(1) is State.PLACED
+    assert desk.state(1) is JobState.PLACED
     assert [start.job for start in kind(desk.end(*tokens, outcome=Outcome.ABORTED), StartComponent)] == [1]
 
 
@@ -190,9 +190,9 @@ def test_the_claim_is_given_up_when_nothing_is_freed_within_the_barrier_timeout(
     desk.submit(ask(part(10, "a", "f"), high=True))
     desk.run(ask(part(10, "a")))
     desk.wait_until(399.0)
-    assert desk.state(1) is State.PLACED
+    assert desk.state(1) is JobState.PLACED
     desk.wait_until(400.0)
-    assert desk.state(1) is State.WAITING
+    assert desk.state(1) is JobState.WAITING
     assert_books_balance(desk.ledger)
     assert all(site.earmarked == 0 for site in desk.ledger.sites)
 
@@ -203,7 +203,7 @@ def test_nobody_is_preempted_on_a_drained_site() -> None:
     desk.run(ask(part(10, "a")))
     desk.send(SiteDrained(at=1.0, site="a"))
     desk.wait_until(100.0)
-    assert desk.state(2) is State.RUNNING
+    assert desk.state(2) is JobState.RUNNING
 
 
 def test_nothing_starts_on_a_site_that_was_drained_while_it_was_being_freed() -> None:
@@ -223,7 +223,7 @@ def test_a_victim_that_ends_by_itself_frees_its_processors_all_the_same() -> Non
     tokens = desk.run(ask(part(10, "a")))
     desk.wait_until(75.0)
     assert [start.job for start in kind(desk.end(*tokens, outcome=Outcome.DONE), StartComponent)] == [1]
-    assert desk.state(2) is State.WAITING
+    assert desk.state(2) is JobState.WAITING
 
 
 def test_a_preempting_job_that_is_cancelled_leaves_the_processors_to_others() -> None:
@@ -235,7 +235,7 @@ def test_a_preempting_job_that_is_cancelled_leaves_the_processors_to_others() ->
     assert_books_balance(desk.ledger)
     desk.end(*tokens, outcome=Outcome.ABORTED)
     desk.settle()
-    assert desk.state(2) is State.STARTING
+    assert desk.state(2) is JobState.STARTING
     desk.cancel(2)
     desk.end("2.2", outcome=Outcome.ABORTED)
     assert_clean(desk.ledger)
@@ -247,7 +247,7 @@ def test_the_other_components_of_a_preempting_job_keep_their_files_coming() -> N
     desk.run(ask(part(10, "a")))
     commands = desk.wait_until(75.0)
     assert [start.site for start in kind(commands, StartComponent)] == ["b"]
-    assert desk.state(1) is State.CLAIMING
+    assert desk.state(1) is JobState.CLAIMING
     assert len(desk.all(StartTransfer)) == 2
 
 
@@ -278,9 +278,9 @@ def test_freed_processors_go_to_the_job_that_waited_first() -> None:
     desk = two_high_jobs(15, 3)
     desk.wait_until(101.0)
     desk.end(*desk.tokens(5), outcome=Outcome.ABORTED)
-    assert (desk.state(1), desk.state(2)) == (State.STARTING, State.PLACED)
+    assert (desk.state(1), desk.state(2)) == (JobState.STARTING, JobState.PLACED)
     desk.end(*desk.tokens(4), outcome=Outcome.ABORTED)
-    assert desk.state(2) is State.STARTING
+    assert desk.state(2) is JobState.STARTING
     assert_books_balance(desk.ledger)
 
 
@@ -291,7 +291,7 @@ def test_with_placed_processors_held_a_preempting_job_starts_as_soon_as_its_vict
     desk.report("a", others=5)
     desk.wait_until(75.0)
     desk.end(*desk.tokens(2), outcome=Outcome.ABORTED)
-    assert desk.state(1) is State.STARTING
+    assert desk.state(1) is JobState.STARTING
     desk.report("a", others=0)
     assert desk.idle("a") == 5
     assert_books_balance(desk.ledger)

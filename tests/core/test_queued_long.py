@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koala.core import State
+from koala.core import JobState
 from koala.model.messages import AbortComponent, JobRequeued, Outcome, ReleaseBarrier, StartComponent, Tick
 from tests.support.core_driver import Desk, ask, ask_total, assert_books_balance, assert_clean, kind, part
 
@@ -51,7 +51,7 @@ def test_it_moves_when_patience_is_over_and_the_job_runs_once_in_its_new_place(w
 def test_one_that_comes_to_the_barrier_in_time_stays(waiting: Desk) -> None:
     waiting.wait_until(PATIENCE_S - 0.1)
     waiting.ready("1.1")
-    assert waiting.state(1) is State.RUNNING
+    assert waiting.state(1) is JobState.RUNNING
     assert moved(waiting, 10 * PATIENCE_S) == []
 
 
@@ -130,7 +130,7 @@ def test_what_is_freed_for_another_component_of_the_job_is_left_to_it() -> None:
     desk.end("3.1", outcome=Outcome.ABORTED)
     assert moved(desk, 150.0) == []
     desk.end("2.1", outcome=Outcome.ABORTED)
-    assert desk.state(1) is State.STARTING
+    assert desk.state(1) is JobState.STARTING
     assert desk.job(1).places == (("a", 3), ("b", 8))
 
 

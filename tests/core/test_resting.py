@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from koala.core import State
+from koala.core import JobState
 from koala.core.state.ledger import REST_S, REST_S_MAX
 from koala.model.messages import JobEnded, JobPlaced, Outcome
 from tests.support.core_driver import Desk, ask, assert_books_balance, assert_clean, kind
@@ -16,7 +16,7 @@ def refuse_at_once(desk: Desk, times: int) -> list[float]:
     placed = [desk.now]
     for _ in range(times):
         desk.end(*desk.tokens(1), outcome=Outcome.REFUSED)
-        while desk.state(1) is State.WAITING:
+        while desk.state(1) is JobState.WAITING:
             desk.wait_until(desk.now + 0.5)
         placed.append(desk.now)
     return placed
@@ -46,7 +46,7 @@ def test_a_resting_job_waits_and_is_not_tried() -> None:
     desk.report("a", others=1)
     desk.report("a", others=0)
     desk.settle()
-    assert desk.state(1) is State.WAITING
+    assert desk.state(1) is JobState.WAITING
     explanation = desk.scheduler.explain(1)
     assert explanation is not None
     assert (explanation.placement_tries, explanation.place_in_line) == (1, 1)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koala.core import State
+from koala.core import JobState
 from koala.core.state.sites import Trust
 from koala.model.grid import LinkGroup, Network
 from koala.model.messages import (
@@ -207,7 +207,7 @@ class Storm:
         for transfer in list(desk.ledger.transfers.by_id):
             self.watch(desk.bring(transfer))
         for token, claim in list(desk.ledger.claims.items()):
-            done = claim.job.state is State.RUNNING and not claim.aborting
+            done = claim.job.state is JobState.RUNNING and not claim.aborting
             if claim.aborting or done:
                 self.released.pop(token, None)
                 self.watch(desk.end(token, outcome=Outcome.DONE if done else Outcome.ABORTED))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koala.core import Scheduler, State
+from koala.core import JobState, Scheduler
 from koala.core.state.scan_clock import ScanClock
 from koala.model.messages import (
     JobEnded,
@@ -37,7 +37,7 @@ def test_a_job_that_fits_is_placed_and_claimed_when_it_is_submitted() -> None:
         (1, "1.2", "b", 5, 1, 1, 2, ()),
     ]
     assert kind(starts, StartComponent) == starts
-    assert desk.state(1) is State.STARTING
+    assert desk.state(1) is JobState.STARTING
     assert (desk.idle("a"), desk.idle("b")) == (4, 3)
 
 
@@ -89,7 +89,7 @@ def test_a_failed_try_puts_the_job_at_the_tail_of_its_queue() -> None:
     for size in (5, 3, 4):
         assert kind(desk.submit(ask(size)), JobPlaced) == []
     assert [job.id for job in desk.ledger.low] == [2, 3, 4]
-    assert all(desk.state(job) is State.WAITING for job in (2, 3, 4))
+    assert all(desk.state(job) is JobState.WAITING for job in (2, 3, 4))
 
 
 def test_a_waiting_job_is_tried_again_at_its_queues_next_scan_and_not_before() -> None:
@@ -134,8 +134,8 @@ def test_when_both_queues_are_scanned_the_high_one_comes_first(scan_interval_s: 
     desk.submit(ask(10, high=True))
     desk.end(*tokens)
     desk.wait_until(30.0)
-    assert desk.state(3) is State.STARTING
-    assert desk.state(2) is State.WAITING
+    assert desk.state(3) is JobState.STARTING
+    assert desk.state(2) is JobState.WAITING
 
 
 # ---------------------------------------------------------------------------------------- counting tries
@@ -233,7 +233,7 @@ def test_one_try_means_now_or_never() -> None:
 def test_a_jobs_own_limit_goes_before_the_grids() -> None:
     desk = Desk({"a": 10}, placement_tries_max=1)
     desk.submit(ask(11, placement_tries_max=2))
-    assert desk.state(1) is State.WAITING
+    assert desk.state(1) is JobState.WAITING
     desk.wait_until(12.0)
     assert desk.ended(1).placement_tries == 2
 
@@ -307,7 +307,7 @@ def test_with_an_interval_of_0_a_claim_by_another_job_is_no_try() -> None:
     desk.submit(ask(part(8, "a", "f")))
     desk.submit(ask(part(5, "a")))
     desk.wait_until(35.0)
-    assert desk.state(1) is State.STARTING
+    assert desk.state(1) is JobState.STARTING
     assert explained_tries(desk, 2) == 1
 
 
@@ -322,10 +322,10 @@ def test_a_scan_also_finds_the_job_that_fits_because_less_is_idle() -> None:
     every scan would place must not wait until more is idle."""
     desk = Desk({"a": 6, "b": 2, "c": 2})
     desk.submit(ask_total(9, component_min=2))
-    assert desk.state(1) is State.WAITING
+    assert desk.state(1) is JobState.WAITING
     desk.submit(ask(part(1, "a")))
     desk.wait_until(12.0)
-    assert desk.state(1) is State.STARTING
+    assert desk.state(1) is JobState.STARTING
 
 
 # ------------------------------------------------------------------------------------------ wrong requests
@@ -350,7 +350,7 @@ def test_a_policy_that_answers_wrongly_fails_the_job_and_not_the_scheduler() -> 
     desk = Desk({"a": 4}, catalogue=catalogue)
     tokens = desk.run(ask(2))
     desk.submit(ask(3, policy="greedy"))
-    assert desk.state(2) is State.WAITING
+    assert desk.state(2) is JobState.WAITING
     desk.end(*tokens)
     desk.wait_until(12.0)
     record = desk.ended(2)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from koala.core import Scheduler, State
+from koala.core import JobState, Scheduler
 from koala.core.state.sites import Trust
 from koala.core.state.snapshot import decode_books, encode_books
 from koala.model.messages import JobOutcome, JobPlaced, Outcome, StartComponent, Tick
@@ -52,7 +52,7 @@ def test_it_waits_for_another_site_rather_than_go_back_there() -> None:
     desk.submit(ask(5))
     refuse(desk, "1.1")
     desk.pass_time(100.0)
-    assert desk.state(1) is State.WAITING
+    assert desk.state(1) is JobState.WAITING
     explanation = desk.scheduler.explain(1)
     assert explanation is not None
     refusal = explanation.refusal
@@ -72,7 +72,7 @@ def test_others_that_ask_for_the_same_go_there_all_the_same() -> None:
     refuse(desk, "1.1")
     desk.submit(ask(5))
     desk.pass_time(RESTED_S)
-    assert (desk.state(1), places(desk, 2)) == (State.WAITING, [(("a", 5),)])
+    assert (desk.state(1), places(desk, 2)) == (JobState.WAITING, [(("a", 5),)])
 
 
 def test_where_no_place_is_left_it_fails_and_says_why_of_each_site() -> None:
@@ -93,7 +93,7 @@ def test_a_site_that_is_small_or_full_for_a_while_still_counts_as_a_place() -> N
     desk.report("b", others=0, processors=1)
     desk.submit(ask(5))
     refuse(desk, "1.1")
-    assert desk.state(1) is State.WAITING
+    assert desk.state(1) is JobState.WAITING
     desk.report("b", others=0, processors=9)
     desk.pass_time(RESTED_S)
     assert places(desk, 1)[-1] == (("b", 5),)
@@ -115,7 +115,7 @@ def test_what_the_job_had_elsewhere_is_given_back() -> None:
     refuse(desk, "1.1")
     desk.end("1.2", outcome=Outcome.ABORTED)
     assert_books_balance(desk.ledger)
-    assert (desk.idle("a"), desk.idle("b"), desk.state(1)) == (10, 10, State.WAITING)
+    assert (desk.idle("a"), desk.idle("b"), desk.state(1)) == (10, 10, JobState.WAITING)
     desk.report("c", others=0)
     desk.pass_time(RESTED_S)
     assert {site for site, _ in places(desk, 1)[-1]} == {"c"}
@@ -152,7 +152,7 @@ def test_a_restart_remembers_the_site_and_another_grid_forgets_it() -> None:
     refuse(desk, "1.1")
     restart(desk)
     desk.pass_time(50.0)
-    assert (desk.state(1), desk.job(1).barred) == (State.WAITING, {"a": "too long"})
+    assert (desk.state(1), desk.job(1).barred) == (JobState.WAITING, {"a": "too long"})
     restart(desk, a=11, b=9)
     started = kind(desk.pass_time(50.0), StartComponent)
     assert [command.site for command in started] == ["a"]

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from koala.core.state.job import Job
-from koala.core.state.transfer import Transfer
+from koala.core.state.transfer import FileTransfer
 from koala.daemon.launches import barrier_patience_s, check_launch, launch_for
 from koala.model.grid import BatchSettings, SchedulerParameters, Site, SiteKind
 from koala.model.launch import BARRIER_TIMEOUT_S_MAX, LaunchError
@@ -63,7 +63,7 @@ def test_a_component_waits_at_the_barrier_longer_than_the_core_ever_does() -> No
     job = job_of(a_request())
     # The last claim may come a barrier timeout after the start estimate, and the others then have another one.
     assert barrier_patience_s(job, parameters, 100.0) >= 30.0 + 2 * 300.0
-    transfer = Transfer(("data", None, 0), 1)
+    transfer = FileTransfer(("data", None, 0), 1)
     transfer.estimate_s = 30.0
     job.transfers = {transfer.key: transfer}
     tries = parameters.transfer_tries_max * parameters.transfer_patience * 30.0

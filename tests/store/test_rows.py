@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from koala.core.lifecycle import State
+from koala.core.lifecycle import JobState
 from koala.model.messages import AbortComponent, JobEnded, JobOutcome, ReleaseBarrier, TransferEnded
 from koala.store import Batch, Store
 from tests.support.store_samples import (
@@ -59,7 +59,7 @@ def test_a_job_is_read_back_as_it_was_recorded(store: Store) -> None:
 def test_a_row_replaces_the_one_of_the_same_job(store: Store) -> None:
     store.record(Batch(jobs=(job_row(1),)))
     store.record(
-        Batch(jobs=(job_row(1, state=State.PLACED), job_row(1, state=State.RUNNING, places=(("delft", 4),))))
+        Batch(jobs=(job_row(1, state=JobState.PLACED), job_row(1, state=JobState.RUNNING, places=(("delft", 4),))))
     )
     assert store.job(1) == job_row(1, state="running", places=(("delft", 4),))
     assert store.counts() == {"running": 1}

@@ -10,7 +10,7 @@ import bisect
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from koala.core import Scheduler, State
+from koala.core import JobState, Scheduler
 from koala.core.lifecycle import IN_CLAIMING_QUEUE
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
@@ -217,7 +217,7 @@ class Desk:
         assert found is not None, f"job {job} is unknown"
         return found
 
-    def state(self, job: int) -> State:
+    def state(self, job: int) -> JobState:
         return self.job(job).state
 
     def all(self, wanted: type[AnyKind]) -> list[AnyKind]:
@@ -260,7 +260,7 @@ def assert_books_balance(ledger: Ledger) -> None:
     _assert_sites_balance(ledger)
     _assert_links_balance(ledger)
     for queue, high in ((ledger.high, True), (ledger.low, False)):
-        waiting = {job.id for job in ledger.jobs.values() if job.state is State.WAITING and job.high is high}
+        waiting = {job.id for job in ledger.jobs.values() if job.state is JobState.WAITING and job.high is high}
         assert {job.id for job in queue} == waiting
         assert len(queue) == len(waiting)
     claiming = {job.id for job in ledger.jobs.values() if job.state in IN_CLAIMING_QUEUE}
@@ -295,7 +295,7 @@ def _assert_links_balance(ledger: Ledger) -> None:
     view = ledger.sites.view
     asked = [0] * len(view.wiring.names)
     for job in ledger.jobs.values():
-        if job.spots is None or job.state is State.UNWINDING:
+        if job.spots is None or job.state is JobState.UNWINDING:
             assert not job.link_demands
             continue
         assert job.demand is not None

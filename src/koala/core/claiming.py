@@ -1,6 +1,6 @@
 """The incremental claiming policy (ICP): what one claiming try of a placed job does.
 
-``plan_claim`` only looks and proposes; ``Claiming`` carries the plan out. A component that can start now is
+``plan_claim`` only looks and proposes; ``JobClaiming`` carries the plan out. A component that can start now is
 started; one that cannot is placed again, close to its files, where the transfer still ends before the job start
 time; and for a high-priority job low-priority ones are preempted when even that fails.
 """
@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from koala.core.ending import Leaving
-from koala.core.lifecycle import State
-from koala.core.running import Running
-from koala.core.staging import Staging
-from koala.core.state.job import Claim, Job
+from koala.core.ending import JobEnding
+from koala.core.lifecycle import JobState
+from koala.core.running import JobRunning
+from koala.core.staging import JobStaging
+from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.ledger import Ledger
-from koala.core.state.sites import SiteBook, Trust
+from koala.core.state.sites import Sites, Trust
 from koala.core.state.timers import Alarm
-from koala.core.state.transfers import TransferBook
+from koala.core.state.transfers import Transfers
 from koala.policies.front_door import replace_one
 
 
@@ -34,9 +34,9 @@ class ClaimPlan:
 class _Room:
     """What the job may take of each site in this try, counted down as the plan takes it."""
 
-    def __init__(self, job: Job, book: SiteBook) -> None:
+    def __init__(self, job: Job, sites: Sites) -> None:
         self._job = job
-        self._book = book
+        self._sites = sites
         self._left: dict[int, int] = {}
         self._coming: dict[int, int] = {}
 
@@ -44,7 +44,7 @@ class _Room:
         """What can be claimed now."""
         left = self._left.get(index)
         if left is None:
-            left = self._left[index] = self._book.startable(index, self._job)
+            left = self._left[index] = self._sites.startable(index, self._job)
         return left
 
     def take(self, index: int, processors: int) -> None:
@@ -57,7 +57,7 @@ class _Room:
     def _coming_at(self, index: int) -> int:
         coming = self._coming.get(index)
         if coming is None:
-            coming = self._coming[index] = self._book.coming(index, self._job)
+            coming = self._coming[index] = self._sites.coming(index, self._job)
         return coming
 
     def expect(self, index: int, processors: int) -> None:
@@ -71,30 +71,30 @@ class _Room:
         self._coming[index] = self._coming_at(index) - (processors - there)
 
     def all(self) -> list[int]:
-        return [max(0, self.at(index)) for index in range(len(self._book.sites))]
+        return [max(0, self.at(index)) for index in range(len(self._sites.sites))]
 
 
-def plan_claim(job: Job, book: SiteBook, transfers: TransferBook, *, threshold: float, now: float) -> ClaimPlan:
+def plan_claim(job: Job, sites: Sites, transfers: Transfers, *, threshold: float, now: float) -> ClaimPlan:
     """One claiming try of ICP for the job's unclaimed components."""
     assert job.spots is not None
-    room = _Room(job, book)
+    room = _Room(job, sites)
     plan = ClaimPlan()
     stuck: list[int] = []
-    for part in _claiming_order(job):
-        index, size = job.spots.sites[part], job.spots.sizes[part]
+    for component in _claiming_order(job):
+        index, size = job.spots.sites[component], job.spots.sizes[component]
         if room.at(index) >= size:
-            plan.start.append(part)
+            plan.start.append(component)
             room.take(index, size)
-        elif part in job.earmarks:
+        elif component in job.earmarks:
             room.set_aside(index, size)  # what is being freed for it is not for the job's other components
         else:
-            stuck.append(part)
+            stuck.append(component)
     claimed = sum(claim is not None for claim in job.claims)
     if (claimed + len(plan.start)) / len(job.claims) < threshold:
         return ClaimPlan(enough=False)
-    for part in stuck:
-        if not _replace(job, part, room, plan, book, transfers, now) and job.high:
-            _preempt(job, part, room, plan, book)
+    for component in stuck:
+        if not _replace(job, component, room, plan, sites, transfers, now) and job.high:
+            _preempt(job, component, room, plan, sites)
     return plan
 
 
@@ -102,12 +102,12 @@ def _claiming_order(job: Job) -> list[int]:
     """Unclaimed components: those that wait for preempted processors first, then by decreasing size."""
     assert job.spots is not None
     sizes = job.spots.sizes
-    unclaimed = [part for part, claim in enumerate(job.claims) if claim is None]
-    return sorted(unclaimed, key=lambda part: (part not in job.earmarks, -sizes[part], part))
+    unclaimed = [component for component, claim in enumerate(job.claims) if claim is None]
+    return sorted(unclaimed, key=lambda component: (component not in job.earmarks, -sizes[component], component))
 
 
 def _replace(
-    job: Job, part: int, room: _Room, plan: ClaimPlan, book: SiteBook, transfers: TransferBook, now: float
+    job: Job, component: int, room: _Room, plan: ClaimPlan, sites: Sites, transfers: Transfers, now: float
 ) -> bool:
     """Find the component another site whose transfer ends before the job start time.
 
@@ -121,19 +121,19 @@ def _replace(
     def under_way_s(file: str, chunk: tuple[int, int] | None, site: int) -> float:
         return transfers.remaining_s((file, chunk, site), now)
 
-    index = replace_one(job.demand, job.spots, part, room.all(), until_start_s, book.view, under_way_s)
+    index = replace_one(job.demand, job.spots, component, room.all(), until_start_s, sites.view, under_way_s)
     if index < 0:
         return False
-    room.take(index, job.spots.sizes[part])
-    plan.replace.append((part, index))
+    room.take(index, job.spots.sizes[component])
+    plan.replace.append((component, index))
     return True
 
 
-def _preempt(job: Job, part: int, room: _Room, plan: ClaimPlan, book: SiteBook) -> None:
+def _preempt(job: Job, component: int, room: _Room, plan: ClaimPlan, sites: Sites) -> None:
     """Choose low-priority jobs at the component's site, the latest job start time first, until it fits."""
     assert job.spots is not None
-    index, size = job.spots.sites[part], job.spots.sizes[part]
-    site = book.sites[index]
+    index, size = job.spots.sites[component], job.spots.sizes[component]
+    site = sites.sites[index]
     if site.trust is Trust.UNUSABLE or site.drained:
         return
     chosen = {victim.id for _, victims in plan.preempt for victim in victims}
@@ -155,15 +155,15 @@ def _preempt(job: Job, part: int, room: _Room, plan: ClaimPlan, book: SiteBook) 
                 room.expect(freed.site, freed.processors)  # all of it comes free, on other sites too
         victims.append(victim)
     room.set_aside(index, size)
-    plan.preempt.append((part, victims))
+    plan.preempt.append((component, victims))
 
 
-class Claiming:
+class JobClaiming:
     """Carries out claiming tries."""
 
-    def __init__(self, ledger: Ledger, leaving: Leaving, running: Running, staging: Staging) -> None:
+    def __init__(self, ledger: Ledger, ending: JobEnding, running: JobRunning, staging: JobStaging) -> None:
         self.ledger = ledger
-        self.leaving = leaving
+        self.ending = ending
         self.running = running
         self.staging = staging
         ledger.timers.on(Alarm.QUEUED_LONG, self._queued_long)
@@ -174,32 +174,32 @@ class Claiming:
         ledger.claiming.remove(job)
         resumed, job.claim_resumed = job.claim_resumed, False
         if not resumed:
-            if self.leaving.claiming_tries_are_used_up(job):
+            if self.ending.claiming_tries_are_used_up(job):
                 return
             job.count_claiming_try()
         threshold = ledger.parameters.claim_threshold
         plan = plan_claim(job, ledger.sites, ledger.transfers, threshold=threshold, now=ledger.now)
         if not plan.enough:
             job.tell(ledger.now, "too_few_startable")
-        for part, site in plan.replace:
-            self._move(job, part, site)
-        for part, victims in plan.preempt:
-            self._preempt(job, part, victims)
-        for part in (*plan.start, *(part for part, _ in plan.replace)):
-            self._claim_component(job, part)
+        for component, site in plan.replace:
+            self._move(job, component, site)
+        for component, victims in plan.preempt:
+            self._preempt(job, component, victims)
+        for component in (*plan.start, *(component for component, _ in plan.replace)):
+            self._claim_component(job, component)
         unclaimed = sum(claim is None for claim in job.claims)
         if unclaimed == 0:
             self.running.all_claimed(job)
             return
-        if job.state is State.PLACED and unclaimed < len(job.claims):
-            job.move(State.CLAIMING)
+        if job.state is JobState.PLACED and unclaimed < len(job.claims):
+            job.move(JobState.CLAIMING)
         self.running.claim_later(job)
 
-    def _queued_long(self, claim: Claim) -> None:
+    def _queued_long(self, claim: ComponentClaim) -> None:
         """A component waits in its site's own queue for processors that other users hold, as when one of them came
         while it was on its way: it is claimed elsewhere, if there is room and no file is missing. The job's deadline
         stays, and so does a component that would hardly reach another barrier before it."""
-        job, part, ledger = claim.job, claim.part, self.ledger
+        job, component, ledger = claim.job, claim.component, self.ledger
         timer, claim.timer = claim.timer, None
         assert timer is not None
         patience_s = ledger.parameters.queue_patience_s
@@ -207,61 +207,61 @@ class Claiming:
             return  # as another grid file has it
         plan = ClaimPlan()
         if (
-            job.state is State.STARTING
+            job.state is JobState.STARTING
             and ledger.now + patience_s < job.deadline
             and ledger.now <= timer.at + patience_s  # else nobody looked for long, and what is known is as old
             and ledger.sites.is_short(claim.site)
         ):
-            _replace(job, part, _Room(job, ledger.sites), plan, ledger.sites, ledger.transfers, ledger.now)
+            _replace(job, component, _Room(job, ledger.sites), plan, ledger.sites, ledger.transfers, ledger.now)
         if not plan.replace:
             self.running.be_patient(claim)
             return
-        job.claims[part] = None
-        self.leaving.abort(claim)
+        job.claims[component] = None
+        self.ending.abort(claim)
         self._move(job, *plan.replace[0], promised=False)
-        self._claim_component(job, part).moved = True
+        self._claim_component(job, component).moved = True
         if job.request.communication is not None:
             ledger.links.observe(job)
 
-    def _move(self, job: Job, part: int, site: int, *, promised: bool = True) -> None:
+    def _move(self, job: Job, component: int, site: int, *, promised: bool = True) -> None:
         """The component goes to another site, and its files with it; ``promised`` is one that was not claimed."""
         assert job.spots is not None
         assert job.demand is not None
         ledger = self.ledger
-        before, size = job.spots.sites[part], job.spots.sizes[part]
-        sites = (*job.spots.sites[:part], site, *job.spots.sites[part + 1 :])
+        before, size = job.spots.sites[component], job.spots.sizes[component]
+        sites = (*job.spots.sites[:component], site, *job.spots.sites[component + 1 :])
         job.spots = job.spots._replace(sites=sites)
         job.places = ledger.places(job.spots)
         if job.request.communication is not None:
             if job.link_demands:
-                ledger.links.release(job)
-            ledger.links.book(job)
+                ledger.links.remove(job)
+            ledger.links.add(job)
         if promised:
             ledger.sites.withdraw(before, size)
         ledger.sites.promise(site, size, job)
         if before not in sites:
             ledger.sites.leave(before, job)
-        job.tell(ledger.now, "moved", part, before, site)
+        job.tell(ledger.now, "moved", component, before, site)
         if job.demand.has_files:
-            self.staging.redirect(job, part)
+            self.staging.redirect(job, component)
 
-    def _preempt(self, job: Job, part: int, victims: list[Job]) -> None:
+    def _preempt(self, job: Job, component: int, victims: list[Job]) -> None:
         """The victims return to their queue; what they free is kept for the component."""
         assert job.spots is not None
         ledger = self.ledger
-        site, size = job.spots.sites[part], job.spots.sizes[part]
-        ledger.sites.earmark(site, part, size, job)
-        job.tell(ledger.now, "preempts", part, site, tuple(victim.id for victim in victims))
+        site, size = job.spots.sites[component], job.spots.sizes[component]
+        ledger.sites.earmark(site, component, size, job)
+        job.tell(ledger.now, "preempts", component, site, tuple(victim.id for victim in victims))
         for victim in victims:
             victim.preemptions += 1
             victim.tell(ledger.now, "preempted", job.id, site)
             reason = f"preempted by high-priority job {job.id} on {ledger.names[site]}"
-            self.leaving.back_to_queue(victim, reason, lower=False)
+            self.ending.back_to_queue(victim, reason, lower=False)
 
-    def _claim_component(self, job: Job, part: int) -> Claim:
+    def _claim_component(self, job: Job, component: int) -> ComponentClaim:
         assert job.spots is not None
-        self.ledger.sites.redeem(part, job.spots.sites[part], job.spots.sizes[part], job)
-        claim = self.running.start_component(job, part)
+        self.ledger.sites.redeem(component, job.spots.sites[component], job.spots.sizes[component], job)
+        claim = self.running.start_component(job, component)
         if job.timer is None:
             self.running.look_after_later(job)
         return claim

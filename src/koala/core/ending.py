@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from koala.core.lifecycle import IN_CLAIMING_QUEUE, State
-from koala.core.state.job import Claim, Job
+from koala.core.lifecycle import IN_CLAIMING_QUEUE, JobState
+from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.ledger import ENDED_KEPT, Ledger, first_given, tries_in_words
 from koala.core.state.timers import Alarm
 from koala.model.messages import AbortComponent, JobEnded, JobOutcome, JobRequeued
@@ -11,10 +11,14 @@ from koala.model.messages import AbortComponent, JobEnded, JobOutcome, JobRequeu
 # An unanswered abort is repeated ever more rarely, at most this many times the answer timeout apart.
 ABORT_WAIT_FACTOR_MAX = 16
 
-_OUTCOMES = {State.DONE: JobOutcome.DONE, State.FAILED: JobOutcome.FAILED, State.CANCELLED: JobOutcome.CANCELLED}
+_OUTCOMES = {
+    JobState.DONE: JobOutcome.DONE,
+    JobState.FAILED: JobOutcome.FAILED,
+    JobState.CANCELLED: JobOutcome.CANCELLED,
+}
 
 
-class Leaving:
+class JobEnding:
     """Back to the queue, or out. Giving back is safe in every state, and nothing stays behind."""
 
     def __init__(self, ledger: Ledger) -> None:
@@ -29,7 +33,7 @@ class Leaving:
         never runs twice at the same time. ``lower`` lowers its L, so that it is claimed earlier next time.
         """
         ledger = self.ledger
-        ran = job.state is State.RUNNING
+        ran = job.state is JobState.RUNNING
         self._give_back(job)
         if lower:
             step, least = ledger.parameters.claim_fraction_step, ledger.parameters.claim_fraction_min
@@ -38,16 +42,16 @@ class Leaving:
         job.tell(ledger.now, "returned", reason)
         ledger.commands.append(JobRequeued(job=job.id, reason=reason))
         if ran:
-            job.move(State.UNWINDING)
+            job.move(JobState.UNWINDING)
             job.outstanding = sum(claim is not None for claim in job.claims)
             if job.outstanding > 0:
                 return
         self._requeue(job)
 
-    def let_go(self, claim: Claim) -> None:
+    def let_go(self, claim: ComponentClaim) -> None:
         """A site has let go of an aborted component."""
         job = claim.job
-        if job.state is State.UNWINDING and claim in job.claims:
+        if job.state is JobState.UNWINDING and claim in job.claims:
             job.outstanding -= 1
             if job.outstanding == 0:
                 self._requeue(job)
@@ -64,13 +68,13 @@ class Leaving:
         limit = first_given(job.request.claiming_tries_max, self.ledger.parameters.claiming_tries_max)
         if limit is None or job.claiming_tries_in_row < limit:
             return False
-        self.end(job, State.FAILED, f"not all components could be claimed in {tries_in_words(limit)}")
+        self.end(job, JobState.FAILED, f"not all components could be claimed in {tries_in_words(limit)}")
         return True
 
-    def end(self, job: Job, state: State, reason: str = "") -> None:
+    def end(self, job: Job, state: JobState, reason: str = "") -> None:
         """The job is over; the core forgets it, and tells the driver all that it needs to keep."""
         ledger = self.ledger
-        if job.state is not State.UNWINDING:
+        if job.state is not JobState.UNWINDING:
             self._give_back(job)
         job.move(state)
         job.ended_at = ledger.now
@@ -100,7 +104,7 @@ class Leaving:
         )
 
     def _requeue(self, job: Job) -> None:
-        job.move(State.WAITING)
+        job.move(JobState.WAITING)
         job.claims = []
         job.spots = None
         job.places = ()
@@ -117,14 +121,14 @@ class Leaving:
         if job.spots is None:
             return
         if job.link_demands:
-            ledger.links.release(job)
+            ledger.links.remove(job)
         if job.state in IN_CLAIMING_QUEUE:
             ledger.claiming.remove(job)
-            for part, claim in enumerate(job.claims):
-                if part in job.earmarks:
-                    ledger.sites.unmark(part, job.spots.sizes[part], job)
+            for component, claim in enumerate(job.claims):
+                if component in job.earmarks:
+                    ledger.sites.unmark(component, job.spots.sizes[component], job)
                 elif claim is None:
-                    ledger.sites.withdraw(job.spots.sites[part], job.spots.sizes[part])
+                    ledger.sites.withdraw(job.spots.sites[component], job.spots.sizes[component])
         for claim in job.claims:
             if claim is not None and not claim.aborting:
                 self.abort(claim)
@@ -133,13 +137,13 @@ class Leaving:
         for site in job.spots.sites:
             ledger.sites.leave(site, job)
 
-    def abort(self, claim: Claim) -> None:
+    def abort(self, claim: ComponentClaim) -> None:
         """The component is not wanted any more; it counts until its site says that it is gone."""
         claim.aborting = True
         claim.stop_timer()
         self._abort(claim)
 
-    def _abort(self, claim: Claim) -> None:
+    def _abort(self, claim: ComponentClaim) -> None:
         """Tell the site, and tell it again, ever more rarely, until it says that the component is gone."""
         ledger = self.ledger
         ledger.commands.append(AbortComponent(site=ledger.names[claim.site], token=claim.token))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from koala.model.request import JobId
 
 
-class State(enum.StrEnum):
+class JobState(enum.StrEnum):
     """Where a job is. ``WAITING`` jobs are in their placement queue, ``PLACED`` and ``CLAIMING`` ones in the
     claiming queue, all others in no queue."""
 
@@ -27,68 +27,68 @@ class State(enum.StrEnum):
     CANCELLED = "cancelled"
 
 
-MEANING: dict[State, str] = {
-    State.WAITING: "in its placement queue; no places have been found yet",
-    State.PLACED: "every component has a place and files are on their way; nothing is claimed yet",
-    State.CLAIMING: "some components hold their processors at the barrier, others are still to be claimed",
-    State.STARTING: "every component is claimed; the barrier opens when all have reported and all files are there",
-    State.RUNNING: "the application runs on all sites",
-    State.UNWINDING: "the run has ended early; the job waits until every site has let go of its components",
-    State.DONE: "every component returned success",
-    State.FAILED: "given up: a limit of tries, restarts or time was reached",
-    State.CANCELLED: "its user or an operator cancelled it",
+MEANING: dict[JobState, str] = {
+    JobState.WAITING: "in its placement queue; no places have been found yet",
+    JobState.PLACED: "every component has a place and files are on their way; nothing is claimed yet",
+    JobState.CLAIMING: "some components hold their processors at the barrier, others are still to be claimed",
+    JobState.STARTING: "every component is claimed; the barrier opens when all have reported and all files are there",
+    JobState.RUNNING: "the application runs on all sites",
+    JobState.UNWINDING: "the run has ended early; the job waits until every site has let go of its components",
+    JobState.DONE: "every component returned success",
+    JobState.FAILED: "given up: a limit of tries, restarts or time was reached",
+    JobState.CANCELLED: "its user or an operator cancelled it",
 }
 
 # state -> next state -> what brings the job there
-TRANSITIONS: dict[State, dict[State, str]] = {
-    State.WAITING: {
-        State.PLACED: "the policy found places for all components",
-        State.FAILED: "placement or claiming tries used up, or the request names what does not exist",
-        State.CANCELLED: "cancel",
+TRANSITIONS: dict[JobState, dict[JobState, str]] = {
+    JobState.WAITING: {
+        JobState.PLACED: "the policy found places for all components",
+        JobState.FAILED: "placement or claiming tries used up, or the request names what does not exist",
+        JobState.CANCELLED: "cancel",
     },
-    State.PLACED: {
-        State.CLAIMING: "some components were claimed",
-        State.STARTING: "all components were claimed",
-        State.WAITING: "not all claimed at the job start time, a file could not be brought, or preempted",
-        State.FAILED: "claiming tries used up",
-        State.CANCELLED: "cancel",
+    JobState.PLACED: {
+        JobState.CLAIMING: "some components were claimed",
+        JobState.STARTING: "all components were claimed",
+        JobState.WAITING: "not all claimed at the job start time, a file could not be brought, or preempted",
+        JobState.FAILED: "claiming tries used up",
+        JobState.CANCELLED: "cancel",
     },
-    State.CLAIMING: {
-        State.STARTING: "the last components were claimed",
-        State.WAITING: "not all claimed at the job start time, a component failed, or preempted",
-        State.FAILED: "claiming tries used up",
-        State.CANCELLED: "cancel",
+    JobState.CLAIMING: {
+        JobState.STARTING: "the last components were claimed",
+        JobState.WAITING: "not all claimed at the job start time, a component failed, or preempted",
+        JobState.FAILED: "claiming tries used up",
+        JobState.CANCELLED: "cancel",
     },
-    State.STARTING: {
-        State.RUNNING: "all components reported and all files arrived: the barrier opens",
-        State.CLAIMING: "a site did not take a component and there is time to claim it again",
-        State.WAITING: "a component failed or did not reach the barrier in time, or preempted",
-        State.FAILED: "claiming tries or restarts used up",
-        State.CANCELLED: "cancel",
+    JobState.STARTING: {
+        JobState.RUNNING: "all components reported and all files arrived: the barrier opens",
+        JobState.CLAIMING: "a site did not take a component and there is time to claim it again",
+        JobState.WAITING: "a component failed or did not reach the barrier in time, or preempted",
+        JobState.FAILED: "claiming tries or restarts used up",
+        JobState.CANCELLED: "cancel",
     },
-    State.RUNNING: {
-        State.DONE: "the last component returned success",
-        State.UNWINDING: "a component failed, or preempted",
-        State.FAILED: "restarts used up, or the walltime passed",
-        State.CANCELLED: "cancel",
+    JobState.RUNNING: {
+        JobState.DONE: "the last component returned success",
+        JobState.UNWINDING: "a component failed, or preempted",
+        JobState.FAILED: "restarts used up, or the walltime passed",
+        JobState.CANCELLED: "cancel",
     },
-    State.UNWINDING: {
-        State.WAITING: "no site holds a component of it any more",
-        State.CANCELLED: "cancel",
+    JobState.UNWINDING: {
+        JobState.WAITING: "no site holds a component of it any more",
+        JobState.CANCELLED: "cancel",
     },
-    State.DONE: {},
-    State.FAILED: {},
-    State.CANCELLED: {},
+    JobState.DONE: {},
+    JobState.FAILED: {},
+    JobState.CANCELLED: {},
 }
 
-IN_CLAIMING_QUEUE = frozenset({State.PLACED, State.CLAIMING})
-ENDED = frozenset({State.DONE, State.FAILED, State.CANCELLED})
+IN_CLAIMING_QUEUE = frozenset({JobState.PLACED, JobState.CLAIMING})
+ENDED = frozenset({JobState.DONE, JobState.FAILED, JobState.CANCELLED})
 
 
 class InvalidTransitionError(RuntimeError):
     """The core tried to move a job where the table has no way: a defect of ours, shown with the job's story."""
 
-    def __init__(self, job: JobId, state: State, target: State, story: Sequence[str]) -> None:
+    def __init__(self, job: JobId, state: JobState, target: JobState, story: Sequence[str]) -> None:
         told = "\n".join(f"  {line}" for line in story)
         super().__init__(f"job {job} cannot go from {state} to {target}; its story:\n{told}")
         self.job = job

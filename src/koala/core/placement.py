@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from koala.core.ending import Leaving
-from koala.core.lifecycle import State
-from koala.core.running import Running
-from koala.core.staging import Staging
+from koala.core.ending import JobEnding
+from koala.core.lifecycle import JobState
+from koala.core.running import JobRunning
+from koala.core.staging import JobStaging
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger, tries_in_words
 from koala.core.state.queues import PlacementQueue
@@ -20,15 +20,15 @@ DEMANDS_REMEMBERED = 10_000
 INFINITY = float("inf")
 
 
-class PlacementDesk:
+class JobPlacing:
     """Finds places for jobs that have none."""
 
     def __init__(
-        self, ledger: Ledger, catalogue: Catalogue, leaving: Leaving, running: Running, staging: Staging
+        self, ledger: Ledger, catalogue: Catalogue, ending: JobEnding, running: JobRunning, staging: JobStaging
     ) -> None:
         self.ledger = ledger
         self.catalogue = catalogue
-        self.leaving = leaving
+        self.ending = ending
         self.running = running
         self.staging = staging
         self._demands: dict[DemandKey, Demand] = {}
@@ -54,7 +54,7 @@ class PlacementDesk:
                 return
             spots = try_place(job.demand, sites.view)
         except (UnknownPolicyError, UnknownSiteError, PolicyError) as error:
-            self.leaving.end(job, State.FAILED, error.for_user())
+            self.ending.end(job, JobState.FAILED, error.for_user())
             return
         job.placement_tries = 1
         if spots is not None:
@@ -123,11 +123,11 @@ class PlacementDesk:
 
     def _policy_broke(self, job: Job, error: PolicyError) -> None:
         job.placement_tries += self.ledger.tries_in_queue(job)
-        self.leaving.end(job, State.FAILED, error.for_user())
+        self.ending.end(job, JobState.FAILED, error.for_user())
 
     def _out_of_tries(self, job: Job) -> None:
         tries = tries_in_words(self.ledger.placement_tries_max(job))
-        self.leaving.end(job, State.FAILED, f"no place was found in {tries}")
+        self.ending.end(job, JobState.FAILED, f"no place was found in {tries}")
 
     # --------------------------------------------------------------------------------- the placement
 
@@ -140,12 +140,12 @@ class PlacementDesk:
         job.placed_at = now
         job.claims = [None] * len(spots.sites)
         if job.request.communication is not None:
-            ledger.links.book(job)
+            ledger.links.add(job)
         transfer_s = self.staging.bring_files(job) if job.demand.has_files else 0.0
         job.start_estimate = now + transfer_s
         if job.first_start_estimate is None:
             job.first_start_estimate = job.start_estimate
-        job.move(State.PLACED)
+        job.move(JobState.PLACED)
         job.tell(now, "placed", spots, transfer_s)
         job.places = ledger.places(spots)
         job.task_parts = spots.tasks
@@ -157,6 +157,6 @@ class PlacementDesk:
             return
         # No time passes between placement and claim, so what the policy saw idle is idle.
         job.count_claiming_try()
-        for part in range(len(spots.sites)):
-            self.running.start_component(job, part)
+        for component in range(len(spots.sites)):
+            self.running.start_component(job, component)
         self.running.all_claimed(job)

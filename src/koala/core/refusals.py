@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from koala.core.state.job import Seen
-from koala.core.state.sites import SiteBelief, SiteBook, Trust
+from koala.core.state.sites import SiteBelief, Sites, Trust
 from koala.model.request import Refusal, Shortage, SiteName
 from koala.policies import PolicyError
 from koala.policies.front_door import Demand, View, place_on, refuse
@@ -23,7 +23,7 @@ SHUT_SITES_TRIED_MAX = 16
 _NO_CURE = "none:"
 
 
-def refusal_of(demand: Demand, seen: Seen, sites: SiteBook, *, high: bool) -> Refusal:
+def refusal_of(demand: Demand, seen: Seen, sites: Sites, *, high: bool) -> Refusal:
     """What the demand lacked on what its try has seen, and what would help: also at sites that are kept out.
 
     Like every cure, one that opens a site is verified: with what it would have idle then, the demand is placed.
@@ -140,5 +140,5 @@ def _cure_without(demand: Demand, idle: Sequence[int], shut: dict[int, SiteBelie
     return [] if without.permanent or not without.shortages else [without.cure]
 
 
-def _low_jobs_hold_some(sites: SiteBook) -> bool:
+def _low_jobs_hold_some(sites: Sites) -> bool:
     return any(not claim.job.high and not claim.aborting for site in sites for claim in site.claims.values())

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from koala.core.lifecycle import IN_CLAIMING_QUEUE, State
-from koala.core.placement import PlacementDesk
-from koala.core.state.job import Claim, Job, Seen
+from koala.core.lifecycle import IN_CLAIMING_QUEUE, JobState
+from koala.core.placement import JobPlacing
+from koala.core.state.job import ComponentClaim, Job, Seen
 from koala.core.state.ledger import Ledger
 from koala.core.state.queues import INFINITY, PlacementQueue
 from koala.core.state.sites import SiteBelief
 from koala.core.state.snapshot import (
     AlarmPage,
     Books,
-    BooksError,
     Detail,
     JobPage,
     QueuePage,
+    SnapshotError,
     StoryEntry,
     TransferPage,
     check_version,
@@ -31,7 +31,7 @@ from koala.core.state.snapshot import (
 from koala.core.state.snapshot_fitting import fit_to_grid, nothing_is_left_at_missing_sites
 from koala.core.state.snapshot_writing import AS_IT_IS
 from koala.core.state.timers import OF_CLAIMS, Alarm
-from koala.core.state.transfer import Transfer
+from koala.core.state.transfer import FileTransfer
 from koala.core.story import TOLD, words
 from koala.policies import UnknownPolicyError
 from koala.policies.front_door import FileAt, Spots, quota_processors
@@ -40,17 +40,17 @@ AnyKey = TypeVar("AnyKey", int, str)
 AnyValue = TypeVar("AnyValue")
 
 
-def read_books(books: Books, ledger: Ledger, placement: PlacementDesk, *, same_grid: bool) -> None:
+def read_books(books: Books, ledger: Ledger, placement: JobPlacing, *, same_grid: bool) -> None:
     """Fill the ledger of a scheduler that has not seen any event.
 
-    Raises BooksError where the grid lacks a site at which something is left, where the catalogue lacks a policy
+    Raises SnapshotError where the grid lacks a site at which something is left, where the catalogue lacks a policy
     that a job asks for, and where the books contradict themselves.
     """
     check_version(books.version)
     nothing_is_left_at_missing_sites(books, ledger.index)
     try:
         _Reading(books, ledger, placement, same_grid=same_grid).read()
-    except BooksError:
+    except SnapshotError:
         raise
     except (AssertionError, LookupError, TypeError, ValueError) as error:
         # Pages of the right form may still contradict each other in ways for which there is no check of their own.
@@ -60,7 +60,7 @@ def read_books(books: Books, ledger: Ledger, placement: PlacementDesk, *, same_g
 
 
 class _Reading:
-    def __init__(self, books: Books, ledger: Ledger, placement: PlacementDesk, *, same_grid: bool) -> None:
+    def __init__(self, books: Books, ledger: Ledger, placement: JobPlacing, *, same_grid: bool) -> None:
         self._books = books
         self._ledger = ledger
         self._placement = placement
@@ -123,8 +123,12 @@ class _Reading:
         """What jobs ask of links follows from their places, on this grid's network."""
         ledger, books = self._ledger, self._books
         for job in ledger.jobs.values():
-            if job.spots is not None and job.request.communication is not None and job.state is not State.UNWINDING:
-                ledger.links.book(job)
+            if (
+                job.spots is not None
+                and job.request.communication is not None
+                and job.state is not JobState.UNWINDING
+            ):
+                ledger.links.add(job)
         ledger.links.observations = books.observations
         ledger.sites.view.observed_bisection_bit_s = books.observed_bisection_bit_s
 
@@ -154,7 +158,7 @@ class _Reading:
         try:
             job.demand = self._placement.demand_of(job.request)
         except UnknownPolicyError as error:
-            raise BooksError(
+            raise SnapshotError(
                 f"job {job.id} ({job.request.name}) asks for the policy {error.name!r}, which is not known any more",
                 "start with the file or package that has the policy, or cancel the job there first",
             ) from error
@@ -163,8 +167,8 @@ class _Reading:
         if page.places:
             sites = tuple([self._index[site] for site, _ in page.places])
             job.spots = Spots(sites=sites, sizes=tuple([size for _, size in page.places]), tasks=page.task_parts)
-            for part in page.earmarks:
-                job.earmarks[part] = sites[part]
+            for component in page.earmarks:
+                job.earmarks[component] = sites[component]
 
     def _story_entry(self, entry: StoryEntry) -> tuple[Any, ...]:
         """A line as data; on another set of sites as the words that it had, since the data speak of the old ones."""
@@ -188,7 +192,7 @@ class _Reading:
         owners = {**self._gone, **ledger.jobs}
         for page in self._books.claims:
             job = _known(owners, page.job, "job")
-            claim = Claim(page.token, job, page.part, self._index[page.site], page.processors)
+            claim = ComponentClaim(page.token, job, page.part, self._index[page.site], page.processors)
             claim.phase = page.phase
             claim.moved = page.moved
             claim.aborting = page.aborting
@@ -222,9 +226,9 @@ class _Reading:
                 if described == link.described_bytes_per_s:
                     book.learn(one, other, link.bytes_per_s)
 
-    def _transfer(self, page: TransferPage) -> Transfer:
+    def _transfer(self, page: TransferPage) -> FileTransfer:
         index = self._index
-        transfer = Transfer((page.file, page.chunk, index[page.target]), page.size_bytes)
+        transfer = FileTransfer((page.file, page.chunk, index[page.target]), page.size_bytes)
         transfer.id = page.id
         transfer.source = -1 if page.source is None else index.get(page.source, -1)
         if transfer.source < 0 and not page.done:
@@ -277,10 +281,10 @@ class _Reading:
     @staticmethod
     def _promises(job: Job, beliefs: list[SiteBelief]) -> None:
         assert job.spots is not None
-        for part, (site, size) in enumerate(zip(job.spots.sites, job.spots.sizes, strict=True)):
-            if part in job.earmarks:
+        for component, (site, size) in enumerate(zip(job.spots.sites, job.spots.sizes, strict=True)):
+            if component in job.earmarks:
                 beliefs[site].earmarked += size
-            elif job.claims[part] is None:
+            elif job.claims[component] is None:
                 beliefs[site].promised += size
 
     # --------------------------------------------------------------------------- queues and alarms
@@ -312,7 +316,7 @@ class _Reading:
             if index is not None:
                 ledger.sites.sites[index].cooling = ledger.timers.set(at, what, index)
             return
-        owner: Job | Claim | Transfer
+        owner: Job | ComponentClaim | FileTransfer
         if what in OF_CLAIMS:
             owner = _known(ledger.claims, str(whom), "component")
         elif what is Alarm.TRANSFER_OVERDUE:

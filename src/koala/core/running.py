@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from koala.core.ending import Leaving
-from koala.core.lifecycle import State
-from koala.core.state.job import Claim, Job, Phase
+from koala.core.ending import JobEnding
+from koala.core.lifecycle import JobState
+from koala.core.state.job import ComponentClaim, ComponentPhase, Job
 from koala.core.state.ledger import Ledger, first_given
 from koala.core.state.timers import Alarm
 from koala.model.messages import (
@@ -32,24 +32,24 @@ START_REACHED_S = 1.0
 _NEVER_STARTED = frozenset({Outcome.REFUSED, Outcome.ABSENT})
 
 
-class Running:
+class JobRunning:
     """Components that are claimed, and the jobs that they make up."""
 
-    def __init__(self, ledger: Ledger, leaving: Leaving) -> None:
+    def __init__(self, ledger: Ledger, ending: JobEnding) -> None:
         self.ledger = ledger
-        self.leaving = leaving
+        self.ending = ending
         ledger.timers.on(Alarm.LOOK_AFTER, self._look_after)
 
     # -------------------------------------------------------------------------------- to the barrier
 
-    def start_component(self, job: Job, part: int) -> Claim:
+    def start_component(self, job: Job, component: int) -> ComponentClaim:
         """Claim the component's processors: have it started at its site, where it waits at the barrier."""
         assert job.spots is not None
         assert job.demand is not None
         ledger = self.ledger
-        site, size = job.spots.sites[part], job.spots.sizes[part]
-        claim = Claim(job.next_token(), job, part, site, size)
-        job.claims[part] = claim
+        site, size = job.spots.sites[component], job.spots.sizes[component]
+        claim = ComponentClaim(job.next_token(), job, component, site, size)
+        job.claims[component] = claim
         ledger.claims[claim.token] = claim
         ledger.sites.claim(claim)
         ledger.commands.append(
@@ -58,10 +58,10 @@ class Running:
                 token=claim.token,
                 site=ledger.names[site],
                 processors=size,
-                component=0 if job.request.flexible is not None else part,
-                part=part,
+                component=0 if job.request.flexible is not None else component,
+                part=component,
                 parts=len(job.claims),
-                tasks=tasks_of(job.demand, job.spots, part),
+                tasks=tasks_of(job.demand, job.spots, component),
             )
         )
         return claim
@@ -70,7 +70,7 @@ class Running:
         """Every component is claimed: the barrier has until the deadline to fill."""
         assert job.start_estimate is not None
         ledger = self.ledger
-        job.move(State.STARTING)
+        job.move(JobState.STARTING)
         job.tell(ledger.now, "claimed")
         if job.request.communication is not None:
             ledger.links.observe(job)
@@ -82,12 +82,12 @@ class Running:
 
     def on_accepted(self, event: ComponentAccepted) -> None:
         claim = self.ledger.claims.get(event.token)
-        if claim is not None and claim.phase is Phase.SENT:
-            claim.phase = Phase.ACCEPTED
+        if claim is not None and claim.phase is ComponentPhase.SENT:
+            claim.phase = ComponentPhase.ACCEPTED
             if not claim.aborting:
                 self.be_patient(claim)
 
-    def be_patient(self, claim: Claim) -> None:
+    def be_patient(self, claim: ComponentClaim) -> None:
         """The component waits in its site's own queue: come back to it if that takes long. Before the job start time
         it may wait as it likes, and one that was moved for it once has come to stay."""
         job, patience_s = claim.job, self.ledger.parameters.queue_patience_s
@@ -108,13 +108,13 @@ class Running:
         if claim is None or claim.aborting:
             return
         job = claim.job
-        if claim.phase < Phase.READY:
-            claim.phase = Phase.READY
+        if claim.phase < ComponentPhase.READY:
+            claim.phase = ComponentPhase.READY
             claim.stop_timer()
             job.ready += 1
-            if job.state is State.STARTING:
+            if job.state is JobState.STARTING:
                 self.open_barrier_if_complete(job)
-        elif claim.phase is Phase.RUNNING:
+        elif claim.phase is ComponentPhase.RUNNING:
             # It still waits at the barrier: it has not heard that the others are there.
             self.ledger.commands.append(ReleaseBarrier(job=job.id, tokens=(claim.token,)))
 
@@ -127,7 +127,7 @@ class Running:
             return
         ledger = self.ledger
         job.stop_timer()
-        job.move(State.RUNNING)
+        job.move(JobState.RUNNING)
         job.started_at = ledger.now
         job.rests = 0
         job.runs += 1
@@ -136,7 +136,7 @@ class Running:
         tokens: list[Token] = []
         for claim in job.claims:
             assert claim is not None
-            claim.phase = Phase.RUNNING
+            claim.phase = ComponentPhase.RUNNING
             tokens.append(claim.token)
         job.tell(ledger.now, "started")
         ledger.commands.append(ReleaseBarrier(job=job.id, tokens=tuple(tokens)))
@@ -148,12 +148,12 @@ class Running:
     def look_after_later(self, job: Job) -> None:
         """Come back to the job when it has been quiet for a while."""
         ledger = self.ledger
-        if job.state is State.RUNNING:
+        if job.state is JobState.RUNNING:
             assert ledger.parameters.check_interval_s is not None
             at = ledger.now + ledger.parameters.check_interval_s
         else:
             at = ledger.now + ledger.parameters.answer_timeout_s
-            if job.state is State.STARTING:
+            if job.state is JobState.STARTING:
                 at = min(at, job.deadline)
         job.timer = ledger.timers.set(at, Alarm.LOOK_AFTER, job)
 
@@ -161,25 +161,25 @@ class Running:
         """Ask the job's sites, or give the claim up when its deadline has passed."""
         ledger = self.ledger
         job.timer = None
-        if job.state is State.RUNNING:
+        if job.state is JobState.RUNNING:
             self._ask(claim for claim in job.claims if claim is not None)
             self.look_after_later(job)
             return
-        quiet = [claim for claim in job.claims if claim is not None and claim.phase < Phase.READY]
+        quiet = [claim for claim in job.claims if claim is not None and claim.phase < ComponentPhase.READY]
         if not quiet:
             return
-        if job.state is State.STARTING and ledger.now >= job.deadline:
+        if job.state is JobState.STARTING and ledger.now >= job.deadline:
             for claim in quiet:
-                if claim.phase is Phase.SENT and not claim.moved:
+                if claim.phase is ComponentPhase.SENT and not claim.moved:
                     ledger.site_error(claim.site)  # it has not even said that it has the component
             names = ", ".join(sorted({ledger.names[claim.site] for claim in quiet}))
             late = f"{len(quiet)} of {len(job.claims)} components"
-            self.leaving.claim_failed(job, f"{late} did not reach the barrier in time ({names})")
+            self.ending.claim_failed(job, f"{late} did not reach the barrier in time ({names})")
             return
         self._ask(quiet)
         self.look_after_later(job)
 
-    def _ask(self, claims: Iterable[Claim]) -> None:
+    def _ask(self, claims: Iterable[ComponentClaim]) -> None:
         by_site: dict[int, list[Token]] = {}
         for claim in claims:
             by_site.setdefault(claim.site, []).append(claim.token)
@@ -194,13 +194,13 @@ class Running:
         if claim is None:
             return
         claim.stop_timer()
-        ledger.sites.release(claim)
-        ran = claim.phase is Phase.RUNNING
+        ledger.sites.free(claim)
+        ran = claim.phase is ComponentPhase.RUNNING
         if event.outcome is Outcome.DONE and ran and ledger.sites.success(claim.site):
             claim.job.tell(ledger.now, "site_back", claim.site)
         if claim.aborting:
-            self.leaving.let_go(claim)
-        elif event.outcome is Outcome.DONE and claim.job.state is State.RUNNING:
+            self.ending.let_go(claim)
+        elif event.outcome is Outcome.DONE and claim.job.state is JobState.RUNNING:
             self._one_done(claim.job, claim)
         else:
             self._broken(claim.job, claim, event)
@@ -215,29 +215,29 @@ class Running:
                 job.claim_resumed = True
                 ledger.claiming.move(job, ledger.now)
 
-    def _one_done(self, job: Job, claim: Claim) -> None:
-        job.claims[claim.part] = None
+    def _one_done(self, job: Job, claim: ComponentClaim) -> None:
+        job.claims[claim.component] = None
         job.outstanding -= 1
         if job.outstanding == 0:
-            self.leaving.end(job, State.DONE)
+            self.ending.end(job, JobState.DONE)
 
-    def _broken(self, job: Job, claim: Claim, event: ComponentEnded) -> None:
+    def _broken(self, job: Job, claim: ComponentClaim, event: ComponentEnded) -> None:
         """A component that we wanted to go on has ended: the job as a whole cannot go on."""
         ledger = self.ledger
         site = ledger.names[claim.site]
-        job.claims[claim.part] = None
-        if claim.phase is Phase.READY:
+        job.claims[claim.component] = None
+        if claim.phase is ComponentPhase.READY:
             job.ready -= 1
         if event.outcome is Outcome.TIMED_OUT:
             self._given_back(job, claim)
-            self.leaving.end(job, State.FAILED, f"it ran longer than its walltime on {site}")
+            self.ending.end(job, JobState.FAILED, f"it ran longer than its walltime on {site}")
         elif event.outcome is Outcome.FAILED:
             self._given_back(job, claim)
             self._application_failed(job, claim, event)
-        elif event.outcome is Outcome.UNSUITABLE and job.state is not State.RUNNING:
+        elif event.outcome is Outcome.UNSUITABLE and job.state is not JobState.RUNNING:
             self._given_back(job, claim)
             self._bar(job, claim, event.reason or "it does not say why")
-        elif event.outcome in _NEVER_STARTED and job.state is not State.RUNNING:
+        elif event.outcome in _NEVER_STARTED and job.state is not JobState.RUNNING:
             ledger.site_error(claim.site)
             self._not_taken(job, claim, event.reason or "it does not have it")
         else:
@@ -245,55 +245,55 @@ class Running:
             self._given_back(job, claim)
             reason = event.reason or str(event.outcome)
             job.failures += 1
-            job.tell(ledger.now, "component_failed", claim.part, claim.site, reason)
-            self.leaving.back_to_queue(job, f"component {claim.part} failed on {site}: {reason}")
+            job.tell(ledger.now, "component_failed", claim.component, claim.site, reason)
+            self.ending.back_to_queue(job, f"component {claim.component} failed on {site}: {reason}")
 
-    def _bar(self, job: Job, claim: Claim, reason: str) -> None:
+    def _bar(self, job: Job, claim: ComponentClaim, reason: str) -> None:
         """The site will never run this component. That is no error of the site: the job goes elsewhere, never there
         again, and ends where nothing else is left."""
         assert job.demand is not None
         ledger = self.ledger
         site = ledger.names[claim.site]
         job.barred[site] = reason
-        job.tell(ledger.now, "unsuitable", claim.part, claim.site, reason)
+        job.tell(ledger.now, "unsuitable", claim.component, claim.site, reason)
         job.demand = job.demand.barring((claim.site,))
         if not can_ever_fit(job.demand, ledger.sites.most(), ledger.sites.view):
             reasons = "; ".join(f"{name} will never run it: {why}" for name, why in job.barred.items())
-            self.leaving.end(job, State.FAILED, f"no place is left for it: {reasons}")
+            self.ending.end(job, JobState.FAILED, f"no place is left for it: {reasons}")
             return
-        self.leaving.back_to_queue(job, f"{site} will never run component {claim.part}: {reason}", lower=False)
+        self.ending.back_to_queue(job, f"{site} will never run component {claim.component}: {reason}", lower=False)
 
-    def _given_back(self, job: Job, claim: Claim) -> None:
+    def _given_back(self, job: Job, claim: ComponentClaim) -> None:
         """While the job is still in the claiming queue, a component without a claim counts as promised."""
-        if job.state is State.CLAIMING:
+        if job.state is JobState.CLAIMING:
             self.ledger.sites.promise(claim.site, claim.processors, job)
 
-    def _application_failed(self, job: Job, claim: Claim, event: ComponentEnded) -> None:
+    def _application_failed(self, job: Job, claim: ComponentClaim, event: ComponentEnded) -> None:
         """The user's program failed: started again as a whole, but not for ever."""
         ledger = self.ledger
         job.failures += 1
         job.application_failures += 1
         code = "" if event.exit_code is None else f" with exit code {event.exit_code}"
-        reason = f"component {claim.part} failed on {ledger.names[claim.site]}{code}"
-        job.tell(ledger.now, "component_failed", claim.part, claim.site, f"the application ended{code}")
+        reason = f"component {claim.component} failed on {ledger.names[claim.site]}{code}"
+        job.tell(ledger.now, "component_failed", claim.component, claim.site, f"the application ended{code}")
         limit = first_given(job.request.restarts_max, ledger.parameters.restarts_max)
         if limit is not None and job.application_failures > limit:
-            self.leaving.end(job, State.FAILED, f"{reason}{_after_restarts(limit)}")
+            self.ending.end(job, JobState.FAILED, f"{reason}{_after_restarts(limit)}")
         else:
-            self.leaving.back_to_queue(job, reason)
+            self.ending.back_to_queue(job, reason)
 
-    def _not_taken(self, job: Job, claim: Claim, reason: str) -> None:
+    def _not_taken(self, job: Job, claim: ComponentClaim, reason: str) -> None:
         """A site did not take a component: claim it again while there is time, else give the claim up."""
         assert job.start_estimate is not None
         ledger = self.ledger
-        job.tell(ledger.now, "not_taken", claim.part, claim.site, reason)
+        job.tell(ledger.now, "not_taken", claim.component, claim.site, reason)
         if ledger.now >= job.start_estimate:
             self._given_back(job, claim)
-            self.leaving.claim_failed(job, f"{ledger.names[claim.site]} did not take a component: {reason}")
+            self.ending.claim_failed(job, f"{ledger.names[claim.site]} did not take a component: {reason}")
             return
         ledger.sites.promise(claim.site, claim.processors, job)
-        if job.state is State.STARTING:
-            job.move(State.CLAIMING)
+        if job.state is JobState.STARTING:
+            job.move(JobState.CLAIMING)
         ledger.claiming.remove(job)
         self.claim_later(job)
 
@@ -306,13 +306,13 @@ class Running:
             following = now + job.claim_fraction * (start - now)
             ledger.claiming.push(job, start if start - following < START_REACHED_S else following)
             return
-        unclaimed = [part for part, claim in enumerate(job.claims) if claim is None]
+        unclaimed = [component for component, claim in enumerate(job.claims) if claim is None]
         last = start + ledger.parameters.barrier_timeout_s
-        if now < last and all(part in job.earmarks for part in unclaimed):
+        if now < last and all(component in job.earmarks for component in unclaimed):
             ledger.claiming.push(job, last)  # earlier, as soon as the preempted processors are free
             return
         short = f"{len(unclaimed)} of {len(job.claims)} components"
-        self.leaving.claim_failed(job, f"{short} unclaimed at the job start time")
+        self.ending.claim_failed(job, f"{short} unclaimed at the job start time")
 
 
 def _after_restarts(limit: int) -> str:

@@ -2,7 +2,7 @@
 
 ``Scheduler.handle`` is the only way in. The parts behind it follow the life of a job: ``placement`` finds places,
 ``claiming`` claims on every site or none, ``staging`` brings files, ``running`` opens the barrier and watches the
-components, ``leaving`` gives everything back. Each uses only those named after it, and the ``ledger``.
+components, ``ending`` gives everything back. Each uses only those named after it, and the ``ledger``.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Callable, Generator
 from heapq import heappop, heappush
 from typing import Any
 
-from koala.core.claiming import Claiming
-from koala.core.ending import Leaving
-from koala.core.lifecycle import State
-from koala.core.placement import INFINITY, PlacementDesk
+from koala.core.claiming import JobClaiming
+from koala.core.ending import JobEnding
+from koala.core.lifecycle import JobState
+from koala.core.placement import INFINITY, JobPlacing
 from koala.core.restore import read_books
-from koala.core.running import Running
-from koala.core.staging import Staging
+from koala.core.running import JobRunning
+from koala.core.staging import JobStaging
 from koala.core.state.ledger import Ledger
 from koala.core.state.snapshot import Books
 from koala.core.state.snapshot_writing import grid_digest, write_books
-from koala.core.story import Explanation, explain
+from koala.core.story import JobExplanation, explain
 from koala.model.grid import Grid
 from koala.model.messages import (
     AnyCommand,
@@ -52,14 +52,14 @@ class Scheduler:
     def __init__(self, grid: Grid, catalogue: Catalogue | None = None) -> None:
         self.grid = grid
         self.ledger = ledger = Ledger(grid)
-        self._leaving = Leaving(ledger)
-        self._running = Running(ledger, self._leaving)
-        self._staging = Staging(ledger, self._leaving, self._running)
-        self._claiming = Claiming(ledger, self._leaving, self._running, self._staging)
-        self._placement = PlacementDesk(
+        self._ending = JobEnding(ledger)
+        self._running = JobRunning(ledger, self._ending)
+        self._staging = JobStaging(ledger, self._ending, self._running)
+        self._claiming = JobClaiming(ledger, self._ending, self._running, self._staging)
+        self._placement = JobPlacing(
             ledger,
             catalogue if catalogue is not None else Catalogue.builtin(),
-            self._leaving,
+            self._ending,
             self._running,
             self._staging,
         )
@@ -140,7 +140,7 @@ class Scheduler:
         """A scheduler that goes on where the one that wrote the books was; send it a ``Tick`` first.
 
         To every later event it answers as that one would have done, ``WakeAt`` aside. On another grid it takes
-        parameters and new sites from there. Raises BooksError where a site or a policy is missing that a job
+        parameters and new sites from there. Raises SnapshotError where a site or a policy is missing that a job
         still needs, and UnknownPolicyError where the catalogue lacks the grid's own policy.
         """
         scheduler = cls(grid, catalogue)
@@ -157,14 +157,14 @@ class Scheduler:
 
     # ------------------------------------------------------------------------------------ explanations
 
-    def explain(self, job_id: JobId) -> Explanation | None:
+    def explain(self, job_id: JobId) -> JobExplanation | None:
         """Where the job stands and why, with its story; None for one that is unknown or long gone."""
         ledger = self.ledger
         job = ledger.jobs.get(job_id) or ledger.ended.get(job_id)
         if job is None:
             return None
         tries = job.placement_tries
-        if job.state is State.WAITING:
+        if job.state is JobState.WAITING:
             tries += ledger.tries_in_queue(job)
         return explain(job, ledger.queue_of(job), ledger.sites, tries)
 
@@ -205,10 +205,10 @@ class Scheduler:
         job = ledger.jobs.get(event.job)
         if job is None:
             return
-        if job.state is State.WAITING:
+        if job.state is JobState.WAITING:
             job.placement_tries += ledger.tries_in_queue(job)
             ledger.queue_of(job).remove(job)
-        self._leaving.end(job, State.CANCELLED, "cancelled")
+        self._ending.end(job, JobState.CANCELLED, "cancelled")
 
     def _on_site_reported(self, event: SiteReported) -> None:
         index = self.ledger.index.get(event.site)

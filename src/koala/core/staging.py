@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from koala.core.ending import Leaving
-from koala.core.lifecycle import State
-from koala.core.running import Running
+from koala.core.ending import JobEnding
+from koala.core.lifecycle import JobState
+from koala.core.running import JobRunning
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.timers import Alarm
-from koala.core.state.transfer import Transfer
+from koala.core.state.transfer import FileTransfer
 from koala.model.messages import CancelTransfer, FileChanged, TransferEnded
 from koala.policies.front_door import FileAt, inputs
 
 
-class Staging:
+class JobStaging:
     """Brings files, tries again from other replicas, and sends a job back when a file cannot be had."""
 
-    def __init__(self, ledger: Ledger, leaving: Leaving, running: Running) -> None:
+    def __init__(self, ledger: Ledger, ending: JobEnding, running: JobRunning) -> None:
         self.ledger = ledger
-        self.leaving = leaving
+        self.ending = ending
         self.running = running
         ledger.timers.on(Alarm.TRANSFER_OVERDUE, self._overdue)
 
@@ -30,40 +30,40 @@ class Staging:
         """
         assert job.spots is not None
         job.needs = [()] * len(job.spots.sites)
-        for part in range(len(job.spots.sites)):
-            self._bring_files_of(job, part)
+        for component in range(len(job.spots.sites)):
+            self._bring_files_of(job, component)
         by_link: dict[tuple[int, int], float] = {}
         for transfer in job.transfers.values():
             link = (transfer.source, transfer.key[2])
             by_link[link] = by_link.get(link, 0.0) + transfer.remaining_s(self.ledger.now)
         return max(by_link.values(), default=0.0)
 
-    def redirect(self, job: Job, part: int) -> None:
+    def redirect(self, job: Job, component: int) -> None:
         """The component has moved: its files go there at once, and stop going where nobody needs them."""
-        self._bring_files_of(job, part)
+        self._bring_files_of(job, component)
         self.ledger.transfers.keep_only_needed(job, self.ledger.commands)
 
-    def _bring_files_of(self, job: Job, part: int) -> None:
+    def _bring_files_of(self, job: Job, component: int) -> None:
         assert job.spots is not None
         assert job.demand is not None
         ledger = self.ledger
-        site = job.spots.sites[part]
+        site = job.spots.sites[component]
         keys = []
-        for needed in inputs(job.demand, job.spots, part, ledger.sites.view):
+        for needed in inputs(job.demand, job.spots, component, ledger.sites.view):
             if needed.source == site:
                 continue
             transfer = ledger.transfers.want(job, needed, site, ledger.now, ledger.commands)
             if transfer.timer is None and not transfer.done:
                 self._watch(transfer)
             keys.append(transfer.key)
-        job.needs[part] = tuple(keys)
+        job.needs[component] = tuple(keys)
 
-    def _watch(self, transfer: Transfer) -> None:
+    def _watch(self, transfer: FileTransfer) -> None:
         parameters = self.ledger.parameters
         patience_s = max(parameters.answer_timeout_s, parameters.transfer_patience * transfer.estimate_s)
         transfer.timer = self.ledger.timers.set(self.ledger.now + patience_s, Alarm.TRANSFER_OVERDUE, transfer)
 
-    def _overdue(self, transfer: Transfer) -> None:
+    def _overdue(self, transfer: FileTransfer) -> None:
         self.ledger.transfers.overdue(transfer, self.ledger.now)
         self.ledger.commands.append(CancelTransfer(transfer=transfer.id))
         self._broke(transfer, "it took far longer than estimated")
@@ -82,10 +82,10 @@ class Staging:
         for job in [ledger.jobs[job_id] for job_id in transfer.jobs]:
             job.transfers_open -= 1
             job.tell(ledger.now, "file_arrived", transfer.key[0], transfer.key[2])
-            if job.state is State.STARTING:
+            if job.state is JobState.STARTING:
                 self.running.open_barrier_if_complete(job)
 
-    def _broke(self, transfer: Transfer, reason: str) -> None:
+    def _broke(self, transfer: FileTransfer, reason: str) -> None:
         ledger = self.ledger
         file, _, target = transfer.key
         jobs = [ledger.jobs[job_id] for job_id in transfer.jobs]
@@ -96,7 +96,7 @@ class Staging:
             self._watch(transfer)
             return
         for job in jobs:
-            self.leaving.back_to_queue(job, f"file {file} could not be brought to {ledger.names[target]}: {reason}")
+            self.ending.back_to_queue(job, f"file {file} could not be brought to {ledger.names[target]}: {reason}")
 
     def on_file_changed(self, event: FileChanged) -> None:
         ledger = self.ledger

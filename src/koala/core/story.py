@@ -7,25 +7,25 @@ from typing import Any
 
 import msgspec
 
-from koala.core.lifecycle import MEANING, State
+from koala.core.lifecycle import MEANING, JobState
 from koala.core.refusals import refusal_of
-from koala.core.state.job import Job, Phase
+from koala.core.state.job import ComponentPhase, Job
 from koala.core.state.queues import PlacementQueue
-from koala.core.state.sites import SiteBook
+from koala.core.state.sites import Sites
 from koala.model.request import JobId, Refusal, SiteName
 
 # An entry that is words already: it was told when the sites had other numbers.
 TOLD = "told"
 
 
-class StoryLine(msgspec.Struct, frozen=True, kw_only=True):
+class StoryEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One decision: when, and what was decided and why."""
 
     at: float
     text: str
 
 
-class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+class JobExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """Where a job stands and why.
 
     ``refusal`` is what its last placement try said of every site; ``place_in_line`` counts from 1. Both are
@@ -33,7 +33,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     job: JobId
-    state: State
+    state: JobState
     meaning: str
     since: float
     waiting_since: float | None
@@ -45,14 +45,14 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     place_in_line: int | None
     refusal: Refusal | None
     places: tuple[tuple[SiteName, int], ...]
-    story: tuple[StoryLine, ...]
+    story: tuple[StoryEntry, ...]
 
 
-def tell(job: Job, names: Sequence[SiteName]) -> tuple[StoryLine, ...]:
+def tell(job: Job, names: Sequence[SiteName]) -> tuple[StoryEntry, ...]:
     """The whole story, from the submission on."""
     size = job.request.processors
-    first = StoryLine(at=job.submitted_at, text=f"submitted: {job.request.kind} request for {_processors(size)}")
-    return (first, *(StoryLine(at=at, text=words(what, details, names)) for at, what, *details in job.story))
+    first = StoryEntry(at=job.submitted_at, text=f"submitted: {job.request.kind} request for {_processors(size)}")
+    return (first, *(StoryEntry(at=at, text=words(what, details, names)) for at, what, *details in job.story))
 
 
 def words(what: str, details: Sequence[Any], names: Sequence[SiteName]) -> str:
@@ -62,16 +62,16 @@ def words(what: str, details: Sequence[Any], names: Sequence[SiteName]) -> str:
     return _WORDS[what](names, *details)
 
 
-def explain(job: Job, queue: PlacementQueue, sites: SiteBook, placement_tries: int) -> Explanation:
+def explain(job: Job, queue: PlacementQueue, sites: Sites, placement_tries: int) -> JobExplanation:
     """Where the job stands now."""
-    waiting = job.state is State.WAITING
+    waiting = job.state is JobState.WAITING
     refusal = None
     if waiting and job.demand is not None:
         seen = queue.last_refused(job)
         if seen is not None:
             refusal = refusal_of(job.demand, seen, sites, high=job.high)
     story = tell(job, sites.view.names)
-    return Explanation(
+    return JobExplanation(
         job=job.id,
         state=job.state,
         meaning=_meaning(job, sites.view.names),
@@ -91,12 +91,12 @@ def explain(job: Job, queue: PlacementQueue, sites: SiteBook, placement_tries: i
 
 def _meaning(job: Job, names: Sequence[SiteName]) -> str:
     """What its state means; of one that failed, why it did, and of one that starts, for whom it waits."""
-    if job.state is State.FAILED:
+    if job.state is JobState.FAILED:
         _, what, *details = job.story[-1]
         if what == "ended" and details[1]:
             return str(details[1])
-    late = [claim for claim in job.claims if claim is not None and claim.phase < Phase.READY]
-    if job.state is State.STARTING and late:
+    late = [claim for claim in job.claims if claim is not None and claim.phase < ComponentPhase.READY]
+    if job.state is JobState.STARTING and late:
         where = ", ".join(f"{claim.processors} on {names[claim.site]}" for claim in late)
         reported = len(job.claims) - len(late)
         return (
@@ -127,16 +127,22 @@ _WORDS: dict[str, Callable[..., str]] = {
         f"the transfer of {file} from {names[source]} to {names[site]} broke: {reason}"
     ),
     "too_few_startable": lambda _: "too few components could start now; it is claimed later",
-    "moved": lambda names, part, before, site: (
-        f"component {part} moved from {names[before]}, where it could not start, to {names[site]}"
+    "moved": lambda names, component, before, site: (
+        f"component {component} moved from {names[before]}, where it could not start, to {names[site]}"
     ),
-    "preempts": lambda names, part, site, victims: f"component {part} preempts {_jobs(victims)} on {names[site]}",
+    "preempts": lambda names, component, site, victims: (
+        f"component {component} preempts {_jobs(victims)} on {names[site]}"
+    ),
     "preempted": lambda names, by, site: f"preempted on {names[site]} by high-priority job {by}",
     "claimed": lambda _: "all components are claimed; it waits at the barrier",
-    "not_taken": lambda names, part, site, reason: f"{names[site]} did not take component {part}: {reason}",
-    "unsuitable": lambda names, part, site, reason: f"{names[site]} will never run component {part}: {reason}",
+    "not_taken": lambda names, component, site, reason: f"{names[site]} did not take component {component}: {reason}",
+    "unsuitable": lambda names, component, site, reason: (
+        f"{names[site]} will never run component {component}: {reason}"
+    ),
     "started": lambda _: "the barrier opened: all components started together",
-    "component_failed": lambda names, part, site, reason: f"component {part} failed on {names[site]}: {reason}",
+    "component_failed": lambda names, component, site, reason: (
+        f"component {component} failed on {names[site]}: {reason}"
+    ),
     "site_back": lambda names, site: f"{names[site]} is trusted again",
     "left_out": lambda _, lines: f"... {lines} lines of a long story are left out ...",
     "returned": lambda _, reason: f"back to its placement queue: {reason}",

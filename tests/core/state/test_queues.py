@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from koala.core.state.job import Job
 from koala.core.state.queues import LIMITS_SLACK, ClaimingQueue, PlacementQueue
-from koala.core.state.sites import SiteBook
+from koala.core.state.sites import Sites
 from koala.model.request import Request
 from koala.policies import Catalogue, PolicyError
 from koala.policies.front_door import Spots, View, compile_demand, try_place
@@ -37,7 +37,7 @@ class Worlds:
     """The queue and its naive twin, each with a view of its own."""
 
     queue: PlacementQueue
-    book: SiteBook
+    book: Sites
     naive: list[Job]
     naive_view: View
     jobs: dict[int, Job] = field(default_factory=dict)
@@ -91,7 +91,7 @@ def never(job: Job, error: PolicyError) -> None:
 
 def worlds(idle: list[int]) -> Worlds:
     grid = make_grid({f"s{site}": 20 for site in range(len(idle))})
-    book, naive_view = SiteBook(grid), View.from_grid(grid)
+    book, naive_view = Sites(grid), View.from_grid(grid)
     book.view.idle, naive_view.idle = list(idle), list(idle)
     return Worlds(PlacementQueue(high=False), book, [], naive_view)
 
@@ -156,7 +156,7 @@ def test_a_policy_that_breaks_stops_the_jobs_from_there_on_and_none_before() -> 
 
     catalogue = Catalogue.builtin()
     catalogue.add_from_source(MOODY, "moody.py")
-    book = SiteBook(make_grid({"s0": 10}))
+    book = Sites(make_grid({"s0": 10}))
     view = book.view
     queue = PlacementQueue(high=False)
     jobs = []

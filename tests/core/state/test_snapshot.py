@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koala.core import Books, BooksError, Scheduler, State, decode_books, encode_books
+from koala.core import Books, JobState, Scheduler, SnapshotError, decode_books, encode_books
 from koala.core.state import snapshot_writing as books_writing
-from koala.core.state.job import Claim, Job
+from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.sites import SiteBelief, Trust
 from koala.core.state.snapshot import JobPage
 from koala.core.state.snapshot_writing import AS_IT_IS
-from koala.core.state.transfer import Transfer
+from koala.core.state.transfer import FileTransfer
 from koala.model.grid import Grid, Link, Links, Network
 from koala.model.messages import (
     AbortComponent,
@@ -80,7 +80,7 @@ def restart(desk: Desk, grid: Grid | None = None, catalogue: Catalogue | None = 
 
 def refusal_to_read(desk: Desk, grid: Grid, catalogue: Catalogue | None = None) -> str:
     """What the user is told when the desk's books cannot be read on this grid."""
-    with pytest.raises(BooksError) as caught:
+    with pytest.raises(SnapshotError) as caught:
         Scheduler.from_books(grid, catalogue, written_and_read(desk.scheduler.books()))
     return caught.value.for_user()
 
@@ -152,14 +152,14 @@ def test_after_a_restart_at_any_moment_every_answer_is_the_same(data: st.DataObj
             Job,
         ),
         (
-            {"token", "job", "part", "site", "processors", "phase", "moved", "aborting", "abort_tries"},
+            {"token", "job", "component", "site", "processors", "phase", "moved", "aborting", "abort_tries"},
             {"timer"},  # alarms
-            Claim,
+            ComponentClaim,
         ),
         (
             {"id", "size_bytes", "source", "started_at", "estimate_s", "jobs", "done", "tries", "failed_sources"},
             {"key", "timer"},  # file, chunk and target; alarms
-            Transfer,
+            FileTransfer,
         ),
         (
             {"name", "processors", "others", "trust", "drained", "errors", "probe_job", "waiters"},
@@ -420,7 +420,7 @@ def test_a_site_where_nothing_is_left_may_go() -> None:
     tokens = desk.run(ask(part(3, "a")))
     desk.send(SiteSilent(at=0.0, site="b", reason="no route"))
     restart(desk, make_grid({"a": 4}))
-    assert desk.state(1) is State.RUNNING
+    assert desk.state(1) is JobState.RUNNING
     assert [ended.job for ended in kind(desk.end(*tokens), JobEnded)] == [1]
 
 
@@ -475,7 +475,7 @@ def test_a_policy_that_is_gone_is_named_with_the_job_that_asks_for_it() -> None:
     told = refusal_to_read(desk, desk.scheduler.grid)
     assert told.startswith("job 1 (wave) asks for the policy 'first', which is not known any more; ")
     restart(desk, catalogue=catalogue)
-    assert desk.state(1) is State.WAITING
+    assert desk.state(1) is JobState.WAITING
 
 
 @pytest.mark.parametrize(("before_s", "after_s"), [(4.0, 0.0), (0.0, 4.0), (4.0, 30.0)])
@@ -551,10 +551,10 @@ def test_replicas_are_as_told_last_and_else_as_the_new_grid_says() -> None:
 
 def test_books_of_another_version_are_refused() -> None:
     text = encode_books(msgspec.structs.replace(Desk({"a": 4}).scheduler.books(), version=2))
-    with pytest.raises(BooksError) as caught:
+    with pytest.raises(SnapshotError) as caught:
         decode_books(text)
     assert "have the form 2, and this Koala reads the form 1" in caught.value.for_user()
-    with pytest.raises(BooksError, match="the form 2"):
+    with pytest.raises(SnapshotError, match="the form 2"):
         Scheduler.from_books(make_grid({"a": 4}), None, msgspec.json.decode(text, type=Books))
 
 
@@ -562,7 +562,7 @@ def test_books_of_another_version_are_refused() -> None:
     "text", [b"", b"{}", b"[]", b'{"version": 1}', b'{"version": "1"}', b"\xff", b'{"version": 1']
 )
 def test_what_is_no_book_is_refused(text: bytes) -> None:
-    with pytest.raises(BooksError, match="the books of the scheduler are damaged"):
+    with pytest.raises(SnapshotError, match="the books of the scheduler are damaged"):
         decode_books(text)
 
 
@@ -610,7 +610,7 @@ def test_books_with_a_piece_lost_or_changed_are_read_or_refused_and_never_break_
         del holder[key]
     else:
         holder[key] = data.draw(junk)
-    with contextlib.suppress(BooksError):
+    with contextlib.suppress(SnapshotError):
         Scheduler.from_books(grid, None, decode_books(msgspec.json.encode(books))).books()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koala.core import State
+from koala.core import JobState
 from koala.core.state.sites import Trust
 from koala.model.messages import JobPlaced, Outcome, SiteDrained, SiteResumed, SiteSilent, StartComponent
 from tests.support.core_driver import Desk, ask, assert_books_balance, kind, part
@@ -71,7 +71,7 @@ def test_after_the_cool_down_the_site_is_probed_with_exactly_one_job() -> None:
     assert [record.job for record in placed] == [1]
     assert (trust(desk, "a"), desk.idle("a")) == (Trust.PROBING, 0)
     desk.submit(ask(1))
-    assert desk.state(4) is State.WAITING
+    assert desk.state(4) is JobState.WAITING
 
 
 def test_a_probe_that_succeeds_makes_the_site_usable() -> None:
@@ -116,7 +116,7 @@ def test_a_probe_that_ends_without_a_verdict_leaves_the_site_to_the_next() -> No
     desk.wait_until(600.0)
     desk.cancel(1)
     desk.settle()
-    assert desk.state(2) is State.WAITING
+    assert desk.state(2) is JobState.WAITING
     desk.end("1.1", outcome=Outcome.ABORTED)
     assert [record.job for record in kind(desk.settle(), JobPlaced)] == [2]
     assert_books_balance(desk.ledger)
@@ -128,7 +128,7 @@ def test_a_placed_probe_keeps_others_away_until_it_moves_or_claims() -> None:
     desk.submit(ask(part(5, "a", "f")))
     desk.submit(ask(part(2, "a")))
     desk.wait_until(600.0)
-    assert (desk.state(1), desk.state(2)) == (State.PLACED, State.WAITING)
+    assert (desk.state(1), desk.state(2)) == (JobState.PLACED, JobState.WAITING)
     desk.cancel(1)
     assert [record.job for record in kind(desk.settle(), JobPlaced)] == [2]
 
@@ -139,7 +139,7 @@ def test_a_job_placed_before_its_site_became_unusable_claims_nothing_there() -> 
         desk.submit(ask(part(5, "a", "f")))
         silence(desk, "a", 5)
         assert kind(desk.wait_until(100.0), StartComponent) == []
-        assert desk.state(1) is State.WAITING
+        assert desk.state(1) is JobState.WAITING
 
 
 def test_a_drained_site_gets_nothing_new_and_what_runs_there_goes_on() -> None:
@@ -148,9 +148,9 @@ def test_a_drained_site_gets_nothing_new_and_what_runs_there_goes_on() -> None:
     desk.send(SiteDrained(at=1.0, site="a"))
     desk.submit(ask(4))
     assert desk.idle("a") == 0
-    assert (desk.state(1), desk.state(2)) == (State.RUNNING, State.WAITING)
+    assert (desk.state(1), desk.state(2)) == (JobState.RUNNING, JobState.WAITING)
     desk.end("1.1")
-    assert desk.state(1) is State.DONE
+    assert desk.state(1) is JobState.DONE
     assert kind(desk.wait_until(1000.0), JobPlaced) == []
 
 
@@ -241,7 +241,7 @@ def test_a_site_that_grows_is_used_to_its_new_size() -> None:
     desk.submit(ask(15))
     desk.report("a", others=0, processors=20)
     desk.settle()
-    assert desk.state(1) is State.STARTING
+    assert desk.state(1) is JobState.STARTING
 
 
 def test_a_site_is_probed_though_an_older_job_still_runs_there() -> None:
@@ -251,4 +251,4 @@ def test_a_site_is_probed_though_an_older_job_still_runs_there() -> None:
     desk.submit(ask(3))
     desk.submit(ask(3))
     desk.wait_until(100.0)
-    assert (desk.state(2), desk.state(3)) == (State.STARTING, State.WAITING)
+    assert (desk.state(2), desk.state(3)) == (JobState.STARTING, JobState.WAITING)

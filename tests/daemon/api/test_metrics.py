@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from koala.core.lifecycle import State
+from koala.core.lifecycle import JobState
 from tests.support.api_world import WAITING_JOB, Stage, World
 
 
@@ -40,7 +40,9 @@ def test_jobs_sites_and_queues_are_counted(stage: Stage) -> None:
             await owner.post("/v1/jobs", json={"description": WAITING_JOB})
         found = await samples(world)
         assert value(found, "koala_jobs", state="waiting") == 1
-        assert {each.labels["state"] for each in found if each.name == "koala_jobs"} == {str(each) for each in State}
+        assert {each.labels["state"] for each in found if each.name == "koala_jobs"} == {
+            str(each) for each in JobState
+        }
         assert value(found, "koala_queue_jobs", queue="low") == 1
         assert value(found, "koala_site_processors", site="west", holder="total") == 2
         assert value(found, "koala_site_processors", site="east", holder="idle") == 2

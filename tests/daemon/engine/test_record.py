@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from koala.core import BooksError
+from koala.core import SnapshotError
 from koala.daemon.engine import loop as engine_module
 from koala.daemon.engine.clock import SteadyClock
 from koala.daemon.engine.recovery import RecoveryError
@@ -253,7 +253,7 @@ def test_a_grid_that_lacks_a_site_with_claims_is_refused_and_one_with_more_sites
         async with open_engine(root) as world:
             job = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.05; done", sizes=(3, 3)))
             await world.in_state(job, "running")
-        with pytest.raises(BooksError, match="b"):
+        with pytest.raises(SnapshotError, match="b"):
             async with open_engine(root, local_grid((4,))):
                 pass
         (root / "gate").touch()

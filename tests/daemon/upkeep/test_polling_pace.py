@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from koala.core.lifecycle import State
+from koala.core.lifecycle import JobState
 from koala.daemon.engine.interface import Desk
 from koala.daemon.upkeep.polling import PROBE_IDLE_S, PROBE_S, PROBES_BRISK, Prober
 from koala.model.messages import AnyEvent, SiteReported
@@ -45,7 +45,7 @@ class PaperGrid:
         self.asked_at: list[float] = []
         self.plans: dict[float, Callable[[], Awaitable[None]]] = {}
         self.high, self.low, self.claiming = PaperQueue(), PaperQueue(), PaperQueue()
-        self.jobs = {1: SimpleNamespace(state=State.RUNNING)}
+        self.jobs = {1: SimpleNamespace(state=JobState.RUNNING)}
         self.belief = SimpleNamespace(processors=4, others=0, claims={"1.1": None})
         self.index = {"a": 0}
         self.sites = SimpleNamespace(sites=[self.belief])
@@ -124,16 +124,16 @@ def waiting() -> PaperGrid:
 @pytest.mark.parametrize(
     ("state", "queue", "is_asked_briskly"),
     [
-        (State.RUNNING, None, False),
-        (State.RUNNING, "high", True),
-        (State.RUNNING, "low", True),
-        (State.RUNNING, "claiming", True),
-        (State.STARTING, None, True),
-        (State.UNWINDING, None, True),
+        (JobState.RUNNING, None, False),
+        (JobState.RUNNING, "high", True),
+        (JobState.RUNNING, "low", True),
+        (JobState.RUNNING, "claiming", True),
+        (JobState.STARTING, None, True),
+        (JobState.UNWINDING, None, True),
     ],
 )
 def test_a_batch_system_is_left_in_peace_while_jobs_only_run(
-    monkeypatch: pytest.MonkeyPatch, state: State, queue: str | None, is_asked_briskly: bool
+    monkeypatch: pytest.MonkeyPatch, state: JobState, queue: str | None, is_asked_briskly: bool
 ) -> None:
     grid = PaperGrid()
     grid.jobs[2] = SimpleNamespace(state=state)

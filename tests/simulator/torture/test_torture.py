@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from koala.cli.torture import HAPPENINGS
-from koala.core.ending import Leaving
-from koala.core.placement import PlacementDesk
-from koala.core.running import Running
-from koala.core.state.job import Claim, Job, Phase
-from koala.core.state.links import LinkBook
-from koala.core.state.sites import SiteBook
-from koala.core.state.transfers import TransferBook
+from koala.core.ending import JobEnding
+from koala.core.placement import JobPlacing
+from koala.core.running import JobRunning
+from koala.core.state.job import ComponentClaim, ComponentPhase, Job
+from koala.core.state.links import LinkUse
+from koala.core.state.sites import Sites
+from koala.core.state.transfers import Transfers
 from koala.model.messages import ReleaseBarrier
 from koala.simulator.torture.storms import draw_storm
 from koala.simulator.torture.torture import StormVerdict, minimise, torture, weather
@@ -50,138 +50,138 @@ def test_a_storm_is_the_same_every_time() -> None:
 def _forget_to_abort(monkeypatch: pytest.MonkeyPatch) -> None:
     """Components of a job that loses its places are simply forgotten."""
 
-    def abort(self: Leaving, claim: Claim) -> None:
+    def abort(self: JobEnding, claim: ComponentClaim) -> None:
         del self.ledger.claims[claim.token]
-        self.ledger.sites.release(claim)
+        self.ledger.sites.free(claim)
 
-    monkeypatch.setattr(Leaving, "_abort", abort)
+    monkeypatch.setattr(JobEnding, "_abort", abort)
 
 
 def _open_the_barrier_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """A job is requeued without waiting for the components that still run."""
-    original = Leaving._requeue
+    original = JobEnding._requeue
 
-    def back_to_queue(self: Leaving, job: Job, reason: str, *, lower: bool = True) -> None:
+    def back_to_queue(self: JobEnding, job: Job, reason: str, *, lower: bool = True) -> None:
         unwaited(self, job, reason, lower=lower)
         if job.outstanding > 0 and job.state.value == "unwinding":
             job.outstanding = 0
             original(self, job)
 
-    unwaited = Leaving.back_to_queue
-    monkeypatch.setattr(Leaving, "back_to_queue", back_to_queue)
+    unwaited = JobEnding.back_to_queue
+    monkeypatch.setattr(JobEnding, "back_to_queue", back_to_queue)
 
 
 def _never_give_up_at_the_barrier(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = Running.all_claimed
+    original = JobRunning.all_claimed
 
-    def all_claimed(self: Running, job: Job) -> None:
+    def all_claimed(self: JobRunning, job: Job) -> None:
         original(self, job)
         job.stop_timer()
 
-    monkeypatch.setattr(Running, "all_claimed", all_claimed)
+    monkeypatch.setattr(JobRunning, "all_claimed", all_claimed)
 
 
 def _ignore_what_others_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = SiteBook.startable
+    original = Sites.startable
 
-    def startable(self: SiteBook, index: int, job: Job) -> int:
+    def startable(self: Sites, index: int, job: Job) -> int:
         return original(self, index, job) + 8
 
-    monkeypatch.setattr(SiteBook, "startable", startable)
+    monkeypatch.setattr(Sites, "startable", startable)
 
 
 def _lose_jobs_on_their_way_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    def requeue(self: Leaving, job: Job) -> None:
+    def requeue(self: JobEnding, job: Job) -> None:
         del self.ledger.jobs[job.id]
 
-    monkeypatch.setattr(Leaving, "_requeue", requeue)
+    monkeypatch.setattr(JobEnding, "_requeue", requeue)
 
 
 def _forget_to_leave_the_claiming_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = Running.all_claimed
+    original = JobRunning.all_claimed
 
-    def all_claimed(self: Running, job: Job) -> None:
+    def all_claimed(self: JobRunning, job: Job) -> None:
         original(self, job)
         if job.transfers:
             self.ledger.claiming.push(job, self.ledger.now + 1e6)
 
-    monkeypatch.setattr(Running, "all_claimed", all_claimed)
+    monkeypatch.setattr(JobRunning, "all_claimed", all_claimed)
 
 
 def _start_with_a_component_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = Running.on_ready
+    original = JobRunning.on_ready
 
-    def on_ready(self: Running, event: Any) -> None:
+    def on_ready(self: JobRunning, event: Any) -> None:
         original(self, event)
         claim = self.ledger.claims.get(event.token)
         if claim is None or claim.job.state.value != "starting" or len(claim.job.claims) < 3:
             return
-        ready = [each.token for each in claim.job.claims if each is not None and each.phase is Phase.READY]
+        ready = [each.token for each in claim.job.claims if each is not None and each.phase is ComponentPhase.READY]
         if len(ready) == len(claim.job.claims) - 1:
             self.ledger.commands.append(ReleaseBarrier(job=claim.job.id, tokens=tuple(ready)))
 
-    monkeypatch.setattr(Running, "on_ready", on_ready)
+    monkeypatch.setattr(JobRunning, "on_ready", on_ready)
 
 
 def _start_only_the_first_component(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = Running.open_barrier_if_complete
+    original = JobRunning.open_barrier_if_complete
 
-    def open_barrier(self: Running, job: Job) -> None:
+    def open_barrier(self: JobRunning, job: Job) -> None:
         original(self, job)
         last = self.ledger.commands[-1] if self.ledger.commands else None
         if isinstance(last, ReleaseBarrier) and len(last.tokens) > 1:
             self.ledger.commands[-1] = ReleaseBarrier(job=job.id, tokens=last.tokens[:1])
 
-    monkeypatch.setattr(Running, "open_barrier_if_complete", open_barrier)
+    monkeypatch.setattr(JobRunning, "open_barrier_if_complete", open_barrier)
 
 
 def _ignore_the_sites_own_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = SiteBook.report
+    original = Sites.report
 
-    def report(self: SiteBook, index: int, processors: int, others: int) -> None:
+    def report(self: Sites, index: int, processors: int, others: int) -> None:
         original(self, index, processors, 0)
         self.sites[index].others = others
 
-    monkeypatch.setattr(SiteBook, "report", report)
+    monkeypatch.setattr(Sites, "report", report)
 
 
 def _scan_the_queues_in_the_wrong_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = PlacementDesk.scan
+    original = JobPlacing.scan
 
-    def scan(self: PlacementDesk, queue: Any) -> None:
+    def scan(self: JobPlacing, queue: Any) -> None:
         other = self.ledger.low if queue is self.ledger.high else self.ledger.high
         queue.scan_due_at = float("inf")
         original(self, other)
 
-    monkeypatch.setattr(PlacementDesk, "scan", scan)
+    monkeypatch.setattr(JobPlacing, "scan", scan)
 
 
 def _leave_transfers_running(monkeypatch: pytest.MonkeyPatch) -> None:
-    def let_go(self: TransferBook, transfer: Any, job: Job, commands: list[Any]) -> None:
+    def let_go(self: Transfers, transfer: Any, job: Job, commands: list[Any]) -> None:
         del transfer.jobs[job.id]
         if not transfer.jobs:
             del self.by_key[transfer.key]
             self.by_id.pop(transfer.id, None)
             transfer.timer.cancel()
 
-    monkeypatch.setattr(TransferBook, "_let_go", let_go)
+    monkeypatch.setattr(Transfers, "_let_go", let_go)
 
 
 def _never_ask_a_quiet_site(monkeypatch: pytest.MonkeyPatch) -> None:
-    def ask(self: Running, claims: Any) -> None:
+    def ask(self: JobRunning, claims: Any) -> None:
         """Says nothing."""
 
-    monkeypatch.setattr(Running, "_ask", ask)
+    monkeypatch.setattr(JobRunning, "_ask", ask)
 
 
 def _keep_bandwidth_of_jobs_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = LinkBook.release
+    original = LinkUse.remove
 
-    def release(self: LinkBook, job: Job) -> None:
+    def remove(self: LinkUse, job: Job) -> None:
         if not job.failures:
             original(self, job)
 
-    monkeypatch.setattr(LinkBook, "release", release)
+    monkeypatch.setattr(LinkUse, "remove", remove)
 
 
 def _leave_traffic_of_broken_jobs_on_the_links(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 from typing import Any, TypeAlias
 
-from koala.core.lifecycle import TRANSITIONS, InvalidTransitionError, State
+from koala.core.lifecycle import TRANSITIONS, InvalidTransitionError, JobState
 from koala.core.state.timers import Timer
-from koala.core.state.transfer import Key, Transfer
+from koala.core.state.transfer import FileTransfer, Key
 from koala.model.messages import Token
 from koala.model.request import JobId, Priority, Request, SiteName
 from koala.policies.front_door import Demand, Spots
@@ -21,7 +21,7 @@ STORY_HEAD_LINES = 20
 Seen: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 
 
-class Phase(enum.IntEnum):
+class ComponentPhase(enum.IntEnum):
     """How far a claimed component is known to have come."""
 
     SENT = 0
@@ -30,22 +30,33 @@ class Phase(enum.IntEnum):
     RUNNING = 3
 
 
-class Claim:
+class ComponentClaim:
     """One start of one component: from the command until the site says that it holds nothing any more.
 
     A claim outlives its job's interest in it: an aborted one counts against its site until its end is
     confirmed, so no processor is ever believed idle while something may still sit on it.
     """
 
-    __slots__ = ("abort_tries", "aborting", "job", "moved", "part", "phase", "processors", "site", "timer", "token")
+    __slots__ = (
+        "abort_tries",
+        "aborting",
+        "component",
+        "job",
+        "moved",
+        "phase",
+        "processors",
+        "site",
+        "timer",
+        "token",
+    )
 
-    def __init__(self, token: Token, job: Job, part: int, site: int, processors: int) -> None:
+    def __init__(self, token: Token, job: Job, component: int, site: int, processors: int) -> None:
         self.token = token
         self.job = job
-        self.part = part
+        self.component = component
         self.site = site
         self.processors = processors
-        self.phase = Phase.SENT
+        self.phase = ComponentPhase.SENT
         self.moved = False  # whether it was claimed here since the component waited too long elsewhere
         self.aborting = False
         self.abort_tries = 0
@@ -113,7 +124,7 @@ class Job:
         self.id = job_id
         self.request = request
         self.high = request.priority is Priority.HIGH
-        self.state = State.WAITING
+        self.state = JobState.WAITING
         self.demand: Demand | None = None
         self.submitted_at = at
         self.waiting_since = at
@@ -134,9 +145,9 @@ class Job:
         self.started_at: float | None = None
         self.start_estimate: float | None = None
         self.first_start_estimate: float | None = None
-        self.claims: list[Claim | None] = []
+        self.claims: list[ComponentClaim | None] = []
         self.earmarks: dict[int, int] = {}
-        self.transfers: dict[Key, Transfer] = {}
+        self.transfers: dict[Key, FileTransfer] = {}
         self.needs: list[tuple[Key, ...]] = []  # what each component needs of them
         self.transfers_open = 0
         self.link_demands: list[tuple[int, int]] = []  # (link, bit/s), while they are booked
@@ -161,7 +172,7 @@ class Job:
         self.preemptions = 0
         self.barred: dict[SiteName, str] = {}  # sites that will never run it, and why
 
-    def move(self, target: State) -> None:
+    def move(self, target: JobState) -> None:
         """Change state by the table, or fail with the job's story."""
         if target not in TRANSITIONS[self.state]:
             raise InvalidTransitionError(self.id, self.state, target, [repr(entry) for entry in self.story])

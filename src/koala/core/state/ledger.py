@@ -1,6 +1,6 @@
 """Everything the core knows at one moment, and the commands that the present event has led to so far.
 
-The parts of the core (placement, staging, running, claiming, leaving) share one ledger; it keeps the books and
+The parts of the core (placement, staging, running, claiming, ending) share one ledger; it keeps the books and
 decides nothing.
 """
 
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from koala.core.state.job import Claim, Job
-from koala.core.state.links import LinkBook
+from koala.core.state.job import ComponentClaim, Job
+from koala.core.state.links import LinkUse
 from koala.core.state.queues import ClaimingQueue, PlacementQueue
 from koala.core.state.scan_clock import ScanClock
-from koala.core.state.sites import SiteBook
+from koala.core.state.sites import Sites
 from koala.core.state.timers import Alarm, Timers
-from koala.core.state.transfers import TransferBook
+from koala.core.state.transfers import Transfers
 from koala.model.grid import Grid
 from koala.model.messages import AnyCommand, Token
 from koala.model.request import JobId, SiteName
@@ -42,10 +42,10 @@ class Ledger:
         self.high = PlacementQueue(high=True, every_event=self.scans_every_event)
         self.low = PlacementQueue(high=False, every_event=self.scans_every_event)
         self.claiming = ClaimingQueue()
-        self.claims: dict[Token, Claim] = {}
-        self.sites = SiteBook(grid)
-        self.links = LinkBook(self.sites)
-        self.transfers = TransferBook(self.sites.view)
+        self.claims: dict[Token, ComponentClaim] = {}
+        self.sites = Sites(grid)
+        self.links = LinkUse(self.sites)
+        self.transfers = Transfers(self.sites.view)
         self.timers = Timers()
         self.timers.on(Alarm.RESTED, self._rested)
         self.timers.on(Alarm.COOLED_DOWN, self._cooled_down)

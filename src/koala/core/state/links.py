@@ -7,18 +7,18 @@ follows from the job and its places alone and is not written into the books; wha
 from __future__ import annotations
 
 from koala.core.state.job import Job
-from koala.core.state.sites import SiteBook
+from koala.core.state.sites import Sites
 from koala.model.network import bisection_factor
 
 
-class LinkBook:
+class LinkUse:
     """Keeps the demand in the policies' view; jobs without communication, or on one site, load nothing."""
 
-    def __init__(self, sites: SiteBook) -> None:
+    def __init__(self, sites: Sites) -> None:
         self._sites = sites
         self.observations = 0  # how many jobs make up the observed mean
 
-    def book(self, job: Job) -> None:
+    def add(self, job: Job) -> None:
         """The job has these places now: its demand counts until it is released."""
         spots, demand = job.spots, job.demand
         assert spots is not None
@@ -37,7 +37,7 @@ class LinkBook:
         if job.link_demands:
             self._sites.links_changed(helped=False)
 
-    def release(self, job: Job) -> None:
+    def remove(self, job: Job) -> None:
         """What the job asked of links is free again."""
         demand_bit_s = self._sites.view.link_demand_bit_s
         for link, bit_s in job.link_demands:

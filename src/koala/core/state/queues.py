@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from koala.core.state.job import Job, Seen
-from koala.core.state.sites import SiteBook
+from koala.core.state.sites import Sites
 from koala.model.request import JobId
 from koala.policies import PolicyError
 from koala.policies.front_door import Demand, Spots, try_place
@@ -25,7 +25,7 @@ LIMITS_SLACK = 64
 INFINITY = float("inf")
 
 
-class Group:
+class DemandGroup:
     """The waiting jobs of one demand, by position."""
 
     __slots__ = ("demand", "jobs", "positions")
@@ -53,9 +53,9 @@ class PlacementQueue:
         self.scanned_helped = 0
         self.scanned_changed = 0
         self.passed_changed = 0  # the same when the last pass was over
-        self._groups: dict[Any, Group] = {}
+        self._groups: dict[Any, DemandGroup] = {}
         # (least, key order, group): the groups in order of what one site must have for them at least.
-        self._by_least: list[tuple[int, int, Group]] = []
+        self._by_least: list[tuple[int, int, DemandGroup]] = []
         self._group_sequence = 0
         self.next_position = 0
         self._fickle = 0
@@ -91,27 +91,27 @@ class PlacementQueue:
         """At which scan the tries of a job here are used up, for those that have a limit."""
         return {job.id: scan for scan, position, job in self._limits if job.position == position}
 
-    def is_worth_a_scan(self, book: SiteBook) -> bool:
+    def is_worth_a_scan(self, sites: Sites) -> bool:
         """Whether something has changed since the last scan that could help a job here.
 
         Steady jobs are only helped by more idle processors or less on the links, others by any change.
         """
-        if self.untried or self.scanned_helped != book.helped:
+        if self.untried or self.scanned_helped != sites.helped:
             return True
-        if self._fickle > 0 and self.scanned_changed != book.changed:
+        if self._fickle > 0 and self.scanned_changed != sites.changed:
             return True
-        return self.patient > 0 and self.passed_changed != book.changed
+        return self.patient > 0 and self.passed_changed != sites.changed
 
     @property
     def smallest_need(self) -> int:
         """No job here can be placed unless some site has this many idle."""
         return self._by_least[0][0]
 
-    def scan_begins(self, book: SiteBook) -> None:
+    def scan_begins(self, sites: Sites) -> None:
         """A scan sees everything up to now."""
         self.scan_due_at = INFINITY
-        self.scanned_helped = book.helped
-        self.scanned_changed = book.changed
+        self.scanned_helped = sites.helped
+        self.scanned_changed = sites.changed
 
     @property
     def has_limits(self) -> bool:
@@ -133,7 +133,7 @@ class PlacementQueue:
         demand = job.demand
         group = self._groups.get(demand.key)
         if group is None:
-            group = self._groups[demand.key] = Group(demand)
+            group = self._groups[demand.key] = DemandGroup(demand)
             self._group_sequence += 1
             insort(self._by_least, (demand.least, self._group_sequence, group), key=_least_and_sequence)
         group.positions.append(job.position)
@@ -166,7 +166,7 @@ class PlacementQueue:
         group = self._groups[job.demand.key]
         self._take(group, bisect_left(group.positions, job.position))
 
-    def _take(self, group: Group, place: int) -> Job:
+    def _take(self, group: DemandGroup, place: int) -> Job:
         del group.positions[place]
         job = group.jobs.pop(place)
         job.position = -1
@@ -205,20 +205,20 @@ class PlacementQueue:
             return job.refused
         return self.seen[bisect_left(self.seen, job.position, key=_position) - 1][1]
 
-    def scan_in_vain(self, book: SiteBook) -> None:
+    def scan_in_vain(self, sites: Sites) -> None:
         """A scan in which nobody can be placed, because no site has enough for any job here."""
-        self.scan_begins(book)
-        self.passed_changed = book.changed
+        self.scan_begins(sites)
+        self.passed_changed = sites.changed
         self.scans += 1
-        self.seen = [(-1, book.seen_now())]
+        self.seen = [(-1, sites.seen_now())]
 
     def scan(
         self,
-        book: SiteBook,
+        sites: Sites,
         place: Callable[[Job, Spots], None],
         broke: Callable[[Job, PolicyError], None],
     ) -> None:
-        """Try every job from head to tail; ``place`` takes those that fit and changes the book, ``broke`` those
+        """Try every job from head to tail; ``place`` takes those that fit and changes the sites, ``broke`` those
         whose policy gave an answer that cannot be right.
 
         Idle processors only fall during a scan and links only fill, so a group that cannot fit by its plain numbers
@@ -227,9 +227,9 @@ class PlacementQueue:
         """
         self.scans += 1
         self.untried = False
-        view = book.view
+        view = sites.view
         idle = view.idle
-        self.seen = [(-1, book.seen_now())]
+        self.seen = [(-1, sites.seen_now())]
         most, total = max(idle), sum(idle)
         hopeful = bisect_right(self._by_least, most, key=_least)
         candidates = [
@@ -238,7 +238,7 @@ class PlacementQueue:
             if group.demand.total <= total
         ]
         heapq.heapify(candidates)
-        again: list[tuple[int, Group]] = []  # those to be tried after the next placement
+        again: list[tuple[int, DemandGroup]] = []  # those to be tried after the next placement
         while candidates:
             position, sequence, group = heapq.heappop(candidates)
             if group.demand.least > most or group.demand.total > total:
@@ -255,7 +255,7 @@ class PlacementQueue:
                 continue
             again.append((sequence, group))
             place(self._take(group, bisect_left(group.positions, position)), spots)
-            self.seen.append((position, book.seen_now()))
+            self.seen.append((position, sites.seen_now()))
             most, total = max(idle), sum(idle)
             if not self._by_least or most < self.smallest_need:
                 break
@@ -264,7 +264,9 @@ class PlacementQueue:
             again.clear()
 
     @staticmethod
-    def _next_of(group: Group, sequence: int, position: int, candidates: list[tuple[int, int, Group]]) -> None:
+    def _next_of(
+        group: DemandGroup, sequence: int, position: int, candidates: list[tuple[int, int, DemandGroup]]
+    ) -> None:
         """The group's first job behind this position is to be tried too."""
         following = bisect_right(group.positions, position)
         if following < len(group.positions):
@@ -275,11 +277,11 @@ def _position(entry: tuple[int, Seen]) -> int:
     return entry[0]
 
 
-def _least(entry: tuple[int, int, Group]) -> int:
+def _least(entry: tuple[int, int, DemandGroup]) -> int:
     return entry[0]
 
 
-def _least_and_sequence(entry: tuple[int, int, Group]) -> tuple[int, int]:
+def _least_and_sequence(entry: tuple[int, int, DemandGroup]) -> tuple[int, int]:
     return entry[0], entry[1]
 
 

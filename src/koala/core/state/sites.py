@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 
-from koala.core.state.job import Claim, Job, Seen
+from koala.core.state.job import ComponentClaim, Job, Seen
 from koala.core.state.timers import Timer
 from koala.model.grid import Grid
 from koala.policies.front_door import View, quota_processors
@@ -66,7 +66,7 @@ class SiteBelief:
         self.errors = 0
         self.probe_job: int | None = None
         self.cooling: Timer | None = None  # set while it is unusable, until it is probed
-        self.claims: dict[str, Claim] = {}
+        self.claims: dict[str, ComponentClaim] = {}
         self.waiters: dict[int, Job] = {}  # jobs with an earmark here
 
     def stop_cooling(self) -> None:
@@ -80,7 +80,7 @@ class SiteBelief:
         return self.limit - self.others - self.ours
 
 
-class SiteBook:
+class Sites:
     """All sites, by index, and the view that policies get of them."""
 
     def __init__(self, grid: Grid) -> None:
@@ -232,15 +232,15 @@ class SiteBook:
             site.probe_job = None
             self.refresh(index)
 
-    def redeem(self, part: int, index: int, processors: int, job: Job) -> None:
+    def redeem(self, component: int, index: int, processors: int, job: Job) -> None:
         """A promise or an earmark is about to become a claim, which brings the view up to date: until then nobody
         else may think that the processors are idle."""
-        if part in job.earmarks:
-            self._drop_earmark(part, processors, job)
+        if component in job.earmarks:
+            self._drop_earmark(component, processors, job)
         else:
             self.sites[index].promised -= processors
 
-    def claim(self, claim: Claim) -> None:
+    def claim(self, claim: ComponentClaim) -> None:
         site = self.sites[claim.site]
         site.claims[claim.token] = claim
         site.ours += claim.processors
@@ -248,7 +248,7 @@ class SiteBook:
             site.probe_job = claim.job.id
         self.refresh(claim.site)
 
-    def release(self, claim: Claim) -> None:
+    def free(self, claim: ComponentClaim) -> None:
         site = self.sites[claim.site]
         del site.claims[claim.token]
         site.ours -= claim.processors
@@ -256,21 +256,21 @@ class SiteBook:
             self.leave(claim.site, claim.job)
         self.refresh(claim.site)
 
-    def earmark(self, index: int, part: int, processors: int, job: Job) -> None:
+    def earmark(self, index: int, component: int, processors: int, job: Job) -> None:
         """The promise becomes a right to what a preemption is freeing; earlier earmarks are served first."""
         site = self.sites[index]
         site.promised -= processors
-        job.earmarks[part] = index
+        job.earmarks[component] = index
         site.waiters[job.id] = job
         site.earmarked += processors
         self.refresh(index)
 
-    def unmark(self, part: int, processors: int, job: Job) -> None:
+    def unmark(self, component: int, processors: int, job: Job) -> None:
         """The component does not wait for preempted processors any more."""
-        self.refresh(self._drop_earmark(part, processors, job))
+        self.refresh(self._drop_earmark(component, processors, job))
 
-    def _drop_earmark(self, part: int, processors: int, job: Job) -> int:
-        index = job.earmarks.pop(part)
+    def _drop_earmark(self, component: int, processors: int, job: Job) -> int:
+        index = job.earmarks.pop(component)
         site = self.sites[index]
         site.earmarked -= processors
         if index not in job.earmarks.values():
@@ -318,20 +318,20 @@ class SiteBook:
     def earmark_is_free(self, index: int, job: Job) -> bool:
         """Whether what was being freed here for the job is free by now, for one of its components at least."""
         assert job.spots is not None
-        smallest = min(job.spots.sizes[part] for part, site in job.earmarks.items() if site == index)
+        smallest = min(job.spots.sizes[component] for component, site in job.earmarks.items() if site == index)
         return self.startable(index, job) >= smallest
 
 
 def _own_earmark(job: Job, index: int) -> int:
     assert job.spots is not None
-    return sum(job.spots.sizes[part] for part, site in job.earmarks.items() if site == index)
+    return sum(job.spots.sizes[component] for component, site in job.earmarks.items() if site == index)
 
 
 def _own_promise(job: Job, index: int) -> int:
     """What the job has been promised at the site and has neither claimed nor earmarked."""
     assert job.spots is not None
     return sum(
-        job.spots.sizes[part]
-        for part, site in enumerate(job.spots.sites)
-        if site == index and job.claims[part] is None and part not in job.earmarks
+        job.spots.sizes[component]
+        for component, site in enumerate(job.spots.sites)
+        if site == index and job.claims[component] is None and component not in job.earmarks
     )

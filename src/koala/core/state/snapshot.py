@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from koala.core.lifecycle import State
-from koala.core.state.job import Phase
+from koala.core.lifecycle import JobState
+from koala.core.state.job import ComponentPhase
 from koala.core.state.sites import Trust
 from koala.core.state.timers import Alarm
 from koala.model.messages import Token, TransferId
@@ -40,7 +40,7 @@ def from_time(time: Time) -> float:
     return INFINITY if isinstance(time, str) else time
 
 
-class BooksError(ValueError):
+class SnapshotError(ValueError):
     """Books that cannot be read, or that do not go with the grid or the policies; nothing has been changed."""
 
     def __init__(self, problem: str, cure: str) -> None:
@@ -67,7 +67,7 @@ class JobPage(Page, frozen=True, kw_only=True):
 
     id: JobId
     request: Request
-    state: State
+    state: JobState
     submitted_at: float
     waiting_since: float
     claim_fraction: float
@@ -110,7 +110,7 @@ class ClaimPage(Page, frozen=True, kw_only=True):
     part: int
     site: SiteName
     processors: int
-    phase: Phase = Phase.SENT
+    phase: ComponentPhase = ComponentPhase.SENT
     moved: bool = False
     aborting: bool = False
     abort_tries: int = 0
@@ -270,7 +270,7 @@ def encode_books(books: Books) -> bytes:
 
 
 def decode_books(text: bytes | str) -> Books:
-    """Books from their JSON, exactly as they were. Raises BooksError for what is no such thing, or too new."""
+    """Books from their JSON, exactly as they were. Raises SnapshotError for what is no such thing, or too new."""
     try:
         check_version(_version_decoder.decode(text).version)
         return _decoder.decode(text)
@@ -280,13 +280,13 @@ def decode_books(text: bytes | str) -> Books:
 
 def check_version(version: int) -> None:
     if version != VERSION:
-        raise BooksError(
+        raise SnapshotError(
             f"the books of the scheduler have the form {version}, and this Koala reads the form {VERSION}",
             "start the Koala that wrote them, or a later one",
         )
 
 
-def damaged(problem: str) -> BooksError:
-    return BooksError(
+def damaged(problem: str) -> SnapshotError:
+    return SnapshotError(
         f"the books of the scheduler are damaged: {problem}", "put back a copy of the state that was made before"
     )

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from koala.core.lifecycle import State
+from koala.core.lifecycle import JobState
 from koala.core.state.ledger import Ledger
 from koala.core.state.queues import INFINITY
-from koala.core.state.snapshot import Books, BooksError, damaged
+from koala.core.state.snapshot import Books, SnapshotError, damaged
 from koala.core.state.timers import Alarm
 from koala.model.request import SiteName
 
@@ -26,7 +26,7 @@ def fit_to_grid(ledger: Ledger) -> None:
         queue.untried = queue.size > 0
     interval_s = ledger.parameters.check_interval_s
     for job in ledger.jobs.values():
-        if job.state is not State.RUNNING:
+        if job.state is not JobState.RUNNING:
             continue
         if interval_s is None:
             job.stop_timer()
@@ -41,7 +41,7 @@ def nothing_is_left_at_missing_sites(books: Books, index: Mapping[SiteName, int]
         if page.name not in index:
             left = _left_at(page.name, books)
             if left:
-                raise BooksError(
+                raise SnapshotError(
                     f"the grid does not have the site {page.name!r} any more, but there are still {', '.join(left)}",
                     "put the site back into the grid file, drain it, and take it out when nothing is left there; "
                     "or cancel these jobs first",

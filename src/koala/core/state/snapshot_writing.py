@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from koala.core.state.job import Claim, Job, Seen
+from koala.core.state.job import ComponentClaim, Job, Seen
 from koala.core.state.ledger import Ledger
 from koala.core.state.queues import PlacementQueue
 from koala.core.state.sites import SiteBelief
@@ -31,7 +31,7 @@ from koala.core.state.snapshot import (
     to_time,
 )
 from koala.core.state.timers import OF_CLAIMS, Alarm, Timer
-from koala.core.state.transfer import Transfer
+from koala.core.state.transfer import FileTransfer
 from koala.model.grid import Grid
 from koala.model.request import JobId
 
@@ -188,11 +188,11 @@ class _Writing:
             entries.append((at, what, written))
         return tuple(entries)
 
-    def _claim(self, claim: Claim) -> ClaimPage:
+    def _claim(self, claim: ComponentClaim) -> ClaimPage:
         return ClaimPage(
             token=claim.token,
             job=claim.job.id,
-            part=claim.part,
+            part=claim.component,
             site=self._names[claim.site],
             processors=claim.processors,
             phase=claim.phase,
@@ -220,7 +220,7 @@ class _Writing:
             return FilePage(name=name)
         return FilePage(name=name, size_bytes=known.size_bytes, replicas=self._all_names(known.holders))
 
-    def _transfer(self, transfer: Transfer) -> TransferPage:
+    def _transfer(self, transfer: FileTransfer) -> TransferPage:
         file, chunk, target = transfer.key
         return TransferPage(
             id=transfer.id,

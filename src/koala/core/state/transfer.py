@@ -13,7 +13,7 @@ Key = tuple[str, tuple[int, int] | None, int]
 LATE_S_MIN = 1.0
 
 
-class Transfer:
+class FileTransfer:
     """One file, or one piece of it, on its way to one site, or there already."""
 
     __slots__ = (

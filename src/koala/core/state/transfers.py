@@ -5,7 +5,7 @@ need it, tried again from another replica when it breaks, and the bandwidth that
 from __future__ import annotations
 
 from koala.core.state.job import Job
-from koala.core.state.transfer import Key, Transfer
+from koala.core.state.transfer import FileTransfer, Key
 from koala.model.messages import AnyCommand, CancelTransfer, StartTransfer, TransferId
 from koala.policies.front_door import Input, View, link_s
 
@@ -14,23 +14,23 @@ INFINITY = float("inf")
 OBSERVATION_WEIGHT = 0.3
 
 
-class TransferBook:
+class Transfers:
     """All transfers that some job needs."""
 
     def __init__(self, view: View) -> None:
         self.view = view
-        self.by_id: dict[TransferId, Transfer] = {}
-        self.by_key: dict[Key, Transfer] = {}
+        self.by_id: dict[TransferId, FileTransfer] = {}
+        self.by_key: dict[Key, FileTransfer] = {}
         self.sequence = 0
         # (one site, other site) -> the link's bandwidth in bytes/s as it was before any was observed, and as learned.
         self.learned: dict[tuple[int, int], tuple[float, float]] = {}
 
-    def want(self, job: Job, needed: Input, site: int, now: float, commands: list[AnyCommand]) -> Transfer:
+    def want(self, job: Job, needed: Input, site: int, now: float, commands: list[AnyCommand]) -> FileTransfer:
         """Make sure that the file gets to the site for this job, by the transfer that runs already if one does."""
         key = (needed.file, needed.chunk, site)
         transfer = self.by_key.get(key)
         if transfer is None:
-            transfer = self.by_key[key] = Transfer(key, needed.size_bytes)
+            transfer = self.by_key[key] = FileTransfer(key, needed.size_bytes)
             self._start(transfer, needed.source, now, commands)
         if key not in job.transfers:
             transfer.jobs[job.id] = None
@@ -44,7 +44,7 @@ class TransferBook:
         transfer = self.by_key.get(key)
         return INFINITY if transfer is None else transfer.remaining_s(now)
 
-    def _start(self, transfer: Transfer, source: int, now: float, commands: list[AnyCommand]) -> None:
+    def _start(self, transfer: FileTransfer, source: int, now: float, commands: list[AnyCommand]) -> None:
         self.sequence += 1
         file, chunk, target = transfer.key
         transfer.id = f"t{self.sequence}"
@@ -65,17 +65,17 @@ class TransferBook:
             )
         )
 
-    def arrived(self, transfer: Transfer, now: float) -> None:
+    def arrived(self, transfer: FileTransfer, now: float) -> None:
         """The transfer is there, and the estimate of its link learns from it."""
         transfer.done = True
         self._observe(transfer, now)
 
-    def overdue(self, transfer: Transfer, now: float) -> None:
+    def overdue(self, transfer: FileTransfer, now: float) -> None:
         """The transfer is slower than this already: the link is believed to be no faster, so that the next try,
         over the same crowded link, is given more time."""
         self._observe(transfer, now)
 
-    def _observe(self, transfer: Transfer, now: float) -> None:
+    def _observe(self, transfer: FileTransfer, now: float) -> None:
         source, target = transfer.source, transfer.key[2]
         flowing_s = now - transfer.started_at - self.view.latency_s[source][target]
         if source == target or transfer.size_bytes == 0 or flowing_s <= 0:
@@ -92,7 +92,7 @@ class TransferBook:
         self.learned[pair] = described, bytes_per_s
         self.view.bytes_per_s.set_both(one, other, bytes_per_s)
 
-    def again(self, transfer: Transfer, now: float, commands: list[AnyCommand]) -> bool:
+    def again(self, transfer: FileTransfer, now: float, commands: list[AnyCommand]) -> bool:
         """The transfer broke: start it again from the best replica that has not failed, or, if all have, from the
         best of all. False when the file has no replica any more."""
         del self.by_id[transfer.id]
@@ -124,7 +124,7 @@ class TransferBook:
         job.needs = []
         job.transfers_open = 0
 
-    def _let_go(self, transfer: Transfer, job: Job, commands: list[AnyCommand]) -> None:
+    def _let_go(self, transfer: FileTransfer, job: Job, commands: list[AnyCommand]) -> None:
         """What no other job needs is stopped, or deleted if it is there already."""
         del transfer.jobs[job.id]
         if transfer.jobs:

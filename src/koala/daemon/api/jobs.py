@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Body, Query, Request, Response
 
-from koala.core.lifecycle import State
+from koala.core.lifecycle import JobState
 from koala.daemon.api.callers import Who, caller_of
 from koala.daemon.api.errors import declared
 from koala.daemon.api.examples import SUBMISSIONS
@@ -59,7 +59,7 @@ async def list_jobs(
     who: Who,
     service: The,
     state: Annotated[
-        list[State] | None, Query(max_length=len(State), description="Only jobs in these states.")
+        list[JobState] | None, Query(max_length=len(JobState), description="Only jobs in these states.")
     ] = None,
     owner: Annotated[str | None, Query(min_length=1, max_length=255, description="Only jobs of this user.")] = None,
     limit: Limit = PAGE_ITEMS_DEFAULT,

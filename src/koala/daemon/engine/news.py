@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koala.core.state.job import Phase
+from koala.core.state.job import ComponentPhase
 from koala.core.state.ledger import Ledger
 from koala.model.messages import (
     AnyEvent,
@@ -22,13 +22,13 @@ def is_news(event: AnyEvent, ledger: Ledger) -> bool:
             return False
         case ComponentAccepted():
             claim = ledger.claims.get(event.token)
-            return claim is not None and claim.phase is Phase.SENT
+            return claim is not None and claim.phase is ComponentPhase.SENT
         case ComponentStarting():
             claim = ledger.claims.get(event.token)
             return claim is not None and not claim.aborting and claim.timer is not None
         case ComponentReady():
             claim = ledger.claims.get(event.token)
-            return claim is not None and not claim.aborting and claim.phase is not Phase.READY
+            return claim is not None and not claim.aborting and claim.phase is not ComponentPhase.READY
         case ComponentEnded():
             return event.token in ledger.claims
         case TransferEnded():

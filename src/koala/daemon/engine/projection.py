@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from koala.core import Scheduler
-from koala.core.lifecycle import State
+from koala.core.lifecycle import JobState
 from koala.core.state.job import Job
 from koala.daemon.engine.live_rows import Draft
 from koala.model.messages import (
@@ -167,7 +167,7 @@ class Projector:
             return  # over long ago; something of it has only now been let go of
         self._join_transfers(job)
         tries = job.placement_tries
-        if job.state is State.WAITING:
+        if job.state is JobState.WAITING:
             tries += ledger.tries_in_queue(job)
         changes: dict[str, Any] = {
             "state": str(job.state),
@@ -221,10 +221,10 @@ class Projector:
 
     def _exit_code(self, job: Job, event: AnyEvent) -> int | None:
         """That of the first component when all is done, or of the component whose failure ended the job."""
-        if job.state is State.DONE:
+        if job.state is JobState.DONE:
             ended = [row for row in self._draft.components_of(job.id) if row.part == 0 and row.run == job.runs]
             return ended[-1].exit_code if ended else None
-        if job.state is State.FAILED and isinstance(event, ComponentEnded):
+        if job.state is JobState.FAILED and isinstance(event, ComponentEnded):
             return event.exit_code
         return None
 

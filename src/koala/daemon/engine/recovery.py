@@ -13,7 +13,7 @@ import msgspec
 
 from koala import files
 from koala.core import Books, Scheduler, decode_books, encode_books
-from koala.core.lifecycle import ENDED, State
+from koala.core.lifecycle import ENDED, JobState
 from koala.daemon.engine.live_rows import LiveRows
 from koala.daemon.engine.outbox import Owed
 from koala.model.grid import Grid
@@ -28,7 +28,7 @@ PAGE_ROWS = 1_000
 # Beyond so many entries the oldest are dropped from the journal, once a snapshot makes them needless.
 JOURNAL_ENTRIES_MAX = 1_000_000
 
-LIVE_STATES = frozenset(str(state) for state in State if state not in ENDED)
+LIVE_STATES = frozenset(str(state) for state in JobState if state not in ENDED)
 
 
 class RecoveryError(ValueError):
@@ -95,8 +95,8 @@ def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
     """The state at the end of the record, for the grid that is in force from now on.
 
     When it returns, the store holds a snapshot with this grid from which no event need be replayed. Raises
-    ``BooksError`` when the grid lacks a site that is still needed, ``StoreError`` when the store cannot be used, and
-    ``RecoveryError`` when the record makes no sense.
+    ``SnapshotError`` when the grid lacks a site that is still needed, ``StoreError`` when the store cannot be
+    used, and ``RecoveryError`` when the record makes no sense.
     """
     found = store.recover()
     grid = live_grid(grid)

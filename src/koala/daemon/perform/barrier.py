@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
-from koala.core.state.job import Claim, Phase
+from koala.core.state.job import ComponentClaim, ComponentPhase
 from koala.daemon.engine.interface import SITE_CALL_S, Desk, until_it_works
 from koala.daemon.launches import destination_of
 from koala.daemon.perform.transfers import Carrier
@@ -160,19 +160,19 @@ class Releaser:
             self._desk.answered(site, "releases")
         self._desk.settle(seq)
 
-    def _wanted(self, tokens: Sequence[Token]) -> list[Claim]:
+    def _wanted(self, tokens: Sequence[Token]) -> list[ComponentClaim]:
         """Those that are still to run: nobody else need hear of the opening."""
         claims = self._desk.scheduler.ledger.claims
         found = [claims[token] for token in tokens if token in claims and token not in self._unable]
-        return [claim for claim in found if claim.phase is Phase.RUNNING and not claim.aborting]
+        return [claim for claim in found if claim.phase is ComponentPhase.RUNNING and not claim.aborting]
 
-    async def _open(self, wanted: list[Claim]) -> bool:
+    async def _open(self, wanted: list[ComponentClaim]) -> bool:
         """Everything is made ready first, so that all start as nearly at the same moment as can be.
 
         False when nobody was released, since the job cannot run.
         """
         rows = self._of_one_run(wanted[0].token)
-        mine = [rows[claim.part] for claim in wanted]
+        mine = [rows[claim.component] for claim in wanted]
         # What the core knows of the job's files is read before anything is waited for: the job may leave meanwhile.
         plans = [self._plan(claim, row) for claim, row in zip(wanted, mine, strict=True)]
         try:
@@ -233,7 +233,7 @@ class Releaser:
         rows = [row for row in self._desk.rows.components_of(own.job) if row.run == own.run]
         return sorted((row for row in rows if row.released_at is not None), key=lambda row: row.part)
 
-    async def _gos(self, claim: Claim, rows: list[ComponentRow]) -> tuple[Go, ...]:
+    async def _gos(self, claim: ComponentClaim, rows: list[ComponentRow]) -> tuple[Go, ...]:
         request = claim.job.request
         found = await asyncio.gather(*(self._nodes(row) for row in rows), return_exceptions=True)
         peers = []
@@ -264,9 +264,9 @@ class Releaser:
             raise _TooFewError(row, processors)
         return nodes
 
-    def _plan(self, claim: Claim, row: ComponentRow) -> list[_Wanted]:
+    def _plan(self, claim: ComponentClaim, row: ComponentRow) -> list[_Wanted]:
         """The input files of a component: a copy that was brought, the site's own replica, or a piece of that."""
-        job, part = claim.job, claim.part
+        job, part = claim.job, claim.component
         component = job.request.components[0 if job.request.flexible is not None else part]
         if not component.input_files:
             return []

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
-from koala.core.state.job import Phase
+from koala.core.state.job import ComponentPhase
 from koala.daemon.engine.interface import SITE_CALL_S, Desk, until_it_works
 from koala.model.launch import LaunchError
 from koala.model.messages import Outcome, Token
@@ -56,7 +56,7 @@ class Postman:
 
     def _lives(self, token: Token) -> bool:
         claim = self._desk.scheduler.ledger.claims.get(token)
-        return claim is not None and claim.phase is Phase.RUNNING and not claim.aborting
+        return claim is not None and claim.phase is ComponentPhase.RUNNING and not claim.aborting
 
     async def _deliver(self, row: ComponentRow, letter: bytes) -> None:
         async def attempt() -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from koala.core.lifecycle import MEANING, State
+from koala.core.lifecycle import MEANING, JobState
 from koala.core.state.ledger import Ledger
 from koala.core.state.sites import SiteBelief
-from koala.core.story import Explanation as CoreExplanation
+from koala.core.story import JobExplanation
 from koala.daemon.service.sentences import sentence
 from koala.files import Entry as FileEntry
 from koala.model.api import (
@@ -101,7 +101,7 @@ def places_in_line(ledger: Ledger, jobs: Iterable[int]) -> dict[int, int]:
     last one. Costs no more than to look at a whole queue once, and little for a few jobs."""
     places: dict[int, int] = {}
     known = [job for number in jobs if (job := ledger.jobs.get(number)) is not None]
-    waiting = [job for job in known if job.state is State.WAITING]
+    waiting = [job for job in known if job.state is JobState.WAITING]
     for queue in (ledger.high, ledger.low):
         here = [job for job in waiting if ledger.queue_of(job) is queue]
         if len(here) * queue.kinds <= len(queue):
@@ -112,7 +112,7 @@ def places_in_line(ledger: Ledger, jobs: Iterable[int]) -> dict[int, int]:
     return places
 
 
-def explanation(told: CoreExplanation, queue_length: int | None) -> Explanation:
+def explanation(told: JobExplanation, queue_length: int | None) -> Explanation:
     """Where a job stands, as the core tells it."""
     return stored_explanation(msgspec.to_builtins(told), queue_length)
 
@@ -127,7 +127,7 @@ def bare_explanation(row: JobRow) -> Explanation:
     return Explanation(
         job=row.id,
         state=row.state,
-        meaning=row.reason if row.state == State.FAILED and row.reason else MEANING[State(row.state)],
+        meaning=row.reason if row.state == JobState.FAILED and row.reason else MEANING[JobState(row.state)],
         since=row.since,
         placement_tries=row.placement_tries,
         claiming_tries=row.claiming_tries,

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
-from koala.core.lifecycle import ENDED, IN_CLAIMING_QUEUE, State
+from koala.core.lifecycle import ENDED, IN_CLAIMING_QUEUE, JobState
 from koala.core.state.sites import Trust
 from koala.daemon.engine.loop import Engine
 from koala.daemon.offload import reading
@@ -21,7 +21,7 @@ from koala.version import __version__
 # An overview shows at most so many jobs of each list, and so many transfers; the counts tell how many there are.
 OVERVIEW_JOBS_MAX = 500
 OVERVIEW_TRANSFERS_MAX = 500
-_ACTIVE = frozenset(State) - ENDED - IN_CLAIMING_QUEUE - {State.WAITING}
+_ACTIVE = frozenset(JobState) - ENDED - IN_CLAIMING_QUEUE - {JobState.WAITING}
 
 
 class Sight:
@@ -86,11 +86,11 @@ class Sight:
 
         def standing(row: JobRow) -> tuple[bool, int]:
             job = ledger.jobs.get(row.id)
-            if job is None or job.state is not State.WAITING:
+            if job is None or job.state is not JobState.WAITING:
                 return False, -1  # it has just left the queue
             return job.id in ledger.queue_of(job).resting, job.position
 
-        here = (row for row in rows if row.state == State.WAITING and row.priority == priority)
+        here = (row for row in rows if row.state == JobState.WAITING and row.priority == priority)
         first = heapq.nsmallest(OVERVIEW_JOBS_MAX, here, key=standing)
         in_line = places_in_line(ledger, (row.id for row in first))
         return [job_summary(row, in_line.get(row.id)) for row in first]
@@ -159,4 +159,4 @@ def count_up(engine: Engine, counts: Mapping[str, int]) -> Numbers:
 
 
 def _every_state(counts: Mapping[str, int]) -> dict[str, int]:
-    return {str(state): counts.get(state, 0) for state in State}
+    return {str(state): counts.get(state, 0) for state in JobState}

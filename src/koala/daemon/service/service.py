@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Literal, cast
 
-from koala.core.lifecycle import State
+from koala.core.lifecycle import JobState
 from koala.daemon.engine.loop import Engine
 from koala.daemon.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from koala.daemon.offload import aside, reading
@@ -62,7 +62,7 @@ from koala.policies.errors import suggest
 from koala.store import NUMBER_MAX
 from koala.store.rows import ComponentRow, JobRow
 
-_STATES_IN_ORDER = [str(state) for state in State]
+_STATES_IN_ORDER = [str(state) for state in JobState]
 _STATES = frozenset(_STATES_IN_ORDER)
 
 
@@ -135,7 +135,7 @@ class Service:
             owner = who.name
         before = None if cursor is None else read_number_cursor("jobs", cursor)
         found = await reading(self._engine.store.jobs, owner=owner, states=states, before=before, limit=limit + 1)
-        waiting = (row.id for row in found[:limit] if row.state == State.WAITING)
+        waiting = (row.id for row in found[:limit] if row.state == JobState.WAITING)
         in_line = places_in_line(self._engine.scheduler.ledger, waiting)
         return Page(
             items=[job_summary(row, in_line.get(row.id)) for row in found[:limit]],
@@ -168,7 +168,7 @@ class Service:
         if told is None:
             return bare_explanation(row)
         live = scheduler.ledger.jobs.get(job)
-        waits = live is not None and live.state is State.WAITING
+        waits = live is not None and live.state is JobState.WAITING
         return explanation(told, len(scheduler.ledger.queue_of(live)) if live is not None and waits else None)
 
     async def wait(self, who: Principal, job: int, timeout_s: float) -> JobSummary:
@@ -387,7 +387,7 @@ class Service:
     def _place_in_line(self, row: JobRow) -> int | None:
         ledger = self._engine.scheduler.ledger
         job = ledger.jobs.get(row.id)
-        if job is None or job.state is not State.WAITING or row.state != State.WAITING:
+        if job is None or job.state is not JobState.WAITING or row.state != JobState.WAITING:
             return None
         return ledger.queue_of(job).place_in_line(job)
 
@@ -397,7 +397,7 @@ class Service:
         job = ledger.jobs.get(row.id)
         if job is None:
             return row.placement_tries
-        return job.placement_tries + (ledger.tries_in_queue(job) if job.state is State.WAITING else 0)
+        return job.placement_tries + (ledger.tries_in_queue(job) if job.state is JobState.WAITING else 0)
 
     def _check_site(self, site: str) -> None:
         known = [each.name for each in self._engine.grid.sites]

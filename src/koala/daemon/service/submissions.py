@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from koala.core.refusals import refusal_of
-from koala.core.state.sites import SiteBook
+from koala.core.state.sites import Sites
 from koala.daemon.errors import InvalidError, TooManyError
 from koala.daemon.launches import check_launch
 from koala.daemon.service.answers import dry_run, refusal_info
@@ -107,7 +107,7 @@ def check_client_token(token: str | None) -> None:
         raise InvalidError("client_token: it holds characters that are not visible; use letters and digits")
 
 
-def try_out(request: Request, *, catalogue: Catalogue, default_policy: str, sites: SiteBook) -> DryRun:
+def try_out(request: Request, *, catalogue: Catalogue, default_policy: str, sites: Sites) -> DryRun:
     """What the core would answer if it were asked now."""
     view = sites.view
     try:

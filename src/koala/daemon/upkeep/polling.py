@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Mapping
 
-from koala.core.lifecycle import State
+from koala.core.lifecycle import JobState
 from koala.daemon.engine.interface import SITE_CALL_S, Desk
 from koala.model.messages import SiteReported
 from koala.model.request import SiteName
@@ -34,7 +34,7 @@ _CLAIM_AHEAD_S = 2.0
 FRESHEN_S = 2.0
 _WHO = "probes"
 # Of these a job goes back to its queue when something fails, and is placed again at once, by what is known then.
-_MAY_WAIT_SOON = (State.STARTING, State.UNWINDING)
+_MAY_WAIT_SOON = (JobState.STARTING, JobState.UNWINDING)
 
 
 class Prober:

@@ -12,7 +12,7 @@ import contextlib
 import uuid
 from collections.abc import AsyncIterator
 
-from koala.core.lifecycle import State
+from koala.core.lifecycle import JobState
 from koala.daemon.engine.loop import Engine
 from koala.daemon.offload import reading
 from koala.files.area.layout import INCOMING, replica_path
@@ -95,7 +95,7 @@ class ReplicaKeeper:
         return frozenset(
             row.id
             for row in self._engine.live_rows()
-            if row.state != State.WAITING
+            if row.state != JobState.WAITING
             and any(file.name == name for component in row.request.components for file in component.input_files)
         )
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from koala.core import Scheduler, State
+from koala.core import JobState, Scheduler
 from koala.core.lifecycle import IN_CLAIMING_QUEUE
-from koala.core.state.job import Job, Phase
+from koala.core.state.job import ComponentPhase, Job
 from koala.model.grid import SchedulerParameters
 from koala.model.messages import (
     AnyCommand,
@@ -94,7 +94,7 @@ class PromiseChecker:
     def _released_whole(self, command: ReleaseBarrier) -> None:
         """The first release of a run names every component; repeated ones may name those that did not hear it."""
         job = self.ledger.jobs.get(command.job)
-        if job is None or job.state is not State.RUNNING:
+        if job is None or job.state is not JobState.RUNNING:
             self.fail("all or nothing", f"job {command.job} is released while it is not running")
             return
         held = {claim.token for claim in job.claims if claim is not None}
@@ -154,13 +154,13 @@ def no_partial_coallocation(watch: PromiseChecker) -> None:
     """A job that holds some of its components either gets the rest by its deadline or lets go."""
     now = watch.ledger.now
     for job in watch.ledger.jobs.values():
-        if job.state is State.STARTING:
-            late = any(claim is not None and claim.phase < Phase.READY for claim in job.claims)
+        if job.state is JobState.STARTING:
+            late = any(claim is not None and claim.phase < ComponentPhase.READY for claim in job.claims)
             assert job.start_estimate is not None
             deadline = max(job.start_estimate, watch.claimed_at[job.id]) + watch.parameters.barrier_timeout_s
             if late and now > deadline + MOMENT_S:
                 watch.fail("no partial co-allocation beyond its deadline", f"job {job.id} waits for its barrier")
-        elif job.state is State.CLAIMING:
+        elif job.state is JobState.CLAIMING:
             assert job.start_estimate is not None
             last = job.start_estimate + (watch.parameters.barrier_timeout_s if job.earmarks else 0.0)
             if now > last + MOMENT_S:
@@ -201,7 +201,7 @@ def links_add_up(watch: PromiseChecker) -> None:
     for job in watch.ledger.jobs.values():
         for link, bit_s in job.link_demands:
             asked[link] += bit_s
-        if job.link_demands and (job.spots is None or job.state is State.UNWINDING):
+        if job.link_demands and (job.spots is None or job.state is JobState.UNWINDING):
             watch.fail("links add up", f"job {job.id} is {job.state} and keeps its bandwidth")
     for link, bit_s in enumerate(view.link_demand_bit_s):
         if bit_s != asked[link]:
@@ -225,7 +225,7 @@ def one_state_and_queue(watch: PromiseChecker) -> None:
 
 
 def _queue_name(job: Job) -> str | None:
-    if job.state is State.WAITING:
+    if job.state is JobState.WAITING:
         return "high" if job.high else "low"
     return "claiming" if job.state in IN_CLAIMING_QUEUE else None
 
@@ -250,7 +250,12 @@ def none_runs_twice(watch: PromiseChecker) -> None:
                 watch.fail("none runs twice at once", f"component {which[1]} of job {which[0]} runs twice")
             running.add(which)
             job = watch.ledger.jobs.get(which[0])
-            if job is not None and job.state in (State.WAITING, State.PLACED, State.CLAIMING, State.STARTING):
+            if job is not None and job.state in (
+                JobState.WAITING,
+                JobState.PLACED,
+                JobState.CLAIMING,
+                JobState.STARTING,
+            ):
                 watch.fail("none runs twice at once", f"job {job.id} is {job.state} while {token} runs")
 
 
