@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import socket
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -344,6 +347,15 @@ def test_an_event_may_come_in_any_pieces_and_with_any_character() -> None:
 
     with client(handler) as each:
         assert next(iter(each.follow(after=4))).text == "line\u2028separator ä"
+
+
+def test_a_socket_where_nobody_listens_leaves_nothing_open(tmp_path: Path) -> None:
+    path = tmp_path / "koala.sock"
+    with socket.socket(socket.AF_UNIX) as left_behind:
+        left_behind.bind(str(path))
+    with Client(f"unix:{path}") as each, pytest.raises(UnreachableError, match="no daemon answers"):
+        each.sites()
+    gc.collect()  # a socket that was not closed warns here, and a warning is an error
 
 
 # ------------------------------------------------------------------------------------------ the async one

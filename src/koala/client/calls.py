@@ -1,20 +1,20 @@
 """Every call of the API as a value: what is sent, what comes back, and whether it may be sent twice.
 
-One function an endpoint, with the names of ``koala.daemon.service.service``; nothing here sends anything. ``Client``
-and ``AsyncClient`` both perform these.
+One function per endpoint; nothing here sends anything. ``Client`` and ``AsyncClient`` have a method for each, with
+its arguments and its docstring; annotations are evaluated here, so that the methods tell them too.
 """
-
-from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, ParamSpec, TypeVar
 from urllib.parse import quote
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
+from koala.client.errors import InvalidError, TooLargeError
 from koala.model.api import (
+    DESCRIPTION_BYTES_MAX,
     PAGE_ITEMS_DEFAULT,
     WAIT_S_MAX,
     DryRun,
@@ -47,13 +47,14 @@ from koala.model.api import (
 ANSWER_TIMEOUT_S = 30.0
 OUTPUT_BYTES_DEFAULT = 65_536
 
+P = ParamSpec("P")
 Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Generic[Value]):
-    """One call. ``repeatable``: sent twice it does no more than once, so a lost connection is no harm.
-    ``timeout_s``: how long the answer may take; None where that depends on the size of a file."""
+    """One call. A ``repeatable`` one may be sent again after a lost connection, since sent twice it does no more than
+    sent once. ``timeout_s`` is how long the answer may take, None where that depends on the size of a file."""
 
     method: Literal["GET", "POST", "DELETE"]
     path: str
@@ -65,7 +66,7 @@ class Call(Generic[Value]):
 
 
 def _parameters(**given: Any) -> tuple[tuple[str, str], ...]:
-    """The parameters of a query; those that are None are left out, and of several values each is given."""
+    """The parameters of a query: None is left out, and a list gives one parameter for each value."""
     pairs: list[tuple[str, str]] = []
     for name, value in given.items():
         several = value if isinstance(value, list) else [] if value is None else [value]
@@ -76,7 +77,7 @@ def _parameters(**given: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _path_of(name: str) -> str:
-    """A name with slashes as a path, in which every step is a name: a dot or two would else be a way up."""
+    """A name with slashes as a path of a URL; a step of dots, which would name a directory, is escaped."""
     steps = (quote(step, safe="") for step in name.split("/"))
     return "/".join(step.replace(".", "%2E") if step in (".", "..") else step for step in steps)
 
@@ -302,3 +303,49 @@ def ready() -> Call[Health]:
 def metrics() -> Call[str]:
     """The daemon's numbers in the OpenMetrics format."""
     return Call(method="GET", path="/metrics", read=bytes.decode)
+
+
+# ---------------------------------------------------------------------------------------- wrong arguments
+
+
+_NOT_UTF8 = "it holds bytes that are not UTF-8; rename it, or write it in UTF-8"
+_WHAT = {
+    "user": "write 1 to 64 letters, digits, '.', '_', '@' and '-', beginning with a letter or a digit",
+    "scopes": "give at least one of read, submit and operate",
+    "description": "write a job into it, in YAML, RSL or as a Slurm script",
+}
+
+
+def checked(describe: Callable[P, Value], *args: P.args, **kwargs: P.kwargs) -> Value:
+    """The call that a function describes. Raises ``InvalidError`` or ``TooLargeError`` with the argument that the
+    API's schema refuses and what to write instead."""
+    try:
+        return describe(*args, **kwargs)
+    except ValidationError as error:
+        raise _in_words(error.errors()[0]) from None
+    except UnicodeEncodeError as error:
+        shown = error.object.encode("utf-8", errors="replace").decode("utf-8")
+        raise InvalidError(f"{shown!r}: {_NOT_UTF8}") from None
+
+
+def _in_words(problem: Any) -> InvalidError | TooLargeError:
+    name = ".".join(map(str, problem["loc"]))
+    kind, context = problem["type"], problem.get("ctx", {})
+    cure = _WHAT.get(name, "write at least one character")
+    if kind == "string_too_long" and name == "description":
+        return TooLargeError(
+            f"the description has more than {DESCRIPTION_BYTES_MAX} characters (DESCRIPTION_BYTES_MAX); put a large "
+            "script into a file of its own that the job runs, and data into input files"
+        )
+    if kind == "string_too_short":
+        return InvalidError(f"{name} is empty; {cure}")
+    if kind == "too_short":
+        return InvalidError(f"{name}: nothing is named; {cure}")
+    if kind == "string_too_long":
+        most = context["max_length"]
+        return InvalidError(f"{name} has more than {most} characters; write at most {most}")
+    if kind == "string_pattern_mismatch":
+        return InvalidError(f"{name}: {problem['input']!r} cannot be used; {cure}")
+    if kind == "string_unicode":
+        return InvalidError(f"{name}: {_NOT_UTF8}")
+    return InvalidError(f"{name}: {problem['msg']}")

@@ -1,98 +1,132 @@
 """The typed clients: ``Client`` for plain code and ``AsyncClient`` for asyncio, with the same methods.
 
-Each method is written once: as a ``Call`` in ``koala.client.calls``, or as steps in ``koala.client.exchange``. Here
-they become methods (``koala.client.endpoints``), and the two ways of sending are.
+What a call sends is written once, as a function of ``koala.client.calls``; what is repeated and which error an answer
+becomes, in ``koala.client.exchange``. Here are the two classes, each with its own kind of sending. Annotations are
+evaluated in this module, so that ``help`` and ``inspect`` tell the types of arguments and answers.
 """
 
-from __future__ import annotations
-
 import asyncio
+import inspect
 import os
+import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+import typing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Any, TypeVar, cast
+from types import GenericAlias, TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 import httpx
 
 from koala.client import calls
 from koala.client.address import CA_FILE_VARIABLE, Address, checked_token, find_address, find_token
-from koala.client.calls import Call
-from koala.client.endpoints import Awaited, Blocking, Endpoint, Listing, endpoint
+from koala.client.calls import Call, checked
 from koala.client.errors import UnavailableError, WrongAddressError
 from koala.client.exchange import PATIENCE_S, Exchange, Pause, Reply, Send, Step, Steps, timeout_of
 from koala.client.journal_stream import JournalStream
-from koala.client.socket_transport import SocketTransport
-from koala.model.api import FileInfo, JobSummary, JournalEntry, Page
+from koala.model.api import PAGE_ITEMS_MAX, FileInfo, JobSummary, JournalEntry, Page
 from koala.version import __version__
 
+P = ParamSpec("P")
 Value = TypeVar("Value")
 Item = TypeVar("Item")
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def _jobs_and_next(page: Page[JobSummary]) -> tuple[list[JobSummary], Any]:
-    return page.items, page.next
+def _call(describe: Callable[P, Call[Value]]) -> Callable[Concatenate["Client", P], Value]:
+    """The method of ``Client`` that makes a call."""
+
+    def method(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> Value:
+        return self._take(self.exchange.perform(checked(describe, *args, **kwargs)))
+
+    return _described(method, "Client", describe.__name__, describe, _answer_of(describe))
 
 
-def _files_and_next(page: Page[FileInfo]) -> tuple[list[FileInfo], Any]:
-    return page.items, page.next
+def _async_call(describe: Callable[P, Call[Value]]) -> Callable[Concatenate["AsyncClient", P], Awaitable[Value]]:
+    """The method of ``AsyncClient`` that makes a call."""
+
+    def method(self: "AsyncClient", /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[Value]:
+        return self._take(self.exchange.perform(checked(describe, *args, **kwargs)))
+
+    answer = GenericAlias(Awaitable, (_answer_of(describe),))
+    return _described(method, "AsyncClient", describe.__name__, describe, answer)
 
 
-def _entries_and_next(entries: list[JournalEntry]) -> tuple[list[JournalEntry], Any]:
-    return entries, entries[-1].seq if entries else None
+def _each(
+    item: type[Item], name: str, describe: Callable[P, Call[Any]]
+) -> Callable[Concatenate["Client", P], Iterator[Item]]:
+    """The method of ``Client`` that gives every item of a long list, asking for page after page."""
+    page: Callable[..., Call[Any]] = describe
+
+    def method(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[Item]:
+        asked: dict[str, Any] = {"limit": PAGE_ITEMS_MAX, **kwargs}
+        following: dict[str, Any] | None = {}
+        while following is not None:
+            call = checked(page, *args, **{**asked, **following})
+            items, following = _page_of(self._take(self.exchange.perform(call)))
+            yield from items
+
+    return _described(method, "Client", name, describe, GenericAlias(Iterator, (item,)))
 
 
-class BothClients:
-    """What both clients have: an address, a token, and every endpoint of the API."""
+def _async_each(
+    item: type[Item], name: str, describe: Callable[P, Call[Any]]
+) -> Callable[Concatenate["AsyncClient", P], AsyncIterator[Item]]:
+    """As ``_each``, for ``AsyncClient``."""
+    page: Callable[..., Call[Any]] = describe
 
-    submit = endpoint(calls.submit)
-    dry_run = endpoint(calls.dry_run)
-    jobs = endpoint(calls.jobs)
-    job = endpoint(calls.job)
-    explain = endpoint(calls.explain)
-    wait = endpoint(calls.wait)
-    wait_ended = Endpoint(Exchange.wait_ended, Exchange.wait_ended)
-    cancel = endpoint(calls.cancel)
-    output = endpoint(calls.output)
-    overview = endpoint(calls.overview)
-    sites = endpoint(calls.sites)
-    site = endpoint(calls.site)
-    history = endpoint(calls.history)
-    drain = endpoint(calls.drain)
-    resume = endpoint(calls.resume)
-    probe = endpoint(calls.probe)
-    files = endpoint(calls.files)
-    file = endpoint(calls.file)
-    register = endpoint(calls.register)
-    replicate = endpoint(calls.replicate)
-    forget = endpoint(calls.forget)
-    journal = endpoint(calls.journal)
-    create_token = endpoint(calls.create_token)
-    tokens = endpoint(calls.tokens)
-    revoke_token = endpoint(calls.revoke_token)
-    login = endpoint(calls.login)
-    whoami = endpoint(calls.whoami)
-    ready = endpoint(calls.ready)
-    metrics = endpoint(calls.metrics)
+    async def method(self: "AsyncClient", /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[Item]:
+        asked: dict[str, Any] = {"limit": PAGE_ITEMS_MAX, **kwargs}
+        following: dict[str, Any] | None = {}
+        while following is not None:
+            call = checked(page, *args, **{**asked, **following})
+            items, following = _page_of(await self._take(self.exchange.perform(call)))
+            for each in items:
+                yield each
 
-    each_job = Listing(calls.jobs, "cursor", _jobs_and_next)
-    each_file = Listing(calls.files, "cursor", _files_and_next)
-    each_entry = Listing(calls.journal, "after", _entries_and_next)
+    return _described(method, "AsyncClient", name, describe, GenericAlias(AsyncIterator, (item,)))
 
-    def __init__(self, server: str | None, token: str | None, patience_s: float) -> None:
+
+def _page_of(answer: Page[Any] | list[JournalEntry]) -> tuple[list[Any], dict[str, Any] | None]:
+    """The items of one page, and what to ask the next page with; None after the last page."""
+    if isinstance(answer, Page):
+        return answer.items, None if answer.next is None else {"cursor": answer.next}
+    return answer, {"after": answer[-1].seq} if answer else None
+
+
+def _answer_of(describe: Callable[..., Call[Any]]) -> Any:
+    """The type of what a call gives."""
+    return typing.get_args(describe.__annotations__["return"])[0]
+
+
+def _described(method: Function, owner: str, name: str, describe: Callable[..., Any], returns: Any) -> Function:
+    """The method with the docstring and the arguments of the function that describes its call."""
+    signature = inspect.signature(describe)
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    method.__name__ = name
+    method.__qualname__ = f"{owner}.{name}"
+    method.__doc__ = describe.__doc__
+    method.__annotations__ = {**describe.__annotations__, "return": returns}
+    shown = signature.replace(parameters=[own, *signature.parameters.values()], return_annotation=returns)
+    setattr(method, "__signature__", shown)  # noqa: B010 -- inspect looks for it, and the type does not know it
+    return method
+
+
+class _Sender:
+    """What both clients know: the daemon's address, and how its calls are repeated."""
+
+    def __init__(self, server: str | None, patience_s: float) -> None:
         self.address = find_address(server)
         self.exchange = Exchange(self.address, patience_s)
-        self._token = token
 
-    def _options(self, ca_file: str | Path | None) -> dict[str, Any]:
-        """What httpx is built with. Over its socket the daemon knows who calls, so no token goes there."""
+    def _options(self, token: str | None, ca_file: str | Path | None) -> dict[str, Any]:
+        """The arguments for httpx. Over its socket the daemon knows who calls, so no token is sent there."""
         headers = {"User-Agent": f"koala/{__version__}"}
         if self.address.socket is None:
-            token = find_token() if self._token is None else checked_token(self._token, "token")
-            if token is not None:
-                headers["Authorization"] = f"Bearer {token}"
+            secret = find_token() if token is None else checked_token(token, "token")
+            if secret is not None:
+                headers["Authorization"] = f"Bearer {secret}"
         return {
             "base_url": self.address.url,
             "headers": headers,
@@ -101,13 +135,46 @@ class BothClients:
         }
 
 
-class Client(BothClients, Blocking):
+class Client(_Sender):
     """A daemon to talk to. ``server`` is ``unix:PATH`` or ``http(s)://HOST:PORT``; without one, KOALA_SERVER, or the
     socket of the default state directory. Every method raises a ``ClientError`` when it does not succeed.
 
     A call that may be repeated survives a daemon that is away for up to ``patience_s``. Use it as a context, or
     call ``close``.
     """
+
+    submit = _call(calls.submit)
+    dry_run = _call(calls.dry_run)
+    jobs = _call(calls.jobs)
+    job = _call(calls.job)
+    explain = _call(calls.explain)
+    wait = _call(calls.wait)
+    cancel = _call(calls.cancel)
+    output = _call(calls.output)
+    overview = _call(calls.overview)
+    sites = _call(calls.sites)
+    site = _call(calls.site)
+    history = _call(calls.history)
+    drain = _call(calls.drain)
+    resume = _call(calls.resume)
+    probe = _call(calls.probe)
+    files = _call(calls.files)
+    file = _call(calls.file)
+    register = _call(calls.register)
+    replicate = _call(calls.replicate)
+    forget = _call(calls.forget)
+    journal = _call(calls.journal)
+    create_token = _call(calls.create_token)
+    tokens = _call(calls.tokens)
+    revoke_token = _call(calls.revoke_token)
+    login = _call(calls.login)
+    whoami = _call(calls.whoami)
+    ready = _call(calls.ready)
+    metrics = _call(calls.metrics)
+
+    each_job = _each(JobSummary, "each_job", calls.jobs)
+    each_file = _each(FileInfo, "each_file", calls.files)
+    each_entry = _each(JournalEntry, "each_entry", calls.journal)
 
     def __init__(
         self,
@@ -118,12 +185,12 @@ class Client(BothClients, Blocking):
         patience_s: float = PATIENCE_S,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        super().__init__(server, token, patience_s)
+        super().__init__(server, patience_s)
         if transport is None and self.address.socket is not None:
-            transport = SocketTransport(self.address.socket)
-        self._http = httpx.Client(transport=transport, **self._options(ca_file))
+            transport = _SocketTransport(uds=str(self.address.socket))
+        self._http = httpx.Client(transport=transport, **self._options(token, ca_file))
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -132,8 +199,12 @@ class Client(BothClients, Blocking):
         self.close()
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._http.close()
+
+    def wait_ended(self, job: int, timeout_s: float | None = None) -> JobSummary:
+        """The job when it has ended, or as it is when the time is up (None: however long it takes)."""
+        return self._take(self.exchange.wait_ended(job, timeout_s))
 
     def follow(self, *, after: int | None = None, job: int | None = None) -> Iterator[JournalEntry]:
         """The journal from the entry after ``after`` on (None: from now on), as it happens and without an end.
@@ -177,24 +248,42 @@ class Client(BothClients, Blocking):
         except httpx.TransportError as error:
             return error
 
-    def _list(
-        self,
-        exchange: Exchange,
-        described: Callable[..., Call[Any]],
-        cursor: str,
-        next_of: Callable[[Any], tuple[list[Item], Any]],
-    ) -> Iterator[Item]:
-        after: dict[str, Any] = {}
-        while True:
-            items, following = next_of(self._take(exchange.perform(described(**after))))
-            yield from items
-            if following is None:
-                return
-            after = {cursor: following}
 
-
-class AsyncClient(BothClients, Awaited):
+class AsyncClient(_Sender):
     """The same as ``Client`` for asyncio: every method is awaited, every list and ``follow`` is an async iterator."""
+
+    submit = _async_call(calls.submit)
+    dry_run = _async_call(calls.dry_run)
+    jobs = _async_call(calls.jobs)
+    job = _async_call(calls.job)
+    explain = _async_call(calls.explain)
+    wait = _async_call(calls.wait)
+    cancel = _async_call(calls.cancel)
+    output = _async_call(calls.output)
+    overview = _async_call(calls.overview)
+    sites = _async_call(calls.sites)
+    site = _async_call(calls.site)
+    history = _async_call(calls.history)
+    drain = _async_call(calls.drain)
+    resume = _async_call(calls.resume)
+    probe = _async_call(calls.probe)
+    files = _async_call(calls.files)
+    file = _async_call(calls.file)
+    register = _async_call(calls.register)
+    replicate = _async_call(calls.replicate)
+    forget = _async_call(calls.forget)
+    journal = _async_call(calls.journal)
+    create_token = _async_call(calls.create_token)
+    tokens = _async_call(calls.tokens)
+    revoke_token = _async_call(calls.revoke_token)
+    login = _async_call(calls.login)
+    whoami = _async_call(calls.whoami)
+    ready = _async_call(calls.ready)
+    metrics = _async_call(calls.metrics)
+
+    each_job = _async_each(JobSummary, "each_job", calls.jobs)
+    each_file = _async_each(FileInfo, "each_file", calls.files)
+    each_entry = _async_each(JournalEntry, "each_entry", calls.journal)
 
     def __init__(
         self,
@@ -205,12 +294,12 @@ class AsyncClient(BothClients, Awaited):
         patience_s: float = PATIENCE_S,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        super().__init__(server, token, patience_s)
+        super().__init__(server, patience_s)
         if transport is None and self.address.socket is not None:
             transport = httpx.AsyncHTTPTransport(uds=str(self.address.socket))
-        self._http = httpx.AsyncClient(transport=transport, **self._options(ca_file))
+        self._http = httpx.AsyncClient(transport=transport, **self._options(token, ca_file))
 
-    async def __aenter__(self) -> AsyncClient:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
@@ -219,8 +308,12 @@ class AsyncClient(BothClients, Awaited):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         await self._http.aclose()
+
+    def wait_ended(self, job: int, timeout_s: float | None = None) -> Awaitable[JobSummary]:
+        """As ``Client.wait_ended``."""
+        return self._take(self.exchange.wait_ended(job, timeout_s))
 
     async def follow(self, *, after: int | None = None, job: int | None = None) -> AsyncIterator[JournalEntry]:
         """As ``Client.follow``."""
@@ -261,21 +354,27 @@ class AsyncClient(BothClients, Awaited):
         except httpx.TransportError as error:
             return error
 
-    async def _list(
-        self,
-        exchange: Exchange,
-        described: Callable[..., Call[Any]],
-        cursor: str,
-        next_of: Callable[[Any], tuple[list[Item], Any]],
-    ) -> AsyncIterator[Item]:
-        after: dict[str, Any] = {}
-        while True:
-            items, following = next_of(await self._take(exchange.perform(described(**after))))
-            for item in items:
-                yield item
-            if following is None:
-                return
-            after = {cursor: following}
+
+class _SocketTransport(httpx.HTTPTransport):
+    """Connections to the daemon's unix socket. Each begins with a try of our own, since httpcore forgets to close its
+    socket when nobody listens."""
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        request.extensions = {**request.extensions, "trace": _try_socket}
+        return super().handle_request(request)
+
+
+def _try_socket(event: str, details: dict[str, Any]) -> None:
+    if event != "connection.connect_unix_socket.started":
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as trying:
+        trying.settimeout(details["timeout"])
+        try:
+            trying.connect(details["path"])
+        except TimeoutError as error:
+            raise httpx.ConnectTimeout(str(error)) from error
+        except OSError as error:
+            raise httpx.ConnectError(str(error)) from error
 
 
 def _request(http: httpx.Client | httpx.AsyncClient, step: Send) -> httpx.Request:

@@ -1,7 +1,7 @@
-"""How a call is carried out, without doing it: steps to take, replies in, and the value or the error at the end.
+"""What a call does, without input or output: it yields steps, takes replies, and ends with a value or an error.
 
-``Client`` and ``AsyncClient`` take the steps, each in its own way; what is repeated, when, and what an answer means
-is decided here for both.
+``Client`` and ``AsyncClient`` perform the steps; what is repeated, when, and what an answer means is decided here for
+both.
 """
 
 from __future__ import annotations

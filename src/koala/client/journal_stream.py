@@ -19,7 +19,7 @@ LINE_BYTES_MAX = 16 * 1024 * 1024
 
 
 class JournalStream:
-    """One reader's way through the journal, over as many connections as it takes."""
+    """One reader's position in the journal, over as many connections as it takes."""
 
     path = "/v1/events/stream"
     timeout = httpx.Timeout(SILENCE_S_MAX, connect=CONNECT_TIMEOUT_S, pool=CONNECT_TIMEOUT_S)
