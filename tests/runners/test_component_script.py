@@ -18,8 +18,7 @@ from koala.model.launch import BARRIER_TIMEOUT_S_MAX, GO_BYTES_MAX, LINKS_MAX, G
 from koala.model.messages import Outcome
 from koala.model.request import Application, JobType
 from koala.runners import component_script
-from koala.runners.script_body import EXIT_NOT_FIRST
-from koala.runners.script_mpi import RANKS_GRACE_TENTHS
+from koala.runners.script import EXIT_NOT_FIRST, ScriptTimings
 from tests.support.live_sites import launch, opened
 from tests.support.real_programs import real_program
 
@@ -241,10 +240,7 @@ def test_a_proxy_that_does_not_see_a_rank_fail_is_ended(
     one = launch(application=Application(executable="sh", arguments=("-c", program)), job_type=JobType.MPI)
     home = folder_with(tmp_path, one, Go())
     (home / "workspace").mkdir()
-    text = (home / "script").read_text()
-    limit = f"-ge {RANKS_GRACE_TENTHS} ]"
-    assert text.count(limit) == 1
-    (home / "script").write_text(text.replace(limit, "-ge 3 ]"))
+    (home / "script").write_text(component_script(one, ScriptTimings(ranks_grace_tenths=3)))
     proxy = tmp_path / "proxy"
     proxy.write_text(BLIND_PROXY.format(shell=shlex.join(shell)))
     proxy.chmod(0o755)

@@ -15,9 +15,8 @@ from koala.model.launch import MAIL_BYTES_MAX, LaunchError, NodeShare, Peer
 from koala.model.messages import Outcome
 from koala.model.request import Application, JobType
 from koala.runners import go_for, proxy_mail, rendezvous_port
-from koala.runners.dealing import tasks_of_nodes
 from koala.runners.mpi import HydraOutputError, parse_proxies
-from koala.runners.plain import RENDEZVOUS_PORT_FIRST, RENDEZVOUS_PORTS
+from koala.runners.plain import RENDEZVOUS_PORT_FIRST, RENDEZVOUS_PORTS, tasks_of_nodes
 from tests.support.live_sites import launch, opened
 from tests.support.paths import SUPPORT
 

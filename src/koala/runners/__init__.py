@@ -1,24 +1,27 @@
 """How a co-allocated application starts: the script that each component runs, and what its barrier tells it.
 
-Pure functions from values to text. Sites carry the text to where it runs; the live driver carries the mail.
+Pure functions from values to text. Sites run the text, and the daemon transfers the mail.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from koala.model.launch import Go, Peer
+from koala.model.request import JobId, JobType
 from koala.runners.mpi import PROXIES, PROXY, mpi_go, proxy_mail
 from koala.runners.plain import plain_go, rendezvous_port
-from koala.runners.release import go_for
 from koala.runners.script import component_script
 from koala.runners.torchrun import torchrun_go
 
-__all__ = [
-    "PROXIES",
-    "PROXY",
-    "component_script",
-    "go_for",
-    "mpi_go",
-    "plain_go",
-    "proxy_mail",
-    "rendezvous_port",
-    "torchrun_go",
-]
+__all__ = ["PROXIES", "PROXY", "component_script", "go_for", "proxy_mail", "rendezvous_port"]
+
+_RUNNERS = {JobType.PLAIN: plain_go, JobType.MPI: mpi_go, JobType.TORCHRUN: torchrun_go}
+
+
+def go_for(job_type: JobType, job: JobId, peers: Sequence[Peer], port: int | None = None) -> tuple[Go, ...]:
+    """What every component of a job is told when its barrier opens: one ``Go`` for each of ``peers``, in their order.
+
+    ``port`` is where the components may meet at the first one's host; by default ``rendezvous_port(job)``.
+    """
+    return _RUNNERS[job_type](job, peers, port)

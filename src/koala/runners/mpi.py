@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 from koala.model.launch import MAIL_BYTES_MAX, Go, LaunchError, Peer
 from koala.model.request import JobId
-from koala.runners.dealing import tasks_of_nodes
-from koala.runners.plain import check_peers, common_environment, rendezvous_port
+from koala.runners.plain import check_peers, common_environment, rendezvous_port, tasks_of_nodes
 
 # The mail: what the first component sends, and what each component gets.
 PROXIES = "proxies"

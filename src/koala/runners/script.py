@@ -1,63 +1,79 @@
 """The POSIX sh script that every component runs, on any kind of site.
 
-A head of quoted assignments says what this component is; the body in ``koala.runners.script_body`` is the same for
-all. Whatever comes from a user is quoted once, here, and is never pasted into a command.
+A head of quoted assignments says what this component is; what follows, the files ``*.sh`` of this package, is the
+same for all. Whatever comes from a user is quoted once, here, and is never pasted into a command.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib.resources
 import math
 import shlex
+from typing import NamedTuple
 
-from koala.model.launch import STDERR, STDOUT, WORK, Launch
+from koala.model.launch import Launch
 from koala.model.request import Application
-from koala.runners.script_body import BODY
+
+# The script's exit code when another start of the same token was first.
+EXIT_NOT_FIRST = 75
+_FILES = ("basics.sh", "nodes.sh", "mpi.sh", "torchrun.sh", "main.sh")
+_HEADER = "# shellcheck shell=sh\n"
 
 
-def component_script(launch: Launch) -> str:
+class ScriptTimings(NamedTuple):
+    """How long a component's script waits for what, in tenths of a second."""
+
+    # The barrier is looked at every 0.1 s for so long, then every second: nobody can be in a hurry any more.
+    barrier_brisk_tenths: int = 300
+    # How long a command may take to end after SIGTERM before it gets SIGKILL.
+    group_grace_tenths: int = 50
+    # How long mpiexec may outlive a rank that ended without MPI_Finalize: it would wait for ever.
+    mpiexec_grace_tenths: int = 50
+    # How long ranks may outlive one that failed: those that finish their work need little, and a proxy that has not
+    # seen the failure would leave the others waiting for it.
+    ranks_grace_tenths: int = 200
+    # How long a component whose ranks were cut off waits to hear that the job is over.
+    verdict_tenths: int = 100
+
+
+TIMINGS = ScriptTimings()
+
+
+def component_script(launch: Launch, timings: ScriptTimings = TIMINGS) -> str:
     """The script of one component. It is run by ``sh`` in the component's own directory and works only there."""
     application = launch.application
-    barrier_tenths = math.ceil(launch.barrier_timeout_s * 10)
+    values = {
+        "job_type": launch.job_type.value,
+        "component": launch.part,
+        "processors": launch.processors,
+        "barrier_tenths": math.ceil(launch.barrier_timeout_s * 10),
+        "exit_not_first": EXIT_NOT_FIRST,
+        **timings._asdict(),
+        "directory": application.directory or "",
+        "stdin": application.stdin or "",
+        "stdout": application.stdout or "",
+        "stderr": application.stderr or "",
+        "job_script": application.script or "",
+    }
     head = [
         "#!/bin/sh",
         f"# Component {launch.part} of {launch.parts} of job {launch.job}.",
-        f"koala_job_type={launch.job_type.value}",
-        f"koala_part={launch.part}",
-        f"koala_processors={launch.processors}",
-        f"koala_barrier_tenths={barrier_tenths}",
+        *(f"koala_{name}={shlex.quote(str(value))}" for name, value in values.items()),
     ]
     if launch.search_path:
         head.append(f"PATH={shlex.quote(':'.join(launch.search_path))}:$PATH")
         head.append("export PATH")
-    return "\n".join([*head, *_places(application), *_program(application), BODY])
+    return "\n".join([*head, _program(application), *map(_shell_file, _FILES)])
 
 
-def _places(application: Application) -> list[str]:
-    """Functions that go to the application's directory and open its streams there."""
-    if application.directory is None:
-        enter = f'cd "$koala_home/{WORK}"'
-    elif application.directory.startswith("/"):
-        enter = f"cd {shlex.quote(application.directory)}"
-    else:
-        # A directory of the user's choice below our own; "./" keeps a name like "-" from being taken for an option.
-        inside = shlex.quote(f"./{application.directory}")
-        enter = f'cd "$koala_home/{WORK}" && mkdir -p {inside} && cd {inside}'
-    stdin = "/dev/null" if application.stdin is None else shlex.quote(application.stdin)
-    stdout = f'"$koala_home/{STDOUT}"' if application.stdout is None else shlex.quote(application.stdout)
-    stderr = f'"$koala_home/{STDERR}"' if application.stderr is None else shlex.quote(application.stderr)
-    # Two openings of one file would write over each other.
-    shared = application.stderr is not None and application.stderr == application.stdout
-    return [
-        f"koala_enter() {{ {enter} || return; }}",
-        "koala_open_streams() {",
-        f"    exec 2>{stderr}" if not shared else f"    exec 2>{stdout}",
-        f"    exec <{stdin}",
-        f"    exec >{stdout}" if not shared else "    exec >&2",
-        "}",
-    ]
+@functools.cache
+def _shell_file(name: str) -> str:
+    text = importlib.resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return text.removeprefix(_HEADER)
 
 
-def _program(application: Application) -> list[str]:
+def _program(application: Application) -> str:
     """A function that becomes the application, with the user's variables and then those that it is given.
 
     A task with several processors runs as many threads, unless the user says otherwise.
@@ -67,13 +83,10 @@ def _program(application: Application) -> list[str]:
     variables = "".join(f" {shlex.quote(f'{name}={value}')}" for name, value in application.environment)
     if application.processors_per_task > 1:
         variables = f" OMP_NUM_THREADS={application.processors_per_task}{variables}"
-    become = """/bin/sh -c 'exec "$@"' sh"""
     if application.script is None:
         assert application.executable is not None, "a launch has something to run"
         words = " ".join(map(shlex.quote, (application.executable, *application.arguments)))
-        text = "koala_text() { :; }"
     else:
         interpreter = "" if application.script.startswith("#!") else "/bin/sh "
         words = f'{interpreter}"$koala_home/job-script"'
-        text = f"koala_text() {{ printf '%s' {shlex.quote(application.script)}; }}"
-    return [text, "koala_program() {", f'    exec env{variables} "$@" {become} {words}', "}"]
+    return f"""koala_program() {{ exec env{variables} "$@" /bin/sh -c 'exec "$@"' sh {words}; }}"""

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 from koala.model.launch import Go, Peer
 from koala.model.request import JobId
-from koala.runners.dealing import tasks_of_nodes
-from koala.runners.plain import address, check_peers, common_environment, rendezvous_port
+from koala.runners.plain import address, check_peers, common_environment, rendezvous_port, tasks_of_nodes
 
 # For the script of a component with several nodes: the workers of each, separated by ','.
 WORKERS = "KOALA_TORCHRUN_WORKERS"

@@ -1,27 +1,16 @@
-"""The part of a component's script that is the same for all: identity, barrier, application.
+# shellcheck shell=sh
+# The script of a component: identity, files, waiting and the application.
+#
+# It is plain POSIX sh (dash and busybox run it) and uses only files in the component's directory, so that it works
+# wherever a batch system can run a script. A head of quoted assignments says what this component is; then come this
+# file, nodes.sh, mpi.sh, torchrun.sh and main.sh. Variables that end in _tenths are times in tenths of a second.
+# shellcheck disable=SC2154,SC2034  # other parts of the script set and read them
 
-It is plain POSIX sh (dash and busybox run it) and uses only files in the component's directory, so that it works
-wherever a batch system can run a script. No text of a user is in it; file names are those of ``koala.model.launch``.
-Nodes are in ``koala.runners.script_nodes``, what the runners add in ``script_mpi`` and ``script_torchrun``.
-"""
-
-from __future__ import annotations
-
-from koala.runners.script_mpi import MPI_BODY
-from koala.runners.script_nodes import NODES_BODY
-from koala.runners.script_torchrun import TORCHRUN_BODY
-
-# The barrier is looked at every 0.1 s for so long, then every second: nobody can be in a hurry any more.
-BARRIER_BRISK_TENTHS = 300
-# The script's exit code when another start of the same token was first.
-EXIT_NOT_FIRST = 75
-
-_BASICS = r"""
 set -u
 koala_umask=$(umask)
 umask 077
 koala_mpiexec=
-koala_crew=
+koala_group=
 koala_ranks=
 koala_interrupted=
 
@@ -32,7 +21,7 @@ koala_put() {
 
 koala_finish() {
     trap '' TERM INT HUP
-    koala_end_crew
+    koala_end_group
     # A part of the script that saw an abort has already said so.
     if [ ! -e "$koala_home/exit" ]; then
         koala_put exit "$1"
@@ -60,23 +49,23 @@ koala_identity() {
 }
 
 # Linking fails if the name is taken: of several starts of one token exactly one goes on.
-koala_claim() {
+koala_be_first() {
     koala_identity >".pid.$$" || exit 74
     if ! ln ".pid.$$" pid 2>/dev/null; then
         rm -f ".pid.$$"
-        exit @EXIT_NOT_FIRST@
+        exit "$koala_exit_not_first"
     fi
     rm -f ".pid.$$"
 }
 
 koala_begin_waiting() {
     koala_waited=0
-    koala_nap=0.1
+    koala_pause_s=0.1
 }
 
 koala_pause() {
     koala_slept=1
-    if [ "$koala_nap" = 0.1 ]; then
+    if [ "$koala_pause_s" = 0.1 ]; then
         sleep 0.1 2>/dev/null
         koala_slept=$?
     fi
@@ -85,12 +74,12 @@ koala_pause() {
         koala_waited=$((koala_waited + 1))
     else
         # Either it has waited long or this sleep knows only whole seconds.
-        koala_nap=1
+        koala_pause_s=1
         sleep 1
         koala_waited=$((koala_waited + 10))
     fi
-    if [ "$koala_waited" -ge @BARRIER_BRISK_TENTHS@ ]; then
-        koala_nap=1
+    if [ "$koala_waited" -ge "$koala_barrier_brisk_tenths" ]; then
+        koala_pause_s=1
     fi
 }
 
@@ -115,7 +104,7 @@ koala_wait_for() {
 }
 
 # The value of one variable of go.
-koala_told() {
+koala_go_value() {
     while IFS= read -r koala_line; do
         case $koala_line in
         "$1"=*) printf '%s\n' "${koala_line#*=}" ;;
@@ -137,63 +126,3 @@ koala_run() {
     done
     koala_program "$@" "KOALA_HOME=$koala_home"
 }
-"""
-
-_MAIN = r"""
-koala_application() {
-    exec 2>"$koala_home/stderr"
-    umask "$koala_umask"
-    koala_enter || exit 126
-    koala_open_streams
-    case $koala_job_type in
-    mpi) koala_mpi ;;
-    torchrun) koala_torchrun ;;
-    *) koala_run ;;
-    esac
-}
-
-# What runs on any of the nodes.
-case ${1-} in
-rank)
-    koala_home=$KOALA_HOME
-    koala_rank
-    ;;
-proxy)
-    koala_home=$KOALA_HOME
-    shift
-    koala_proxy "$@"
-    ;;
-worker)
-    koala_home=$KOALA_HOME
-    koala_worker "$2" "$3"
-    ;;
-esac
-
-koala_home=$(pwd -P)
-koala_claim
-trap 'koala_finish killed' TERM INT HUP
-mkdir -p workspace inbox outbox
-if ! { koala_text >job-script && chmod 700 job-script; }; then
-    koala_finish 'exited 126'
-fi
-if [ -e site ]; then
-    # shellcheck source=/dev/null
-    . "$koala_home/site"
-fi
-if ! koala_tell_nodes; then
-    echo 'koala: the site does not tell which nodes this component has' >&2
-    koala_finish no-nodes
-fi
-koala_put ready "$(uname -n)"
-koala_wait_for go
-# From here on a signal is for the application; the script stays to record how it ended.
-trap : TERM INT HUP
-(koala_application)
-koala_finish "exited $?"
-"""
-
-BODY = (
-    (_BASICS + NODES_BODY + MPI_BODY + TORCHRUN_BODY + _MAIN)
-    .replace("@EXIT_NOT_FIRST@", str(EXIT_NOT_FIRST))
-    .replace("@BARRIER_BRISK_TENTHS@", str(BARRIER_BRISK_TENTHS))
-)

@@ -1,15 +1,10 @@
-"""The part of a component's script that knows nodes: which there are, and how commands run on all of them at once.
+# shellcheck shell=sh
+# Which nodes a component has, and how commands run on all of them at once.
+#
+# A component without the file site has one node. Commands of several nodes are a group: the first that fails is seen
+# at once, and whoever ends the script ends them all.
+# shellcheck disable=SC2154,SC2034  # other parts of the script set and read them
 
-A component without the file ``site`` has one node. Commands of several nodes are a crew: the first that fails is seen
-at once, and whoever ends the script ends them all. What they are commands for is in the other parts.
-"""
-
-from __future__ import annotations
-
-# How long a command may take to end after SIGTERM before it gets SIGKILL.
-CREW_GRACE_TENTHS = 50
-
-_TELLING = r"""
 # What the file site tells otherwise: a component without one has this node alone.
 koala_nodes() {
     printf '%s %s\n' "$(uname -n)" "$koala_processors"
@@ -21,36 +16,34 @@ koala_on_node() {
 }
 
 # Where the component is, for those who tell the others.
-koala_tell_nodes() {
+koala_put_nodes() {
     koala_found=$(koala_nodes) || return
     if [ -z "$koala_found" ]; then
         return 1
     fi
     koala_put nodes "$koala_found" && koala_put addresses "$(hostname -I 2>/dev/null)"
 }
-"""
 
-_CREW = r"""
 # Become a command on one of the nodes, by its place from 0; the script's own node is the first.
-koala_become_at() {
-    koala_place=$1
+koala_exec_at() {
+    koala_node_index=$1
     shift
-    if [ "$koala_place" -eq 0 ]; then
+    if [ "$koala_node_index" -eq 0 ]; then
         exec "$@"
     fi
-    koala_on_node "$(sed -n "$((koala_place + 1))s/ .*//p" "$koala_home/nodes")" "$@"
+    koala_on_node "$(sed -n "$((koala_node_index + 1))s/ .*//p" "$koala_home/nodes")" "$@"
 }
 
 # Somebody wants the child to end: it is asked, and then made to.
 koala_end_child() {
-    koala_told_to_end=1
+    koala_must_end=1
     if [ -z "$koala_child" ] || [ -n "$koala_ending" ]; then
         return
     fi
     koala_ending=1
     koala_signal_child TERM
     koala_begin_waiting
-    while [ "$koala_waited" -lt @CREW_GRACE_TENTHS@ ] && kill -0 "$koala_child" 2>/dev/null; do
+    while [ "$koala_waited" -lt "$koala_group_grace_tenths" ] && kill -0 "$koala_child" 2>/dev/null; do
         koala_pause
     done
     koala_signal_child KILL
@@ -69,19 +62,19 @@ koala_signal_child() {
 # The exit code of a command at a place, which reads from descriptor 4 and ends with us.
 koala_with_child() {
     koala_child=
-    koala_told_to_end=
+    koala_must_end=
     koala_ending=
     trap koala_end_child TERM INT HUP
-    koala_become_at "$@" <&4 4<&- 5>&- &
+    koala_exec_at "$@" <&4 4<&- 5>&- &
     koala_child=$!
     # The signal may have come before there was anybody to pass it on to.
-    if [ -n "$koala_told_to_end" ]; then
+    if [ -n "$koala_must_end" ]; then
         koala_end_child
     fi
     koala_await "$koala_child"
 }
 
-# One of the crew: its exit code becomes a line in descriptor 5.
+# One of the group: its exit code becomes a line in descriptor 5.
 koala_member() {
     koala_with_child "$@"
     printf '%s\n' "$?" >&5 2>/dev/null
@@ -108,47 +101,47 @@ koala_first_failure() {
     exit 0
 }
 
-# From here until koala_await_crew, koala_join adds commands to the crew; descriptor 4 is what they read.
-koala_open_crew() {
+# From here until koala_await_group, koala_join_group adds commands to the group; descriptor 4 is what they read.
+koala_open_group() {
     trap koala_interrupt TERM INT HUP
     mkfifo "$koala_home/.ends" || exit 74
     koala_first_failure <"$koala_home/.ends" &
-    koala_lookout=$!
+    koala_watcher=$!
     exec 5>"$koala_home/.ends"
 }
 
-koala_join() {
+koala_join_group() {
     koala_member "$@" &
-    koala_crew="$koala_crew $!"
+    koala_group="$koala_group $!"
 }
 
 # The exit code of the first that failed, as soon as it has, or 0 when all have ended.
-koala_await_crew() {
+koala_await_group() {
     exec 4<&- 5>&-
     if [ -n "$koala_interrupted" ]; then
         koala_interrupt
     fi
-    koala_await "$koala_lookout"
+    koala_await "$koala_watcher"
     koala_code=$?
     if [ "$koala_code" -eq 0 ]; then
-        koala_crew=
+        koala_group=
     fi
     return "$koala_code"
 }
 
-# A signal ends the whole crew, also where it did not reach them; mpiexec does not listen to SIGTERM.
+# A signal ends the whole group, also where it did not reach them; mpiexec does not listen to SIGTERM.
 koala_interrupt() {
     koala_interrupted=1
     if [ -n "$koala_mpiexec" ]; then
         kill -KILL "$koala_mpiexec" 2>/dev/null
     fi
-    for koala_one in $koala_crew; do
+    for koala_one in $koala_group; do
         kill -TERM "$koala_one" 2>/dev/null
     done
 }
 
-koala_crew_lives() {
-    for koala_one in $koala_crew; do
+koala_group_runs() {
+    for koala_one in $koala_group; do
         if kill -0 "$koala_one" 2>/dev/null; then
             return 0
         fi
@@ -157,16 +150,13 @@ koala_crew_lives() {
 }
 
 # Nobody stays behind. One that was only just started may lose a signal, so they are told again every second.
-koala_end_crew() {
+koala_end_group() {
     koala_begin_waiting
-    while koala_crew_lives; do
+    while koala_group_runs; do
         if [ "$((koala_waited % 10))" -eq 0 ]; then
             koala_interrupt
         fi
         koala_pause
     done
-    koala_crew=
+    koala_group=
 }
-"""
-
-NODES_BODY = (_TELLING + _CREW).replace("@CREW_GRACE_TENTHS@", str(CREW_GRACE_TENTHS))

@@ -1,23 +1,12 @@
-"""The part of a component's script that runs MPI: mpiexec in the first component, and a proxy on each node of all.
+# shellcheck shell=sh
+# MPI: mpiexec in the first component, and a proxy on each node of all. What the mail between the components looks like
+# is in mpi.py.
+# shellcheck disable=SC2154  # other parts of the script set them
 
-What the mail between the components looks like is in ``koala.runners.mpi``.
-"""
-
-from __future__ import annotations
-
-# How long mpiexec may outlive a rank that ended without MPI_Finalize: it would wait for ever.
-MPIEXEC_GRACE_TENTHS = 50
-# How long ranks may outlive one that failed: those that finish their work need little, and a proxy that has not seen
-# the failure would leave the others waiting for it.
-RANKS_GRACE_TENTHS = 200
-# How long a component whose ranks were cut off waits to hear that the job is over.
-VERDICT_TENTHS = 100
-
-_MPI = r"""
 # What mpiexec prints: first the proxies, for the driver, who is told too which nodes they are for; then the
 # application's output.
 koala_sort_output() {
-    printf 'KOALA_MPI_HOSTS=%s\n' "$(koala_told KOALA_MPI_HOSTS)" >"$koala_home/.proxies.new"
+    printf 'KOALA_MPI_HOSTS=%s\n' "$(koala_go_value KOALA_MPI_HOSTS)" >"$koala_home/.proxies.new"
     while IFS= read -r koala_line; do
         case $koala_line in
         HYDRA_LAUNCH:*) printf '%s\n' "$koala_line" >>"$koala_home/.proxies.new" ;;
@@ -36,8 +25,8 @@ koala_start_mpiexec() {
     exec 4<&0
     # Each component's own script starts its ranks, so mpiexec needs to know nothing of the application.
     # shellcheck disable=SC2016  # for the rank's shell to expand
-    mpiexec -rmk user -launcher manual -genvnone -wdir / -localhost "$(koala_told KOALA_MPI_ADDRESS)" \
-        -hosts "$(koala_told KOALA_MPI_HOSTS)" -n "$(koala_told KOALA_MPI_RANKS)" \
+    mpiexec -rmk user -launcher manual -genvnone -wdir / -localhost "$(koala_go_value KOALA_MPI_ADDRESS)" \
+        -hosts "$(koala_go_value KOALA_MPI_HOSTS)" -n "$(koala_go_value KOALA_MPI_RANKS)" \
         /bin/sh -c 'exec /bin/sh "$KOALA_HOME/script" rank' <&4 4<&- >"$koala_home/.mpiexec-output" &
     koala_mpiexec=$!
     exec 4<&-
@@ -52,7 +41,7 @@ koala_start_mpiexec() {
 koala_rank_left() {
     koala_begin_waiting
     while kill -0 "$koala_child" 2>/dev/null; do
-        if [ "$koala_waited" -ge @RANKS_GRACE_TENTHS@ ]; then
+        if [ "$koala_waited" -ge "$koala_ranks_grace_tenths" ]; then
             : >"$koala_ranks/.ended"
             koala_end_child
             return
@@ -100,7 +89,7 @@ koala_rank_code() {
 # The mail tells of each proxy the place of its node and the words of its command, with an empty line at the end.
 koala_run_proxies() {
     exec 4</dev/null
-    koala_open_crew
+    koala_open_group
     set --
     while IFS= read -r koala_line; do
         if [ -n "$koala_line" ]; then
@@ -109,10 +98,10 @@ koala_run_proxies() {
         fi
         koala_node=$1
         shift
-        koala_join "$koala_node" /bin/sh "$koala_home/script" proxy "$@" >>"$koala_home/log" 2>&1
+        koala_join_group "$koala_node" /bin/sh "$koala_home/script" proxy "$@" >>"$koala_home/log" 2>&1
         set --
     done <"$koala_home/inbox/proxy"
-    koala_await_crew
+    koala_await_group
 }
 
 # mpiexec's exit code is the job's. It is ended if it waits for a rank that will not come back.
@@ -123,7 +112,7 @@ koala_await_mpiexec() {
     fi
     koala_begin_waiting
     while [ -n "$koala_failure" ] && kill -0 "$koala_mpiexec" 2>/dev/null; do
-        if [ "$koala_waited" -ge @MPIEXEC_GRACE_TENTHS@ ]; then
+        if [ "$koala_waited" -ge "$koala_mpiexec_grace_tenths" ]; then
             kill -KILL "$koala_mpiexec" 2>/dev/null
             wait "$koala_mpiexec" 2>/dev/null
             wait "$koala_sorter"
@@ -152,10 +141,10 @@ koala_await_verdict() {
         if [ -e "$koala_home/abort" ]; then
             koala_finish aborted
         fi
-        koala_patience=@VERDICT_TENTHS@
+        koala_patience=$koala_verdict_tenths
         if [ -n "$(koala_rank_code)" ]; then
-            koala_crew_lives || break
-            koala_patience=@MPIEXEC_GRACE_TENTHS@
+            koala_group_runs || break
+            koala_patience=$koala_mpiexec_grace_tenths
         elif [ ! -e "$koala_home/.ranks-ran" ]; then
             break
         fi
@@ -171,7 +160,7 @@ koala_await_verdict() {
 koala_mpi() {
     KOALA_HOME=$koala_home
     export KOALA_HOME
-    if [ "$koala_part" -eq 0 ]; then
+    if [ "$koala_component" -eq 0 ]; then
         koala_start_mpiexec
     fi
     if ! koala_wait_for inbox/proxy "$koala_mpiexec"; then
@@ -184,14 +173,14 @@ koala_mpi() {
     fi
     koala_run_proxies
     koala_code=$?
-    if [ "$koala_part" -eq 0 ]; then
+    if [ "$koala_component" -eq 0 ]; then
         koala_await_mpiexec "$koala_code"
     else
         koala_await_verdict "$koala_code"
     fi
     koala_code=$?
     koala_mpiexec=
-    koala_end_crew
+    koala_end_group
     return "$koala_code"
 }
 
@@ -214,10 +203,3 @@ koala_rank() {
     fi
     exit "$koala_code"
 }
-"""
-
-MPI_BODY = (
-    _MPI.replace("@VERDICT_TENTHS@", str(VERDICT_TENTHS))
-    .replace("@MPIEXEC_GRACE_TENTHS@", str(MPIEXEC_GRACE_TENTHS))
-    .replace("@RANKS_GRACE_TENTHS@", str(RANKS_GRACE_TENTHS))
-)

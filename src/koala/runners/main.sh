@@ -1,0 +1,75 @@
+# shellcheck shell=sh
+# What a component does, from its start to its end.
+# shellcheck disable=SC2153,SC2154  # other parts of the script set them
+
+# Go to the application's directory: the workspace, one that the user chose below it, or one of the site.
+koala_enter() {
+    case $koala_directory in
+    /*) cd "$koala_directory" || return ;;
+    '') cd "$koala_home/workspace" || return ;;
+    # "./" keeps a name like "-" from being taken for an option.
+    *) { cd "$koala_home/workspace" && mkdir -p "./$koala_directory" && cd "./$koala_directory"; } || return ;;
+    esac
+}
+
+# Open the application's streams there. Two openings of one file would write over each other.
+koala_open_streams() {
+    exec 2>"${koala_stderr:-$koala_home/stderr}"
+    exec <"${koala_stdin:-/dev/null}"
+    if [ -n "$koala_stdout" ] && [ "$koala_stdout" = "$koala_stderr" ]; then
+        exec >&2
+    else
+        exec >"${koala_stdout:-$koala_home/stdout}"
+    fi
+}
+
+koala_application() {
+    exec 2>"$koala_home/stderr"
+    umask "$koala_umask"
+    koala_enter || exit 126
+    koala_open_streams
+    case $koala_job_type in
+    mpi) koala_mpi ;;
+    torchrun) koala_torchrun ;;
+    *) koala_run ;;
+    esac
+}
+
+# What runs on any of the nodes.
+case ${1-} in
+rank)
+    koala_home=$KOALA_HOME
+    koala_rank
+    ;;
+proxy)
+    koala_home=$KOALA_HOME
+    shift
+    koala_proxy "$@"
+    ;;
+worker)
+    koala_home=$KOALA_HOME
+    koala_worker "$2" "$3"
+    ;;
+esac
+
+koala_home=$(pwd -P)
+koala_be_first
+trap 'koala_finish killed' TERM INT HUP
+mkdir -p workspace inbox outbox
+if ! { printf '%s' "$koala_job_script" >job-script && chmod 700 job-script; }; then
+    koala_finish 'exited 126'
+fi
+if [ -e site ]; then
+    # shellcheck source=/dev/null
+    . "$koala_home/site"
+fi
+if ! koala_put_nodes; then
+    echo 'koala: the site does not tell which nodes this component has' >&2
+    koala_finish no-nodes
+fi
+koala_put ready "$(uname -n)"
+koala_wait_for go
+# From here on a signal is for the application; the script stays to record how it ended.
+trap : TERM INT HUP
+(koala_application)
+koala_finish "exited $?"
