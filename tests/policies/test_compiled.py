@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from koala.model.network import ALL_TO_ALL, CUBE, MASTER_WORKER, RING, SILENT, UNLIMITED_BIT_S
 from koala.policies import Form
+from koala.policies.minigrid.case import PlacementCase, SharedRoutes
 from koala.policies.minigrid.meta_scheduling import metaschedule, placeable_most
 from koala.policies.minigrid.routed_scheduling import metaschedule_routed
 from koala.simulator.kernels import compiling
@@ -107,13 +108,12 @@ def test_a_compiled_module_places_as_python_does(
     assert choice is not None
     module, threshold, chunk = choice
     parts, fast_parts = [0] * 4, whole([0] * 4)
-    answer = metaschedule(
-        module, idle, total, home, demand, capacity, own_bit_s, threshold, chunk, [0] * 4, parts, pattern, 2, 1, 9
-    )
+    case = PlacementCase(total, demand, capacity, own_bit_s, threshold, [0] * 4, home, chunk, pattern, 2, 1, 9)
+    answer = metaschedule(module, case, idle, parts)
     links = whole(demand), whole(capacity)
     fast: Any = compiling.compiled(metaschedule)
-    more = own_bit_s, threshold, chunk, whole([0] * 4), fast_parts, pattern, 2, 1, 9
-    assert fast(module, whole(idle), total, home, *links, *more) == answer
+    fast_case = PlacementCase(total, *links, own_bit_s, threshold, whole([0] * 4), home, chunk, pattern, 2, 1, 9)
+    assert fast(module, fast_case, whole(idle), fast_parts) == answer
     assert answer > 0 or fast_parts.tolist() == parts
     fast_most: Any = compiling.compiled(placeable_most)
     most = placeable_most(module, idle, demand, capacity, threshold, chunk)
@@ -131,32 +131,13 @@ def test_a_compiled_module_keeps_shared_links_as_python_does(
     assert choice is not None
     module, threshold, chunk = choice
     parts, fast_parts = [0] * 4, whole([0] * 4)
-    answer = metaschedule_routed(
-        module,
-        idle,
-        total,
-        home,
-        demand,
-        capacity,
-        own_bit_s,
-        threshold,
-        chunk,
-        ROUTE_FIRST,
-        ROUTE_LINKS,
-        [0.0] * 6,
-        [0] * 6,
-        [0] * 4,
-        [0] * 4,
-        [0] * 4,
-        parts,
-        pattern,
-        2,
-        1,
-        9,
-    )
+    case = PlacementCase(total, demand, capacity, own_bit_s, threshold, [0] * 4, home, chunk, pattern, 2, 1, 9)
+    routes = SharedRoutes(ROUTE_FIRST, ROUTE_LINKS, [0.0] * 6, [0] * 6, [0] * 4, [0] * 4)
+    answer = metaschedule_routed(module, case, routes, idle, parts)
     fast: Any = compiling.compiled(metaschedule_routed)
-    told = module, whole(idle), total, home, whole(demand), whole(capacity), own_bit_s, threshold, chunk
-    scratch = numpy.zeros(6), whole([0] * 6), whole([0] * 4), whole([0] * 4), whole([0] * 4)
-    routes = whole(ROUTE_FIRST), whole(ROUTE_LINKS)
-    assert fast(*told, *routes, *scratch, fast_parts, pattern, 2, 1, 9) == answer
+    fast_case = case._replace(demand=whole(demand), capacity=whole(capacity), spare=whole([0] * 4))
+    crossed: Any = numpy.zeros(6)
+    scratch = crossed, whole([0] * 6), whole([0] * 4), whole([0] * 4)
+    fast_routes = SharedRoutes(whole(ROUTE_FIRST), whole(ROUTE_LINKS), *scratch)
+    assert fast(module, fast_case, fast_routes, whole(idle), fast_parts) == answer
     assert answer > 0 or fast_parts.tolist() == parts

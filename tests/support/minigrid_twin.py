@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 from koala.model.network import ALL_TO_ALL, bisection_factor, fill_shares, per_processor_bit_s, stretch, work_left_s
 from koala.policies.forms import ModuleChoice
+from koala.policies.minigrid.case import PlacementCase
 from koala.policies.minigrid.meta_scheduling import B5, metaschedule
 from koala.policies.minigrid.routed_scheduling import metaschedule_routed
 from koala.policies.wiring import Wiring
@@ -129,21 +130,28 @@ class _Twin:
                 self.start(number, parts, now)
 
     def place(self, job: TwinJob) -> tuple[int, ...] | None:
-        sites, links = len(self.nodes), len(self.wiring.capacity_bit_s)
+        sites = len(self.nodes)
         parts = [0] * sites
         module, threshold, chunk = self.choice
         known_bit_s = job.per_processor_bit_s
         if module == B5:
             known_bit_s = per_processor_bit_s(ALL_TO_ALL, 2, job.size, self.seen_mean_bit_s)
-        asked = (module, self.idle(), job.size, job.home, self.demand(), self.wiring.capacity_bit_s, known_bit_s)
+        case = PlacementCase(
+            total=job.size,
+            demand=self.demand(),
+            capacity=self.wiring.capacity_bit_s,
+            per_processor_bit_s=known_bit_s,
+            threshold=threshold,
+            spare=[0] * sites,
+            home=job.home,
+            chunk=chunk,
+            pattern=job.pattern,
+            dimensions=job.dimensions,
+        )
         if self.wiring.is_star:
-            left = metaschedule(*asked, threshold, chunk, [0] * sites, parts, job.pattern, job.dimensions)
+            left = metaschedule(module, case, self.idle(), parts)
         else:
-            routes = (self.wiring.route_first, self.wiring.route_links)
-            by_link, by_site = ([0.0] * links, [0] * links), ([0] * sites, [0] * sites, [0] * sites)
-            left = metaschedule_routed(
-                *asked, threshold, chunk, *routes, *by_link, *by_site, parts, job.pattern, job.dimensions
-            )
+            left = metaschedule_routed(module, case, self.wiring.routes(), self.idle(), parts)
         return None if left else tuple(parts)
 
     def start(self, number: int, parts: tuple[int, ...], now: float) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from koala.model.grid import Grid, Network
 from koala.model.network import UNLIMITED_BIT_S, add_shared_crossings, capacity_bit_s, crossing, demand_bit_s
+from koala.policies.minigrid.case import SharedRoutes
 
 # The routes are kept for every pair of sites, which are a million with so many.
 SHARED_LINK_SITES_MAX = 1_000
@@ -49,6 +50,18 @@ class Wiring:
     def has_limits(self) -> bool:
         """Whether any link can slow a job down."""
         return any(capacity < UNLIMITED_BIT_S for capacity in self.capacity_bit_s)
+
+    def routes(self) -> SharedRoutes:
+        """The shared links for the meta-scheduler, with scratch room of its own."""
+        links = len(self.names)
+        return SharedRoutes(
+            first=self.route_first,
+            links=self.route_links,
+            crossed=[0.0] * links,
+            closed=[0] * links,
+            group=[0] * self.sites,
+            masked=[0] * self.sites,
+        )
 
     def demands_bit_s(
         self, pattern: int, dimensions: int, parts: Sequence[int], per_processor_bit_s: float

@@ -14,17 +14,15 @@ from hypothesis import strategies as st
 from koala.model import network
 from koala.model.network import UNLIMITED_BIT_S
 from koala.policies.koala import frozen_order
-from koala.policies.minigrid import learned_bandwidth as believing_module
-from koala.policies.minigrid import open_sites
-from koala.policies.minigrid import reserve as reserving_module
-from koala.policies.minigrid import satisfy as satisfying
-from koala.policies.minigrid.learned_bandwidth import believing
+from koala.policies.minigrid import open_sites, reserve, satisfy
+from koala.policies.minigrid.case import PlacementCase
 from koala.policies.minigrid.reserve import (
     RESERVE_KNOWN,
     RESERVING_THRESHOLD,
     divide_with_reserve,
     reserved_room_bit_s,
     reserving,
+    reserving_learned,
 )
 from koala.policies.minigrid.satisfy import part_demand_bit_s
 
@@ -41,7 +39,8 @@ def divide(
     reserve: float,
 ) -> list[int] | None:
     parts = [7] * len(idle)
-    unplaced = divide_with_reserve(idle, total, demand, capacity, bit_s, threshold, reserve, [0] * len(idle), parts)
+    case = PlacementCase(total, demand, capacity, bit_s, threshold, [0] * len(idle))
+    unplaced = divide_with_reserve(case, bit_s, reserve, idle, parts)
     assert unplaced in (0, total)
     return None if unplaced else parts
 
@@ -109,16 +108,18 @@ def test_busy_links_are_avoided_where_the_same_parts_fit_elsewhere() -> None:
 
 def test_before_anything_was_seen_a_job_goes_where_there_is_room_in_the_largest_parts() -> None:
     parts = [0] * 3
-    assert believing([5, 30, 12], 40, [2 * GBIT_S] * 3, [GBIT_S] * 3, 0.0, 1.1, [0] * 3, parts) == 0
+    case = PlacementCase(40, [2 * GBIT_S] * 3, [GBIT_S] * 3, 0.0, 1.1, [0] * 3)
+    assert reserving_learned(case, [5, 30, 12], parts) == 0
     assert parts == [0, 30, 10]
 
 
 def test_a_believed_bandwidth_is_given_more_reserve_than_a_known_one() -> None:
-    arguments = ([10, 10], 20, [500_000_000] * 2, [GBIT_S] * 2, 400 * 19 / 100 * 1e6, RESERVING_THRESHOLD)
+    own_bit_s = 400 * 19 / 100 * 1e6
+    case = PlacementCase(20, [500_000_000] * 2, [GBIT_S] * 2, own_bit_s, RESERVING_THRESHOLD, [0, 0])
     parts = [0, 0]
-    assert reserving(*arguments, [0, 0], parts) == 0  # 500 + 1.3 * 400 <= 1100
+    assert reserving(case, [10, 10], parts) == 0  # 500 + 1.3 * 400 <= 1100
     assert parts == [10, 10]
-    assert believing(*arguments, [0, 0], parts) == 20  # 500 + 1.6 * 400 > 1100
+    assert reserving_learned(case, [10, 10], parts) == 20  # 500 + 1.6 * 400 > 1100
     assert parts == [0, 0]
 
 
@@ -152,8 +153,12 @@ def test_a_refused_job_stays_refused_with_less_idle_and_more_demand(
         assert divide(idle, total, demand, capacity, bit_s, 1.1, 0.3) is not None
 
 
+def array(values: list[int]) -> Any:
+    return numpy.array(values, numpy.int64)
+
+
 def compiled(function: Any) -> Any:
-    for module in (network, open_sites, frozen_order, satisfying, reserving_module, believing_module):
+    for module in (network, open_sites, frozen_order, satisfy, reserve):
         for helper in vars(module).values():
             if callable(helper) and getattr(helper, "__module__", "") == module.__name__:
                 numba.extending.register_jitable(helper)
@@ -162,7 +167,7 @@ def compiled(function: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def fast() -> dict[str, Any]:
-    return {"A2": compiled(reserving), "B5": compiled(believing)}
+    return {"A2": compiled(reserving), "B5": compiled(reserving_learned)}
 
 
 @settings(deadline=None)
@@ -171,12 +176,12 @@ def test_compiled_they_divide_as_python_does(
     fast: dict[str, Any], world: tuple[list[int], int, list[int], list[int], float], threshold: float
 ) -> None:
     idle, total, demand, capacity, bit_s = world
-    whole = [
-        numpy.array(values, numpy.int64) for values in (idle, demand, capacity, [0] * len(idle), [0] * len(idle))
-    ]
-    for name, function in (("A2", reserving), ("B5", believing)):
-        parts = [0] * len(idle)
-        answer = function(idle, total, demand, capacity, bit_s, threshold, [0] * len(idle), parts)
-        fast_idle, fast_demand, fast_capacity, spare, fast_parts = whole
-        got = fast[name](fast_idle, total, fast_demand, fast_capacity, bit_s, threshold, spare, fast_parts)
+    nothing = [0] * len(idle)
+    case = PlacementCase(total, demand, capacity, bit_s, threshold, list(nothing))
+    for name, function in (("A2", reserving), ("B5", reserving_learned)):
+        parts = list(nothing)
+        answer = function(case, idle, parts)
+        fast_case = case._replace(demand=array(demand), capacity=array(capacity), spare=array(nothing))
+        fast_parts = array(nothing)
+        got = fast[name](fast_case, array(idle), fast_parts)
         assert (got, fast_parts.tolist()) == (answer, parts)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from koala.model.grid import Grid, LinkGroup, Network, Route, Site
 from koala.model.network import ALL_TO_ALL, CUBE, MASTER_WORKER, RING, SILENT, UNLIMITED_BIT_S
+from koala.policies.minigrid.case import PlacementCase, SharedRoutes
 from koala.policies.minigrid.chunking import chunk_processors
 from koala.policies.minigrid.meta_scheduling import (
     A1_FEWEST,
@@ -81,23 +82,23 @@ def states(draw: st.DrawFn, sites: int | None = None) -> State:
     )
 
 
-def ask(module: int, asked: State) -> list[int] | None:
-    sites = len(asked.idle)
-    parts = [9] * sites
-    left = metaschedule(
-        module,
-        asked.idle,
-        asked.total,
-        asked.home,
-        asked.demand,
-        asked.capacity,
-        asked.own_bit_s,
-        asked.threshold,
-        asked.chunk,
-        [9] * sites,
-        parts,
-        asked.pattern,
+def case_of(asked: State) -> PlacementCase:
+    return PlacementCase(
+        total=asked.total,
+        demand=asked.demand,
+        capacity=asked.capacity,
+        per_processor_bit_s=asked.own_bit_s,
+        threshold=asked.threshold,
+        spare=[9] * len(asked.idle),
+        home=asked.home,
+        chunk=asked.chunk,
+        pattern=asked.pattern,
     )
+
+
+def ask(module: int, asked: State) -> list[int] | None:
+    parts = [9] * len(asked.idle)
+    left = metaschedule(module, case_of(asked), asked.idle, parts)
     assert 0 <= left <= asked.total
     if left:
         return None
@@ -341,26 +342,11 @@ def test_links_are_shared_among_no_more_sites_than_the_limit() -> None:
 def ask_routed(module: int, asked: State, wiring: Wiring, demand: list[int]) -> list[int] | None:
     count, links = len(asked.idle), len(wiring.names)
     parts = [9] * count
-    left = metaschedule_routed(
-        module,
-        asked.idle,
-        asked.total,
-        asked.home,
-        demand,
-        wiring.capacity_bit_s,
-        asked.own_bit_s,
-        asked.threshold,
-        asked.chunk,
-        wiring.route_first,
-        wiring.route_links,
-        [9.0] * links,
-        [9] * links,
-        [9] * count,
-        [9] * count,
-        [9] * count,
-        parts,
-        asked.pattern,
+    routes = SharedRoutes(
+        wiring.route_first, wiring.route_links, [9.0] * links, [9] * links, [9] * count, [9] * count
     )
+    case = case_of(asked)._replace(demand=demand, capacity=wiring.capacity_bit_s)
+    left = metaschedule_routed(module, case, routes, asked.idle, parts)
     return None if left else parts
 
 

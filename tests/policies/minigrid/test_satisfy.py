@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koala.model.network import ALL_TO_ALL, CUBE, MASTER_WORKER, RING, SILENT, UNLIMITED_BIT_S, crossing, demand_bit_s
+from koala.policies.minigrid.case import PlacementCase
 from koala.policies.minigrid.open_sites import link_limit_bit_s
 from koala.policies.minigrid.satisfy import (
     FEWEST_CLUSTERS,
@@ -81,8 +82,8 @@ def ask(
     threshold: float,
 ) -> list[int] | None:
     parts = [7] * len(idle)
-    spare = [7] * len(idle)
-    left = satisfying(idle, total, demand, capacity, own, threshold, choice, pattern, 2, spare, parts)
+    case = PlacementCase(total, demand, capacity, own, threshold, [7] * len(idle), pattern=pattern)
+    left = satisfying(case, choice, idle, parts)
     if left:
         assert left == total
         assert parts == [0] * len(idle)
@@ -165,7 +166,7 @@ def test_other_patterns_never_bring_a_link_beyond_the_threshold(
         assert sum(answer) == total
         assert all(part <= most for part, most in zip(answer, idle, strict=True))
         assert tuple(answer) in solutions(pattern, *instance)
-        assert links_hold(pattern, 2, answer, total, demand, capacity, own, threshold)
+        assert links_hold(PlacementCase(total, demand, capacity, own, threshold, [], pattern=pattern), answer)
 
 
 @settings(max_examples=200)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import MutableSequence, Sequence
 
 from koala.policies.koala.flexible_cluster_minimization import flexible_cluster_minimization
+from koala.policies.minigrid.case import PlacementCase
 from koala.policies.minigrid.open_sites import open_idle
 
 # A chunk that misses a whole number of processors by no more than this is that number: 0.55 of 100 are 55, not 56.
@@ -22,32 +23,19 @@ def chunk_processors(chunk: float, total: int) -> int:
     return processors + 1 if processors < exact else processors
 
 
-def chunking(
-    idle: Sequence[int],
-    total: int,
-    component_min: int,
-    components_max: int,
-    demand: Sequence[int],
-    capacity: Sequence[int],
-    threshold: float,
-    chunk: float,
-    spare: MutableSequence[int],
-    parts: MutableSequence[int],
-) -> int:
+def chunking(case: PlacementCase, idle: Sequence[int], parts: MutableSequence[int]) -> int:
     """As largest free first where some site below the threshold has the chunk of the job idle; nothing otherwise.
 
-    ``parts[site]`` gets the processors; ``spare`` is scratch room. Returns the processors left without a place: 0
-    when all are placed.
+    ``parts[site]`` gets the processors. Returns those left without a place: 0 when all are placed.
     """
-    open_idle(idle, demand, capacity, threshold, spare)
+    open_idle(case, idle)
     most = 0
     for site in range(len(idle)):
         parts[site] = 0
-        if spare[site] > most:
-            most = spare[site]
-    if most < chunk_processors(chunk, total):
-        return total
-    return flexible_cluster_minimization(spare, total, component_min, components_max, parts)
+        most = max(most, case.spare[site])
+    if most < chunk_processors(case.chunk, case.total):
+        return case.total
+    return flexible_cluster_minimization(case.spare, case.total, case.component_min, case.components_max, parts)
 
 
 def chunkable_most(most: int, chunk: float, limit: int) -> int:

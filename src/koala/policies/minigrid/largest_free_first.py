@@ -9,23 +9,14 @@ from __future__ import annotations
 from collections.abc import MutableSequence, Sequence
 
 from koala.policies.koala.flexible_cluster_minimization import flexible_cluster_minimization
+from koala.policies.minigrid.case import PlacementCase
 from koala.policies.minigrid.open_sites import open_idle
 
 
-def largest_free_first(
-    idle: Sequence[int],
-    total: int,
-    component_min: int,
-    components_max: int,
-    demand: Sequence[int],
-    capacity: Sequence[int],
-    threshold: float,
-    spare: MutableSequence[int],
-    parts: MutableSequence[int],
-) -> int:
-    """Fill the sites below the threshold as FCM would if there were no others; ``spare`` is scratch room.
+def largest_free_first(case: PlacementCase, idle: Sequence[int], parts: MutableSequence[int]) -> int:
+    """Fill the sites below the threshold as FCM would if there were no others.
 
     ``parts[site]`` gets the processors. Returns those left without a place: 0 when all are placed.
     """
-    open_idle(idle, demand, capacity, threshold, spare)
-    return flexible_cluster_minimization(spare, total, component_min, components_max, parts)
+    open_idle(case, idle)
+    return flexible_cluster_minimization(case.spare, case.total, case.component_min, case.components_max, parts)

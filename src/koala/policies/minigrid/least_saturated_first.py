@@ -8,20 +8,19 @@ from __future__ import annotations
 from collections.abc import MutableSequence, Sequence
 
 from koala.policies.koala.flexible_cluster_minimization import part_here
+from koala.policies.minigrid.case import PlacementCase
 from koala.policies.minigrid.open_sites import open_idle, saturation
 
 
-def next_least_saturated(
-    spare: Sequence[int], least: int, demand: Sequence[int], capacity: Sequence[int], previous: int
-) -> int:
-    """The site after ``previous`` (-1: the first) by saturation, ties by index, that has ``least``; -1: none."""
+def next_least_saturated(case: PlacementCase, previous: int) -> int:
+    """The site after ``previous`` (-1: the first) by saturation, ties by index, that takes a part; -1: none."""
     best = -1
     best_saturation = 0.0
-    floor = -1.0 if previous < 0 else saturation(demand[previous], capacity[previous])
-    for site in range(len(spare)):
-        if spare[site] <= 0 or spare[site] < least:
+    floor = -1.0 if previous < 0 else saturation(case.demand[previous], case.capacity[previous])
+    for site in range(len(case.spare)):
+        if case.spare[site] <= 0 or case.spare[site] < case.component_min:
             continue
-        own = saturation(demand[site], capacity[site])
+        own = saturation(case.demand[site], case.capacity[site])
         if own < floor or (own == floor and site <= previous):
             continue
         if best < 0 or own < best_saturation:
@@ -30,36 +29,26 @@ def next_least_saturated(
     return best
 
 
-def least_saturated_first(
-    idle: Sequence[int],
-    total: int,
-    component_min: int,
-    components_max: int,
-    demand: Sequence[int],
-    capacity: Sequence[int],
-    threshold: float,
-    spare: MutableSequence[int],
-    parts: MutableSequence[int],
-) -> int:
+def least_saturated_first(case: PlacementCase, idle: Sequence[int], parts: MutableSequence[int]) -> int:
     """Fill the sites below the threshold, the least saturated first (ties to the lowest index).
 
-    Parts hold ``component_min`` or more, as FCM makes them. ``parts[site]`` gets the processors; ``spare`` is scratch
-    room. Returns the processors left without a place: 0 when all are placed.
+    Parts hold ``component_min`` or more, as FCM makes them. ``parts[site]`` gets the processors. Returns those left
+    without a place: 0 when all are placed.
     """
-    open_idle(idle, demand, capacity, threshold, spare)
+    open_idle(case, idle)
     for site in range(len(idle)):
         parts[site] = 0
-    unplaced = total
+    unplaced = case.total
     made = 0
     site = -1
     while unplaced > 0:
-        site = next_least_saturated(spare, component_min, demand, capacity, site)
+        site = next_least_saturated(case, site)
         if site < 0:
             return unplaced
-        take = part_here(spare[site], unplaced, component_min)
+        take = part_here(case.spare[site], unplaced, case.component_min)
         if take == 0:
             continue
-        if made >= components_max:
+        if made >= case.components_max:
             return unplaced
         parts[site] = take
         made += 1

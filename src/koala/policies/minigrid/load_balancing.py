@@ -7,27 +7,21 @@ from __future__ import annotations
 
 from collections.abc import MutableSequence, Sequence
 
+from koala.policies.minigrid.case import PlacementCase
 from koala.policies.minigrid.open_sites import open_idle
 
 
-def load_balancing(
-    idle: Sequence[int],
-    total: int,
-    demand: Sequence[int],
-    capacity: Sequence[int],
-    threshold: float,
-    spare: MutableSequence[int],
-    parts: MutableSequence[int],
-) -> int:
+def load_balancing(case: PlacementCase, idle: Sequence[int], parts: MutableSequence[int]) -> int:
     """Deal the processors round the sites below the threshold that have some left, from the lowest index on.
 
     Full rounds are dealt at once, as many as the site with the fewest left allows. ``parts[site]`` gets the
-    processors; ``spare`` is scratch room. Returns the processors left without a place: 0 when all are placed.
+    processors. Returns those left without a place: 0 when all are placed.
     """
-    open_idle(idle, demand, capacity, threshold, spare)
+    open_idle(case, idle)
+    spare = case.spare
     for site in range(len(idle)):
         parts[site] = 0
-    unplaced = total
+    unplaced = case.total
     while unplaced > 0:
         dealt_to = 0
         rounds = unplaced

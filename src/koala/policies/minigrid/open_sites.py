@@ -6,9 +6,10 @@ up to its capacity, 0.8 to four fifths of it; above 1 links may be saturated so 
 
 from __future__ import annotations
 
-from collections.abc import MutableSequence, Sequence
+from collections.abc import Sequence
 
 from koala.model.network import UNLIMITED_BIT_S
+from koala.policies.minigrid.case import PlacementCase
 
 
 def link_limit_bit_s(capacity_bit_s: int, threshold: float) -> int:
@@ -37,13 +38,7 @@ def saturation(demand_bit_s: int, capacity_bit_s: int) -> float:
     return 0.0 if capacity_bit_s >= UNLIMITED_BIT_S else float(demand_bit_s) / float(capacity_bit_s)
 
 
-def open_idle(
-    idle: Sequence[int],
-    demand: Sequence[int],
-    capacity: Sequence[int],
-    threshold: float,
-    spare: MutableSequence[int],
-) -> None:
-    """Write into ``spare`` what is idle on the sites whose links are open, and 0 for the others."""
+def open_idle(case: PlacementCase, idle: Sequence[int]) -> None:
+    """Write into ``case.spare`` what is idle on the sites whose links are open, and 0 for the others."""
     for site in range(len(idle)):
-        spare[site] = idle[site] if is_open(demand[site], capacity[site], threshold) else 0
+        case.spare[site] = idle[site] if is_open(case.demand[site], case.capacity[site], case.threshold) else 0

@@ -13,6 +13,7 @@ from math import sqrt
 
 from koala.model.network import ALL_TO_ALL, RING, SILENT, UNLIMITED_BIT_S, crossing, demand_bit_s
 from koala.policies.koala.frozen_order import next_most_idle
+from koala.policies.minigrid.case import PlacementCase
 from koala.policies.minigrid.open_sites import link_limit_bit_s
 
 # Which of the solutions is taken. The first two are the first solution where each site, in the order of the indexes
@@ -179,54 +180,35 @@ def satisfy_best(
     return satisfy_around(idle, total, low, best, parts)
 
 
-def links_hold(
-    pattern: int,
-    dimensions: int,
-    parts: Sequence[int],
-    total: int,
-    demand: Sequence[int],
-    capacity: Sequence[int],
-    per_processor_bit_s: float,
-    threshold: float,
-) -> bool:
+def links_hold(case: PlacementCase, parts: Sequence[int]) -> bool:
     """Whether every site's link has room for what these parts send."""
     for site in range(len(parts)):
-        added = demand_bit_s(per_processor_bit_s, crossing(pattern, dimensions, parts, total, site))
-        if added > link_room_bit_s(demand[site], capacity[site], threshold):
+        crossed = crossing(case.pattern, case.dimensions, parts, case.total, site)
+        room_bit_s = link_room_bit_s(case.demand[site], case.capacity[site], case.threshold)
+        if demand_bit_s(case.per_processor_bit_s, crossed) > room_bit_s:
             return False
     return True
 
 
-def satisfying(
-    idle: Sequence[int],
-    total: int,
-    demand: Sequence[int],
-    capacity: Sequence[int],
-    per_processor_bit_s: float,
-    threshold: float,
-    choice: int,
-    pattern: int,
-    dimensions: int,
-    spare: MutableSequence[int],
-    parts: MutableSequence[int],
-) -> int:
+def satisfying(case: PlacementCase, choice: int, idle: Sequence[int], parts: MutableSequence[int]) -> int:
     """Divide the total so that no link comes beyond the threshold, by the choice of solution.
 
     For jobs whose processors all talk to each other, or in a ring, or not at all, a solution is found whenever there
     is one. For others the solution as if all talked to each other is taken if the links hold it, else none.
-    ``parts[site]`` gets the processors; ``spare`` is scratch room. Returns 0 when placed, else the total.
+    ``parts[site]`` gets the processors. Returns 0 when placed, else the total.
     """
+    low = case.spare
     for site in range(len(idle)):
-        room_bit_s = link_room_bit_s(demand[site], capacity[site], threshold)
-        spare[site] = min(idle[site], low_limit(pattern, total, per_processor_bit_s, room_bit_s))
+        room_bit_s = link_room_bit_s(case.demand[site], case.capacity[site], case.threshold)
+        low[site] = min(idle[site], low_limit(case.pattern, case.total, case.per_processor_bit_s, room_bit_s))
     if choice in (FEWEST_CLUSTERS, LEAST_BANDWIDTH):
-        unplaced = satisfy_best(idle, total, spare, choice == FEWEST_CLUSTERS, parts)
+        unplaced = satisfy_best(idle, case.total, low, choice == FEWEST_CLUSTERS, parts)
     else:
-        unplaced = satisfy_in_order(idle, total, spare, choice == MOST_FREE_ORDER, parts)
-    if unplaced > 0 or pattern in (ALL_TO_ALL, RING, SILENT):
+        unplaced = satisfy_in_order(idle, case.total, low, choice == MOST_FREE_ORDER, parts)
+    if unplaced > 0 or case.pattern in (ALL_TO_ALL, RING, SILENT):
         return unplaced
-    if links_hold(pattern, dimensions, parts, total, demand, capacity, per_processor_bit_s, threshold):
+    if links_hold(case, parts):
         return 0
     for site in range(len(idle)):
         parts[site] = 0
-    return total
+    return case.total

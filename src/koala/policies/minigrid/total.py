@@ -7,6 +7,7 @@ from collections.abc import MutableSequence, Sequence
 from koala.model.network import ALL_TO_ALL, per_processor_bit_s
 from koala.policies.demand import Bounds, Demand
 from koala.policies.forms import ModuleChoice
+from koala.policies.minigrid.case import PlacementCase
 from koala.policies.minigrid.meta_scheduling import B1, B2, B3, B5, INITIAL, MIGRATION_ONLY, metaschedule
 from koala.policies.minigrid.routed_scheduling import metaschedule_routed
 from koala.policies.view import View
@@ -42,41 +43,20 @@ def divide_by_links(
     if choice.module == B5:
         own_bit_s = per_processor_bit_s(ALL_TO_ALL, 2, demand.total, view.observed_bisection_bit_s)
     wiring = view.wiring
-    links = view.link_demand_bit_s, wiring.capacity_bit_s
-    if wiring.is_star:
-        return metaschedule(
-            module,
-            idle,
-            demand.total,
-            demand.home,
-            *links,
-            own_bit_s,
-            choice.threshold,
-            choice.chunk,
-            [0] * sites,
-            parts,
-            pattern,
-            dimensions,
-            *bounds,
-        )
-    return metaschedule_routed(
-        module,
-        idle,
-        demand.total,
-        demand.home,
-        *links,
-        own_bit_s,
-        choice.threshold,
-        choice.chunk,
-        wiring.route_first,
-        wiring.route_links,
-        [0.0] * len(wiring.names),
-        [0] * len(wiring.names),
-        [0] * sites,
-        [0] * sites,
-        [0] * sites,
-        parts,
-        pattern,
-        dimensions,
-        *bounds,
+    case = PlacementCase(
+        total=demand.total,
+        demand=view.link_demand_bit_s,
+        capacity=wiring.capacity_bit_s,
+        per_processor_bit_s=own_bit_s,
+        threshold=choice.threshold,
+        spare=[0] * sites,
+        home=demand.home,
+        chunk=choice.chunk,
+        pattern=pattern,
+        dimensions=dimensions,
+        component_min=bounds.component_min,
+        components_max=bounds.components_max,
     )
+    if wiring.is_star:
+        return metaschedule(module, case, idle, parts)
+    return metaschedule_routed(module, case, wiring.routes(), idle, parts)

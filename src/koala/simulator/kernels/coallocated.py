@@ -19,6 +19,7 @@ from koala.model.network import (
     stretch,
     work_left_s,
 )
+from koala.policies.minigrid.case import SharedRoutes
 
 if TYPE_CHECKING:
     from numpy import float64, int64
@@ -52,18 +53,6 @@ class LinkColumns(NamedTuple):
     wanted: MutableSequence[int]
     taken: MutableSequence[int]
     left: MutableSequence[float]
-
-
-class Routes(NamedTuple):
-    """The links that sites share, as in ``koala.model.network.add_shared_crossings``, and scratch room by link and
-    site."""
-
-    first: MutableSequence[int]
-    links: MutableSequence[int]
-    crossed: MutableSequence[float]
-    closed: MutableSequence[int]
-    group: MutableSequence[int]
-    masked: MutableSequence[int]
 
 
 class Coallocated(NamedTuple):
@@ -158,7 +147,7 @@ def load_link(coallocated: Coallocated, slot: int, links: LinkColumns, link: int
 def begin_coallocated(
     coallocated: Coallocated,
     links: LinkColumns,
-    routes: Routes | None,
+    routes: SharedRoutes | None,
     job: int,
     now: float,
     work_s: float,

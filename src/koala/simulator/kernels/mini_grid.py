@@ -17,9 +17,10 @@ from koala.model.network import ALL_TO_ALL, CUBE, SILENT, UNLIMITED_BIT_S, bisec
 from koala.model.request import CUBE_DIMENSIONS_MAX
 from koala.policies.catalogue import Catalogue
 from koala.policies.forms import ModuleChoice
+from koala.policies.minigrid.case import SharedRoutes
 from koala.policies.minigrid.meta_scheduling import B5, is_monotone
 from koala.policies.wiring import Wiring, compile_wiring, star
-from koala.simulator.kernels.coallocated import Coallocated, LinkColumns, Routes, links_of, nobody_coallocated
+from koala.simulator.kernels.coallocated import Coallocated, LinkColumns, links_of, nobody_coallocated
 from koala.simulator.kernels.compiling import compiled
 from koala.simulator.kernels.heap import EndHeap, ends_of
 from koala.simulator.kernels.mini_grid_loop import SEVERAL, Belief, JobColumns, Meta, Ran, run_events
@@ -173,7 +174,7 @@ def _meta(jobs: JobColumns, grid: MiniGrid, choice: ModuleChoice) -> Meta:
     )
 
 
-def _routes(wiring: Wiring) -> Routes | None:
+def _routes(wiring: Wiring) -> SharedRoutes | None:
     import numpy
 
     if wiring.is_star:
@@ -184,7 +185,7 @@ def _routes(wiring: Wiring) -> Routes | None:
 
     by_link, by_site = [0] * len(wiring.capacity_bit_s), [0] * wiring.sites
     crossed: Any = numpy.zeros(len(by_link))
-    return Routes(
+    return SharedRoutes(
         first=numbers(wiring.route_first),
         links=numbers(wiring.route_links),
         crossed=crossed,

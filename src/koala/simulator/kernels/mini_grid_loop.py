@@ -12,13 +12,13 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from koala.model.network import ALL_TO_ALL, CUBE
-from koala.policies.minigrid.meta_scheduling import COMPONENTS_UNBOUNDED, coallocate, placeable_most, whole_site
+from koala.policies.minigrid.case import COMPONENTS_UNBOUNDED, PlacementCase, SharedRoutes
+from koala.policies.minigrid.meta_scheduling import coallocate, placeable_most, whole_site
 from koala.policies.minigrid.routed_scheduling import metaschedule_routed
 from koala.simulator.kernels.coallocated import (
     CHANGED,
     Coallocated,
     LinkColumns,
-    Routes,
     begin_coallocated,
     end_coallocated,
     share_links,
@@ -91,7 +91,7 @@ def run_events(
     meta: Meta,
     belief: Belief,
     links: LinkColumns,
-    routes: Routes | None,
+    routes: SharedRoutes | None,
     coallocated: Coallocated,
     ends: EndHeap,
     waiting: Waiting,
@@ -173,54 +173,28 @@ def begin_whole(job: int, now: float, site: int, jobs: JobColumns, meta: Meta, e
     add_end(ends, now + jobs.work_s[job], job)
 
 
-def divide(job: int, jobs: JobColumns, meta: Meta, belief: Belief, links: LinkColumns, routes: Routes | None) -> bool:
+def divide(
+    job: int, jobs: JobColumns, meta: Meta, belief: Belief, links: LinkColumns, routes: SharedRoutes | None
+) -> bool:
     """Whether the module has places on several sites for the job; they are in ``meta.parts`` then."""
     size = whole(jobs.size, job)
-    pattern = whole(jobs.pattern, job)
-    dimensions = whole(jobs.dimensions, job)
-    per_processor = believed_bit_s(belief, size) if meta.believes else of(jobs.per_processor_bit_s, job)
+    case = PlacementCase(
+        size,
+        links.demand_bit_s,
+        links.capacity_bit_s,
+        believed_bit_s(belief, size) if meta.believes else of(jobs.per_processor_bit_s, job),
+        meta.threshold,
+        meta.spare,
+        whole(jobs.home, job),
+        meta.chunk,
+        whole(jobs.pattern, job),
+        whole(jobs.dimensions, job),
+        1,
+        COMPONENTS_UNBOUNDED,
+    )
     if routes is None:
-        left = coallocate(
-            meta.module,
-            meta.idle,
-            size,
-            links.demand_bit_s,
-            links.capacity_bit_s,
-            per_processor,
-            meta.threshold,
-            meta.chunk,
-            meta.spare,
-            meta.parts,
-            pattern,
-            dimensions,
-            1,
-            COMPONENTS_UNBOUNDED,
-        )
-    else:
-        left = metaschedule_routed(
-            meta.module,
-            meta.idle,
-            size,
-            jobs.home[job],
-            links.demand_bit_s,
-            links.capacity_bit_s,
-            per_processor,
-            meta.threshold,
-            meta.chunk,
-            routes.first,
-            routes.links,
-            routes.crossed,
-            routes.closed,
-            routes.group,
-            routes.masked,
-            meta.spare,
-            meta.parts,
-            pattern,
-            dimensions,
-            1,
-            COMPONENTS_UNBOUNDED,
-        )
-    return left == 0
+        return coallocate(meta.module, case, meta.idle, meta.parts) == 0
+    return metaschedule_routed(meta.module, case, routes, meta.idle, meta.parts) == 0
 
 
 def begin_divided(
@@ -230,7 +204,7 @@ def begin_divided(
     meta: Meta,
     belief: Belief,
     links: LinkColumns,
-    routes: Routes | None,
+    routes: SharedRoutes | None,
     coallocated: Coallocated,
     ran: Ran,
 ) -> None:
