@@ -206,9 +206,13 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
         "PROBE_IDLE_S",
         "most seconds between such questions to a site under a batch system while no job waits or nothing changes",
     ),
-    ("koala.files.area.verified", "PROOFS_MAX", "replicas of one site of which it is remembered what was read"),
     (
-        "koala.files.area.verified",
+        "koala.files.area.known_checksums",
+        "KNOWN_CHECKSUMS_MAX",
+        "replicas of one site of which it is remembered what was read",
+    ),
+    (
+        "koala.files.area.known_checksums",
         "READINGS_AT_A_TIME_MAX",
         "replicas of one site that are read to their end at a time",
     ),
@@ -245,7 +249,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     (
         "koala.files.transfer.remote_piece",
         "FRUITLESS_TRIES_MAX",
-        "tries in a row that bring no byte before a transfer is given up",
+        "tries in a row that move no byte before a transfer is given up",
     ),
     ("koala.files.transfer.remote_process", "SAID_BYTES_MAX", "bytes read of what a transfer's process said"),
     ("koala.lab.options", "NODES_PER_CLUSTER_MAX", "nodes of one Slurm cluster of a lab"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from koala.files import (
-    Entry,
+    CatalogueEntry,
     FilesError,
-    MissingFileError,
+    MissingReplicaError,
     Order,
     Replica,
     forget,
@@ -26,7 +26,7 @@ def replica(site: str, size: int = 10, checksum: str = ONE, url: str | None = No
     return Replica(site=site, size_bytes=size, checksum=checksum, url=url)
 
 
-def registered() -> Entry:
+def registered() -> CatalogueEntry:
     return register("data", replica("delft"), at=1.0)[0]
 
 
@@ -86,7 +86,7 @@ def test_a_command_becomes_an_order_with_what_the_catalogue_knows() -> None:
     order = order_for(command, entry, rate_bytes_s=5.0)
     assert (order.url, order.checksum, order.chunk, order.rate_bytes_s) == ("memory://data", ONE, (2, 4), 5.0)
     gone, _ = forget(entry, "leiden", at=3.0)
-    with pytest.raises(MissingFileError, match="no replica here; replicas are at: delft"):
+    with pytest.raises(MissingReplicaError, match="no replica here; replicas are at: delft"):
         order_for(command, gone)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import URL, make_url
 
-from koala.files import Entry as FileEntry
+from koala.files import CatalogueEntry
 from koala.store import Batch, Store, StoreError
 from koala.store import database as databases
 from tests.support.postgres_server import PostgresServer
@@ -43,7 +43,7 @@ def has_batches(store: Store, last: int) -> None:
 def test_a_batch_that_fails_at_its_last_row_leaves_nothing(store: Store) -> None:
     store.record(numbered_batch(1))
     whole = numbered_batch(2)
-    too_large = FileEntry(
+    too_large = CatalogueEntry(
         name="large", size_bytes=2**63, checksum="0" * 64, replicas=file_entry("x", "delft").replicas
     )
     with pytest.raises(StoreError, match="cannot record a batch"):

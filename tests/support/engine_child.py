@@ -52,10 +52,10 @@ async def register_files(engine: Engine) -> None:
             if entry is not None and entry.replica_at(site) is not None:
                 continue
             area = engine.areas[site]
-            assert isinstance(area, files.SeenArea)
-            incoming = area.blocking.root / "incoming"
+            assert isinstance(area, files.LocalArea)
+            incoming = area.directory.root / "incoming"
             incoming.write_bytes(DATA)
-            path = area.blocking.adopt(name, incoming)
+            path = area.directory.adopt(name, incoming)
             replica = files.Replica(site=site, size_bytes=len(DATA), checksum=of_path(path))
             if entry is None:
                 changed, event = files.register(name, replica, at=0.0)

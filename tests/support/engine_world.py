@@ -120,7 +120,7 @@ class EngineWorld:
 
     async def register(self, name: str, data: bytes, *sites: str) -> None:
         """Put a file with replicas at some sites on record."""
-        entry: files.Entry | None = None
+        entry: files.CatalogueEntry | None = None
         for site in sites:
             source = seen(self.engine)[site].root / "incoming"
             source.write_bytes(data)

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from koala.files import Area, GridMover, Order, Place, RemoteArea, SeenArea
+from koala.files import AreaDirectory, FileMover, Host, LocalArea, Order, RemoteArea
 from koala.files.area.interface import FileArea
 from koala.files.checksums import of_path
 from koala.model.grid import BatchSettings, Site, SiteKind
@@ -179,14 +179,14 @@ class FileGrid:
         self._server = server
         self.ssh = ("ssh",) if server is None else ("ssh", "-F", str(server.config), "-o", "BatchMode=yes")
         agents = {name: os.environ[name] for name in SSH_VARIABLES if name in os.environ}
-        self.here = Place(RemoteShell(environment=agents), ssh=self.ssh)
+        self.here = Host(RemoteShell(environment=agents), ssh=self.ssh)
         self.sites: dict[str, Site] = {}
         self.areas: dict[str, FileArea] = {}
 
     def seen(self, name: str, file_server: str | None = None) -> None:
         """A site of this machine."""
         self.sites[name] = Site(name=name, processors=1, kind=SiteKind.LOCAL, file_server=file_server)
-        self.areas[name] = SeenArea(Area(name, self.files(name)), self.here)
+        self.areas[name] = LocalArea(AreaDirectory(name, self.files(name)), self.here)
 
     def unseen(self, name: str, path: str = SYSTEM_PATH, file_server: str | None = None, **more: Any) -> None:
         """A site under a batch system, of which this machine does not see the files."""
@@ -197,7 +197,7 @@ class FileGrid:
             ssh=settings.ssh, through=settings.through, environment=dict(settings.environment), ssh_config=config
         )
         self.sites[name] = Site(name=name, processors=1, kind=SiteKind.SLURM, batch=settings, file_server=file_server)
-        place = Place(commands, settings, ssh=self.ssh)
+        place = Host(commands, settings, ssh=self.ssh)
         self.areas[name] = RemoteArea(name, place, f"{settings.work_directory}/files")
 
     def files(self, name: str) -> Path:
@@ -206,7 +206,7 @@ class FileGrid:
 
     def put(self, file: str, data: bytes, site: str) -> Path:
         """A replica."""
-        area = Area(site, self.files(site))
+        area = AreaDirectory(site, self.files(site))
         area.open()
         outside = self.root / "outside"
         outside.write_bytes(data)
@@ -214,7 +214,7 @@ class FileGrid:
 
     def order(self, file: str, source: str, target: str, transfer: str = "t1", **more: Any) -> Order:
         """An order for a replica that is there."""
-        path = Area(source, self.files(source)).replica(file)
+        path = AreaDirectory(source, self.files(source)).replica(file)
         chunk = more.get("chunk")
         size = path.stat().st_size if chunk is None else chunk[1]
         settings: dict[str, Any] = {"size_bytes": size, "checksum": of_path(path)} | more
@@ -226,17 +226,17 @@ class FileGrid:
         found += (self.root / site / "served").glob("*")
         return [str(path) for path in found]
 
-    def carriers(self, *below: str) -> list[int]:
-        """The living processes that carry something at any of these sites; found by the directory they are in."""
+    def processes(self, *below: str) -> list[int]:
+        """The living processes that transfer something at any of these sites; found by the directory they are in."""
         return processes_in(self.root.joinpath(*below))
 
     @contextlib.asynccontextmanager
-    async def mover(self, *names: str, **settings: Any) -> AsyncIterator[GridMover]:
+    async def mover(self, *names: str, **settings: Any) -> AsyncIterator[FileMover]:
         """A mover between these of them, or all."""
         chosen = {name: site for name, site in self.sites.items() if name in (names or self.sites)}
         areas = {name: self.areas[name] for name in chosen}
         settings = {"clock": time.monotonic} | settings
-        mover = GridMover(chosen.values(), areas, self.here, self.root / "relays", **settings)
+        mover = FileMover(chosen.values(), areas, self.here, self.root / "relays", **settings)
         await mover.open()
         try:
             yield mover

@@ -9,17 +9,42 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from koala.files import Area, CopyMover, Order
+from koala.files import AreaDirectory, FileMover, Host, LocalArea, Order
 from koala.files.checksums import of_path
+from koala.model.grid import Site, SiteKind
+from koala.sites.remote_shell import RemoteShell
 
 SITES = ("delft", "leiden", "utrecht")
+# Names of files that mean something to a file system or a shell.
+HOSTILE = [
+    "..",
+    ".",
+    "",
+    "/etc/passwd",
+    "../../escape",
+    "a/../../b",
+    "a\0b",
+    "a\nb",
+    "$(reboot); `id` | rm -rf ~",
+    "-rf",
+    "naïve ☃ file",
+    "\ud800 lone surrogate",
+    "=a",
+    "a+b",
+    "%2e%2e",
+    "x" * 10_000,
+    "☃" * 5_000,
+    "con",
+    ".hidden",
+]
 
 
 class World:
-    """Areas below one directory. ``put`` makes a replica, ``order`` an order that brings it to Leiden."""
+    """Areas below one directory. ``put`` makes a replica, ``order`` an order for it to Leiden."""
 
     def __init__(self, root: Path) -> None:
-        self.areas = {site: Area(site, root / site) for site in SITES}
+        self.root = root
+        self.areas = {site: AreaDirectory(site, root / site) for site in SITES}
 
     def put(self, file: str, data: bytes, site: str = "delft") -> Path:
         area = self.areas[site]
@@ -47,8 +72,11 @@ class World:
         return sorted(str(each.relative_to(root)) for each in found)
 
     @asynccontextmanager
-    async def mover(self, **settings: Any) -> AsyncIterator[CopyMover]:
-        mover = CopyMover(self.areas.values(), **({"clock": time.monotonic} | settings))
+    async def mover(self, **settings: Any) -> AsyncIterator[FileMover]:
+        here = Host(RemoteShell())
+        sites = [Site(name=site, processors=1, kind=SiteKind.LOCAL) for site in self.areas]
+        areas = {site: LocalArea(area, here) for site, area in self.areas.items()}
+        mover = FileMover(sites, areas, here, self.root / "relays", **({"clock": time.monotonic} | settings))
         await mover.open()
         try:
             yield mover

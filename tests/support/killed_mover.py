@@ -1,4 +1,4 @@
-"""A process that brings one file over ssh and is killed meanwhile, as a daemon may be.
+"""A process that transfers one file over ssh and is killed meanwhile, as a daemon may be.
 
 Usage: killed_mover.py ROOT SSHD_DIRECTORY PORT SOURCE TARGET RATE. It says how many bytes are there, a line each.
 """
@@ -13,7 +13,7 @@ from tests.support.file_servers import FileGrid, SshServer
 from tests.support.rsync_sites import add_sites
 
 
-async def bring(root: Path, server: SshServer, source: str, target: str, rate: float) -> None:
+async def transfer(root: Path, server: SshServer, source: str, target: str, rate: float) -> None:
     grid = FileGrid(root, server)
     add_sites(grid, server)
 
@@ -22,10 +22,10 @@ async def bring(root: Path, server: SshServer, source: str, target: str, rate: f
         sys.stdout.flush()
 
     async with grid.mover(source, target) as mover:
-        await mover.bring(grid.order("data", source, target, rate_bytes_s=rate), say)
+        await mover.transfer(grid.order("data", source, target, rate_bytes_s=rate), say)
 
 
 if __name__ == "__main__":
     there = SshServer(Path(sys.argv[2]))
     there.port = int(sys.argv[3])
-    asyncio.run(bring(Path(sys.argv[1]), there, sys.argv[4], sys.argv[5], float(sys.argv[6])))
+    asyncio.run(transfer(Path(sys.argv[1]), there, sys.argv[4], sys.argv[5], float(sys.argv[6])))

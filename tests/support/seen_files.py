@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from koala.daemon.engine.loop import Engine
-from koala.files import Area, SeenArea
+from koala.files import AreaDirectory, LocalArea
 
 
-def seen(engine: Engine) -> dict[str, Area]:
+def seen(engine: Engine) -> dict[str, AreaDirectory]:
     """The areas by site."""
     found = {}
     for site, area in engine.areas.items():
-        assert isinstance(area, SeenArea)
-        found[site] = area.blocking
+        assert isinstance(area, LocalArea)
+        found[site] = area.directory
     return found

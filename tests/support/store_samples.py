@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from koala.files import Entry as FileEntry
-from koala.files import Replica
+from koala.files import CatalogueEntry, Replica
 from koala.model.messages import AnyCommand, AnyEvent, Event, JobSubmitted, SiteReported, StartComponent, Tick
 from koala.model.request import Application, Component, Request
 from koala.store import Batch, ComponentRow, Entry, JobRow, Store, TokenRow, TransferRow
@@ -67,10 +66,10 @@ def transfer_row(name: str = "t1", **fields: Any) -> TransferRow:
     return TransferRow(**{**usual, **fields})
 
 
-def file_entry(name: str = "data", *sites: str) -> FileEntry:
+def file_entry(name: str = "data", *sites: str) -> CatalogueEntry:
     """A file with replicas at these sites."""
     replicas = tuple(Replica(site=site, size_bytes=7, checksum=CHECKSUM) for site in sites)
-    return FileEntry(name=name, size_bytes=7, checksum=CHECKSUM, replicas=replicas)
+    return CatalogueEntry(name=name, size_bytes=7, checksum=CHECKSUM, replicas=replicas)
 
 
 def token_row(name: str = "k1", **fields: Any) -> TokenRow:

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from koala.daemon.errors import InvalidError
 from koala.daemon.own_thread import in_own_thread
-from koala.files import Area, FileArea, GridMover, Place, RemoteArea, SeenArea
-from koala.files.transfer.route import is_seen
+from koala.files import AreaDirectory, FileArea, FileMover, Host, LocalArea, RemoteArea
+from koala.files.transfer.route import has_local_files
 from koala.model.grid import BatchSettings, Grid, Links, Site, SiteKind
 from koala.model.request import SiteName
 from koala.policies.view import BYTES_PER_S_PER_MBIT_S
@@ -101,25 +101,25 @@ def make_areas(grid: Grid, root: Path) -> dict[SiteName, FileArea]:
     return {site.name: _make_area(site, root, here) for site in grid.sites}
 
 
-def _make_area(site: Site, root: Path, here: Place) -> FileArea:
+def _make_area(site: Site, root: Path, here: Host) -> FileArea:
     settings = site.batch
     if settings is None:
-        return SeenArea(Area(site.name, site_root(root, site.name) / "files"), here, in_own_thread)
-    if is_seen(site):
+        return LocalArea(AreaDirectory(site.name, site_root(root, site.name) / "files"), here, in_own_thread)
+    if has_local_files(site):
         path = Path(settings.work_directory).expanduser() / "files"
-        return SeenArea(Area(site.name, path), here, in_own_thread)
+        return LocalArea(AreaDirectory(site.name, path), here, in_own_thread)
     commands = RemoteShell(ssh=settings.ssh, through=settings.through, environment=dict(settings.environment))
-    return RemoteArea(site.name, Place(commands, settings), f"{settings.work_directory}/files")
+    return RemoteArea(site.name, Host(commands, settings), f"{settings.work_directory}/files")
 
 
-def make_mover(grid: Grid, areas: Mapping[SiteName, FileArea], root: Path, *, clock: Clock) -> GridMover:
+def make_mover(grid: Grid, areas: Mapping[SiteName, FileArea], root: Path, *, clock: Clock) -> FileMover:
     """What moves files between the sites of a grid."""
-    return GridMover(grid.sites, areas, this_machine(), root / "relays", clock=clock)
+    return FileMover(grid.sites, areas, this_machine(), root / "relays", clock=clock)
 
 
-def this_machine() -> Place:
+def this_machine() -> Host:
     """Where the daemon runs, with what its ssh needs to find the user's keys."""
-    return Place(RemoteShell(environment={name: os.environ[name] for name in SSH_VARIABLES if name in os.environ}))
+    return Host(RemoteShell(environment={name: os.environ[name] for name in SSH_VARIABLES if name in os.environ}))
 
 
 class LinkBook:

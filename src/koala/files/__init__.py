@@ -1,55 +1,53 @@
 """Input files: what the catalogue knows of them, and how they get to the sites where components read them.
 
-Which file goes where and when is decided in the core; here an order is carried out, or refused with a reason.
+Which file goes where and when is decided in the core; here an order is performed, or refused with a reason.
 """
 
 from __future__ import annotations
 
-from koala.files.area.interface import FileArea, Measured, SeenArea
-from koala.files.area.layout import Area
+from koala.files.area.directory import AreaDirectory
+from koala.files.area.interface import FileArea, Measured
+from koala.files.area.local import LocalArea
 from koala.files.area.remote import RemoteArea
-from koala.files.catalogue import Entry, Replica, forget, register, replicate
+from koala.files.catalogue import CatalogueEntry, Replica, forget, register, replicate
 from koala.files.errors import (
     ChangedFileError,
     ChecksumError,
     FilesError,
-    MissingFileError,
+    MissingReplicaError,
     NoSpaceError,
     PathError,
     TransferCancelledError,
     TransferInterruptedError,
-    UnreachableError,
+    UnreachableSiteError,
     UnwritableError,
 )
-from koala.files.hosts import Place
-from koala.files.transfer.copying import CopyMover
-from koala.files.transfer.grid import GridMover
-from koala.files.transfer.interface import Brought, Mover, Order, Progress, order_for
+from koala.files.hosts import Host
+from koala.files.transfer.mover import FileMover
+from koala.files.transfer.order import Order, Progress, TransferResult, order_for
 
 __all__ = [
-    "Area",
-    "Brought",
+    "AreaDirectory",
+    "CatalogueEntry",
     "ChangedFileError",
     "ChecksumError",
-    "CopyMover",
-    "Entry",
     "FileArea",
+    "FileMover",
     "FilesError",
-    "GridMover",
+    "Host",
+    "LocalArea",
     "Measured",
-    "MissingFileError",
-    "Mover",
+    "MissingReplicaError",
     "NoSpaceError",
     "Order",
     "PathError",
-    "Place",
     "Progress",
     "RemoteArea",
     "Replica",
-    "SeenArea",
     "TransferCancelledError",
     "TransferInterruptedError",
-    "UnreachableError",
+    "TransferResult",
+    "UnreachableSiteError",
     "UnwritableError",
     "forget",
     "order_for",

@@ -29,7 +29,7 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     url: str | None = None
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CatalogueEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A logical file. All its replicas have its size and its checksum; without replicas it is forgotten."""
 
     name: FileName
@@ -47,7 +47,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return next((replica for replica in self.replicas if replica.site == site), None)
 
 
-def register(name: FileName, replica: Replica, *, at: float) -> tuple[Entry, FileChanged]:
+def register(name: FileName, replica: Replica, *, at: float) -> tuple[CatalogueEntry, FileChanged]:
     """A file that the catalogue does not have yet, with its first replica."""
     if not name or len(name) > TEXT_CHARACTERS_MAX:
         raise FilesError(
@@ -59,11 +59,11 @@ def register(name: FileName, replica: Replica, *, at: float) -> tuple[Entry, Fil
         raise FilesError(
             name, replica.site, f"{replica.checksum[:80]!r} is not a SHA-256; write its 64 hexadecimal digits"
         )
-    entry = Entry(name=name, size_bytes=replica.size_bytes, checksum=replica.checksum, replicas=(replica,))
+    entry = CatalogueEntry(name=name, size_bytes=replica.size_bytes, checksum=replica.checksum, replicas=(replica,))
     return entry, _changed(entry, at)
 
 
-def replicate(entry: Entry, replica: Replica, *, at: float) -> tuple[Entry, FileChanged]:
+def replicate(entry: CatalogueEntry, replica: Replica, *, at: float) -> tuple[CatalogueEntry, FileChanged]:
     """One replica more, or a new measurement of one that is known. It must be the same file, byte for byte."""
     if replica.size_bytes != entry.size_bytes:
         raise FilesError(
@@ -91,7 +91,7 @@ def replicate(entry: Entry, replica: Replica, *, at: float) -> tuple[Entry, File
     return changed, _changed(changed, at)
 
 
-def forget(entry: Entry, site: SiteName | None = None, *, at: float) -> tuple[Entry, FileChanged]:
+def forget(entry: CatalogueEntry, site: SiteName | None = None, *, at: float) -> tuple[CatalogueEntry, FileChanged]:
     """One replica less, or none left at all when no site is named: then the file itself is forgotten."""
     if site is not None and entry.replica_at(site) is None:
         known = ", ".join(entry.sites) or "nowhere"
@@ -101,5 +101,5 @@ def forget(entry: Entry, site: SiteName | None = None, *, at: float) -> tuple[En
     return changed, _changed(changed, at)
 
 
-def _changed(entry: Entry, at: float) -> FileChanged:
+def _changed(entry: CatalogueEntry, at: float) -> FileChanged:
     return FileChanged(at=at, file=entry.name, size_bytes=entry.size_bytes, replicas=entry.sites)

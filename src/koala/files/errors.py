@@ -19,7 +19,7 @@ class FilesError(ValueError):
         return str(self)
 
 
-class MissingFileError(FilesError):
+class MissingReplicaError(FilesError):
     """The source has no such file, or it cannot be read."""
 
 
@@ -39,7 +39,7 @@ class UnwritableError(FilesError):
     """The target cannot be written, for another reason than room."""
 
 
-class UnreachableError(FilesError):
+class UnreachableSiteError(FilesError):
     """The bytes do not get from the source to the target, though both may be well."""
 
 
@@ -62,11 +62,11 @@ class PathError(ValueError):
 # What is said of a file in more than one place.
 
 
-def unreadable(file: FileName, site: SiteName, error: OSError) -> MissingFileError:
+def unreadable(file: FileName, site: SiteName, error: OSError) -> MissingReplicaError:
     """What a failure to read a file at a site means for its user."""
     if isinstance(error, FileNotFoundError):
-        return MissingFileError(file, site, "it is not there; forget this replica or bring it back")
-    return MissingFileError(file, site, f"it cannot be read: {error.strerror or error}; check this site's disk")
+        return MissingReplicaError(file, site, "it is not there; forget this replica or bring it back")
+    return MissingReplicaError(file, site, f"it cannot be read: {error.strerror or error}; check this site's disk")
 
 
 def of_another_size(file: FileName, site: SiteName, there_bytes: int, wanted_bytes: str) -> ChangedFileError:

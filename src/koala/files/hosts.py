@@ -1,8 +1,7 @@
-"""Where texts for ``sh`` are run on files: on this machine, or at a site's login host, and what their failures mean.
+"""Where shell scripts about files run: on this machine, or on a site's login host, and what their failures mean.
 
-What the texts say is in ``koala.files.area.remote`` and ``koala.files.transfer.remote_process``. They are short, use
-nothing beyond
-POSIX and what every Linux has, and get paths only quoted. Who runs them is ``koala.sites.remote_shell``.
+The scripts are the ``.sh`` files beside the modules that use them. They need nothing beyond POSIX and what every
+Linux has, and get paths only quoted. ``koala.sites.remote_shell`` runs them.
 """
 
 from __future__ import annotations
@@ -10,12 +9,13 @@ from __future__ import annotations
 import errno
 import os
 import shlex
+from importlib import resources
 
 from koala.model.grid import BatchSettings
 from koala.sites.remote_shell import ALIVE_S, CONNECT_S, RemoteShell, ssh_program
 
-# A text that only looks, or changes names, is given up after so long.
-ERRAND_S = 60.0
+# A script that only looks, or changes names, is given up after so long.
+SCRIPT_S = 60.0
 # One that reads whole files may take this long for each so many bytes beside it.
 READ_BYTES_PER_S = 10_000_000
 # What programs say, in the language of LC_ALL=C, and what it means. What names a cause comes before what follows it.
@@ -23,76 +23,82 @@ _MEANINGS = {os.strerror(number): number for number in (
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR,
     errno.EIO, errno.ENOENT,
 )}  # fmt: skip
-_SAID_CHARACTERS_MAX = 300
+_MESSAGE_CHARACTERS_MAX = 300
 # How ssh is called: it never asks, and takes everything else from the user's configuration.
 _OPTIONS = ("-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_S}", "-o", f"ServerAliveInterval={ALIVE_S}")
 SSH = ("ssh", *_OPTIONS)
 
 
-class Place:
-    """This machine, or with ``settings`` the login host of a site. ``ssh`` are the words that this machine says ssh
-    with, in place of those that ``ssh_program`` has for it."""
+class Host:
+    """This machine, or with ``settings`` the login host of a site. ``ssh`` is the command by which this machine calls
+    ssh, instead of the one that ``ssh_program`` gives."""
 
     def __init__(
-        self, commands: RemoteShell, settings: BatchSettings | None = None, *, ssh: tuple[str, ...] | None = None
+        self, shell: RemoteShell, settings: BatchSettings | None = None, *, ssh: tuple[str, ...] | None = None
     ) -> None:
-        self._commands = commands
+        self._shell = shell
         self._settings = settings
         self.ssh = (*ssh_program(), *_OPTIONS) if ssh is None else ssh
 
     @property
-    def host(self) -> str | None:
+    def ssh_name(self) -> str | None:
         """Its name for ssh, where that alone leads there."""
         settings = self._settings
         return None if settings is None or settings.through else settings.ssh
 
     @property
-    def is_here(self) -> bool:
+    def is_local(self) -> bool:
         """Whether this machine sees its files."""
         return self._settings is None or (self._settings.ssh is None and not self._settings.through)
 
-    async def do(self, text: str, *, timeout_s: float = ERRAND_S) -> str:
-        """Run a text, which ends at its first failure; what it printed.
+    async def run(self, script: str, *, timeout_s: float = SCRIPT_S) -> str:
+        """Run a script, which ends at its first failure, and return what it printed.
 
-        Raises an ``OSError`` with the number of the cause, where the text's programs told one that is known.
+        Raises an ``OSError`` with the number of the cause, where the script's programs told one that is known.
         """
-        answer = await self._commands.run(f"LC_ALL=C; export LC_ALL; set -e\n{text}", timeout_s=timeout_s)
+        answer = await self._shell.run(f"LC_ALL=C; export LC_ALL; set -e\n{script}", timeout_s=timeout_s)
         if answer.code != 0:
             raise failure(answer.code, answer.stderr.decode(errors="replace"))
         return answer.stdout.decode(errors="surrogateescape")
 
     async def close(self) -> None:
-        """End what is kept open between texts."""
-        await self._commands.close()
+        """Close connections that were kept open between scripts."""
+        await self._shell.close()
 
-    def entered(self, text: str) -> str:
-        """A command for ``sh`` on this machine that runs a text of one line there, with this standard input."""
+    def shell_command(self, line: str) -> str:
+        """A command for ``sh`` on this machine that runs a script of one line there, with this standard input."""
         settings = self._settings
         if settings is None:
-            return shlex.join(["sh", "-c", text])
+            return shlex.join(["sh", "-c", line])
         exports = "".join(f"export {name}={shlex.quote(value)}; " for name, value in settings.environment)
-        words = ["sh", "-c", exports + text]
+        words = ["sh", "-c", exports + line]
         if settings.ssh is not None:
             # The login shell there reads the words again, whichever shell it is.
             words = [*self.ssh, "-T", settings.ssh, shlex.join(words)]
         return shlex.join([*settings.through, *words])
 
 
-def failure(code: int, said: str) -> OSError:
+def failure(code: int, message: str) -> OSError:
     """What programs that ended with a code complained of, as the error that a system call would have raised."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    words = " ".join(lines)[-_SAID_CHARACTERS_MAX:] or f"a command ended with {code}"
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    words = " ".join(lines)[-_MESSAGE_CHARACTERS_MAX:] or f"a command ended with {code}"
     for meaning, number in _MEANINGS.items():
         if any(line.endswith(meaning) or f"{meaning} (" in line for line in lines):
             return OSError(number, meaning if number != errno.ENOENT else words)
     return OSError(errno.EIO, words)
 
 
-def reading_s(size_bytes: int) -> float:
-    """How long a text may take that reads so much."""
-    return ERRAND_S + size_bytes / READ_BYTES_PER_S
+def read_limit_s(size_bytes: int) -> float:
+    """How long a script may take that reads so much."""
+    return SCRIPT_S + size_bytes / READ_BYTES_PER_S
 
 
-def path_word(path: str) -> str:
+def quoted_path(path: str) -> str:
     """A path as one word for ``sh``; '~/' in front of it is the home directory there."""
     return '"$HOME"/' + shlex.quote(path[2:]) if path.startswith("~/") else shlex.quote(path)
+
+
+def shell_functions(package: str, name: str) -> str:
+    """The functions of a ``.sh`` file of a package, without its comments."""
+    text = resources.files(package).joinpath(name).read_text(encoding="utf-8")
+    return "".join(line for line in text.splitlines(keepends=True) if not line.lstrip().startswith("#"))

@@ -33,7 +33,7 @@ class Stamp(msgspec.Struct, frozen=True, kw_only=True):
     version: str
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """A file that can be read from any byte on."""
 
     def stamp(self) -> Stamp:
@@ -52,7 +52,7 @@ class PathSource:
         self._path = path
 
     def stamp(self) -> Stamp:
-        """Size and time of last change. See ``Source.stamp``."""
+        """Size and time of last change. See ``ByteSource.stamp``."""
         found = self._path.stat()
         if not stat.S_ISREG(found.st_mode):
             # Opening a pipe would wait for ever.
@@ -62,7 +62,7 @@ class PathSource:
         )
 
     def read(self, offset: int, size_bytes: int) -> bytes:
-        """See ``Source.read``."""
+        """See ``ByteSource.read``."""
         descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             pieces = []
@@ -102,7 +102,7 @@ class UrlSource:
             raise FilesError(file, site, f"{url!r} cannot be read ({error}); check its scheme") from None
 
     def stamp(self) -> Stamp:
-        """Size and whatever version the server tells. See ``Source.stamp``."""
+        """Size and whatever version the server tells. See ``ByteSource.stamp``."""
         info = self._system.info(self._path)
         if info.get("type") != "file" or info.get("size") is None:
             raise OSError(errno.EINVAL, "is not a file of known size", self._url)
@@ -111,5 +111,5 @@ class UrlSource:
         return Stamp(location=self._url, size_bytes=int(info["size"]), version=version)
 
     def read(self, offset: int, size_bytes: int) -> bytes:
-        """See ``Source.read``."""
+        """See ``ByteSource.read``."""
         return bytes(self._system.cat_file(self._path, start=offset, end=offset + size_bytes))

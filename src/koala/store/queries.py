@@ -24,7 +24,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from koala.files import Entry as FileEntry
+from koala.files import CatalogueEntry
 from koala.store import schema as tables
 from koala.store.exact_json import BODY
 from koala.store.rows import ComponentRow, Entry, JobRow, Recovered, TokenRow, TransferRow
@@ -50,7 +50,7 @@ _BY_CLIENT_TOKEN = select(*_JOB).where(
 _COMPONENT = _columns(tables.components, ComponentRow)
 _TRANSFER = _columns(tables.transfers, TransferRow)
 _TOKEN = _columns(tables.tokens, TokenRow)
-_FILE = _columns(tables.files, FileEntry)
+_FILE = _columns(tables.files, CatalogueEntry)
 _ENTRY = _columns(tables.journal, Entry)
 
 
@@ -209,7 +209,7 @@ def transfers(connection: Connection, number: int) -> list[TransferRow]:
 # -------------------------------------------------------------------------------------------------- files
 
 
-def files(connection: Connection, *, after: str | None, prefix: str, limit: int | None) -> list[FileEntry]:
+def files(connection: Connection, *, after: str | None, prefix: str, limit: int | None) -> list[CatalogueEntry]:
     """Files in the order of their names' bytes. What is said of heads follows from what is said of names; it is there
     because an index knows it."""
     table = tables.files
@@ -220,7 +220,7 @@ def files(connection: Connection, *, after: str | None, prefix: str, limit: int 
     if prefix:
         found = found.where(table.c.head >= file_head(prefix), name >= tables.text_bytes(prefix))
         found = found.where(table.c.head < _beyond(file_head(prefix)), name < _beyond(tables.text_bytes(prefix)))
-    return _rows(connection, found, FileEntry)
+    return _rows(connection, found, CatalogueEntry)
 
 
 def _beyond(prefix: bytes) -> bytes:
@@ -228,9 +228,9 @@ def _beyond(prefix: bytes) -> bytes:
     return prefix[:-1] + bytes([prefix[-1] + 1])
 
 
-def file(connection: Connection, name: str) -> FileEntry | None:
+def file(connection: Connection, name: str) -> CatalogueEntry | None:
     """The file with this name."""
-    return _row(connection, select(*_FILE).where(tables.files.c.key == file_key(name)), FileEntry)
+    return _row(connection, select(*_FILE).where(tables.files.c.key == file_key(name)), CatalogueEntry)
 
 
 # ------------------------------------------------------------------------------------------------ journal

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from koala.files import Entry as FileEntry
+from koala.files import CatalogueEntry
 from koala.model.messages import AnyCommand, AnyEvent, Token, TransferId
 from koala.model.request import FileName, JobId, Request, SiteName
 
@@ -121,7 +121,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[JobRow, ...] = ()
     components: tuple[ComponentRow, ...] = ()
     transfers: tuple[TransferRow, ...] = ()
-    files: tuple[FileEntry, ...] = ()
+    files: tuple[CatalogueEntry, ...] = ()
 
 
 class Recovered(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from sqlalchemy import Connection, exc
 
-from koala.files import Entry as FileEntry
+from koala.files import CatalogueEntry
 from koala.model.messages import Token
 from koala.model.request import FileName, JobId, SiteName
 from koala.store import queries as reading
@@ -183,17 +183,19 @@ class Store:
 
     # -------------------------------------------------------------------------------------------------- files
 
-    def files(self, *, after: FileName | None = None, prefix: str = "", limit: int = PAGE_DEFAULT) -> list[FileEntry]:
+    def files(
+        self, *, after: FileName | None = None, prefix: str = "", limit: int = PAGE_DEFAULT
+    ) -> list[CatalogueEntry]:
         """Files after a name whose names begin with ``prefix``, in the order of their names' UTF-8 bytes."""
         with self._read("read files") as connection:
             return reading.files(connection, after=after, prefix=prefix, limit=limit)
 
-    def all_files(self) -> list[FileEntry]:
+    def all_files(self) -> list[CatalogueEntry]:
         """The whole replica catalogue, in the same order."""
         with self._read("read files") as connection:
             return reading.files(connection, after=None, prefix="", limit=None)
 
-    def file(self, name: FileName) -> FileEntry | None:
+    def file(self, name: FileName) -> CatalogueEntry | None:
         """The file with this name."""
         with self._read("read a file") as connection:
             return reading.file(connection, name)

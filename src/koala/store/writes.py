@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Insert, Table, bindparam, delete, func, inser
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
-from koala.files import Entry as FileEntry
+from koala.files import CatalogueEntry
 from koala.store import schema as tables
 from koala.store.exact_json import BODY
 from koala.store.rows import Batch, Entry, TokenRow
@@ -150,5 +150,5 @@ def _journal_values(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _file_values(entry: FileEntry) -> dict[str, Any]:
+def _file_values(entry: CatalogueEntry) -> dict[str, Any]:
     return msgspec.structs.asdict(entry) | {"key": file_key(entry.name), "head": file_head(entry.name)}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from koala.daemon.errors import UnavailableError
-from koala.files import Area
+from koala.files import AreaDirectory
 from koala.model.messages import CancelAsked
 from koala.model.request import InputFile, InputMode
 from tests.support.engine_world import EngineWorld, a_request, disturbed, local_grid, open_engine, root
@@ -21,16 +21,16 @@ __all__ = ["root"]
 NOTE = 'echo "$KOALA_COMPONENT" >>{root}/log'
 
 
-def forget_replica(area: Area) -> None:
+def forget_replica(area: AreaDirectory) -> None:
     area.forget("data")
 
 
-def shorten_replica(area: Area) -> None:
+def shorten_replica(area: AreaDirectory) -> None:
     area.replica("data").chmod(0o600)
     area.replica("data").write_bytes(b"shor")
 
 
-def alter_replica(area: Area) -> None:
+def alter_replica(area: AreaDirectory) -> None:
     """One byte of it, which is not in the chunk that the component at b reads."""
     area.replica("data").chmod(0o600)
     area.replica("data").write_bytes(b"Longer")
@@ -132,7 +132,7 @@ async def with_a_piece(world: EngineWorld, script: str) -> int:
     return job
 
 
-def fail_discards(area: Area, times: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def fail_discards(area: AreaDirectory, times: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Let so many removals of copies fail; the list grows with each."""
     tries: list[int] = []
     discard = area.discard

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from koala.daemon.service.files import CatalogueDesk
-from koala.files import Area
+from koala.files import AreaDirectory
 from koala.files.checksums import of_path
 from koala.model.api import Registration
 from koala.model.messages import CancelAsked
@@ -36,7 +36,7 @@ class Readings:
         self.paths: list[Path] = []
         self.gates: dict[str, threading.Event] = {}
         self._root = root
-        monkeypatch.setattr("koala.files.area.interface.of_path", self._counted(of_path))
+        monkeypatch.setattr("koala.files.area.local.of_path", self._counted(of_path))
 
     def _counted(self, read: Callable[[Path], str]) -> Callable[[Path], str]:
         @wraps(read)
@@ -73,7 +73,7 @@ def released(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return tokens
 
 
-def alter(area: Area) -> None:
+def alter(area: AreaDirectory) -> None:
     """Turn one byte of the replica."""
     path = area.replica("data")
     path.chmod(0o600)
@@ -281,7 +281,7 @@ def test_at_a_site_that_is_not_seen_no_job_runs_on_an_altered_replica_either(roo
             assert (await world.run(request)).state == "done"
             assert (root / "log").read_text().split() == ["0"]
             await given_back(world, far)
-            alter(Area(FAR, far / "files"))
+            alter(AreaDirectory(FAR, far / "files"))
             job = await world.submit(request)
 
             def reasons() -> list[str]:

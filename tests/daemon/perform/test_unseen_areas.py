@@ -13,7 +13,7 @@ import pytest
 from koala.daemon.errors import InvalidError
 from koala.daemon.grid_sites import make_site
 from koala.daemon.service.files import CatalogueDesk
-from koala.files import Area, RemoteArea
+from koala.files import AreaDirectory, RemoteArea
 from koala.model.api import Forgetting, Registration, Replication
 from koala.model.grid import BatchSettings, Grid, Site, SiteKind
 from koala.model.request import InputFile, InputMode
@@ -78,7 +78,7 @@ def test_files_are_registered_at_it_from_here_and_from_there_and_replicated_both
             await desk.register(Registration(name="near", site="b", path=f"b:{root}/our file"))
             near = await desk.replicate(Replication(name="near", site=FAR))
             assert near.sites == ("b", FAR)
-            area = Area(FAR, far / "files")
+            area = AreaDirectory(FAR, far / "files")
             assert area.replica("ours").read_bytes() == area.replica("near").read_bytes() == WORDS[::-1]
             await desk.forget(Forgetting(name="ours", site=FAR))
             await desk.forget(Forgetting(name="near"))

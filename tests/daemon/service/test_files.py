@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from koala.daemon.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, UnavailableError
-from koala.files import Area
-from koala.files.area.layout import encode
+from koala.files import AreaDirectory
+from koala.files.area.layout import encode, replica_path
 from koala.model.api import FileInfo, Forgetting, Registration, Replication
 from tests.support.daemon_world import ANNA, OPERATOR, OWNER, DaemonWorld, job_text, open_daemon
 from tests.support.seen_files import seen
@@ -25,7 +25,7 @@ def place(info: FileInfo) -> list[tuple[str, str | None]]:
     return [(replica.site, replica.url) for replica in info.replicas]
 
 
-def leftovers(area: Area) -> list[str]:
+def leftovers(area: AreaDirectory) -> list[str]:
     """Whatever is in an area and is not a replica under its name."""
     found = [path.name for name in ("doubts", "copies", "trash") for path in (area.root / name).glob("*")]
     return found + [path.name for path in (area.root / "replicas").glob("*") if "incoming" in path.name]
@@ -83,9 +83,9 @@ def test_a_replica_is_brought_to_one_more_site_and_forgotten_there(tmp_path: Pat
             assert leftovers(area) == []
             await world.service.forget(OPERATOR, Forgetting(name="words", site="A"))
             assert place(await world.service.file(ANNA, "words")) == [("C", None)]
-            assert seen(world.engine)["A"].size_bytes("words") is None
+            assert seen(world.engine)["A"].size_bytes(replica_path("words")) is None
             await world.service.forget(OPERATOR, Forgetting(name="words"))
-            assert area.size_bytes("words") is None
+            assert area.size_bytes(replica_path("words")) is None
             assert (await world.service.files(ANNA)).items == []
             for wish in (Forgetting(name="words"), Forgetting(name="words", site="A")):
                 with pytest.raises(NotFoundError, match="no file 'words'"):
@@ -110,7 +110,9 @@ def test_calls_about_the_same_name_come_one_after_the_other(tmp_path: Path, word
             )
             info = await world.service.file(OWNER, "words")
             for site, area in seen(world.engine).items():
-                assert (area.size_bytes("words") is not None) == (site in {each.site for each in info.replicas})
+                assert (area.size_bytes(replica_path("words")) is not None) == (
+                    site in {each.site for each in info.replicas}
+                )
                 assert leftovers(area) == []
 
     asyncio.run(scenario())
@@ -127,7 +129,7 @@ def test_another_file_under_a_known_name_is_refused_and_the_known_one_stays(tmp_
                     await register(world, other, site=site)
             assert await world.service.file(OWNER, "words") == before
             assert seen(world.engine)["A"].replica("words").read_bytes() == WORDS
-            assert seen(world.engine)["B"].size_bytes("words") is None
+            assert seen(world.engine)["B"].size_bytes(replica_path("words")) is None
             assert not any(leftovers(area) for area in seen(world.engine).values())
             assert await register(world, words) == before
 
@@ -176,13 +178,13 @@ def test_a_file_at_a_url_stays_there_and_is_read_when_it_is_needed(tmp_path: Pat
             info = await world.service.register(OPERATOR, Registration(name="words", site="A", url=url))
             assert place(info) == [("A", url)]
             assert info.checksum == hashlib.sha256(WORDS).hexdigest()
-            assert seen(world.engine)["A"].size_bytes("words") is None
+            assert seen(world.engine)["A"].size_bytes(replica_path("words")) is None
             brought = await world.service.replicate(OPERATOR, Replication(name="words", site="A"))
             assert place(brought) == [("A", None)]
             assert seen(world.engine)["A"].replica("words").read_bytes() == WORDS
             back = await world.service.register(OPERATOR, Registration(name="words", site="A", url=url))
             assert place(back) == [("A", url)]
-            assert seen(world.engine)["A"].size_bytes("words") is None
+            assert seen(world.engine)["A"].size_bytes(replica_path("words")) is None
 
     asyncio.run(scenario())
 
@@ -286,7 +288,7 @@ def test_what_a_running_job_reads_of_a_forgotten_file_stays_until_it_has_ended(t
 
             async def removed() -> bool:
                 area = seen(world.engine)["A"]
-                return area.size_bytes("words") is None and not leftovers(area)
+                return area.size_bytes(replica_path("words")) is None and not leftovers(area)
 
             await world.until(removed)
             assert place(await register(world, other)) == [("B", None), ("A", None)]
@@ -324,7 +326,7 @@ def test_a_restart_neither_takes_a_file_from_its_reader_nor_forgets_to_remove_it
             assert (await world.service.output(OWNER, job)).text == "the quick"
 
             async def removed() -> bool:
-                return seen(world.engine)["A"].size_bytes("words") is None
+                return seen(world.engine)["A"].size_bytes(replica_path("words")) is None
 
             await world.until(removed)
 
@@ -355,8 +357,8 @@ def test_a_change_that_the_store_did_not_take_leaves_the_catalogue_as_it_was(
         async with open_daemon(tmp_path / "d") as world:
             assert (await world.service.files(OWNER)).items == [before]
             assert seen(world.engine)["A"].replica("kept").read_bytes() == WORDS
-            assert seen(world.engine)["A"].size_bytes("words") is None
-            assert seen(world.engine)["B"].size_bytes("kept") is None
+            assert seen(world.engine)["A"].size_bytes(replica_path("words")) is None
+            assert seen(world.engine)["B"].size_bytes(replica_path("kept")) is None
             assert not any(leftovers(area) for area in seen(world.engine).values())
 
     asyncio.run(scenario())
@@ -375,9 +377,9 @@ def test_what_a_killed_daemon_left_half_done_is_cleared_up_at_the_next_start(tmp
         area.replica("not ours to judge").write_bytes(b"without a doubt")
         async with open_daemon(tmp_path / "d") as world:
             assert leftovers(area) == []
-            assert area.size_bytes(long) is None
+            assert area.size_bytes(replica_path(long)) is None
             assert area.replica("words").read_bytes() == WORDS
-            assert area.size_bytes("not ours to judge") is not None
+            assert area.size_bytes(replica_path("not ours to judge")) is not None
             assert [info.name for info in (await world.service.files(OWNER)).items] == ["words"]
 
     asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""An area that is reached only by texts for ``sh`` is laid out like one that is seen, whatever files are called."""
+"""An area that is reached only by shell scripts is laid out like a local one, whatever files are called."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from koala.files import Area, PathError, Place, RemoteArea
+from koala.files import AreaDirectory, Host, PathError, RemoteArea
 from koala.files.area.layout import copy_name, replica_path
 from koala.files.checksums import of_path
-from koala.files.transfer.remote_process import Carriage
+from koala.files.transfer.remote_process import RemoteProcess
 from koala.model.grid import BatchSettings
 from koala.sites.remote_shell import RemoteShell
-from tests.files.area.test_layout import HOSTILE
+from tests.support.file_world import HOSTILE
 
 BYTES = b"some bytes\n"
 
@@ -24,10 +24,10 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(scenario, 60))
 
 
-def there(root: Path) -> tuple[RemoteArea, Area]:
-    """The same area as it is seen by texts, and by this machine."""
+def there(root: Path) -> tuple[RemoteArea, AreaDirectory]:
+    """The same area as scripts see it, and as this machine does."""
     settings = BatchSettings(work_directory=str(root), through=("env",))
-    return RemoteArea("delft", Place(RemoteShell(through=("env",)), settings), str(root)), Area("delft", root)
+    return RemoteArea("delft", Host(RemoteShell(through=("env",)), settings), str(root)), AreaDirectory("delft", root)
 
 
 def test_any_name_is_a_file_of_the_area_where_one_that_is_seen_would_have_it(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_checksums_come_from_whichever_program_the_site_has(
             (path / name).chmod(0o755)
         settings = BatchSettings(work_directory=str(tmp_path), through=("env",))
         commands = RemoteShell(through=("env",), environment={"PATH": str(path)})
-        area = RemoteArea("delft", Place(commands, settings), str(tmp_path / "area"))
+        area = RemoteArea("delft", Host(commands, settings), str(tmp_path / "area"))
         await area.prepare()
         (tmp_path / "outside").write_bytes(BYTES)
         measured = await area.take_in("data", str(tmp_path / "outside"))
@@ -148,16 +148,16 @@ def test_what_cannot_be_taken_in_leaves_the_old_one_and_nothing_else(tmp_path: P
 
 def test_a_carriage_tells_how_it_ended_and_what_it_said(tmp_path: Path) -> None:
     async def scenario() -> None:
-        carriage = Carriage(Place(RemoteShell()), str(tmp_path))
+        carriage = RemoteProcess(Host(RemoteShell()), str(tmp_path))
         await carriage.start("echo so far >out; echo 'never mind' >&2; exit 3")
         while (look := await carriage.look("out")).running:
             await asyncio.sleep(0.02)
         assert (look.code, look.said, look.size_bytes) == (3, "never mind", 7)
         await carriage.start("exec sleep 1000")
         assert (await carriage.look()).running
-        carrier = (tmp_path / "carrier").read_text()
+        carrier = (tmp_path / "process").read_text()
         await carriage.start("echo another >out")
-        assert (tmp_path / "carrier").read_text() == carrier, "one at a time"
+        assert (tmp_path / "process").read_text() == carrier, "one at a time"
         await carriage.stop()
         await carriage.stop()
         look = await carriage.look("out")
@@ -170,9 +170,9 @@ def test_a_carriage_whose_directory_is_removed_ends_by_itself(tmp_path: Path) ->
     async def scenario() -> None:
         home = tmp_path / "home"
         home.mkdir()
-        carriage = Carriage(Place(RemoteShell()), str(home))
+        carriage = RemoteProcess(Host(RemoteShell()), str(home))
         await carriage.start("exec sleep 1000")
-        pid = int((home / "carrier").read_text().split()[1])
+        pid = int((home / "process").read_text().split()[1])
         home.rename(tmp_path / "trash")
         for _ in range(500):
             if not alive(pid):

@@ -1,4 +1,5 @@
-"""Bringing files between sites: what arrives is what was asked for, or nothing is left and the error says why."""
+"""Transfers between sites whose files this machine sees: what arrives is what was asked for, or nothing is left and
+the error says why."""
 
 from __future__ import annotations
 
@@ -17,16 +18,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koala.files import (
-    Brought,
     ChangedFileError,
     ChecksumError,
     FilesError,
-    MissingFileError,
+    MissingReplicaError,
     TransferCancelledError,
     TransferInterruptedError,
+    TransferResult,
     UnwritableError,
 )
-from koala.files.area.layout import Copy
+from koala.files.area.directory import Copy
+from koala.files.area.layout import copy_name
 from koala.files.checksums import of_path
 from koala.files.transfer.local_piece import PIECE_BYTES
 from tests.support.file_world import World, some_bytes
@@ -57,11 +59,11 @@ def test_a_whole_file_arrives_under_a_path_that_a_component_can_be_given(tmp_pat
         seen: list[int] = []
         now = iter(range(100))
         async with world.mover(clock=lambda: float(next(now))) as mover:
-            brought = await mover.bring(world.order("../data"), seen.append)
-        assert world.bytes_at(brought.path) == DATA
-        assert brought.checksum == of_path(source)
-        assert brought.copied_bytes == brought.size_bytes == len(DATA)
-        assert brought.bytes_per_s == len(DATA) / 4  # four pieces, each a second by this clock
+            result = await mover.transfer(world.order("../data"), seen.append)
+        assert world.bytes_at(result.path) == DATA
+        assert result.checksum == of_path(source)
+        assert result.copied_bytes == result.size_bytes == len(DATA)
+        assert result.bytes_per_s == len(DATA) / 4  # four pieces, each a second by this clock
         assert seen == [0, PIECE_BYTES, 2 * PIECE_BYTES, 3 * PIECE_BYTES, len(DATA)]
 
     run(scenario())
@@ -80,8 +82,8 @@ def test_chunks_put_together_are_the_file(
         async with world.mover() as mover:
             chunks = [(start, end - start) for start, end in pairwise(edges)]
             orders = [world.order("data", f"t{number}", chunk=chunk) for number, chunk in enumerate(chunks)]
-            brought = await asyncio.gather(*(mover.bring(order) for order in orders))
-        assert b"".join(world.bytes_at(each.path) for each in brought) == data
+            result = await asyncio.gather(*(mover.transfer(order) for order in orders))
+        assert b"".join(world.bytes_at(each.path) for each in result) == data
 
     run(scenario())
 
@@ -94,13 +96,13 @@ def test_orders_for_the_same_piece_share_one_copy_until_the_last_is_cancelled(tm
         async with world.mover() as mover:
             orders = [world.order("data", f"t{number}") for number in range(5)]
             answers = await asyncio.gather(
-                *(mover.bring(order, heard.append) for order, heard in zip(orders, told, strict=True))
+                *(mover.transfer(order, heard.append) for order, heard in zip(orders, told, strict=True))
             )
             assert len({answer.path for answer in answers}) == 1
             assert [answer.transfer for answer in answers] == [order.transfer for order in orders]
             assert all(heard == told[0] for heard in told)
             assert len(list((world.areas["leiden"].root / "copies").iterdir())) == 1
-            late = await mover.bring(world.order("data", "late"))
+            late = await mover.transfer(world.order("data", "late"))
             assert (late.path, late.copied_bytes, late.bytes_per_s) == (answers[0].path, 0, None)
             for order in orders:
                 await mover.cancel(order.transfer)
@@ -121,19 +123,19 @@ def test_a_transfer_cancelled_on_its_way_leaves_nothing_and_says_so(tmp_path: Pa
         gate = Gate()
         async with world.mover(pause=gate) as mover:
             order = world.order("data", rate_bytes_s=1e9)
-            bringing = asyncio.create_task(mover.bring(order))
+            bringing = asyncio.create_task(mover.transfer(order))
             await gate.reached.wait()
             cancelling = asyncio.create_task(mover.cancel("t1"))
             # Ordered again while the old copy is still leaving: it begins anew, after it.
-            again = asyncio.create_task(mover.bring(world.order("data", "t2", rate_bytes_s=1e9)))
+            again = asyncio.create_task(mover.transfer(world.order("data", "t2", rate_bytes_s=1e9)))
             await asyncio.sleep(0)
             gate.opened.set()
             await cancelling
             with pytest.raises(TransferCancelledError, match="'data' at leiden: the transfer was cancelled"):
                 await bringing
-            brought = await again
-            assert brought.copied_bytes == len(DATA)
-            assert world.bytes_at(brought.path) == DATA
+            result = await again
+            assert result.copied_bytes == len(DATA)
+            assert world.bytes_at(result.path) == DATA
             await mover.cancel("t2")
         assert world.left_at() == []
 
@@ -146,13 +148,13 @@ def test_cancelling_at_any_moment_leaves_nothing(tmp_path: Path, steps: int) -> 
         world = World(tmp_path)
         world.put("data", DATA)
         async with world.mover() as mover:
-            bringing = asyncio.create_task(mover.bring(world.order("data")))
+            bringing = asyncio.create_task(mover.transfer(world.order("data")))
             await asyncio.sleep(0)
             for _ in range(steps):
                 await asyncio.sleep(0.001)
             await mover.cancel("t1")
             (outcome,) = await asyncio.gather(bringing, return_exceptions=True)
-            assert isinstance(outcome, TransferCancelledError | Brought)
+            assert isinstance(outcome, TransferCancelledError | TransferResult)
             assert world.left_at() == []
 
     run(scenario())
@@ -164,9 +166,9 @@ def test_one_of_two_cancelled_lets_the_other_have_the_copy(tmp_path: Path) -> No
         world.put("data", DATA)
         gate = Gate()
         async with world.mover(pause=gate) as mover:
-            first = asyncio.create_task(mover.bring(world.order("data", "t1", rate_bytes_s=1e9)))
+            first = asyncio.create_task(mover.transfer(world.order("data", "t1", rate_bytes_s=1e9)))
             await gate.reached.wait()
-            second = asyncio.create_task(mover.bring(world.order("data", "t2")))
+            second = asyncio.create_task(mover.transfer(world.order("data", "t2")))
             await asyncio.sleep(0)
             await mover.cancel("t1")
             with pytest.raises(TransferCancelledError):
@@ -183,7 +185,7 @@ def test_a_closed_mover_keeps_what_has_arrived_and_the_next_one_goes_on(tmp_path
         world.put("data", DATA)
         gate = Gate()
         async with world.mover(pause=gate) as mover:
-            bringing = asyncio.create_task(mover.bring(world.order("data", rate_bytes_s=1e9)))
+            bringing = asyncio.create_task(mover.transfer(world.order("data", rate_bytes_s=1e9)))
             await gate.reached.wait()
             gate.opened.set()
             await mover.close()
@@ -191,9 +193,9 @@ def test_a_closed_mover_keeps_what_has_arrived_and_the_next_one_goes_on(tmp_path
                 await bringing
         async with world.mover() as mover:
             assert mover.transfers == {"t1"}
-            brought = await mover.bring(world.order("data"))
-            assert 0 < brought.copied_bytes < len(DATA)
-            assert world.bytes_at(brought.path) == DATA
+            result = await mover.transfer(world.order("data"))
+            assert 0 < result.copied_bytes < len(DATA)
+            assert world.bytes_at(result.path) == DATA
         async with world.mover() as mover:
             await mover.cancel("t1")  # known again from disk
         assert world.left_at() == []
@@ -212,7 +214,7 @@ def test_a_rate_makes_small_pieces_and_pauses_that_add_up_to_the_time_it_takes(t
             pauses.append(pause_s)
 
         async with world.mover(pause=pause) as mover:
-            await mover.bring(world.order("data", rate_bytes_s=20_000.0), seen.append)
+            await mover.transfer(world.order("data", rate_bytes_s=20_000.0), seen.append)
         assert sum(pauses) == pytest.approx(0.5)
         assert [b - a for a, b in pairwise(seen)] == [2_000] * 5
 
@@ -240,7 +242,7 @@ def test_copies_that_flow_at_once_share_their_link_in_both_directions_and_no_oth
                 order = world.order(file, file, sources.get(file, "delft"), rate_bytes_s=rate)
                 if file == "back":
                     order = msgspec.structs.replace(order, target="delft")
-                bringing.append(asyncio.create_task(mover.bring(order, seen[file].append)))
+                bringing.append(asyncio.create_task(mover.transfer(order, seen[file].append)))
                 if rate is None:
                     await bringing[-1]
                 while rate is not None and len(pauses) < number:
@@ -279,7 +281,7 @@ def test_a_cancel_that_fails_is_repeated_and_then_nothing_is_left(
         world.put("data", DATA)
         gate = Gate()
         async with world.mover(pause=gate) as mover:
-            bringing = asyncio.create_task(mover.bring(world.order("data", rate_bytes_s=1e9)))
+            bringing = asyncio.create_task(mover.transfer(world.order("data", rate_bytes_s=1e9)))
             await gate.reached.wait()
             if not on_its_way:
                 gate.opened.set()
@@ -307,7 +309,7 @@ def test_a_shared_copy_that_cannot_be_let_go_is_let_go_at_the_next_cancel(
         world.put("data", DATA)
         async with world.mover() as mover:
             for transfer in ("t1", "t2"):
-                await mover.bring(world.order("data", transfer))
+                await mover.transfer(world.order("data", transfer))
             fail_once(monkeypatch, Copy, "let_go")
             with pytest.raises(PermissionError):
                 await mover.cancel("t1")
@@ -331,8 +333,8 @@ def test_a_broken_copy_that_cannot_be_removed_is_removed_by_a_cancel(
         world.areas["delft"].forget("data")
         async with world.mover() as mover:
             fail_once(monkeypatch, world.areas["leiden"], "discard")
-            with pytest.raises(MissingFileError):
-                await mover.bring(order)
+            with pytest.raises(MissingReplicaError):
+                await mover.transfer(order)
             assert world.left_at() != []
             await mover.cancel("t1")
             assert world.left_at() == []
@@ -350,7 +352,7 @@ def refused(tmp_path: Path, spoil: Callable[[World], None], error: type[FilesErr
         spoil(world)
         async with world.mover() as mover:
             with pytest.raises(error, match=words):
-                await mover.bring(order)
+                await mover.transfer(order)
             assert mover.transfers == frozenset()
         assert world.left_at() == []
 
@@ -370,7 +372,7 @@ def rewritten(data: bytes) -> Callable[[World], None]:
 
 def test_a_missing_replica_is_named(tmp_path: Path) -> None:
     refused(
-        tmp_path, lambda world: world.areas["delft"].forget("data"), MissingFileError, "'data' at delft: it is not"
+        tmp_path, lambda world: world.areas["delft"].forget("data"), MissingReplicaError, "'data' at delft: it is not"
     )
 
 
@@ -379,7 +381,7 @@ def test_a_replica_that_is_no_file_is_named(tmp_path: Path) -> None:
         world.areas["delft"].forget("data")
         os.mkfifo(world.areas["delft"].replica("data"))
 
-    refused(tmp_path, spoil, MissingFileError, "at delft: it cannot be read: is not a regular file")
+    refused(tmp_path, spoil, MissingReplicaError, "at delft: it cannot be read: is not a regular file")
 
 
 def test_a_replica_of_another_size_is_named(tmp_path: Path) -> None:
@@ -403,7 +405,7 @@ def test_a_site_that_the_mover_does_not_see_is_named(tmp_path: Path) -> None:
         del world.areas["leiden"]
         async with world.mover() as mover:
             with pytest.raises(FilesError, match=r"at leiden: this mover sees no .* it sees: delft, utrecht"):
-                await mover.bring(order)
+                await mover.transfer(order)
 
     run(scenario())
 
@@ -417,7 +419,7 @@ def test_a_target_that_cannot_be_written_is_named(tmp_path: Path) -> None:
             copies.rmdir()
             copies.write_text("in the way")
             with pytest.raises(UnwritableError, match="'data' at leiden: it cannot be written: Not a directory"):
-                await mover.bring(world.order("data"))
+                await mover.transfer(world.order("data"))
 
     run(scenario())
 
@@ -427,9 +429,9 @@ def test_one_transfer_brings_one_thing(tmp_path: Path) -> None:
         world = World(tmp_path)
         world.put("data", DATA)
         async with world.mover() as mover:
-            await mover.bring(world.order("data"))
+            await mover.transfer(world.order("data"))
             with pytest.raises(FilesError, match="transfer t1 brings something else"):
-                await mover.bring(world.order("data", chunk=(0, 5)))
+                await mover.transfer(world.order("data", chunk=(0, 5)))
 
     run(scenario())
 
@@ -450,7 +452,7 @@ def meddling(tmp_path: Path, meddle: Callable[[World], None], chunk: tuple[int, 
 
         async with world.mover(pause=pause) as mover:
             try:
-                await mover.bring(world.order("data", chunk=chunk, rate_bytes_s=1e9))
+                await mover.transfer(world.order("data", chunk=chunk, rate_bytes_s=1e9))
             finally:
                 assert meddled
                 assert world.left_at() == []
@@ -482,11 +484,11 @@ def test_a_finished_copy_that_was_damaged_is_copied_anew_for_the_next_order(tmp_
         world = World(tmp_path)
         world.put("data", DATA)
         async with world.mover() as mover:
-            first = await mover.bring(world.order("data"))
+            first = await mover.transfer(world.order("data"))
             path = world.areas["leiden"].root / first.path
             path.chmod(0o644)
             path.write_bytes(damaged)
-            second = await mover.bring(world.order("data", "t2"))
+            second = await mover.transfer(world.order("data", "t2"))
             assert second.copied_bytes == len(DATA)
             assert world.bytes_at(first.path) == DATA
 
@@ -500,8 +502,8 @@ def test_a_whole_copy_can_become_a_replica_and_outlives_its_transfer(tmp_path: P
         leiden = world.areas["leiden"]
         async with world.mover() as mover:
             order = world.order("data")
-            await mover.bring(order)
-            leiden.promote("data", leiden.copy(order.file, order.chunk, order.checksum))
+            await mover.transfer(order)
+            leiden.promote("data", leiden.copy_named(copy_name(order.file, order.chunk, order.checksum)))
             await mover.cancel("t1")
         assert leiden.replica("data").read_bytes() == DATA
         assert world.left_at() == []
@@ -533,12 +535,12 @@ def test_an_address_is_read_through_fsspec(tmp_path: Path) -> None:
         with fsspec.open("memory://koala/data", "wb") as file:
             file.write(DATA)
         async with world.mover() as mover:
-            whole = await mover.bring(world.order("data", url="memory://koala/data"))
-            piece = await mover.bring(world.order("data", "t2", url="memory://koala/data", chunk=(7, 100)))
-            with pytest.raises(MissingFileError):
-                await mover.bring(world.order("data", "t3", url="memory://koala/none", chunk=(7, 101)))
+            whole = await mover.transfer(world.order("data", url="memory://koala/data"))
+            piece = await mover.transfer(world.order("data", "t2", url="memory://koala/data", chunk=(7, 100)))
+            with pytest.raises(MissingReplicaError):
+                await mover.transfer(world.order("data", "t3", url="memory://koala/none", chunk=(7, 101)))
             with pytest.raises(FilesError, match="is not read as a URL"):
-                await mover.bring(world.order("data", "t4", url="nosuch://koala/none", chunk=(7, 102)))
+                await mover.transfer(world.order("data", "t4", url="nosuch://koala/none", chunk=(7, 102)))
         assert world.bytes_at(whole.path) == DATA
         assert world.bytes_at(piece.path) == DATA[7:107]
 

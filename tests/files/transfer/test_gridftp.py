@@ -79,18 +79,18 @@ def test_a_file_and_a_chunk_of_it_come_straight_from_server_to_server(grid: File
         chunk = (1_000_003, 1_500_007)
         async with grid.mover() as mover:
             whole, piece = await asyncio.gather(
-                mover.bring(grid.order("a/b c", "alpha", "beta"), seen.append),
-                mover.bring(grid.order("a/b c", "alpha", "beta", "t2", chunk=chunk)),
+                mover.transfer(grid.order("a/b c", "alpha", "beta"), seen.append),
+                mover.transfer(grid.order("a/b c", "alpha", "beta", "t2", chunk=chunk)),
             )
             assert (grid.files("beta") / whole.path).read_bytes() == DATA
             assert (grid.files("beta") / piece.path).read_bytes() == DATA[chunk[0] : sum(chunk)]
             assert whole.copied_bytes == seen[-1] == len(DATA)
-            assert "globus-url-copy" in ((grid.files("beta") / whole.path).parent / "carry").read_text()
+            assert "globus-url-copy" in ((grid.files("beta") / whole.path).parent / "script").read_text()
             for transfer in ("t1", "t2"):
                 await mover.cancel(transfer)
         assert grid.left("beta") == []
         assert not list((grid.root / "alpha" / "served").iterdir())
-        await until_async(lambda: grid.carriers() == [])
+        await until_async(lambda: grid.processes() == [])
 
     run(scenario())
 
@@ -106,9 +106,9 @@ def test_two_hundred_megabytes_go_from_server_to_server(unseen: FileGrid) -> Non
             for number in range(LARGE_BYTES // len(block)):
                 file.write(number.to_bytes(8, "big") + block[8:])
         async with unseen.mover() as mover:
-            brought = await mover.bring(unseen.order("large", "alpha", "beta"))
-            assert brought.size_bytes == brought.copied_bytes == LARGE_BYTES
-            assert brought.checksum == unseen.order("large", "alpha", "beta").checksum
+            result = await mover.transfer(unseen.order("large", "alpha", "beta"))
+            assert result.size_bytes == result.copied_bytes == LARGE_BYTES
+            assert result.checksum == unseen.order("large", "alpha", "beta").checksum
 
     run(scenario())
 
@@ -136,10 +136,10 @@ def test_a_client_that_is_killed_goes_on_where_it_was(root: Path, servers: dict[
         grid.put("data", DATA, "alpha")
         seen: list[int] = []
         async with grid.mover() as mover:
-            brought = await mover.bring(grid.order("data", "alpha", "beta"), seen.append)
-            assert (grid.files("beta") / brought.path).read_bytes() == DATA
+            result = await mover.transfer(grid.order("data", "alpha", "beta"), seen.append)
+            assert (grid.files("beta") / result.path).read_bytes() == DATA
             assert seen.count(0) == 1, "it was not begun anew"
-            assert "-off 1500000" in ((grid.files("beta") / brought.path).parent / "carry").read_text()
+            assert "-off 1500000" in ((grid.files("beta") / result.path).parent / "script").read_text()
 
     run(scenario())
 
@@ -157,11 +157,11 @@ def test_a_server_that_is_stopped_for_a_while_is_waited_for(
             await asyncio.sleep(min(pause_s, 0.1))
 
         async with unseen.mover(pause=pause) as mover:
-            bringing = asyncio.create_task(mover.bring(unseen.order("data", "alpha", "beta")))
+            bringing = asyncio.create_task(mover.transfer(unseen.order("data", "alpha", "beta")))
             await until_async(lambda: any(each >= 0.5 for each in pauses))
             servers["alpha"].start()
-            brought = await bringing
-            assert (unseen.files("beta") / brought.path).read_bytes() == DATA
+            result = await bringing
+            assert (unseen.files("beta") / result.path).read_bytes() == DATA
 
     run(scenario())
 
@@ -177,14 +177,14 @@ def test_a_transfer_that_is_cancelled_leaves_nothing_at_either_server(
         grid.put("data", DATA, "alpha")
         seen: list[int] = []
         async with grid.mover() as mover:
-            bringing = asyncio.create_task(mover.bring(grid.order("data", "alpha", "beta"), seen.append))
+            bringing = asyncio.create_task(mover.transfer(grid.order("data", "alpha", "beta"), seen.append))
             await until_async(lambda: seen and seen[-1] == 1_500_000)
             await mover.cancel("t1")
             with pytest.raises(TransferCancelledError):
                 await bringing
             assert grid.left("beta") == []
             assert not list((root / "alpha" / "served").iterdir())
-        await until_async(lambda: grid.carriers() == [])
+        await until_async(lambda: grid.processes() == [])
 
     run(scenario())
 
@@ -197,7 +197,7 @@ def test_a_damaged_replica_is_never_used(grid: FileGrid) -> None:
         path.write_bytes(DATA[:-1] + b"?")
         async with grid.mover() as mover:
             with pytest.raises(ChecksumError, match=r"at alpha: its SHA-256 is .* forget this replica"):
-                await mover.bring(order)
+                await mover.transfer(order)
         assert grid.left("beta") == []
 
     run(scenario())
@@ -217,7 +217,7 @@ def test_bytes_that_turn_at_the_target_are_never_used(unseen: FileGrid) -> None:
 
         async with unseen.mover() as mover:
             with pytest.raises(ChecksumError, match="at beta: what was written is not what was read"):
-                await mover.bring(unseen.order("data", "alpha", "beta"), spoil)
+                await mover.transfer(unseen.order("data", "alpha", "beta"), spoil)
         assert spoilt != []
         assert unseen.left("beta") == []
 
@@ -239,7 +239,7 @@ def test_a_site_without_room_is_told_from_one_that_cannot_be_reached(
         unseen.put("data", DATA, "alpha")
         async with unseen.mover() as mover:
             with pytest.raises(NoSpaceError, match="'data' at beta: no room for its 3000017 bytes"):
-                await mover.bring(unseen.order("data", "alpha", "beta"))
+                await mover.transfer(unseen.order("data", "alpha", "beta"))
 
     run(scenario())
 
@@ -266,9 +266,9 @@ def test_the_daemons_machine_runs_the_client_for_a_site_that_has_none(
         grid.unseen("beta", path, through=("env",), file_server=servers["beta"].url)
         grid.put("data", DATA, "alpha")
         async with grid.mover() as mover:
-            brought = await mover.bring(grid.order("data", "alpha", "beta", chunk=(17, 1_000_000)))
-            assert (grid.files("beta") / brought.path).read_bytes() == DATA[17:1_000_017]
-            assert not ((grid.files("beta") / brought.path).parent / "carry").exists()
+            result = await mover.transfer(grid.order("data", "alpha", "beta", chunk=(17, 1_000_000)))
+            assert (grid.files("beta") / result.path).read_bytes() == DATA[17:1_000_017]
+            assert not ((grid.files("beta") / result.path).parent / "script").exists()
             await mover.cancel("t1")
         assert grid.left("beta") == []
         assert list((root / "relays").iterdir()) == []

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from koala.files.hosts import failure
-from koala.files.transfer.route import Way, way_between
+from koala.files.transfer.route import TransferRoute, route_between
 from koala.model.grid import BatchSettings, Site, SiteKind
 
 WORK = "/work"
@@ -34,34 +34,34 @@ SITES = {
     ),
 }
 EXPECTED = {
-    ("local", "local"): Way.COPY,
-    ("local", "slurm"): Way.COPY,
-    ("slurm", "slurm"): Way.COPY,
-    ("local", "west"): Way.SSH,
-    ("west", "local"): Way.SSH,
-    ("west", "east"): Way.SSH,
-    ("west", "west"): Way.WITHIN,
-    ("netns", "netns"): Way.WITHIN,
-    ("netns", "west"): Way.RELAY,
-    ("local", "netns"): Way.RELAY,
-    ("served", "serving"): Way.GRIDFTP,
-    ("serving", "served"): Way.GRIDFTP,
-    ("served", "served"): Way.COPY,
-    ("serving", "serving"): Way.WITHIN,
-    ("served", "local"): Way.COPY,
-    ("served", "west"): Way.SSH,
-    ("netns", "serving"): Way.RELAY,
+    ("local", "local"): TransferRoute.COPY,
+    ("local", "slurm"): TransferRoute.COPY,
+    ("slurm", "slurm"): TransferRoute.COPY,
+    ("local", "west"): TransferRoute.SSH,
+    ("west", "local"): TransferRoute.SSH,
+    ("west", "east"): TransferRoute.SSH,
+    ("west", "west"): TransferRoute.WITHIN,
+    ("netns", "netns"): TransferRoute.WITHIN,
+    ("netns", "west"): TransferRoute.RELAY,
+    ("local", "netns"): TransferRoute.RELAY,
+    ("served", "serving"): TransferRoute.GRIDFTP,
+    ("serving", "served"): TransferRoute.GRIDFTP,
+    ("served", "served"): TransferRoute.COPY,
+    ("serving", "serving"): TransferRoute.WITHIN,
+    ("served", "local"): TransferRoute.COPY,
+    ("served", "west"): TransferRoute.SSH,
+    ("netns", "serving"): TransferRoute.RELAY,
 }
 
 
 @pytest.mark.parametrize(("pair", "way"), EXPECTED.items(), ids=["-".join(pair) for pair in EXPECTED])
-def test_the_first_way_that_fits_is_taken(pair: tuple[str, str], way: Way) -> None:
-    assert way_between(SITES[pair[0]], SITES[pair[1]]) is way
+def test_the_first_way_that_fits_is_taken(pair: tuple[str, str], way: TransferRoute) -> None:
+    assert route_between(SITES[pair[0]], SITES[pair[1]]) is way
 
 
 @pytest.mark.parametrize(("one", "other"), list(product(SITES, SITES)))
 def test_there_is_a_way_between_any_two_sites_and_the_same_one_back(one: str, other: str) -> None:
-    assert way_between(SITES[one], SITES[other]) is way_between(SITES[other], SITES[one])
+    assert route_between(SITES[one], SITES[other]) is route_between(SITES[other], SITES[one])
 
 
 @pytest.mark.parametrize(

@@ -17,16 +17,16 @@ from typing import Any
 import pytest
 
 from koala.files import (
-    Area,
+    AreaDirectory,
     ChangedFileError,
     ChecksumError,
-    MissingFileError,
+    MissingReplicaError,
     TransferCancelledError,
     TransferInterruptedError,
-    UnreachableError,
+    UnreachableSiteError,
 )
 from koala.files.area.layout import copy_name
-from koala.files.transfer import remote_piece as carrying
+from koala.files.transfer import remote_piece
 from tests.support.file_servers import SYSTEM_PATH, FileGrid, SshServer, ssh_server, until_async
 from tests.support.paths import SUPPORT, child_environment
 from tests.support.rsync_sites import add_sites
@@ -59,7 +59,7 @@ async def one_process_at(grid: FileGrid, program: str) -> list[int]:
     """The processes of a program that carry for these sites."""
 
     def found() -> list[int]:
-        return [pid for pid in grid.carriers() if name_of(pid) == program]
+        return [pid for pid in grid.processes() if name_of(pid) == program]
 
     return list(await until_async(found))
 
@@ -90,19 +90,19 @@ def test_a_file_and_a_chunk_of_it_come_whole_by_every_way(grid: FileGrid, source
         chunk = (1_000_003, 1_200_007)
         async with grid.mover(source, target) as mover:
             whole, piece = await asyncio.gather(
-                mover.bring(grid.order("a/b c", source, target), seen.append),
-                mover.bring(grid.order("a/b c", source, target, "t2", chunk=chunk)),
+                mover.transfer(grid.order("a/b c", source, target), seen.append),
+                mover.transfer(grid.order("a/b c", source, target, "t2", chunk=chunk)),
             )
             assert (grid.files(target) / whole.path).read_bytes() == DATA
             assert (grid.files(target) / piece.path).read_bytes() == DATA[chunk[0] : sum(chunk)]
             assert whole.copied_bytes == whole.size_bytes == seen[-1] == len(DATA)
-            again = await mover.bring(grid.order("a/b c", source, target, "t3"))
+            again = await mover.transfer(grid.order("a/b c", source, target, "t3"))
             assert (again.path, again.copied_bytes) == (whole.path, 0)
             for transfer in ("t1", "t2", "t3"):
                 await mover.cancel(transfer)
             assert mover.transfers == frozenset()
         assert grid.left(target) == []
-        await until_async(lambda: grid.carriers() == [])
+        await until_async(lambda: grid.processes() == [])
 
     run(scenario())
 
@@ -111,8 +111,8 @@ def test_an_empty_file_is_a_file(grid: FileGrid) -> None:
     async def scenario() -> None:
         grid.put("none", b"", "west")
         async with grid.mover("west", "east") as mover:
-            brought = await mover.bring(grid.order("none", "west", "east"))
-            assert (grid.files("east") / brought.path).read_bytes() == b""
+            result = await mover.transfer(grid.order("none", "west", "east"))
+            assert (grid.files("east") / result.path).read_bytes() == b""
 
     run(scenario())
 
@@ -123,13 +123,13 @@ def test_a_flow_that_is_killed_goes_on_where_it_was(grid: FileGrid) -> None:
         seen: list[int] = []
         async with grid.mover("west", "east") as mover:
             order = grid.order("data", "west", "east", rate_bytes_s=SLOW_BYTES_S)
-            bringing = asyncio.create_task(mover.bring(order, seen.append))
+            bringing = asyncio.create_task(mover.transfer(order, seen.append))
             await until_async(lambda: seen and seen[-1] > 0)
             for pid in await one_process_at(grid, "rsync"):
                 os.kill(pid, signal.SIGKILL)
             killed_at = seen[-1]
-            brought = await bringing
-            assert (grid.files("east") / brought.path).read_bytes() == DATA
+            result = await bringing
+            assert (grid.files("east") / result.path).read_bytes() == DATA
             assert seen.count(0) == 1, "it was not begun anew"
             assert 0 < killed_at < len(DATA)
 
@@ -156,8 +156,8 @@ def test_a_stream_that_is_cut_goes_on_at_the_next_block(grid: FileGrid, tmp_path
         grid.put("data", DATA, "cut")
         seen: list[int] = []
         async with grid.mover("cut", target) as mover:
-            brought = await mover.bring(grid.order("data", "cut", target, chunk=(5, len(DATA) - 5)), seen.append)
-        assert (grid.files(target) / brought.path).read_bytes() == DATA[5:]
+            result = await mover.transfer(grid.order("data", "cut", target, chunk=(5, len(DATA) - 5)), seen.append)
+        assert (grid.files(target) / result.path).read_bytes() == DATA[5:]
         assert (tmp_path / "cutting" / "cut").exists()
         assert seen.count(0) == 1, "it was not begun anew"
 
@@ -178,16 +178,16 @@ def test_a_daemon_killed_in_the_middle_finds_the_flow_again(
                 if int(line) > 0:
                     process.kill()
                     break
-        (carrier,) = [pid for pid in grid.carriers("east") if leads(pid)]
+        (carrier,) = [pid for pid in grid.processes("east") if leads(pid)]
         seen: list[int] = []
         async with grid.mover("west", "east") as mover:
             assert mover.transfers == {"t1"}
-            brought = await mover.bring(grid.order("data", "west", "east"), seen.append)
-            assert brought.copied_bytes < len(DATA)
+            result = await mover.transfer(grid.order("data", "west", "east"), seen.append)
+            assert result.copied_bytes < len(DATA)
             assert seen[0] > 0
-            assert (grid.files("east") / brought.path).read_bytes() == DATA
-            home = (grid.files("east") / brought.path).parent
-            assert (home / "carrier").read_text().split()[1] == str(carrier), "no other process was begun"
+            assert (grid.files("east") / result.path).read_bytes() == DATA
+            home = (grid.files("east") / result.path).parent
+            assert (home / "process").read_text().split()[1] == str(carrier), "no other process was begun"
 
     run(scenario())
 
@@ -216,15 +216,15 @@ def test_a_transfer_that_is_cancelled_leaves_no_file_and_no_process(grid: FileGr
         seen: list[int] = []
         async with grid.mover(source, target) as mover:
             order = grid.order("data", source, target, rate_bytes_s=STREAM_BYTES_S)
-            bringing = asyncio.create_task(mover.bring(order, seen.append))
+            bringing = asyncio.create_task(mover.transfer(order, seen.append))
             await until_async(lambda: seen and seen[-1] > 0)
-            assert grid.carriers() != []
+            assert grid.processes() != []
             await mover.cancel("t1")
             with pytest.raises(TransferCancelledError):
                 await bringing
             assert grid.left(target) == []
             assert mover.transfers == frozenset()
-        await until_async(lambda: grid.carriers() == [])
+        await until_async(lambda: grid.processes() == [])
         # Nor at the source, where nobody can end what reads there: it ends for want of a listener.
         await until_async(lambda: processes_about(path) == [])
 
@@ -245,11 +245,11 @@ def test_a_transfer_of_a_killed_daemon_that_nobody_wants_is_stopped_and_removed(
                 if int(line) > 0:
                     process.kill()
                     break
-        assert grid.carriers() != []
+        assert grid.processes() != []
         async with grid.mover("west", "east") as mover:
             await mover.cancel("t1")
         assert grid.left("east") == []
-        await until_async(lambda: grid.carriers() == [])
+        await until_async(lambda: grid.processes() == [])
 
     run(scenario())
 
@@ -260,16 +260,16 @@ def test_a_closed_mover_stops_what_flows_and_the_next_goes_on_there(grid: FileGr
         seen: list[int] = []
         async with grid.mover("west", "east") as mover:
             order = grid.order("data", "west", "east", rate_bytes_s=SLOW_BYTES_S)
-            bringing = asyncio.create_task(mover.bring(order, seen.append))
+            bringing = asyncio.create_task(mover.transfer(order, seen.append))
             await until_async(lambda: seen and seen[-1] > 0)
             await mover.close()
             with pytest.raises(TransferInterruptedError):
                 await bringing
-        await until_async(lambda: grid.carriers() == [])
+        await until_async(lambda: grid.processes() == [])
         async with grid.mover("west", "east") as mover:
-            brought = await mover.bring(grid.order("data", "west", "east"))
-            assert brought.copied_bytes < len(DATA)
-            assert (grid.files("east") / brought.path).read_bytes() == DATA
+            result = await mover.transfer(grid.order("data", "west", "east"))
+            assert result.copied_bytes < len(DATA)
+            assert (grid.files("east") / result.path).read_bytes() == DATA
 
     run(scenario())
 
@@ -292,7 +292,7 @@ def shorten_replica(path: Path) -> None:
     [
         (spoil_replica, ChecksumError, "at west: its SHA-256 is .* forget this replica, it is damaged"),
         (shorten_replica, ChangedFileError, "at west: it has 2200016 bytes and should have 2200017"),
-        (Path.unlink, MissingFileError, "at west: it is not there"),
+        (Path.unlink, MissingReplicaError, "at west: it is not there"),
     ],
 )
 def test_a_replica_that_is_not_what_the_catalogue_knows_is_never_used(
@@ -304,7 +304,7 @@ def test_a_replica_that_is_not_what_the_catalogue_knows_is_never_used(
         spoil(path)
         async with grid.mover("west", "east") as mover:
             with pytest.raises(error, match=words):
-                await mover.bring(order)
+                await mover.transfer(order)
             assert mover.transfers == frozenset()
         assert grid.left("east") == []
 
@@ -317,7 +317,7 @@ def test_a_part_that_was_damaged_is_noticed_and_copied_anew(grid: FileGrid) -> N
         seen: list[int] = []
         async with grid.mover("west", "east") as mover:
             order = grid.order("data", "west", "east", rate_bytes_s=SLOW_BYTES_S)
-            bringing = asyncio.create_task(mover.bring(order, seen.append))
+            bringing = asyncio.create_task(mover.transfer(order, seen.append))
             await until_async(lambda: seen and seen[-1] > 0)
             await mover.close()
             await asyncio.gather(bringing, return_exceptions=True)
@@ -326,10 +326,10 @@ def test_a_part_that_was_damaged_is_noticed_and_copied_anew(grid: FileGrid) -> N
             file.write(bytes([DATA[0] ^ 1]))
         async with grid.mover("west", "east") as mover:
             again: list[int] = []
-            brought = await mover.bring(grid.order("data", "west", "east"), again.append)
+            result = await mover.transfer(grid.order("data", "west", "east"), again.append)
             assert again.count(0) == 1, "it was begun anew"
             assert again[0] > 0
-            assert (grid.files("east") / brought.path).read_bytes() == DATA
+            assert (grid.files("east") / result.path).read_bytes() == DATA
 
     run(scenario())
 
@@ -337,7 +337,7 @@ def test_a_part_that_was_damaged_is_noticed_and_copied_anew(grid: FileGrid) -> N
 def test_bytes_that_never_arrive_end_a_transfer_with_what_was_said(
     grid: FileGrid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(carrying, "FRUITLESS_TRIES_MAX", 2)
+    monkeypatch.setattr(remote_piece, "FRUITLESS_TRIES_MAX", 2)
 
     async def scenario() -> None:
         broken = tmp_path / "broken"
@@ -353,8 +353,8 @@ def test_bytes_that_never_arrive_end_a_transfer_with_what_was_said(
 
         async with grid.mover("west", "bad", pause=soon) as mover:
             words = "'data' at bad: it does not arrive from west, tried 2 times .*the wire was eaten"
-            with pytest.raises(UnreachableError, match=words):
-                await mover.bring(grid.order("data", "west", "bad"))
+            with pytest.raises(UnreachableSiteError, match=words):
+                await mover.transfer(grid.order("data", "west", "bad"))
         assert grid.left("bad") == []
 
     run(scenario())
@@ -369,8 +369,8 @@ def test_a_site_that_is_not_reached_at_first_is_found_later(grid: FileGrid, tmp_
     async def scenario() -> None:
         grid.put("data", DATA, "west")
         copy = copy_name("data", None, None)
-        Area("late", grid.files("late")).open()
-        Area("late", grid.files("late")).copy_named(copy).hold("of before")
+        AreaDirectory("late", grid.files("late")).open()
+        AreaDirectory("late", grid.files("late")).copy_named(copy).hold("of before")
         gate = tmp_path / "gate"
         gate.write_text('#!/bin/sh\necho "no route to host" >&2\nexit 255\n')
         gate.chmod(0o755)
@@ -405,7 +405,7 @@ def test_a_file_of_this_machine_is_uploaded_as_a_replica(grid: FileGrid, tmp_pat
             area = grid.areas[target]
             assert await area.measure("\0incoming.1") == measured
             await area.take_name("\0incoming.1", "data")
-            assert Area(target, grid.files(target)).replica("data").read_bytes() == DATA
+            assert AreaDirectory(target, grid.files(target)).replica("data").read_bytes() == DATA
             assert mover.transfers == frozenset()
         assert grid.left(target) == []
 
@@ -421,8 +421,8 @@ def test_a_url_for_a_site_that_is_not_seen_is_read_here_and_sent(grid: FileGrid)
         grid.put("data", DATA, "west")
         async with grid.mover("west", "east") as mover:
             order = grid.order("data", "west", "east", url="memory://koala/sent", chunk=(10, 2_000_000))
-            brought = await mover.bring(order)
-            assert (grid.files("east") / brought.path).read_bytes() == DATA[10:2_000_010]
+            result = await mover.transfer(order)
+            assert (grid.files("east") / result.path).read_bytes() == DATA[10:2_000_010]
             await mover.cancel("t1")
         assert grid.left("east") == []
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.files import Brought, CopyMover, Order, TransferCancelledError
+from koala.files import FileMover, Order, TransferCancelledError, TransferResult
 from tests.support.file_world import World, some_bytes
 
 FILES = {"a": some_bytes(5_000, 1), "b/../b": some_bytes(3_000, 2)}
@@ -20,17 +20,17 @@ def wanted(order: Order) -> bytes:
     return FILES[order.file][order.offset : order.offset + order.size_bytes]
 
 
-async def order_and_cancel(world: World, mover: CopyMover, rng: random.Random, transfer: str) -> bool:
+async def order_and_cancel(world: World, mover: FileMover, rng: random.Random, transfer: str) -> bool:
     """Order something, perhaps cancel it, early or late; without that it is there, and stays. True if it does."""
     order = world.order(rng.choice(list(FILES)), transfer, chunk=rng.choice(CHUNKS), rate_bytes_s=2e6)
     await asyncio.sleep(rng.random() * 0.05)
-    bringing = asyncio.create_task(mover.bring(order))
+    bringing = asyncio.create_task(mover.transfer(order))
     cancelled = rng.random() < 0.5
     if cancelled:
         await asyncio.sleep(rng.random() * 0.02)
         await mover.cancel(transfer)
     (outcome,) = await asyncio.gather(bringing, return_exceptions=True)
-    if isinstance(outcome, Brought):
+    if isinstance(outcome, TransferResult):
         assert outcome.transfer == transfer
         if not cancelled:
             assert world.bytes_at(outcome.path) == wanted(order)
@@ -71,11 +71,11 @@ def test_an_order_cancelled_while_it_waits_for_another_copy_to_leave_never_begin
             await opened.wait()
 
         async with world.mover(pause=pause) as mover:
-            first = asyncio.create_task(mover.bring(world.order("a", "t1", rate_bytes_s=1_000.0)))
+            first = asyncio.create_task(mover.transfer(world.order("a", "t1", rate_bytes_s=1_000.0)))
             await reached.wait()
             leaving = asyncio.create_task(mover.cancel("t1"))
             await asyncio.sleep(0)
-            second = asyncio.create_task(mover.bring(world.order("a", "t2")))
+            second = asyncio.create_task(mover.transfer(world.order("a", "t2")))
             await asyncio.sleep(0)
             await mover.cancel("t2")
             opened.set()

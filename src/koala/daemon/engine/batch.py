@@ -30,7 +30,7 @@ class Memory:
         self.scheduler: Scheduler = recovery.scheduler
         self.rows: LiveRows = recovery.rows
         self.owed: Owed = recovery.owed
-        self.entries: dict[FileName, files.Entry] = recovery.entries
+        self.entries: dict[FileName, files.CatalogueEntry] = recovery.entries
         self.last_seq = recovery.last_seq
         self.last_job = recovery.last_job
         self.last_at = recovery.last_at
@@ -60,7 +60,7 @@ class Round:
         self._draft = Draft(memory.rows)
         self._writer = EntryWriter(self._draft, memory.last_seq)
         self._projector = Projector(memory.scheduler, self._draft, policy)
-        self._files: list[files.Entry] = []
+        self._files: list[files.CatalogueEntry] = []
         self.commands: list[tuple[int, AnyCommand]] = []
         self.events = 0
 

@@ -22,7 +22,7 @@ class Item:
     event: AnyEvent | None = None
     request: Request | None = None
     submitter: Submitter | None = None
-    files: Sequence[files.Entry] = ()
+    files: Sequence[files.CatalogueEntry] = ()
     answer: asyncio.Future[JobRow | None] | None = field(default=None)
     row: JobRow | None = None
 

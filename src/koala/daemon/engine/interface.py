@@ -39,7 +39,7 @@ class Desk(Protocol):
         ...
 
     @property
-    def entries(self) -> Mapping[FileName, files.Entry]:
+    def entries(self) -> Mapping[FileName, files.CatalogueEntry]:
         """The replica catalogue as it is on record."""
         ...
 

@@ -209,7 +209,7 @@ class Engine:
         return self._areas
 
     @property
-    def mover(self) -> files.GridMover:
+    def mover(self) -> files.FileMover:
         """What brings files to sites."""
         return self._mover
 
@@ -224,7 +224,7 @@ class Engine:
         return self._memory.owed
 
     @property
-    def entries(self) -> Mapping[FileName, files.Entry]:
+    def entries(self) -> Mapping[FileName, files.CatalogueEntry]:
         """The replica catalogue as it is on record."""
         return self._memory.entries
 
@@ -345,7 +345,7 @@ class Engine:
         assert row is not None, "a submission is answered with its row"
         return row
 
-    async def tell(self, event: AnyEvent, *, files: Sequence[files.Entry] = ()) -> None:
+    async def tell(self, event: AnyEvent, *, files: Sequence[files.CatalogueEntry] = ()) -> None:
         """Have an event handled, and these entries of the replica catalogue put on record with it.
 
         Its time is the engine's. When it returns both are durable. Raises ``UnavailableError`` as ``submit`` does.

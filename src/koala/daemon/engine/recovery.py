@@ -53,7 +53,7 @@ class Recovery:
     scheduler: Scheduler
     rows: LiveRows
     owed: Owed
-    entries: dict[FileName, files.Entry]
+    entries: dict[FileName, files.CatalogueEntry]
     last_seq: int
     last_job: JobId
     last_at: float

@@ -20,10 +20,10 @@ from koala.daemon.engine.interface import SITE_CALL_S, Desk, until_it_works
 from koala.daemon.launches import destination_of
 from koala.daemon.perform.transfers import Carrier
 from koala.files import (
-    Entry,
+    CatalogueEntry,
     FileArea,
     FilesError,
-    MissingFileError,
+    MissingReplicaError,
     TransferCancelledError,
     TransferInterruptedError,
 )
@@ -105,10 +105,10 @@ class Releaser:
                 self._looks.add(look)
                 look.add_done_callback(self._looks.discard)
 
-    async def _look(self, site: SiteName, entry: Entry) -> None:
+    async def _look(self, site: SiteName, entry: CatalogueEntry) -> None:
         # What is wrong with it is told when the barrier opens, if it is then still so.
         with contextlib.suppress(OSError, FilesError):
-            await self._areas[site].proven(entry.name, entry.size_bytes)
+            await self._areas[site].verified_checksum(entry.name, entry.size_bytes)
 
     def start(self, seq: int, command: ReleaseBarrier) -> None:
         """Begin; settles the command when it is done."""
@@ -295,9 +295,9 @@ class Releaser:
             if wanted.transfer is not None:
                 path = self._carrier.path_of(wanted.transfer)
                 if path is None or await self._size_bytes(row.site, wanted.file, path) is None:
-                    raise MissingFileError(wanted.file, row.site, "its copy has gone; it is brought again")
+                    raise MissingReplicaError(wanted.file, row.site, "its copy has gone; it is brought again")
             elif not wanted.known:
-                raise MissingFileError(wanted.file, row.site, "it was forgotten; register it again")
+                raise MissingReplicaError(wanted.file, row.site, "it was forgotten; register it again")
             else:
                 path = await self._own(row, number, wanted.file, wanted.chunk)
             links.append(Link(source=path, destination=wanted.destination))
@@ -314,11 +314,11 @@ class Releaser:
         except TransferInterruptedError as error:
             raise _Unreachable(row.site, error.message) from None
 
-    async def _check_replica(self, site: SiteName, entry: Entry) -> None:
+    async def _check_replica(self, site: SiteName, entry: CatalogueEntry) -> None:
         """A site's disk may have lost or altered what the catalogue knows. It is read if it has changed since it was
         last read, and all jobs that need it meanwhile wait for that one reading."""
         try:
-            there = await self._areas[site].proven(entry.name, entry.size_bytes)
+            there = await self._areas[site].verified_checksum(entry.name, entry.size_bytes)
         except OSError as error:
             raise _unread(entry.name, site, error) from None
         if there != entry.checksum:

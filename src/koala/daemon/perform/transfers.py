@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from koala.daemon.engine.interface import Desk, until_it_works
 from koala.daemon.grid_sites import LinkBook
 from koala.files import (
+    FileMover,
     FilesError,
-    GridMover,
-    MissingFileError,
+    MissingReplicaError,
     Order,
     TransferCancelledError,
     TransferInterruptedError,
@@ -33,7 +33,7 @@ PIECE_PREFIX = "piece."
 class Carrier:
     """Carries out transfers with the mover, and knows what each has brought and where it is."""
 
-    def __init__(self, desk: Desk, mover: GridMover, links: LinkBook) -> None:
+    def __init__(self, desk: Desk, mover: FileMover, links: LinkBook) -> None:
         self._desk = desk
         self._mover = mover
         self._links = links
@@ -114,7 +114,7 @@ class Carrier:
         try:
             entry = self._desk.entries.get(command.file)
             if entry is None:
-                raise MissingFileError(command.file, command.source, "the catalogue does not have it any more")
+                raise MissingReplicaError(command.file, command.source, "the catalogue does not have it any more")
             order = order_for(command, entry, self._links.rate_bytes_s(command.source, command.target))
             await asyncio.sleep(self._links.latency_s(command.source, command.target))
             self._paths[command.transfer] = await self._bring_order(order)
@@ -137,7 +137,7 @@ class Carrier:
         def progress(brought_bytes: int) -> None:
             self.brought_bytes[order.transfer] = brought_bytes
 
-        return (await self._mover.bring(order, progress)).path
+        return (await self._mover.transfer(order, progress)).path
 
     def _cancel_soon(self, transfer: TransferId, seq: int | None) -> None:
         task = asyncio.create_task(self._cancel(transfer, seq), name=f"cancel {transfer}")
@@ -168,7 +168,7 @@ class Carrier:
             raise TransferCancelledError(file, site, f"component {token} needs it no more")
         entry = self._desk.entries.get(file)
         if entry is None:
-            raise MissingFileError(file, site, "the catalogue does not have it any more")
+            raise MissingReplicaError(file, site, "the catalogue does not have it any more")
         command = StartTransfer(
             transfer=f"{PIECE_PREFIX}{token}.{number}",
             file=file,

@@ -15,7 +15,7 @@ from koala.core.state.ledger import Ledger
 from koala.core.state.sites import SiteBelief
 from koala.core.story import JobExplanation
 from koala.daemon.service.sentences import sentence
-from koala.files import Entry as FileEntry
+from koala.files import CatalogueEntry
 from koala.model.api import (
     ComponentRun,
     DryRun,
@@ -232,7 +232,7 @@ def _row_value(rows: LinkRows, source: int, target: int) -> float | None:
 # ------------------------------------------------------------------------------------ files and journal
 
 
-def file_info(entry: FileEntry) -> FileInfo:
+def file_info(entry: CatalogueEntry) -> FileInfo:
     """A file of the replica catalogue."""
     return FileInfo(
         name=entry.name,

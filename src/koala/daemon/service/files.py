@@ -23,18 +23,18 @@ from koala.daemon.own_thread import in_own_thread
 from koala.daemon.upkeep.replicas import ReplicaKeeper, incoming_name
 from koala.descriptions.errors import CONTROL_ADVICE, NOT_TEXT, control_problem, shown
 from koala.files import (
+    CatalogueEntry,
     ChangedFileError,
     ChecksumError,
-    Entry,
     FileArea,
     FilesError,
-    MissingFileError,
+    MissingReplicaError,
     Order,
     PathError,
     Replica,
     TransferCancelledError,
     TransferInterruptedError,
-    UnreachableError,
+    UnreachableSiteError,
     forget,
     register,
     replicate,
@@ -52,7 +52,7 @@ from koala.policies.front_door import link_s
 MEASURED_AT_ONCE_MAX = 2
 # How long changes that are under way may take when the daemon stops; less than answers may, so that theirs are sent.
 CHANGES_S_MAX = 7.0
-_FAULTS_OF_SOURCE = (MissingFileError, ChangedFileError, ChecksumError, UnreachableError)
+_FAULTS_OF_SOURCE = (MissingReplicaError, ChangedFileError, ChecksumError, UnreachableSiteError)
 
 T = TypeVar("T")
 
@@ -96,7 +96,7 @@ class CatalogueDesk:
         await self.stop()
         await self._keeper.close()
 
-    async def register(self, wish: Registration) -> Entry:
+    async def register(self, wish: Registration) -> CatalogueEntry:
         """A new file, or another replica of one, from a path or a URL."""
         _check_name(wish.name)
         area = self._area(wish.site)
@@ -106,7 +106,7 @@ class CatalogueDesk:
             return await self._finished(self._register_url(wish.name, wish.site, wish.url))
         raise InvalidError(f"file {wish.name!r}: name the path or the URL where it is, one of the two")
 
-    async def replicate(self, wish: Replication) -> Entry:
+    async def replicate(self, wish: Replication) -> CatalogueEntry:
         """A replica of a known file at one more site."""
         _check_name(wish.name)
         return await self._finished(self._replicate(self._area(wish.site), wish.name))
@@ -120,7 +120,7 @@ class CatalogueDesk:
 
     # ------------------------------------------------------------------------------------------ changes
 
-    async def _register_path(self, area: FileArea, name: FileName, path: str) -> Entry:
+    async def _register_path(self, area: FileArea, name: FileName, path: str) -> CatalogueEntry:
         incoming = incoming_name()
         async with self._keeper.alone(name):
             try:
@@ -139,7 +139,7 @@ class CatalogueDesk:
             await self._tell(changed, event, area.site)
             return changed
 
-    async def _register_url(self, name: FileName, site: SiteName, url: str) -> Entry:
+    async def _register_url(self, name: FileName, site: SiteName, url: str) -> CatalogueEntry:
         async with self._keeper.alone(name):
             async with self._measuring:
                 with _told_to_the_caller():
@@ -152,7 +152,7 @@ class CatalogueDesk:
             await self._tell(changed, event, *replaced)
             return changed
 
-    async def _replicate(self, area: FileArea, name: FileName) -> Entry:
+    async def _replicate(self, area: FileArea, name: FileName) -> CatalogueEntry:
         async with self._keeper.alone(name):
             entry = await self._known(name)
             if area.site in self._in_areas(entry):
@@ -197,13 +197,13 @@ class CatalogueDesk:
                 f"path: {path!r} is not absolute; write the whole path, from / on, or {area.site}:/... for a file "
                 "that is at the site"
             )
-        if at_site or area.place.is_here:
+        if at_site or area.host.is_local:
             measured = await area.take_in(incoming, path)
         else:
             measured = await self._engine.mover.upload(area.site, name, Path(path), incoming)
         return Replica(site=area.site, size_bytes=measured.size_bytes, checksum=measured.checksum)
 
-    async def _tell(self, entry: Entry, event: FileChanged, *in_doubt: SiteName) -> None:
+    async def _tell(self, entry: CatalogueEntry, event: FileChanged, *in_doubt: SiteName) -> None:
         """Put the change on record; then see to the replicas that were in doubt until it was."""
         await self._engine.tell(event, files=[entry])
         for site in in_doubt:
@@ -216,11 +216,11 @@ class CatalogueDesk:
             for site in sites:
                 await self._keeper.doubt(site, name)
 
-    def _in_areas(self, entry: Entry) -> list[SiteName]:
+    def _in_areas(self, entry: CatalogueEntry) -> list[SiteName]:
         """The sites of the grid that have the file in their own area."""
         return [each.site for each in entry.replicas if each.url is None and each.site in self._engine.areas]
 
-    async def _bring(self, entry: Entry, site: SiteName, transfer: str) -> None:
+    async def _bring(self, entry: CatalogueEntry, site: SiteName, transfer: str) -> None:
         """Bring the file from its nearest replica that can be read."""
         view = self._engine.scheduler.ledger.sites.view
         target = view.index[site]
@@ -242,7 +242,7 @@ class CatalogueDesk:
                 rate_bytes_s=self._links.rate_bytes_s(replica.site, site),
             )
             try:
-                await self._engine.mover.bring(order)
+                await self._engine.mover.transfer(order)
                 return
             except FilesError as error:
                 failure = error
@@ -251,7 +251,7 @@ class CatalogueDesk:
         assert failure is not None, "an entry of the catalogue has a replica"
         raise _service_error(failure)
 
-    async def _check_place(self, area: FileArea, entry: Entry) -> None:
+    async def _check_place(self, area: FileArea, entry: CatalogueEntry) -> None:
         """``ConflictError`` where jobs still read another file that had this name."""
         readers = self._keeper.former_readers(area.site, entry.name)
         if not readers:
@@ -265,17 +265,19 @@ class CatalogueDesk:
             "have ended, or choose another name"
         )
 
-    def _with(self, entry: Entry | None, name: FileName, replica: Replica) -> tuple[Entry, FileChanged]:
+    def _with(
+        self, entry: CatalogueEntry | None, name: FileName, replica: Replica
+    ) -> tuple[CatalogueEntry, FileChanged]:
         now = self._engine.now()
         try:
             return register(name, replica, at=now) if entry is None else replicate(entry, replica, at=now)
         except FilesError as error:
             raise ConflictError(error.for_user()) from None
 
-    async def _entry(self, name: FileName) -> Entry | None:
+    async def _entry(self, name: FileName) -> CatalogueEntry | None:
         return await reading(self._engine.store.file, name)
 
-    async def _known(self, name: FileName) -> Entry:
+    async def _known(self, name: FileName) -> CatalogueEntry:
         entry = await self._entry(name)
         if entry is None:
             raise NotFoundError(f"the catalogue has no file {name!r}; register it first")

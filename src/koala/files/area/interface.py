@@ -1,249 +1,145 @@
-"""A site's file area as the daemon and the movers use it, whether this machine sees the files or not.
+"""A site's file area as the daemon and the mover use it, whether this machine sees the files or not.
 
-``SeenArea`` is the one of a site whose files this machine sees, ``koala.files.area.remote`` has the other. Both have
-the layout of ``koala.files.area.layout``, so that a component's links lead to the same places.
+Here is what all areas share: which replicas have been read to their end and are unchanged since.
+``koala.files.area.local`` is the area in a directory of this machine, ``koala.files.area.remote`` the one of a site
+whose files this machine does not see.
 """
 
 from __future__ import annotations
 
-import asyncio
-import stat
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from functools import partial
-from pathlib import Path
-from typing import ParamSpec, Protocol, TypeVar
 
 import msgspec
 
-from koala.files.area.layout import Area, replica_path
-from koala.files.area.verified import Proofs, WholeFile
-from koala.files.checksums import is_checksum, of_path
-from koala.files.errors import PathError
-from koala.files.hosts import Place
-from koala.files.sources import PathSource, Stamp
-from koala.files.transfer.remote_process import CARRIER, Carriage
+from koala.files.area.known_checksums import KnownChecksums, WholeFile
+from koala.files.area.layout import replica_path
+from koala.files.checksums import is_checksum
+from koala.files.hosts import Host
+from koala.files.sources import Stamp
 from koala.model.messages import TransferId
 from koala.model.request import FileName, SiteName
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """A file as it was found."""
+    """Size and SHA-256 of a file."""
 
     size_bytes: int
     checksum: str
 
 
-class FileArea(Protocol):
-    """The file area of one site; one daemon at a time may use it.
+class FileArea(ABC):
+    """The file area of one site; one daemon at a time may use it. Scripts about its files run on ``host``.
 
     Every call may be repeated. One that raised ``OSError`` may have happened or not: the site's disk failed, or the
-    site cannot be reached. Copies are named by ``copy_name``.
+    site cannot be reached. Paths are relative to the area; copies are named by ``copy_name``.
     """
 
-    @property
-    def site(self) -> SiteName: ...
+    def __init__(self, site: SiteName, host: Host) -> None:
+        self.site = site
+        self.host = host
+        self._known = KnownChecksums()
 
-    @property
-    def place(self) -> Place:
-        """Where texts about its files run."""
-        ...
-
+    @abstractmethod
     async def root(self) -> str:
         """The area's directory, as an absolute path at the site."""
-        ...
 
+    @abstractmethod
     async def prepare(self) -> dict[str, set[TransferId]]:
         """Make the directories, and remove what a daemon that was killed was about to remove or had begun to add.
 
-        The copies that are there, and the transfers that hold them.
+        Returns the copies that are there, and the transfers that hold them.
         """
-        ...
 
-    # Replicas.
+    async def close(self) -> None:
+        """Read replicas no further. Everything may be called again."""
+        await self._known.close()
 
+    # ---------------------------------------------------------------------------------------- replicas
+
+    @abstractmethod
     async def size_bytes(self, path: str) -> int | None:
-        """How large a file is, by its path relative to the area; None where there is none."""
-        ...
+        """How large a file is; None where there is none."""
+
+    @abstractmethod
+    async def stamp(self, path: str) -> Stamp:
+        """What a file of the area is now. Raises ``FileNotFoundError`` where there is none."""
+
+    @abstractmethod
+    async def digest(self, path: str, size_bytes: int) -> str:
+        """SHA-256 of a whole file of this size."""
 
     async def measure(self, file: FileName) -> Measured:
-        """The replica of a file, read to its end."""
-        ...
+        """Read the replica of a file to its end."""
+        path = replica_path(file)
+        size_bytes = (await self.stamp(path)).size_bytes
+        return Measured(size_bytes=size_bytes, checksum=await self.digest(path, size_bytes))
 
-    async def proven(self, file: FileName, size_bytes: int | None = None) -> str:
-        """SHA-256 of the replica of a file as it is now. It is read only if it has changed since it was known.
+    async def verified_checksum(self, file: FileName, size_bytes: int | None = None) -> str:
+        """SHA-256 of the replica of a file as it is now. It is read only if it has changed since it was last read.
 
         Raises ``ChangedFileError`` when it changed while it was read, or is not of the size that is asked for.
         """
-        ...
+        path = replica_path(file)
+        whole = WholeFile(file, self.site, path, partial(self.stamp, path), partial(self.digest, path))
+        return await self._known.checksum(whole, size_bytes)
 
     async def take_in(self, file: FileName, path: str) -> Measured:
         """Copy a file from an absolute path at the site into the area, as the replica of that name.
 
         Raises ``PathError`` when it is no file that can be read.
         """
-        ...
+        stamp, checksum = await self._take_in(file, path)
+        self._known.note(replica_path(file), stamp, checksum)
+        return Measured(size_bytes=stamp.size_bytes, checksum=checksum)
 
     async def promote(self, file: FileName, copy: str) -> None:
-        """Make a finished copy of the whole file a replica; it takes no more room while both are there."""
-        ...
+        """Make a finished copy of the whole file a replica; where the disk has hard links it takes no more room."""
+        promoted = await self._promote(file, copy)
+        if promoted is not None and is_checksum(promoted[1]):
+            self._known.note(replica_path(file), *promoted)
 
     async def take_name(self, incoming: FileName, file: FileName) -> None:
-        """Let a replica that came in under one name have another, at once and whole."""
-        ...
+        """Rename a replica that came in under a temporary name, at once and whole."""
+        await self._take_name(incoming, file)
+        self._known.rename(replica_path(incoming), replica_path(file))
 
+    @abstractmethod
+    async def _take_in(self, file: FileName, path: str) -> tuple[Stamp, str]: ...
+
+    @abstractmethod
+    async def _promote(self, file: FileName, copy: str) -> tuple[Stamp, str] | None:
+        """The replica's stamp and the checksum that the copy was verified with; None when it is another file now."""
+
+    @abstractmethod
+    async def _take_name(self, incoming: FileName, file: FileName) -> None: ...
+
+    @abstractmethod
     async def forget(self, file: FileName) -> None:
         """Remove the replica, if there is one."""
-        ...
 
+    @abstractmethod
     async def doubt(self, file: FileName) -> None:
         """Put a mark that outlasts a kill: the replica of this name may be one that nobody knows."""
-        ...
 
+    @abstractmethod
     async def settle(self, file: FileName, *, keep: bool) -> None:
-        """Take the mark away, and the replica too unless it is to be kept."""
-        ...
+        """Remove the mark, and the replica too unless it is to be kept."""
 
+    @abstractmethod
     async def doubts(self) -> list[FileName]:
-        """Remove what never got its name; the names of all replicas in doubt."""
-        ...
+        """Remove replicas that still have a temporary name; the names of all replicas in doubt."""
 
-    # Copies.
+    # ------------------------------------------------------------------------------------------ copies
 
+    @abstractmethod
     async def hold(self, copy: str, transfer: TransferId) -> None:
         """Note that a transfer needs a copy, which need not be there yet. Noted twice it is held once."""
-        ...
 
+    @abstractmethod
     async def let_go(self, copy: str, transfer: TransferId) -> None:
         """Note that a transfer needs it no more."""
-        ...
 
+    @abstractmethod
     async def remove(self, copy: str) -> None:
-        """End what brings a copy, take it out of its place at once, and then off the disk."""
-        ...
-
-    async def close(self) -> None:
-        """Read replicas no further. Everything may be called again."""
-        ...
-
-
-class Aside(Protocol):
-    """Does blocking work beside the event loop."""
-
-    async def __call__(self, work: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T: ...
-
-
-class SeenArea:
-    """An area that this machine sees. Keeps the promises of ``FileArea``. What may take long is done ``aside``."""
-
-    def __init__(self, area: Area, place: Place, aside: Aside = asyncio.to_thread) -> None:
-        self.blocking = area
-        self._place = place
-        self._aside = aside
-        self._proofs = Proofs()
-
-    @property
-    def site(self) -> SiteName:
-        return self.blocking.site
-
-    @property
-    def place(self) -> Place:
-        return self._place
-
-    async def root(self) -> str:
-        return str(await asyncio.to_thread(self.blocking.root.resolve))
-
-    async def prepare(self) -> dict[str, set[TransferId]]:
-        return await asyncio.to_thread(self._prepare)
-
-    def _prepare(self) -> dict[str, set[TransferId]]:
-        self.blocking.open()
-        return {copy.home.name: copy.holders() for copy in self.blocking.copies()}
-
-    async def size_bytes(self, path: str) -> int | None:
-        try:
-            return (await asyncio.to_thread((self.blocking.root / path).stat)).st_size
-        except FileNotFoundError:
-            return None
-
-    async def measure(self, file: FileName) -> Measured:
-        return await self._aside(_measured, self.blocking.replica(file))
-
-    async def proven(self, file: FileName, size_bytes: int | None = None) -> str:
-        path = self.blocking.replica(file)
-        stamp = partial(asyncio.to_thread, PathSource(path).stamp)
-        whole = WholeFile(file, self.site, replica_path(file), stamp, lambda _: self._aside(of_path, path))
-        return await self._proofs.checksum(whole, size_bytes)
-
-    async def take_in(self, file: FileName, path: str) -> Measured:
-        stamp, measured = await self._aside(self._take_in, file, Path(path))
-        self._proofs.note(replica_path(file), stamp, measured.checksum)
-        return measured
-
-    def _take_in(self, file: FileName, path: Path) -> tuple[Stamp, Measured]:
-        size_of(path)
-        taken = self.blocking.adopt(file, path)
-        stamp = PathSource(taken).stamp()
-        return stamp, _measured(taken)
-
-    async def promote(self, file: FileName, copy: str) -> None:
-        stamp, checksum = await asyncio.to_thread(self._promote, file, copy)
-        if is_checksum(checksum):
-            self._proofs.note(replica_path(file), stamp, checksum)
-
-    def _promote(self, file: FileName, copy: str) -> tuple[Stamp, str]:
-        """The replica is the file of the copy itself, which was verified when it came."""
-        place = self.blocking.copy_named(copy)
-        stamp = PathSource(self.blocking.promote(file, place)).stamp()
-        return stamp, place.checksum.read_text().strip() if place.checksum.exists() else ""
-
-    async def take_name(self, incoming: FileName, file: FileName) -> None:
-        await asyncio.to_thread(self.blocking.take_name, incoming, file)
-        self._proofs.rename(replica_path(incoming), replica_path(file))
-
-    async def forget(self, file: FileName) -> None:
-        await asyncio.to_thread(self.blocking.forget, file)
-
-    async def doubt(self, file: FileName) -> None:
-        await asyncio.to_thread(self.blocking.doubt, file)
-
-    async def settle(self, file: FileName, *, keep: bool) -> None:
-        await asyncio.to_thread(self.blocking.settle, file, keep=keep)
-
-    async def doubts(self) -> list[FileName]:
-        return await asyncio.to_thread(self.blocking.doubts)
-
-    async def hold(self, copy: str, transfer: TransferId) -> None:
-        self.blocking.copy_named(copy).hold(transfer)  # too short for a thread, as is all that only changes names
-
-    async def let_go(self, copy: str, transfer: TransferId) -> None:
-        self.blocking.copy_named(copy).let_go(transfer)
-
-    async def remove(self, copy: str) -> None:
-        home = self.blocking.copy_named(copy).home
-        if (home / CARRIER).exists():
-            await Carriage(self._place, str(home)).stop()
-        trash = self.blocking.discard(self.blocking.copy_named(copy))
-        if trash is not None:
-            await asyncio.to_thread(self.blocking.empty, trash)
-
-    async def close(self) -> None:
-        await self._proofs.close()
-
-
-def size_of(path: Path) -> int:
-    """How large a file of this machine is. Raises ``PathError`` when it is no file that can be read."""
-    try:
-        found = path.stat()
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise PathError(f"path: {str(path)!r}: {why}; name a file that the daemon can read") from None
-    if not stat.S_ISREG(found.st_mode):
-        raise PathError(f"path: {str(path)!r} is not a regular file; name a file")
-    return found.st_size
-
-
-def _measured(path: Path) -> Measured:
-    return Measured(size_bytes=path.stat().st_size, checksum=of_path(path))
+        """End the process that writes a copy, move the copy to the trash at once, and then off the disk."""

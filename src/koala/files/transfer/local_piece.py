@@ -1,7 +1,7 @@
 """A copy that this machine makes itself, piece by piece, into an area that it sees.
 
-Between two pieces it may be stopped, and a kill between or within them loses nothing. The frame, what is verified
-when, is in ``koala.files.transfer.piece``.
+Between two pieces it may be stopped, and a kill between or within them loses nothing. What is verified when is in
+``koala.files.transfer.piece``.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import ParamSpec, Protocol, TypeVar
 
 import msgspec
 
-from koala.files.area.layout import Copy, appear
+from koala.files.area.directory import Copy, appear
 from koala.files.checksums import of_pieces
 from koala.files.errors import ChangedFileError
-from koala.files.sources import PathSource, Source, Stamp
-from koala.files.transfer.interface import Order
-from koala.files.transfer.piece import Bringing, Clock, Origin, Pause, Whole, reading_error, writing_error
+from koala.files.sources import ByteSource, PathSource, Stamp
+from koala.files.transfer.order import Order
+from koala.files.transfer.piece import Clock, Origin, Pause, PieceTransfer, Whole, reading_error, writing_error
 
 # How much is moved at once; in memory for each copy that runs.
 PIECE_BYTES = 1 << 20
@@ -34,39 +34,39 @@ class _Attempt(Protocol):
     async def __call__(self, step: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T: ...
 
 
-class OneCopy(Bringing):
+class LocalPieceTransfer(PieceTransfer):
     """Moves the bytes of one order from a source that this machine reads."""
 
     def __init__(
         self,
         order: Order,
-        find: Callable[[], Source],
-        place: Copy,
+        find: Callable[[], ByteSource],
+        copy: Copy,
         *,
         whole: Whole,
         clock: Clock,
         pause: Pause,
         sharing: Callable[[], int] = lambda: 1,
     ) -> None:
-        super().__init__(order, place.relative, whole=whole, clock=clock, pause=pause, sharing=sharing)
+        super().__init__(order, copy.relative, whole=whole, clock=clock, pause=pause, sharing=sharing)
         self._find = find
-        self._found: Source | None = None
-        self._place = place
+        self._found: ByteSource | None = None
+        self._copy = copy
 
     async def _finished(self) -> str | None:
-        place = self._place
-        if not await self._writing(place.data.is_file):
+        copy = self._copy
+        if not await self._writing(copy.data.is_file):
             return None
-        if (await self._writing(place.data.stat)).st_size != self.order.size_bytes:
+        if (await self._writing(copy.data.stat)).st_size != self.order.size_bytes:
             return None
-        verified = await self._writing(place.checksum.read_text)
-        there = await self._digest(self._writing, PathSource(place.data), 0)
+        verified = await self._writing(copy.checksum.read_text)
+        there = await self._digest(self._writing, PathSource(copy.data), 0)
         return there if there == verified else None
 
     async def _stamp(self) -> Stamp:
         return await self._reading((await self._source()).stamp)
 
-    async def _source(self) -> Source:
+    async def _source(self) -> ByteSource:
         if self._found is None:
             self._found = await self._reading(self._find)
         return self._found
@@ -75,21 +75,21 @@ class OneCopy(Bringing):
         return await self._writing(self._prepare, origin, may_continue)
 
     def _prepare(self, origin: Origin, may_continue: bool) -> int:
-        place = self._place
+        copy = self._copy
         wanted = msgspec.json.encode(origin)
-        if may_continue and place.part.exists() and place.stamp.read_bytes() == wanted:
-            size = place.part.stat().st_size
+        if may_continue and copy.part.exists() and copy.stamp.read_bytes() == wanted:
+            size = copy.part.stat().st_size
             if size <= self.order.size_bytes:
                 return size
-        place.part.unlink(missing_ok=True)
-        fresh = place.stamp.with_name("stamp.fresh")
+        copy.part.unlink(missing_ok=True)
+        fresh = copy.stamp.with_name("stamp.fresh")
         fresh.write_bytes(wanted)
-        fresh.replace(place.stamp)
+        fresh.replace(copy.stamp)
         # Only after its origin is written, so that no byte is ever taken for one of another file.
-        place.part.touch()
+        copy.part.touch()
         return 0
 
-    async def _let_flow(self, done: int) -> None:
+    async def _move_bytes(self, done: int) -> None:
         order = self.order
         source = await self._source()
         self._tell(done)
@@ -115,14 +115,14 @@ class OneCopy(Bringing):
             self._tell(done)
 
     def _write(self, offset: int, piece: bytes) -> None:
-        with self._place.part.open("r+b", buffering=0) as file:
+        with self._copy.part.open("r+b", buffering=0) as file:
             file.seek(offset)
             left = memoryview(piece)
             while left:
                 left = left[file.write(left) :]
 
     async def _digest_there(self) -> str:
-        return await self._digest(self._writing, PathSource(self._place.part), 0)
+        return await self._digest(self._writing, PathSource(self._copy.part), 0)
 
     async def _digest_here(self) -> str:
         return await self._digest(self._reading, await self._source(), self.order.offset)
@@ -134,10 +134,10 @@ class OneCopy(Bringing):
             raise reading_error(self.order, error) from None
 
     async def _finish(self, checksum: str) -> None:
-        await self._writing(self._place.checksum.write_text, checksum)
-        await self._writing(appear, self._place.part, self._place.data)
+        await self._writing(self._copy.checksum.write_text, checksum)
+        await self._writing(appear, self._copy.part, self._copy.data)
 
-    async def _digest(self, attempt: _Attempt, source: Source, offset: int) -> str:
+    async def _digest(self, attempt: _Attempt, source: ByteSource, offset: int) -> str:
         """SHA-256 of the ordered piece, read in pieces so that a stop is seen soon."""
 
         async def read(at: int, size_bytes: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Which lane a way takes between two sites, found out by trying, and remembered for the pair for a while.
+"""Which method a route uses between two sites, found out by trying, and remembered for the pair for a while.
 
 Over ssh the target pulls from the source if its account reaches the source's host, by the name that it has here or at
 the address that this machine's ssh configuration has for that name; if not, this machine relays.
@@ -14,10 +14,19 @@ from typing import TypeAlias
 import msgspec
 
 from koala.files.errors import FilesError
-from koala.files.hosts import SSH, Place
-from koala.files.transfer.methods import Dock, Ends, GridFtpLane, Lane, PullLane, RelayLane, WithinLane
+from koala.files.hosts import SSH, Host
+from koala.files.transfer.methods import (
+    PIECE_FUNCTIONS,
+    CutMethod,
+    Endpoints,
+    GridFtpMethod,
+    Method,
+    PullMethod,
+    RelayMethod,
+    ServerDirectory,
+)
 from koala.files.transfer.piece import Clock
-from koala.files.transfer.route import Way
+from koala.files.transfer.route import TransferRoute
 from koala.model.request import SiteName
 
 # What was found out about a pair is tried again after so long, as keys and networks change.
@@ -29,104 +38,103 @@ _Pair: TypeAlias = tuple[SiteName, bool, SiteName]
 
 
 class _Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found out about a pair: the words by which the target reaches the source, if it does, and whether
-    both ends of the way have rsync."""
+    """What was found out about a pair: the ssh command by which the target reaches the source, if it does, and
+    whether both ends have rsync."""
 
     at: float
     ssh: tuple[str, ...] | None
     rsync: bool
 
 
-class LaneChooser:
-    """Chooses lanes. ``relays`` is a directory of this machine in which processes that run here have their own."""
+class MethodChooser:
+    """Chooses methods. ``relays`` is a directory of this machine in which processes that run here have their own."""
 
-    def __init__(self, here: Place, relays: Path, docks: dict[SiteName, Dock], *, clock: Clock) -> None:
+    def __init__(self, here: Host, relays: Path, servers: dict[SiteName, ServerDirectory], *, clock: Clock) -> None:
         self._here = here
         self._relays = relays
-        self._docks = docks
+        self._servers = servers
         self._clock = clock
         self._tried: dict[_Pair, _Tried] = {}
 
-    async def lane(self, way: Way, ends: Ends, *, anew: bool) -> Lane:
-        """The lane for a piece; ``anew`` when the one of before brought nothing. Raises ``OSError``, and a
+    async def method(self, route: TransferRoute, endpoints: Endpoints, *, anew: bool) -> Method:
+        """The method for a piece; ``anew`` when the one of before moved nothing. Raises ``OSError``, and a
         ``FilesError`` where there is none."""
-        if way is Way.WITHIN:
-            return WithinLane(ends)
-        if way is Way.GRIDFTP:
-            return await self._gridftp(ends)
-        if way is Way.RELAY:
-            return RelayLane(ends, self._here, self.home(ends), rsync=False)
-        tried = await self._try(ends, anew=anew)
+        if route is TransferRoute.WITHIN:
+            return CutMethod(endpoints)
+        if route is TransferRoute.GRIDFTP:
+            return await self._gridftp(endpoints)
+        if route is TransferRoute.RELAY:
+            return RelayMethod(endpoints, self._here, self.home(endpoints), rsync=False)
+        tried = await self._try(endpoints, anew=anew)
         if tried.ssh is not None:
-            return PullLane(ends, tried.ssh, rsync=tried.rsync)
-        return RelayLane(ends, self._here, self.home(ends), rsync=tried.rsync)
+            return PullMethod(endpoints, tried.ssh, rsync=tried.rsync)
+        return RelayMethod(endpoints, self._here, self.home(endpoints), rsync=tried.rsync)
 
-    def home(self, ends: Ends) -> str:
-        """Where a process that brings a copy has its directory, if it runs on this machine."""
-        return str(self._relays / hashlib.sha256(f"{ends.target.site}/{ends.copy}".encode()).hexdigest()[:32])
+    def home(self, endpoints: Endpoints) -> str:
+        """The directory of the process that writes a copy, if it runs on this machine."""
+        return str(
+            self._relays / hashlib.sha256(f"{endpoints.target.site}/{endpoints.copy}".encode()).hexdigest()[:32]
+        )
 
     # ------------------------------------------------------------------------------------------ by ssh
 
-    async def _try(self, ends: Ends, *, anew: bool) -> _Tried:
-        pair = (ends.source.site, ends.source.place.is_here, ends.target.site)
+    async def _try(self, endpoints: Endpoints, *, anew: bool) -> _Tried:
+        pair = (endpoints.source.site, endpoints.source.host.is_local, endpoints.target.site)
         known = self._tried.get(pair)
         now = self._clock()
         if known is not None and not anew and now - known.at < REMEMBERED_S:
             return known
-        source, target = ends.source.place, ends.target.place
+        source, target = endpoints.source.host, endpoints.target.host
         ssh, rsync = None, False
-        if source.is_here:
+        if source.is_local:
             rsync = await _has(self._here, "rsync") and await _has(target, "rsync")
         else:
             for words in await self._candidates(source, target):
-                answer = await self._reaches(words, ends)
+                answer = await self._reaches(words, endpoints)
                 if answer is not None:
                     ssh, rsync = words, answer
                     break
         self._tried[pair] = _Tried(at=now, ssh=ssh, rsync=rsync)
         return self._tried[pair]
 
-    async def _candidates(self, source: Place, target: Place) -> list[tuple[str, ...]]:
-        """The ways in which the target may reach the source's host by ssh."""
-        assert source.host is not None, "other places are not reached by ssh"
-        if target.is_here:
-            return [(*self._here.ssh, source.host)]
-        printed = await self._here.do(f"{shlex.join([*self._here.ssh, '-G', source.host])}\n")
+    async def _candidates(self, source: Host, target: Host) -> list[tuple[str, ...]]:
+        """The ssh commands by which the target may reach the source's host."""
+        assert source.ssh_name is not None, "other hosts are not reached by ssh"
+        if target.is_local:
+            return [(*self._here.ssh, source.ssh_name)]
+        printed = await self._here.run(f"{shlex.join([*self._here.ssh, '-G', source.ssh_name])}\n")
         known = dict(line.split(" ", 1) for line in printed.splitlines() if " " in line)
-        candidates: list[tuple[str, ...]] = [(*SSH, source.host)]
+        candidates: list[tuple[str, ...]] = [(*SSH, source.ssh_name)]
         if {"hostname", "user", "port"} <= known.keys():
             candidates.append((*SSH, "-p", known["port"], f"{known['user']}@{known['hostname']}"))
         return candidates
 
-    async def _reaches(self, words: tuple[str, ...], ends: Ends) -> bool | None:
+    async def _reaches(self, words: tuple[str, ...], endpoints: Endpoints) -> bool | None:
         """Whether both ends have rsync; None when the target does not get at a file like the source's."""
-        file = shlex.quote(await ends.source_file())
+        file = shlex.quote(await endpoints.source_file())
         there = f"wc -c <{file} && if command -v rsync >/dev/null; then echo rsync; fi"
-        text = (
-            f"{shlex.join([*words, shlex.join(['sh', '-c', there])])} 2>/dev/null </dev/null || exit 0\n"
-            "if command -v rsync >/dev/null; then echo rsync; fi\n"
-        )
-        printed = (await ends.target.place.do(text)).split()
-        order = ends.order
+        reaches = shlex.join(["koala_reaches", *words, shlex.join(["sh", "-c", there])])
+        printed = (await endpoints.target.host.run(f"{PIECE_FUNCTIONS}{reaches}\n")).split()
+        order = endpoints.order
         if not printed or int(printed[0]) < order.offset + order.size_bytes:
             return None
         return printed[1:] == ["rsync", "rsync"]
 
     # -------------------------------------------------------------------------------------------- by GridFTP
 
-    async def _gridftp(self, ends: Ends) -> Lane:
-        source, target = self._docks[ends.source.site], self._docks[ends.target.site]
-        if await _has(ends.target.place, CLIENT):
-            return GridFtpLane(ends, source, target, ends.target.place, None)
+    async def _gridftp(self, endpoints: Endpoints) -> Method:
+        source, target = self._servers[endpoints.source.site], self._servers[endpoints.target.site]
+        if await _has(endpoints.target.host, CLIENT):
+            return GridFtpMethod(endpoints, source, target, endpoints.target.host, None)
         if await _has(self._here, CLIENT):
-            return GridFtpLane(ends, source, target, self._here, self.home(ends))
+            return GridFtpMethod(endpoints, source, target, self._here, self.home(endpoints))
         raise FilesError(
-            ends.order.file,
-            ends.target.site,
+            endpoints.order.file,
+            endpoints.target.site,
             f"neither this site nor the daemon's machine has {CLIENT}; install globus-gass-copy-progs, or take "
             "file_server out of the grid file to have files moved by ssh",
         )
 
 
-async def _has(place: Place, program: str) -> bool:
-    return bool(await place.do(f"command -v {program} || :\n"))
+async def _has(host: Host, program: str) -> bool:
+    return bool(await host.run(f"command -v {program} || :\n"))

@@ -1,9 +1,8 @@
-"""The texts that move bytes between sites, one class for each way: cut, pulled, pushed, relayed, or by GridFTP.
+"""The methods that move bytes between sites: cut at one site, pulled, pushed, relayed, or sent by GridFTP.
 
-A lane says what is to be run where, and where what arrives can be seen growing;
-``koala.files.transfer.remote_piece`` runs it.
-All of them write each byte at its own place, so that a writer that nobody could stop changes nothing that another
-one wrote.
+A method says which script runs where, and which file at the target grows meanwhile;
+``koala.files.transfer.remote_piece`` runs it. All of them write each byte at its own offset, so that a writer that
+nobody could stop changes nothing that another one wrote.
 """
 
 from __future__ import annotations
@@ -16,12 +15,14 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from koala.files.area.layout import COPIES
-from koala.files.area.remote import RemoteArea, reader
-from koala.files.hosts import Place, path_word, reading_s
-from koala.files.transfer.interface import Order
-from koala.files.transfer.remote_process import Carriage
+from koala.files.area.remote import AREA_FUNCTIONS, RemoteArea
+from koala.files.hosts import Host, quoted_path, read_limit_s, shell_functions
+from koala.files.transfer.order import Order
+from koala.files.transfer.remote_process import RemoteProcess
 
 PART = "part"
+PIECE_FUNCTIONS = shell_functions(__package__, "piece.sh")
+_PACED_READ = " ".join(shell_functions(__package__, "paced_read.sh").split("\n")).strip()
 # Streams are written in blocks, and go on at the beginning of one.
 BLOCK_BYTES = 1 << 20
 # A transfer on which nothing moves for so long counts as cut.
@@ -30,8 +31,8 @@ STALL_S = 60
 PIECE_S = 1
 
 
-class Lane(Protocol):
-    """One way to bring one piece."""
+class Method(Protocol):
+    """How one piece is moved between two sites."""
 
     @property
     def at_target(self) -> bool:
@@ -42,12 +43,12 @@ class Lane(Protocol):
         """The file at the target that grows, by its absolute path there."""
         ...
 
-    async def carriage(self) -> Carriage:
-        """Where the process runs, with its directory there."""
+    async def process(self) -> RemoteProcess:
+        """The process that moves the bytes, on its host and in its directory there."""
         ...
 
-    async def text(self, done: int, rate_bytes_s: float | None) -> str:
-        """What it runs to bring all beyond the first ``done`` bytes. Raises ``OSError``."""
+    async def script(self, done: int, rate_bytes_s: float | None) -> str:
+        """What it runs to move all beyond the first ``done`` bytes. Raises ``OSError``."""
         ...
 
     def arrived(self, size_bytes: int) -> int:
@@ -63,7 +64,7 @@ class Lane(Protocol):
         ...
 
 
-class Ends(msgspec.Struct, frozen=True, kw_only=True):
+class Endpoints(msgspec.Struct, frozen=True, kw_only=True):
     """From where to where: the two areas, the file's path in the source's, the copy's name in the target's."""
 
     order: Order
@@ -92,20 +93,17 @@ def resumed(done: int) -> int:
     return done // BLOCK_BYTES * BLOCK_BYTES
 
 
-def paced_reader(path: str, offset: int, size_bytes: int, rate_bytes_s: float) -> str:
-    """A command that prints a piece of a file no faster than that: in n seconds never more than n + 1 times the rate.
+def reader(path: str, offset: int, size_bytes: int) -> str:
+    """A command that prints a piece of a file."""
+    whole = f"cat {shlex.quote(path)}" if offset == 0 else f"tail -c +{offset + 1} {shlex.quote(path)}"
+    return f"{whole} | head -c {size_bytes}"
 
-    The time runs beside the bytes, so that a link that is just as fast as the limit is used in full. It ends when
-    nobody reads any more.
-    """
-    file, most = shlex.quote(path), max(1, int(rate_bytes_s * PIECE_S))
-    return (
-        f"at={offset}; end={offset + size_bytes}; while [ $at -lt $end ]; do "
-        f"sleep {PIECE_S} </dev/null >/dev/null 2>&1 & "
-        f"size=$((end - at)); [ $size -le {most} ] || size={most}; "
-        f"[ -r {file} ] && tail -c +$((at + 1)) {file} | head -c $size || exit; "
-        "at=$((at + size)); [ $at -ge $end ] || wait; done"
-    )
+
+def paced_reader(path: str, offset: int, size_bytes: int, rate_bytes_s: float) -> str:
+    """A command that does so no faster than that: in n seconds never more than n + 1 times the rate."""
+    most = max(1, int(rate_bytes_s * PIECE_S))
+    bounds = f"at={offset}; end={offset + size_bytes}; most={most}; pause_s={PIECE_S}"
+    return f"file={shlex.quote(path)}; {bounds}; {_PACED_READ}"
 
 
 def _stream(file: str, order: Order, done: int, rate_bytes_s: float | None) -> str:
@@ -115,177 +113,172 @@ def _stream(file: str, order: Order, done: int, rate_bytes_s: float | None) -> s
 
 
 class _AtTarget:
-    """What lanes have in common whose process writes the part of the copy, and runs at the target."""
+    """What methods have in common whose process writes the part of the copy, and runs at the target."""
 
     at_target = True
 
-    def __init__(self, ends: Ends) -> None:
-        self._ends = ends
+    def __init__(self, endpoints: Endpoints) -> None:
+        self._endpoints = endpoints
 
     async def watched(self) -> str:
-        return await self._ends.part()
+        return await self._endpoints.part()
 
-    async def carriage(self) -> Carriage:
-        return Carriage(self._ends.target.place, await self._ends.home())
+    async def process(self) -> RemoteProcess:
+        return RemoteProcess(self._endpoints.target.host, await self._endpoints.home())
 
     def arrived(self, size_bytes: int) -> int:
         return size_bytes
 
     async def collect(self) -> None:
-        """It is there."""
+        """It is there already."""
 
     async def clean(self) -> None:
         """There is nothing beside it."""
 
 
-class WithinLane(_AtTarget):
+class CutMethod(_AtTarget):
     """Cuts a piece of a site's own replica, at the site."""
 
-    async def text(self, done: int, rate_bytes_s: float | None) -> str:
-        read = _stream(await self._ends.source_file(), self._ends.order, done, rate_bytes_s)
+    async def script(self, done: int, rate_bytes_s: float | None) -> str:
+        read = _stream(await self._endpoints.source_file(), self._endpoints.order, done, rate_bytes_s)
         return f"({read}) | {writer(PART, done)}\n"
 
 
-class PullLane(_AtTarget):
+class PullMethod(_AtTarget):
     """Runs at the target and reads from the source over ssh: ``ssh`` are the words that lead there, the last of them
     the host. Whole files come by rsync where both sides have it, pieces in a stream."""
 
-    def __init__(self, ends: Ends, ssh: tuple[str, ...], *, rsync: bool) -> None:
-        super().__init__(ends)
+    def __init__(self, endpoints: Endpoints, ssh: tuple[str, ...], *, rsync: bool) -> None:
+        super().__init__(endpoints)
         self._ssh = ssh
         self._rsync = rsync
 
-    async def text(self, done: int, rate_bytes_s: float | None) -> str:
-        file, order = await self._ends.source_file(), self._ends.order
+    async def script(self, done: int, rate_bytes_s: float | None) -> str:
+        file, order = await self._endpoints.source_file(), self._endpoints.order
         if self._rsync and order.chunk is None:
-            return rsync_text(self._ssh[:-1], f"{self._ssh[-1]}:{file}", PART, rate_bytes_s)
+            return rsync_script(self._ssh[:-1], f"{self._ssh[-1]}:{file}", PART, rate_bytes_s)
         there = shlex.join(["sh", "-c", _stream(file, order, done, rate_bytes_s)])
         return f"{shlex.join([*self._ssh, there])} | {writer(PART, done)}\n"
 
 
-class RelayLane(_AtTarget):
+class RelayMethod(_AtTarget):
     """Runs on this machine, in the directory ``home`` that nobody else uses: a stream from the source to the target.
 
     With ``rsync`` this machine has the file itself, and pushes it.
     """
 
-    def __init__(self, ends: Ends, here: Place, home: str, *, rsync: bool) -> None:
-        super().__init__(ends)
+    def __init__(self, endpoints: Endpoints, here: Host, home: str, *, rsync: bool) -> None:
+        super().__init__(endpoints)
         self.at_target = False
         self._here = here
         self._home = home
         self._rsync = rsync
 
-    async def carriage(self) -> Carriage:
-        await self._here.do(f"mkdir -p {path_word(self._home)}\n")
-        return Carriage(self._here, self._home)
+    async def process(self) -> RemoteProcess:
+        await self._here.run(f"mkdir -p {quoted_path(self._home)}\n")
+        return RemoteProcess(self._here, self._home)
 
-    async def text(self, done: int, rate_bytes_s: float | None) -> str:
-        ends, order = self._ends, self._ends.order
-        file, part = await ends.source_file(), await ends.part()
+    async def script(self, done: int, rate_bytes_s: float | None) -> str:
+        endpoints, order = self._endpoints, self._endpoints.order
+        file, part = await endpoints.source_file(), await endpoints.part()
         if self._rsync and order.chunk is None:
-            return rsync_text(self._here.ssh, file, f"{ends.target.place.host}:{part}", rate_bytes_s)
-        read = ends.source.place.entered(_stream(file, order, done, rate_bytes_s))
-        return f"{read} | {ends.target.place.entered(writer(part, done))}\n"
+            return rsync_script(self._here.ssh, file, f"{endpoints.target.host.ssh_name}:{part}", rate_bytes_s)
+        read = endpoints.source.host.shell_command(_stream(file, order, done, rate_bytes_s))
+        return f"{read} | {endpoints.target.host.shell_command(writer(part, done))}\n"
 
     async def clean(self) -> None:
-        carriage = Carriage(self._here, self._home)
-        await carriage.stop()
-        await self._here.do(f"rm -rf {path_word(self._home)}\n")
+        await RemoteProcess(self._here, self._home).stop()
+        await self._here.run(f"rm -rf {quoted_path(self._home)}\n")
 
 
-class Dock:
+class ServerDirectory:
     """The directory that a site's file server serves, as an absolute path at the site and as a URL.
 
     The server may be another user there than we are: what it reads is linked into the directory, what it has written
     is taken out of it.
     """
 
-    def __init__(self, place: Place, url: str) -> None:
-        self.place = place
+    def __init__(self, host: Host, url: str) -> None:
+        self.host = host
         self.url = url.rstrip("/")
         self.path = unquote(urlsplit(url).path).rstrip("/")
 
     async def link(self, file: str, name: str) -> None:
         """Let the server read a file under a name."""
-        there = shlex.quote(f"{self.path}/{name}")
-        await self.place.do(
-            f"rm -f {there}\nln {shlex.quote(file)} {there} 2>/dev/null || ln -s {shlex.quote(file)} {there}\n"
-        )
+        await self.host.run(PIECE_FUNCTIONS + shlex.join(["koala_serve", file, f"{self.path}/{name}"]) + "\n")
 
     async def remove(self, *names: str) -> None:
         """Remove what is there under these names."""
-        await self.place.do("rm -f " + " ".join(shlex.quote(f"{self.path}/{name}") for name in names) + "\n")
+        await self.host.run(shlex.join(["rm", "-f", *(f"{self.path}/{name}" for name in names)]) + "\n")
 
     async def open(self) -> None:
-        """Remove links that a daemon that was killed has left. Who reads through one has it open."""
-        await self.place.do(f"rm -f {shlex.quote(self.path)}/koala-*{SOURCE_SUFFIX}\n")
+        """Remove links that a daemon that was killed has left. Whoever reads through one has it open."""
+        await self.host.run(f"rm -f {shlex.quote(self.path)}/koala-*{SOURCE_SUFFIX}\n")
 
 
 SOURCE_SUFFIX, TARGET_SUFFIX = ".from", ".to"
 
 
-def dock_name(target: str, copy: str) -> str:
-    """What a copy for a site is called in the docks of both sides."""
+def served_name(target: str, copy: str) -> str:
+    """What a copy for a site is called in the directories of both file servers."""
     return f"koala-{hashlib.sha256(f'{target}/{copy}'.encode()).hexdigest()[:32]}"
 
 
-class GridFtpLane(_AtTarget):
+class GridFtpMethod(_AtTarget):
     """Tells the source's file server to send to the target's; the data goes straight from one to the other.
 
-    The client runs at the target, or on this machine (``here``). A piece is written by the target's server at the
-    offset that it has in the whole file, and cut out afterwards. Neither the client nor the servers know a limit of
-    speed, so that an order's rate is not kept.
+    The client runs at the target, or on this machine in the directory ``home``. A piece is written by the target's
+    server at the offset that it has in the whole file, and cut out afterwards. Neither the client nor the servers
+    know a limit of speed, so that an order's rate is not kept.
     """
 
-    def __init__(self, ends: Ends, source: Dock, target: Dock, client: Place, home: str | None) -> None:
-        super().__init__(ends)
+    def __init__(
+        self, endpoints: Endpoints, source: ServerDirectory, target: ServerDirectory, client: Host, home: str | None
+    ) -> None:
+        super().__init__(endpoints)
         self._source = source
         self._target = target
         self.at_target = home is None
         self._client = client
         self._home = home
-        name = dock_name(ends.target.site, ends.copy)
+        name = served_name(endpoints.target.site, endpoints.copy)
         self._from, self._to = name + SOURCE_SUFFIX, name + TARGET_SUFFIX
 
     async def watched(self) -> str:
         return f"{self._target.path}/{self._to}"
 
-    async def carriage(self) -> Carriage:
+    async def process(self) -> RemoteProcess:
         if self._home is None:
-            return await super().carriage()
-        await self._client.do(f"mkdir -p {path_word(self._home)}\n")
-        return Carriage(self._client, self._home)
+            return await super().process()
+        await self._client.run(f"mkdir -p {quoted_path(self._home)}\n")
+        return RemoteProcess(self._client, self._home)
 
-    async def text(self, done: int, rate_bytes_s: float | None) -> str:
-        order = self._ends.order
-        await self._source.link(await self._ends.source_file(), self._from)
+    async def script(self, done: int, rate_bytes_s: float | None) -> str:
+        order = self._endpoints.order
+        await self._source.link(await self._endpoints.source_file(), self._from)
         words = ["globus-url-copy", "-stall-timeout", f"{STALL_S}"]
         if done > 0 or order.chunk is not None:
             words += ["-off", f"{order.offset + done}", "-len", f"{order.size_bytes - done}"]
         return shlex.join([*words, f"{self._source.url}/{self._from}", f"{self._target.url}/{self._to}"]) + "\n"
 
     def arrived(self, size_bytes: int) -> int:
-        return max(0, size_bytes - self._ends.order.offset)
+        return max(0, size_bytes - self._endpoints.order.offset)
 
     async def collect(self) -> None:
-        order, file = self._ends.order, await self.watched()
-        there, part = shlex.quote(file), shlex.quote(await self._ends.part())
-        whole = f"if [ -O {there} ]; then mv -f {there} {part}; exit 0; fi\n" if order.chunk is None else ""
-        await self._target.place.do(
-            f"[ -e {there} ] || exit 0\n{whole}"
-            f"{reader(file, order.offset, order.size_bytes)} >{part}\nrm -f {there}\n",
-            timeout_s=reading_s(order.size_bytes),
-        )
+        order, part = self._endpoints.order, await self._endpoints.part()
+        whole = "yes" if order.chunk is None else "no"
+        words = ["koala_collect", await self.watched(), part, str(order.offset), str(order.size_bytes), whole]
+        script = f"{AREA_FUNCTIONS}{PIECE_FUNCTIONS}{shlex.join(words)}\n"
+        await self._target.host.run(script, timeout_s=read_limit_s(order.size_bytes))
 
     async def clean(self) -> None:
         await self._source.remove(self._from)
         if self._home is not None:
-            await Carriage(self._client, self._home).stop()
-            await self._client.do(f"rm -rf {path_word(self._home)}\n")
+            await RemoteProcess(self._client, self._home).stop()
+            await self._client.run(f"rm -rf {quoted_path(self._home)}\n")
 
 
-def rsync_text(ssh: tuple[str, ...], source: str, target: str, rate_bytes_s: float | None) -> str:
+def rsync_script(ssh: tuple[str, ...], source: str, target: str, rate_bytes_s: float | None) -> str:
     """rsync of one whole file, that goes on where the target's file ends. Whether that is right is verified later."""
     limit = [] if rate_bytes_s is None else [f"--bwlimit={max(1, int(rate_bytes_s / 1024))}"]
     words = ["rsync", "-s", "--append", f"--timeout={STALL_S}", *limit, "-e", shlex.join(ssh), "--", source, target]

@@ -1,8 +1,8 @@
-"""What all ways of bringing a piece of a file share: continued where it stopped, verified, and only then named.
+"""The transfer of a piece of a file: continued where it stopped, verified, and only then named.
 
-How bytes flow, and where each step is done, is for those who inherit: ``koala.files.transfer.local_piece`` on this
+How bytes flow, and where each step is done, is for the subclasses: ``koala.files.transfer.local_piece`` on this
 machine, ``koala.files.transfer.remote_piece`` by processes at the sites. Who shares a copy is in
-``koala.files.transfer.copying``.
+``koala.files.transfer.mover``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from koala.files.errors import (
     unreadable,
 )
 from koala.files.sources import Stamp
-from koala.files.transfer.interface import Brought, Order, Progress
+from koala.files.transfer.order import Order, Progress, TransferResult
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 Clock: TypeAlias = Callable[[], float]
@@ -44,8 +44,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     checksum: str | None
 
 
-class Work(Protocol):
-    """What brings the piece of one order, as those see it who wait for it."""
+class PieceWork(Protocol):
+    """The transfer of the piece of one order, as the mover sees it."""
 
     order: Order
     listeners: list[Progress]
@@ -55,11 +55,11 @@ class Work(Protocol):
 
     def stop(self) -> None: ...
 
-    async def run(self) -> Brought: ...
+    async def run(self) -> TransferResult: ...
 
 
-class Bringing(ABC):
-    """Brings the piece of one order into its place. ``run`` is called once; ``stop`` ends it soon.
+class PieceTransfer(ABC):
+    """Transfers the piece of one order into its copy. ``run`` is called once; ``stop`` ends it soon.
 
     The order's rate is for all that flows on its link together: ``sharing`` says how many flow there now, this
     included. ``whole`` is asked only where a chunk is ordered.
@@ -84,31 +84,31 @@ class Bringing(ABC):
         """End soon, with ``TransferInterruptedError``."""
         self._stopping.set()
 
-    async def run(self) -> Brought:
-        """Bring the piece. Raises a ``FilesError``; what is unfinished stays, for the caller to keep or remove."""
+    async def run(self) -> TransferResult:
+        """Transfer the piece. Raises a ``FilesError``; what is unfinished stays, for the caller to keep or remove."""
         order = self.order
         checksum = await self._finished()
         if checksum is not None:
             self._tell(order.size_bytes)
-            return self._brought(checksum)
+            return self._result(checksum)
         stamp = await self._stamp()
         self._check_size(stamp)
         await self._check_whole()
         origin = Origin(stamp=stamp, checksum=order.checksum)
         start = await self._begin(origin, True)
-        checksum = await self._flow_and_verify(stamp, start)
+        checksum = await self._move_and_verify(stamp, start)
         if checksum is None and start > 0:
             # What was there before may have been bad, so nothing of it is used.
             await self._begin(origin, False)
-            checksum = await self._flow_and_verify(stamp, 0)
+            checksum = await self._move_and_verify(stamp, 0)
         if checksum is None:
             raise ChecksumError(
                 order.file, order.target, "what was written is not what was read; check this site's disk"
             )
         await self._finish(checksum)
-        return self._brought(checksum)
+        return self._result(checksum)
 
-    # ---------------------------------------------------------------------------------- for those who inherit
+    # ------------------------------------------------------------------------------------ steps of a subclass
 
     @abstractmethod
     async def _finished(self) -> str | None:
@@ -120,11 +120,11 @@ class Bringing(ABC):
 
     @abstractmethod
     async def _begin(self, origin: Origin, may_continue: bool) -> int:
-        """Prepare the place and say from which byte on to copy."""
+        """Prepare the copy and return from which byte on to write it."""
 
     @abstractmethod
-    async def _let_flow(self, done: int) -> None:
-        """Bring what is beyond the first ``done`` bytes. Tells of progress."""
+    async def _move_bytes(self, done: int) -> None:
+        """Move what is beyond the first ``done`` bytes. Tells of progress."""
 
     @abstractmethod
     async def _digest_there(self) -> str:
@@ -142,7 +142,7 @@ class Bringing(ABC):
     async def _finish(self, checksum: str) -> None:
         """Let what has arrived take its name."""
 
-    # ------------------------------------------------------------------------------------------ the frame
+    # --------------------------------------------------------------------------------------- shared steps
 
     def _check_size(self, stamp: Stamp) -> None:
         order = self.order
@@ -160,12 +160,12 @@ class Bringing(ABC):
         if there != order.checksum:
             raise damaged(order.file, order.source, there, order.checksum)
 
-    async def _flow_and_verify(self, stamp: Stamp, start: int) -> str | None:
+    async def _move_and_verify(self, stamp: Stamp, start: int) -> str | None:
         """The checksum of what is at the target, or None when that is not what the source has."""
         order = self.order
         self.flowing = True
         try:
-            await self._let_flow(start)
+            await self._move_bytes(start)
         finally:
             self.flowing = False
         if await self._stamp() != stamp:
@@ -182,7 +182,7 @@ class Bringing(ABC):
         return there if there == here else None
 
     def _rate_bytes_s(self) -> float | None:
-        """This one's part of what the link allows."""
+        """This transfer's share of what the link allows."""
         return None if self.order.rate_bytes_s is None else self.order.rate_bytes_s / max(1, self._sharing())
 
     def _tell(self, done: int) -> None:
@@ -209,9 +209,9 @@ class Bringing(ABC):
                 self.order.file, self.order.target, "the transfer was stopped; order it again to go on"
             )
 
-    def _brought(self, checksum: str) -> Brought:
+    def _result(self, checksum: str) -> TransferResult:
         seen = self._copied / self._flowing_s if self._copied and self._flowing_s > 0 else None
-        return Brought(
+        return TransferResult(
             transfer=self.order.transfer,
             path=self._path,
             size_bytes=self.order.size_bytes,

@@ -1,6 +1,6 @@
-"""A piece of a file on its way by a process at a site: begun or found again, looked at, resumed when it was cut.
+"""A piece of a file that a process at a site transfers: begun or found again, watched, resumed when it was cut.
 
-The frame, what is verified when, is in ``koala.files.transfer.piece``; what the process runs is its lane's concern
+What is verified when is in ``koala.files.transfer.piece``; what the process runs is up to its method
 (``koala.files.transfer.methods``). The part, its stamp and the finished copy are at the target, as everywhere.
 """
 
@@ -16,92 +16,81 @@ from typing import TypeAlias
 import msgspec
 
 from koala.files.area.layout import COPIES, copy_path
-from koala.files.area.remote import APPEAR
-from koala.files.errors import FilesError, NoSpaceError, UnreachableError
-from koala.files.hosts import failure, reading_s
+from koala.files.errors import FilesError, NoSpaceError, UnreachableSiteError
+from koala.files.hosts import SCRIPT_S, failure, read_limit_s
 from koala.files.sources import Stamp
-from koala.files.transfer.interface import Order
-from koala.files.transfer.methods import PART, Ends, Lane
-from koala.files.transfer.piece import Bringing, Clock, Origin, Pause, T, Whole, reading_error, writing_error
-from koala.files.transfer.remote_process import STOP, Look, size_text
+from koala.files.transfer.methods import PART, PIECE_FUNCTIONS, Endpoints, Method
+from koala.files.transfer.order import Order
+from koala.files.transfer.piece import Clock, Origin, Pause, PieceTransfer, T, Whole, reading_error, writing_error
+from koala.files.transfer.remote_process import ProcessState
 from koala.sites.remote_shell import ShellError
 
-# A flow is looked at after so long, then ever more rarely.
+# The process is looked at after so long, then ever more rarely.
 LOOK_FIRST_S = 0.1
 LOOK_MOST_S = 2.0
 LOOK_GROWTH = 1.3
-# So many tries in a row that bring no byte end a transfer; the pause after one that failed, and the longest of them.
+# So many tries in a row that move no byte end a transfer; the pause after one that failed, and the longest of them.
 FRUITLESS_TRIES_MAX = 8
 PAUSE_FIRST_S = 0.25
 PAUSE_MOST_S = 30.0
 
-# Chooses the lane for the next try. True when the last one brought nothing, so that another may be better.
-ChooseLane: TypeAlias = Callable[[bool], Awaitable[Lane]]
-_Told: TypeAlias = Callable[[Order, OSError], FilesError]
+# Chooses the method for the next try. True when the last one moved nothing, so that another may be better.
+ChooseMethod: TypeAlias = Callable[[bool], Awaitable[Method]]
+_ErrorOf: TypeAlias = Callable[[Order, OSError], FilesError]
 
 
-class Carried(Bringing):
-    """Brings the piece of one order by a process that a lane describes."""
+class RemotePieceTransfer(PieceTransfer):
+    """Transfers the piece of one order by a process that a method describes."""
 
     def __init__(
         self,
-        ends: Ends,
-        choose: ChooseLane,
+        endpoints: Endpoints,
+        choose: ChooseMethod,
         *,
         whole: Whole,
         clock: Clock,
         pause: Pause,
         sharing: Callable[[], int] = lambda: 1,
     ) -> None:
-        path = copy_path(ends.copy)
-        super().__init__(ends.order, path, whole=whole, clock=clock, pause=pause, sharing=sharing)
-        self._ends = ends
+        path = copy_path(endpoints.copy)
+        super().__init__(endpoints.order, path, whole=whole, clock=clock, pause=pause, sharing=sharing)
+        self._endpoints = endpoints
         self._choose = choose
-        self._lane: Lane | None = None
+        self._method: Method | None = None
 
-    # ---------------------------------------------------------------------------------- steps of the frame
+    # ---------------------------------------------------------------------------------- steps of a transfer
 
     async def _finished(self) -> str | None:
         size = self.order.size_bytes
-        text = f'if [ -f data ] && [ "$(wc -c <data)" -eq {size} ]; then cat checksum; fi\n'
-        verified = (await self._writing(lambda: self._at_home(text))).strip()
+        verified = (await self._writing(lambda: self._call("koala_finished", str(size)))).strip()
         if not verified:
             return None
-        there = await self._writing(lambda: self._ends.target.checksum(self._in_home("data"), 0, size))
+        there = await self._writing(lambda: self._endpoints.target.checksum(self._in_home("data"), 0, size))
         return there if there == verified else None
 
     async def _stamp(self) -> Stamp:
-        return await self._reading(lambda: self._ends.source.stamp(self._ends.path))
+        return await self._reading(lambda: self._endpoints.source.stamp(self._endpoints.path))
 
     async def _begin(self, origin: Origin, may_continue: bool) -> int:
         wanted = hashlib.sha256(msgspec.json.encode(origin)).hexdigest()
-        lane = await self._writing(lambda: self._chosen(anew=False))
-        watched = await self._writing(lane.watched)
+        method = await self._writing(lambda: self._chosen(anew=False))
+        watched = await self._writing(method.watched)
         if may_continue:
-            done = await self._writing(lambda: self._found(wanted, lane, watched))
+            done = await self._writing(lambda: self._found(wanted, method, watched))
             if done is not None and done <= self.order.size_bytes:
                 return done
-        # The part only after its origin is written, so that no byte is ever taken for one of another file.
-        text = (
-            f"{STOP}koala_stop\nrm -f {PART} {shlex.quote(watched)}\n"
-            f"echo {wanted} >stamp.fresh\nmv -f stamp.fresh stamp\n: >{PART}\n"
-        )
-        await self._writing(lambda: self._at_home(text))
+        await self._writing(lambda: self._call("koala_begin", wanted, watched))
         return 0
 
-    async def _found(self, wanted: str, lane: Lane, watched: str) -> int | None:
+    async def _found(self, wanted: str, method: Method, watched: str) -> int | None:
         """How much has arrived of what is wanted; None when something else was on its way, or nothing."""
-        text = (
-            f'[ -e {PART} ] && [ "$(cat stamp 2>/dev/null)" = {wanted} ] || exit 0\n'
-            f"{size_text(PART)}\n{size_text(watched)}\n"
-        )
-        sizes = [int(word) for word in (await self._at_home(text)).split()]
+        sizes = [int(word) for word in (await self._call("koala_found", wanted, watched)).split()]
         if not sizes:
             return None
         # A part that is whole was collected already, from wherever it arrived.
-        return sizes[0] if sizes[0] == self.order.size_bytes else lane.arrived(sizes[1])
+        return sizes[0] if sizes[0] == self.order.size_bytes else method.arrived(sizes[1])
 
-    async def _let_flow(self, done: int) -> None:
+    async def _move_bytes(self, done: int) -> None:
         self._tell(done)
         fruitless, wait_s = 0, PAUSE_FIRST_S
         try:
@@ -110,50 +99,52 @@ class Carried(Bringing):
                 if done < self.order.size_bytes:
                     fruitless = 0 if done > before else fruitless + 1
                     wait_s = PAUSE_FIRST_S if done > before else min(2 * wait_s, PAUSE_MOST_S)
-                    self._check_hope(fruitless, said)
+                    self._check_tries(fruitless, said)
                     await self._rest(wait_s)
-            if self._lane is not None:
-                await self._writing(self._lane.collect)
+            if self._method is not None:
+                await self._writing(self._method.collect)
         finally:
             await self._clean()
 
     async def _digest_there(self) -> str:
-        return await self._writing(lambda: self._ends.target.checksum(self._in_home(PART), 0, self.order.size_bytes))
+        return await self._writing(
+            lambda: self._endpoints.target.checksum(self._in_home(PART), 0, self.order.size_bytes)
+        )
 
     async def _digest_here(self) -> str:
         return await self._reading(
-            lambda: self._ends.source.checksum(self._ends.path, self.order.offset, self.order.size_bytes)
+            lambda: self._endpoints.source.checksum(self._endpoints.path, self.order.offset, self.order.size_bytes)
         )
 
     async def _digest_whole(self) -> str:
         return await self._reading(self._whole)
 
     async def _finish(self, checksum: str) -> None:
-        text = f"{APPEAR}echo {checksum} >checksum\nkoala_appear {PART} data\n"
-        await self._writing(lambda: self._at_home(text, reading_s(self.order.size_bytes)))
+        limit_s = read_limit_s(self.order.size_bytes)
+        await self._writing(lambda: self._call("koala_finish", checksum, timeout_s=limit_s))
 
     # ------------------------------------------------------------------------------------------ the flow
 
     async def _try(self, done: int, *, anew: bool) -> tuple[int, OSError]:
         """Let bytes flow until it ends, however it does: how many have arrived then, and what was said."""
         try:
-            lane = await self._chosen(anew=anew)
-            carriage, watched = await lane.carriage(), await lane.watched()
-            await carriage.start(await lane.text(done, self._rate_bytes_s()))
+            method = await self._chosen(anew=anew)
+            process, watched = await method.process(), await method.watched()
+            await process.start(await method.script(done, self._rate_bytes_s()))
         except OSError as error:
             return done, error
         wait_s, began = LOOK_FIRST_S, self._clock()
-        look: Look | None = None
-        while look is None or look.running:
-            await self._rest(wait_s, carriage.stop)
+        state: ProcessState | None = None
+        while state is None or state.running:
+            await self._rest(wait_s, process.stop)
             wait_s = min(wait_s * LOOK_GROWTH, LOOK_MOST_S)
             try:
-                look = await carriage.look(watched if lane.at_target else None)
-                size = look.size_bytes if lane.at_target else int(await self._at_home(f"{size_text(watched)}\n"))
+                state = await process.look(watched if method.at_target else None)
+                size = state.size_bytes if method.at_target else int(await self._call("koala_size_or_none", watched))
             except OSError as error:
                 # Whether it still flows is not known; the next try finds it, or goes on where it ended.
                 return done, error
-            arrived = min(lane.arrived(size), self.order.size_bytes)
+            arrived = min(method.arrived(size), self.order.size_bytes)
             if arrived > done:
                 self._copied += arrived - done
                 done = arrived
@@ -161,35 +152,35 @@ class Carried(Bringing):
             now = self._clock()
             self._flowing_s += now - began
             began = now
-        return done, failure(0 if look.code is None else look.code, look.said)
+        return done, failure(0 if state.code is None else state.code, state.said)
 
-    def _check_hope(self, fruitless: int, said: OSError) -> None:
-        """Raise when another try would bring nothing."""
+    def _check_tries(self, fruitless: int, said: OSError) -> None:
+        """Raise when another try would move nothing."""
         order = self.order
         meant = writing_error(order, said)
         if isinstance(meant, NoSpaceError):
             raise meant
         if fruitless >= FRUITLESS_TRIES_MAX:
             why = said.strerror or str(said)
-            raise UnreachableError(
+            raise UnreachableSiteError(
                 order.file,
                 order.target,
                 f"it does not arrive from {order.source}, tried {fruitless} times (FRUITLESS_TRIES_MAX): {why}; "
                 "check the way between the two sites",
             )
 
-    async def _chosen(self, *, anew: bool) -> Lane:
-        if self._lane is None or anew:
-            if self._lane is not None:
+    async def _chosen(self, *, anew: bool) -> Method:
+        if self._method is None or anew:
+            if self._method is not None:
                 await self._clean()
-            self._lane = await self._choose(anew)
-        return self._lane
+            self._method = await self._choose(anew)
+        return self._method
 
     async def _clean(self) -> None:
         # What is left then is removed at the next start, and takes no room until then.
         with contextlib.suppress(OSError):
-            if self._lane is not None:
-                await self._lane.clean()
+            if self._method is not None:
+                await self._method.clean()
 
     async def _rest(self, pause_s: float, ended: Callable[[], Awaitable[None]] | None = None) -> None:
         """Wait, or until it is stopped: then, if need be, something else is ended first."""
@@ -208,20 +199,22 @@ class Carried(Bringing):
     # ------------------------------------------------------------------------------------- steps at the sites
 
     def _in_home(self, name: str) -> str:
-        return f"{COPIES}/{self._ends.copy}/{name}"
+        return f"{COPIES}/{self._endpoints.copy}/{name}"
 
-    async def _at_home(self, text: str, timeout_s: float | None = None) -> str:
-        return await self._ends.target.do(f"cd {COPIES}/{self._ends.copy}\n{text}", timeout_s=timeout_s)
+    async def _call(self, *words: str, timeout_s: float = SCRIPT_S) -> str:
+        """Run a function of ``piece.sh`` in the copy's directory."""
+        script = f"cd {COPIES}/{self._endpoints.copy}\n{PIECE_FUNCTIONS}{shlex.join(words)}\n"
+        return await self._endpoints.target.run(script, timeout_s=timeout_s)
 
     async def _reading(self, step: Callable[[], Awaitable[T]]) -> T:
         """A step at the source."""
-        return await self._patiently(step, reading_error)
+        return await self._repeatedly(step, reading_error)
 
     async def _writing(self, step: Callable[[], Awaitable[T]]) -> T:
         """A step at the target."""
-        return await self._patiently(step, writing_error)
+        return await self._repeatedly(step, writing_error)
 
-    async def _patiently(self, step: Callable[[], Awaitable[T]], told: _Told) -> T:
+    async def _repeatedly(self, step: Callable[[], Awaitable[T]], error_of: _ErrorOf) -> T:
         """A step that is given up when the transfer is stopped, and repeated while its site does not answer."""
         wait_s = PAUSE_FIRST_S
         for left in reversed(range(FRUITLESS_TRIES_MAX)):
@@ -229,9 +222,9 @@ class Carried(Bringing):
                 return await self._unless_stopped(step)
             except ShellError as error:
                 if left == 0:
-                    raise told(self.order, error) from None
+                    raise error_of(self.order, error) from None
             except OSError as error:
-                raise told(self.order, error) from None
+                raise error_of(self.order, error) from None
             await self._rest(wait_s)
             wait_s = min(2 * wait_s, PAUSE_MOST_S)
         raise AssertionError("the last try returned or raised")

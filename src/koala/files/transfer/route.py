@@ -1,6 +1,6 @@
-"""Which way the bytes of a file take from one site to another: one pure function of how the two are described.
+"""Which route the bytes of a file take from one site to another: one pure function of how the two are described.
 
-What is done on a way is in ``koala.files.transfer.local_piece`` (copy) and ``koala.files.transfer.methods`` (the
+What is done on a route is in ``koala.files.transfer.local_piece`` (copy) and ``koala.files.transfer.methods`` (the
 others).
 """
 
@@ -11,7 +11,7 @@ import enum
 from koala.model.grid import Site
 
 
-class Way(enum.StrEnum):
+class TransferRoute(enum.StrEnum):
     """How bytes get from a site to another, or to another place at the same one."""
 
     COPY = "copy"  # this machine sees both file areas, and copies
@@ -21,13 +21,13 @@ class Way(enum.StrEnum):
     RELAY = "relay"  # in one stream through this machine, which alone reaches both
 
 
-def is_seen(site: Site) -> bool:
+def has_local_files(site: Site) -> bool:
     """Whether this machine sees the site's files: embedded sites', and those of batch systems that it uses itself."""
     return site.batch is None or (site.batch.ssh is None and not site.batch.through)
 
 
-def way_between(source: Site, target: Site) -> Way:
-    """The way from a site to another. The first that fits, in this order:
+def route_between(source: Site, target: Site) -> TransferRoute:
+    """The route from a site to another. The first that fits, in this order:
 
     - inside one site nothing leaves it: COPY where this machine sees it, or else WITHIN;
     - GRIDFTP where both have a file server, as whoever describes one wants it to be used;
@@ -36,11 +36,11 @@ def way_between(source: Site, target: Site) -> Way:
     - SSH everywhere else.
     """
     if source.name == target.name:
-        return Way.COPY if is_seen(target) else Way.WITHIN
+        return TransferRoute.COPY if has_local_files(target) else TransferRoute.WITHIN
     if source.file_server is not None and target.file_server is not None:
-        return Way.GRIDFTP
-    if is_seen(source) and is_seen(target):
-        return Way.COPY
+        return TransferRoute.GRIDFTP
+    if has_local_files(source) and has_local_files(target):
+        return TransferRoute.COPY
     if any(site.batch is not None and site.batch.through for site in (source, target)):
-        return Way.RELAY
-    return Way.SSH
+        return TransferRoute.RELAY
+    return TransferRoute.SSH

@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 
 from koala.files import (
-    Area,
+    AreaDirectory,
     ChangedFileError,
     ChecksumError,
     FileArea,
-    GridMover,
+    FileMover,
+    Host,
+    LocalArea,
     Order,
-    Place,
     RemoteArea,
-    SeenArea,
 )
+from koala.files.area.known_checksums import KNOWN_CHECKSUMS_MAX, READINGS_AT_A_TIME_MAX, KnownChecksums, WholeFile
 from koala.files.area.layout import copy_name
-from koala.files.area.verified import PROOFS_MAX, READINGS_AT_A_TIME_MAX, Proofs, WholeFile
 from koala.files.sources import Stamp
 from koala.model.grid import BatchSettings, Site, SiteKind
 from koala.sites.remote_shell import RemoteShell
@@ -81,7 +81,7 @@ class PlayedFile:
 
 def test_a_file_is_read_once_until_it_changes_whatever_it_is_found_to_be() -> None:
     async def scenario() -> None:
-        file, proofs = PlayedFile(), Proofs()
+        file, proofs = PlayedFile(), KnownChecksums()
         assert [await proofs.checksum(file.whole) for _ in range(3)] == [sha(BYTES)] * 3
         assert file.readings == 1
         file.data, file.version = OTHERS, "2"
@@ -93,7 +93,7 @@ def test_a_file_is_read_once_until_it_changes_whatever_it_is_found_to_be() -> No
 
 def test_all_who_ask_at_a_time_wait_for_one_reading_and_it_goes_on_when_the_first_gives_up() -> None:
     async def scenario() -> None:
-        file, proofs = PlayedFile(), Proofs()
+        file, proofs = PlayedFile(), KnownChecksums()
         file.gate.clear()
         asking = [asyncio.create_task(proofs.checksum(file.whole)) for _ in range(5)]
         await file.begun()
@@ -108,7 +108,7 @@ def test_all_who_ask_at_a_time_wait_for_one_reading_and_it_goes_on_when_the_firs
 
 def test_one_of_another_size_is_refused_unread() -> None:
     async def scenario() -> None:
-        file, proofs = PlayedFile(), Proofs()
+        file, proofs = PlayedFile(), KnownChecksums()
         with pytest.raises(ChangedFileError, match="'data' at delft: it has 11 bytes and should have 12; register"):
             await proofs.checksum(file.whole, 12)
         assert file.readings == 0
@@ -119,7 +119,7 @@ def test_one_of_another_size_is_refused_unread() -> None:
 
 def test_one_that_changes_while_it_is_read_is_neither_believed_nor_remembered() -> None:
     async def scenario() -> None:
-        file, proofs = PlayedFile(), Proofs()
+        file, proofs = PlayedFile(), KnownChecksums()
         file.gate.clear()
         asking = asyncio.create_task(proofs.checksum(file.whole))
         await file.begun()
@@ -135,7 +135,7 @@ def test_one_that_changes_while_it_is_read_is_neither_believed_nor_remembered() 
 
 def test_one_whose_place_does_not_tell_changes_is_read_each_time() -> None:
     async def scenario() -> None:
-        file, proofs = PlayedFile(version=""), Proofs()
+        file, proofs = PlayedFile(version=""), KnownChecksums()
         for _ in range(3):
             assert await proofs.checksum(file.whole) == sha(BYTES)
         assert file.readings == 3
@@ -145,7 +145,7 @@ def test_one_whose_place_does_not_tell_changes_is_read_each_time() -> None:
 
 def test_a_reading_that_failed_is_tried_anew_by_the_next() -> None:
     async def scenario() -> None:
-        file, proofs = PlayedFile(), Proofs()
+        file, proofs = PlayedFile(), KnownChecksums()
 
         async def broken(size_bytes: int) -> str:
             raise OSError(5, "Input/output error")
@@ -159,7 +159,7 @@ def test_a_reading_that_failed_is_tried_anew_by_the_next() -> None:
 
 def test_no_more_than_two_files_of_an_area_are_read_at_a_time() -> None:
     async def scenario() -> None:
-        proofs = Proofs()
+        proofs = KnownChecksums()
         files = [PlayedFile(str(number)) for number in range(READINGS_AT_A_TIME_MAX + 3)]
         for file in files:
             file.gate.clear()
@@ -177,11 +177,11 @@ def test_no_more_than_two_files_of_an_area_are_read_at_a_time() -> None:
 
 
 def test_the_one_that_was_asked_for_longest_ago_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert PROOFS_MAX >= 1_000
-    monkeypatch.setattr("koala.files.area.verified.PROOFS_MAX", 2)
+    assert KNOWN_CHECKSUMS_MAX >= 1_000
+    monkeypatch.setattr("koala.files.area.known_checksums.KNOWN_CHECKSUMS_MAX", 2)
 
     async def scenario() -> None:
-        proofs = Proofs()
+        proofs = KnownChecksums()
         old, older, new = (PlayedFile(key) for key in ("old", "older", "new"))
         for file in (old, older, old, new):
             await proofs.checksum(file.whole)
@@ -194,7 +194,7 @@ def test_the_one_that_was_asked_for_longest_ago_is_forgotten_first(monkeypatch: 
 
 def test_closing_ends_readings_and_the_next_who_asks_has_the_file_read_anew() -> None:
     async def scenario() -> None:
-        file, proofs = PlayedFile(), Proofs()
+        file, proofs = PlayedFile(), KnownChecksums()
         file.gate.clear()
         asking = asyncio.create_task(proofs.checksum(file.whole))
         await file.begun()
@@ -214,26 +214,26 @@ def test_closing_ends_readings_and_the_next_who_asks_has_the_file_read_anew() ->
 class Readings:
     """An area, seen by this machine or not, and how often a replica was read there for its checksum alone."""
 
-    def __init__(self, root: Path, is_seen: bool) -> None:
-        self.blocking = Area("delft", root)
+    def __init__(self, root: Path, local: bool) -> None:
+        self.directory = AreaDirectory("delft", root)
         self.count = 0
         self.area: FileArea
-        if is_seen:
-            self.area = SeenArea(self.blocking, Place(RemoteShell()), self._aside)
+        if local:
+            self.area = LocalArea(self.directory, Host(RemoteShell()), self._offload)
             return
         settings = BatchSettings(work_directory=str(root), through=("env",))
-        place = Place(RemoteShell(through=("env",)), settings)
-        self._do = place.do
-        place.do = self._counted  # type: ignore[method-assign]
-        self.area = RemoteArea("delft", place, str(root))
+        host = Host(RemoteShell(through=("env",)), settings)
+        self._run = host.run
+        host.run = self._counted  # type: ignore[method-assign]
+        self.area = RemoteArea("delft", host, str(root))
 
-    async def _aside(self, work: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
+    async def _offload(self, work: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
         self.count += work.__name__ == "of_path"
         return await asyncio.to_thread(work, *arguments, **named)
 
-    async def _counted(self, text: str, **named: Any) -> str:
-        self.count += text.rstrip().endswith("koala_digest <replicas/=data")
-        return await self._do(text, **named)
+    async def _counted(self, script: str, **named: Any) -> str:
+        self.count += script.rstrip().endswith("koala_digest <replicas/=data")
+        return await self._run(script, **named)
 
 
 @pytest.fixture(params=["seen", "not seen"])
@@ -255,22 +255,22 @@ def test_a_replica_is_read_when_it_changes_and_only_then(readings: Readings, tmp
         area = readings.area
         await area.prepare()
         (tmp_path / "outside").write_bytes(BYTES)
-        path = readings.blocking.adopt("data", tmp_path / "outside")
+        path = readings.directory.adopt("data", tmp_path / "outside")
         for _ in range(3):
-            assert await area.proven("data", len(BYTES)) == sha(BYTES)
+            assert await area.verified_checksum("data", len(BYTES)) == sha(BYTES)
         assert readings.count == 1
         overwrite(path, OTHERS)
         for _ in range(3):
-            assert await area.proven("data", len(BYTES)) == sha(OTHERS)
+            assert await area.verified_checksum("data", len(BYTES)) == sha(OTHERS)
         assert readings.count == 2
         with pytest.raises(ChangedFileError, match="has 11 bytes and should have 10"):
-            await area.proven("data", len(BYTES) - 1)
+            await area.verified_checksum("data", len(BYTES) - 1)
         await area.forget("data")
         with pytest.raises(FileNotFoundError):
-            await area.proven("data")
+            await area.verified_checksum("data")
         path.mkdir()
         with pytest.raises(OSError, match="is not a regular file"):
-            await area.proven("data")
+            await area.verified_checksum("data")
         assert readings.count == 2
         await area.close()
 
@@ -284,10 +284,10 @@ def test_a_replica_that_was_measured_when_it_came_is_not_read_again(readings: Re
         (tmp_path / "outside").write_bytes(BYTES)
         assert (await area.take_in("incoming", str(tmp_path / "outside"))).checksum == sha(BYTES)
         await area.take_name("incoming", "data")
-        assert await area.proven("data") == sha(BYTES)
+        assert await area.verified_checksum("data") == sha(BYTES)
         assert readings.count == 0
-        overwrite(readings.blocking.replica("data"), OTHERS)
-        assert await area.proven("data") == sha(OTHERS)
+        overwrite(readings.directory.replica("data"), OTHERS)
+        assert await area.verified_checksum("data") == sha(OTHERS)
         assert readings.count == 1
 
     run(scenario())
@@ -302,12 +302,12 @@ def test_a_copy_that_was_verified_when_it_came_is_not_read_again_as_a_replica(
         await area.prepare()
         name = copy_name("data", None, sha(BYTES))
         await area.hold(name, "t1")
-        copy = readings.blocking.copy_named(name)
+        copy = readings.directory.copy_named(name)
         copy.data.write_bytes(BYTES)
         copy.checksum.write_text(f"{sha(BYTES)}\n" if verified else "half of i")
         await area.promote("data", name)
         await area.remove(name)
-        assert await area.proven("data") == sha(BYTES)
+        assert await area.verified_checksum("data") == sha(BYTES)
         assert readings.count == (0 if verified else 1)
 
     run(scenario())
@@ -324,13 +324,13 @@ def test_chunks_come_from_a_file_that_is_read_once_and_not_from_one_that_was_alt
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[Path] = []
-    of_path = importlib.import_module("koala.files.area.interface").of_path
+    of_path = importlib.import_module("koala.files.area.local").of_path
 
     def counted(path: Path) -> str:
         read.append(path)
         return str(of_path(path))
 
-    monkeypatch.setattr("koala.files.area.interface.of_path", counted)
+    monkeypatch.setattr("koala.files.area.local.of_path", counted)
 
     async def scenario() -> None:
         world = World(tmp_path)
@@ -338,13 +338,13 @@ def test_chunks_come_from_a_file_that_is_read_once_and_not_from_one_that_was_alt
         orders = [world.order("data", f"t{number}", chunk=chunk) for number, chunk in enumerate(CHUNKS)]
         again = world.order("data", "t9", chunk=(0, 10_000))
         async with world.mover() as mover:
-            for order, brought in zip(orders, await asyncio.gather(*map(mover.bring, orders)), strict=True):
-                assert world.bytes_at(brought.path) == DATA[order.offset : order.offset + order.size_bytes]
+            for order, result in zip(orders, await asyncio.gather(*map(mover.transfer, orders)), strict=True):
+                assert world.bytes_at(result.path) == DATA[order.offset : order.offset + order.size_bytes]
             assert read == [path]
             overwrite(path, DATA[:-1] + bytes([DATA[-1] ^ 1]))
             for _ in range(2):
                 with pytest.raises(ChecksumError, match=r"'data' at delft: .* forget this replica, it is damaged"):
-                    await mover.bring(again)
+                    await mover.transfer(again)
             assert read == [path, path]
             assert mover.transfers == {order.transfer for order in orders}
 
@@ -357,16 +357,16 @@ def test_a_chunk_for_which_a_large_file_is_still_read_can_be_cancelled(
     async def scenario() -> None:
         reading, gate = asyncio.Event(), asyncio.Event()
 
-        async def proven(self: SeenArea, file: str, size_bytes: int | None = None) -> str:
+        async def verified_checksum(self: LocalArea, file: str, size_bytes: int | None = None) -> str:
             reading.set()
             await gate.wait()
             raise AssertionError("nobody opens the gate")
 
-        monkeypatch.setattr(SeenArea, "proven", proven)
+        monkeypatch.setattr(LocalArea, "verified_checksum", verified_checksum)
         world = World(tmp_path)
         world.put("data", DATA)
         async with world.mover() as mover:
-            bringing = asyncio.create_task(mover.bring(world.order("data", chunk=(0, 10))))
+            bringing = asyncio.create_task(mover.transfer(world.order("data", chunk=(0, 10))))
             await reading.wait()
             await mover.cancel("t1")
             (outcome,) = await asyncio.gather(bringing, return_exceptions=True)
@@ -388,24 +388,24 @@ def test_a_chunk_at_an_address_comes_from_a_file_that_is_the_right_one(tmp_path:
             file.write(DATA[:-1] + bytes([DATA[-1] ^ 1]))
         async with world.mover() as mover:
             with pytest.raises(ChecksumError, match="it is damaged"):
-                await mover.bring(order)
+                await mover.transfer(order)
             with fsspec.open(url, "wb") as file:
                 file.write(DATA)
-            assert world.bytes_at((await mover.bring(order)).path) == DATA[7:107]
+            assert world.bytes_at((await mover.transfer(order)).path) == DATA[7:107]
 
     run(scenario())
 
 
 def test_a_piece_is_not_cut_at_a_site_that_is_not_seen_from_a_replica_that_was_altered(tmp_path: Path) -> None:
     async def scenario() -> None:
-        readings = Readings(tmp_path / "area", is_seen=False)
+        readings = Readings(tmp_path / "area", local=False)
         await readings.area.prepare()
         (tmp_path / "outside").write_bytes(DATA)
-        overwrite(readings.blocking.adopt("data", tmp_path / "outside"), b"?")
+        overwrite(readings.directory.adopt("data", tmp_path / "outside"), b"?")
         settings = BatchSettings(work_directory=str(tmp_path), through=("env",))
         site = Site(name="delft", processors=1, kind=SiteKind.SLURM, batch=settings)
         relays = tmp_path / "relays"
-        mover = GridMover([site], {"delft": readings.area}, Place(RemoteShell()), relays, clock=lambda: 0.0)
+        mover = FileMover([site], {"delft": readings.area}, Host(RemoteShell()), relays, clock=lambda: 0.0)
         await mover.open()
         for number, chunk in enumerate([(10, 100), (200, 100)]):
             order = Order(
@@ -418,9 +418,9 @@ def test_a_piece_is_not_cut_at_a_site_that_is_not_seen_from_a_replica_that_was_a
                 chunk=chunk,
             )
             with pytest.raises(ChecksumError, match=r"'data' at delft: .* it is damaged"):
-                await mover.bring(order)
+                await mover.transfer(order)
         await mover.close()
         assert readings.count == 1
-        assert readings.blocking.copies() == []
+        assert readings.directory.copies() == []
 
     run(scenario())

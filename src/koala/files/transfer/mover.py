@@ -1,7 +1,7 @@
-"""Who shares which copy, and what becomes of one that nobody needs: what all movers have in common.
+"""The mover of files between the sites of a grid: who shares which copy, and what becomes of one that nobody needs.
 
-How the bytes of an order are brought is for those who inherit. What is held by whom is on disk at the target, so that
-a mover made anew after a kill finds it; times and pauses come from what the mover was built with.
+How the bytes of an order are moved is in ``koala.files.transfer.piece_factory``. Who holds a copy is on disk at the
+target, so that a mover made anew after a kill finds it; times and pauses come from what the mover was built with.
 """
 
 from __future__ import annotations
@@ -9,44 +9,53 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable
+import shutil
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
 
-from koala.files.area.interface import FileArea
+from koala.files.area.interface import FileArea, Measured
+from koala.files.area.known_checksums import KnownChecksums, whole_at_url
 from koala.files.area.layout import copy_name, copy_path
-from koala.files.area.verified import Proofs, whole_at_url
+from koala.files.area.local import size_of
+from koala.files.checksums import of_file
 from koala.files.errors import FilesError, TransferCancelledError, TransferInterruptedError, UnwritableError
-from koala.files.transfer.interface import Brought, Order, Progress
-from koala.files.transfer.piece import Pause, Work, writing_error
+from koala.files.hosts import Host
+from koala.files.transfer.order import Order, Progress, TransferResult
+from koala.files.transfer.piece import Clock, Pause, PieceWork, writing_error
+from koala.files.transfer.piece_factory import PieceFactory
+from koala.files.transfer.remote_process import RemoteProcess
+from koala.model.grid import Site
 from koala.model.messages import TransferId
-from koala.model.request import SiteName
+from koala.model.request import FileName, SiteName
 
 _log = logging.getLogger(__name__)
 
 # An area that could not be opened is tried again after so long, then ever more rarely.
 LATE_FIRST_S = 1.0
 LATE_MOST_S = 60.0
+_UPLOAD_PREFIX = "upload."
 
 _Key: TypeAlias = tuple[SiteName, str]
-# Hears of transfers that were found to hold something, in an area that could not be looked at before.
-Found: TypeAlias = Callable[[frozenset[TransferId]], None]
+# Hears of transfers that were found to hold something, in an area that could not be reached before.
+WhenFound: TypeAlias = Callable[[frozenset[TransferId]], None]
 
 
 class _Running:
     """A copy on its way, and the answers that wait for it."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: PieceWork) -> None:
         self.work = work
-        self.answers: dict[TransferId, asyncio.Future[Brought]] = {}
+        self.answers: dict[TransferId, asyncio.Future[TransferResult]] = {}
         self.unwanted = False
         self.not_removed: OSError | None = None
         self.task: asyncio.Task[None] | None = None
 
 
-class _Coming:
+class _Queued:
     """An order that is not yet on its way: it waits for a copy to leave, or for its target to note it."""
 
     def __init__(self, transfer: TransferId, key: _Key) -> None:
@@ -55,47 +64,66 @@ class _Coming:
         self.cancelled = False
 
 
-class SharingMover(ABC):
-    """Brings files into the areas it was built with. Keeps the promises of ``Mover``."""
+class FileMover:
+    """Transfers files between the sites of a grid, and from URLs and this machine to them.
 
-    def __init__(self, areas: Iterable[FileArea], *, pause: Pause) -> None:
-        self._areas = {area.site: area for area in areas}
+    - ``transfer`` returns when the file is there, and raises a ``FilesError`` when it cannot be; then nothing of it
+      is left. The same order again, also after a kill of the driver, joins or continues what is there.
+    - Orders for the same piece of the same file to the same site share one copy, which stays until each of them is
+      cancelled.
+    - ``cancel`` may come at any time, and for a transfer never heard of; when it returns, what no other order needs
+      is gone, and a ``transfer`` that waits has raised ``TransferCancelledError``. When it raises ``OSError``
+      something of the transfer is left: call it again.
+
+    ``relays`` is a directory of this machine that is the mover's alone.
+    """
+
+    def __init__(
+        self,
+        sites: Iterable[Site],
+        areas: Mapping[SiteName, FileArea],
+        here: Host,
+        relays: Path,
+        *,
+        clock: Clock,
+        pause: Pause = asyncio.sleep,
+    ) -> None:
+        self._areas = dict(areas)
+        self._here = here
+        self._relays = relays
         self._pause = pause
+        self._pieces = PieceFactory(
+            sites, self._areas, here, relays, clock=clock, pause=pause, whole=self._whole, sharing=self._sharing
+        )
         self._holders: dict[_Key, set[TransferId]] = {}
         self._key_of: dict[TransferId, _Key] = {}
         self._running: dict[_Key, _Running] = {}
-        self._coming: list[_Coming] = []
+        self._queued: list[_Queued] = []
         self._locks: dict[_Key, tuple[asyncio.Lock, int]] = {}
         self._late: dict[SiteName, asyncio.Task[None]] = {}
-        self._urls = Proofs()
-        self.when_found: Found | None = None
-
-    @abstractmethod
-    def _work(self, order: Order, copy: str) -> Work:
-        """What brings the piece of an order into a copy."""
-
-    async def _prepare(self, area: FileArea) -> dict[str, set[TransferId]]:
-        """Get an area ready; what is held there."""
-        return await area.prepare()
-
-    async def _take_away(self, area: FileArea, copy: str) -> None:
-        """Remove a copy and all that was made for it."""
-        await area.remove(copy)
+        self._uploads: dict[TransferId, Path] = {}
+        self._urls = KnownChecksums()
+        self.when_found: WhenFound | None = None
 
     # ------------------------------------------------------------------------------------ opening and closing
 
     async def open(self) -> None:
-        """Find again what was brought here or is on its way. Without ``open`` nothing else may be called.
+        """Find again what was transferred here or is on its way. Without ``open`` nothing else may be called.
 
-        A site that cannot be reached is tried again later; ``when_found`` then hears of what is there.
+        What ran on this machine is ended; the same orders go on where it was. A site that cannot be reached is tried
+        again later; ``when_found`` then hears of what is there.
         """
+        if self._relays.exists():
+            for home in self._relays.iterdir():
+                await RemoteProcess(self._here, str(home)).stop()
+            await asyncio.to_thread(shutil.rmtree, self._relays)
         await asyncio.gather(*(self._open(area) for area in self._areas.values()))
 
     async def _open(self, area: FileArea) -> None:
         try:
             self._note_all(area, await self._prepare(area))
         except OSError as error:
-            if area.place.is_here:
+            if area.host.is_local:
                 raise
             _log.warning("the files of site %s cannot be looked at yet: %s", area.site, error)
             self._late[area.site] = asyncio.create_task(self._open_late(area), name=f"open files of {area.site}")
@@ -115,8 +143,15 @@ class SharingMover(ABC):
                 self.when_found(frozenset(transfer for holders in held.values() for transfer in holders))
             return
 
+    async def _prepare(self, area: FileArea) -> dict[str, set[TransferId]]:
+        await self._pieces.open_server(area.site)
+        return await area.prepare()
+
     async def close(self) -> None:
-        """Stop all copies where they are; after the next ``open`` the same orders continue them."""
+        """Stop all copies where they are; after the next ``open`` the same orders continue them.
+
+        Connections that were kept open are closed too.
+        """
         late = list(self._late.values())
         for task in late:
             task.cancel()
@@ -125,8 +160,10 @@ class SharingMover(ABC):
             running.work.stop()
         await self._settled(*self._running.values())
         await asyncio.gather(self._urls.close(), *(area.close() for area in self._areas.values()))
+        hosts = {id(area.host): area.host for area in self._areas.values()}
+        await asyncio.gather(*(host.close() for host in hosts.values()), return_exceptions=True)
 
-    # ------------------------------------------------------------------------------------------ the promises
+    # ---------------------------------------------------------------------------------------- transfers
 
     @property
     def transfers(self) -> frozenset[TransferId]:
@@ -138,9 +175,9 @@ class SharingMover(ABC):
         key = self._key_of.get(transfer)
         return None if key is None else copy_path(key[1])
 
-    async def bring(self, order: Order, progress: Progress | None = None) -> Brought:
-        """Bring a file, or join those who do. See ``Mover.bring``."""
-        area = self._area(order, order.target)
+    async def transfer(self, order: Order, progress: Progress | None = None) -> TransferResult:
+        """Transfer a file, or the chunk of it that is ordered, or join those who do."""
+        area = self._area(order)
         key = (order.target, copy_name(order.file, order.chunk, order.checksum))
         if self._key_of.get(order.transfer, key) != key:
             raise FilesError(
@@ -151,16 +188,16 @@ class SharingMover(ABC):
             running.work.listeners.append(progress)
         answer = running.answers.setdefault(order.transfer, asyncio.get_running_loop().create_future())
         # Shielded, since the same transfer may be awaited twice: giving up the wait is not cancelling the transfer.
-        brought = await asyncio.shield(answer)
-        return msgspec.structs.replace(brought, transfer=order.transfer)
+        result = await asyncio.shield(answer)
+        return msgspec.structs.replace(result, transfer=order.transfer)
 
     async def cancel(self, transfer: TransferId) -> None:
-        """Stop bringing it, or delete it, unless another transfer needs it. See ``Mover.cancel``."""
+        """Stop a transfer, or delete its copy, unless another transfer needs it."""
         key = self._key_of.get(transfer)
-        for coming in self._coming:
-            if coming.transfer == transfer:
-                coming.cancelled = True
-                key = coming.key
+        for queued in self._queued:
+            if queued.transfer == transfer:
+                queued.cancelled = True
+                key = queued.key
         if key is None:
             return
         async with self._alone(key):
@@ -182,17 +219,39 @@ class SharingMover(ABC):
         if running.not_removed is not None:
             raise running.not_removed
 
+    async def upload(self, site: SiteName, file: FileName, path: Path, name: FileName) -> Measured:
+        """Transfer a file from a path of this machine into a site's area, as the replica ``name``.
+
+        Raises ``PathError`` when it is no file that can be read, and a ``FilesError`` when it does not get there.
+        """
+        size_bytes = await asyncio.to_thread(size_of, path)
+        checksum = await of_file(path)
+        transfer = f"{_UPLOAD_PREFIX}{uuid.uuid4().hex}"
+        order = Order(
+            transfer=transfer, file=file, source=site, target=site, size_bytes=size_bytes, checksum=checksum
+        )
+        self._uploads[transfer] = path
+        try:
+            await self.transfer(order)
+            await self._areas[site].promote(name, copy_name(file, None, checksum))
+        finally:
+            del self._uploads[transfer]
+            # At a site that is out of reach it is found, and removed, at the next start.
+            with contextlib.suppress(OSError):
+                await self.cancel(transfer)
+        return Measured(size_bytes=size_bytes, checksum=checksum)
+
     # ------------------------------------------------------------------------------------ a copy's life
 
     async def _joined(self, order: Order, key: _Key, area: FileArea) -> _Running:
-        """Hold the copy for the order, and bring it unless it is on its way. One that leaves is waited for; the
+        """Hold the copy for the order, and start it unless it is on its way. One that leaves is waited for; the
         order may be cancelled meanwhile."""
-        coming = _Coming(order.transfer, key)
-        self._coming.append(coming)
+        queued = _Queued(order.transfer, key)
+        self._queued.append(queued)
         try:
             while True:
                 async with self._alone(key):
-                    if coming.cancelled:
+                    if queued.cancelled:
                         raise _cancelled(order)
                     running = self._running.get(key)
                     if running is None or not running.unwanted:
@@ -204,7 +263,7 @@ class SharingMover(ABC):
                             return running
                 await self._settled(running)
         finally:
-            self._coming.remove(coming)
+            self._queued.remove(queued)
 
     async def _hold(self, order: Order, key: _Key, area: FileArea) -> None:
         if area.site in self._late:
@@ -221,11 +280,11 @@ class SharingMover(ABC):
         self._note(order.transfer, key)
 
     def _start(self, order: Order, key: _Key) -> _Running:
-        running = self._running[key] = _Running(self._work(order, key[1]))
-        running.task = asyncio.create_task(self._carry(running, key), name=f"bring {order.transfer}")
+        running = self._running[key] = _Running(self._pieces.make(order, key[1], self._uploads.get(order.transfer)))
+        running.task = asyncio.create_task(self._finish(running, key), name=f"transfer {order.transfer}")
         return running
 
-    async def _carry(self, running: _Running, key: _Key) -> None:
+    async def _finish(self, running: _Running, key: _Key) -> None:
         """See one copy to its end and answer all who wait. When the loop itself ends, what is on disk stays."""
         work = asyncio.create_task(running.work.run())
         await asyncio.wait([work])
@@ -248,15 +307,16 @@ class SharingMover(ABC):
                         answer.set_result(work.result())
 
     async def _remove(self, key: _Key) -> None:
-        """Take it away. After an ``OSError`` it is still known."""
-        await self._take_away(self._areas[key[0]], key[1])
+        """Remove a copy and all that was made for it. After an ``OSError`` it is still known."""
+        await self._areas[key[0]].remove(key[1])
+        await self._pieces.remove_served(*key)
         for transfer in self._holders.pop(key, ()):
             self._key_of.pop(transfer, None)
 
     async def _whole(self, order: Order) -> str:
         """SHA-256 of all of an order's file at its source, read only if it has changed since it was known."""
         if order.url is None:
-            return await self._area(order, order.source).proven(order.file)
+            return await self._areas[order.source].verified_checksum(order.file)
         return await self._urls.checksum(await asyncio.to_thread(whole_at_url, order.file, order.source, order.url))
 
     def _sharing(self, order: Order) -> int:
@@ -284,12 +344,13 @@ class SharingMover(ABC):
             if users > 1:
                 self._locks[key] = (lock, users - 1)
 
-    def _area(self, order: Order, site: SiteName) -> FileArea:
-        area = self._areas.get(site)
-        if area is None:
-            known = ", ".join(sorted(self._areas)) or "none"
-            raise FilesError(order.file, site, f"this mover sees no file area of that site; it sees: {known}")
-        return area
+    def _area(self, order: Order) -> FileArea:
+        """The area of the order's target. Raises ``FilesError`` where the mover does not know a site."""
+        for site in (order.target, order.source):
+            if site not in self._areas and (site == order.target or order.url is None):
+                known = ", ".join(sorted(self._areas)) or "none"
+                raise FilesError(order.file, site, f"this mover sees no file area of that site; it sees: {known}")
+        return self._areas[order.target]
 
     def _note_all(self, area: FileArea, held: dict[str, set[TransferId]]) -> None:
         for copy, holders in held.items():
@@ -315,7 +376,7 @@ def _cancel_answer(running: _Running | None, transfer: TransferId) -> None:
         _refuse(answer, _cancelled(running.work.order))
 
 
-def _refuse(answer: asyncio.Future[Brought], error: BaseException) -> None:
+def _refuse(answer: asyncio.Future[TransferResult], error: BaseException) -> None:
     """Answer with an error; nobody need be waiting for it any more."""
     if not answer.done():
         answer.set_exception(error)

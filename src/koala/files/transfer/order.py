@@ -1,18 +1,14 @@
-"""What every mover of files promises, the orders it takes and the answers it gives.
-
-How bytes are moved is in the movers themselves: ``koala.files.transfer.grid`` is the one for a whole grid,
-``koala.files.transfer.copying`` one for areas that this machine sees.
-"""
+"""The orders that the mover of files takes, and the answers that it gives."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
-from koala.files.catalogue import Entry
-from koala.files.errors import FilesError, MissingFileError
+from koala.files.catalogue import CatalogueEntry
+from koala.files.errors import FilesError, MissingReplicaError
 from koala.model.messages import StartTransfer, TransferId
 from koala.model.request import FileName, SiteName
 
@@ -21,7 +17,7 @@ Progress: TypeAlias = Callable[[int], None]
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Bring ``size_bytes`` of a file to a site: all of it, or with ``chunk`` (offset, size) that piece.
+    """Transfer ``size_bytes`` of a file to a site: all of it, or with ``chunk`` (offset, size) that piece.
 
     ``checksum`` is the whole file's; ``url`` is where the source site has the file if not in its own area;
     ``rate_bytes_s`` is what flows between the two sites; orders that are carried out at once share it equally.
@@ -56,7 +52,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return 0 if self.chunk is None else self.chunk[0]
 
 
-class Brought(msgspec.Struct, frozen=True, kw_only=True):
+class TransferResult(msgspec.Struct, frozen=True, kw_only=True):
     """The file, or its chunk, is at the target, whole and verified.
 
     ``path`` is relative to the target's file area, ``copied_bytes`` what was moved now rather than found there, and
@@ -71,33 +67,12 @@ class Brought(msgspec.Struct, frozen=True, kw_only=True):
     bytes_per_s: float | None
 
 
-class Mover(Protocol):
-    """Something that brings files to sites.
-
-    - ``bring`` returns when the file is there, and raises a ``FilesError`` when it cannot be; then nothing of it is
-      left. The same order again, also after a kill of the driver, joins or continues what is there.
-    - Orders for the same piece of the same file to the same site share one copy, which stays until each of them is
-      cancelled.
-    - ``cancel`` may come at any time, and for a transfer never heard of; when it returns, what no other order needs
-      is gone, and a ``bring`` that waits has raised ``TransferCancelledError``. When it raises ``OSError`` something
-      of the transfer is left: call it again.
-    """
-
-    async def bring(self, order: Order, progress: Progress | None = None) -> Brought:
-        """Bring a file, or the chunk of it that is ordered."""
-        ...
-
-    async def cancel(self, transfer: TransferId) -> None:
-        """Stop bringing it, or delete it."""
-        ...
-
-
-def order_for(command: StartTransfer, entry: Entry, rate_bytes_s: float | None = None) -> Order:
+def order_for(command: StartTransfer, entry: CatalogueEntry, rate_bytes_s: float | None = None) -> Order:
     """The order that performs a command of the scheduler, with what the catalogue knows of the file."""
     replica = entry.replica_at(command.source)
     if replica is None:
         known = ", ".join(entry.sites) or "nowhere"
-        raise MissingFileError(
+        raise MissingReplicaError(
             command.file, command.source, f"the catalogue has no replica here; replicas are at: {known}"
         )
     return Order(

@@ -17,7 +17,7 @@ from koala.files.sources import Stamp, UrlSource
 from koala.model.request import FileName, SiteName
 
 # Of so many files it is remembered what they are; of those beyond, what was asked for longest ago is forgotten.
-PROOFS_MAX = 10_000
+KNOWN_CHECKSUMS_MAX = 10_000
 # So many files of one area are read at a time: its disk and its login host are there for others too.
 READINGS_AT_A_TIME_MAX = 2
 
@@ -43,7 +43,7 @@ class _Found(NamedTuple):
     checksum: str
 
 
-class Proofs:
+class KnownChecksums:
     """Checksums of the files of one area, each read once as long as it does not change."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Proofs:
         if not stamp.version:
             return
         self._found[key] = _Found(stamp.size_bytes, stamp.version, checksum)
-        if len(self._found) > PROOFS_MAX:
+        if len(self._found) > KNOWN_CHECKSUMS_MAX:
             del self._found[next(iter(self._found))]
 
     def rename(self, before: str, after: str) -> None:

@@ -1,0 +1,114 @@
+# shellcheck shell=sh
+# What is done in a file area at its site; the working directory is the area's. The names of its directories are those
+# of koala.files.area.layout. Needs the functions of koala/files/transfer/process.sh.
+
+# Print the SHA-256 of the standard input, in 64 digits. Where the processor helps with it, openssl is several times as
+# fast as the others; an old one does not know the option.
+koala_digest() {
+  if openssl dgst -sha256 -r </dev/null >/dev/null 2>&1; then openssl dgst -sha256 -r
+  elif command -v sha256sum >/dev/null; then sha256sum
+  else shasum -a 256; fi | cut -c1-64
+}
+
+# Let a finished file ($1) take its name ($2): its bytes are on disk before.
+koala_appear() {
+  chmod 444 "$1"
+  sync "$1" >/dev/null 2>&1 || sync
+  mv -f "$1" "$2"
+}
+
+# Size, inode and time of change of a file.
+koala_stamp_file() {
+  stat -L -c '%s %i.%y' "$1" 2>/dev/null || stat -L -f '%z %i.%m' "$1"
+}
+
+# The same of what may not be there, or be no regular file.
+koala_stamp() {
+  if [ -f "$1" ]; then koala_stamp_file "$1"
+  elif [ -e "$1" ]; then echo other; fi
+}
+
+# Make the directories, remove what was left by a kill, and list copies with their holders.
+koala_prepare() {
+  mkdir -p replicas copies trash doubts
+  rm -f replicas/.[!.]*
+  for home in copies/*; do
+    [ -d "$home" ] || continue
+    set -- "$home"/holders/*
+    # One that nobody holds loses its place, and with it the process that still writes it ends.
+    if ! [ -e "$1" ]; then
+      mv "$home" "trash/${home##*/}.$$"
+      continue
+    fi
+    for holder; do echo "${home##*/} ${holder##*/}"; done
+  done
+  rm -rf trash/*
+}
+
+koala_size() {
+  [ -f "$1" ] || return 0
+  wc -c <"$1"
+}
+
+# Print $3 bytes of a file from byte $2 on.
+koala_read() {
+  if [ "$2" -eq 0 ]; then cat "$1"; else tail -c "+$(($2 + 1))" "$1"; fi | head -c "$3"
+}
+
+# Copy a file ($1) to a fresh name ($2) and then to its own ($3).
+koala_take_in() {
+  if ! [ -e "$1" ]; then echo absent; return 0; fi
+  if ! [ -f "$1" ]; then echo other; return 0; fi
+  if ! [ -r "$1" ]; then echo closed; return 0; fi
+  fresh=$2
+  trap 'rm -f "$fresh"' EXIT
+  cat "$1" >"$2"
+  koala_stamp_file "$2"
+  koala_digest <"$2"
+  koala_appear "$2" "$3"
+}
+
+# Make the finished copy in the directory $1 a replica, by way of a fresh name ($2), under its own ($3).
+koala_promote() {
+  rm -f "$2"
+  linked=yes
+  ln "$1/data" "$2" 2>/dev/null || { linked=; cp "$1/data" "$2"; }
+  koala_appear "$2" "$3"
+  # Only what is the file of the copy itself was verified when it came.
+  if [ -n "$linked" ] && [ -s "$1/checksum" ]; then
+    koala_stamp_file "$3"
+    cat "$1/checksum"
+  fi
+}
+
+# Put a mark ($1) whose text is $2, with every byte as an octal escape, since it may be any text.
+koala_doubt() {
+  mkdir -p doubts
+  # shellcheck disable=SC2059  # the escapes are for printf to read
+  printf "$2" >"$1.fresh"
+  mv -f "$1.fresh" "$1"
+}
+
+# Remove the replicas whose name begins with $1; print the text of each mark in hexadecimal digits.
+koala_doubts() {
+  rm -f "replicas/$1"* doubts/*.fresh
+  for mark in doubts/*; do
+    [ -f "$mark" ] || continue
+    od -An -v -tx1 "$mark" | tr -d ' \n'
+    echo
+  done
+}
+
+# Note the holder $2 of the copy in the directory $1.
+koala_hold() {
+  mkdir -p "$1/holders"
+  : >"$1/holders/$2"
+}
+
+# Stop the process that writes the copy in the directory $1, and remove the copy by way of the trash ($2).
+koala_remove() {
+  [ -e "$1" ] || return 0
+  (cd "$1" && koala_stop)
+  mv "$1" "$2.$$"
+  rm -rf "$2.$$"
+}

@@ -1,0 +1,207 @@
+"""A site's file area in a directory of this machine: replicas, and the copies for jobs while they are needed.
+
+A file appears under its name at once and whole, or not at all. Everything here blocks;
+``koala.files.area.local`` offers it to event loops.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+
+from koala.files.area.layout import (
+    COPIES,
+    DOUBTS,
+    HOLDERS,
+    INCOMING,
+    REPLICAS,
+    TRASH,
+    copy_path,
+    decode,
+    encode,
+)
+from koala.model.messages import TransferId
+from koala.model.request import FileName, SiteName
+
+# Replicas and copies are read by many: nobody writes to them by accident.
+_READ_ONLY = 0o444
+
+
+def flush_directory(path: Path) -> None:
+    """Make what was created, renamed or removed in a directory outlast a power failure."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def appear(fresh: Path, final: Path) -> None:
+    """Let a finished file take its name: its bytes are on disk before the name is, and nobody sees half of it."""
+    fresh.chmod(_READ_ONLY)
+    with fresh.open("rb") as file:
+        os.fsync(file.fileno())
+    fresh.replace(final)
+    flush_directory(final.parent)
+
+
+class Copy:
+    """Where one copy for jobs lives: the finished file, the unfinished one and who holds it."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.data = home / "data"
+        self.part = home / "part"
+        self.stamp = home / "stamp"
+        self.checksum = home / "checksum"
+
+    @property
+    def relative(self) -> str:
+        """The finished file, relative to the site's file area, as a component's links name it."""
+        return copy_path(self.home.name)
+
+    def hold(self, transfer: TransferId) -> None:
+        """Note that a transfer needs this copy. Noted twice it is held once."""
+        assert decode(encode(transfer)) == transfer, "the scheduler's transfer ids are short"
+        holders = self.home / HOLDERS
+        holders.mkdir(parents=True, exist_ok=True)
+        (holders / encode(transfer)).touch()
+        flush_directory(holders)
+        flush_directory(self.home)
+        flush_directory(self.home.parent)
+
+    def let_go(self, transfer: TransferId) -> None:
+        """Note that a transfer needs it no more."""
+        (self.home / HOLDERS / encode(transfer)).unlink(missing_ok=True)
+
+    def holders(self) -> set[TransferId]:
+        """All transfers that need it."""
+        with contextlib.suppress(FileNotFoundError):
+            return {text for each in (self.home / HOLDERS).iterdir() if (text := decode(each.name)) is not None}
+        return set()
+
+
+class AreaDirectory:
+    """The file area of one site in a directory ``root`` of this machine; one process at a time may use it."""
+
+    def __init__(self, site: SiteName, root: Path) -> None:
+        self.site = site
+        self.root = root
+        self._discarded = 0
+
+    def open(self) -> None:
+        """Make the directories, and remove what a process that was killed was about to remove or had begun to add."""
+        for name in (REPLICAS, COPIES, TRASH):
+            (self.root / name).mkdir(parents=True, exist_ok=True)
+        for fresh in (self.root / REPLICAS).glob(".*"):
+            fresh.unlink()
+        for copy in self.copies():
+            if not copy.holders():
+                self.discard(copy)
+        for left in (self.root / TRASH).iterdir():
+            shutil.rmtree(left)
+
+    # ---------------------------------------------------------------------------------------- replicas
+
+    def replica(self, file: FileName) -> Path:
+        """Where the replica of a file is, or would be."""
+        return self.root / REPLICAS / encode(file)
+
+    def size_bytes(self, path: str) -> int | None:
+        """How large a file is, by its path relative to the area; None where there is none."""
+        try:
+            return (self.root / path).stat().st_size
+        except FileNotFoundError:
+            return None
+
+    def adopt(self, file: FileName, path: Path) -> Path:
+        """Copy a file from anywhere on this machine into the area, as the replica of that name. The old one goes."""
+        final = self.replica(file)
+        fresh = final.with_name(f".{final.name}")
+        try:
+            shutil.copyfile(path, fresh)
+            appear(fresh, final)
+        finally:
+            fresh.unlink(missing_ok=True)
+        return final
+
+    def promote(self, file: FileName, copy: Copy) -> Path:
+        """Make a finished copy of the whole file a replica; it takes no more room while both are there."""
+        final = self.replica(file)
+        fresh = final.with_name(f".{final.name}")
+        fresh.unlink(missing_ok=True)
+        fresh.hardlink_to(copy.data)
+        appear(fresh, final)
+        return final
+
+    def forget(self, file: FileName) -> None:
+        """Remove the replica, if there is one."""
+        self.replica(file).unlink(missing_ok=True)
+
+    def take_name(self, incoming: FileName, file: FileName) -> None:
+        """Let a replica that came in under one name have another, at once and whole."""
+        final = self.replica(file)
+        self.replica(incoming).replace(final)
+        flush_directory(final.parent)
+
+    # ------------------------------------------------------------------------------------------ doubts
+
+    def doubt(self, file: FileName) -> None:
+        """Put a mark that outlasts a kill: the replica of this name may be one that nobody knows."""
+        mark = self._mark(file)
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        fresh = mark.with_name(f".{mark.name}")
+        # The name itself, as a long one is cut in the name of the mark.
+        fresh.write_bytes(file.encode("utf-8", "surrogatepass"))
+        fresh.replace(mark)
+        flush_directory(mark.parent)
+
+    def settle(self, file: FileName, *, keep: bool) -> None:
+        """Take the mark away, and the replica too unless it is to be kept."""
+        if not keep:
+            self.forget(file)
+            # The mark goes last, so that a kill in between leaves it to be settled again.
+            flush_directory(self.replica(file).parent)
+        self._mark(file).unlink(missing_ok=True)
+
+    def doubts(self) -> list[FileName]:
+        """Remove what never got its name; the names of all replicas in doubt."""
+        for came in (self.root / REPLICAS).glob(f"{encode(INCOMING)}*"):
+            came.unlink()
+        doubts = self.root / DOUBTS
+        if not doubts.is_dir():
+            return []
+        marks = [mark for mark in sorted(doubts.iterdir()) if not mark.name.startswith(".")]
+        return [mark.read_bytes().decode("utf-8", "surrogatepass") for mark in marks]
+
+    def _mark(self, file: FileName) -> Path:
+        return self.root / DOUBTS / encode(file)
+
+    # ------------------------------------------------------------------------------------------ copies
+
+    def copy_named(self, name: str) -> Copy:
+        """The copy whose directory has this name."""
+        return Copy(self.root / COPIES / name)
+
+    def copies(self) -> list[Copy]:
+        """All copies, finished or not."""
+        return [Copy(home) for home in sorted((self.root / COPIES).iterdir())]
+
+    def discard(self, copy: Copy) -> Path | None:
+        """Take a copy out of its place at once; ``empty`` then removes it. None when there is nothing."""
+        while True:
+            self._discarded += 1
+            trash = self.root / TRASH / f"{copy.home.name}.{self._discarded}"
+            if trash.exists():
+                continue
+            try:
+                copy.home.rename(trash)
+            except FileNotFoundError:
+                return None
+            return trash
+
+    def empty(self, trash: Path) -> None:
+        """Remove what was discarded."""
+        shutil.rmtree(trash, ignore_errors=True)

@@ -1,0 +1,118 @@
+"""The file area of a site whose files this machine sees, for event loops.
+
+It stays beside ``koala.files.area.remote`` instead of running the same scripts on this machine: here a note of who
+holds a copy is synced to disk with its directory, which POSIX sh cannot do, and takes no process of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import ParamSpec, Protocol, TypeVar
+
+from koala.files.area.directory import AreaDirectory
+from koala.files.area.interface import FileArea
+from koala.files.checksums import of_path
+from koala.files.errors import PathError
+from koala.files.hosts import Host
+from koala.files.sources import PathSource, Stamp
+from koala.files.transfer.remote_process import PROCESS, RemoteProcess
+from koala.model.messages import TransferId
+from koala.model.request import FileName
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Offload(Protocol):
+    """Runs blocking work beside the event loop."""
+
+    async def __call__(self, work: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T: ...
+
+
+class LocalArea(FileArea):
+    """An area that this machine sees. What reads or copies whole files is run by ``offload``."""
+
+    def __init__(self, directory: AreaDirectory, host: Host, offload: Offload = asyncio.to_thread) -> None:
+        super().__init__(directory.site, host)
+        self.directory = directory
+        self._offload = offload
+
+    async def root(self) -> str:
+        return str(await asyncio.to_thread(self.directory.root.resolve))
+
+    async def prepare(self) -> dict[str, set[TransferId]]:
+        return await asyncio.to_thread(self._prepare)
+
+    def _prepare(self) -> dict[str, set[TransferId]]:
+        self.directory.open()
+        return {copy.home.name: copy.holders() for copy in self.directory.copies()}
+
+    async def size_bytes(self, path: str) -> int | None:
+        return await asyncio.to_thread(self.directory.size_bytes, path)
+
+    async def stamp(self, path: str) -> Stamp:
+        return await asyncio.to_thread(PathSource(self.directory.root / path).stamp)
+
+    async def digest(self, path: str, size_bytes: int) -> str:
+        return await self._offload(of_path, self.directory.root / path)
+
+    async def _take_in(self, file: FileName, path: str) -> tuple[Stamp, str]:
+        def take_in() -> tuple[Stamp, str]:
+            size_of(Path(path))
+            taken = self.directory.adopt(file, Path(path))
+            return PathSource(taken).stamp(), of_path(taken)
+
+        return await self._offload(take_in)
+
+    async def _promote(self, file: FileName, copy: str) -> tuple[Stamp, str]:
+        def promote() -> tuple[Stamp, str]:
+            """The replica is the file of the copy itself, which was verified when it came."""
+            verified = self.directory.copy_named(copy)
+            stamp = PathSource(self.directory.promote(file, verified)).stamp()
+            return stamp, verified.checksum.read_text().strip() if verified.checksum.exists() else ""
+
+        return await asyncio.to_thread(promote)
+
+    async def _take_name(self, incoming: FileName, file: FileName) -> None:
+        await asyncio.to_thread(self.directory.take_name, incoming, file)
+
+    async def forget(self, file: FileName) -> None:
+        await asyncio.to_thread(self.directory.forget, file)
+
+    async def doubt(self, file: FileName) -> None:
+        await asyncio.to_thread(self.directory.doubt, file)
+
+    async def settle(self, file: FileName, *, keep: bool) -> None:
+        await asyncio.to_thread(self.directory.settle, file, keep=keep)
+
+    async def doubts(self) -> list[FileName]:
+        return await asyncio.to_thread(self.directory.doubts)
+
+    async def hold(self, copy: str, transfer: TransferId) -> None:
+        self.directory.copy_named(copy).hold(transfer)  # too short for a thread, as is all that only changes names
+
+    async def let_go(self, copy: str, transfer: TransferId) -> None:
+        self.directory.copy_named(copy).let_go(transfer)
+
+    async def remove(self, copy: str) -> None:
+        home = self.directory.copy_named(copy).home
+        if (home / PROCESS).exists():
+            await RemoteProcess(self.host, str(home)).stop()
+        trash = self.directory.discard(self.directory.copy_named(copy))
+        if trash is not None:
+            await asyncio.to_thread(self.directory.empty, trash)
+
+
+def size_of(path: Path) -> int:
+    """How large a file of this machine is. Raises ``PathError`` when it is no file that can be read."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise PathError(f"path: {str(path)!r}: {why}; name a file that the daemon can read") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise PathError(f"path: {str(path)!r} is not a regular file; name a file")
+    return found.st_size
