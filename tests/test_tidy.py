@@ -49,9 +49,9 @@ CLOCKS = {"time": "the virtual time of the run", "datetime": "the virtual time o
 BANNED_IN_SITES = {
     "time": "the clock that the site was built with",
     "datetime": "the clock that the site was built with",
-    "threading": "koala.sites.local.ordered_thread",
+    "threading": "koala.sites.local.site",
     "multiprocessing": "koala.sites.processes",
-    "concurrent": "koala.sites.local.ordered_thread",
+    "concurrent": "koala.sites.local.site",
     "signal": "koala.sites.processes",
     "subprocess": "koala.sites.processes",
 }

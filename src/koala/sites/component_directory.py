@@ -1,80 +1,44 @@
-"""One component on disk: a directory that says everything about it, to its script and to whoever opens the site.
+"""The directory of a component, the same at every kind of site: the names of its files, and what the records say.
 
-Files appear whole, by rename. What an answer to the driver depends on is synced to disk before the answer. The
-component's application can do what it likes to the directory, so nothing in it is trusted: not to be there, not to be
-a file, not to make sense.
+What its script knows of it is in ``koala.model.launch``. An embedded site reads and writes it by itself, in
+``koala.sites.local.directory``, a batch site by shell scripts. The component's application can do what it likes to
+the directory, so nothing in it is trusted: not to be there, not to be a file, not to make sense.
 """
 
 from __future__ import annotations
 
-import errno
 import math
-import os
-import shutil
-import stat
-import tempfile
-from pathlib import Path
-from typing import TypeVar
+import posixpath
+from collections.abc import Mapping
 
 import msgspec
 
 from koala.model.launch import (
     ABORT,
-    EXIT,
     GO,
-    INBOX,
-    MAIL_BYTES_MAX,
-    OUTBOX,
-    PID,
     READY,
-    SCRIPT,
     STDERR,
     STDOUT,
     WORK,
-    Go,
     Launch,
+    LaunchError,
+    check_token,
 )
 from koala.model.messages import ComponentEnded, Outcome, Token
 from koala.model.request import Application
-from koala.sites.processes import Identity, parse_identity
 from koala.sites.protocol import Stream
 
-RECORD = "record.json"
-SPAWNED = "spawned"
-RELEASED = "released"
-ENDED = "ended.json"
-# How the hidden names of directories end: of one that is being made, and of one that is being removed.
-NEW = ".new"
-GONE = ".gone"
+# The directories of a site: one of all components, and its file area.
+COMPONENTS = "components"
+FILES = "files"
 
-# The script writes a word and a number; whatever is longer is not its work.
-_SMALL_FILE_BYTES_MAX = 1_024
-# The site's own files hold at most a launch, which requests keep far below this.
-_RECORD_BYTES_MAX = 67_108_864
-
-# What goes wrong because of one component's directory, and not because of the site's disk.
-_SPOILT = frozenset(
-    {
-        errno.ENOENT,
-        errno.ENOTDIR,
-        errno.EISDIR,
-        errno.EACCES,
-        errno.EPERM,
-        errno.ELOOP,
-        errno.EEXIST,
-        errno.ENOTEMPTY,
-        errno.ENXIO,
-    }
-)
-
-
-def is_spoilt(error: OSError) -> bool:
-    """Whether an error tells of a component's directory that was removed or altered, and not of the site's disk."""
-    return error.errno in _SPOILT
-
-
-class UnreadableError(ValueError):
-    """A file of a component's directory is not what the site has written there."""
+# The files of a component's directory that only its site knows.
+RECORD = "record.json"  # what was accepted
+ENDED = "ended.json"  # how it ended
+RELEASED = "released"  # when the barrier was opened
+SPAWNED = "spawned"  # at an embedded site: its process was started, or was about to be
+BATCH = "batch"  # at a batch site: what the batch system answered to the submission
+RESERVATION = "reservation"  # at a batch site: what its job runs in, if anything
 
 
 class AbortRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -91,257 +55,84 @@ class AcceptanceRecord(msgspec.Struct, frozen=True, kw_only=True):
     launch: Launch
 
 
-T = TypeVar("T")
+class RecordedComponent(msgspec.Struct, kw_only=True):
+    """What is on record of one component at its site. ``spoilt`` says what of it makes no sense, if anything."""
+
+    token: Token
+    record: AcceptanceRecord | None = None
+    batch: str | None = None
+    abort: AbortRecord | None = None
+    released_at: float | None = None
+    reservation: str | None = None
+    ended: ComponentEnded | None = None
+    ready: bool = False
+    spoilt: str = ""
+
+    @property
+    def problem(self) -> str:
+        """Why a component that has not ended cannot be watched; empty if it can."""
+        return self.spoilt or ("there is no record of it" if self.record is None else "")
 
 
-class ComponentDirectory:
-    """The directory of one token below a site's root."""
-
-    __slots__ = ("home", "token")
-
-    def __init__(self, components: Path, token: Token) -> None:
-        self.token = token
-        self.home = components / token
-
-    def exists(self) -> bool:
-        """Whether the token was ever heard of here."""
+def parse_component(token: Token, files: Mapping[str, str]) -> RecordedComponent:
+    """What the files of a component's directory say, by their names. Of ``GO`` and ``READY`` only the name counts."""
+    found = RecordedComponent(token=token, ready=READY in files)
+    for name, text in files.items():
         try:
-            return stat.S_ISDIR(os.lstat(self.home).st_mode)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-
-    def check(self) -> None:
-        """Raises ``FileNotFoundError`` when the directory is gone."""
-        if not self.exists():
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.home))
-
-    def create(self, record: AcceptanceRecord, script: str) -> None:
-        """Accept a component: the directory appears with all of it or not at all, and survives a crash."""
-        fresh = self._fresh()
-        _write(fresh / SCRIPT, script.encode())
-        _write(fresh / RECORD, msgspec.json.encode(record))
-        for name in (WORK, INBOX, OUTBOX):
-            (fresh / name).mkdir()
-        self._appear(fresh)
-
-    def bury(self, event: ComponentEnded) -> None:
-        """Settle the end of a component for good, whether it was ever here or not.
-
-        Where its directory cannot be used, or something else is in its place, a new one holds the end alone.
-        """
-        try:
-            if self.exists():
-                self._put_ended(event)
-                return
-        except OSError as error:
-            if not is_spoilt(error):
-                raise
-        fresh = self._fresh()
-        _write(fresh / ENDED, msgspec.json.encode(event))
-        self._move_aside()
-        self._appear(fresh)
-
-    def _move_aside(self) -> None:
-        """Away with whatever has the name of the directory; what cannot be removed goes when the site is opened."""
-        if not self.exists():
-            _clear(self.home)
-            return
-        aside = Path(tempfile.mkdtemp(prefix=f".{self.token}.", suffix=GONE, dir=self.home.parent))
-        self.home.rename(aside)
-        aside.chmod(0o700)
-        shutil.rmtree(aside, ignore_errors=True)
-
-    def vanish(self) -> Path | None:
-        """Take the directory out of sight at once and for good; the caller removes what this returns, if anything."""
-        gone = self.home.with_name(f".{self.token}{GONE}")
-        try:
-            self.home.rename(gone)
-        except FileNotFoundError:
-            return gone if gone.exists() else None
-        sync_directory(self.home.parent)
-        return gone
-
-    def _fresh(self) -> Path:
-        fresh = self.home.with_name(f".{self.token}{NEW}")
-        _clear(fresh)
-        fresh.mkdir()
-        return fresh
-
-    def _appear(self, fresh: Path) -> None:
-        sync_directory(fresh)
-        fresh.rename(self.home)
-        sync_directory(self.home.parent)
-
-    # ------------------------------------------------------------------------------------- what it says
-
-    def has_record(self) -> bool:
-        """Whether it was accepted, and is not only remembered."""
-        return (self.home / RECORD).exists()
-
-    def record(self) -> AcceptanceRecord | None:
-        """What was accepted; None for a token that is only remembered. Raises ``UnreadableError``."""
-        record = self._decode(RECORD, AcceptanceRecord)
-        if record is not None and record.launch.token != self.token:
-            raise UnreadableError(f"{RECORD} is that of component {record.launch.token}")
-        return record
-
-    def ended(self) -> ComponentEnded | None:
-        """How it ended, once that is settled. Raises ``UnreadableError``."""
-        return self._decode(ENDED, ComponentEnded)
-
-    def _decode(self, name: str, kind: type[T]) -> T | None:
-        data = read_regular(self.home / name, _RECORD_BYTES_MAX + 1)
-        if data is None:
-            if os.path.lexists(self.home / name):
-                raise UnreadableError(f"{name} is not a file")
-            return None
-        if len(data) > _RECORD_BYTES_MAX:
-            raise UnreadableError(f"{name} has more than {_RECORD_BYTES_MAX} bytes")
-        try:
-            return msgspec.json.decode(data, type=kind)
+            if name == RECORD:
+                found.record = msgspec.json.decode(text, type=AcceptanceRecord)
+            elif name == ENDED:
+                found.ended = msgspec.json.decode(text, type=ComponentEnded)
+            elif name == ABORT:
+                found.abort = parse_abort(text)
+            elif name == BATCH:
+                found.batch = text
+            elif name == RESERVATION:
+                found.reservation = text
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise UnreadableError(f"{name}: {error}") from None
-
-    def identity(self) -> Identity | None:
-        """The process that runs the script, once there is one."""
-        text = self._read_small(PID)
-        return None if text is None else parse_identity(text)
-
-    def exit_words(self) -> list[str] | None:
-        """What the script recorded as its end."""
-        text = self._read_small(EXIT)
-        return None if text is None else text.split()
-
-    def is_ready(self) -> bool:
-        """Whether the script has reported in."""
-        return (self.home / READY).exists()
-
-    def was_spawned(self) -> bool:
-        """Whether a process was started for it, or was about to be."""
-        return (self.home / SPAWNED).exists()
-
-    def verdict(self) -> AbortRecord | None:
-        """What an abort said, if one was asked for. An abort that says nothing readable is one all the same."""
-        if not os.path.lexists(self.home / ABORT):
-            return None
-        try:
-            return self._decode(ABORT, AbortRecord)
-        except UnreadableError:
-            return AbortRecord()
-
-    def released_at(self) -> float | None:
-        """When the barrier was opened. Raises ``UnreadableError``."""
-        if not (self.home / GO).exists():
-            return None
-        text = self._read_small(RELEASED)
-        try:
-            at = math.nan if text is None else float(text)
-        except ValueError:
-            at = math.nan
-        if not math.isfinite(at):
-            raise UnreadableError(f"{RELEASED} does not say when the barrier was opened")
-        return at
-
-    def outbox(self) -> list[str]:
-        """The names of the mail that the component has for others."""
-        try:
-            names = os.listdir(self.home / OUTBOX)  # noqa: PTH208 - names are enough
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        return sorted(name for name in names if not name.startswith("."))
-
-    def output(self, stream: Stream, application: Application, offset: int, limit: int) -> bytes:
-        """What the application has written from ``offset`` on. Where a file for its errors could not be opened, the
-        shell's complaint about that stands in the usual place."""
-        named = application.stdout if stream is Stream.STDOUT else application.stderr
-        if named is None:
-            path = self.home / (STDOUT if stream is Stream.STDOUT else STDERR)
-        else:
-            path = self.home / WORK / (application.directory or ".") / named
-        found = read_regular(path, limit, offset)
-        if found is None and stream is Stream.STDERR:
-            found = read_regular(self.home / STDERR, limit, offset)
-        return found or b""
-
-    def mail(self, name: str) -> bytes | None:
-        """A piece of mail from the outbox. What is too long is cut, one byte too late, so that its reader notices."""
-        return read_regular(self.home / OUTBOX / name, MAIL_BYTES_MAX + 1)
-
-    # ----------------------------------------------------------------------------------- what it is told
-
-    def put_spawned(self) -> None:
-        """A process is about to be started."""
-        self._put(SPAWNED, b"")
-
-    def put_abort(self, verdict: AbortRecord) -> None:
-        """From now on the application must not start, and its end is to say this."""
-        self._put(ABORT, msgspec.json.encode(verdict))
-        sync_directory(self.home)
-
-    def put_go(self, go: Go, at: float) -> None:
-        """Open the barrier; the time stands first, so that a walltime always has a beginning."""
-        self._put(RELEASED, repr(at).encode())
-        self._put(GO, go.text.encode())
-
-    def put_mail(self, name: str, data: bytes) -> None:
-        """Mail for the script."""
-        if not (self.home / INBOX / name).exists():
-            self._put(f"{INBOX}/{name}", data)
-
-    def _put_ended(self, event: ComponentEnded) -> None:
-        self._put(ENDED, msgspec.json.encode(event))
-        sync_directory(self.home)
-
-    def _put(self, name: str, data: bytes) -> None:
-        fresh = self.home / f".{name.replace('/', '.')}.site"
-        _write(fresh, data)
-        fresh.rename(self.home / name)
-
-    def _read_small(self, name: str) -> str | None:
-        data = read_regular(self.home / name, _SMALL_FILE_BYTES_MAX)
-        return None if data is None else data.decode(errors="replace")
+            found.spoilt = f"{name}: {error}"
+    # Without GO, whoever was about to open the barrier was killed at it.
+    if GO in files:
+        found.released_at = parse_time(files.get(RELEASED, ""))
+        if found.released_at is None:
+            found.spoilt = f"{RELEASED} does not say when the barrier was opened"
+    if found.record is not None and found.record.launch.token != token:
+        found.spoilt = f"{RECORD} is that of component {found.record.launch.token}"
+    return found
 
 
-def read_regular(path: Path, limit: int, offset: int = 0) -> bytes | None:
-    """So many bytes of a file; None if there is none, or if it is a link, a pipe or anything else but a file.
-
-    Never waits for anybody: opening a pipe would, until someone writes into it.
-    """
+def parse_abort(text: str) -> AbortRecord:
+    """What an abort on record says. One that says nothing readable is an abort all the same."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO):
-            return None
-        raise
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        file.seek(offset)
-        return file.read(limit)
+        return msgspec.json.decode(text, type=AbortRecord)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return AbortRecord()
 
 
-def _write(path: Path, data: bytes) -> None:
-    """A new file, on disk. What has its name is removed: it may be a pipe, or lead elsewhere."""
-    _clear(path)
-    with path.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _clear(path: Path) -> None:
+def parse_time(text: str) -> float | None:
+    """A time on record; None for anything else."""
     try:
-        path.unlink()
-    except FileNotFoundError:
-        return
-    except (IsADirectoryError, PermissionError):  # which of them a directory gives depends on the system
-        shutil.rmtree(path)
+        at = float(text)
+    except ValueError:
+        return None
+    return at if math.isfinite(at) else None
 
 
-def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable."""
-    descriptor = os.open(path, os.O_RDONLY)
+def is_token(name: str) -> bool:
+    """Whether a directory is that of a component."""
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        check_token(name)
+    except LaunchError:
+        return False
+    return True
+
+
+def output_paths(stream: Stream, application: Application) -> tuple[str, ...]:
+    """The files that may hold an application's output; the first that is there counts. Where a file for errors could
+    not be opened, the shell's complaint about that stands in the usual place."""
+    usual = STDOUT if stream is Stream.STDOUT else STDERR
+    named = application.stdout if stream is Stream.STDOUT else application.stderr
+    if named is None:
+        return (usual,)
+    path = posixpath.join(WORK, application.directory or ".", named)
+    return (path, STDERR) if stream is Stream.STDERR else (path,)

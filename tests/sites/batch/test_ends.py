@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from koala.model.messages import Outcome
-from koala.sites.batch.ends import EndEvidence, best_end, ending, is_complete
+from koala.sites.batch.component import EndEvidence, best_end
 from koala.sites.batch.system import BatchEnd, BatchJob, BatchState, EndKind
 from koala.sites.component_directory import AbortRecord
 from tests.support.paper_batch import component
@@ -40,13 +40,13 @@ def end(kind: EndKind, code: int | None = None, reason: str = "") -> BatchEnd:
 )
 def test_the_outcome_of_an_end(words: str | None, told: BatchEnd | None, outcome: Outcome, code: int | None) -> None:
     evidence = EndEvidence(launch=LAUNCH, exit_words=None if words is None else words.split(), end=told)
-    assert ending(evidence)[::2] == (outcome, code)
+    assert evidence.ending()[::2] == (outcome, code)
 
 
 def test_an_abort_says_what_it_was_told_to_say_whatever_else_happened() -> None:
     verdict = AbortRecord(outcome=Outcome.FAILED, reason="enough")
     evidence = EndEvidence(launch=LAUNCH, abort=verdict, exit_words=["exited", "0"], end=end(EndKind.CANCELLED))
-    assert ending(evidence) == (Outcome.FAILED, "enough", 0)
+    assert evidence.ending() == (Outcome.FAILED, "enough", 0)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_the_batch_system_is_asked_only_where_its_word_matters(
     words: str | None, told: BatchEnd | None, complete: bool
 ) -> None:
     evidence = EndEvidence(launch=LAUNCH, exit_words=None if words is None else words.split(), end=told)
-    assert is_complete(evidence) == complete
+    assert evidence.is_complete == complete
 
 
 def job(number: str, told: BatchEnd | None, state: BatchState = BatchState.OVER) -> BatchJob:

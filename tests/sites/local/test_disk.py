@@ -14,8 +14,8 @@ from koala.model.launch import Go
 from koala.model.messages import ComponentAccepted, ComponentReady, Outcome, SiteSilent
 from koala.runners import component_script
 from koala.sites import processes
-from koala.sites.component_directory import ComponentDirectory
 from koala.sites.local import site as local
+from koala.sites.local.directory import ComponentDirectory
 from tests.support.live_sites import launch, opened
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
@@ -60,7 +60,7 @@ def test_a_process_that_cannot_be_started_on_a_full_disk_ends_as_soon_as_that_ca
                 full.setattr(
                     processes, "spawn", fails(BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"))
                 )
-                full.setattr(ComponentDirectory, "bury", fails(FULL))
+                full.setattr(ComponentDirectory, "settle", fails(FULL))
                 await one.start(launch())
                 with pytest.raises(OSError, match="No space"):
                     await one.site.abort("1.1")

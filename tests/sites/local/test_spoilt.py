@@ -21,8 +21,8 @@ from koala.model.messages import (
     SiteSilent,
 )
 from koala.sites import Stream
-from koala.sites.component_directory import ComponentDirectory
 from koala.sites.local import site as local
+from koala.sites.local.directory import ComponentDirectory
 from koala.sites.local.worker import LocalWorker
 from tests.support.live_sites import file_appears, launch, opened, processes_of
 
@@ -188,7 +188,7 @@ def test_an_error_about_one_component_is_logged_once_and_the_others_are_watched(
                     await one.start(launch(token))
                 await one.site.release(token, Go())
                 assert (await one.ended(token)).outcome is Outcome.DONE
-            assert sum("cannot be looked at" in record.message for record in caplog.records) == 1
+            assert sum("cannot be inspected" in record.message for record in caplog.records) == 1
             monkeypatch.setattr(ComponentDirectory, "exit_words", real)
             assert (await one.ended("1.1")).outcome is Outcome.DONE
 
@@ -244,7 +244,7 @@ def test_a_site_opens_also_when_such_processes_cannot_be_ended(
 def test_an_error_that_is_not_about_one_component_keeps_the_site_closed_and_its_components_alive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def ended(_: ComponentDirectory) -> None:
+    def recorded(_: ComponentDirectory) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
     async def scenario() -> None:
@@ -252,7 +252,7 @@ def test_an_error_that_is_not_about_one_component_keeps_the_site_closed_and_its_
             await one.start(launch())
             await one.ready("1.1")
         with monkeypatch.context() as failing:
-            failing.setattr(ComponentDirectory, "ended", ended)
+            failing.setattr(ComponentDirectory, "recorded", recorded)
             with pytest.raises(OSError, match="Too many"):
                 async with opened(tmp_path / "a"):
                     pass
@@ -301,7 +301,7 @@ def too_long(home: Path) -> None:
 def test_a_bad_file_of_one_component_does_not_keep_the_site_from_opening(
     tmp_path: Path, spoil: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("koala.sites.component_directory._RECORD_BYTES_MAX", 4_000)
+    monkeypatch.setattr("koala.sites.local.directory._RECORD_BYTES_MAX", 4_000)
 
     async def scenario() -> None:
         async with opened(tmp_path / "a") as one:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from koala.model.messages import ComponentAccepted, ComponentEnded, Outcome
-from koala.sites import component_directory as directory
+from koala.sites.local import directory
 from tests.support.live_sites import launch, opened
 from tests.support.watched_sites import WAIT_S
 

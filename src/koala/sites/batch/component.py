@@ -1,47 +1,93 @@
-"""One component that has not ended, as a batch site watches it."""
+"""One component that has not ended, as a batch site watches it, and what its end there means.
+
+The script knows best how its application ended, but not who sent the signal that ended it: a local user, an operator,
+a time limit. Where the two differ in this, the batch system is right.
+"""
 
 from __future__ import annotations
 
-import enum
+from collections.abc import Sequence
 
-from koala.model.launch import EXIT, READY, Launch
-from koala.model.messages import (
-    AnyEvent,
-    ComponentAccepted,
-    ComponentReady,
-    ComponentRunning,
-    Token,
-)
-from koala.sites.batch.ends import EndEvidence
-from koala.sites.batch.parse import RecordedComponent
+import msgspec
+
+from koala.model.launch import EXIT, KILLED, READY, Launch
+from koala.model.messages import Outcome, Token
 from koala.sites.batch.scripts.directory import AwaitedFiles
-from koala.sites.batch.system import BatchEnd, BatchId, BatchJob, BatchState
-from koala.sites.component_directory import AbortRecord
+from koala.sites.batch.system import BatchEnd, BatchId, BatchJob, BatchState, EndKind
+from koala.sites.component import SIGNALLED, ComponentPhase, Ending, LiveComponent, ending, recorded_exit_code
+from koala.sites.component_directory import AbortRecord, RecordedComponent
+
+# The exit code of a start of a component that came second; it says nothing about the component.
+_NOT_FIRST = 75
+
+_FORCED = (EndKind.CANCELLED, EndKind.TIME_LIMIT, EndKind.PREEMPTED, EndKind.SITE)
+_WORDS = {
+    EndKind.CANCELLED: "it was cancelled in the batch system",
+    EndKind.TIME_LIMIT: "the batch system's time limit ended it",
+    EndKind.PREEMPTED: "the batch system preempted it for another job",
+    EndKind.SITE: "the batch system or a node failed it",
+}
 
 
-class ComponentPhase(enum.Enum):
-    """Where a component is, as far as its files tell."""
+class EndEvidence(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known of a component that holds nothing any more."""
 
-    QUEUED = "queued"  # the batch system has it, or is to get it
-    READY = "ready"  # at the barrier, or past it once it was released
+    launch: Launch
+    abort: AbortRecord | None = None  # why it was to end
+    exit_words: list[str] | None = None
+    end: BatchEnd | None = None  # as the batch system tells it
+
+    @property
+    def may_be_unseen(self) -> bool:
+        """Whether its script has probably recorded how it ended, and the record cannot be seen yet.
+
+        A script records its end and then exits with 0, whatever happened. Where it ran on another machine, a file
+        server may show the record a minute later than the batch system tells the end.
+        """
+        if self.abort is not None or self.exit_words is not None or self.end is None:
+            return False
+        return self.end.kind is EndKind.ITSELF and not self.end.exit_code
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the batch system need not be asked how its job ended."""
+        if self.abort is not None:
+            return True
+        if self.may_be_unseen:
+            return False
+        if self.end is not None and (self.end.kind in _FORCED or self.end.exit_code is not None):
+            return True
+        # An end that a signal may have brought about is told apart by who sent it.
+        told = self.end is not None and self.end.kind is EndKind.ITSELF
+        return self.exit_words is not None and (told or self._is_by_itself)
+
+    @property
+    def _is_by_itself(self) -> bool:
+        """Whether the script recorded an end that no signal brought about."""
+        code = recorded_exit_code(self.exit_words)
+        return self.exit_words is not None and self.exit_words[:1] != [KILLED] and (code is None or code <= SIGNALLED)
+
+    def ending(self) -> Ending:
+        """What the end means, with what is known of it."""
+        end = self.end
+        if end is None or end.kind not in _FORCED or self.abort is not None or self._is_by_itself:
+            return ending(self.launch, self.abort, self.exit_words, _why_unrecorded(end))
+        outcome = Outcome.TIMED_OUT if end.kind is EndKind.TIME_LIMIT else Outcome.SITE_FAILED
+        return outcome, _told(end), recorded_exit_code(self.exit_words)
 
 
-class BatchComponent:
-    """A component that has not ended.
+class BatchComponent(LiveComponent):
+    """A component that has not ended here.
 
     ``tag`` is what the batch system knows it by, ``batch_id`` what it answered; None while that is not known.
     ``known_since`` is the moment from which on a listing must show its job. ``unknown_since`` is when the batch
     system first said that it knows nothing of the job any more, ``asked_at`` when it was last asked about it.
     ``has_begun`` is whether a listing has shown it running.
-    ``abort`` says that it is being ended, and why.
-    One that is ``lost`` has no directory any more that could be used.
     """
 
-    def __init__(self, launch: Launch, sequence: int, tag: Token, known_since: float) -> None:
-        self.launch = launch
-        self.sequence = sequence
+    def __init__(self, launch: Launch, tag: Token, known_since: float) -> None:
+        super().__init__(launch)
         self.tag = tag
-        self.phase = ComponentPhase.QUEUED
         self.has_begun = False
         self.batch_id: BatchId | None = None
         self.job: BatchJob | None = None
@@ -49,27 +95,18 @@ class BatchComponent:
         self.unknown_since: float | None = None
         self.asked_at = 0.0
         self.cancelled_at = 0.0
-        self.released_at: float | None = None
         self.reservation: str | None = None
-        self.abort: AbortRecord | None = None
-        self.lost = False
         self.exit_words: list[str] | None = None
-        self.mailed: set[str] = set()
 
     @classmethod
     def of(cls, found: RecordedComponent, tag: Token, known_since: float) -> BatchComponent:
         """One that is on record at the site."""
         assert found.record is not None, "only what was accepted lives"
-        component = cls(found.record.launch, found.record.sequence, tag, known_since)
+        component = cls(found.record.launch, tag, known_since)
         component.released_at = found.released_at
         component.abort = found.abort
         component.reservation = found.reservation
         return component
-
-    @property
-    def token(self) -> Token:
-        """Its name."""
-        return self.launch.token
 
     @property
     def is_ending(self) -> bool:
@@ -84,14 +121,6 @@ class BatchComponent:
         signs = (READY, EXIT) if self.phase is ComponentPhase.QUEUED else (EXIT,)
         return AwaitedFiles(self.token, signs, tuple(sorted(self.mailed)))
 
-    def newest(self, at: float) -> AnyEvent:
-        """Its newest event."""
-        if self.phase is ComponentPhase.READY and self.released_at is not None:
-            return ComponentRunning(at=at, token=self.token)
-        if self.phase is ComponentPhase.READY:
-            return ComponentReady(at=at, token=self.token)
-        return ComponentAccepted(at=at, token=self.token)
-
     def evidence(self, end: BatchEnd | None) -> EndEvidence:
         """What is known of it once it holds nothing any more."""
         return EndEvidence(launch=self.launch, abort=self.abort, exit_words=self.exit_words, end=end)
@@ -103,15 +132,40 @@ class BatchComponent:
         assert self.batch_id is not None, "it was submitted"
         return BatchJob(id=self.batch_id, token=self.tag, state=BatchState.OVER)
 
-    def walltime_left_s(self, now: float) -> float | None:
-        """How long it may go on; None where nothing limits it, or where it does not run or is being ended."""
-        if self.launch.walltime_s is None or self.released_at is None or self.is_ending:
-            return None
-        return self.released_at + self.launch.walltime_s - now
-
     def begins_in_s(self, now: float) -> float | None:
         """How long until its reservation begins, negative once it has; None without one, and when nothing is to
         start in it any more."""
         if self.reservation is None or self.launch.begin_at is None:
             return None
         return self.launch.begin_at - now if self.phase is ComponentPhase.QUEUED and not self.is_ending else None
+
+
+def never_starts(end: BatchEnd) -> AbortRecord:
+    """What is said of a component whose job waits for something that will not come."""
+    why = f": {end.reason}" if end.reason else ""
+    outcome = Outcome.UNSUITABLE if end.kind is EndKind.UNSUITABLE else Outcome.SITE_FAILED
+    return AbortRecord(outcome=outcome, reason=f"its job can never start{why}")
+
+
+def best_end(jobs: Sequence[BatchJob], known: BatchId | None = None) -> BatchEnd | None:
+    """How a component's jobs ended: that of the one that ran, where several were submitted, or else of the one that
+    its submission named."""
+    over = sorted((job for job in jobs if job.state is BatchState.OVER), key=lambda job: job.id == known)
+    ends = [job.end for job in over if job.end is not None]
+    told = [end for end in ends if not (end.kind is EndKind.ITSELF and end.exit_code == _NOT_FIRST)]
+    return told[-1] if told else ends[-1] if ends else None
+
+
+def _told(end: BatchEnd) -> str:
+    words = _WORDS[end.kind]
+    return f"{words}: {end.reason}" if end.reason else words
+
+
+def _why_unrecorded(end: BatchEnd | None) -> str:
+    if end is None:
+        return "its job vanished from the batch system without recording an exit code"
+    code = "" if end.exit_code is None else f" with exit code {end.exit_code}"
+    why = f" ({end.reason})" if end.reason else ""
+    return (
+        f"its script ended{code}{why} without recording how the application ended; the log in its directory says why"
+    )

@@ -16,9 +16,8 @@ import msgspec
 from koala.model.launch import Launch, LaunchError, check_mail_name
 from koala.model.messages import ComponentEnded, ComponentReady, ComponentStarting, Outcome, Token
 from koala.model.request import Application
-from koala.sites.batch.component import BatchComponent, ComponentPhase
-from koala.sites.batch.ends import Ending, best_end, ending, is_complete, may_be_unseen, never_starts
-from koala.sites.batch.parse import ComponentStatus, RecordedComponent, parse_looks
+from koala.sites.batch.component import BatchComponent, best_end, never_starts
+from koala.sites.batch.parse import ComponentStatus, parse_looks
 from koala.sites.batch.scripts import directory
 from koala.sites.batch.scripts.runner import BATCH_S, ScriptRunner, offload_if_large
 from koala.sites.batch.system import (
@@ -31,7 +30,8 @@ from koala.sites.batch.system import (
     BatchState,
     BatchSystem,
 )
-from koala.sites.component_directory import AbortRecord, AcceptanceRecord
+from koala.sites.component import ComponentPhase, Ending
+from koala.sites.component_directory import BATCH, AbortRecord, AcceptanceRecord, RecordedComponent
 from koala.sites.protocol import Clock, Deliver, Emit, Mail
 from koala.sites.remote_shell import ShellError, ShellTimeoutError
 
@@ -121,16 +121,16 @@ class BatchComponents:
     def give_up(self, found: RecordedComponent) -> BatchComponent:
         """Watch a component until its job is gone, of which the site keeps something that cannot be read: it is
         ended. Where that is its record, nobody knows what it asked for."""
-        why = f"what the site kept about it cannot be read: {found.spoilt or 'there is no record of it'}"
+        why = f"what the site kept about it cannot be read: {found.problem}"
         if found.record is None or found.record.launch.token != found.token:
             found = msgspec.structs.replace(found, record=AcceptanceRecord(sequence=0, launch=_unknown(found.token)))
         component = self.adopt(found)
         self.lose(component, why)
         return component
 
-    def add(self, launch: Launch, sequence: int, batch_id: BatchId | None, reservation: str | None) -> BatchComponent:
+    def add(self, launch: Launch, batch_id: BatchId | None, reservation: str | None) -> BatchComponent:
         """Watch a component that was just made."""
-        component = BatchComponent(launch, sequence, self.tag(launch.token), now_s())
+        component = BatchComponent(launch, self.tag(launch.token), now_s())
         component.batch_id, component.reservation = batch_id, reservation
         self.alive[component.token] = component
         return component
@@ -145,7 +145,7 @@ class BatchComponents:
             if job.state in holding:
                 held += job.processors
                 component = self.alive.get(self.token_of(job.token) or "")
-                ours += 0 if component is None else min(job.processors, component.launch.processors)
+                ours += 0 if component is None else min(job.processors, component.processors)
         # Less than none, where what waits will take of what we hold now.
         idle = listing.processors - listing.others - held
         for job in listing.jobs:
@@ -236,10 +236,10 @@ class BatchComponents:
                     cancel.append(component)
             elif not jobs and component.batch_id is None and component.abort is None and component.exit_words is None:
                 continue  # it is still to be submitted
-            elif is_complete(evidence := component.evidence(best_end(jobs, component.batch_id))) or (
+            elif (evidence := component.evidence(best_end(jobs, component.batch_id))).is_complete or (
                 not jobs and component.batch_id is None
             ):
-                over.append((component, ending(evidence)))
+                over.append((component, evidence.ending()))
             else:
                 doubtful.append(component)
         await self._note_ids(by_tag)
@@ -288,7 +288,7 @@ class BatchComponents:
             if component.batch_id is None:
                 component.batch_id = component.job.id
                 if not component.lost:
-                    lines[component.token, directory.BATCH] = component.job.id
+                    lines[component.token, BATCH] = component.job.id
         if lines:
             await self._runner.run(directory.put_lines(self.root, lines))
 
@@ -324,13 +324,13 @@ class BatchComponents:
             component.asked_at = now_s()
             end = told.get(job.id)
             evidence = component.evidence(end or best_end(by_tag.get(component.tag, ()), component.batch_id))
-            unseen = may_be_unseen(evidence)
-            if is_complete(evidence) or (end is not None and not unseen):
-                ends.append((component, ending(evidence)))
+            unseen = evidence.may_be_unseen
+            if evidence.is_complete or (end is not None and not unseen):
+                ends.append((component, evidence.ending()))
             elif component.unknown_since is None:
                 component.unknown_since = now_s()
             elif now_s() >= component.unknown_since + (self._unseen_grace_s if unseen else self._unknown_grace_s):
-                ends.append((component, ending(evidence)))
+                ends.append((component, evidence.ending()))
         return ends
 
     async def _told(self, jobs: Sequence[BatchJob], unseen: Sequence[Token]) -> dict[BatchId, BatchEnd]:

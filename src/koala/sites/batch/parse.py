@@ -1,17 +1,21 @@
-"""What a look at the directories of living components shows, and what was found of one when the site was opened."""
+"""What the scripts of ``koala.sites.batch.scripts.directory`` print about components, as values."""
 
 from __future__ import annotations
 
-import math
+import ipaddress
+import logging
 from collections.abc import Sequence
 
 import msgspec
 
-from koala.model.launch import ABORT, GO, READY, LaunchError, check_token
-from koala.model.messages import ComponentEnded, Token
-from koala.sites.batch.scripts.directory import BATCH, RESERVATION
+from koala.model.grid import BatchSettings
+from koala.model.launch import ADDRESSES, NODES, READY, NodeShare
+from koala.model.messages import Token
 from koala.sites.batch.scripts.framing import OutputSection
-from koala.sites.component_directory import ENDED, RECORD, RELEASED, AbortRecord, AcceptanceRecord
+from koala.sites.batch.scripts.runner import ScriptResult
+from koala.sites.component_directory import AbortRecord, RecordedComponent, is_token, parse_abort, parse_component
+
+_log = logging.getLogger(__name__)
 
 
 class ComponentStatus(msgspec.Struct, kw_only=True):
@@ -42,93 +46,62 @@ def _add(status: ComponentStatus, words: list[str]) -> None:
         case ["ready"]:
             status.ready = True
         case ["abort", *rest]:
-            status.abort = _abort(" ".join(rest))
+            status.abort = parse_abort(" ".join(rest))
         case ["exit", *rest]:
             status.exit_words = " ".join(rest).split()
         case ["mail", name]:
             status.mail.append(name)
 
 
-class RecordedComponent(msgspec.Struct, kw_only=True):
-    """What is on record of one component at the site. ``spoilt`` says what of it makes no sense, if anything."""
-
-    token: Token
-    record: AcceptanceRecord | None = None
-    batch: str | None = None
-    abort: AbortRecord | None = None
-    released_at: float | None = None
-    went: bool = False  # its barrier was opened
-    reservation: str | None = None
-    ended: ComponentEnded | None = None
-    ready: bool = False
-    spoilt: str = ""
-
-
 def parse_found(sections: Sequence[OutputSection]) -> list[RecordedComponent]:
     """What the sections of ``directory.show`` and ``directory.open_work_directory`` say, in their order."""
-    found: list[RecordedComponent] = []
+    found: list[tuple[Token, dict[str, str]]] = []
     for section in sections:
         match section.words:
             case ["component", token]:
-                found.append(RecordedComponent(token=token))
+                found.append((token, {}))
             case [name] if found:
-                _fill(found[-1], name, section.text)
-    return [_checked(each) for each in found if _is_token(each.token)]
+                found[-1][1][name] = section.text
+    return [parse_component(token, files) for token, files in found if is_token(token)]
 
 
-def _is_token(name: str) -> bool:
-    try:
-        check_token(name)
-    except LaunchError:
-        return False
-    return True
+def parse_nodes(site: str, done: ScriptResult, settings: BatchSettings, processors: int) -> tuple[NodeShare, ...]:
+    """What ``directory.nodes`` brought back; none until the component is ready.
+
+    A script that tells nothing of its nodes has one, with all ``processors``.
+    """
+    ready, listed, told = done.section(READY), done.section(NODES), done.section(ADDRESSES)
+    if ready is None:
+        return ()
+    shares = [] if listed is None else _shares(listed.text)
+    if not shares:
+        shares = [NodeShare(ready.text.strip() or "localhost", max(1, processors))]
+    addresses = [] if told is None else told.text.split()
+    first = NodeShare(_reached_at(site, settings, shares[0].name, addresses), shares[0].processors)
+    return (first, *shares[1:])
 
 
-def _fill(found: RecordedComponent, name: str, text: str) -> None:
-    try:
-        match name:
-            case _ if name == RECORD:
-                found.record = msgspec.json.decode(text, type=AcceptanceRecord)
-            case _ if name == ENDED:
-                found.ended = msgspec.json.decode(text, type=ComponentEnded)
-            case _ if name == ABORT:
-                found.abort = _abort(text)
-            case _ if name == BATCH:
-                found.batch = text
-            case _ if name == RESERVATION:
-                found.reservation = text
-            case _ if name == RELEASED:
-                found.released_at = parse_time(text)
-            case _ if name == READY:
-                found.ready = True
-            case _ if name == GO:
-                found.went = True
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        found.spoilt = f"{name}: {error}"
+def _shares(text: str) -> list[NodeShare]:
+    shares = []
+    for line in text.splitlines():
+        match line.split():
+            case [name, number] if number.isascii() and number.isdigit() and len(number) < 10:
+                shares.append(NodeShare(name, int(number)))
+    return shares
 
 
-def _abort(text: str) -> AbortRecord:
-    """An abort that says nothing readable is one all the same."""
-    try:
-        return msgspec.json.decode(text, type=AbortRecord)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return AbortRecord()
-
-
-def parse_time(text: str) -> float | None:
-    """A time on record; None for anything else."""
-    try:
-        at = float(text)
-    except ValueError:
-        return None
-    return at if math.isfinite(at) else None
-
-
-def _checked(found: RecordedComponent) -> RecordedComponent:
-    if not found.went:
-        found.released_at = None  # whoever was about to open the barrier was killed at it
-    elif found.released_at is None:
-        found.spoilt = f"{RELEASED} does not say when the barrier was opened"
-    if found.record is not None and found.record.launch.token != found.token:
-        found.spoilt = f"{RECORD} is that of component {found.record.launch.token}"
-    return found
+def _reached_at(site: str, settings: BatchSettings, name: str, addresses: list[str]) -> str:
+    if settings.host is not None:
+        return settings.host
+    if settings.network is None:
+        return name
+    network = ipaddress.ip_network(settings.network, strict=False)
+    for text in addresses:
+        try:
+            address = ipaddress.ip_address(text)
+        except ValueError:
+            continue
+        if address.version == network.version and address in network:
+            return text
+    _log.warning("site %s: node %s has no address in %s, so it is called by its name", site, name, network)
+    return name

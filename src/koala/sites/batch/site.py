@@ -30,17 +30,16 @@ from koala.model.launch import (
 )
 from koala.model.messages import AnyEvent, ComponentEnded, Outcome, SiteReported, SiteSilent, Token
 from koala.sites.batch import links
-from koala.sites.batch.addresses import parse_nodes
-from koala.sites.batch.component import BatchComponent, ComponentPhase
+from koala.sites.batch.component import BatchComponent
 from koala.sites.batch.components import UNKNOWN_GRACE_S, UNSEEN_GRACE_S, BatchComponents
-from koala.sites.batch.outputs import output_paths
-from koala.sites.batch.parse import RecordedComponent, parse_found, parse_time
+from koala.sites.batch.parse import parse_found, parse_nodes
 from koala.sites.batch.poller import BatchPoller
 from koala.sites.batch.scripts import directory
 from koala.sites.batch.scripts.runner import BATCH_S, REMOVE_S, ScriptRunner
 from koala.sites.batch.submit import BatchSubmitter, is_same
 from koala.sites.batch.system import BatchSystem
-from koala.sites.component_directory import AbortRecord
+from koala.sites.component import ComponentPhase
+from koala.sites.component_directory import AbortRecord, RecordedComponent, output_paths, parse_time
 from koala.sites.protocol import OUTPUT_BYTES_MAX, Clock, Deliver, Emit, NotNowError, SiteError, Stream
 from koala.sites.remote_shell import RemoteShell, ShellError, ShellTimeoutError
 
@@ -325,21 +324,19 @@ class BatchSite:
             await self._end(token, AbortRecord(outcome=outcome, reason=reason))
 
     async def _time_out(self, component: BatchComponent) -> None:
-        limit_s = component.launch.walltime_s
-        verdict = AbortRecord(outcome=Outcome.TIMED_OUT, reason=f"it ran longer than its walltime of {limit_s:g} s")
         async with self._turn(component.token):
-            await self._end(component.token, verdict)
+            await self._end(component.token, component.timed_out())
 
-    async def _end(self, token: Token, verdict: AbortRecord) -> None:
+    async def _end(self, token: Token, abort: AbortRecord) -> None:
         """Put an abort on record and cancel the job; a batch system that does not answer is asked again later."""
         component = self._components.alive.get(token)
-        if component is not None and component.phase is ComponentPhase.QUEUED and not verdict.reason:
-            verdict = msgspec.structs.replace(verdict, reason="aborted in the site's queue")
-        unknown = self._components.end_event(token, verdict.outcome, verdict.reason or "aborted before it came")
+        if component is not None and component.phase is ComponentPhase.QUEUED and not abort.reason:
+            abort = msgspec.structs.replace(abort, reason="aborted in the site's queue")
+        unknown = self._components.end_event(token, abort.outcome, abort.reason or "aborted before it came")
         ids = [component.batch_id] if component is not None and component.batch_id is not None else []
         cancel = self._system.cancel(self._components.tag(token), ids)
         done, error = await self._runner.try_to_run(
-            directory.abort(self._components.root, token, verdict, unknown, cancel), timeout_s=BATCH_S, calls="cancel"
+            directory.abort(self._components.root, token, abort, unknown, cancel), timeout_s=BATCH_S, calls="cancel"
         )
         found = parse_found(done.sections)
         if error is not None and not (isinstance(error, ShellTimeoutError) and found):

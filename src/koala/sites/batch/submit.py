@@ -15,11 +15,11 @@ from koala.model.launch import LOG, SCRIPT, Launch
 from koala.model.messages import Token
 from koala.sites.batch.component import BatchComponent
 from koala.sites.batch.components import BatchComponents, now_s, reservation_name
-from koala.sites.batch.parse import RecordedComponent, parse_found
+from koala.sites.batch.parse import parse_found
 from koala.sites.batch.scripts import directory
 from koala.sites.batch.scripts.runner import BATCH_S, ScriptResult, ScriptRunner
 from koala.sites.batch.system import BatchId, BatchOutputError, BatchSubmission, BatchSystem
-from koala.sites.component_directory import AcceptanceRecord
+from koala.sites.component_directory import COMPONENTS, RESERVATION, AcceptanceRecord, RecordedComponent
 from koala.sites.pace import Pace
 from koala.sites.protocol import Clock, NotNowError
 from koala.sites.remote_shell import ShellError
@@ -101,7 +101,7 @@ class BatchSubmitter:
     def _accepted(self, record: AcceptanceRecord, answer: _Answer, reservation: str | None) -> Accepted:
         if answer.refusal is not None:
             return answer.refusal
-        component = self._components.add(record.launch, record.sequence, answer.id, reservation)
+        component = self._components.add(record.launch, answer.id, reservation)
         self._check_room(answer)
         return component
 
@@ -138,7 +138,7 @@ class BatchSubmitter:
         tagged = msgspec.structs.replace(launch, token=self._components.tag(launch.token))
         return BatchSubmission(
             launch=tagged,
-            home=f"{self._components.root}/{directory.COMPONENTS}/{launch.token}",
+            home=f"{self._components.root}/{COMPONENTS}/{launch.token}",
             script=SCRIPT,
             log=LOG,
             limit_s=self._limit_s(launch),
@@ -211,9 +211,7 @@ class BatchSubmitter:
         if done.code("unreserved") != 0:
             why = done.complaint or "the batch system gives no reason"
             raise ShellError(self._runner.shell.host, f"a reservation cannot be given back: {why}")
-        await self._runner.run(
-            directory.put_lines(self._components.root, {(launch.token, directory.RESERVATION): None})
-        )
+        await self._runner.run(directory.put_lines(self._components.root, {(launch.token, RESERVATION): None}))
 
     async def _reserve(self, launch: Launch) -> str | None:
         """What the job is to run in; None where the site gives none, and the barrier must do. Asked again it is the
@@ -237,7 +235,7 @@ class BatchSubmitter:
             _log.info("site %s: the reservation of component %s: %s", self._name, launch.token, error)
             await self._give_back(launch)
             return None
-        line: dict[tuple[Token, str], str | None] = {(launch.token, directory.RESERVATION): reservation}
+        line: dict[tuple[Token, str], str | None] = {(launch.token, RESERVATION): reservation}
         await self._runner.run(directory.put_lines(self._components.root, line))
         return reservation
 

@@ -12,13 +12,14 @@ import contextlib
 import logging
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from koala.model.launch import Go, Launch, NodeShare
 from koala.model.messages import AnyEvent, Outcome, SiteReported, SiteSilent, Token
 from koala.sites import processes
-from koala.sites.local.ordered_thread import OrderedThread
+from koala.sites.component_directory import FILES, AbortRecord
 from koala.sites.local.worker import OTHERS, LocalWorker
 from koala.sites.protocol import OUTPUT_BYTES_MAX, Clock, Deliver, Emit, Mail, SiteError, Stream
 
@@ -35,6 +36,32 @@ STRAY_LOOKS_MAX = 100
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class OrderedThread:
+    """A thread that does one thing after the other for callers in the event loop in which it was made, so that slow
+    files hold up nobody else."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+
+    async def do(self, call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """What the call gives, after all that came before it.
+
+        A caller that gives up waiting may or may not have had its way; what it asks for next still comes after.
+        """
+        return await asyncio.wrap_future(self._thread.submit(call, *arguments, **named), loop=self._loop)
+
+    def tell(self, listener: Callable[P, object], *arguments: P.args, **named: P.kwargs) -> None:
+        """From within the thread: call someone in the event loop, in this order, before ``do`` returns there."""
+        self._loop.call_soon_threadsafe(lambda: listener(*arguments, **named))
+
+    async def finish(self, last: Callable[[], None]) -> None:
+        """Do this last thing, which happens also when the caller gives up waiting, and take nothing more."""
+        done = self._thread.submit(last)
+        self._thread.shutdown(wait=False)
+        await asyncio.shield(asyncio.wrap_future(done, loop=self._loop))
 
 
 class _Opened(NamedTuple):
@@ -95,7 +122,7 @@ class LocalSite:
     @property
     def files(self) -> Path:
         """The site's file area: replicas live here, and input files are links into it."""
-        return self._root / "files"
+        return self._root / FILES
 
     @property
     def processors(self) -> int:
@@ -182,7 +209,7 @@ class LocalSite:
 
     async def abort(self, token: Token, *, outcome: Outcome = Outcome.ABORTED, reason: str = "") -> None:
         """End a component wherever it is. See ``LiveSite.abort``."""
-        await self._do(LocalWorker.abort, token, outcome, reason)
+        await self._do(LocalWorker.abort, token, AbortRecord(outcome=outcome, reason=reason))
 
     async def ask(self, tokens: Sequence[Token]) -> None:
         """Emit the newest event of each token. See ``LiveSite.ask``."""
@@ -219,7 +246,7 @@ class LocalSite:
 
     async def forget(self, token: Token) -> None:
         """Remove an ended component's directory. See ``LiveSite.forget``."""
-        gone = await self._do(LocalWorker.vanish, token)
+        gone = await self._do(LocalWorker.hide, token)
         if gone is not None:
             # Nobody knows its name any more, so that commands need not wait for its removal.
             await asyncio.to_thread(shutil.rmtree, gone, ignore_errors=True)
@@ -232,16 +259,16 @@ class LocalSite:
         try:
             return await thread.do(call, worker, *arguments, **named)
         finally:
-            self._wake.set()  # there may be something to look at now
+            self._wake.set()  # there may be something to inspect now
 
     # ----------------------------------------------------------------------------------------- the watch
 
     async def _keep_watching(self, opened: _Opened) -> None:
-        """Look as long as there is something to look at, whatever happens."""
+        """Inspect components as long as there are any, whatever happens."""
         while True:
             self._wake.clear()
             try:
-                trouble, busy = await opened.thread.do(_look, opened.worker)
+                trouble, busy = await opened.thread.do(_inspect, opened.worker)
             except Exception as error:
                 _log.exception("site %s cannot be component", self._name)
                 trouble, busy = repr(error), True
@@ -254,7 +281,7 @@ class LocalSite:
                 await self._wake.wait()
 
 
-def _look(worker: LocalWorker) -> tuple[str, bool]:
-    """What is wrong with the site, and whether there is more to look at."""
-    trouble = worker.slots.look()
+def _inspect(worker: LocalWorker) -> tuple[str, bool]:
+    """What is wrong with the site, and whether there is more to inspect."""
+    trouble = worker.slots.inspect_all()
     return trouble, worker.slots.is_busy

@@ -9,14 +9,36 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
-from koala.model.launch import LOG, SCRIPT
+from koala.model.launch import LOG, SCRIPT, Launch
 from koala.model.messages import ComponentEnded, ComponentReady, Outcome, Token
 from koala.sites import processes
-from koala.sites.component_directory import is_spoilt
-from koala.sites.local.component import ComponentPhase, LocalComponent, ending
+from koala.sites.component import ComponentPhase, LiveComponent, ending
+from koala.sites.component_directory import AbortRecord
+from koala.sites.local.directory import ComponentDirectory, is_spoilt
 from koala.sites.protocol import Clock, Deliver, Emit, Mail
 
 _log = logging.getLogger(__name__)
+
+
+class LocalComponent(LiveComponent):
+    """A component that has not ended here. Once it is aborted, force is used from ``kill_at`` on.
+
+    ``complaint`` is the last trouble with it that was logged.
+    """
+
+    def __init__(self, launch: Launch, directory: ComponentDirectory) -> None:
+        super().__init__(launch)
+        self.directory = directory
+        self.process: processes.Identity | None = None
+        self.child: processes.Child | None = None
+        self.complaint = ""
+        self.kill_at = 0.0
+
+    def why_unrecorded(self) -> str:
+        """Why its script has recorded no end."""
+        if self.process is None:
+            return "its script never began; the log in its directory says why"
+        return "its processes vanished without recording an exit code: they were killed, or the machine was restarted"
 
 
 class Slots:
@@ -50,8 +72,8 @@ class Slots:
         self._serving = False
         self._serve_again = False
         self._held_up = ""  # why nobody can be started now
-        self._looking = False
-        self._census: processes.Census | None = None  # taken since this look began, and since the last start
+        self._inspecting = False
+        self._census: processes.Census | None = None  # taken since this inspection began, and since the last start
 
     @property
     def held(self) -> int:
@@ -60,13 +82,13 @@ class Slots:
 
     @property
     def is_busy(self) -> bool:
-        """Whether there is anything to look at."""
+        """Whether there is anything to inspect."""
         return bool(self._held_up) or any(each.phase is not ComponentPhase.QUEUED for each in self.alive.values())
 
     # ------------------------------------------------------------------------------------------- starting
 
     def serve(self) -> None:
-        """Give free slots to those who wait, the first accepted first. What fails is tried again at the next look."""
+        """Give free slots to those who wait, in the order accepted. What fails is tried at the next inspection."""
         self._serve_again = True
         if self._serving:
             return  # the call that serves sees to it: a component that cannot start leaves, which serves again
@@ -89,7 +111,7 @@ class Slots:
                 try:
                     self._start(component)
                 except OSError as error:
-                    self._held_up = f"component {component.directory.token} cannot be started: {error}"
+                    self._held_up = f"component {component.token} cannot be started: {error}"
                     return
                 free = for_components - self.held  # a start that failed has taken nothing
             elif not self._first_fit:
@@ -113,26 +135,26 @@ class Slots:
         try:
             component.child = processes.spawn(component.directory.home, SCRIPT, LOG, self._environment)
         except OSError as error:
-            self.condemn(component, Outcome.SITE_FAILED, f"the site could not start a process: {error.strerror}")
-            self.look_at(component)
+            why = f"the site could not start a process: {error.strerror}"
+            self.condemn(component, AbortRecord(outcome=Outcome.SITE_FAILED, reason=why))
+            self.inspect(component)
 
     # --------------------------------------------------------------------------------------------- ending
 
-    def condemn(self, component: LocalComponent, outcome: Outcome, reason: str) -> None:
+    def condemn(self, component: LocalComponent, abort: AbortRecord) -> None:
         """From now on it is being ended. The first outcome and reason stand."""
-        if component.verdict is not None:
-            return
-        component.verdict, component.reason = outcome, reason
-        component.kill_at = self._clock() + self._grace_s
+        if component.abort is None:
+            component.abort = abort
+            component.kill_at = self._clock() + self._grace_s
 
-    def begin_end(self, component: LocalComponent, outcome: Outcome, reason: str) -> None:
+    def begin_end(self, component: LocalComponent, abort: AbortRecord) -> None:
         """Ask its processes to end; those that have not when their time is up are ended by force."""
         if component.phase is ComponentPhase.QUEUED:
-            self.settle(component, outcome, reason or "aborted in the site's queue", None)
+            self.settle(component, abort.outcome, abort.reason or "aborted in the site's queue", None)
             return
-        if component.verdict is not None:
+        if component.abort is not None:
             return
-        self.condemn(component, outcome, reason)
+        self.condemn(component, abort)
         if component.process is None:
             component.process = component.directory.identity()
         if component.process is not None:
@@ -141,61 +163,60 @@ class Slots:
     def lose(self, component: LocalComponent, error: OSError) -> None:
         """Its directory is of no use any more, so nothing it does can be known: it ends at once, by force."""
         if not component.lost:
-            _log.warning(
-                "component %s is ended, as its directory cannot be used: %s", component.directory.token, error
-            )
+            _log.warning("component %s is ended, as its directory cannot be used: %s", component.token, error)
         component.lost = True
         if component.process is None and component.child is not None:
             component.process = processes.identity_of(component.child)
-        self.condemn(
-            component,
-            Outcome.SITE_FAILED,
-            f"its directory at the site was removed or altered while it was there: {error.strerror}",
-        )
-        self._look_at_lost(component)
+        why = f"its directory at the site was removed or altered while it was there: {error.strerror}"
+        self.condemn(component, AbortRecord(outcome=Outcome.SITE_FAILED, reason=why))
+        self._inspect_lost(component)
 
     def settle(self, component: LocalComponent, outcome: Outcome, reason: str, exit_code: int | None) -> None:
         """It holds nothing any more: on record first, then told, then its slots go to others."""
         event = ComponentEnded(
-            at=self._clock(), token=component.directory.token, outcome=outcome, reason=reason, exit_code=exit_code
+            at=self._clock(), token=component.token, outcome=outcome, reason=reason, exit_code=exit_code
         )
-        component.directory.bury(event)
+        component.directory.settle(event)
         component.phase = ComponentPhase.ENDED
         if component.child is not None:
             processes.has_left(component.child)  # so that no zombie stays behind
-        del self.alive[component.directory.token]
+        del self.alive[component.token]
         self._emit(event)
         self.serve()
 
-    # -------------------------------------------------------------------------------------------- looking
+    def _settle(self, component: LocalComponent, exit_words: list[str] | None) -> None:
+        how = ending(component.launch, component.abort, exit_words, component.why_unrecorded())
+        self.settle(component, *how)
 
-    def look(self) -> str:
-        """Look at all, whatever is wrong with one of them. What is wrong with the site, or nothing."""
+    # ----------------------------------------------------------------------------------------- inspection
+
+    def inspect_all(self) -> str:
+        """Inspect all, whatever is wrong with one of them. What is wrong with the site, or nothing."""
         trouble = ""
-        self._looking = True
+        self._inspecting = True
         for component in list(self.alive.values()):
             try:
-                self.look_at(component)
+                self.inspect(component)
             except OSError as error:
-                trouble = f"component {component.directory.token} cannot be component: {error}"
+                trouble = f"component {component.token} cannot be component: {error}"
             except Exception as error:
                 if component.complaint != repr(error):
                     component.complaint = repr(error)
-                    _log.exception("component %s cannot be looked at", component.directory.token)
-        self._looking, self._census = False, None
+                    _log.exception("component %s cannot be inspected", component.token)
+        self._inspecting, self._census = False, None
         if self._held_up:
             self.serve()
         return trouble or self._held_up
 
-    def look_at(self, component: LocalComponent) -> None:
+    def inspect(self, component: LocalComponent) -> None:
         """Find out what became of one component, and see to what follows."""
         if component.phase in (ComponentPhase.QUEUED, ComponentPhase.ENDED):
             return
         try:
             if component.lost:
-                self._look_at_lost(component)
+                self._inspect_lost(component)
             else:
-                self._look_at_present(component)
+                self._inspect_present(component)
         except OSError as error:
             if component.lost or not is_spoilt(error):
                 raise
@@ -205,45 +226,45 @@ class Slots:
         if self._census is not None:
             return self._census.members(component.process, component.directory.home)
         census = processes.Census()
-        if self._looking:
-            self._census = census  # for the others that are looked at
+        if self._inspecting:
+            self._census = census  # for the others that are inspected
         return census.members(component.process, component.directory.home)
 
-    def _look_at_lost(self, component: LocalComponent) -> None:
+    def _inspect_lost(self, component: LocalComponent) -> None:
         if self._members(component):
             processes.end(component.process, component.directory.home, by_force=True)
             return
-        self.settle(component, *ending(component, None))
+        self._settle(component, None)
 
-    def _look_at_present(self, component: LocalComponent) -> None:
+    def _inspect_present(self, component: LocalComponent) -> None:
         child_left = component.child is None or processes.has_left(component.child)
         component.directory.check()
         if component.process is None:
             component.process = component.directory.identity()
         if component.process is None and not child_left:
-            self._look_at_unborn(component)
+            self._inspect_unborn(component)
             return
         # In this order: a script that has just ended has recorded it before.
         alive = component.process is not None and processes.is_alive(component.process)
         exit_words = component.directory.exit_words()
         if alive and exit_words is None:
-            self._look_at_running(component)
+            self._inspect_running(component)
         elif self._members(component):
             # The script is over; whatever it left behind must not go on holding processors.
             processes.end(component.process, component.directory.home, by_force=True)
         else:
-            self.settle(component, *ending(component, exit_words))
+            self._settle(component, exit_words)
 
-    def _look_at_unborn(self, component: LocalComponent) -> None:
+    def _inspect_unborn(self, component: LocalComponent) -> None:
         """Its process runs and has not said who it is; one that is to end and never says it is ended by force."""
-        if component.verdict is not None and self._clock() >= component.kill_at:
+        if component.abort is not None and self._clock() >= component.kill_at:
             assert component.child is not None
             processes.end(processes.identity_of(component.child), component.directory.home, by_force=True)
 
-    def _look_at_running(self, component: LocalComponent) -> None:
+    def _inspect_running(self, component: LocalComponent) -> None:
         now = self._clock()
         directory, process = component.directory, component.process
-        if component.verdict is not None:
+        if component.abort is not None:
             if now >= component.kill_at:
                 processes.end(process, directory.home, by_force=True)
             return
@@ -253,9 +274,9 @@ class Slots:
                 self._emit(ComponentReady(at=now, token=directory.token))
         if component.released_at is None:
             return
-        walltime_s = component.launch.walltime_s
-        if walltime_s is not None and now - component.released_at > walltime_s:
-            self.begin_end(component, Outcome.TIMED_OUT, f"it ran longer than its walltime of {walltime_s:g} s")
+        left_s = component.walltime_left_s(now)
+        if left_s is not None and left_s < 0:
+            self.begin_end(component, component.timed_out())
             return
         if self._on_mail is not None:
             self._hand_out_mail(component, self._on_mail)
@@ -265,4 +286,4 @@ class Slots:
             data = component.directory.mail(name) if name not in component.mailed else None
             if data is not None:
                 component.mailed.add(name)
-                on_mail(Mail(token=component.directory.token, name=name, data=data))
+                on_mail(Mail(token=component.token, name=name, data=data))

@@ -1,7 +1,7 @@
 """What a driver may ask of an embedded site, as plain calls that come one after the other in one thread.
 
-What is on disk is in ``koala.sites.component_directory``, what becomes of live components in
-``koala.sites.local.slots``. Who calls, and who looks when, is in ``koala.sites.local.site``.
+What is on disk is in ``koala.sites.local.directory``, what becomes of live components in ``koala.sites.local.slots``.
+Who calls, and when components are inspected, is in ``koala.sites.local.site``.
 """
 
 from __future__ import annotations
@@ -13,32 +13,36 @@ import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-from koala.model.launch import MAIL_BYTES_MAX, WORK, Go, Launch, LaunchError, check_mail_name, check_token
+from koala.model.launch import ABORT, MAIL_BYTES_MAX, WORK, Go, Launch, LaunchError, check_mail_name, check_token
 from koala.model.messages import (
-    AnyEvent,
     ComponentAccepted,
     ComponentEnded,
-    ComponentReady,
-    ComponentRunning,
     Outcome,
     SiteReported,
     Token,
 )
 from koala.sites import processes
+from koala.sites.component import ComponentPhase
 from koala.sites.component_directory import (
-    GONE,
-    NEW,
+    COMPONENTS,
+    ENDED,
+    FILES,
+    RECORD,
     AbortRecord,
     AcceptanceRecord,
+    RecordedComponent,
+    is_token,
+)
+from koala.sites.local.directory import (
+    GONE,
+    NEW,
     ComponentDirectory,
     UnreadableError,
     is_spoilt,
     read_regular,
 )
-from koala.sites.local.component import ComponentPhase, LocalComponent
-from koala.sites.local.slots import Slots
+from koala.sites.local.slots import LocalComponent, Slots
 from koala.sites.local.staging import stage
 from koala.sites.protocol import OUTPUT_BYTES_MAX, Clock, Deliver, Emit, SiteError, Stream
 
@@ -47,14 +51,6 @@ _log = logging.getLogger(__name__)
 # The file in the site's root in which its owner writes how many processors others use. No file means none.
 OTHERS = "others"
 OTHERS_BYTES_MAX = 64
-
-
-class _Found(NamedTuple):
-    """A component that lives, its place among the others, and what an abort of it said."""
-
-    sequence: int
-    component: LocalComponent
-    verdict: AbortRecord | None
 
 
 class LocalWorker:
@@ -78,8 +74,8 @@ class LocalWorker:
     ) -> None:
         self._name = name
         self._root = root
-        self._components = root / "components"
-        self._files = root / "files"
+        self._components = root / COMPONENTS
+        self._files = root / FILES
         self._processors = processors
         self._emit = emit
         self._clock = clock
@@ -120,7 +116,7 @@ class LocalWorker:
             raise SiteError(self._name, f"{self._root} is in use by another driver; stop that one first") from None
 
     def _find_again(self) -> None:
-        found: list[_Found] = []
+        found: list[tuple[RecordedComponent, LocalComponent]] = []
         for home in list(self._components.iterdir()):
             if home.name.startswith("."):
                 if home.name.endswith((NEW, GONE)):
@@ -128,53 +124,45 @@ class LocalWorker:
                     shutil.rmtree(home, ignore_errors=True)
                 continue
             directory = ComponentDirectory(self._components, home.name)
-            if not (_is_token(home.name) and directory.exists()):
+            if not (is_token(home.name) and directory.exists()):
                 continue
             try:
-                component = self._recall(directory)
+                found += self._recall(directory)
             except (UnreadableError, OSError) as error:
                 if isinstance(error, OSError) and not (is_spoilt(error) or error.errno == errno.EIO):
                     raise  # it is not about this component
                 self._give_up(directory, error)
-            else:
-                found += [] if component is None else [component]
-        found.sort(key=lambda each: each.sequence)
-        self.slots.alive.update((each.component.directory.token, each.component) for each in found)
+        found.sort(key=lambda each: 0 if each[0].record is None else each[0].record.sequence)
+        self.slots.alive.update((component.token, component) for _, component in found)
         # Only now is it known which slots are held.
-        for each in found:
+        for recorded, component in found:
             try:
-                self._resume(each.component, each.verdict)
+                self._resume(component, recorded.abort)
             except OSError as error:
-                _log.warning("site %s: component %s: %s", self._name, each.component.directory.token, error)
+                _log.warning("site %s: component %s: %s", self._name, component.token, error)
 
-    def _recall(self, directory: ComponentDirectory) -> _Found | None:
-        """A component that has not ended; None for one that has."""
-        ended = directory.ended()
-        try:
-            record = directory.record()
-        except UnreadableError:
-            if ended is None:
-                raise
-            return None
-        if record is not None:
-            self._sequence = max(self._sequence, record.sequence)
-        if ended is not None:
-            return None
-        if record is None:
-            raise UnreadableError("there is no record of it")
-        component = LocalComponent(record.launch, directory)
-        component.released_at = directory.released_at()
+    def _recall(self, directory: ComponentDirectory) -> list[tuple[RecordedComponent, LocalComponent]]:
+        """A component that has not ended, and what is on record of it; nothing for one that has."""
+        recorded = directory.recorded()
+        if recorded.record is not None:
+            self._sequence = max(self._sequence, recorded.record.sequence)
+        if recorded.ended is not None:
+            return []
+        if recorded.record is None or recorded.problem:
+            raise UnreadableError(recorded.problem)
+        component = LocalComponent(recorded.record.launch, directory)
+        component.released_at = recorded.released_at
         if directory.was_spawned():
             component.phase = ComponentPhase.STARTING
             component.process = directory.identity()
-        return _Found(record.sequence, component, directory.verdict())
+        return [(recorded, component)]
 
-    def _resume(self, component: LocalComponent, verdict: AbortRecord | None) -> None:
+    def _resume(self, component: LocalComponent, abort: AbortRecord | None) -> None:
         if component.phase is ComponentPhase.STARTING and component.process is None:
             # Its process may not have come to the point of saying so; of two, one goes on.
             self.slots.spawn(component)
-        if verdict is not None and component.phase is not ComponentPhase.ENDED:
-            self.slots.begin_end(component, verdict.outcome, verdict.reason)
+        if abort is not None and component.phase is not ComponentPhase.ENDED:
+            self.slots.begin_end(component, abort)
 
     def _give_up(self, directory: ComponentDirectory, error: Exception) -> None:
         """What the site kept about it is spoilt: end what may run of it, and say so."""
@@ -182,7 +170,7 @@ class LocalWorker:
         with contextlib.suppress(OSError):
             processes.end(directory.identity(), directory.home, by_force=True)
         try:
-            self._bury(directory, Outcome.SITE_FAILED, f"what the site kept about it cannot be read: {error}")
+            self._settle(directory, Outcome.SITE_FAILED, f"what the site kept about it cannot be read: {error}")
         except OSError as again:
             _log.error("site %s: nor can its end be put on record: %s", self._name, again)
 
@@ -196,8 +184,8 @@ class LocalWorker:
             _log.error("site %s: processes of component %s, which is not here, are ended", self._name, token)
             processes.kill(pids)
             directory = ComponentDirectory(self._components, token)
-            if _is_token(token) and not directory.exists():
-                self._bury(directory, Outcome.SITE_FAILED, "its directory at the site was removed while it ran")
+            if is_token(token) and not directory.exists():
+                self._settle(directory, Outcome.SITE_FAILED, "its directory at the site was removed while it ran")
         return bool(strays)
 
     # ---------------------------------------------------------------------------------------- commands
@@ -206,18 +194,18 @@ class LocalWorker:
         """See ``LiveSite.start``."""
         directory = self._directory(launch.token)
         if launch.token in self.slots.alive:
-            self._emit(self._newest(launch.token))
+            self._emit(self.slots.alive[launch.token].newest(self._clock()))
             return
         if directory.exists():
             if not directory.has_record():
-                self._bury(directory, Outcome.REFUSED, "its abort or a question about it came first")
+                self._settle(directory, Outcome.REFUSED, "its abort or a question about it came first")
                 return
             if self._tell_end(directory):
                 return
             # The disk failed when it was all but accepted, and the driver was told so.
         if launch.processors > self._processors:
             why = f"it asks for {launch.processors} processors and {self._name} has {self._processors}"
-            self._bury(directory, Outcome.REFUSED, why)
+            self._settle(directory, Outcome.REFUSED, why)
             return
         if not directory.exists():
             self._sequence += 1
@@ -226,24 +214,22 @@ class LocalWorker:
         self._emit(ComponentAccepted(at=self._clock(), token=launch.token))
         self.slots.serve()
 
-    def abort(self, token: Token, outcome: Outcome, reason: str) -> None:
+    def abort(self, token: Token, abort: AbortRecord) -> None:
         """See ``LiveSite.abort``."""
         directory = self._directory(token)
         component = self.slots.alive.get(token)
         if component is None:
             if not self._tell_end(directory):
-                self._bury(directory, outcome, reason or "aborted before it came")
+                self._settle(directory, abort.outcome, abort.reason or "aborted before it came")
             return
-        self.slots.look_at(component)
+        self.slots.inspect(component)
         if component.phase is ComponentPhase.ENDED or component.lost:
             return
         try:
-            if directory.verdict() is None:
+            if directory.recorded(ABORT).abort is None:
                 # What is already bringing about its end is what the end will say, also after a kill.
-                directory.put_abort(
-                    AbortRecord(outcome=component.verdict or outcome, reason=component.reason or reason)
-                )
-            self.slots.begin_end(component, outcome, reason)
+                directory.put_abort(component.abort or abort)
+            self.slots.begin_end(component, abort)
         except OSError as error:
             if not is_spoilt(error):
                 raise
@@ -254,17 +240,17 @@ class LocalWorker:
         for token in tokens:
             directory = self._directory(token)
             if token in self.slots.alive:
-                self._emit(self._newest(token))
+                self._emit(self.slots.alive[token].newest(self._clock()))
             elif not directory.exists():
-                self._bury(directory, Outcome.ABSENT, "never heard of")
+                self._settle(directory, Outcome.ABSENT, "never heard of")
             elif not self._tell_end(directory):
-                self._bury(directory, Outcome.SITE_FAILED, "the site has lost what it kept about it")
+                self._settle(directory, Outcome.SITE_FAILED, "the site has lost what it kept about it")
 
     def release(self, token: Token, go: Go) -> None:
         """See ``LiveSite.release``."""
         check_token(token)
         component = self.slots.alive.get(token)
-        if component is None or component.verdict is not None or component.released_at is not None:
+        if component is None or component.abort is not None or component.released_at is not None:
             return
         now = self._clock()
         try:
@@ -289,7 +275,7 @@ class LocalWorker:
             if not directory.exists():
                 raise SiteError(self._name, f"there is no component {token} here to get mail; start it first")
             return
-        if component.verdict is not None:
+        if component.abort is not None:
             return
         try:
             directory.put_mail(name, data)
@@ -306,17 +292,15 @@ class LocalWorker:
     def output(self, token: Token, stream: Stream, offset: int, limit: int) -> bytes:
         """See ``LiveSite.output``."""
         directory = self._directory(token)
-        try:
-            record = directory.record()
-        except UnreadableError as error:
-            raise SiteError(
-                self._name, f"the output of component {token} cannot be found any more: {error}"
-            ) from None
-        if record is None:
+        recorded = directory.recorded(RECORD)
+        if recorded.spoilt:
+            why = f"the output of component {token} cannot be found any more: {recorded.spoilt}"
+            raise SiteError(self._name, why)
+        if recorded.record is None:
             raise SiteError(self._name, f"there is no component {token} here; look at the job's own list of them")
         if offset < 0 or limit < 0:
             raise SiteError(self._name, f"there is no output at {offset} of {limit} bytes; write 0 or more")
-        return directory.output(stream, record.launch.application, offset, min(limit, OUTPUT_BYTES_MAX))
+        return directory.output(stream, recorded.record.launch.application, offset, min(limit, OUTPUT_BYTES_MAX))
 
     def processors_ready(self, token: Token) -> int | None:
         """With how many processors a component has reached the barrier; None before that, and where it is lost."""
@@ -326,11 +310,8 @@ class LocalWorker:
         component = self.slots.alive.get(token)
         if component is not None:
             return component.processors
-        try:
-            record = directory.record()
-        except UnreadableError:
-            return None
-        return None if record is None else record.launch.processors
+        recorded = directory.recorded(RECORD)
+        return None if recorded.record is None or recorded.spoilt else recorded.record.launch.processors
 
     def probe(self) -> SiteReported:
         """See ``LiveSite.probe``."""
@@ -344,12 +325,12 @@ class LocalWorker:
         """See ``LiveSite.held``."""
         return tuple(self.slots.alive)
 
-    def vanish(self, token: Token) -> Path | None:
+    def hide(self, token: Token) -> Path | None:
         """Take an ended component's directory out of sight; what is returned is for the caller to remove."""
         directory = self._directory(token)
         if token in self.slots.alive:
             raise SiteError(self._name, f"component {token} has not ended; abort it and wait for its end first")
-        return directory.vanish()
+        return directory.hide()
 
     # ------------------------------------------------------------------------------------ what it knows
 
@@ -374,37 +355,17 @@ class LocalWorker:
         check_token(token)
         return ComponentDirectory(self._components, token)
 
-    def _newest(self, token: Token) -> AnyEvent:
-        """The newest event of a live component."""
-        now = self._clock()
-        component = self.slots.alive[token]
-        if component.phase is ComponentPhase.READY and component.released_at is not None:
-            return ComponentRunning(at=now, token=token)
-        if component.phase is ComponentPhase.READY:
-            return ComponentReady(at=now, token=token)
-        return ComponentAccepted(at=now, token=token)
-
     def _tell_end(self, directory: ComponentDirectory) -> bool:
         """Emit how a component ended that does not live; whether that is on record."""
-        try:
-            ended = directory.ended()
-        except UnreadableError as error:
-            self._bury(directory, Outcome.SITE_FAILED, f"what the site kept about it cannot be read: {error}")
-            return True
-        if ended is None:
-            return False
-        self._emit(ended)
-        return True
+        recorded = directory.recorded(ENDED)
+        if recorded.spoilt:
+            why = f"what the site kept about it cannot be read: {recorded.spoilt}"
+            self._settle(directory, Outcome.SITE_FAILED, why)
+        elif recorded.ended is not None:
+            self._emit(recorded.ended)
+        return bool(recorded.spoilt) or recorded.ended is not None
 
-    def _bury(self, directory: ComponentDirectory, outcome: Outcome, reason: str) -> None:
+    def _settle(self, directory: ComponentDirectory, outcome: Outcome, reason: str) -> None:
         event = ComponentEnded(at=self._clock(), token=directory.token, outcome=outcome, reason=reason)
-        directory.bury(event)
+        directory.settle(event)
         self._emit(event)
-
-
-def _is_token(name: str) -> bool:
-    try:
-        check_token(name)
-    except LaunchError:
-        return False
-    return True

@@ -1,0 +1,124 @@
+"""One component that has not ended, as a site of any kind watches it, and what its end means."""
+
+from __future__ import annotations
+
+import enum
+from typing import TypeAlias
+
+from koala.model.launch import ABORTED, EXITED, GAVE_UP, KILLED, NO_NODES, Launch
+from koala.model.messages import (
+    AnyEvent,
+    ComponentAccepted,
+    ComponentReady,
+    ComponentRunning,
+    Outcome,
+    Token,
+)
+from koala.sites.component_directory import AbortRecord
+
+# Outcome, reason and the application's exit code.
+Ending: TypeAlias = tuple[Outcome, str, int | None]
+
+# Exit codes above this are how a shell says that a signal ended a program.
+SIGNALLED = 128
+
+
+class ComponentPhase(enum.Enum):
+    """Where a component is at its site. Slots of an embedded site are held from STARTING until ENDED; at a batch site
+    a component is QUEUED until its files tell more."""
+
+    QUEUED = "queued"
+    STARTING = "starting"
+    READY = "ready"  # at the barrier, or past it once it was released
+    ENDED = "ended"
+
+
+class LiveComponent:
+    """A component that has not ended.
+
+    ``abort`` says that it is being ended, and why. One that is ``lost`` has no directory any more that could be used.
+    """
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self.phase = ComponentPhase.QUEUED
+        self.released_at: float | None = None
+        self.abort: AbortRecord | None = None
+        self.lost = False
+        self.mailed: set[str] = set()
+
+    @property
+    def token(self) -> Token:
+        """Its name."""
+        return self.launch.token
+
+    @property
+    def processors(self) -> int:
+        """How many it needs."""
+        return self.launch.processors
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether its end is expected at any moment."""
+        return self.abort is not None
+
+    def newest(self, at: float) -> AnyEvent:
+        """Its newest event."""
+        if self.phase is ComponentPhase.READY and self.released_at is not None:
+            return ComponentRunning(at=at, token=self.token)
+        if self.phase is ComponentPhase.READY:
+            return ComponentReady(at=at, token=self.token)
+        return ComponentAccepted(at=at, token=self.token)
+
+    def walltime_left_s(self, now: float) -> float | None:
+        """How long it may go on; None where nothing limits it, or where it does not run or is being ended."""
+        if self.launch.walltime_s is None or self.released_at is None or self.is_ending:
+            return None
+        return self.released_at + self.launch.walltime_s - now
+
+    def timed_out(self) -> AbortRecord:
+        """What is said of it when its walltime is over."""
+        reason = f"it ran longer than its walltime of {self.launch.walltime_s:g} s"
+        return AbortRecord(outcome=Outcome.TIMED_OUT, reason=reason)
+
+
+def ending(launch: Launch, abort: AbortRecord | None, exit_words: list[str] | None, unrecorded: str) -> Ending:
+    """What the end of a component means.
+
+    ``exit_words`` is what its script recorded; None if it recorded nothing, of which ``unrecorded`` tells why.
+    """
+    if abort is not None:
+        return abort.outcome, abort.reason or "aborted", recorded_exit_code(exit_words)
+    if exit_words is None:
+        return Outcome.SITE_FAILED, unrecorded, None
+    exit_code = recorded_exit_code(exit_words)
+    match exit_words[:1]:
+        case [word] if word == EXITED and exit_code is not None:
+            return _of_exit_code(exit_code)
+        case [word] if word == ABORTED:
+            return Outcome.ABORTED, "aborted", None
+        case [word] if word == GAVE_UP:
+            limit_s = launch.barrier_timeout_s
+            return Outcome.ABORTED, f"it was not released within its barrier timeout of {limit_s:g} s", None
+        case [word] if word == KILLED:
+            return Outcome.SITE_FAILED, "a signal ended it at the barrier", None
+        case [word] if word == NO_NODES:
+            why = "the site did not tell which nodes it has; the log in its directory says why"
+            return Outcome.SITE_FAILED, why, None
+    return Outcome.SITE_FAILED, f"its record of the exit makes no sense: {' '.join(exit_words)!r}", None
+
+
+def _of_exit_code(exit_code: int) -> Ending:
+    if exit_code == 0:
+        return Outcome.DONE, "", 0
+    if exit_code > SIGNALLED:
+        return Outcome.FAILED, f"exit code {exit_code} (signal {exit_code - SIGNALLED})", exit_code
+    return Outcome.FAILED, f"exit code {exit_code}", exit_code
+
+
+def recorded_exit_code(exit_words: list[str] | None) -> int | None:
+    """The application's exit code in a script's record of its end, if there is one."""
+    match exit_words:
+        case [word, code] if word == EXITED and code.isascii() and code.isdigit() and len(code) <= 3:
+            return int(code)
+    return None

@@ -1,0 +1,306 @@
+"""The directory of a component as an embedded site reads and writes it.
+
+Files appear whole, by rename. What an answer to the driver depends on is synced to disk before the answer. What the
+files are, and that none of them is trusted, is in ``koala.sites.component_directory``.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from koala.model.launch import (
+    ABORT,
+    EXIT,
+    GO,
+    INBOX,
+    MAIL_BYTES_MAX,
+    OUTBOX,
+    PID,
+    READY,
+    SCRIPT,
+    WORK,
+    Go,
+)
+from koala.model.messages import ComponentEnded, Token
+from koala.model.request import Application
+from koala.sites.component_directory import (
+    ENDED,
+    RECORD,
+    RELEASED,
+    SPAWNED,
+    AbortRecord,
+    AcceptanceRecord,
+    RecordedComponent,
+    output_paths,
+    parse_component,
+)
+from koala.sites.processes import Identity, parse_identity
+from koala.sites.protocol import Stream
+
+# How the hidden names of directories end: of one that is being made, and of one that is being removed.
+NEW = ".new"
+GONE = ".gone"
+
+# The script writes a word and a number; whatever is longer is not its work.
+_SMALL_FILE_BYTES_MAX = 1_024
+# The site's own files hold at most a launch, which requests keep far below this.
+_RECORD_BYTES_MAX = 67_108_864
+
+# What goes wrong because of one component's directory, and not because of the site's disk.
+_SPOILT = frozenset(
+    {
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.EACCES,
+        errno.EPERM,
+        errno.ELOOP,
+        errno.EEXIST,
+        errno.ENOTEMPTY,
+        errno.ENXIO,
+    }
+)
+
+
+def is_spoilt(error: OSError) -> bool:
+    """Whether an error tells of a component's directory that was removed or altered, and not of the site's disk."""
+    return error.errno in _SPOILT
+
+
+class UnreadableError(ValueError):
+    """A file of a component's directory is not what the site has written there."""
+
+
+class ComponentDirectory:
+    """The directory of one token below a site's root."""
+
+    __slots__ = ("home", "token")
+
+    def __init__(self, components: Path, token: Token) -> None:
+        self.token = token
+        self.home = components / token
+
+    def exists(self) -> bool:
+        """Whether the token was ever heard of here."""
+        try:
+            return stat.S_ISDIR(os.lstat(self.home).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    def check(self) -> None:
+        """Raises ``FileNotFoundError`` when the directory is gone."""
+        if not self.exists():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.home))
+
+    def create(self, record: AcceptanceRecord, script: str) -> None:
+        """Accept a component: the directory appears with all of it or not at all, and survives a crash."""
+        fresh = self._fresh()
+        _write(fresh / SCRIPT, script.encode())
+        _write(fresh / RECORD, msgspec.json.encode(record))
+        for name in (WORK, INBOX, OUTBOX):
+            (fresh / name).mkdir()
+        self._appear(fresh)
+
+    def settle(self, event: ComponentEnded) -> None:
+        """Settle the end of a component for good, whether it was ever here or not.
+
+        Where its directory cannot be used, or something else is in its place, a new one holds the end alone.
+        """
+        try:
+            if self.exists():
+                self._put_ended(event)
+                return
+        except OSError as error:
+            if not is_spoilt(error):
+                raise
+        fresh = self._fresh()
+        _write(fresh / ENDED, msgspec.json.encode(event))
+        self._move_aside()
+        self._appear(fresh)
+
+    def _move_aside(self) -> None:
+        """Away with whatever has the name of the directory; what cannot be removed goes when the site is opened."""
+        if not self.exists():
+            _clear(self.home)
+            return
+        aside = Path(tempfile.mkdtemp(prefix=f".{self.token}.", suffix=GONE, dir=self.home.parent))
+        self.home.rename(aside)
+        aside.chmod(0o700)
+        shutil.rmtree(aside, ignore_errors=True)
+
+    def hide(self) -> Path | None:
+        """Take the directory out of sight at once and for good; the caller removes what this returns, if anything."""
+        gone = self.home.with_name(f".{self.token}{GONE}")
+        try:
+            self.home.rename(gone)
+        except FileNotFoundError:
+            return gone if gone.exists() else None
+        sync_directory(self.home.parent)
+        return gone
+
+    def _fresh(self) -> Path:
+        fresh = self.home.with_name(f".{self.token}{NEW}")
+        _clear(fresh)
+        fresh.mkdir()
+        return fresh
+
+    def _appear(self, fresh: Path) -> None:
+        sync_directory(fresh)
+        fresh.rename(self.home)
+        sync_directory(self.home.parent)
+
+    # ------------------------------------------------------------------------------------- what it says
+
+    def has_record(self) -> bool:
+        """Whether it was accepted, and is not only remembered."""
+        return (self.home / RECORD).exists()
+
+    def recorded(self, *names: str) -> RecordedComponent:
+        """What is on record of it, or what these files say of it."""
+        files, spoilt = {}, ""
+        for name in names or (RECORD, ABORT, RELEASED, GO, READY, ENDED):
+            try:
+                text = self._read(name)
+            except UnreadableError as error:
+                text = ""  # which is an abort all the same
+                spoilt = spoilt if name in (ABORT, GO, READY) else str(error)
+            if text is not None:
+                files[name] = text
+        found = parse_component(self.token, files)
+        found.spoilt = spoilt or found.spoilt
+        return found
+
+    def _read(self, name: str) -> str | None:
+        """A file as text; None if there is none. Raises ``UnreadableError`` for what the site cannot have written."""
+        data = read_regular(self.home / name, _RECORD_BYTES_MAX + 1)
+        if data is None:
+            if os.path.lexists(self.home / name):
+                raise UnreadableError(f"{name} is not a file")
+            return None
+        if len(data) > _RECORD_BYTES_MAX:
+            raise UnreadableError(f"{name} has more than {_RECORD_BYTES_MAX} bytes")
+        return data.decode(errors="replace")
+
+    def identity(self) -> Identity | None:
+        """The process that runs the script, once there is one."""
+        text = self._read_small(PID)
+        return None if text is None else parse_identity(text)
+
+    def exit_words(self) -> list[str] | None:
+        """What the script recorded as its end."""
+        text = self._read_small(EXIT)
+        return None if text is None else text.split()
+
+    def is_ready(self) -> bool:
+        """Whether the script has reported in."""
+        return (self.home / READY).exists()
+
+    def was_spawned(self) -> bool:
+        """Whether a process was started for it, or was about to be."""
+        return (self.home / SPAWNED).exists()
+
+    def outbox(self) -> list[str]:
+        """The names of the mail that the component has for others."""
+        try:
+            names = os.listdir(self.home / OUTBOX)  # noqa: PTH208 - names are enough
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return sorted(name for name in names if not name.startswith("."))
+
+    def output(self, stream: Stream, application: Application, offset: int, limit: int) -> bytes:
+        """What the application has written from ``offset`` on."""
+        for path in output_paths(stream, application):
+            found = read_regular(self.home / path, limit, offset)
+            if found is not None:
+                return found
+        return b""
+
+    def mail(self, name: str) -> bytes | None:
+        """A piece of mail from the outbox. What is too long is cut, one byte too late, so that its reader notices."""
+        return read_regular(self.home / OUTBOX / name, MAIL_BYTES_MAX + 1)
+
+    # ----------------------------------------------------------------------------------- what it is told
+
+    def put_spawned(self) -> None:
+        """A process is about to be started."""
+        self._put(SPAWNED, b"")
+
+    def put_abort(self, abort: AbortRecord) -> None:
+        """From now on the application must not start, and its end is to say this."""
+        self._put(ABORT, msgspec.json.encode(abort))
+        sync_directory(self.home)
+
+    def put_go(self, go: Go, at: float) -> None:
+        """Open the barrier; the time stands first, so that a walltime always has a beginning."""
+        self._put(RELEASED, repr(at).encode())
+        self._put(GO, go.text.encode())
+
+    def put_mail(self, name: str, data: bytes) -> None:
+        """Mail for the script."""
+        if not (self.home / INBOX / name).exists():
+            self._put(f"{INBOX}/{name}", data)
+
+    def _put_ended(self, event: ComponentEnded) -> None:
+        self._put(ENDED, msgspec.json.encode(event))
+        sync_directory(self.home)
+
+    def _put(self, name: str, data: bytes) -> None:
+        fresh = self.home / f".{name.replace('/', '.')}.site"
+        _write(fresh, data)
+        fresh.rename(self.home / name)
+
+    def _read_small(self, name: str) -> str | None:
+        data = read_regular(self.home / name, _SMALL_FILE_BYTES_MAX)
+        return None if data is None else data.decode(errors="replace")
+
+
+def read_regular(path: Path, limit: int, offset: int = 0) -> bytes | None:
+    """So many bytes of a file; None if there is none, or if it is a link, a pipe or anything else but a file.
+
+    Never waits for anybody: opening a pipe would, until someone writes into it.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO):
+            return None
+        raise
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        file.seek(offset)
+        return file.read(limit)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """A new file, on disk. What has its name is removed: it may be a pipe, or lead elsewhere."""
+    _clear(path)
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _clear(path: Path) -> None:
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return
+    except (IsADirectoryError, PermissionError):  # which of them a directory gives depends on the system
+        shutil.rmtree(path)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
