@@ -244,7 +244,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ),
     ("koala.sites.remote_shell", "COMMAND_OUTPUT_BYTES_MAX", "bytes that one command at a site may write"),
     ("koala.sites.remote_shell", "COMMANDS_AT_A_TIME_MAX", "commands that run at one site at a time"),
-    ("koala.sites.batch.links", "LINK_HOPS_MAX", "links that an input file's path at a site may lead through"),
+    ("koala.sites.links", "LINK_HOPS_MAX", "links that an input file's path at a site may lead through"),
     ("koala.experiments.replay.plan", "REPLAYED_JOBS_MAX", "jobs of one replay"),
     (
         "koala.files.transfer.remote_piece",

@@ -56,7 +56,7 @@ BANNED_IN_SITES = {
     "subprocess": "koala.sites.processes",
 }
 DEALS_WITH_PROCESSES = "sites/processes.py"
-DEALS_WITH_THREADS = "sites/local/ordered_thread.py"
+DEALS_WITH_THREADS = "sites/local/site.py"
 # The lab starts daemons with the module above, and runs programs to their end in one of its own.
 RUNS_PROGRAMS_OF_THE_LAB = "lab/programs.py"
 # Files are moved in the event loop, with pathlib, os and hashlib at hand, but no process and no clock of their own.

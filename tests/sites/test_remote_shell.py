@@ -11,8 +11,8 @@ import pytest
 
 from koala.sites import processes
 from koala.sites import remote_shell as commands
-from koala.sites.batch.scripts.framing import FramedScript, printing
 from koala.sites.remote_shell import RemoteShell, ShellError, ShellTimeoutError
+from koala.sites.shell_script import FramedScript, printing
 
 
 def test_a_text_has_its_environment_its_exit_code_and_nothing_on_standard_input() -> None:

@@ -79,6 +79,20 @@ def spawn(home: Path, script: str, log: str, environment: Mapping[str, str]) -> 
     return Child(process.pid)
 
 
+def run_script(text: str, directory: Path) -> tuple[bytes, bytes]:
+    """Run a shell script in a directory and wait for it: what it wrote, and what it complained of."""
+    done = subprocess.run(
+        ["/bin/sh"],
+        input=text.encode(),
+        cwd=directory,
+        env=own_environment(),
+        capture_output=True,
+        start_new_session=True,
+        check=False,
+    )
+    return done.stdout, done.stderr
+
+
 class ProcessResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a program wrote, and its exit code: negative for a signal, None if its time was up and it was killed.
 

@@ -11,9 +11,9 @@ import msgspec
 from koala.model.grid import BatchSettings
 from koala.model.launch import ADDRESSES, NODES, READY, NodeShare
 from koala.model.messages import Token
-from koala.sites.batch.scripts.framing import OutputSection
 from koala.sites.batch.scripts.runner import ScriptResult
 from koala.sites.component_directory import AbortRecord, RecordedComponent, is_token, parse_abort, parse_component
+from koala.sites.shell_script import OutputSection
 
 _log = logging.getLogger(__name__)
 

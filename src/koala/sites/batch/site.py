@@ -29,7 +29,7 @@ from koala.model.launch import (
     check_token,
 )
 from koala.model.messages import AnyEvent, ComponentEnded, Outcome, SiteReported, SiteSilent, Token
-from koala.sites.batch import links
+from koala.sites import links
 from koala.sites.batch.component import BatchComponent
 from koala.sites.batch.components import UNKNOWN_GRACE_S, UNSEEN_GRACE_S, BatchComponents
 from koala.sites.batch.parse import parse_found, parse_nodes

@@ -10,11 +10,12 @@ import contextlib
 import errno
 import fcntl
 import logging
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from koala.model.launch import ABORT, MAIL_BYTES_MAX, WORK, Go, Launch, LaunchError, check_mail_name, check_token
+from koala.model.launch import ABORT, MAIL_BYTES_MAX, Go, Launch, LaunchError, Link, check_mail_name, check_token
 from koala.model.messages import (
     ComponentAccepted,
     ComponentEnded,
@@ -22,7 +23,7 @@ from koala.model.messages import (
     SiteReported,
     Token,
 )
-from koala.sites import processes
+from koala.sites import links, processes
 from koala.sites.component import ComponentPhase
 from koala.sites.component_directory import (
     COMPONENTS,
@@ -43,8 +44,8 @@ from koala.sites.local.directory import (
     read_regular,
 )
 from koala.sites.local.slots import LocalComponent, Slots
-from koala.sites.local.staging import stage
 from koala.sites.protocol import OUTPUT_BYTES_MAX, Clock, Deliver, Emit, SiteError, Stream
+from koala.sites.shell_script import FramedScript, call
 
 _log = logging.getLogger(__name__)
 
@@ -255,7 +256,7 @@ class LocalWorker:
         now = self._clock()
         try:
             component.directory.check()
-            stage(self._name, self._files, component.directory.home / WORK, go.links)
+            self._stage(token, go.links)
             component.directory.put_go(go, now)
         except OSError as error:
             if not is_spoilt(error):
@@ -263,6 +264,23 @@ class LocalWorker:
             self.slots.lose(component, error)
             return
         component.released_at = now
+
+    def _stage(self, token: Token, wanted: Sequence[Link]) -> None:
+        """Make the links to input files. Raises ``SiteError`` where one must not be made."""
+        if not wanted:
+            return
+        staged = 'if [ -z "${koala_trouble-}" ]; then koala_mark staged; fi\n'
+        script = FramedScript(links.stage(wanted) + call("koala_stage", token) + staged)
+        printed, complaint = processes.run_script(script.text, self._components)
+        for section in script.sections(printed):
+            match section.words:
+                case ["trouble", what, index]:
+                    raise SiteError(self._name, links.complaint(what, wanted[int(index)]))
+                case ["lost"]:
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), token)
+                case ["staged"]:
+                    return
+        raise OSError(errno.EIO, f"input files cannot be linked: {complaint.decode(errors='replace').strip()}")
 
     def deliver(self, token: Token, name: str, data: bytes) -> None:
         """See ``LiveSite.deliver``."""

@@ -1,7 +1,7 @@
 """Shell scripts for the component directories of a batch site: they are made, inspected, told and removed.
 
 The functions that the scripts call are in ``directory.sh``; here each gets its values. How input files appear is in
-``koala.sites.batch.links``.
+``koala.sites.links``.
 """
 
 from __future__ import annotations
@@ -14,14 +14,10 @@ import msgspec
 
 from koala.model.launch import MAIL_BYTES_MAX, Go
 from koala.model.messages import ComponentEnded, Token
-from koala.sites.batch.scripts.framing import assign, call, directory_word, function, printing, quoted, shell_file
 from koala.sites.component_directory import AbortRecord, AcceptanceRecord
+from koala.sites.shell_script import assign, call, directory_word, function, printing, quoted, shell_file
 
-# The files of a component's directory that only a site with a batch system has.
-BATCH = "batch"  # what the batch system answered to the submission
-RESERVATION = "reservation"  # what its job runs in, if anything
-OWNER = "owner"  # which Koala uses the work directory
-COMPONENTS = "components"
+OWNER = "owner"  # the file that says which Koala uses the work directory
 
 # Of a component's files a line is told that is no longer than so many characters; a longer one nobody of ours wrote.
 _EXIT_CHARACTERS_MAX = 100

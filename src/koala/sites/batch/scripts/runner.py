@@ -12,8 +12,8 @@ from typing import TypeVar
 
 import msgspec
 
-from koala.sites.batch.scripts.framing import FramedScript, OutputSection
 from koala.sites.remote_shell import RemoteShell, ShellError, ShellTimeoutError, last_words
+from koala.sites.shell_script import FramedScript, OutputSection
 
 # How long scripts may take: those that only touch files, and those that ask the batch system. A daemon gives a call
 # of a site 120 s.

@@ -10,10 +10,10 @@ from __future__ import annotations
 import shlex
 
 from koala.model.grid import BatchSettings
-from koala.sites.batch.scripts.framing import quoted
 from koala.sites.batch.slurm.listing import NODE_FORMAT
 from koala.sites.batch.slurm.needs import CONFIGURATION_WORD, NODE_WORD, PARTITION_WORD, USER_WORD
 from koala.sites.batch.slurm.options import Sharing, asked_of
+from koala.sites.shell_script import quoted
 
 _CONFIGURATION = rf"""
 $1 ~ /^(SelectTypeParameters|(Def|Max)MemPer(CPU|Node))$/ {{ print "{CONFIGURATION_WORD}" $1 "=" $3 }}

@@ -10,7 +10,6 @@ from __future__ import annotations
 import shlex
 
 from koala.model.grid import BatchSettings
-from koala.sites.batch.scripts.framing import quoted
 from koala.sites.batch.slurm.options import option
 from koala.sites.batch.slurm.quota import (
     DEFAULT_WORD,
@@ -20,6 +19,7 @@ from koala.sites.batch.slurm.quota import (
     Terms,
 )
 from koala.sites.batch.system import JOB_NAME_PREFIX
+from koala.sites.shell_script import quoted
 
 # The database behind the controller is waited for so long.
 DATABASE_S = 5

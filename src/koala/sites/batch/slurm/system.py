@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 from koala.model.grid import BatchSettings
 from koala.model.messages import Token
-from koala.sites.batch.scripts.framing import quoted
 from koala.sites.batch.slurm import history as slurm_history
 from koala.sites.batch.slurm import listing as slurm_listing
 from koala.sites.batch.slurm.history import SACCT_FIELDS, SACCT_LINE
@@ -40,6 +39,7 @@ from koala.sites.batch.system import (
     BatchOutputError,
     BatchSubmission,
 )
+from koala.sites.shell_script import quoted
 
 # How long the accounts of jobs that the controller has forgotten are waited for.
 ACCOUNTS_S = 20

@@ -1,6 +1,6 @@
-"""How input files appear at a batch site: as links into its file area, and nowhere else.
+"""How input files appear where an application starts: as links into the site's file area, and nowhere else.
 
-The rules are those of ``koala.sites.local.staging``, which keeps them where this process sees the files itself.
+The rule is in ``links.sh`` for every kind of site: a batch site runs it there, an embedded one on this machine.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ import posixpath
 from collections.abc import Sequence
 
 from koala.model.launch import Link
-from koala.sites.batch.scripts.framing import assign, function, quoted, shell_file
+from koala.sites.shell_script import assign, function, quoted, shell_file
 
 # How many links may lead from one to the next.
 LINK_HOPS_MAX = 40
 
 
 def stage(links: Sequence[Link]) -> str:
-    """Define ``koala_stage``, which makes the links in a component's workspace.
+    """Define ``koala_stage TOKEN``, which makes the links in a component's workspace. To be called where all
+    components are.
 
     Section ``trouble WHAT INDEX`` for the first link that cannot be made; then ``$koala_trouble`` is set.
     """
@@ -27,7 +28,7 @@ def stage(links: Sequence[Link]) -> str:
         for index, link in enumerate(links)
     )
     every = function("koala_links", " &&\n".join(calls) + "\n")
-    return f"{assign(koala_hops_max=LINK_HOPS_MAX)}{shell_file('koala.sites.batch.scripts', 'links.sh')}{every}"
+    return f"{assign(koala_hops_max=LINK_HOPS_MAX)}{shell_file(__package__, 'links.sh')}{every}"
 
 
 def complaint(what: str, link: Link) -> str:
