@@ -315,7 +315,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
         "WAITING_TEXT_CHARACTERS_MAX",
         "characters of one caller's jobs that wait to be read",
     ),
-    ("koala.daemon.service.journal_tail", "TAIL_ENTRIES_MAX", "journal entries that followers read from memory"),
+    ("koala.daemon.service.journal", "TAIL_ENTRIES_MAX", "journal entries that followers read from memory"),
     ("koala.daemon.offload", "READS_AT_ONCE_MAX", "questions to the store at the same time"),
     ("koala.daemon.service.files", "CHANGES_S_MAX", "seconds that a stop waits for a change of the files"),
     (

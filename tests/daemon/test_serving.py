@@ -21,7 +21,7 @@ import httpx
 import pytest
 
 from koala.daemon.api.limits import CONNECTIONS_MAX, HEADER_BYTES_MAX
-from koala.daemon.options import Options, StartError
+from koala.daemon.options import DaemonOptions, StartError
 from koala.daemon.sockets import SOCKET_PATH_BYTES_MAX, bind_tcp, bind_unix
 from koala.daemon.state_directory import locked, prepare
 from tests.support.api_world import GRID, end_processes_of
@@ -33,7 +33,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from tests.support.api_world import GRID
-from koala.daemon.options import Options
+from koala.daemon.options import DaemonOptions
 from koala.daemon.run import run
 listen = ("127.0.0.1", 0) if "listen" in sys.argv[3:] else None
 if "impatient" in sys.argv[3:]:
@@ -42,7 +42,7 @@ if "impatient" in sys.argv[3:]:
     connections.CONNECTIONS_MAX = 4
 try:
     run(
-        Options(grid=GRID, state=Path(sys.argv[2]), listen=listen),
+        DaemonOptions(grid=GRID, state=Path(sys.argv[2]), listen=listen),
         ready=lambda found: print("READY", found.socket, found.url, flush=True),
     )
 except ValueError as error:
@@ -108,8 +108,8 @@ def until(seen: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def options(state: Path, **fields: object) -> Options:
-    return Options(grid=GRID, state=state, **fields)  # type: ignore[arg-type]
+def options(state: Path, **fields: object) -> DaemonOptions:
+    return DaemonOptions(grid=GRID, state=state, **fields)  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------------------------------- the process

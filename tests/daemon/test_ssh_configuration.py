@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from koala.daemon.errors import InvalidError
 from koala.daemon.grid_sites import check_ssh, this_machine
+from koala.model.errors import InvalidError
 from koala.model.grid import BatchSettings, Grid, Site, SiteKind
 from koala.sites.remote_shell import SSH_CONFIG_VARIABLE, ssh_program
 

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from koala.client import Client, UnavailableError, UnreachableError
-from koala.daemon.errors import UnavailableError as ServiceUnavailable
 from koala.daemon.service import files as catalogue_calls
 from koala.files.sources import UrlSource
 from koala.model.api import Registration, Replication
+from koala.model.errors import UnavailableError as ServiceUnavailable
 from koala.model.grid import Link, Links
 from tests.support.api_world import World, client_of, error_of, in_world
 from tests.support.daemon_world import OPERATOR, OWNER, WAIT_S, open_daemon, small_grid

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from koala.daemon.api.metrics import RequestNumbers, exposition
-from koala.daemon.service.metrics import Numbers
+from koala.daemon.service.metrics import Metrics
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "reference" / "metrics.md"
 SECTION = "## Of the daemon"
@@ -21,7 +21,7 @@ def told() -> set[str]:
 
 def given() -> set[str]:
     """The names that monitoring sees; those of counters have an ending."""
-    numbers = Numbers(
+    numbers = Metrics(
         jobs={},
         sites=(),
         queues={},

@@ -18,7 +18,7 @@ from koala.daemon.api import Lobby, make_app
 from koala.daemon.engine.loop import Engine
 from koala.daemon.service.principal import owner
 from koala.daemon.service.service import Service
-from koala.daemon.service.tokens import TokenDesk
+from koala.daemon.service.tokens import AccessTokens
 from koala.model.api import Scope, TokenWish
 from koala.model.grid import Grid, SchedulerParameters, Site, SiteKind
 from tests.support.daemon_world import open_daemon
@@ -45,21 +45,27 @@ QUICK_JOB = (
 class World:
     """A daemon without its process: both doors, and tokens to use them with."""
 
-    def __init__(self, service: Service, desk: TokenDesk, engine: Engine, lobby: Lobby, root: Path) -> None:
+    def __init__(self, service: Service, tokens: AccessTokens, engine: Engine, lobby: Lobby, root: Path) -> None:
         self.service = service
-        self.desk = desk
+        self.tokens = tokens
         self.engine = engine
         self.store = engine.store
         self.lobby = lobby
         self.root = root
-        self.trusted = make_app(service, desk, trusted=True, owner=OWNER, lobby=lobby, url="http://127.0.0.1:1")
+        self.trusted = make_app(service, tokens, trusted=True, owner=OWNER, lobby=lobby, url="http://127.0.0.1:1")
         self.open = make_app(
-            service, desk, trusted=False, owner=OWNER, lobby=lobby, hosts=frozenset({"koala.test"}), url="http://k:1"
+            service,
+            tokens,
+            trusted=False,
+            owner=OWNER,
+            lobby=lobby,
+            hosts=frozenset({"koala.test"}),
+            url="http://k:1",
         )
 
     async def secret(self, user: str, *scopes: Scope) -> str:
         """The secret of a new token."""
-        return (await self.desk.create(TokenWish(user=user, scopes=list(scopes)))).secret
+        return (await self.tokens.create(TokenWish(user=user, scopes=list(scopes)))).secret
 
     def caller(self, secret: str | None = None, app: FastAPI | None = None, **options: Any) -> httpx.AsyncClient:
         """A client at the open door, with a token if one is given."""
@@ -72,7 +78,7 @@ class World:
 
     async def session(self, code: str | None = None) -> httpx.AsyncClient:
         """The daemon's own user in a browser at the open door."""
-        secret = self.desk.open_session(code or self.desk.make_code(owner(OWNER))[0])
+        secret = self.tokens.open_session(code or self.tokens.make_code(owner(OWNER))[0])
         assert secret is not None
         return client_of(self.open, headers={"Cookie": f"koala_session={secret}"})
 
@@ -87,9 +93,9 @@ async def api_world(root: Path, grid: Grid = GRID, lobby: Lobby | None = None) -
     """A world while the block lasts; nothing of it goes on running after it."""
     try:
         async with open_daemon(root, grid) as daemon:
-            desk = TokenDesk(daemon.engine.store, daemon.engine.now)
-            yield World(daemon.service, desk, daemon.engine, Lobby() if lobby is None else lobby, root)
-            await desk.close()
+            tokens = AccessTokens(daemon.engine.store, daemon.engine.now)
+            yield World(daemon.service, tokens, daemon.engine, Lobby() if lobby is None else lobby, root)
+            await tokens.close()
     finally:
         end_processes_of(root)
 

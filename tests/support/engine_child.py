@@ -14,8 +14,8 @@ import msgspec
 
 from koala import files
 from koala.daemon.engine.loop import Engine
-from koala.daemon.errors import UnavailableError
 from koala.files.checksums import of_path
+from koala.model.errors import UnavailableError
 from koala.model.grid import Grid, Link, Links, SchedulerParameters, Site, SiteKind
 from koala.model.request import Request
 from koala.policies import Catalogue

@@ -146,7 +146,7 @@ class EngineWorld:
             return (
                 not engine.scheduler.ledger.claims
                 and all(row.ended_at is not None for row in engine.rows.components.values())
-                and not engine.owed.commands
+                and not engine.outbox.commands
                 and not engine.scheduler.ledger.transfers.by_id
                 and not engine.mover.transfers
                 and all(self.site(each.name).processors_held == 0 for each in engine.grid.sites)

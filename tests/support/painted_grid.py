@@ -19,11 +19,10 @@ from typing import Any
 import uvicorn
 
 from koala.daemon.api import make_app
-from koala.daemon.errors import NotFoundError
-from koala.daemon.service.journal_tail import Told
+from koala.daemon.service.journal import RenderedEntry
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.service import Service
-from koala.daemon.service.tokens import TokenDesk
+from koala.daemon.service.tokens import AccessTokens
 from koala.model.api import (
     Explanation,
     JobDetail,
@@ -42,6 +41,7 @@ from koala.model.api import (
     TokenWish,
     UsagePoint,
 )
+from koala.model.errors import NotFoundError
 from koala.store import Store
 from tests.support.grid_forms import NOW, component, job, link, overview, places, site, transfer
 
@@ -251,13 +251,13 @@ class PaintedService(Service):
 
     async def follow_rounds(
         self, who: Principal, *, after: int | None = None, job: int | None = None
-    ) -> AsyncIterator[list[Told]]:
+    ) -> AsyncIterator[list[RenderedEntry]]:
         at = self.last_seq if after is None else after
         while True:
             changed = self._changed
             if found := await self.journal(who, after=at, job=job):
                 at = found[-1].seq
-                yield [Told(entry) for entry in found]
+                yield [RenderedEntry(entry) for entry in found]
             await changed.wait()
 
     @property
@@ -431,7 +431,7 @@ class Served:
     async def _serve(self, listening: socket.socket) -> None:
         if not hasattr(self, "service"):
             self.service = self._make()
-            self.tokens = TokenDesk(self._store, time.time)
+            self.tokens = AccessTokens(self._store, time.time)
         app = make_app(self.service, self.tokens, trusted=self._trusted, owner="root")
         config = uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
         self._server = uvicorn.Server(config)

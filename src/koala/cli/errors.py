@@ -60,7 +60,7 @@ class DaemonError(UserError):
     exit_code = EXIT_UNAVAILABLE
 
 
-# Codes of errors about the daemon (``koala.client.errors``, ``koala.daemon.errors``) that are not wrong use.
+# Codes of errors about the daemon (``koala.model.errors``, ``koala.client.errors``) that are not wrong use.
 _KINDS: dict[str, type[UserError]] = {
     "unreachable": DaemonError,
     "bad_answer": DaemonError,

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from koala.daemon.errors import InvalidError
-from koala.daemon.own_thread import in_own_thread
+from koala.daemon.offload import in_own_thread
 from koala.files import AreaDirectory, FileArea, FileMover, Host, LocalArea, RemoteArea
 from koala.files.transfer.route import has_local_files
+from koala.model.errors import InvalidError
 from koala.model.grid import BatchSettings, Grid, Links, Site, SiteKind
 from koala.model.request import SiteName
 from koala.policies.view import BYTES_PER_S_PER_MBIT_S
@@ -122,7 +122,7 @@ def this_machine() -> Host:
     return Host(RemoteShell(environment={name: os.environ[name] for name in SSH_VARIABLES if name in os.environ}))
 
 
-class LinkBook:
+class GridLinks:
     """How fast and how far apart sites are, as the grid says."""
 
     def __init__(self, links: Links) -> None:

@@ -1,18 +1,20 @@
-"""Reading the store from within the event loop: in threads, with its failures told as those of the daemon.
+"""Work beside the event loop, in threads: questions to the store, long computations, and calls that may hang.
 
-These threads are for answers alone. However much callers ask for, a submission that is put on record waits for none
-of them.
+The pool is for answers alone. However much callers ask for, a submission that is put on record waits for none of its
+threads.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
-from koala.daemon.errors import UnavailableError
+from koala.model.errors import UnavailableError
 from koala.store import StoreError
 
 # So many answers are read or written at once; others wait.
@@ -24,14 +26,44 @@ T = TypeVar("T")
 _threads = ThreadPoolExecutor(READS_AT_ONCE_MAX, thread_name_prefix="koala-read")
 
 
-async def reading(question: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+async def query(question: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     """The store's answer; ``UnavailableError`` when it cannot be asked now."""
     try:
-        return await aside(question, *arguments, **named)
+        return await offload(question, *arguments, **named)
     except StoreError as error:
         raise UnavailableError(error.for_user()) from None
 
 
-async def aside(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """What a piece of work gives that is too long for the event loop, such as writing a large answer."""
+async def offload(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """The result of work that takes too long for the event loop, such as writing a large answer."""
     return await asyncio.get_running_loop().run_in_executor(_threads, functools.partial(work, *arguments, **named))
+
+
+async def in_own_thread(work: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T:
+    """The result of work that may hang, such as a call of a server that does not answer.
+
+    It has a thread of its own that nobody waits for at the end of the process, so it must leave nothing behind that
+    the next start does not clear up. A caller that is cancelled stops waiting; the thread goes on to its own end.
+    """
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[T] = loop.create_future()
+
+    def tell(result: T | None, error: Exception | None) -> None:
+        if answer.done():
+            return
+        if error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(result)  # type: ignore[arg-type]
+
+    def run() -> None:
+        result, failure = None, None
+        try:
+            result = work(*arguments, **named)
+        except Exception as error:
+            failure = error
+        with contextlib.suppress(RuntimeError):  # the loop has closed, and nobody is there to be told
+            loop.call_soon_threadsafe(tell, result, failure)
+
+    threading.Thread(target=run, name=f"koala-{work.__name__}", daemon=True).start()
+    return await answer

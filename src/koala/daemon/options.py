@@ -20,7 +20,7 @@ class StartError(ValueError):
         return str(self)
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class DaemonOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How to run a daemon. ``state`` is its directory; ``database`` a URL, by default SQLite in that directory;
     ``listen`` a host and a port (0 for any) for callers with tokens, besides the socket in the directory. An address
     that others can reach needs ``tls_cert`` and ``tls_key``, or ``insecure``."""

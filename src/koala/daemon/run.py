@@ -21,13 +21,13 @@ from koala.daemon.api import Lobby, make_app
 from koala.daemon.api.limits import HEADER_BYTES_MAX, KEEP_ALIVE_S
 from koala.daemon.connections import Connection
 from koala.daemon.engine.loop import Engine
-from koala.daemon.errors import UnavailableError
 from koala.daemon.logs import log_to
-from koala.daemon.options import Listening, Options
+from koala.daemon.options import DaemonOptions, Listening
 from koala.daemon.service.service import Service
-from koala.daemon.service.tokens import TokenDesk
-from koala.daemon.sockets import SOCKET_NAME, Address, bind_tcp, bind_unix
+from koala.daemon.service.tokens import AccessTokens
+from koala.daemon.sockets import SOCKET_NAME, ListenAddress, bind_tcp, bind_unix
 from koala.daemon.state_directory import locked, prepare
+from koala.model.errors import UnavailableError
 from koala.policies import Catalogue
 from koala.store import Store
 
@@ -42,7 +42,7 @@ log = logging.getLogger("koala.daemon")
 Ready = Callable[[Listening], None]
 
 
-def run(options: Options, *, ready: Ready | None = None) -> None:
+def run(options: DaemonOptions, *, ready: Ready | None = None) -> None:
     """Be a daemon until SIGTERM or SIGINT, then stop cleanly; a second signal ends the process at once, which loses
     nothing either. ``ready`` is called when the daemon answers. What keeps it from starting is raised as an error
     with ``for_user``."""
@@ -56,7 +56,7 @@ def run(options: Options, *, ready: Ready | None = None) -> None:
         logging.getLogger().removeHandler(handler)
 
 
-async def serve(options: Options, ready: Ready | None = None) -> None:
+async def serve(options: DaemonOptions, ready: Ready | None = None) -> None:
     """The same in a running event loop."""
     stop = asyncio.Event()
     state = prepare(options.state)
@@ -70,7 +70,7 @@ async def serve(options: Options, ready: Ready | None = None) -> None:
         closing.callback(_remove, state / SOCKET_NAME)
         closing.enter_context(_signals_set(stop))
         engine = await closing.enter_async_context(_opened_engine(options, state))
-        tokens = await asyncio.to_thread(TokenDesk, engine.store, engine.now)
+        tokens = await asyncio.to_thread(AccessTokens, engine.store, engine.now)
         closing.push_async_callback(tokens.close)
         await engine.freshen()  # who looks at the sites first sees them as they are
         listening = Listening(
@@ -101,7 +101,7 @@ async def _until_stopped(stop: asyncio.Event, engine: Engine) -> None:
 
 
 @asynccontextmanager
-async def _opened_engine(options: Options, state: Path) -> AsyncIterator[Engine]:
+async def _opened_engine(options: DaemonOptions, state: Path) -> AsyncIterator[Engine]:
     store = await asyncio.to_thread(Store.open, options.database or f"sqlite:///{state / 'koala.db'}")
     try:
         engine = Engine(options.grid, Catalogue.builtin(), store, state)
@@ -116,7 +116,7 @@ async def _opened_engine(options: Options, state: Path) -> AsyncIterator[Engine]
 
 @asynccontextmanager
 async def _answering(
-    service: Service, tokens: TokenDesk, unix: socket.socket, address: Address | None
+    service: Service, tokens: AccessTokens, unix: socket.socket, address: ListenAddress | None
 ) -> AsyncIterator[None]:
     """Answer at both doors while the block lasts. On the way out streams and waits end at once, changes of files
     somewhat later, other answers within ``ANSWERS_S_MAX``."""
@@ -164,7 +164,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _config(app: FastAPI, address: Address | None = None) -> uvicorn.Config:
+def _config(app: FastAPI, address: ListenAddress | None = None) -> uvicorn.Config:
     config = uvicorn.Config(
         app,
         http=Connection,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from koala.daemon.options import Options, StartError
+from koala.daemon.options import DaemonOptions, StartError
 
 SOCKET_NAME = "koala.sock"
 # sockaddr_un has 108 bytes on Linux, and a NUL ends the path.
@@ -21,7 +21,7 @@ OWNER_ONLY_UMASK = 0o177
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
-class Address(msgspec.Struct, frozen=True, kw_only=True):
+class ListenAddress(msgspec.Struct, frozen=True, kw_only=True):
     """A bound TCP socket. ``hosts`` are the names that callers may use, None for any."""
 
     bound: socket.socket
@@ -60,7 +60,7 @@ def bind_unix(state: Path) -> socket.socket:
     return bound
 
 
-def bind_tcp(options: Options) -> Address | None:
+def bind_tcp(options: DaemonOptions) -> ListenAddress | None:
     """The address that the options ask for, None when they ask for none."""
     if (options.tls_cert is None) != (options.tls_key is None):
         raise StartError("TLS needs both a certificate and its key: give --tls-cert and --tls-key, or neither")
@@ -91,7 +91,7 @@ def bind_tcp(options: Options) -> Address | None:
     shown_host = f"[{host}]" if ":" in host else host
     url = f"{'https' if tls else 'http'}://{shown_host}:{bound.getsockname()[1]}"
     hosts = LOOPBACK_NAMES | {shown_host.lower()} if loopback else None
-    return Address(bound=bound, url=url, tls=tls, hosts=hosts)
+    return ListenAddress(bound=bound, url=url, tls=tls, hosts=hosts)
 
 
 def _resolved(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:

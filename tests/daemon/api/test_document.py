@@ -22,7 +22,7 @@ from schemathesis.specs.openapi.checks import negative_data_rejection, positive_
 from koala.daemon.api import Lobby, make_app
 from koala.daemon.connections import Connection
 from koala.daemon.service.service import Service
-from koala.daemon.service.tokens import TokenDesk
+from koala.daemon.service.tokens import AccessTokens
 from koala.model.api import Scope
 from tests.support.api_world import OWNER, Stage, World
 
@@ -30,7 +30,9 @@ EXAMPLES = int(os.environ.get("KOALA_API_EXAMPLES", "4"))
 
 
 # The document depends on the routes alone, so that no daemon is needed to say what is to be tested.
-DOCUMENT = make_app(Service.__new__(Service), TokenDesk.__new__(TokenDesk), trusted=False, owner=OWNER).openapi()
+DOCUMENT = make_app(
+    Service.__new__(Service), AccessTokens.__new__(AccessTokens), trusted=False, owner=OWNER
+).openapi()
 # A stream and a wait do not end by themselves; both have tests of their own.
 API = schemathesis.openapi.from_dict(DOCUMENT).exclude(path_regex="/(stream|wait)$")
 
@@ -101,7 +103,7 @@ async def serve_at_loopback(world: World) -> tuple[uvicorn.Server, asyncio.Task[
             assert (await owner.post(f"/v1/sites/{site}/drain")).json()["drained"]
     secret = await world.secret("fuzz", Scope.READ, Scope.SUBMIT)
     app = make_app(
-        world.service, world.desk, trusted=False, owner=OWNER, lobby=loosened(), hosts=frozenset({"127.0.0.1"})
+        world.service, world.tokens, trusted=False, owner=OWNER, lobby=loosened(), hosts=frozenset({"127.0.0.1"})
     )
     bound = socket.socket()
     bound.bind(("127.0.0.1", 0))

@@ -12,9 +12,9 @@ import pytest
 from koala.daemon.api import Lobby, bodies, limits
 from koala.daemon.api.bodies import check_json
 from koala.daemon.api.limits import Buckets
-from koala.daemon.errors import InvalidError, TooManyError
 from koala.daemon.service.principal import Principal, owner
 from koala.model.api import DESCRIPTION_BYTES_MAX, Scope
+from koala.model.errors import InvalidError, TooManyError
 from tests.support.api_world import OWNER, WAITING_JOB, World, error_of, in_world
 
 JSON = {"Content-Type": "application/json"}

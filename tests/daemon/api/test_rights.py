@@ -82,10 +82,10 @@ async def secret_of(world: World, caller: str) -> str | None:
         return None
     if caller == "revoked":
         new = await world.secret("mallory", *Scope)
-        found = world.desk.by_secret(new)
+        found = world.tokens.by_secret(new)
         assert found is not None
         assert found.token is not None
-        await world.desk.revoke(found.token)
+        await world.tokens.revoke(found.token)
         return new
     return await world.secret(f"only-{caller}", Scope(caller))
 
@@ -162,7 +162,7 @@ def test_a_token_and_its_session_are_refused_from_the_moment_of_revocation(stage
     async def scene(world: World) -> None:
         async with world.owner() as owner:
             new = (await owner.post("/v1/tokens", json={"user": "bob", "scopes": ["read"]})).json()
-            session = world.desk.open_session(new["secret"])
+            session = world.tokens.open_session(new["secret"])
             cookie = {"Cookie": f"koala_session={session}"}
             async with world.caller(new["secret"]) as bob, world.caller() as browser:
                 assert (await bob.get("/v1/jobs")).status_code == 200

@@ -76,9 +76,9 @@ def test_a_wrong_secret_signs_nobody_in(stage: Stage, body: bytes) -> None:
 
 def test_with_tls_the_cookie_is_only_for_tls(stage: Stage) -> None:
     async def scene(world: World) -> None:
-        app = make_app(world.service, world.desk, trusted=False, owner=OWNER, secure=True)
+        app = make_app(world.service, world.tokens, trusted=False, owner=OWNER, secure=True)
         async with client_of(app) as browser:
-            answer = await browser.get(f"/login?code={world.desk.make_code(owner_named(OWNER))[0]}")
+            answer = await browser.get(f"/login?code={world.tokens.make_code(owner_named(OWNER))[0]}")
         assert "secure" in answer.headers["set-cookie"].lower()
         assert "strict-transport-security" in answer.headers
 

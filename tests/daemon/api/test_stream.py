@@ -217,14 +217,14 @@ def test_a_reader_that_leaves_gives_up_its_place(tmp_path: Path) -> None:
 def test_a_revoked_reader_gets_not_one_entry_more(tmp_path: Path) -> None:
     async def scene(world: World) -> None:
         secret = await world.secret("ops", Scope.READ, Scope.OPERATE)
-        credential = world.desk.by_secret(secret)
+        credential = world.tokens.by_secret(secret)
         assert credential is not None
         assert credential.token is not None
         bearer = {"Authorization": f"Bearer {secret}"}
         async with reading(world, headers=bearer, app=world.open) as (reader, _):
             first = await submit(world)
             await reader.until(lambda: first in submitted(reader))
-            await world.desk.revoke(credential.token)
+            await world.tokens.revoke(credential.token)
             second = await submit(world)
             await reader.until(lambda: reader.is_over)
             assert second not in submitted(reader)

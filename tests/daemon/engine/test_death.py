@@ -10,8 +10,8 @@ import pytest
 
 from koala.daemon import run
 from koala.daemon.engine.loop import Engine
-from koala.daemon.errors import UnavailableError
-from koala.daemon.options import Options
+from koala.daemon.options import DaemonOptions
+from koala.model.errors import UnavailableError
 from koala.model.grid import Grid
 from tests.support.engine_world import EngineWorld, a_request, disturbed, local_grid, open_engine, root
 
@@ -78,7 +78,7 @@ def test_a_daemon_whose_engine_has_died_stops_and_says_why(root: Path, monkeypat
     ready: list[object] = []
 
     async def scenario(grid: Grid) -> None:
-        serving = asyncio.create_task(run.serve(Options(grid=grid, state=root / "state"), ready.append))
+        serving = asyncio.create_task(run.serve(DaemonOptions(grid=grid, state=root / "state"), ready.append))
         async with asyncio.timeout(60.0):
             while not ready and not serving.done():
                 await asyncio.sleep(0.02)

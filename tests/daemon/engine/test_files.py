@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from koala.daemon.errors import UnavailableError
 from koala.files import AreaDirectory
+from koala.model.errors import UnavailableError
 from koala.model.messages import CancelAsked
 from koala.model.request import InputFile, InputMode
 from tests.support.engine_world import EngineWorld, a_request, disturbed, local_grid, open_engine, root

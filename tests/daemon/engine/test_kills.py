@@ -252,7 +252,7 @@ async def check_nothing_is_held(root: Path, store: Store) -> None:
     engine = Engine(grid(), Catalogue.builtin(), store, root)
     await engine.open()
     try:
-        assert not engine.owed.commands
+        assert not engine.outbox.commands
         assert not engine.scheduler.ledger.claims
         assert not engine.scheduler.ledger.jobs
         assert not engine.mover.transfers

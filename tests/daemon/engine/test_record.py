@@ -13,7 +13,7 @@ from koala.core import SnapshotError
 from koala.daemon.engine import loop as engine_module
 from koala.daemon.engine.clock import SteadyClock
 from koala.daemon.engine.recovery import RecoveryError
-from koala.daemon.errors import InvalidError, TooManyError, UnavailableError
+from koala.model.errors import InvalidError, TooManyError, UnavailableError
 from koala.model.grid import SiteKind
 from koala.model.messages import CancelAsked, SiteDrained
 from koala.policies import Catalogue
@@ -37,7 +37,7 @@ TOKEN = "mine"  # noqa: S105 - a client token is no secret
 async def settle(world: EngineWorld) -> None:
     """Wait until the engine has nothing more to write."""
     await world.all_given_back()
-    await world.until(lambda: not world.engine.owed.has_settled())
+    await world.until(lambda: not world.engine.outbox.has_settled())
 
 
 def test_no_caller_is_answered_and_no_site_told_before_the_commit(root: Path, database: str) -> None:
@@ -69,7 +69,7 @@ def test_what_gathers_while_a_commit_runs_is_committed_together_up_to_the_limit(
         async with open_engine(root, local_grid((10,)), store=store) as world:
             first = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.05; done"))
             await world.in_state(first, "running")
-            await world.until(lambda: not world.engine.owed.commands and not world.engine.owed.has_settled())
+            await world.until(lambda: not world.engine.outbox.commands and not world.engine.outbox.has_settled())
             store.gate.clear()
             calls = [asyncio.create_task(world.submit(a_request())) for _ in range(50)]
             await asyncio.sleep(0.1)

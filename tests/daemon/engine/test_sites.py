@@ -9,10 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from koala.daemon.engine import interface as desk
 from koala.daemon.grid_sites import make_site
-from koala.daemon.upkeep import polling as probing
-from koala.daemon.upkeep import retention as retaining
+from koala.daemon.upkeep import polling
+from koala.daemon.upkeep import retention as retention_module
 from koala.model.grid import BatchSettings, Site, SiteKind
 from koala.model.messages import CancelAsked, SiteReported
 from koala.sites import LiveSite, LocalSite
@@ -104,7 +103,7 @@ def test_a_start_that_was_given_up_while_its_site_failed_never_happens(root: Pat
 def test_a_site_that_does_not_answer_probes_is_silent_until_it_does(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probing, "PROBE_S", 0.1)
+    monkeypatch.setattr(polling, "PROBE_S", 0.1)
 
     async def scenario() -> None:
         async with open_engine(root, local_grid(error_threshold=100), site_maker=troubled) as world:
@@ -119,7 +118,7 @@ def test_a_site_that_does_not_answer_probes_is_silent_until_it_does(
 
 
 def test_what_others_hold_is_learned_and_left_to_them(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probing, "PROBE_S", 0.1)
+    monkeypatch.setattr(polling, "PROBE_S", 0.1)
 
     async def scenario() -> None:
         async with open_engine(root, local_grid((4,))) as world:
@@ -168,17 +167,17 @@ def test_old_components_are_forgotten_at_their_sites_and_stay_on_record(
             done = [await world.run(a_request(sizes=(1,), sites="a")) for _ in range(3)]
             live = await world.submit(a_request(f"[ -e {root}/gate ] || exit 1", sizes=(1,), sites="a"))
             await world.until(lambda: (row := world.engine.live_row(live)) is not None and row.failures)
-            retention = retaining.Retention(world.engine, world.store, {"a": world.engine.site("a")})
+            retention = retention_module.Retention(world.engine, world.store, {"a": world.engine.site("a")})
             assert await retention.step() == 0
-            monkeypatch.setattr(retaining, "RETENTION_COMPONENTS", 1)
-            monkeypatch.setattr(retaining, "STEP_COMPONENTS", 1)
+            monkeypatch.setattr(retention_module, "RETENTION_COMPONENTS", 1)
+            monkeypatch.setattr(retention_module, "STEP_COMPONENTS", 1)
             home = root / "sites/a/components"
             first, second, third = (world.store.components(row.id)[0].token for row in done)
             assert await retention.step() == 1
             assert not (home / first).exists()
             assert (home / second).exists()
-            monkeypatch.setattr(retaining, "RETENTION_COMPONENTS", 10_000)
-            monkeypatch.setattr(retaining, "RETENTION_S", 0.0)
+            monkeypatch.setattr(retention_module, "RETENTION_COMPONENTS", 10_000)
+            monkeypatch.setattr(retention_module, "RETENTION_S", 0.0)
             assert [await retention.step() for _ in range(3)] == [1, 1, 0]
             assert not (home / third).exists()
             assert all((home / row.token).exists() for row in world.store.components(live))
@@ -192,8 +191,8 @@ def test_old_components_are_forgotten_at_their_sites_and_stay_on_record(
 def test_components_that_a_site_cannot_forget_hold_up_no_others_and_are_tried_again(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retaining, "STEP_COMPONENTS", 2)
-    monkeypatch.setattr(retaining, "RETENTION_S", 0.0)
+    monkeypatch.setattr(retention_module, "STEP_COMPONENTS", 2)
+    monkeypatch.setattr(retention_module, "RETENTION_S", 0.0)
 
     async def scenario() -> None:
         async with open_engine(root, site_maker=troubled) as world:
@@ -202,7 +201,7 @@ def test_components_that_a_site_cannot_forget_hold_up_no_others_and_are_tried_ag
             tokens = [world.store.components(row.id)[0].token for row in done]
             site.unforgettable = set(tokens[:3])
             home = root / "sites/a/components"
-            retention = retaining.Retention(world.engine, world.store, {"a": site})
+            retention = retention_module.Retention(world.engine, world.store, {"a": site})
             steps = [(await retention.step(), retention.more) for _ in range(3)]
             assert steps == [(0, True), (1, True), (1, False)]
             assert [(home / token).exists() for token in tokens] == [True, True, True, False, False]
@@ -222,8 +221,8 @@ def test_components_of_live_jobs_do_not_keep_the_limit_from_being_held(
             await world.until(lambda: (row := world.engine.live_row(live)) is not None and row.failures >= 2)
             done = await world.run(a_request(sizes=(1,), sites="b"))
             ended = world.store.ended_components_count()
-            monkeypatch.setattr(retaining, "RETENTION_COMPONENTS", ended - 1)
-            retention = retaining.Retention(world.engine, world.store, {"b": world.engine.site("b")})
+            monkeypatch.setattr(retention_module, "RETENTION_COMPONENTS", ended - 1)
+            retention = retention_module.Retention(world.engine, world.store, {"b": world.engine.site("b")})
             assert await retention.step() == 1
             assert not (root / "sites/b/components" / world.store.components(done.id)[0].token).exists()
             (root / "gate").touch()
@@ -235,55 +234,29 @@ def test_components_of_live_jobs_do_not_keep_the_limit_from_being_held(
 def test_when_too_many_cannot_be_forgotten_the_rest_waits_for_the_next_look(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retaining, "STEP_COMPONENTS", 1)
-    monkeypatch.setattr(retaining, "RETENTION_S", 0.0)
-    monkeypatch.setattr(retaining, "FAILURES_MAX", 2)
+    monkeypatch.setattr(retention_module, "STEP_COMPONENTS", 1)
+    monkeypatch.setattr(retention_module, "RETENTION_S", 0.0)
+    monkeypatch.setattr(retention_module, "FAILURES_MAX", 2)
 
     async def scenario() -> None:
         async with open_engine(root, site_maker=troubled) as world:
             site = trouble(world, "a")
             done = [await world.run(a_request(sizes=(1,), sites="a")) for _ in range(3)]
             site.unforgettable = {world.store.components(row.id)[0].token for row in done}
-            retention = retaining.Retention(world.engine, world.store, {"a": site})
+            retention = retention_module.Retention(world.engine, world.store, {"a": site})
             assert [(await retention.step(), retention.more) for _ in range(3)] == [(0, True), (0, False), (0, True)]
 
     asyncio.run(scenario())
 
 
-def test_what_fails_is_tried_again_ever_more_rarely_until_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    waits: list[float] = []
-    errors: list[Exception] = []
-
-    async def sleep(wait_s: float) -> None:
-        waits.append(wait_s)
-
-    async def attempt() -> None:
-        if len(errors) < 10:
-            raise OSError("not yet")
-
-    async def never() -> None:
-        raise AssertionError("nobody wants it")
-
-    async def scenario() -> None:
-        monkeypatch.setattr(asyncio, "sleep", sleep)
-        await desk.until_it_works(attempt, errors.append)
-        await desk.until_it_works(never, errors.append, lambda: False)
-        monkeypatch.undo()
-
-    asyncio.run(scenario())
-    assert len(errors) == 10
-    assert waits == [min(desk.RETRY_FIRST_S * 2**tries, desk.RETRY_MOST_S) for tries in range(10)]
-    assert waits[-1] == desk.RETRY_MOST_S
-
-
 def test_an_idle_engine_writes_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probing, "PROBE_S", 0.05)
+    monkeypatch.setattr(polling, "PROBE_S", 0.05)
 
     async def scenario() -> None:
         async with open_engine(root, store=open_store(root)) as world:
             await world.run(a_request())
             await world.all_given_back()
-            await world.until(lambda: not world.engine.owed.has_settled())
+            await world.until(lambda: not world.engine.outbox.has_settled())
             commits = world.engine.counters.commits
             await asyncio.sleep(1.0)  # nothing is to happen, so there is no sign of it to wait for
             assert world.engine.counters.commits == commits

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from koala.daemon.service.files import CatalogueDesk
+from koala.daemon.service.files import FileService
 from koala.files import AreaDirectory
 from koala.files.checksums import of_path
 from koala.model.api import Registration
@@ -275,8 +275,8 @@ def test_at_a_site_that_is_not_seen_no_job_runs_on_an_altered_replica_either(roo
         far = root / "far away"
         (root / "words").write_bytes(WORDS)
         async with open_engine(root, far_grid(far), site_maker=embedded) as world:
-            desk = CatalogueDesk(world.engine)
-            await desk.register(Registration(name="data", site=FAR, path=str(root / "words")))
+            files = FileService(world.engine)
+            await files.register(Registration(name="data", site=FAR, path=str(root / "words")))
             request = a_request(NOTE.format(root=root), (1,), FAR, [InputFile(name="data", mode=mode)])
             assert (await world.run(request)).state == "done"
             assert (root / "log").read_text().split() == ["0"]
@@ -294,6 +294,6 @@ def test_at_a_site_that_is_not_seen_no_job_runs_on_an_altered_replica_either(roo
                 lambda: not world.engine.scheduler.ledger.claims and not world.site(FAR).processors_held
             )
             assert (root / "log").read_text().split() == ["0"]
-            await desk.close()
+            await files.close()
 
     asyncio.run(scenario())

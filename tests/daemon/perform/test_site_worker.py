@@ -100,7 +100,7 @@ def test_a_component_for_which_there_is_no_room_is_no_error_of_its_site_and_hold
             runs, waits = await one_runs_and_one_is_not_taken(world, NotNowError("there are too many jobs"))
             await world.engine.tell(CancelAsked(at=0.0, job=runs))
             await world.ended(runs)
-            await world.until(lambda: not world.engine.owed.commands)
+            await world.until(lambda: not world.engine.outbox.commands)
             assert world.engine.silence_of("a") is None
             assert world.engine.scheduler.ledger.sites.sites[0].errors == 0
             # A site that has it gives it to its batch system later, by itself.

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from koala.daemon.errors import InvalidError
 from koala.daemon.grid_sites import make_site
-from koala.daemon.service.files import CatalogueDesk
+from koala.daemon.service.files import FileService
 from koala.files import AreaDirectory, RemoteArea
 from koala.model.api import Forgetting, Registration, Replication
+from koala.model.errors import InvalidError
 from koala.model.grid import BatchSettings, Grid, Site, SiteKind
 from koala.model.request import InputFile, InputMode
 from koala.sites import LiveSite, LocalSite
@@ -68,23 +68,23 @@ def test_files_are_registered_at_it_from_here_and_from_there_and_replicated_both
         (root / "our file").write_bytes(WORDS[::-1])
         async with open_engine(root, far_grid(far), site_maker=embedded) as world:
             assert isinstance(world.engine.areas[FAR], RemoteArea)
-            desk = CatalogueDesk(world.engine)
-            await desk.open()
-            theirs = await desk.register(Registration(name="theirs", site=FAR, path=f"{FAR}:{far}/their file"))
+            files = FileService(world.engine)
+            await files.open()
+            theirs = await files.register(Registration(name="theirs", site=FAR, path=f"{FAR}:{far}/their file"))
             assert (theirs.size_bytes, theirs.checksum) == (len(WORDS), hashlib.sha256(WORDS).hexdigest())
-            ours = await desk.register(Registration(name="ours", site=FAR, path=str(root / "our file")))
+            ours = await files.register(Registration(name="ours", site=FAR, path=str(root / "our file")))
             assert (ours.sites, ours.checksum) == ((FAR,), hashlib.sha256(WORDS[::-1]).hexdigest())
-            await desk.replicate(Replication(name="theirs", site="a"))
-            await desk.register(Registration(name="near", site="b", path=f"b:{root}/our file"))
-            near = await desk.replicate(Replication(name="near", site=FAR))
+            await files.replicate(Replication(name="theirs", site="a"))
+            await files.register(Registration(name="near", site="b", path=f"b:{root}/our file"))
+            near = await files.replicate(Replication(name="near", site=FAR))
             assert near.sites == ("b", FAR)
             area = AreaDirectory(FAR, far / "files")
             assert area.replica("ours").read_bytes() == area.replica("near").read_bytes() == WORDS[::-1]
-            await desk.forget(Forgetting(name="ours", site=FAR))
-            await desk.forget(Forgetting(name="near"))
+            await files.forget(Forgetting(name="ours", site=FAR))
+            await files.forget(Forgetting(name="near"))
             assert [path.name for path in (far / "files" / "replicas").iterdir()] == ["=theirs"]
             await given_back(world, far)
-            await desk.close()
+            await files.close()
 
     asyncio.run(scenario())
 
@@ -104,12 +104,12 @@ def test_files_are_registered_at_it_from_here_and_from_there_and_replicated_both
 def test_a_path_that_names_no_file_is_refused_with_advice(root: Path, far: Path, path: str, words: str) -> None:
     async def scenario() -> None:
         async with open_engine(root, far_grid(far), site_maker=embedded) as world:
-            desk = CatalogueDesk(world.engine)
+            files = FileService(world.engine)
             with pytest.raises(InvalidError) as caught:
-                await desk.register(Registration(name="data", site=FAR, path=path))
+                await files.register(Registration(name="data", site=FAR, path=path))
             assert words in caught.value.for_user()
             await given_back(world, far)
-            await desk.close()
+            await files.close()
 
     asyncio.run(scenario())
 
@@ -118,9 +118,9 @@ def test_jobs_read_what_was_brought_to_it_and_pieces_of_its_own(root: Path, far:
     async def scenario() -> None:
         (root / "words").write_bytes(WORDS)
         async with open_engine(root, far_grid(far), site_maker=embedded) as world:
-            desk = CatalogueDesk(world.engine)
+            files = FileService(world.engine)
             for name, site in (("near", "a"), ("far", FAR)):
-                await desk.register(Registration(name=name, site=site, path=str(root / "words")))
+                await files.register(Registration(name=name, site=site, path=str(root / "words")))
             whole = await world.submit(a_request("cat near far | wc -c", (1,), FAR, ["near", "far"]))
             chunks = [InputFile(name=name, mode=InputMode.CHUNK) for name in ("near", "far")]
             halves = await world.submit(a_request("cat near far", (1, 1), FAR * 2, chunks))
@@ -130,7 +130,7 @@ def test_jobs_read_what_was_brought_to_it_and_pieces_of_its_own(root: Path, far:
             parts = [await world.output(halves, part) for part in (0, 1)]
             assert sum(len(part) for part in parts) == 2 * len(WORDS)
             await given_back(world, far)
-            await desk.close()
+            await files.close()
 
     asyncio.run(scenario())
 
@@ -146,10 +146,10 @@ def test_a_change_that_a_killed_daemon_began_at_it_is_cleared_up_at_the_next_sta
             await area.doubt(name)
             assert await area.doubts() == [name]
             assert not left(far)[1:], "what never got its name is gone"
-            desk = CatalogueDesk(world.engine)
-            await desk.open()
+            files = FileService(world.engine)
+            await files.open()
             assert list((far / "files" / "replicas").iterdir()) == []
             assert left(far) == []
-            await desk.close()
+            await files.close()
 
     asyncio.run(scenario())

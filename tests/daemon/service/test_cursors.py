@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala.daemon.errors import InvalidError
 from koala.daemon.service.cursors import CURSOR_CHARACTERS_MAX, read_cursor, read_number_cursor, write_cursor
+from koala.model.errors import InvalidError
 from koala.store import NUMBER_MAX
 
 

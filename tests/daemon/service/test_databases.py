@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from koala.daemon.errors import NotFoundError, UnavailableError
-from koala.daemon.service.tokens import TokenDesk
+from koala.daemon.service.tokens import AccessTokens
 from koala.model.api import Forgetting, Registration, Replication, Scope, TokenWish
+from koala.model.errors import NotFoundError, UnavailableError
 from tests.support.daemon_world import (
     ANNA,
     BERT,
@@ -108,17 +108,17 @@ def test_files_and_tokens_come_and_go(tmp_path: Path, database: str) -> None:
             there = await world.service.replicate(OPERATOR, Replication(name="ä", site="C"))
             assert [each.site for each in there.replicas] == ["A", "C"]
             await world.service.forget(OPERATOR, Forgetting(name="a"))
-            desk = TokenDesk(world.engine.store, world.engine.now)
-            kept, gone = [await desk.create(TokenWish(user="bob", scopes=[Scope.READ])) for _ in range(2)]
-            await desk.revoke(gone.token.id)
-            await desk.close()
+            access = AccessTokens(world.engine.store, world.engine.now)
+            kept, gone = [await access.create(TokenWish(user="bob", scopes=[Scope.READ])) for _ in range(2)]
+            await access.revoke(gone.token.id)
+            await access.close()
         async with open_daemon(tmp_path / "d", database=database) as world:
             assert [each.name for each in (await world.service.files(ANNA)).items] == ["b/1", "b/2", "ä"]
-            desk = TokenDesk(world.engine.store, world.engine.now)
-            assert desk.by_secret(kept.secret) is not None
-            assert desk.by_secret(gone.secret) is None
-            assert {each.id for each in await desk.tokens()} == {kept.token.id, gone.token.id}
-            await desk.close()
+            access = AccessTokens(world.engine.store, world.engine.now)
+            assert access.by_secret(kept.secret) is not None
+            assert access.by_secret(gone.secret) is None
+            assert {each.id for each in await access.tokens()} == {kept.token.id, gone.token.id}
+            await access.close()
 
     asyncio.run(scenario())
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from koala.daemon.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, UnavailableError
 from koala.files import AreaDirectory
 from koala.files.area.layout import encode, replica_path
 from koala.model.api import FileInfo, Forgetting, Registration, Replication
+from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, UnavailableError
 from tests.support.daemon_world import ANNA, OPERATOR, OWNER, DaemonWorld, job_text, open_daemon
 from tests.support.seen_files import seen
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from koala.daemon.errors import ForbiddenError, InvalidError, NotFoundError
 from koala.daemon.service import journal as journal_reading
 from koala.daemon.service import overview as seeing
 from koala.daemon.service.journal import FOLLOWED_AT_ONCE
 from koala.daemon.service.principal import Principal
 from koala.model.api import JournalEntry, Registration
+from koala.model.errors import ForbiddenError, InvalidError, NotFoundError
 from tests.support.daemon_world import ANNA, BERT, OPERATOR, OWNER, WAIT_S, job_text, open_daemon, small_grid
 
 FOREVER = "while :; do sleep 0.1; done"

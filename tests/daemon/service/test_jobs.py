@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from koala.daemon.engine import loop as engine_module
-from koala.daemon.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, TooManyError
 from koala.daemon.service.principal import Principal
 from koala.descriptions import read_job
 from koala.model.api import PAGE_ITEMS_MAX, WAIT_S_MAX, Scope, Submission
+from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, TooManyError
 from tests.support.daemon_world import ANNA, BERT, OPERATOR, OWNER, DaemonWorld, job_text, open_daemon, small_grid
 
 TWO_PARTS = ("{processors: 2, site: A}", "{processors: 1, site: B}")

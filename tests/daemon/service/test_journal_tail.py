@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from koala.daemon.service import journal as journal_reading
-from koala.daemon.service import journal_tail
-from koala.daemon.service.journal_tail import JournalTail
+from koala.daemon.service.journal import JournalTail, RenderedEntry
 from koala.daemon.service.principal import Principal
 from koala.model.api import JournalEntry
 from koala.model.messages import AskSite, CancelAsked, Tick
@@ -27,7 +26,7 @@ def batch(*entries: Entry) -> Batch:
     return Batch(entries=entries)
 
 
-def seqs(answer: tuple[list[journal_tail.Told], int] | None) -> tuple[list[int], int] | None:
+def seqs(answer: tuple[list[RenderedEntry], int] | None) -> tuple[list[int], int] | None:
     return None if answer is None else ([told.entry.seq for told in answer[0]], answer[1])
 
 
@@ -53,9 +52,8 @@ def test_it_has_no_gap_after_entries_that_it_was_not_told_of() -> None:
         assert seqs(tail.after(2, 3, 10, job=None, owner=None)) == ([3], 3)
 
 
-def test_it_holds_no_more_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_tail, "TAIL_ENTRIES_MAX", 3)
-    tail = JournalTail()
+def test_it_holds_no_more_than_its_limit() -> None:
+    tail = JournalTail(entries_max=3)
     with tail.followed():
         tail.grow(batch(*(entry(seq) for seq in range(1, 6))), {})
         assert tail.after(1, 5, 10, job=None, owner=None) is None

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from koala.daemon.errors import TooManyError
 from koala.daemon.service import submissions
 from koala.daemon.service.submissions import SMALL_TEXT_CHARACTERS_MAX, WAITING_TEXT_CHARACTERS_MAX
 from koala.model.api import Scope, Submission
+from koala.model.errors import TooManyError
 from koala.model.request import Request
 from tests.support.api_world import WAITING_JOB, World, error_of, in_world
 from tests.support.daemon_world import ANNA, BERT, OPERATOR, OWNER, WAIT_S, job_text, open_daemon

@@ -1,4 +1,4 @@
-"""A job that comes finds the sites as they are, also where they were left in peace: what ``Prober.freshen`` does."""
+"""A new job finds the sites as they are, also where they are asked rarely: what ``SitePoller.freshen`` does."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import cast
 
 import pytest
 
-from koala.daemon.engine.interface import Desk
-from koala.daemon.upkeep import polling as probing
-from koala.daemon.upkeep.polling import PROBE_S, Prober
+from koala.daemon.engine.interface import EngineInterface
+from koala.daemon.upkeep import polling
+from koala.daemon.upkeep.polling import PROBE_S, SitePoller
 from koala.model.messages import AnyEvent, SiteReported
 from koala.sites import LiveSite
 
@@ -61,14 +61,14 @@ class PaperDesk:
         """Nobody wants to know."""
 
 
-Scenario = Callable[[SomeSite, PaperDesk, Prober], Awaitable[None]]
+Scenario = Callable[[SomeSite, PaperDesk, SitePoller], Awaitable[None]]
 
 
 def play(scenario: Scenario, *, under_batch_system: bool = True) -> None:
     async def scene() -> None:
         site, desk = SomeSite(), PaperDesk()
         names = ("a",) if under_batch_system else ()
-        prober = Prober(cast(Desk, desk), {"a": cast(LiveSite, site)}, names)
+        prober = SitePoller(cast(EngineInterface, desk), {"a": cast(LiveSite, site)}, names)
         await scenario(site, desk, prober)
         await prober.stop()
 
@@ -76,7 +76,7 @@ def play(scenario: Scenario, *, under_batch_system: bool = True) -> None:
 
 
 def test_a_site_of_which_nothing_was_heard_lately_is_asked_and_the_core_hears_of_it() -> None:
-    async def scenario(site: SomeSite, desk: PaperDesk, prober: Prober) -> None:
+    async def scenario(site: SomeSite, desk: PaperDesk, prober: SitePoller) -> None:
         await prober.freshen()
         assert [getattr(event, "others", None) for event in desk.heard] == [3]
         await prober.freshen()
@@ -89,7 +89,7 @@ def test_a_site_of_which_nothing_was_heard_lately_is_asked_and_the_core_hears_of
 
 
 def test_jobs_that_come_at_once_ask_once() -> None:
-    async def scenario(site: SomeSite, _: PaperDesk, prober: Prober) -> None:
+    async def scenario(site: SomeSite, _: PaperDesk, prober: SitePoller) -> None:
         await asyncio.gather(*(prober.freshen() for _ in range(5)))
         assert site.asked == 1
 
@@ -97,7 +97,7 @@ def test_jobs_that_come_at_once_ask_once() -> None:
 
 
 def test_a_silent_site_keeps_no_job_waiting() -> None:
-    async def scenario(site: SomeSite, desk: PaperDesk, prober: Prober) -> None:
+    async def scenario(site: SomeSite, desk: PaperDesk, prober: SitePoller) -> None:
         site.is_gone = True
         await prober.freshen()
         assert desk.heard == []
@@ -108,9 +108,9 @@ def test_a_silent_site_keeps_no_job_waiting() -> None:
 
 
 def test_a_slow_site_is_waited_for_only_so_long_and_heard_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probing, "FRESHEN_S", 0.01)
+    monkeypatch.setattr(polling, "FRESHEN_S", 0.01)
 
-    async def scenario(site: SomeSite, desk: PaperDesk, prober: Prober) -> None:
+    async def scenario(site: SomeSite, desk: PaperDesk, prober: SitePoller) -> None:
         site.answers.clear()
         await prober.freshen()
         assert desk.heard == []
@@ -123,7 +123,7 @@ def test_a_slow_site_is_waited_for_only_so_long_and_heard_later(monkeypatch: pyt
 
 
 def test_an_embedded_site_is_not_asked() -> None:
-    async def scenario(site: SomeSite, _: PaperDesk, prober: Prober) -> None:
+    async def scenario(site: SomeSite, _: PaperDesk, prober: SitePoller) -> None:
         await prober.freshen()
         assert site.asked == 0
 

@@ -12,8 +12,8 @@ from typing import cast
 import pytest
 
 from koala.core.lifecycle import JobState
-from koala.daemon.engine.interface import Desk
-from koala.daemon.upkeep.polling import PROBE_IDLE_S, PROBE_S, PROBES_BRISK, Prober
+from koala.daemon.engine.interface import EngineInterface
+from koala.daemon.upkeep.polling import PROBE_IDLE_S, PROBE_S, PROBES_BRISK, SitePoller
 from koala.model.messages import AnyEvent, SiteReported
 from koala.sites import LiveSite
 
@@ -84,7 +84,7 @@ class PaperGrid:
         return self.asked_between(since_s, since_s + SOON_S + PROBES_BRISK * PROBE_S) >= PROBES_BRISK
 
 
-Change = Callable[[PaperGrid, Prober], None]
+Change = Callable[[PaperGrid, SitePoller], None]
 
 
 def pass_an_hour(
@@ -96,7 +96,9 @@ def pass_an_hour(
     under_batch_system: bool = True,
 ) -> None:
     """The site is asked for an hour; in the middle of it something changes, or a job comes."""
-    prober = Prober(cast(Desk, grid), {"a": cast(LiveSite, grid)}, ("a",) if under_batch_system else ())
+    prober = SitePoller(
+        cast(EngineInterface, grid), {"a": cast(LiveSite, grid)}, ("a",) if under_batch_system else ()
+    )
 
     async def happens() -> None:
         if later is not None:
@@ -163,20 +165,20 @@ def test_an_embedded_site_is_asked_all_the_time(monkeypatch: pytest.MonkeyPatch)
     assert len(grid.asked_at) == pytest.approx(HOUR_S / PROBE_S, abs=2)
 
 
-def it_starts_one_of_ours(grid: PaperGrid, _: Prober) -> None:
+def it_starts_one_of_ours(grid: PaperGrid, _: SitePoller) -> None:
     grid.belief.claims["2.1"] = None
 
 
-def one_of_ours_ends(grid: PaperGrid, _: Prober) -> None:
+def one_of_ours_ends(grid: PaperGrid, _: SitePoller) -> None:
     del grid.belief.claims["1.1"]
 
 
-def one_of_ours_ends_as_another_starts(grid: PaperGrid, prober: Prober) -> None:
+def one_of_ours_ends_as_another_starts(grid: PaperGrid, prober: SitePoller) -> None:
     one_of_ours_ends(grid, prober)
     it_starts_one_of_ours(grid, prober)
 
 
-def a_job_comes_back_to_its_queue(grid: PaperGrid, _: Prober) -> None:
+def a_job_comes_back_to_its_queue(grid: PaperGrid, _: SitePoller) -> None:
     grid.high.append("another job")
     grid.high.next_position += 1
 
@@ -207,7 +209,7 @@ def test_a_submission_has_it_asked_at_once_and_briskly_whoever_waits_already(mon
 
 
 def test_news_of_the_site_has_it_asked_briskly(monkeypatch: pytest.MonkeyPatch) -> None:
-    def a_local_user_comes(grid: PaperGrid, _: Prober) -> None:
+    def a_local_user_comes(grid: PaperGrid, _: SitePoller) -> None:
         grid.others = 3
 
     grid = waiting()
@@ -221,7 +223,7 @@ def test_news_of_the_site_has_it_asked_briskly(monkeypatch: pytest.MonkeyPatch) 
 def test_a_site_that_answers_again_is_asked_briskly(monkeypatch: pytest.MonkeyPatch) -> None:
     grid = waiting()
 
-    def it_is_silent(grid: PaperGrid, _: Prober) -> None:
+    def it_is_silent(grid: PaperGrid, _: SitePoller) -> None:
         grid.is_gone = True
 
     async def comes_back() -> None:

@@ -22,7 +22,7 @@ from koala.cli.terminal.output import OutputFile, counted
 from koala.cli.terminal.words import clean
 
 if TYPE_CHECKING:
-    from koala.daemon.options import Listening, Options
+    from koala.daemon.options import DaemonOptions, Listening
     from koala.model.grid import Grid
 
 GRID_DEFAULT = "embedded"
@@ -75,7 +75,7 @@ def up(
     start, which is kept in the state directory as grid.yaml.
     """
     from koala.client import default_state
-    from koala.daemon.options import Options
+    from koala.daemon.options import DaemonOptions
     from koala.daemon.state_directory import prepare
 
     if (tls_cert is None) != (tls_key is None):
@@ -86,7 +86,7 @@ def up(
     directory = default_state() if state is None else state
     grid_text, source = _grid_text(grid_name, directory)
     grid = _read_grid(grid_text, source)
-    options = Options(
+    options = DaemonOptions(
         grid=grid,
         state=directory,
         database=database,
@@ -108,7 +108,7 @@ def up(
     _run(options, greet)
 
 
-def _run(options: Options, greet: Callable[[Listening], None]) -> None:
+def _run(options: DaemonOptions, greet: Callable[[Listening], None]) -> None:
     from koala.daemon.run import run
     from koala.store.errors import StoreError
 

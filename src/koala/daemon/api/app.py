@@ -11,7 +11,7 @@ from koala.daemon.api.lobby import Door, Lobby
 from koala.daemon.dashboard import dashboard_router
 from koala.daemon.service.principal import owner as owner_named
 from koala.daemon.service.service import Service
-from koala.daemon.service.tokens import TokenDesk
+from koala.daemon.service.tokens import AccessTokens
 from koala.version import __version__
 
 DESCRIPTION = """\
@@ -30,7 +30,7 @@ TAGS = [
 
 def make_app(
     service: Service,
-    tokens: TokenDesk,
+    tokens: AccessTokens,
     *,
     trusted: bool,
     owner: str,

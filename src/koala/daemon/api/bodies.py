@@ -21,7 +21,7 @@ from koala.daemon.api.limits import (
     URL_BYTES_MAX,
     TooSlowError,
 )
-from koala.daemon.errors import InvalidError, TooLargeError
+from koala.model.errors import InvalidError, TooLargeError
 
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")

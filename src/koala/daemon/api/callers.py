@@ -17,9 +17,9 @@ from fastapi.security import APIKeyCookie, HTTPBearer
 from starlette.types import Scope
 
 from koala.daemon.api.lobby import Door, door_of
-from koala.daemon.errors import ForbiddenError, NotSignedInError, ServiceError
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.tokens import Credential
+from koala.model.errors import ClientError, ForbiddenError, NotSignedInError
 
 SESSION_COOKIE = "koala_session"
 CALLER = "koala.caller"  # where in a request's scope the caller is
@@ -43,7 +43,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
             raise NotSignedInError("the token was revoked or the session has ended; sign in again")
 
 
-def identify(door: Door, scope: Scope, headers: Mapping[str, str]) -> Caller | ServiceError:
+def identify(door: Door, scope: Scope, headers: Mapping[str, str]) -> Caller | ClientError:
     """Who sends this request, or why that is not known. A wrong secret counts against the sender's address."""
     if door.trusted:
         return Caller(principal=door.owner)
@@ -54,7 +54,7 @@ def identify(door: Door, scope: Scope, headers: Mapping[str, str]) -> Caller | S
         session = session_secret(headers)
         if session is not None:
             return _by_session(door, session, scope, headers)
-    except ServiceError as error:
+    except ClientError as error:
         return error
     return NotSignedInError("send a token: `Authorization: Bearer koala_...`; the daemon's owner creates one")
 
@@ -109,8 +109,8 @@ async def owner_only(who: Annotated[Principal, Depends(signed_in)]) -> Principal
 
 def caller_of(request: Request) -> Caller:
     """The caller of a request. Raises what ``identify`` found wrong."""
-    found: Caller | ServiceError = request.scope[CALLER]
-    if isinstance(found, ServiceError):
+    found: Caller | ClientError = request.scope[CALLER]
+    if isinstance(found, ClientError):
         raise found
     found.check(door_of(request))
     return found

@@ -16,9 +16,9 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
 from koala.daemon.api.limits import RateError
-from koala.daemon.errors import NotSignedInError, ServiceError, UnavailableError
 from koala.descriptions.errors import printable
 from koala.model.api import ErrorAnswer, ErrorBody, ProblemAt
+from koala.model.errors import ClientError, NotSignedInError, UnavailableError
 from koala.store.errors import StoreError
 
 PROBLEMS_MAX = 50
@@ -54,9 +54,9 @@ def error_answer(status: int, code: str, message: str, problems: Sequence[Proble
     return JSONResponse(body.model_dump(mode="json"), status_code=status)
 
 
-def answer_to(error: ServiceError) -> Response:
+def answer_to(error: ClientError) -> Response:
     """The answer that tells a caller of a service error."""
-    answer = error_answer(error.status, error.code, sound(error.message), error.problems)
+    answer = error_answer(error.http_status, error.code, sound(error.message), error.problems)
     if isinstance(error, NotSignedInError):
         answer.headers["WWW-Authenticate"] = 'Bearer realm="koala"'
     elif isinstance(error, RateError):
@@ -76,7 +76,7 @@ def answer_to_unexpected(error: Exception, what: str) -> Response:
 
 def install(app: FastAPI) -> None:
     """Answer every error of this app in the one form."""
-    app.add_exception_handler(ServiceError, _on_service_error)
+    app.add_exception_handler(ClientError, _on_service_error)
     app.add_exception_handler(StoreError, _on_store_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_error)
@@ -94,7 +94,7 @@ def wants_page(request: Request) -> bool:
 
 
 async def _on_service_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, ServiceError)
+    assert isinstance(error, ClientError)
     if isinstance(error, NotSignedInError) and wants_page(request) and request.url.path != "/login":
         return RedirectResponse("/login", status_code=303)
     return answer_to(error)

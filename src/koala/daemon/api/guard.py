@@ -16,8 +16,8 @@ from koala.daemon.api.callers import CALLER, Caller, identify
 from koala.daemon.api.errors import answer_to, answer_to_unexpected
 from koala.daemon.api.limits import BODY_BYTES_MAX, STRANGER_BODY_BYTES_MAX
 from koala.daemon.api.lobby import Door
-from koala.daemon.errors import ServiceError, UnavailableError
 from koala.descriptions.errors import printable
+from koala.model.errors import ClientError, UnavailableError
 from koala.version import __version__
 
 CONTENT_POLICY = (
@@ -27,11 +27,11 @@ CONTENT_POLICY = (
 KNOWN_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
-class WrongHostError(ServiceError):
+class WrongHostError(ClientError):
     """The request calls the daemon by a name that is not its own, as a page does that has been rebound to it."""
 
-    code = "wrong_host"
-    status = 421
+    default_code = "wrong_host"
+    http_status = 421
 
 
 class Guard:
@@ -51,7 +51,7 @@ class Guard:
         begun_at = clock()
         try:
             await self._app(scope, await self._checked(scope, receive), answer.send)
-        except ServiceError as error:
+        except ClientError as error:
             await answer_to(error)(scope, receive, answer.send)
         except GoneError:
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from koala.daemon.errors import ServiceError, TooManyError
+from koala.model.errors import ClientError, TooManyError
 
 # One request. A stranger needs a body only to sign in.
 BODY_BYTES_MAX = 4_194_304
@@ -42,11 +42,11 @@ class RateError(TooManyError):
         self.retry_after_s = retry_after_s
 
 
-class TooSlowError(ServiceError):
+class TooSlowError(ClientError):
     """The request did not come in time."""
 
-    code = "too_slow"
-    status = 408
+    default_code = "too_slow"
+    http_status = 408
 
 
 class Buckets:

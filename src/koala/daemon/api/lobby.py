@@ -15,10 +15,10 @@ from fastapi import Request
 from koala.daemon.api import limits
 from koala.daemon.api.limits import Buckets, RateError
 from koala.daemon.api.metrics import RequestNumbers
-from koala.daemon.errors import TooManyError, UnavailableError
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.service import Service
-from koala.daemon.service.tokens import TokenDesk
+from koala.daemon.service.tokens import AccessTokens
+from koala.model.errors import TooManyError, UnavailableError
 
 Answered = TypeVar("Answered")
 
@@ -112,7 +112,7 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
     call the daemon by, None for any; ``secure`` says that TLS protects it; ``url`` is where browsers find it."""
 
     service: Service
-    tokens: TokenDesk
+    tokens: AccessTokens
     lobby: Lobby
     owner: Principal
     trusted: bool

@@ -1,4 +1,4 @@
-"""Numbers for monitoring in the OpenMetrics text format: those of the service, and those of the requests.
+"""Metrics for monitoring in the OpenMetrics text format: those of the service, and those of the requests.
 
 Labels are names of states, sites, queues and routes: a bounded set that the grid's owner chose. No job, no user and
 no text that a caller sent is ever a label.
@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from koala.daemon.service.metrics import Numbers
+from koala.daemon.service.metrics import Metrics
 from koala.version import __version__
 
 __all__ = ["CONTENT_TYPE_LATEST", "RequestNumbers", "exposition"]
@@ -46,7 +46,7 @@ class RequestNumbers:
         self._seconds.labels(route=route).observe(took_s)
 
 
-def exposition(numbers: Numbers, requests: RequestNumbers, *, streams_open: int) -> bytes:
+def exposition(numbers: Metrics, requests: RequestNumbers, *, streams_open: int) -> bytes:
     """All numbers as text."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Gathered([*_of_service(numbers), _gauge("streams_open", "Event streams open.", streams_open)]))
@@ -68,7 +68,7 @@ class _Gathered(Collector):
         return []
 
 
-def _of_service(numbers: Numbers) -> Iterator[Metric]:
+def _of_service(numbers: Metrics) -> Iterator[Metric]:
     yield _labelled("build_info", "The daemon's version.", "version", {__version__: 1})
     yield _gauge("up_since_timestamp_seconds", "When the daemon was started.", numbers.started_at)
     yield _gauge(
@@ -86,7 +86,7 @@ def _of_service(numbers: Numbers) -> Iterator[Metric]:
     yield _gauge("journal_entries", "The number of the newest journal entry.", numbers.journal_entries)
 
 
-def _of_sites(numbers: Numbers) -> Iterator[Metric]:
+def _of_sites(numbers: Metrics) -> Iterator[Metric]:
     processors = GaugeMetricFamily(
         "koala_site_processors", "Processors of a site: held by us or by others, idle, and in total.",
         labels=["site", "holder"],

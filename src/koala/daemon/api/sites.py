@@ -7,9 +7,9 @@ from fastapi import APIRouter
 from koala.daemon.api.callers import Who
 from koala.daemon.api.errors import declared
 from koala.daemon.api.parameters import Moment, SitePath, The
-from koala.daemon.errors import InvalidError, NotFoundError
 from koala.descriptions.errors import shown
 from koala.model.api import Overview, SiteHistory, SiteInfo
+from koala.model.errors import InvalidError, NotFoundError
 
 router = APIRouter(prefix="/v1", tags=["grid"])
 

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from koala.daemon.api.limits import HEARTBEAT_S, STREAM_SEND_S_MAX
-from koala.daemon.errors import ServiceError
-from koala.daemon.service.journal_tail import Told
+from koala.daemon.service.journal import RenderedEntry
+from koala.model.errors import ClientError
 
 RETRY_MS = 1_000
 HEARTBEAT = b": still here\n\n"
@@ -20,12 +20,12 @@ HEARTBEAT = b": still here\n\n"
 PART_BYTES = 65_536
 
 
-def event_of(told: Told) -> bytes:
+def event_of(told: RenderedEntry) -> bytes:
     """An entry as an event. JSON holds no line break, so one line of data is enough."""
     return f"id: {told.entry.seq}\nevent: journal\ndata: {told.json}\n\n".encode()
 
 
-def parts_of(found: Iterable[Told]) -> Iterator[bytes]:
+def parts_of(found: Iterable[RenderedEntry]) -> Iterator[bytes]:
     """Entries as events, several in one part."""
     part = b""
     for told in found:
@@ -49,7 +49,7 @@ class EventStream(Response):
 
     def __init__(
         self,
-        rounds: AsyncIterator[list[Told]],
+        rounds: AsyncIterator[list[RenderedEntry]],
         *,
         check: Callable[[], None],
         stopped: Callable[[], Coroutine[Any, Any, None]],
@@ -74,7 +74,7 @@ class EventStream(Response):
                 for task in tasks:
                     task.cancel()
                 ends = await asyncio.gather(*tasks, return_exceptions=True)
-        if isinstance(ends[0], Exception) and not isinstance(ends[0], ServiceError | OSError):
+        if isinstance(ends[0], Exception) and not isinstance(ends[0], ClientError | OSError):
             raise ends[0]
         with suppress(OSError, TimeoutError):
             await _send_part(send, b"", more=False)
@@ -105,7 +105,7 @@ class EventStream(Response):
                 await close()
 
 
-async def _next(rounds: AsyncIterator[list[Told]]) -> list[Told] | None:
+async def _next(rounds: AsyncIterator[list[RenderedEntry]]) -> list[RenderedEntry] | None:
     return await anext(rounds, None)
 
 

@@ -15,9 +15,9 @@ from koala.daemon.dashboard.charts import processor_bar, usage_chart
 from koala.daemon.dashboard.network import network
 from koala.daemon.dashboard.tailing import Tail, Wanted, read_tail
 from koala.daemon.dashboard.timeline import component_rows, job_row, rows_at_site
-from koala.daemon.errors import NotFoundError, ServiceError
 from koala.daemon.service.principal import Principal
 from koala.model.api import JobDetail, JobSummary, JournalEntry, LinkInfo, Overview, Scope, TransferInfo
+from koala.model.errors import ClientError, NotFoundError
 
 if TYPE_CHECKING:
     from koala.daemon.service.service import Service
@@ -195,7 +195,7 @@ class Gathering:
             return None, "No component has started yet."
         try:
             return await read_tail(self._service, who, wanted), ""
-        except ServiceError as error:
+        except ClientError as error:
             return None, error.for_user()
 
 

@@ -19,9 +19,9 @@ from fastapi.routing import APIRoute
 from koala.daemon.dashboard.gathering import STATES, Gathering, may_cancel, window_min
 from koala.daemon.dashboard.rendering import STATIC, page
 from koala.daemon.dashboard.tailing import Wanted
-from koala.daemon.errors import NotFoundError, NotSignedInError, ServiceError
 from koala.daemon.service.principal import Principal
 from koala.model.api import Scope
+from koala.model.errors import ClientError, NotFoundError, NotSignedInError
 from koala.store import NUMBER_MAX
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ class _PageRoute(APIRoute):
                 return await handle(request)
             except NotSignedInError:
                 return RedirectResponse("/login", status_code=303)
-            except ServiceError as error:
-                return _error_page(error.status, error.for_user())
+            except ClientError as error:
+                return _error_page(error.http_status, error.message)
             except RequestValidationError:
                 return _error_page(404, "There is no such page; its address has a part that makes no sense.")
 

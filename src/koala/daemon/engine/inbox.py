@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 
 from koala import files
 from koala.daemon.engine.projection import Submitter
-from koala.daemon.errors import ServiceError
+from koala.model.errors import ClientError
 from koala.model.messages import AnyEvent
 from koala.model.request import Request
 from koala.store.rows import JobRow
 
 
 @dataclass(slots=True, kw_only=True)
-class Item:
+class InboxItem:
     """One event to come, or a request that becomes one with its job's id; ``answer`` is the caller that waits."""
 
     event: AnyEvent | None = None
@@ -31,30 +31,30 @@ class Item:
         if self.answer is not None and not self.answer.done():
             self.answer.set_result(self.row)
 
-    def refuse(self, error: ServiceError) -> None:
+    def refuse(self, error: ClientError) -> None:
         """It is not, and will not be."""
         if self.answer is not None and not self.answer.done():
             self.answer.set_exception(error)
 
 
-class Mailbox:
+class Inbox:
     """A queue that the engine empties a batch at a time."""
 
     def __init__(self) -> None:
-        self._items: deque[Item] = deque()
+        self._items: deque[InboxItem] = deque()
 
     def __len__(self) -> int:
         return len(self._items)
 
-    def put(self, item: Item) -> None:
+    def put(self, item: InboxItem) -> None:
         """At the end."""
         self._items.append(item)
 
-    def take(self, most: int) -> list[Item]:
+    def take(self, most: int) -> list[InboxItem]:
         """The first items, at most so many."""
         return [self._items.popleft() for _ in range(min(most, len(self._items)))]
 
-    def refuse_all(self, error: ServiceError) -> None:
+    def refuse_all(self, error: ClientError) -> None:
         """Nothing of it can be handled."""
         for item in self.take(len(self._items)):
             item.refuse(error)

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 from koala import files
 from koala.core import Scheduler
 from koala.daemon.engine.live_rows import LiveRows
-from koala.daemon.engine.outbox import Owed
+from koala.daemon.engine.outbox import Outbox
 from koala.model.messages import AnyEvent
 from koala.model.request import FileName, SiteName
 
 # A site call that has not returned after so long counts as failed, and is made again.
 SITE_CALL_S = 120.0
-# What failed is tried again after so long, then ever more rarely.
-RETRY_FIRST_S = 0.5
-RETRY_MOST_S = 30.0
 
 
-class Desk(Protocol):
+class EngineInterface(Protocol):
     """The engine as its helpers see it. The core's books may be a batch ahead of the record, the rows never are."""
 
     @property
@@ -34,7 +30,7 @@ class Desk(Protocol):
         ...
 
     @property
-    def owed(self) -> Owed:
+    def outbox(self) -> Outbox:
         """What is still to be performed."""
         ...
 
@@ -62,24 +58,3 @@ class Desk(Protocol):
     def answered(self, site: SiteName, who: str) -> None:
         """A call of a site came back."""
         ...
-
-
-async def until_it_works(
-    attempt: Callable[[], Awaitable[None]],
-    failed: Callable[[Exception], None],
-    wanted: Callable[[], bool] = lambda: True,
-) -> None:
-    """Make an attempt, again and ever more rarely, until it returns or nobody wants it any more.
-
-    ``failed`` hears of every attempt that raised.
-    """
-    wait_s = RETRY_FIRST_S
-    while wanted():
-        try:
-            await attempt()
-        except Exception as error:
-            failed(error)
-        else:
-            return
-        await asyncio.sleep(wait_s)
-        wait_s = min(2 * wait_s, RETRY_MOST_S)

@@ -20,23 +20,22 @@ import msgspec
 
 from koala import files
 from koala.core import Scheduler
-from koala.daemon.engine.batch import Memory, Round
+from koala.daemon.engine.batch import EngineState, PendingBatch
 from koala.daemon.engine.clock import SteadyClock
-from koala.daemon.engine.inbox import Item, Mailbox
+from koala.daemon.engine.inbox import Inbox, InboxItem
 from koala.daemon.engine.live_rows import ENDED_STATES, LiveRows
-from koala.daemon.engine.outbox import Owed
+from koala.daemon.engine.outbox import Outbox
 from koala.daemon.engine.projection import Submitter
 from koala.daemon.engine.recovery import Recovery, live_grid, nothing_yet, recover, store_snapshot
 from koala.daemon.engine.silences import Silences
 from koala.daemon.engine.waiters import Waiters
-from koala.daemon.errors import InvalidError, TooManyError, UnavailableError
-from koala.daemon.grid_sites import LinkBook, SiteMaker, check_kinds, check_ssh, make_areas, make_mover, make_site
+from koala.daemon.grid_sites import GridLinks, SiteMaker, check_kinds, check_ssh, make_areas, make_mover, make_site
 from koala.daemon.perform.performer import Performer
-from koala.daemon.perform.transfers import Carrier
-from koala.daemon.service.journal_tail import JournalTail
-from koala.daemon.upkeep.journal_pruning import Pruner
-from koala.daemon.upkeep.polling import Prober
+from koala.daemon.perform.transfers import TransferWorker
+from koala.daemon.upkeep.journal_pruning import JournalPruner
+from koala.daemon.upkeep.polling import SitePoller
 from koala.daemon.upkeep.retention import Retention
+from koala.model.errors import InvalidError, TooManyError, UnavailableError
 from koala.model.grid import Grid, SiteKind
 from koala.model.messages import (
     AnyCommand,
@@ -106,20 +105,20 @@ class Engine:
             each.name: site_maker(each, root, emit=self.report, on_mail=self._on_mail, clock=self.now)
             for each in grid.sites
         }
-        self._carrier = Carrier(self, self._mover, LinkBook(grid.links))
-        self._performer = Performer(self, self._sites, self._areas, self._carrier, grid.scheduler)
-        self._prober = Prober(
+        self._transfers = TransferWorker(self, self._mover, GridLinks(grid.links))
+        self._performer = Performer(self, self._sites, self._areas, self._transfers, grid.scheduler)
+        self._poller = SitePoller(
             self, self._sites, {each.name for each in grid.sites if each.kind is not SiteKind.LOCAL}
         )
         self._retention = Retention(self, store, self._sites)
-        self._pruner = Pruner(store)
+        self._journal_pruner = JournalPruner(store)
         self._silences = Silences()
         self._waiters = Waiters()
-        self.tail = JournalTail()  # of what is on record
-        self._mailbox = Mailbox()
+        self._subscribers: list[Callable[[Batch, Mapping[JobId, JobRow]], None]] = []
+        self._inbox = Inbox()
         self._wake = asyncio.Event()
         self._store_thread = ThreadPoolExecutor(1, thread_name_prefix="koala-store")
-        self._memory = Memory(nothing_yet(self._core_grid, catalogue))
+        self._state = EngineState(nothing_yet(self._core_grid, catalogue))
         self._submitting: dict[tuple[str, str], asyncio.Task[tuple[JobRow, bool]]] = {}
         self._submissions = 0  # that wait to be put on record
         self._settle_at: float | None = None
@@ -143,13 +142,13 @@ class Engine:
             await self._mover.open()
             for site in self._sites.values():
                 await site.open()
-            await self._carrier.open(self._wanted_transfers())
+            await self._transfers.open(self._wanted_transfers())
         except BaseException:
             await self._close_sites()
             self._store_thread.shutdown()
             raise
         self._go_on()
-        self._prober.start()
+        self._poller.start()
         self._retention.start()
         self._turning = asyncio.create_task(self._turn(), name="engine")
         self._turning.add_done_callback(self._turned)
@@ -160,15 +159,15 @@ class Engine:
         if turning is None:
             return
         self._closing = True
-        await self._prober.stop()
+        await self._poller.stop()
         await self._retention.stop()
         await self._performer.close()
         await self._close_sites()
         self._wake.set()
         await asyncio.wait([turning])
-        await self._pruner.stop()
+        await self._journal_pruner.stop()
         self._failure = "the daemon has stopped"
-        self._mailbox.refuse_all(self._unavailable())
+        self._inbox.refuse_all(self._unavailable())
         self._waiters.wake_all()
         self._store_thread.shutdown()
 
@@ -178,15 +177,15 @@ class Engine:
         await self._mover.close()
 
     def _wanted_transfers(self) -> set[str]:
-        cancels = {each.transfer for each in self._memory.owed.commands.values() if isinstance(each, CancelTransfer)}
-        return set(self._memory.scheduler.ledger.transfers.by_id) | cancels
+        cancels = {each.transfer for each in self._state.outbox.commands.values() if isinstance(each, CancelTransfer)}
+        return set(self._state.scheduler.ledger.transfers.by_id) | cancels
 
     # --------------------------------------------------------------------------------- what callers may look at
 
     @property
     def scheduler(self) -> Scheduler:
         """The core. A recovery replaces it, so that nobody keeps it; its books may be a batch ahead of the record."""
-        return self._memory.scheduler
+        return self._state.scheduler
 
     @property
     def store(self) -> Store:
@@ -216,22 +215,22 @@ class Engine:
     @property
     def rows(self) -> LiveRows:
         """What is on record of all that lives."""
-        return self._memory.rows
+        return self._state.rows
 
     @property
-    def owed(self) -> Owed:
+    def outbox(self) -> Outbox:
         """Commands on record that are still to be performed."""
-        return self._memory.owed
+        return self._state.outbox
 
     @property
     def entries(self) -> Mapping[FileName, files.CatalogueEntry]:
         """The replica catalogue as it is on record."""
-        return self._memory.entries
+        return self._state.entries
 
     @property
     def last_seq(self) -> int:
         """The newest entry of the journal that is on record."""
-        return self._memory.last_seq
+        return self._state.last_seq
 
     @property
     def failure(self) -> str:
@@ -244,26 +243,26 @@ class Engine:
 
     def live_row(self, job: JobId) -> JobRow | None:
         """A job that has not ended."""
-        return self._memory.rows.jobs.get(job)
+        return self._state.rows.jobs.get(job)
 
     def live_rows(self) -> list[JobRow]:
         """All jobs that have not ended, in order of their ids."""
-        return list(self._memory.rows.jobs.values())
+        return list(self._state.rows.jobs.values())
 
     def components_of(self, job: JobId) -> list[ComponentRow]:
         """All starts of components of a job that has not ended, the oldest first."""
-        return self._memory.rows.components_of(job) if job in self._memory.rows.jobs else []
+        return self._state.rows.components_of(job) if job in self._state.rows.jobs else []
 
     def transfers_now(self) -> list[TransferRow]:
         """Files that are on their way for some job, or have arrived for it."""
-        return list(self._memory.rows.transfers.values())
+        return list(self._state.rows.transfers.values())
 
     def brought_bytes(self, transfer: str) -> int:
         """How much of a transfer is at its target."""
-        row = self._memory.rows.transfers.get(transfer)
+        row = self._state.rows.transfers.get(transfer)
         if row is not None and row.ok:
             return row.size_bytes
-        return self._carrier.brought_bytes.get(transfer, 0)
+        return self._transfers.brought_bytes.get(transfer, 0)
 
     def site(self, name: SiteName) -> LiveSite:
         """The site with this name."""
@@ -280,21 +279,25 @@ class Engine:
 
     def reported_at(self, site: SiteName) -> float | None:
         """When the site last told its state."""
-        return self._prober.reported_at.get(site)
+        return self._poller.reported_at.get(site)
 
     async def wait_ended(self, job: JobId, timeout_s: float) -> None:
         """Until the job has ended and that is on record, or until the timeout."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                while job in self._memory.rows.jobs and not self._closing:
+                while job in self._state.rows.jobs and not self._closing:
                     await self._waiters.job_ends(job)
 
     async def wait_journal(self, after: int, timeout_s: float) -> None:
         """Until an entry later than ``after`` is on record, or until the timeout."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                while self._memory.last_seq <= after and not self._closing:
+                while self._state.last_seq <= after and not self._closing:
                     await self._waiters.journal_grows()
+
+    def subscribe(self, subscriber: Callable[[Batch, Mapping[JobId, JobRow]], None]) -> None:
+        """Call this with each batch that is on record from now on, and the rows of the jobs that have not ended."""
+        self._subscribers.append(subscriber)
 
     # ------------------------------------------------------------------------------------ what callers may ask
 
@@ -330,16 +333,16 @@ class Engine:
         except StoreError as error:
             raise UnavailableError(error.for_user()) from None
         if known is not None:
-            return self._memory.rows.jobs.get(known.id, known), False
+            return self._state.rows.jobs.get(known.id, known), False
         return await self._submit(request, submitter), True
 
     async def _submit(self, request: Request, submitter: Submitter) -> JobRow:
-        if len(self._memory.rows.jobs) + self._submissions >= JOBS_LIVE_MAX:
+        if len(self._state.rows.jobs) + self._submissions >= JOBS_LIVE_MAX:
             raise TooManyError(f"there are {JOBS_LIVE_MAX} jobs already (JOBS_LIVE_MAX); wait until some have ended")
         self._submissions += 1
         try:
             await self.freshen()
-            row = await self._put(Item(request=request, submitter=submitter))
+            row = await self._put(InboxItem(request=request, submitter=submitter))
         finally:
             self._submissions -= 1
         assert row is not None, "a submission is answered with its row"
@@ -351,23 +354,23 @@ class Engine:
         Its time is the engine's. When it returns both are durable. Raises ``UnavailableError`` as ``submit`` does.
         """
         _check_text("the call", event)
-        await self._put(Item(event=event, files=tuple(files)))
+        await self._put(InboxItem(event=event, files=tuple(files)))
 
     async def probe(self, site: SiteName) -> None:
         """Ask a site for its state now, and tell the core, also when nothing has changed."""
-        report = await self._prober.ask(site)
+        report = await self._poller.ask(site)
         if report is not None:
             await self.tell(report)
 
     async def freshen(self) -> None:
         """See to it that what is known of the sites is as young as a placement wants it."""
         self._check_able()
-        await self._prober.freshen()
+        await self._poller.freshen()
 
-    async def _put(self, item: Item) -> JobRow | None:
+    async def _put(self, item: InboxItem) -> JobRow | None:
         self._check_able()
         item.answer = asyncio.get_running_loop().create_future()
-        self._mailbox.put(item)
+        self._inbox.put(item)
         self._wake.set()
         return await item.answer
 
@@ -384,13 +387,13 @@ class Engine:
         """Something happened at a site. While the engine recovers it is passed over: the sites are then asked."""
         if self._failure:
             return
-        self._mailbox.put(Item(event=event))
+        self._inbox.put(InboxItem(event=event))
         self._wake.set()
 
     def settle(self, seq: int) -> None:
         """A command has been performed."""
-        self._memory.owed.settle(seq)
-        if self._settle_at is None and self._memory.owed.has_settled():
+        self._state.outbox.settle(seq)
+        if self._settle_at is None and self._state.outbox.has_settled():
             self._settle_at = self.now() + SETTLE_S
             self._wake.set()
 
@@ -412,7 +415,7 @@ class Engine:
     async def _turn(self) -> None:
         """Batch after batch, until the engine closes; then a last one, and a snapshot."""
         while True:
-            last = self._closing and len(self._mailbox) <= BATCH_EVENTS_MAX
+            last = self._closing and len(self._inbox) <= BATCH_EVENTS_MAX
             try:
                 await self._one_batch()
                 if last or self._snapshot_is_due():
@@ -435,13 +438,13 @@ class Engine:
         why = "it was cancelled" if error is None else _in_words(error)
         _log.critical("the engine has died: %s", why, exc_info=error)
         self._failure = f"the engine has died: {why}; nothing that was acknowledged is lost, start the daemon again"
-        self._mailbox.refuse_all(self._unavailable())
+        self._inbox.refuse_all(self._unavailable())
         self.died.set()
 
     async def _something_to_do(self) -> None:
         """Sleep until an event, a tick that is due, or a performed command that must go on record."""
-        while not (self._mailbox or self._closing):
-            at = min(self._memory.next_wake_at(), float("inf") if self._settle_at is None else self._settle_at)
+        while not (self._inbox or self._closing):
+            at = min(self._state.next_wake_at(), float("inf") if self._settle_at is None else self._settle_at)
             if at <= self.now():
                 return
             self._wake.clear()
@@ -451,9 +454,9 @@ class Engine:
 
     async def _one_batch(self) -> None:
         """Handle what has gathered, put it on record, and only then answer and act."""
-        items = self._mailbox.take(BATCH_EVENTS_MAX)
+        items = self._inbox.take(BATCH_EVENTS_MAX)
         try:
-            this = Round(self._memory, self._grid.scheduler.policy, self.now)
+            this = PendingBatch(self._state, self._grid.scheduler.policy, self.now)
             this.handle(items)
             self.counters.events += this.events
             self._settle_at = None
@@ -473,26 +476,27 @@ class Engine:
 
     def _act(self, batch: Batch, commands: Sequence[tuple[int, AnyCommand]]) -> None:
         """The batch is on record: what it commands is done, and those who wait for it are woken."""
-        self.tail.grow(batch, self._memory.rows.jobs)
+        for subscriber in self._subscribers:
+            subscriber(batch, self._state.rows.jobs)
         for component in batch.components:
             if component.ended_at is not None:
-                self._carrier.component_ended(component.token)
+                self._transfers.component_ended(component.token)
         if not self._closing:
             for seq, command in commands:
                 self._performer.perform(seq, command)
         self._waiters.wake(row.id for row in batch.jobs if row.state in ENDED_STATES)
 
     def _snapshot_is_due(self) -> bool:
-        return self._memory.events_since_snapshot > max(SNAPSHOT_EVENTS, 2 * len(self._memory.rows.jobs))
+        return self._state.events_since_snapshot > max(SNAPSHOT_EVENTS, 2 * len(self._state.rows.jobs))
 
     async def _snapshot(self) -> None:
         """Between two batches the books in memory are those of the record; no event is handled meanwhile."""
-        memory = self._memory
-        books = await _others_between(memory.scheduler.books_in_steps())
-        memory.events_since_snapshot = 0
-        await self._in_store(store_snapshot, self._store, self._core_grid, books, memory.last_seq)
+        state = self._state
+        books = await _others_between(state.scheduler.books_in_steps())
+        state.events_since_snapshot = 0
+        await self._in_store(store_snapshot, self._store, self._core_grid, books, state.last_seq)
         self.counters.snapshots += 1
-        self._pruner.start(memory.last_seq)
+        self._journal_pruner.start(state.last_seq)
 
     # ----------------------------------------------------------------------------------------------- recovery
 
@@ -503,7 +507,7 @@ class Engine:
             _log.error("the store failed: %s", self._failure)
         else:
             _log.error("the engine failed and starts over", exc_info=error)
-        self._mailbox.refuse_all(self._unavailable())
+        self._inbox.refuse_all(self._unavailable())
         await self._performer.stop()
         wait_s = RECOVERY_FIRST_S
         while not self._closing:
@@ -535,7 +539,7 @@ class Engine:
             return
 
     def _adopt(self, recovery: Recovery) -> None:
-        self._memory = Memory(recovery)
+        self._state = EngineState(recovery)
         self._clock.not_before(recovery.last_at)
         self._settle_at = None
         self._silences = Silences()  # whoever waited for an answer has been stopped
@@ -544,8 +548,8 @@ class Engine:
         """Perform what is owed, ask the sites, and let the core see what time it is."""
         self._failure = ""
         self._performer.start()
-        self._pruner.start(self._memory.last_seq)
-        self._mailbox.put(Item(event=Tick(at=self.now())))
+        self._journal_pruner.start(self._state.last_seq)
+        self._inbox.put(InboxItem(event=Tick(at=self.now())))
         self._wake.set()
 
     async def _in_store(self, call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:

@@ -19,15 +19,15 @@ from koala.model.messages import (
 )
 from koala.store.rows import Entry
 
-_OWED = (StartComponent, AbortComponent, ReleaseBarrier, StartTransfer, CancelTransfer)
+_FOR_OUTBOX = (StartComponent, AbortComponent, ReleaseBarrier, StartTransfer, CancelTransfer)
 
 
-def is_owed(command: AnyCommand) -> bool:
+def is_for_outbox(command: AnyCommand) -> bool:
     """Whether the command must be performed also after a restart; the others are for the moment or for the record."""
-    return isinstance(command, _OWED)
+    return isinstance(command, _FOR_OUTBOX)
 
 
-class Owed:
+class Outbox:
     """The commands that are owed, by sequence number, in order."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
@@ -68,7 +68,7 @@ class Owed:
         if seq is not None:
             self.settle(seq)
 
-    def start_is_owed(self, token: Token) -> bool:
+    def has_start(self, token: Token) -> bool:
         """Whether the site may not have heard of the token yet."""
         return token in self._starts
 

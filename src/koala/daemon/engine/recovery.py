@@ -15,7 +15,7 @@ from koala import files
 from koala.core import Books, Scheduler, decode_books, encode_books
 from koala.core.lifecycle import ENDED, JobState
 from koala.daemon.engine.live_rows import LiveRows
-from koala.daemon.engine.outbox import Owed
+from koala.daemon.engine.outbox import Outbox
 from koala.model.grid import Grid
 from koala.model.messages import AnyEvent, WakeAt
 from koala.model.request import FileName, JobId
@@ -52,7 +52,7 @@ class Recovery:
 
     scheduler: Scheduler
     rows: LiveRows
-    owed: Owed
+    outbox: Outbox
     entries: dict[FileName, files.CatalogueEntry]
     last_seq: int
     last_job: JobId
@@ -65,7 +65,7 @@ def nothing_yet(grid: Grid, catalogue: Catalogue) -> Recovery:
     return Recovery(
         scheduler=Scheduler(grid, catalogue),
         rows=LiveRows(),
-        owed=Owed(),
+        outbox=Outbox(),
         entries={},
         last_seq=0,
         last_job=0,
@@ -115,7 +115,7 @@ def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
     return Recovery(
         scheduler=scheduler,
         rows=_live_rows(store, scheduler),
-        owed=Owed(found.owed),
+        outbox=Outbox(found.owed),
         entries={entry.name: entry for entry in store.all_files()},
         last_seq=found.last_seq,
         last_job=found.last_job,

@@ -16,9 +16,10 @@ from typing import TypeVar
 import msgspec
 
 from koala.core.state.job import ComponentClaim, ComponentPhase
-from koala.daemon.engine.interface import SITE_CALL_S, Desk, until_it_works
+from koala.daemon.engine.interface import SITE_CALL_S, EngineInterface
 from koala.daemon.launches import destination_of
-from koala.daemon.perform.transfers import Carrier
+from koala.daemon.perform.retry import retry_until_done
+from koala.daemon.perform.transfers import TransferWorker
 from koala.files import (
     CatalogueEntry,
     FileArea,
@@ -71,16 +72,20 @@ class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
     chunk: tuple[int, int] | None
 
 
-class Releaser:
+class BarrierOpener:
     """Performs ``ReleaseBarrier``, each in a task of its own, again until it has happened or is pointless."""
 
     def __init__(
-        self, desk: Desk, sites: Mapping[SiteName, LiveSite], areas: Mapping[SiteName, FileArea], carrier: Carrier
+        self,
+        engine: EngineInterface,
+        sites: Mapping[SiteName, LiveSite],
+        areas: Mapping[SiteName, FileArea],
+        transfers: TransferWorker,
     ) -> None:
-        self._desk = desk
+        self._engine = engine
         self._sites = sites
         self._areas = areas
-        self._carrier = carrier
+        self._transfers = transfers
         self._tasks: set[asyncio.Task[None]] = set()
         self._opening: dict[Token, asyncio.Task[None]] = {}
         # Of jobs that were found unable to run: the core may hear of it only later.
@@ -90,7 +95,7 @@ class Releaser:
     def foresee(self, placed: JobPlaced) -> None:
         """A job has places: begin to read the replicas that it will use there, beside its transfers and claims, so
         that its processors need not wait for that."""
-        job = self._desk.rows.jobs.get(placed.job)
+        job = self._engine.rows.jobs.get(placed.job)
         if job is None:
             return
         wanted = set()
@@ -98,7 +103,7 @@ class Releaser:
             component = job.request.components[0 if job.request.flexible is not None else part]
             wanted |= {(site, file.name) for file in component.input_files}
         for site, file in sorted(wanted):
-            entry = self._desk.entries.get(file)
+            entry = self._engine.entries.get(file)
             replica = None if entry is None else entry.replica_at(site)
             if entry is not None and replica is not None and replica.url is None:
                 look = asyncio.create_task(self._look(site, entry), name=f"look at {file!r} at {site}")
@@ -144,25 +149,25 @@ class Releaser:
         async def attempt() -> None:
             wanted = self._wanted(command.tokens)
             if not await self._open(wanted):
-                claims = self._desk.scheduler.ledger.claims
+                claims = self._engine.scheduler.ledger.claims
                 self._unable = {token for token in self._unable if token in claims}
                 self._unable.update(claim.token for claim in wanted)
 
         def failed(error: Exception) -> None:
             if isinstance(error, _Unreachable):
                 silent.add(error.site)
-                self._desk.silent(error.site, "releases", error.reason)
+                self._engine.silent(error.site, "releases", error.reason)
             else:
                 _log.error("the barrier of job %s could not be opened yet", command.job, exc_info=error)
 
-        await until_it_works(attempt, failed, lambda: bool(self._wanted(command.tokens)))
+        await retry_until_done(attempt, failed, lambda: bool(self._wanted(command.tokens)))
         for site in silent:
-            self._desk.answered(site, "releases")
-        self._desk.settle(seq)
+            self._engine.answered(site, "releases")
+        self._engine.settle(seq)
 
     def _wanted(self, tokens: Sequence[Token]) -> list[ComponentClaim]:
         """Those that are still to run: nobody else need hear of the opening."""
-        claims = self._desk.scheduler.ledger.claims
+        claims = self._engine.scheduler.ledger.claims
         found = [claims[token] for token in tokens if token in claims and token not in self._unable]
         return [claim for claim in found if claim.phase is ComponentPhase.RUNNING and not claim.aborting]
 
@@ -229,8 +234,8 @@ class Releaser:
 
     def _of_one_run(self, token: Token) -> list[ComponentRow]:
         """All components that this barrier let go, in order of their parts, also those that have ended since."""
-        own = self._desk.rows.components[token]
-        rows = [row for row in self._desk.rows.components_of(own.job) if row.run == own.run]
+        own = self._engine.rows.components[token]
+        rows = [row for row in self._engine.rows.components_of(own.job) if row.run == own.run]
         return sorted((row for row in rows if row.released_at is not None), key=lambda row: row.part)
 
     async def _gos(self, claim: ComponentClaim, rows: list[ComponentRow]) -> tuple[Go, ...]:
@@ -274,7 +279,7 @@ class Releaser:
         assert job.spots is not None
         brought = {key[0]: job.transfers[key].id for key in job.needs[part]}
         reads = {read.file: read for read in reads_of(job.demand, job.spots.sizes, part)}
-        view = self._desk.scheduler.ledger.sites.view
+        view = self._engine.scheduler.ledger.sites.view
         plan = []
         for file in component.input_files:
             chunked = file.mode is InputMode.CHUNK and file.name in view.files
@@ -293,7 +298,7 @@ class Releaser:
         links = []
         for number, wanted in enumerate(plan):
             if wanted.transfer is not None:
-                path = self._carrier.path_of(wanted.transfer)
+                path = self._transfers.path_of(wanted.transfer)
                 if path is None or await self._size_bytes(row.site, wanted.file, path) is None:
                     raise MissingReplicaError(wanted.file, row.site, "its copy has gone; it is brought again")
             elif not wanted.known:
@@ -304,13 +309,13 @@ class Releaser:
         return tuple(links)
 
     async def _own(self, row: ComponentRow, number: int, file: FileName, chunk: tuple[int, int] | None) -> str:
-        entry = self._desk.entries.get(file)
+        entry = self._engine.entries.get(file)
         replica = None if entry is None else entry.replica_at(row.site)
         if entry is not None and chunk is None and replica is not None and replica.url is None:
             await self._check_replica(row.site, entry)
             return replica_path(file)
         try:
-            return await self._carrier.piece(row.token, number, file, row.site, chunk)
+            return await self._transfers.piece(row.token, number, file, row.site, chunk)
         except TransferInterruptedError as error:
             raise _Unreachable(row.site, error.message) from None
 

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
 from koala.core.state.job import ComponentPhase
-from koala.daemon.engine.interface import SITE_CALL_S, Desk, until_it_works
+from koala.daemon.engine.interface import SITE_CALL_S, EngineInterface
+from koala.daemon.perform.retry import retry_until_done
 from koala.model.launch import LaunchError
 from koala.model.messages import Outcome, Token
 from koala.model.request import SiteName
@@ -19,20 +20,20 @@ from koala.store.rows import ComponentRow
 _log = logging.getLogger(__name__)
 
 
-class Postman:
+class MpiRelay:
     """Carries mail as long as its receiver lives. A site hands out mail again after each start of the daemon."""
 
-    def __init__(self, desk: Desk, sites: Mapping[SiteName, LiveSite]) -> None:
-        self._desk = desk
+    def __init__(self, engine: EngineInterface, sites: Mapping[SiteName, LiveSite]) -> None:
+        self._engine = engine
         self._sites = sites
         self._tasks: set[asyncio.Task[None]] = set()
 
     def take(self, mail: Mail) -> None:
         """A component has mail for the others. Mail of a name that nobody knows is left where it is."""
-        row = self._desk.rows.components.get(mail.token)
+        row = self._engine.rows.components.get(mail.token)
         if mail.name != PROXIES or row is None or row.part != 0:
             return
-        others = [each for each in self._desk.rows.components_of(row.job) if each.run == row.run]
+        others = [each for each in self._engine.rows.components_of(row.job) if each.run == row.run]
         parts = sorted((each for each in others if each.released_at is not None), key=lambda each: each.part)
         try:
             letters = proxy_mail(mail.data, len(parts))
@@ -55,7 +56,7 @@ class Postman:
         task.add_done_callback(self._tasks.discard)
 
     def _lives(self, token: Token) -> bool:
-        claim = self._desk.scheduler.ledger.claims.get(token)
+        claim = self._engine.scheduler.ledger.claims.get(token)
         return claim is not None and claim.phase is ComponentPhase.RUNNING and not claim.aborting
 
     async def _deliver(self, row: ComponentRow, letter: bytes) -> None:
@@ -79,4 +80,4 @@ class Postman:
             story = None if isinstance(error, OSError | SiteError) else error
             _log.warning("component %s at %s %s yet: %s", row.token, row.site, what, error, exc_info=story)
 
-        await until_it_works(attempt, failed, lambda: self._lives(row.token))
+        await retry_until_done(attempt, failed, lambda: self._lives(row.token))

@@ -1,4 +1,4 @@
-"""Who performs which command: one worker for each site, the carrier for files, the releaser for barriers.
+"""Who performs which command: one worker for each site, one for transfers, one for barriers.
 
 Commands come here only when they are on record. ``stop`` may come at any point: what is not settled then is performed
 again after the next ``start``.
@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from koala.daemon.engine.interface import Desk
-from koala.daemon.perform.barrier import Releaser
-from koala.daemon.perform.mpi_relay import Postman
+from koala.daemon.engine.interface import EngineInterface
+from koala.daemon.perform.barrier import BarrierOpener
+from koala.daemon.perform.mpi_relay import MpiRelay
 from koala.daemon.perform.site_worker import SiteWorker
-from koala.daemon.perform.transfers import Carrier
+from koala.daemon.perform.transfers import TransferWorker
 from koala.files import FileArea
 from koala.model.grid import SchedulerParameters
 from koala.model.messages import (
@@ -35,28 +35,28 @@ class Performer:
 
     def __init__(
         self,
-        desk: Desk,
+        engine: EngineInterface,
         sites: Mapping[SiteName, LiveSite],
         areas: Mapping[SiteName, FileArea],
-        carrier: Carrier,
+        transfers: TransferWorker,
         parameters: SchedulerParameters,
     ) -> None:
-        self._desk = desk
+        self._engine = engine
         self._sites = sites
         self._parameters = parameters
-        self._carrier = carrier
-        self._releaser = Releaser(desk, sites, areas, carrier)
-        self._postman = Postman(desk, sites)
+        self._transfers = transfers
+        self._barrier = BarrierOpener(engine, sites, areas, transfers)
+        self._mpi_relay = MpiRelay(engine, sites)
         self._workers: dict[SiteName, SiteWorker] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Perform what is owed, in order, and then settle with each site what it holds and what it should."""
-        self._carrier.go_on()
+        self._transfers.go_on()
         for name, site in self._sites.items():
-            worker = self._workers[name] = SiteWorker(site, self._desk, self._parameters)
+            worker = self._workers[name] = SiteWorker(site, self._engine, self._parameters)
             self._tasks.append(asyncio.create_task(worker.run(), name=f"site {name}"))
-        for seq, command in list(self._desk.owed.commands.items()):
+        for seq, command in list(self._engine.outbox.commands.items()):
             self.perform(seq, command)
         for worker in self._workers.values():
             worker.settle_difference()
@@ -68,14 +68,14 @@ class Performer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._workers.clear()
-        await self._releaser.stop()
-        await self._carrier.stop()
+        await self._barrier.stop()
+        await self._transfers.stop()
 
     async def close(self) -> None:
         """Stop for good."""
         await self.stop()
-        await self._carrier.close()
-        await self._postman.stop()
+        await self._transfers.close()
+        await self._mpi_relay.stop()
 
     def perform(self, seq: int, command: AnyCommand) -> None:
         """Hand a command to whom it is for. The others that are for the record alone are for nobody."""
@@ -83,18 +83,18 @@ class Performer:
             case StartComponent() | AbortComponent() | AskSite():
                 worker = self._workers.get(command.site)
                 if worker is None:
-                    self._desk.settle(seq)  # the site has left the grid, which it may only when it holds nothing
+                    self._engine.settle(seq)  # the site has left the grid, which it may only when it holds nothing
                 else:
                     worker.put(seq, command)
             case JobPlaced():
-                self._releaser.foresee(command)
+                self._barrier.foresee(command)
             case ReleaseBarrier():
-                self._releaser.start(seq, command)
+                self._barrier.start(seq, command)
             case StartTransfer():
-                self._carrier.start(command)
+                self._transfers.start(command)
             case CancelTransfer():
-                self._carrier.cancel(seq, command)
+                self._transfers.cancel(seq, command)
 
     def take_mail(self, mail: Mail) -> None:
         """A component has something for the others of its job."""
-        self._postman.take(mail)
+        self._mpi_relay.take(mail)

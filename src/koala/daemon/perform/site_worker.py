@@ -14,8 +14,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from koala.daemon.engine.interface import RETRY_FIRST_S, RETRY_MOST_S, SITE_CALL_S, Desk
+from koala.daemon.engine.interface import SITE_CALL_S, EngineInterface
 from koala.daemon.launches import launch_for
+from koala.daemon.perform.retry import RETRY_FIRST_S, RETRY_MOST_S
 from koala.model.grid import SchedulerParameters, Site
 from koala.model.launch import LaunchError
 from koala.model.messages import AbortComponent, AskSite, ComponentEnded, Outcome, StartComponent, Token
@@ -65,9 +66,9 @@ class SiteWorker:
     An end may come before the start of the same component: who is to be ended is not started any more.
     """
 
-    def __init__(self, site: LiveSite, desk: Desk, parameters: SchedulerParameters) -> None:
+    def __init__(self, site: LiveSite, engine: EngineInterface, parameters: SchedulerParameters) -> None:
         self._site = site
-        self._desk = desk
+        self._engine = engine
         self._parameters = parameters
         self._ends: deque[_Task] = deque()
         self._others: deque[_Task] = deque()
@@ -134,11 +135,11 @@ class SiteWorker:
             self._failed.append(task)
             return
         if task.seq is not None:
-            self._desk.settle(task.seq)
+            self._engine.settle(task.seq)
         self._peace.forget()
         if self._failing:
             self._failing = False
-            self._desk.answered(self._site.name, "commands")
+            self._engine.answered(self._site.name, "commands")
             self.settle_difference()
 
     def _note_failure(self, command: SiteCommand | _Settlement, error: Exception) -> None:
@@ -146,10 +147,10 @@ class SiteWorker:
             what = type(command).__name__
             _log.error("site %s: %s could not be performed", self._site.name, what, exc_info=error)
         self._failing = True
-        self._desk.silent(self._site.name, "commands", _reason(error))
+        self._engine.silent(self._site.name, "commands", _reason(error))
 
     async def _perform(self, command: SiteCommand | _Settlement) -> None:
-        claims = self._desk.scheduler.ledger.claims
+        claims = self._engine.scheduler.ledger.claims
         match command:
             case StartComponent():
                 claim = claims.get(command.token)
@@ -165,13 +166,13 @@ class SiteWorker:
                 await self._settle_difference()
 
     async def _start(self, command: StartComponent) -> None:
-        job = self._desk.scheduler.ledger.claims[command.token].job
-        now = self._desk.now()
+        job = self._engine.scheduler.ledger.claims[command.token].job
+        now = self._engine.now()
         try:
             launch = launch_for(command, job, self._description(), self._parameters, now)
             script = component_script(launch)
         except LaunchError as error:
-            self._desk.report(
+            self._engine.report(
                 ComponentEnded(at=now, token=command.token, outcome=Outcome.REFUSED, reason=error.for_user())
             )
             return
@@ -179,22 +180,22 @@ class SiteWorker:
 
     def _description(self) -> Site:
         """The site as the grid describes it; a site that has commands is in the grid."""
-        return next(site for site in self._desk.scheduler.grid.sites if site.name == self._site.name)
+        return next(site for site in self._engine.scheduler.grid.sites if site.name == self._site.name)
 
     async def _settle_difference(self) -> None:
         """Ask about what is on record as held, and end what is not."""
-        desk, name = self._desk, self._site.name
-        claims = desk.scheduler.ledger.claims
+        engine, name = self._engine, self._site.name
+        claims = engine.scheduler.ledger.claims
         for token in await self._site.held():
             if token not in claims:
                 _log.warning("site %s holds component %s, which nobody knows; it is aborted", name, token)
                 await self._site.abort(token)
-        await self._ask([row.token for row in desk.rows.held_at(name)])
+        await self._ask([row.token for row in engine.rows.held_at(name)])
 
     async def _ask(self, tokens: Sequence[Token]) -> None:
         """Ask about components, unless their start is still to come: asking would forbid that."""
-        claims, owed = self._desk.scheduler.ledger.claims, self._desk.owed
-        heard = [token for token in tokens if token in claims and not owed.start_is_owed(token)]
+        claims, outbox = self._engine.scheduler.ledger.claims, self._engine.outbox
+        heard = [token for token in tokens if token in claims and not outbox.has_start(token)]
         if heard:
             await self._site.ask(heard)
 

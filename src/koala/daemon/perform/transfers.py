@@ -10,8 +10,9 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
-from koala.daemon.engine.interface import Desk, until_it_works
-from koala.daemon.grid_sites import LinkBook
+from koala.daemon.engine.interface import EngineInterface
+from koala.daemon.grid_sites import GridLinks
+from koala.daemon.perform.retry import retry_until_done
 from koala.files import (
     FileMover,
     FilesError,
@@ -30,11 +31,11 @@ _log = logging.getLogger(__name__)
 PIECE_PREFIX = "piece."
 
 
-class Carrier:
+class TransferWorker:
     """Carries out transfers with the mover, and knows what each has brought and where it is."""
 
-    def __init__(self, desk: Desk, mover: FileMover, links: LinkBook) -> None:
-        self._desk = desk
+    def __init__(self, engine: EngineInterface, mover: FileMover, links: GridLinks) -> None:
+        self._engine = engine
         self._mover = mover
         self._links = links
         self._wanted: set[TransferId] = set()
@@ -61,14 +62,14 @@ class Carrier:
                 self._paths[transfer] = path
         for transfer in transfers - self._wanted:
             token = _token_of_piece(transfer)
-            if token is not None and token in self._desk.scheduler.ledger.claims:
+            if token is not None and token in self._engine.scheduler.ledger.claims:
                 self._pieces.setdefault(token, set()).add(transfer)
             else:
                 self._cancel_soon(transfer, None)
 
     def go_on(self) -> None:
         """After ``stop``: remove the pieces of components whose end went on record without being told here."""
-        for token in [token for token in self._pieces if token not in self._desk.scheduler.ledger.claims]:
+        for token in [token for token in self._pieces if token not in self._engine.scheduler.ledger.claims]:
             self.component_ended(token)
 
     async def stop(self) -> None:
@@ -112,13 +113,13 @@ class Carrier:
 
     async def _bring(self, command: StartTransfer) -> None:
         try:
-            entry = self._desk.entries.get(command.file)
+            entry = self._engine.entries.get(command.file)
             if entry is None:
                 raise MissingReplicaError(command.file, command.source, "the catalogue does not have it any more")
             order = order_for(command, entry, self._links.rate_bytes_s(command.source, command.target))
             await asyncio.sleep(self._links.latency_s(command.source, command.target))
             self._paths[command.transfer] = await self._bring_order(order)
-            ended = TransferEnded(at=self._desk.now(), transfer=command.transfer, ok=True)
+            ended = TransferEnded(at=self._engine.now(), transfer=command.transfer, ok=True)
         except (TransferCancelledError, TransferInterruptedError):
             return
         except FilesError as error:
@@ -126,12 +127,12 @@ class Carrier:
         except Exception as error:
             _log.exception("transfer %s broke in a way that nobody foresaw", command.transfer)
             ended = self._broken(command.transfer, repr(error))
-        self._desk.report(ended)
+        self._engine.report(ended)
 
     def _broken(self, transfer: TransferId, reason: str) -> TransferEnded:
         """It has ended, and should have left nothing; whatever it did leave goes."""
         self._cancel_soon(transfer, None)
-        return TransferEnded(at=self._desk.now(), transfer=transfer, ok=False, reason=reason)
+        return TransferEnded(at=self._engine.now(), transfer=transfer, ok=False, reason=reason)
 
     async def _bring_order(self, order: Order) -> str:
         def progress(brought_bytes: int) -> None:
@@ -149,11 +150,11 @@ class Carrier:
             story = None if isinstance(error, OSError) else error
             _log.warning("what transfer %s brought cannot be removed yet: %s", transfer, error, exc_info=story)
 
-        await until_it_works(lambda: self._mover.cancel(transfer), failed)
+        await retry_until_done(lambda: self._mover.cancel(transfer), failed)
         self._paths.pop(transfer, None)
         self.brought_bytes.pop(transfer, None)
         if seq is not None:
-            self._desk.settle(seq)
+            self._engine.settle(seq)
 
     # ---------------------------------------------------------------------------- pieces for one component
 
@@ -164,9 +165,9 @@ class Carrier:
 
         Raises a ``FilesError`` when it cannot be had. It stays until ``component_ended``.
         """
-        if token not in self._desk.scheduler.ledger.claims:
+        if token not in self._engine.scheduler.ledger.claims:
             raise TransferCancelledError(file, site, f"component {token} needs it no more")
-        entry = self._desk.entries.get(file)
+        entry = self._engine.entries.get(file)
         if entry is None:
             raise MissingReplicaError(file, site, "the catalogue does not have it any more")
         command = StartTransfer(

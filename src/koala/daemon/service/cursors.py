@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 
-from koala.daemon.errors import InvalidError
+from koala.model.errors import InvalidError
 from koala.store import NUMBER_MAX
 
 # Longer than any cursor that is handed out: a file's name of 1,024 characters, encoded.

@@ -2,7 +2,7 @@
 
 A file is brought into a site's area and measured there before the catalogue hears of it, and leaves the area only
 after the catalogue has forgotten it. Rights are checked by the service; which files may be removed when is in
-``koala.daemon.upkeep.replicas``.
+``koala.daemon.service.replicas``.
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from koala.daemon.engine.loop import Engine
-from koala.daemon.errors import ConflictError, InvalidError, NotFoundError, ServiceError, UnavailableError
-from koala.daemon.grid_sites import LinkBook
-from koala.daemon.offload import reading
-from koala.daemon.own_thread import in_own_thread
-from koala.daemon.upkeep.replicas import ReplicaKeeper, incoming_name
+from koala.daemon.grid_sites import GridLinks
+from koala.daemon.offload import in_own_thread, query
+from koala.daemon.service.replicas import ReplicaCleanup, incoming_name
 from koala.descriptions.errors import CONTROL_ADVICE, NOT_TEXT, control_problem, shown
 from koala.files import (
     CatalogueEntry,
@@ -43,6 +41,7 @@ from koala.files.area.layout import copy_name
 from koala.files.checksums import READ_BYTES
 from koala.files.sources import UrlSource
 from koala.model.api import Forgetting, Registration, Replication
+from koala.model.errors import ClientError, ConflictError, InvalidError, NotFoundError, UnavailableError
 from koala.model.messages import FileChanged
 from koala.model.request import FileName, SiteName
 from koala.policies.errors import suggest
@@ -57,15 +56,15 @@ _FAULTS_OF_SOURCE = (MissingReplicaError, ChangedFileError, ChecksumError, Unrea
 T = TypeVar("T")
 
 
-class CatalogueDesk:
+class FileService:
     """Carries out changes of the catalogue, one at a time for each file. A change that was begun is finished, also
     when its caller does not wait for it any more, unless the daemon stops; then nothing is left of it that the next
     ``open`` does not clear up."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._keeper = ReplicaKeeper(engine)
-        self._links = LinkBook(engine.grid.links)
+        self._replicas = ReplicaCleanup(engine)
+        self._links = GridLinks(engine.grid.links)
         self._measuring = asyncio.Semaphore(MEASURED_AT_ONCE_MAX)
         self._changes: set[asyncio.Task[Any]] = set()
         self._opening = asyncio.Lock()
@@ -76,7 +75,7 @@ class CatalogueDesk:
         """Clear up what a daemon that was killed has left in the file areas, once. The first change does it too."""
         async with self._opening:
             if not self._opened:
-                await self._keeper.open()
+                await self._replicas.open()
                 self._opened = True
 
     async def stop(self) -> None:
@@ -94,7 +93,7 @@ class CatalogueDesk:
     async def close(self) -> None:
         """``stop``, and wait for nothing else. Idempotent."""
         await self.stop()
-        await self._keeper.close()
+        await self._replicas.close()
 
     async def register(self, wish: Registration) -> CatalogueEntry:
         """A new file, or another replica of one, from a path or a URL."""
@@ -122,7 +121,7 @@ class CatalogueDesk:
 
     async def _register_path(self, area: FileArea, name: FileName, path: str) -> CatalogueEntry:
         incoming = incoming_name()
-        async with self._keeper.alone(name):
+        async with self._replicas.alone(name):
             try:
                 async with self._measuring:
                     with _told_to_the_caller():
@@ -140,7 +139,7 @@ class CatalogueDesk:
             return changed
 
     async def _register_url(self, name: FileName, site: SiteName, url: str) -> CatalogueEntry:
-        async with self._keeper.alone(name):
+        async with self._replicas.alone(name):
             async with self._measuring:
                 with _told_to_the_caller():
                     replica = await in_own_thread(_measure_url, name, site, url)
@@ -153,7 +152,7 @@ class CatalogueDesk:
             return changed
 
     async def _replicate(self, area: FileArea, name: FileName) -> CatalogueEntry:
-        async with self._keeper.alone(name):
+        async with self._replicas.alone(name):
             entry = await self._known(name)
             if area.site in self._in_areas(entry):
                 return entry
@@ -174,7 +173,7 @@ class CatalogueDesk:
             return changed
 
     async def _forget(self, name: FileName, site: SiteName | None) -> None:
-        async with self._keeper.alone(name):
+        async with self._replicas.alone(name):
             entry = await self._known(name)
             try:
                 changed, event = forget(entry, site, at=self._engine.now())
@@ -208,13 +207,13 @@ class CatalogueDesk:
         await self._engine.tell(event, files=[entry])
         for site in in_doubt:
             # The change is made; a doubt that cannot be settled now is settled at the next start.
-            with contextlib.suppress(OSError, ServiceError):
-                await self._keeper.settle(site, entry.name)
+            with contextlib.suppress(OSError, ClientError):
+                await self._replicas.settle(site, entry.name)
 
     async def _doubt(self, sites: Iterable[SiteName], name: FileName) -> None:
         with _told_to_the_caller():
             for site in sites:
-                await self._keeper.doubt(site, name)
+                await self._replicas.doubt(site, name)
 
     def _in_areas(self, entry: CatalogueEntry) -> list[SiteName]:
         """The sites of the grid that have the file in their own area."""
@@ -253,7 +252,7 @@ class CatalogueDesk:
 
     async def _check_place(self, area: FileArea, entry: CatalogueEntry) -> None:
         """``ConflictError`` where jobs still read another file that had this name."""
-        readers = self._keeper.former_readers(area.site, entry.name)
+        readers = self._replicas.former_readers(area.site, entry.name)
         if not readers:
             return
         with _told_to_the_caller():
@@ -275,7 +274,7 @@ class CatalogueDesk:
             raise ConflictError(error.for_user()) from None
 
     async def _entry(self, name: FileName) -> CatalogueEntry | None:
-        return await reading(self._engine.store.file, name)
+        return await query(self._engine.store.file, name)
 
     async def _known(self, name: FileName) -> CatalogueEntry:
         entry = await self._entry(name)
@@ -316,7 +315,7 @@ def _measure_url(name: FileName, site: SiteName, url: str) -> Replica:
     """Read all of a file at a URL once. It stays where it is."""
     try:
         return _read_once(UrlSource(name, site, url), site, url)
-    except (ServiceError, FilesError):
+    except (ClientError, FilesError):
         raise
     except Exception as error:  # each kind of server has errors of its own
         said = str(error) or type(error).__name__
@@ -350,7 +349,7 @@ def _stopping() -> UnavailableError:
     return UnavailableError("the daemon is stopping, and the change was not made; ask again when it is back")
 
 
-def _service_error(error: FilesError) -> ServiceError:
+def _service_error(error: FilesError) -> ClientError:
     if isinstance(error, TransferInterruptedError | TransferCancelledError):
         return UnavailableError(error.for_user())
     return ConflictError(error.for_user())

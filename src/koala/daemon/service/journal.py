@@ -1,20 +1,25 @@
 """The journal as callers read it: from the store, in order, and on from there as it grows.
 
-Followers share one tail in memory and are told in rounds with a pause in between, so that what they cost does not
-grow with the number of commits. Only who is behind the tail asks the store, and no two of them at once.
+Followers share one tail of the newest entries in memory, each read and rendered once for all of them, and are told in
+rounds with a pause in between, so that what they cost does not grow with the number of commits. Only a follower that
+is behind the tail asks the store, and no two of them at once.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+import contextlib
+from collections import deque
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from functools import cached_property
+from itertools import islice
 
 from koala.daemon.engine.loop import Engine
-from koala.daemon.offload import aside, reading
+from koala.daemon.offload import offload, query
 from koala.daemon.service.answers import journal_entry
-from koala.daemon.service.journal_tail import Told, names_strangers, veiled
 from koala.model.api import JournalEntry
-from koala.store.rows import Entry
+from koala.model.request import JobId
+from koala.store.rows import Batch, Entry, JobRow
 
 # How many entries a follower holds at a time, and how long it waits before it looks again unasked.
 FOLLOWED_AT_ONCE = 200
@@ -22,14 +27,106 @@ FOLLOW_WAIT_S = 30.0
 # The pause after a round: when there is nothing more now, and when a follower that is behind catches up.
 FOLLOW_PAUSE_S = 0.2
 CATCH_UP_PAUSE_S = 0.05
+# So many entries are kept in memory.
+TAIL_ENTRIES_MAX = 2_000
 
 
 async def read_journal(
     engine: Engine, *, after: int, limit: int, job: int | None, owner: str | None
 ) -> list[JournalEntry]:
     """Entries after a number, oldest first; with an owner, those of its jobs and those of no job."""
-    entries = await reading(engine.store.journal, after=after, limit=limit, job=job, owner=owner)
-    return await aside(_shown, entries, owner)
+    entries = await query(engine.store.journal, after=after, limit=limit, job=job, owner=owner)
+    return await offload(_for_caller, entries, owner)
+
+
+class RenderedEntry:
+    """An entry as a caller reads it, and the same as JSON, which is written once however many read it."""
+
+    def __init__(self, entry: JournalEntry) -> None:
+        self.entry = entry
+
+    @cached_property
+    def json(self) -> str:
+        """On one line."""
+        return self.entry.model_dump_json()
+
+
+class TailEntry:
+    """An entry of the tail. ``owner`` is that of its job, None for an entry of no job."""
+
+    def __init__(self, entry: Entry, owner: str | None) -> None:
+        self.entry = entry
+        self.owner = owner
+
+    @cached_property
+    def for_operator(self) -> RenderedEntry:
+        """As an operator reads it."""
+        return RenderedEntry(journal_entry(self.entry))
+
+    @cached_property
+    def for_others(self) -> RenderedEntry:
+        """As callers read it who do not see everybody's jobs."""
+        return RenderedEntry(_veiled(self.entry)) if _names_strangers(self.entry) else self.for_operator
+
+    def concerns(self, job: JobId | None, owner: str | None) -> bool:
+        """Whether it is of this job (None: of any) and this owner may read it (None: may read all)."""
+        if job is not None and self.entry.job != job:
+            return False
+        return owner is None or self.owner == owner or (job is None and self.entry.job is None)
+
+
+class JournalTail:
+    """The newest entries on record without a gap, at most ``entries_max``, since somebody began to follow."""
+
+    def __init__(self, entries_max: int = TAIL_ENTRIES_MAX) -> None:
+        self._kept: deque[TailEntry] = deque(maxlen=entries_max)
+        self._followers = 0
+        self._ownerless_seq = 0  # the newest entry of a job whose owner is not known here
+
+    @contextlib.contextmanager
+    def followed(self) -> Iterator[None]:
+        """Keep entries while the block lasts."""
+        self._followers += 1
+        try:
+            yield
+        finally:
+            self._followers -= 1
+            if not self._followers:
+                self._kept.clear()
+
+    def grow(self, batch: Batch, live: Mapping[JobId, JobRow]) -> None:
+        """A batch is on record; ``live`` are the rows of the jobs that have not ended."""
+        if not (self._followers and batch.entries):
+            return
+        if self._kept and self._kept[-1].entry.seq + 1 != batch.entries[0].seq:
+            self._kept.clear()  # others were put on record in between, before a recovery
+        owners = {row.id: row.owner for row in batch.jobs}
+        for entry in batch.entries:
+            owner = None
+            if entry.job is not None:
+                row = live.get(entry.job)
+                owner = owners.get(entry.job) if row is None else row.owner
+                if owner is None:
+                    self._ownerless_seq = entry.seq
+            self._kept.append(TailEntry(entry, owner))
+
+    def after(
+        self, position: int, last_seq: int, limit: int, *, job: JobId | None, owner: str | None
+    ) -> tuple[list[RenderedEntry], int] | None:
+        """At most ``limit`` entries after a number and up to ``last_seq`` that concern a reader, and the number up to
+        which there are no others. None when only the store can tell."""
+        if not self._kept or self._kept[-1].entry.seq != last_seq:
+            return None
+        begins_after = self._kept[0].entry.seq - 1
+        if position < begins_after or (owner is not None and position < self._ownerless_seq):
+            return None
+        found: list[RenderedEntry] = []
+        for kept in islice(self._kept, position - begins_after, None):
+            if kept.concerns(job, owner):
+                found.append(kept.for_operator if owner is None else kept.for_others)
+                if len(found) == limit:
+                    return found, kept.entry.seq
+        return found, last_seq
 
 
 class JournalReader:
@@ -37,13 +134,17 @@ class JournalReader:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._tail = JournalTail()
+        engine.subscribe(self._tail.grow)
         self._catching_up = asyncio.Lock()
 
-    async def follow(self, *, after: int, job: int | None, owner: str | None) -> AsyncGenerator[list[Told], None]:
+    async def follow(
+        self, *, after: int, job: int | None, owner: str | None
+    ) -> AsyncGenerator[list[RenderedEntry], None]:
         """Every entry after a number, in rounds, without an end. Nothing is left out, however slow the reader is, and
         what it has not asked for yet stays in the store."""
         position = after
-        with self._engine.tail.followed():
+        with self._tail.followed():
             while True:
                 found, position = await self._round(position, job, owner)
                 if found:
@@ -55,22 +156,42 @@ class JournalReader:
                 await asyncio.sleep(FOLLOW_PAUSE_S)
                 await self._engine.wait_journal(position, FOLLOW_WAIT_S)
 
-    async def _round(self, position: int, job: int | None, owner: str | None) -> tuple[list[Told], int]:
+    async def _round(self, position: int, job: int | None, owner: str | None) -> tuple[list[RenderedEntry], int]:
         """The next entries for a reader, and the number up to which it has heard all that is for it."""
         # What is durable now is in the answer, or is not for this reader: it need not be looked at again.
         durable = self._engine.last_seq
         if position >= durable:
             return [], position
-        known = self._engine.tail.after(position, durable, FOLLOWED_AT_ONCE, job=job, owner=owner)
+        known = self._tail.after(position, durable, FOLLOWED_AT_ONCE, job=job, owner=owner)
         if known is not None:
             return known
         async with self._catching_up:
             entries = await read_journal(self._engine, after=position, limit=FOLLOWED_AT_ONCE, job=job, owner=owner)
         last = entries[-1].seq if entries else position
-        return [Told(entry) for entry in entries], last if len(entries) == FOLLOWED_AT_ONCE else max(last, durable)
+        return [RenderedEntry(entry) for entry in entries], last if len(entries) == FOLLOWED_AT_ONCE else max(
+            last, durable
+        )
 
 
-def _shown(entries: list[Entry], owner: str | None) -> list[JournalEntry]:
+def _for_caller(entries: list[Entry], owner: str | None) -> list[JournalEntry]:
     return [
-        journal_entry(entry) if owner is None or not names_strangers(entry) else veiled(entry) for entry in entries
+        journal_entry(entry) if owner is None or not _names_strangers(entry) else _veiled(entry) for entry in entries
     ]
+
+
+def _names_strangers(entry: Entry) -> bool:
+    """Whether an entry that is of no one job still names components, which may be anybody's."""
+    named = getattr(entry.body, "token", None) or getattr(entry.body, "tokens", None)
+    return entry.job is None and bool(named)
+
+
+def _veiled(entry: Entry) -> JournalEntry:
+    """The entry without whom it is about."""
+    return JournalEntry(
+        seq=entry.seq,
+        at=entry.at,
+        kind=entry.kind,
+        what=entry.what,
+        site=entry.site,
+        text="it is about components that may be of other users' jobs",
+    )

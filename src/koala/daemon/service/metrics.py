@@ -7,7 +7,7 @@ import msgspec
 from koala.model.request import SiteName
 
 
-class SiteNumbers(msgspec.Struct, frozen=True, kw_only=True):
+class SiteMetrics(msgspec.Struct, frozen=True, kw_only=True):
     """One site: its processors, how many of them who holds, whether it is used and answers, and how often its batch
     system was called, by what for."""
 
@@ -24,7 +24,7 @@ class SiteNumbers(msgspec.Struct, frozen=True, kw_only=True):
     calls: dict[str, int]
 
 
-class Numbers(msgspec.Struct, frozen=True, kw_only=True):
+class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     """Everything at one moment.
 
     ``jobs`` counts all jobs on record by state, every state named. ``queues`` are the lengths of ``high``, ``low``
@@ -34,7 +34,7 @@ class Numbers(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     jobs: dict[str, int]
-    sites: tuple[SiteNumbers, ...]
+    sites: tuple[SiteMetrics, ...]
     queues: dict[str, int]
     transfers_active: int
     arriving_bytes: int

@@ -6,9 +6,9 @@ import codecs
 from collections.abc import Sequence
 from typing import Literal
 
-from koala.daemon.errors import InvalidError, NotFoundError, UnavailableError
-from koala.daemon.offload import aside
+from koala.daemon.offload import offload
 from koala.model.api import OUTPUT_BYTES_MAX, Output
+from koala.model.errors import InvalidError, NotFoundError, UnavailableError
 from koala.model.messages import NEVER_HELD
 from koala.sites import LiveSite, SiteError, Stream
 from koala.store import NUMBER_MAX
@@ -65,7 +65,7 @@ async def read_output(
             f"{error.strerror or error}; try again"
         ) from None
     complete = component.ended_at is not None and len(data) < wanted_bytes
-    text, held_back_bytes = await aside(_text_of, data, whole=complete)
+    text, held_back_bytes = await offload(_text_of, data, whole=complete)
     return Output(
         token=component.token,
         part=component.part,

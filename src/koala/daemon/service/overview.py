@@ -9,9 +9,9 @@ from itertools import islice
 from koala.core.lifecycle import ENDED, IN_CLAIMING_QUEUE, JobState
 from koala.core.state.sites import Trust
 from koala.daemon.engine.loop import Engine
-from koala.daemon.offload import reading
+from koala.daemon.offload import query
 from koala.daemon.service.answers import job_summary, link_infos, places_in_line, site_info, transfer_info
-from koala.daemon.service.metrics import Numbers, SiteNumbers
+from koala.daemon.service.metrics import Metrics, SiteMetrics
 from koala.daemon.service.principal import Principal
 from koala.model.api import JobSummary, Overview, SiteInfo, TransferInfo
 from koala.model.request import Priority
@@ -24,7 +24,7 @@ OVERVIEW_TRANSFERS_MAX = 500
 _ACTIVE = frozenset(JobState) - ENDED - IN_CLAIMING_QUEUE - {JobState.WAITING}
 
 
-class Sight:
+class CallerView:
     """What one caller sees at one moment. Made for one answer and thrown away; it waits for nothing."""
 
     def __init__(self, engine: Engine, who: Principal) -> None:
@@ -119,18 +119,18 @@ def _summaries(rows: Iterable[JobRow]) -> list[JobSummary]:
 
 async def counts_for(engine: Engine, who: Principal) -> dict[str, int]:
     """How many jobs are in which state: all, or those of the caller."""
-    return await reading(engine.store.counts, None if who.sees_all else who.name)
+    return await query(engine.store.counts, None if who.sees_all else who.name)
 
 
-def count_up(engine: Engine, counts: Mapping[str, int]) -> Numbers:
+def gather_metrics(engine: Engine, counts: Mapping[str, int]) -> Metrics:
     """The daemon in numbers."""
     ledger = engine.scheduler.ledger
     active = [row for row in engine.transfers_now() if row.ended_at is None]
     counters = engine.counters
-    return Numbers(
+    return Metrics(
         jobs=_every_state(counts),
         sites=tuple(
-            SiteNumbers(
+            SiteMetrics(
                 name=site.name,
                 processors=site.processors,
                 usable=site.limit,
@@ -150,7 +150,7 @@ def count_up(engine: Engine, counts: Mapping[str, int]) -> Numbers:
         arriving_bytes=sum(engine.brought_bytes(row.id) for row in active),
         events_handled=counters.events,
         commits=counters.commits,
-        commands_owed=len(engine.owed),
+        commands_owed=len(engine.outbox),
         recoveries=counters.recoveries,
         journal_entries=engine.last_seq,
         started_at=engine.started_at,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from koala.daemon.errors import ForbiddenError
 from koala.model.api import Scope
+from koala.model.errors import ForbiddenError
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 Each call says who asks. Rights are checked here and nowhere else, so that no door is wider than another: without
 ``operate`` a caller sees and cancels only its own jobs, and those of others do not exist for it. Every call raises a
-``ServiceError`` when it is not carried out.
+``ClientError`` when it is not carried out.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Literal, cast
 
 from koala.core.lifecycle import JobState
 from koala.daemon.engine.loop import Engine
-from koala.daemon.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
-from koala.daemon.offload import aside, reading
+from koala.daemon.offload import offload, query
 from koala.daemon.service.answers import (
     bare_explanation,
     explanation,
@@ -25,12 +24,11 @@ from koala.daemon.service.answers import (
     stored_explanation,
 )
 from koala.daemon.service.cursors import read_cursor, read_number_cursor, write_cursor
-from koala.daemon.service.files import CatalogueDesk
-from koala.daemon.service.journal import JournalReader, read_journal
-from koala.daemon.service.journal_tail import Told
-from koala.daemon.service.metrics import Numbers
+from koala.daemon.service.files import FileService
+from koala.daemon.service.journal import JournalReader, RenderedEntry, read_journal
+from koala.daemon.service.metrics import Metrics
 from koala.daemon.service.outputs import check_range, choose, read_output
-from koala.daemon.service.overview import Sight, count_up, counts_for
+from koala.daemon.service.overview import CallerView, counts_for, gather_metrics
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.site_history import check_stretch, usage_points
 from koala.daemon.service.submissions import SubmissionReader, check_client_token, try_out
@@ -56,6 +54,7 @@ from koala.model.api import (
     Submission,
     Submitted,
 )
+from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from koala.model.messages import CancelAsked, SiteDrained, SiteResumed
 from koala.model.request import Request
 from koala.policies.errors import suggest
@@ -71,7 +70,7 @@ class Service:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._catalogue = CatalogueDesk(engine)
+        self._catalogue = FileService(engine)
         self._submissions = SubmissionReader()
         self._journal = JournalReader(engine)
 
@@ -134,7 +133,7 @@ class Service:
                 return Page(items=[])
             owner = who.name
         before = None if cursor is None else read_number_cursor("jobs", cursor)
-        found = await reading(self._engine.store.jobs, owner=owner, states=states, before=before, limit=limit + 1)
+        found = await query(self._engine.store.jobs, owner=owner, states=states, before=before, limit=limit + 1)
         waiting = (row.id for row in found[:limit] if row.state == JobState.WAITING)
         in_line = places_in_line(self._engine.scheduler.ledger, waiting)
         return Page(
@@ -147,14 +146,14 @@ class Service:
         who.need(Scope.READ)
         row = await self._row(who, job)
         components = await self._components(job)
-        transfers = await reading(self._engine.store.transfers, job)
+        transfers = await query(self._engine.store.transfers, job)
         return job_detail(
             row,
-            description=await aside(write_job_yaml, row.request),
+            description=await offload(write_job_yaml, row.request),
             place_in_line=self._place_in_line(row),
             placement_tries=self._placement_tries(row),
             components=components,
-            transfers=Sight(self._engine, who).transfers_of(job, transfers),
+            transfers=CallerView(self._engine, who).transfers_of(job, transfers),
         )
 
     async def explain(self, who: Principal, job: int) -> Explanation:
@@ -224,12 +223,12 @@ class Service:
         """The whole grid now; jobs of others are left out for those who may not see them. Needs ``read``."""
         who.need(Scope.READ)
         counts = await counts_for(self._engine, who)
-        return Sight(self._engine, who).overview(counts)
+        return CallerView(self._engine, who).overview(counts)
 
     async def sites(self, who: Principal) -> list[SiteInfo]:
         """All sites. Needs ``read``."""
         who.need(Scope.READ)
-        return Sight(self._engine, who).sites()
+        return CallerView(self._engine, who).sites()
 
     async def history(self, who: Principal, site: str, from_at: float, to_at: float) -> SiteHistory:
         """Who held the site's processors over a stretch of time. Needs ``read``."""
@@ -238,9 +237,9 @@ class Service:
         self._check_site(site)
         store = self._engine.store
         described = next(each for each in self._engine.grid.sites if each.name == site)
-        components = await reading(store.components_at, site, from_at, to_at)
-        reports = await reading(store.site_reports, site, from_at, to_at)
-        points = await aside(
+        components = await query(store.components_at, site, from_at, to_at)
+        reports = await query(store.site_reports, site, from_at, to_at)
+        points = await offload(
             usage_points, components, reports, processors=described.processors, from_at=from_at, to_at=to_at
         )
         return SiteHistory(site=site, from_at=from_at, to_at=to_at, points=points)
@@ -250,21 +249,21 @@ class Service:
         who.need(Scope.OPERATE)
         self._check_site(site)
         await self._engine.tell(SiteDrained(at=self._engine.now(), site=site))
-        return Sight(self._engine, who).site(site)
+        return CallerView(self._engine, who).site(site)
 
     async def resume(self, who: Principal, site: str) -> SiteInfo:
         """Use the site again and forget its errors. Needs ``operate``."""
         who.need(Scope.OPERATE)
         self._check_site(site)
         await self._engine.tell(SiteResumed(at=self._engine.now(), site=site))
-        return Sight(self._engine, who).site(site)
+        return CallerView(self._engine, who).site(site)
 
     async def probe(self, who: Principal, site: str) -> SiteInfo:
         """Ask the site for its state now. Needs ``operate``."""
         who.need(Scope.OPERATE)
         self._check_site(site)
         await self._engine.probe(site)
-        return Sight(self._engine, who).site(site)
+        return CallerView(self._engine, who).site(site)
 
     # -------------------------------------------------------------------------------------------- files
 
@@ -275,7 +274,7 @@ class Service:
         who.need(Scope.READ)
         _check_limit(limit)
         after = None if cursor is None else read_cursor("files", cursor)
-        found = await reading(self._engine.store.files, after=after, prefix=prefix, limit=limit + 1)
+        found = await query(self._engine.store.files, after=after, prefix=prefix, limit=limit + 1)
         return Page(
             items=[file_info(entry) for entry in found[:limit]],
             next=write_cursor("files", found[limit - 1].name) if len(found) > limit else None,
@@ -284,7 +283,7 @@ class Service:
     async def file(self, who: Principal, name: str) -> FileInfo:
         """One file. Needs ``read``."""
         who.need(Scope.READ)
-        entry = await reading(self._engine.store.file, name)
+        entry = await query(self._engine.store.file, name)
         if entry is None:
             raise NotFoundError(f"the catalogue has no file {name!r}; look at the list of files")
         return file_info(entry)
@@ -332,14 +331,14 @@ class Service:
 
     def follow_rounds(
         self, who: Principal, *, after: int | None = None, job: int | None = None
-    ) -> AsyncIterator[list[Told]]:
+    ) -> AsyncIterator[list[RenderedEntry]]:
         """The same, each time with all that there is for the reader by then."""
         who.need(Scope.READ)
         if after is not None:
             _check_after(after)
         return self._follow(who, self.last_seq if after is None else after, job)
 
-    async def _follow(self, who: Principal, after: int, job: int | None) -> AsyncIterator[list[Told]]:
+    async def _follow(self, who: Principal, after: int, job: int | None) -> AsyncIterator[list[RenderedEntry]]:
         if job is not None:
             await self._row(who, job)
         owner = None if who.sees_all else who.name
@@ -359,10 +358,10 @@ class Service:
         """Why the daemon cannot work at present; empty while it can."""
         return self._engine.failure
 
-    async def numbers(self) -> Numbers:
+    async def numbers(self) -> Metrics:
         """The daemon in numbers, for monitoring. No job and no user is named."""
-        counts = await reading(self._engine.store.counts)
-        return count_up(self._engine, counts)
+        counts = await query(self._engine.store.counts)
+        return gather_metrics(self._engine, counts)
 
     # ------------------------------------------------------------------------------------- behind the calls
 
@@ -374,7 +373,7 @@ class Service:
         """The job, if there is one for this caller."""
         row = None
         if 0 < job <= NUMBER_MAX:
-            row = self._engine.live_row(job) or await reading(self._engine.store.job, job)
+            row = self._engine.live_row(job) or await query(self._engine.store.job, job)
         if row is None or not (who.sees_all or row.owner == who.name):
             raise NotFoundError(f"there is no job {job}; look at the list of jobs")
         return row
@@ -382,7 +381,7 @@ class Service:
     async def _components(self, job: int) -> list[ComponentRow]:
         if self._engine.live_row(job) is not None:
             return self._engine.components_of(job)
-        return await reading(self._engine.store.components, job)
+        return await query(self._engine.store.components, job)
 
     def _place_in_line(self, row: JobRow) -> int | None:
         ledger = self._engine.scheduler.ledger
@@ -405,7 +404,7 @@ class Service:
             raise NotFoundError(f"there is no site {site!r}; {suggest(site, known)}")
 
 
-async def _one_by_one(rounds: AsyncIterator[list[Told]]) -> AsyncIterator[JournalEntry]:
+async def _one_by_one(rounds: AsyncIterator[list[RenderedEntry]]) -> AsyncIterator[JournalEntry]:
     async for found in rounds:
         for told in found:
             yield told.entry

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from koala.daemon.errors import InvalidError
 from koala.model.api import UsagePoint
+from koala.model.errors import InvalidError
 from koala.model.messages import SiteReported
 from koala.store.rows import ComponentRow, Entry
 

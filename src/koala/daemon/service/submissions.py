@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 
 from koala.core.refusals import refusal_of
 from koala.core.state.sites import Sites
-from koala.daemon.errors import InvalidError, TooManyError
 from koala.daemon.launches import check_launch
 from koala.daemon.service.answers import dry_run, refusal_info
 from koala.daemon.service.principal import Principal
 from koala.descriptions import DescriptionError, read_job
 from koala.model.api import DryRun, ProblemAt, Submission
+from koala.model.errors import InvalidError, TooManyError
 from koala.model.launch import LaunchError
 from koala.model.request import Priority, Request
 from koala.policies import Catalogue, PolicyError, UnknownPolicyError, UnknownSiteError

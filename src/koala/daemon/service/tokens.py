@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from koala.daemon.errors import ConflictError, NotFoundError
-from koala.daemon.offload import reading
+from koala.daemon.offload import query
 from koala.daemon.service.principal import Principal
 from koala.descriptions.errors import shown
 from koala.model.api import NewToken, Scope, TokenInfo, TokenWish
+from koala.model.errors import ConflictError, NotFoundError
 from koala.store.errors import StoreError
 from koala.store.rows import TokenRow
 
@@ -67,7 +67,7 @@ class _Code(msgspec.Struct, frozen=True, kw_only=True):
     principal: Principal
 
 
-class TokenDesk:
+class AccessTokens:
     """Gives out tokens, codes and sessions, and recognises them. Lives in one event loop; ``now`` is in seconds."""
 
     def __init__(self, store: Store, now: Callable[[], float]) -> None:
@@ -111,7 +111,7 @@ class TokenDesk:
     async def tokens(self) -> list[TokenInfo]:
         """Every token that is valid and those revoked lately (``REVOKED_LISTED_S``, at most ``REVOKED_LISTED_MAX``),
         the newest first."""
-        rows = await reading(self._store.tokens, revoked_since=self._now() - REVOKED_LISTED_S)
+        rows = await query(self._store.tokens, revoked_since=self._now() - REVOKED_LISTED_S)
         revoked = sorted(((row.revoked_at, row.id) for row in rows if row.revoked_at is not None), reverse=True)
         left_out = {token for _, token in revoked[REVOKED_LISTED_MAX:]}
         listed = (row for row in rows if row.id not in left_out)

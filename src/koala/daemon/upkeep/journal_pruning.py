@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 STEP_S = 0.05
 
 
-class Pruner:
+class JournalPruner:
     """Removes old entries of the journal, after ``start`` and until as many as may are gone."""
 
     def __init__(self, store: Store) -> None:

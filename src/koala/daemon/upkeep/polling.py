@@ -11,7 +11,7 @@ import logging
 from collections.abc import Collection, Mapping
 
 from koala.core.lifecycle import JobState
-from koala.daemon.engine.interface import SITE_CALL_S, Desk
+from koala.daemon.engine.interface import SITE_CALL_S, EngineInterface
 from koala.model.messages import SiteReported
 from koala.model.request import SiteName
 from koala.sites import LiveSite, SiteError
@@ -37,13 +37,16 @@ _WHO = "probes"
 _MAY_WAIT_SOON = (JobState.STARTING, JobState.UNWINDING)
 
 
-class Prober:
+class SitePoller:
     """Asks every site in a task of its own; those ``under_batch_systems`` ever more rarely while nothing changes."""
 
     def __init__(
-        self, desk: Desk, sites: Mapping[SiteName, LiveSite], under_batch_systems: Collection[SiteName] = ()
+        self,
+        engine: EngineInterface,
+        sites: Mapping[SiteName, LiveSite],
+        under_batch_systems: Collection[SiteName] = (),
     ) -> None:
-        self._desk = desk
+        self._engine = engine
         self._sites = sites
         self._paces = {name: Pace(PROBE_S, PROBE_IDLE_S, steady=PROBES_BRISK - 1) for name in under_batch_systems}
         self._occasions: dict[SiteName, object] = {}
@@ -79,7 +82,7 @@ class Prober:
 
     async def _leave_in_peace(self, name: SiteName) -> None:
         """Until what is known of a batch system is too old; whoever asked it last, that was the last time."""
-        while self._desk.now() < self.reported_at[name] + self._wait_s(name):
+        while self._engine.now() < self.reported_at[name] + self._wait_s(name):
             await asyncio.sleep(_LOOK_S)
         self._paces[name].slow_down()
 
@@ -90,18 +93,18 @@ class Prober:
         moment. Where a job waits, it is asked briskly after each start and end of ours there and after each job that
         has begun to wait, and before processors are claimed.
         """
-        ledger = self._desk.scheduler.ledger  # which a recovery replaces
+        ledger = self._engine.scheduler.ledger  # which a recovery replaces
         waits, claims = self._somebody_waits(), ledger.sites.sites[ledger.index[name]].claims
         occasion = waits, ledger.high.next_position, ledger.low.next_position, tuple(claims)
         if occasion != self._occasions.get(name):
             self._occasions[name] = occasion
             self._paces[name].hurry()
-        if ledger.claiming.next_at <= self._desk.now() + _CLAIM_AHEAD_S:
+        if ledger.claiming.next_at <= self._engine.now() + _CLAIM_AHEAD_S:
             return PROBE_S
         return self._paces[name].wait_s if waits else PROBE_IDLE_S
 
     def _somebody_waits(self) -> bool:
-        ledger = self._desk.scheduler.ledger  # which a recovery replaces
+        ledger = self._engine.scheduler.ledger  # which a recovery replaces
         return bool(ledger.high or ledger.low or ledger.claiming) or any(
             job.state in _MAY_WAIT_SOON for job in ledger.jobs.values()
         )
@@ -112,7 +115,7 @@ class Prober:
         than ``FRESHEN_S``; one that is silent is not waited for."""
         for pace in self._paces.values():
             pace.hurry()
-        lately = self._desk.now() - PROBE_S
+        lately = self._engine.now() - PROBE_S
         names = [
             name for name in self._paces if name not in self._silent and self.reported_at.get(name, 0.0) < lately
         ]
@@ -132,7 +135,7 @@ class Prober:
         """Ask a site, and tell the core what is new; whether it answered."""
         report = await self.ask(name)
         if report is not None and self._is_news(report):
-            self._desk.report(report)
+            self._engine.report(report)
         return report is not None
 
     async def ask(self, name: SiteName) -> SiteReported | None:
@@ -144,13 +147,13 @@ class Prober:
             if not isinstance(error, OSError | SiteError):
                 _log.exception("site %s could not be asked", name)
             reason = error.message if isinstance(error, SiteError) else str(error) or "it does not answer"
-            self._desk.silent(name, _WHO, reason)
+            self._engine.silent(name, _WHO, reason)
             self._silent.add(name)
             self._hurry(name)  # once it answers
             return None
-        self._desk.answered(name, _WHO)
+        self._engine.answered(name, _WHO)
         self._silent.discard(name)
-        self.reported_at[name] = self._desk.now()
+        self.reported_at[name] = self._engine.now()
         if self._is_news(report):
             self._hurry(name)
         return report
@@ -160,6 +163,6 @@ class Prober:
             self._paces[name].hurry()
 
     def _is_news(self, report: SiteReported) -> bool:
-        ledger = self._desk.scheduler.ledger
+        ledger = self._engine.scheduler.ledger
         belief = ledger.sites.sites[ledger.index[report.site]]
         return (report.processors, report.others) != (belief.processors, belief.others)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-from koala.daemon.engine.interface import SITE_CALL_S, Desk
+from koala.daemon.engine.interface import SITE_CALL_S, EngineInterface
 from koala.model.messages import Token
 from koala.model.request import SiteName
 from koala.sites import LiveSite, SiteError
@@ -31,12 +31,12 @@ class Retention:
 
     def __init__(
         self,
-        desk: Desk,
+        engine: EngineInterface,
         store: Store,
         sites: Mapping[SiteName, LiveSite],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._desk = desk
+        self._engine = engine
         self._store = store
         self._sites = sites
         self._sleep = sleep
@@ -68,11 +68,11 @@ class Retention:
     async def step(self) -> int:
         """Forget some components that are due; how many. One that its site cannot forget holds up no other."""
         self.more = False
-        live = self._desk.rows
+        live = self._engine.rows
         # Those of live jobs, and those that failed, may stand first, and must not keep others from being found.
         passed_over = sum(row.ended_at is not None for row in live.components.values()) + len(self._failed)
         due, most = await asyncio.to_thread(self._due, passed_over)
-        live = self._desk.rows  # a recovery may have replaced it meanwhile
+        live = self._engine.rows  # a recovery may have replaced it meanwhile
         chosen = [row for row in due if row.job not in live.jobs and row.token not in self._failed][:most]
         forgotten = []
         for row in chosen:
@@ -98,7 +98,7 @@ class Retention:
 
     def _due(self, passed_over: int) -> tuple[list[ComponentRow], int]:
         """The oldest ended components, so many more as are passed over, and how many of them may go now."""
-        now = self._desk.now()
+        now = self._engine.now()
         excess = self._store.ended_components_count() - RETENTION_COMPONENTS
         if excess > 0:
             most = min(excess, STEP_COMPONENTS)

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 
 from koala.core.lifecycle import JobState
 from koala.daemon.engine.loop import Engine
-from koala.daemon.offload import reading
+from koala.daemon.offload import query
 from koala.files.area.layout import INCOMING, replica_path
 from koala.model.request import FileName, SiteName
 
@@ -23,7 +23,7 @@ READERS_WAIT_S = 60.0
 READERS_PAUSE_S = 0.5
 
 
-class ReplicaKeeper:
+class ReplicaCleanup:
     """Keeps the file areas as the catalogue says, and what jobs read of them until they have ended.
 
     The calls for one name are not made at the same time, except ``open``, which comes before all others: callers
@@ -73,7 +73,7 @@ class ReplicaKeeper:
     async def settle(self, site: SiteName, name: FileName) -> None:
         """Ask the catalogue: its replica stays, another is removed, at once or when those who read it have ended."""
         area = self._engine.areas[site]
-        entry = await reading(self._engine.store.file, name)
+        entry = await query(self._engine.store.file, name)
         replica = None if entry is None else entry.replica_at(site)
         if replica is not None and replica.url is None:
             self._read_by.pop((site, name), None)
