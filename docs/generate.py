@@ -1,8 +1,9 @@
-"""Writes the parts of the reference pages that follow from the code, and the picture of a job's states.
+"""Writes the parts of the reference pages that follow from the code, and the pictures of states and of floors.
 
 A page holds regions between ``<!-- generated: NAME -->`` and ``<!-- end -->``; this script fills them and leaves
 the rest alone. Run it after a change of a field, message, limit or option; ``--check`` only says what is stale.
-The tables are made in ``reference_tables`` and ``schema_tables``, the picture in ``state_picture``.
+The tables are made in ``reference_tables`` and ``schema_tables``, the pictures in ``state_picture`` and
+``floors_picture``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import floors_picture
 import reference_tables
 import schema_tables
 import state_picture
@@ -56,6 +58,7 @@ def outputs() -> Iterator[tuple[Path, str]]:
     for path in sorted((DOCS / "reference").glob("*.md")):
         yield path, filled(path.read_text(encoding="utf-8"))
     yield DOCS / "images" / "states.svg", state_picture.draw()
+    yield DOCS / "images" / "floors.svg", floors_picture.draw()
 
 
 def main(arguments: list[str]) -> int:

@@ -20,6 +20,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "koala"
 LINES_MAX = 650
+# Of one folder, without those of the folders in it.
+MODULES_MAX = 16
 
 # What decides has no clock, no I/O, no threads and no dice of its own.
 PURE = ("model", "policies", "descriptions", "runners", "core")
@@ -276,6 +278,26 @@ def no_exception_is_caught_without_a_name(module: Module) -> Iterator[str]:
             yield f"{module.name}:{node.lineno}: a bare except is banned; name the exception"
 
 
+# Words that only we understood, and what the field says.
+PRIVATE_WORDS = {
+    "desk": "the name of what it does",
+    "errand": "script",
+    "keeper": "worker, components",
+    "books": "snapshot",
+    "owed": "outbox",
+    "postman": "relay",
+}
+
+
+def names_are_the_fields_own(module: Module) -> Iterator[str]:
+    for node in module.nodes:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            for word in re.findall(r"[A-Z]?[a-z]+", node.name):
+                if word.lower() in PRIVATE_WORDS:
+                    advice = PRIVATE_WORDS[word.lower()]
+                    yield f"{module.name}:{node.lineno}: {node.name}: {word} is banned in names, use {advice}"
+
+
 # Each rule with a module that breaks it.
 RULES: dict[Callable[[Module], Iterator[str]], Module] = {
     what_decides_imports_no_clock_no_io_and_no_threads: Module("core/state/job.py", "def f():\n    import time"),
@@ -293,6 +315,7 @@ RULES: dict[Callable[[Module], Iterator[str]], Module] = {
     every_module_can_be_read_in_one_sitting: Module("core/state/job.py", "import msgspec\n" * (LINES_MAX + 1)),
     nothing_is_left_for_later: Module("core/state/job.py", "name = 1  # TO" + "DO: another"),
     compiled_libraries_are_imported_only_where_they_are_used: Module("core/state/job.py", "import numpy as np"),
+    names_are_the_fields_own: Module("core/state/job.py", "class PlacementDesk:\n    pass"),
     no_exception_is_caught_without_a_name: Module("core/state/job.py", "try:\n    f()\nexcept:\n    g()"),
 }
 
@@ -320,6 +343,24 @@ def test_an_import_is_seen_wherever_it_stands(text: str) -> None:
 def test_only_what_an_import_executes_counts_as_module_level() -> None:
     text = "if TYPE_CHECKING:\n    import a\ndef f():\n    import b\ntry:\n    import c\nexcept E:\n    import d\n"
     assert {package for package, _ in imports(run_on_import(ast.parse(text)))} == {"c", "d"}
+
+
+def test_a_public_class_name_occurs_once() -> None:
+    places: dict[str, list[str]] = {}
+    for module in MODULES:
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(module.name)
+    several = {name: where for name, where in places.items() if len(where) > 1}
+    assert several == {}, "one word, one thing: name each class for the thing it is"
+
+
+def test_no_folder_lists_more_modules_than_a_reader_takes_in() -> None:
+    counts: dict[str, int] = {}
+    for module in MODULES:
+        folder, _, name = module.name.rpartition("/")
+        counts[folder] = counts.get(folder, 0) + (name != "__init__.py")
+    assert {folder: count for folder, count in counts.items() if count > MODULES_MAX} == {}
 
 
 def test_every_third_party_import_is_declared() -> None:

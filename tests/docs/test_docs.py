@@ -110,3 +110,11 @@ def test_every_letter_of_the_papers_is_in_the_glossary() -> None:
     text = (DOCS / "glossary.md").read_text(encoding="utf-8")
     for word in ("JCT", "JST", "FTT", "L", "T", "S", "F", "claim", "barrier", "token", "earmark", "rest", "instant"):
         assert f"| **{word}** |" in text
+
+
+def test_every_file_and_folder_that_the_architecture_page_names_is_there() -> None:
+    text = (DOCS / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([a-z0-9_]+/[a-z0-9_/]*(?:\.py)?)`", text)
+    assert len(named) > 40
+    missing = [name for name in named if not any((root / name).exists() for root in (ROOT, ROOT / "src" / "koala"))]
+    assert missing == []

@@ -6,6 +6,7 @@ The scheduler is the very one that runs live; everything around it is ``koala.si
 from __future__ import annotations
 
 import gc
+import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -13,11 +14,19 @@ import msgspec
 
 from koala.core import Scheduler
 from koala.model.grid import Grid
-from koala.model.messages import AnyCommand, JobEnded, JobOutcome, JobPlaced, JobRequeued, JobSubmitted, WakeAt
+from koala.model.messages import (
+    AnyCommand,
+    AnyEvent,
+    JobEnded,
+    JobOutcome,
+    JobPlaced,
+    JobRequeued,
+    JobSubmitted,
+    WakeAt,
+)
 from koala.model.request import JobId, Request, SiteName
 from koala.policies import Catalogue, PolicyError
 from koala.policies.catalogue import WASE, Form, dividing
-from koala.simulator.log import RunLog
 from koala.simulator.report.remarks import notes
 from koala.simulator.result import Result, SiteUse, Unfinished
 from koala.simulator.traces.node_mapping import SiteFailures
@@ -312,3 +321,46 @@ class _Run:
 
 def _used(site: SimulatedSite, now: float) -> tuple[float, float]:
     return site.used_processor_s("ours", now), site.used_processor_s("others", now)
+
+
+# Messages never change, so they can wait to be encoded together.
+FLUSH_LINES = 512
+
+
+class LoggedCommand(msgspec.Struct, gc=False):
+    """The line of a command."""
+
+    at: float
+    do: AnyCommand
+
+
+class RunLog:
+    """Collects lines, encodes and hashes them in pieces, and hands them on where somebody wants them."""
+
+    def __init__(self, sink: Callable[[bytes], None] | None) -> None:
+        self._sink = sink
+        self._encoder = msgspec.json.Encoder()
+        self._lines: list[AnyEvent | LoggedCommand] = []
+        self._hash = hashlib.sha256()
+
+    def write(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
+        """An event, and what the scheduler answered to it."""
+        lines = self._lines
+        lines.append(event)
+        if commands:
+            at = event.at
+            lines += [LoggedCommand(at, command) for command in commands]
+        if len(lines) > FLUSH_LINES:
+            self._flush()
+
+    def _flush(self) -> None:
+        piece = self._encoder.encode_lines(self._lines)
+        self._lines.clear()
+        self._hash.update(piece)
+        if self._sink is not None:
+            self._sink(piece)
+
+    def close(self) -> str:
+        """Hand on what is left, and return the SHA-256 of the whole log in hexadecimal."""
+        self._flush()
+        return self._hash.hexdigest()

@@ -19,10 +19,10 @@ from koala.model.grid import Grid, SchedulerParameters, Site
 from koala.model.messages import ComponentEnded, Outcome, StartComponent, Tick
 from koala.model.request import Application, Component, Request
 from koala.simulator import Arrival, Workload, simulate
-from koala.simulator.log import RunLog
 from koala.simulator.report.page import duration, page
 from koala.simulator.report.page_data import NEVER, PageHold, RunPicture, longest_waits, packed, wait_classes
 from koala.simulator.report.page_holds import HoldCollector, run_picture
+from koala.simulator.run import RunLog
 
 CHROMIUM = Path("/usr/bin/chromium")
 GRID = Grid(

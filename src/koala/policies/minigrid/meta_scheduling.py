@@ -15,8 +15,6 @@ from koala.policies.minigrid.chunking import chunkable_most, chunking
 from koala.policies.minigrid.largest_free_first import largest_free_first
 from koala.policies.minigrid.least_saturated_first import least_saturated_first
 from koala.policies.minigrid.load_balancing import load_balancing
-from koala.policies.minigrid.local_allocation import local_allocation
-from koala.policies.minigrid.migration import migration
 from koala.policies.minigrid.open_sites import is_open
 from koala.policies.minigrid.reserve import reserving, reserving_learned
 from koala.policies.minigrid.satisfy import FEWEST_CLUSTERS, INDEX_ORDER, LEAST_BANDWIDTH, MOST_FREE_ORDER, satisfying
@@ -133,3 +131,22 @@ def is_monotone(module: int, pattern: int, shared_links: bool) -> bool:
     if module in (MIGRATION_ONLY, INITIAL):
         return True
     return module != B5 and not shared_links and not (is_class_a1(module) and pattern in (CUBE, MASTER_WORKER))
+
+
+def local_allocation(idle: Sequence[int], total: int, home: int) -> int:
+    """The home site where it holds the whole job, else -1; so too for a job without a home, which is below 0."""
+    if home >= 0 and idle[home] >= total:
+        return home
+    return -1
+
+
+def migration(idle: Sequence[int], total: int) -> int:
+    """The site that holds the whole job most tightly, ties to the lowest index; -1 where none does.
+
+    The tightest one leaves the large gaps for large jobs.
+    """
+    tightest = -1
+    for site in range(len(idle)):
+        if idle[site] >= total and (tightest < 0 or idle[site] < idle[tightest]):
+            tightest = site
+    return tightest

@@ -10,6 +10,7 @@ import random
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+from koala.descriptions.workload.communication import BandwidthsText, GeneratedCommunicationText
 from koala.descriptions.workload.form import (
     ApplicationModelText,
     DistributionText,
@@ -33,9 +34,9 @@ from koala.model.request import (
     Request,
     SiteName,
 )
-from koala.simulator.workloads.communication import CommunicationDraw, HomeDraw
+from koala.policies import Catalogue, UnknownPolicyError
+from koala.policies.errors import PolicyParameterError, suggest
 from koala.simulator.workloads.draws import Choice, Constant, Distribution, Exponential, Uniform, stream
-from koala.simulator.workloads.names import check_names
 from koala.simulator.workloads.workload import Arrival, Source, Workload, WorkloadError
 
 
@@ -270,3 +271,99 @@ def equal_parts(processors: int, components: int) -> list[int]:
     """The processors divided as evenly as they can be, the larger parts first."""
     each, more = divmod(processors, components)
     return [each + 1] * more + [each] * (components - more)
+
+
+class HomeDraw:
+    """The site where each job arrives: by weight, or all sites alike where there are none."""
+
+    def __init__(self, weights: dict[SiteName, float], sites: Sequence[SiteName]) -> None:
+        self._sites = list(weights) or list(sites)
+        self._choice = Choice([weights.get(site, 1.0) for site in self._sites])
+
+    def draw(self, rng: random.Random) -> SiteName:
+        """The home of the next job."""
+        return self._sites[self._choice.draw(rng)]
+
+
+class CommunicationDraw:
+    """How each job communicates. Every draw is made for every job, whether it matters to it or not."""
+
+    def __init__(self, text: GeneratedCommunicationText) -> None:
+        self._patterns = list(text.pattern)
+        self._pattern = Choice(list(text.pattern.values()))
+        self._bisection = text.bisection_mbit_s
+        self._per_processor = text.per_processor_mbit_s
+        self._share = text.share
+        self._dimensions = text.dimensions
+
+    @property
+    def is_continuous(self) -> bool:
+        """Whether hardly two jobs draw the same, so that it does not pay to remember what was drawn."""
+        bandwidths = self._bisection or self._per_processor
+        return bandwidths is not None and bandwidths.uniform is not None
+
+    def draw(self, rng: random.Random) -> Communication:
+        """That of the next job."""
+        return Communication(
+            pattern=self._patterns[self._pattern.draw(rng)],
+            bisection_mbit_s=_bandwidth(self._bisection, rng),
+            per_processor_mbit_s=_bandwidth(self._per_processor, rng),
+            share=self._share,
+            dimensions=self._dimensions,
+        )
+
+
+def _bandwidth(text: BandwidthsText | None, rng: random.Random) -> float | None:
+    if text is None:
+        return None
+    if text.uniform is not None:
+        return Uniform(*text.uniform).draw(rng)
+    if text.choices is not None:
+        return text.choices[int(rng.random() * len(text.choices))]
+    assert text.constant is not None, "checked when it was read"
+    return Constant(text.constant).draw(rng)
+
+
+def check_names(file: WorkloadFile, grid: Grid, catalogue: Catalogue) -> None:
+    """Raise WorkloadError for the first name that the grid, its files or the catalogue do not have."""
+    known = {
+        "site": dict.fromkeys(site.name for site in grid.sites),
+        "input file": dict.fromkeys([*(stored.name for stored in grid.files), *file.text.files]),
+    }
+    for who, what, name in _names(file):
+        if what == "policy":
+            _check_policy(who, name, catalogue)
+        elif name not in known[what]:
+            raise WorkloadError(f"{who} names the {what} {name!r}; {suggest(name, known[what])}")
+
+
+def _check_policy(who: str, name: str, catalogue: Catalogue) -> None:
+    try:
+        catalogue.find(name)
+    except PolicyParameterError as error:
+        raise WorkloadError(f"{who}: {error.for_user()}") from None
+    except UnknownPolicyError as error:
+        raise WorkloadError(f"{who} names the policy {error.name!r}; {suggest(error.name, error.known)}") from None
+
+
+def _names(file: WorkloadFile) -> Iterator[tuple[str, str, str]]:
+    """Every name with who names it and what it should be."""
+    for number, generator in enumerate(file.text.generate, 1):
+        who = f"generator {number}"
+        if generator.policy is not None:
+            yield who, "policy", generator.policy
+        for name in generator.home or ():
+            yield who, "site", name
+        for name in generator.input_files:
+            yield who, "input file", name
+    for number, request in enumerate(file.requests, 1):
+        who = f"job {number} ({request.name})"
+        if request.policy is not None:
+            yield who, "policy", request.policy
+        if request.home is not None:
+            yield who, "site", request.home
+        for component in request.components:
+            if component.site is not None:
+                yield who, "site", component.site
+            for read in component.input_files:
+                yield who, "input file", read.name
