@@ -12,7 +12,7 @@ import pytest
 
 from koala.model.grid import BatchSettings
 from koala.model.messages import Outcome
-from koala.sites.batch.slurm.states import never_starts
+from koala.sites.batch.component import never_starts
 from koala.sites.batch.grid_engine.system import GridEngineSystem
 from koala.sites.batch.slurm.quota import Quota, Terms, parse_quota
 from koala.sites.batch.slurm.quota_text import quota_text
