@@ -77,7 +77,7 @@ MAY_IMPORT_COMPILED = {
     "simulator/workloads/synthetic.py",
     "simulator/workloads/lublin.py",
     "simulator/traces/reading.py",
-    "simulator/traces/run.py",
+    "simulator/trace_run.py",
     "simulator/traces/summary.py",
     "simulator/traces/writing.py",
 }

@@ -13,7 +13,7 @@ from koala.mapping.result import NoPlace
 from koala.policies.demand import Bounds, Demand, Shape
 from koala.policies.external import ask_components, ask_flexible
 from koala.policies.forms import Form
-from koala.policies.minigrid.total import divide_by_links
+from koala.policies.link_division import divide_by_links
 from koala.policies.tasks.wase import ClusteredTasks, TaskSpots
 from koala.policies.transfer_estimates import Spots, division_times_s, missing_file, transfer_row_s
 from koala.policies.view import View

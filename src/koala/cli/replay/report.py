@@ -79,7 +79,7 @@ def _headline(result: Result) -> dict[str, Any]:
     import numpy as np
 
     from koala.simulator.result import DONE
-    from koala.simulator.traces.run import headline
+    from koala.simulator.trace_run import headline
 
     done = [row for row in result.rows() if row.outcome == DONE]
     waits, runs = (np.array([getattr(row, name) for row in done], dtype=float) for name in ("wait_s", "execution_s"))

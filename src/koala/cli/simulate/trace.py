@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from koala.policies.catalogue import Policy
     from koala.simulator.report.page_data import RunPicture
     from koala.simulator.result import JobRow
+    from koala.simulator.trace_run import TooLarge
     from koala.simulator.traces.reading import Trace
-    from koala.simulator.traces.run import TooLarge
 
 # Times in the table of jobs are rounded to microseconds, as those of a workload.
 _CSV_DIGITS = 6
@@ -71,8 +71,8 @@ def run_trace(grid: Grid, path: Path, options: RunOptions, outputs: RunOutputs) 
 
 
 def _run(grid: Grid, path: Path, options: RunOptions, outputs: RunOutputs) -> RunResult:
+    from koala.simulator.trace_run import divided_by_size
     from koala.simulator.traces.reading import read_trace
-    from koala.simulator.traces.run import divided_by_size
 
     catalogue = full_catalogue(options.policy_files)
     plan = _plan(grid, catalogue, options, outputs)
@@ -91,7 +91,7 @@ def _plan(grid: Grid, catalogue: Catalogue, options: RunOptions, outputs: RunOut
     """Which engine runs the trace, and how; UserError where the one that was asked for cannot."""
     from koala.policies import UnknownPolicyError
     from koala.policies.errors import PolicyParameterError
-    from koala.simulator.traces.run import discipline_for, obstacles
+    from koala.simulator.trace_run import discipline_for, obstacles
 
     name = grid.scheduler.policy if options.policy is None else options.policy
     beyond = [f"{option} is given" for option in _scheduler_options(options, outputs)]
@@ -150,7 +150,7 @@ def _scheduler_options(options: RunOptions, outputs: RunOutputs) -> list[str]:
 
 
 def _in_kernel(job: _Job, discipline: str) -> RunResult:
-    from koala.simulator.traces.run import headline, run_in_kernel, too_large_rows, warm_up
+    from koala.simulator.trace_run import headline, run_in_kernel, too_large_rows, warm_up
 
     before_s = time.perf_counter()
     warm_up(discipline)
@@ -171,7 +171,7 @@ def _in_scheduler(job: _Job) -> RunResult:
     import numpy as np
 
     from koala.simulator.result import DONE
-    from koala.simulator.traces.run import headline, renamed, too_large_rows, trace_workload
+    from koala.simulator.trace_run import headline, renamed, too_large_rows, trace_workload
 
     failures, about_failures = read_failures(job.grid, job.options.failures_path, job.options.failures_from_s)
     workload = trace_workload(job.trace, divides=job.plan.divides)

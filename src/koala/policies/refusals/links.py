@@ -12,11 +12,11 @@ from koala.model.request import Refusal, Shortage
 from koala.policies.attempt import divide, place_on
 from koala.policies.demand import Bounds, Demand
 from koala.policies.forms import ModuleChoice
+from koala.policies.link_division import honours
 from koala.policies.minigrid.chunking import chunk_processors
 from koala.policies.minigrid.meta_scheduling import A2, B3, B5, INITIAL, MIGRATION_ONLY, is_class_a1
 from koala.policies.minigrid.open_sites import is_open, link_limit_bit_s
 from koala.policies.minigrid.satisfy import link_room_bit_s, low_limit
-from koala.policies.minigrid.total import honours
 from koala.policies.refusals.cure import (
     Failure,
     Growth,

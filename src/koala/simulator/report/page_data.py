@@ -1,7 +1,7 @@
 """What the page of a simulation shows, and how it travels inside the page: columns of numbers, as compact as they go.
 
 Nothing here draws; the script of the page does, see ``page.js``. Built from a run's result by
-``koala.simulator.report.page_holds`` and ``koala.simulator.traces.run``.
+``koala.simulator.report.page_holds`` and ``koala.simulator.trace_run``.
 """
 
 from __future__ import annotations
