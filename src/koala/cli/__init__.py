@@ -57,7 +57,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "schema": ("koala.cli.schema", "schema", "Print the JSON schema of a file that Koala reads."),
     "simulate": ("koala.cli.simulate.command", "simulate", "Run a workload on a simulated grid."),
     "site": ("koala.cli.site.command", "site", "Check a site, take it out, put it back, or ask how it is."),
-    "sites": ("koala.cli.site.list", "sites", "List the sites."),
+    "sites": ("koala.cli.site.command", "sites", "List the sites."),
     "submit": ("koala.cli.job.submit", "submit", "Submit a job to the daemon."),
     "token": (
         "koala.cli.daemon.token",

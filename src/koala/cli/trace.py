@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from koala.cli.errors import UserError
-from koala.cli.simulate.ranges import FiniteRange
-from koala.cli.simulate.running import refuse_without_kernel
+from koala.cli.simulate.options import FiniteRange
+from koala.cli.simulate.trace import refuse_without_kernel
 from koala.cli.terminal.output import OutputFile, console, counted, print_json, refuse_clashes
 from koala.model.request import PROCESSORS_MAX
 

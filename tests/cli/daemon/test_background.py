@@ -90,7 +90,7 @@ def test_a_directory_without_a_daemon_cannot_be_taken_down(tmp_path: Path) -> No
     assert result.exit_code == 2
 
 
-def test_a_daemon_that_does_not_stop_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_daemon_that_does_not_stop_is_told_of(tmp_path: Path) -> None:
     hold = (
         "import fcntl, os, signal, sys\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -105,9 +105,8 @@ def test_a_daemon_that_does_not_stop_is_told_of(tmp_path: Path, monkeypatch: pyt
     ) as stubborn:
         assert stubborn.stdout is not None
         assert stubborn.stdout.readline() == "held\n"
-        monkeypatch.setattr("koala.cli.daemon.background.STOP_S_MAX", 0.2)
         with pytest.raises(FailedError, match=f"kill -9 {stubborn.pid}"):
-            stop(tmp_path)
+            stop(tmp_path, within_s=0.2)
         assert stubborn.poll() is None
         stubborn.kill()
     assert stop(tmp_path) is None

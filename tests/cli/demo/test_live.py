@@ -18,9 +18,9 @@ import pytest
 from click.testing import CliRunner
 
 from koala.cli import koala
-from koala.cli.demo import daemon as demo_daemon
-from koala.cli.demo import live as demo_live
-from koala.cli.demo.story import mpi_is_installed
+from koala.cli.demo.daemon import SOCKET_PATH_BYTES_MAX, DemoDaemon
+from koala.cli.demo.live import mpi_is_installed, show_live
+from koala.cli.errors import FailedError
 from koala.client import Client
 from tests.support.live_cli import Terminal
 from tests.support.live_daemon import Daemon, processes_below, until
@@ -128,12 +128,10 @@ def check_the_story(document: dict[str, Any]) -> None:
 
 
 def test_without_mpi_it_says_so_and_runs_a_plain_job_in_its_place(
-    temporary: Path, monkeypatch: pytest.MonkeyPatch
+    temporary: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo_live, "mpi_is_installed", lambda: False)
-    result = CliRunner().invoke(koala, ["demo"])
-    assert result.exit_code == 0, (result.output, result.exception)
-    text = result.stdout
+    show_live(mpi=False)
+    text = capsys.readouterr().out
     assert text.startswith("MPI is not installed here")
     assert "A pair     " in text
     assert "component 0 of 2 has 4 processors and plate.dat" in text
@@ -201,34 +199,25 @@ def command_of(pid: int) -> bytes:
     return b""
 
 
-def test_a_daemon_that_cannot_start_is_told_with_its_log(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo_daemon.DemoDaemon, "_command", lambda _: "echo no port is free >&2; exit 2\n")
-    result = CliRunner().invoke(koala, ["demo"])
-    assert result.exit_code == 1
-    assert "the demo's daemon has ended" in result.stderr
-    assert "  no port is free" in result.stderr
+def test_a_daemon_that_cannot_start_is_told_with_its_log(temporary: Path) -> None:
+    with pytest.raises(FailedError, match=r"the demo's daemon has ended(?s:.*)  no port is free"):
+        show_live(make_daemon=lambda: DemoDaemon(command="echo no port is free >&2; exit 2"))
 
 
-def test_a_daemon_that_never_answers_is_given_up(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo_daemon, "START_S_MAX", 0.5)
-    monkeypatch.setattr(demo_daemon.DemoDaemon, "_command", lambda _: "exec sleep 1000\n")
-    result = CliRunner().invoke(koala, ["demo"])
-    assert result.exit_code == 1
-    assert "START_S_MAX" in result.stderr
+def test_a_daemon_that_never_answers_is_given_up(temporary: Path) -> None:
+    with pytest.raises(FailedError, match="START_S_MAX"):
+        show_live(make_daemon=lambda: DemoDaemon(command="exec sleep 1000", start_s_max=0.5))
 
 
-def test_a_daemon_that_does_not_stop_when_asked_is_killed(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo_daemon, "START_S_MAX", 0.5)
-    monkeypatch.setattr(demo_daemon, "STOP_S_MAX", 0.5)
-    monkeypatch.setattr(demo_daemon.DemoDaemon, "_command", lambda _: "trap '' TERM; while :; do sleep 0.1; done\n")
-    assert CliRunner().invoke(koala, ["demo"]).exit_code == 1
+def test_a_daemon_that_does_not_stop_when_asked_is_killed(temporary: Path) -> None:
+    deaf = "trap '' TERM; while :; do sleep 0.1; done"
+    with pytest.raises(FailedError, match="START_S_MAX"):
+        show_live(make_daemon=lambda: DemoDaemon(command=deaf, start_s_max=0.5, stop_s_max=0.5))
 
 
-def test_jobs_that_never_end_are_given_up(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo_live, "STORY_S_MAX", 0.5)
-    result = CliRunner().invoke(koala, ["demo"])
-    assert result.exit_code == 1
-    assert "STORY_S_MAX" in result.stderr
+def test_jobs_that_never_end_are_given_up(temporary: Path) -> None:
+    with pytest.raises(FailedError, match="STORY_S_MAX"):
+        show_live(story_s_max=0.5)
 
 
 def test_a_long_path_for_temporary_files_is_no_obstacle_for_the_socket(
@@ -237,10 +226,10 @@ def test_a_long_path_for_temporary_files_is_no_obstacle_for_the_socket(
     deep = tmp_path / ("d" * 100)
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
-    daemon = demo_daemon.DemoDaemon()
+    daemon = DemoDaemon()
     try:
         socket = daemon.server.removeprefix("unix:")
-        assert len(os.fsencode(socket)) <= demo_daemon.SOCKET_PATH_BYTES_MAX
+        assert len(os.fsencode(socket)) <= SOCKET_PATH_BYTES_MAX
         assert list(deep.iterdir()) == []
     finally:
         daemon.remove()

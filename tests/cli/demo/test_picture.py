@@ -1,4 +1,4 @@
-"""What the live demo makes of a journal: a record, and pictures that fit the terminal."""
+"""What the live demo makes of a journal: a timeline, and pictures that fit the terminal."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ from typing import Any
 
 import pytest
 
-from koala.cli.demo.chronicle import NO_JOB, Chronicle
-from koala.cli.demo.picture import GridPicture
-from koala.cli.demo.screen import column_s_for, frame
+from koala.cli.demo.journal import NO_JOB, JournalTimeline
+from koala.cli.demo.picture import GridPicture, column_s_for, frame
 from koala.model.api import JobSummary, JournalEntry, Overview, Place, SiteInfo, TransferInfo
 
 START = 1_000.0
 
 
-def chronicle_of(*told: tuple[float, str, dict[str, Any]]) -> Chronicle:
-    chronicle = Chronicle()
+def timeline_of(*told: tuple[float, str, dict[str, Any]]) -> JournalTimeline:
+    timeline = JournalTimeline()
     for seq, (at_s, what, data) in enumerate(told, start=1):
-        chronicle.take(JournalEntry(seq=seq, at=START + at_s, kind="event", what=what, text="", data=data))
-    return chronicle
+        timeline.take(JournalEntry(seq=seq, at=START + at_s, kind="event", what=what, text="", data=data))
+    return timeline
 
 
 def submitted(job: int, name: str) -> dict[str, Any]:
@@ -29,9 +28,9 @@ def claim(job: int, token: str, site: str, processors: int) -> dict[str, Any]:
     return {"job": job, "token": token, "site": site, "processors": processors}
 
 
-def split_run() -> Chronicle:
+def split_run() -> JournalTimeline:
     """One job on two sites: claimed at 1 s, running from 2 s on; a file moves meanwhile."""
-    return chronicle_of(
+    return timeline_of(
         (0.0, "JobSubmitted", submitted(1, "wide")),
         (0.0, "StartTransfer", {"transfer": "t1", "file": "in.dat", "source": "berlin", "target": "amsterdam"}),
         (0.0, "JobPlaced", {"job": 1, "places": [["amsterdam", 2], ["berlin", 2]]}),
@@ -42,9 +41,9 @@ def split_run() -> Chronicle:
     )
 
 
-def drawn(chronicle: Chronicle, until_s: float, processors_per_row: int = 1) -> list[str]:
+def drawn(timeline: JournalTimeline, until_s: float, processors_per_row: int = 1) -> list[str]:
     sites = {"amsterdam": 2, "berlin": 4}
-    picture = GridPicture(sites, chronicle, columns=4, column_s=1.0, processors_per_row=processors_per_row)
+    picture = GridPicture(sites, timeline, columns=4, column_s=1.0, processors_per_row=processors_per_row)
     return [line.plain.rstrip() for line in picture.rows(until_s)]
 
 
@@ -65,7 +64,7 @@ def test_a_row_may_stand_for_two_processors() -> None:
 
 
 def test_a_start_is_seen_however_short_its_wait_at_the_barrier() -> None:
-    chronicle = chronicle_of(
+    timeline = timeline_of(
         (0.0, "JobSubmitted", submitted(1, "again")),
         (0.0, "StartComponent", claim(1, "1.1", "amsterdam", 2)),
         (0.1, "ReleaseBarrier", {"job": 1, "tokens": ["1.1"]}),
@@ -73,7 +72,7 @@ def test_a_start_is_seen_however_short_its_wait_at_the_barrier() -> None:
         (2.1, "StartComponent", claim(1, "1.2", "amsterdam", 2)),
         (2.2, "ReleaseBarrier", {"job": 1, "tokens": ["1.2"]}),
     )
-    assert drawn(chronicle, until_s=4.0)[0] == "amsterdam  ░A░A"
+    assert drawn(timeline, until_s=4.0)[0] == "amsterdam  ░A░A"
 
 
 def test_nothing_is_drawn_of_the_time_to_come() -> None:
@@ -81,29 +80,29 @@ def test_nothing_is_drawn_of_the_time_to_come() -> None:
 
 
 def test_a_repeated_opening_of_the_barrier_starts_nothing_again() -> None:
-    chronicle = split_run()
+    timeline = split_run()
     again = {"job": 1, "tokens": ["1.1", "1.2"]}
-    chronicle.take(JournalEntry(seq=99, at=START + 3, kind="command", what="ReleaseBarrier", text="", data=again))
-    assert [hold.runs_s for hold in chronicle.holds] == [2.0, 2.0]
-    assert sum("it runs" in remark.text for remark in chronicle.remarks) == 1
+    timeline.take(JournalEntry(seq=99, at=START + 3, kind="command", what="ReleaseBarrier", text="", data=again))
+    assert [hold.runs_s for hold in timeline.holds] == [2.0, 2.0]
+    assert sum("it runs" in remark.text for remark in timeline.remarks) == 1
 
 
 def test_a_site_that_does_not_answer_is_crossed_out_until_it_reports() -> None:
-    chronicle = chronicle_of(
+    timeline = timeline_of(
         (0.0, "JobSubmitted", submitted(1, "wide")),
         (1.0, "SiteSilent", {"site": "berlin", "reason": "away"}),
         (2.0, "SiteReported", {"site": "berlin", "processors": 4, "others": 0}),
     )
-    assert drawn(chronicle, until_s=4.0)[3] == "berlin     ·\N{MULTIPLICATION SIGN}··"
+    assert drawn(timeline, until_s=4.0)[3] == "berlin     ·\N{MULTIPLICATION SIGN}··"
 
 
 def test_a_remark_names_jobs_by_their_letters_and_a_file_by_no_job() -> None:
-    chronicle = chronicle_of(
+    timeline = timeline_of(
         (0.0, "FileChanged", {"file": "in.dat", "size_bytes": 2_000_000, "replicas": ["berlin", "cracow"]}),
         (1.0, "JobSubmitted", submitted(1, "low")),
         (2.0, "JobRequeued", {"job": 1, "reason": "preempted by high-priority job 2 on cracow"}),
     )
-    assert [(remark.at_s, remark.job, remark.text) for remark in chronicle.remarks] == [
+    assert [(remark.at_s, remark.job, remark.text) for remark in timeline.remarks] == [
         (0.0, NO_JOB, "in.dat (2.0 MB) is at berlin and cracow"),
         (1.0, 1, "submitted: flexible, 4 processors"),
         (2.0, 1, "requeued: preempted by high-priority job B on cracow"),
@@ -145,15 +144,15 @@ def overview(now_s: float) -> Overview:
     )  # fmt: skip
 
 
-def long_run() -> Chronicle:
-    chronicle = split_run()
+def long_run() -> JournalTimeline:
+    timeline = split_run()
     waits = JournalEntry(
         seq=50, at=START + 2, kind="event", what="JobSubmitted", text="", data=submitted(2, "n" * 30)
     )
-    chronicle.take(waits)
+    timeline.take(waits)
     for number in range(100):
-        chronicle.add(START + 3 + number / 100, 1, f"remark {number} " + "and so on " * 20)
-    return chronicle
+        timeline.remark(3 + number / 100, 1, f"remark {number} " + "and so on " * 20)
+    return timeline
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (200, 60), (80, 12), (30, 5), (20, 2)])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from koala.cli.errors import UserError
-from koala.cli.grid.ssh_hosts import (
+from koala.cli.grid.command import (
     SSH_FILE_BYTES_MAX,
     SSH_FILES_MAX,
     SSH_HOSTS_MAX,

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from koala.cli.replay import command
 from koala.experiments.replay import replay
 from tests.support.live_cli import Shell
 from tests.support.live_daemon import Daemon, running_daemon, until
@@ -163,27 +162,16 @@ def test_a_daemon_that_is_killed_meanwhile_loses_no_job_and_runs_none_twice(
     text = SLOW.replace("slow", "away").replace("300", "1").replace("0.01", "0.5").replace("long", "away")
     ends: list[Any] = []
     replaying = threading.Thread(target=lambda: ends.append(koala.json("replay", written(tmp_path, text))))
-    with pytest.MonkeyPatch.context() as patch:
-        # Signals are for the main thread, which a test needs for itself.
-        patch.setattr(command, "interrupts", _no_interrupts)
-        replaying.start()
-        until(lambda: len(jobs_of(daemon, "away")) >= 2, "some jobs are submitted")
-        daemon.kill()
-        daemon.start()
-        replaying.join(60)
+    replaying.start()
+    until(lambda: len(jobs_of(daemon, "away")) >= 2, "some jobs are submitted")
+    daemon.kill()
+    daemon.start()
+    replaying.join(60)
     assert ends, "the replay did not end"
     assert sum(ends[0]["outcomes"].values()) == 6
     assert ends[0]["outcomes"].get("done", 0) >= 1
     assert len(jobs_of(daemon, "away")) == 6
     assert ends[0]["replay"]["lag_s"]["max"] > ends[0]["replay"]["lag_s"]["median"]
-
-
-class _no_interrupts:  # noqa: N801 -- it stands for a function
-    def __enter__(self) -> Any:
-        return lambda: False
-
-    def __exit__(self, *_: object) -> None:
-        return None
 
 
 def interrupted(daemon: Daemon, workload: str, name: str, *options: str) -> dict[str, Any]:

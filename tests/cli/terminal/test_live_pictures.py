@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from koala.cli.daemon.dashboard import reachable
-from koala.cli.site.list import sites_table
+from koala.cli.site.command import sites_table
 from koala.cli.terminal.words import (
     IDLE,
     SHUT,

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from koala.cli.job.waiting import REASONS_TOLD_MAX, _Log
-from koala.cli.terminal.verdicts import ASKED_MAX, NEVER_FITS, Verdicts, verdict
+from koala.cli.terminal.refusals import ASKED_MAX, NEVER_FITS, Verdicts, verdict
 from koala.client import Client, NotFoundError
 from koala.model.api import Explanation, RefusalInfo, ShortageInfo
 from tests.cli.terminal.test_live_pictures import job

@@ -106,7 +106,7 @@ def running_pid(state: Path) -> int | None:
     return None
 
 
-def stop(state: Path) -> int | None:
+def stop(state: Path, *, within_s: float = STOP_S_MAX) -> int | None:
     """Ask the daemon of this state directory to stop, and wait until it has; its process, None when none ran."""
     pid = running_pid(state)
     if pid is None:
@@ -117,11 +117,11 @@ def stop(state: Path) -> int | None:
         return pid
     except PermissionError:
         raise RefusedError(f"process {pid} belongs to another user; only they can stop it") from None
-    end = time.monotonic() + STOP_S_MAX
+    end = time.monotonic() + within_s
     while running_pid(state) == pid:
         if time.monotonic() > end:
             raise FailedError(
-                f"process {pid} has not stopped within {STOP_S_MAX:.0f} s (STOP_S_MAX); look at its log, or end it "
+                f"process {pid} has not stopped within {within_s:g} s (STOP_S_MAX); look at its log, or end it "
                 f"with kill -9 {pid}, which loses nothing"
             )
         time.sleep(POLL_S)

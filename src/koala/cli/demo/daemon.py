@@ -1,4 +1,4 @@
-"""The daemon that the live demo runs on: a process of its own in a directory of its own, and the end of both.
+"""The daemon of the live demo: ``koala up`` in a directory of its own, and the end of both.
 
 When a ``DemoDaemon`` is removed, nothing of it is left: no daemon, no component, no file.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -19,6 +18,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from koala.cli.daemon.background import running_pid, stop
 from koala.cli.errors import FailedError, UserError
 
 if TYPE_CHECKING:
@@ -40,17 +40,23 @@ SHORT_DIRECTORY = "/tmp"  # noqa: S108 - only the parent of a directory that mkd
 _PREFIX = "koala-demo-"
 _STATE, _SOCKET, _SCRIPT, _LOG = "state", "koala.sock", "up", "daemon.log"
 
-# Called again and again while something is waited for; it may raise to give up.
-Meanwhile = Callable[[], None]
-
 
 class DemoDaemon:
     """``koala up`` on the demo's grid, below a new temporary directory, or the one that was kept in a directory.
     ``remove`` ends and removes everything, also when it never started."""
 
-    def __init__(self, kept: Path | None = None) -> None:
+    def __init__(
+        self,
+        kept: Path | None = None,
+        *,
+        command: str | None = None,
+        start_s_max: float = START_S_MAX,
+        stop_s_max: float = STOP_S_MAX,
+    ) -> None:
         self.directory = _new_directory() if kept is None else _checked(kept)
-        self.url: str | None = None
+        self._command = command
+        self._start_s_max = start_s_max
+        self._stop_s_max = stop_s_max
         self._child: Child | None = None
 
     @property
@@ -59,10 +65,9 @@ class DemoDaemon:
         return f"unix:{self.directory / _STATE / _SOCKET}"
 
     @property
-    def pid(self) -> int:
+    def pid(self) -> int | None:
         """Its process."""
-        assert self._child is not None, "start it first"
-        return self._child.pid
+        return running_pid(self.directory / _STATE)
 
     def client(self) -> Client:
         """A client for it."""
@@ -70,54 +75,30 @@ class DemoDaemon:
 
         return Client(self.server, patience_s=PATIENCE_S)
 
-    # --------------------------------------------------------------------------------------- its beginning
-
-    def start(self, meanwhile: Meanwhile) -> None:
-        """Start it and wait until it answers. Raises FailedError with the end of its log when it does not."""
-        from koala.sites import processes as shell
+    def start(self, meanwhile: Callable[[], None]) -> None:
+        """Start it and wait until it answers; ``meanwhile`` is called again and again, and may raise to give up.
+        Raises FailedError with the end of its log when it does not answer."""
+        from koala.sites.processes import spawn
 
         (self.directory / "tmp").mkdir()
-        (self.directory / _SCRIPT).write_text(self._command(), encoding="utf-8")
+        command = _up(self.directory) if self._command is None else self._command
+        (self.directory / _SCRIPT).write_text(f"{command}\n", encoding="utf-8")
         # Temporary files of components are below the directory too, and are removed with it.
         environment = {**os.environ, "TMPDIR": str(self.directory / "tmp"), "PYTHONUNBUFFERED": "1"}
-        self._child = shell.spawn(self.directory, _SCRIPT, _LOG, environment)
-        end = time.monotonic() + START_S_MAX
-        while not self._has_greeted():
+        self._child = spawn(self.directory, _SCRIPT, _LOG, environment)
+        end = time.monotonic() + self._start_s_max
+        while "Ctrl-C" not in self._log():  # the end of its greeting
             if time.monotonic() > end:
-                raise self.failed(f"the demo's daemon did not answer within {START_S_MAX:.0f} s (START_S_MAX)")
+                raise self.failed(f"the demo's daemon did not answer within {self._start_s_max:g} s (START_S_MAX)")
             meanwhile()
             self.check()
             time.sleep(POLL_S)
-        found = re.search(r"^  address +(\S+)$", self._log(), re.MULTILINE)
-        self.url = None if found is None else found[1]
-
-    def _command(self) -> str:
-        grid = self.directory / "grid.yaml"
-        grid.write_text((resources.files("koala") / "examples/demo/grid.yaml").read_text("utf-8"), encoding="utf-8")
-        state = str(self.directory / _STATE)
-        words = (
-            sys.executable,
-            "-m",
-            "koala",
-            "up",
-            "--grid",
-            str(grid),
-            "--state",
-            state,
-            "--listen",
-            "127.0.0.1:0",
-        )
-        return f"exec {shlex.join(words)}\n"
-
-    def _has_greeted(self) -> bool:
-        text = self._log()
-        return "koala is up" in text and "Ctrl-C" in text
 
     def check(self) -> None:
         """Raises FailedError with the end of its log if it runs no longer."""
-        from koala.sites import processes as shell
+        from koala.sites.processes import has_left
 
-        if self._child is not None and shell.has_left(self._child):
+        if self._child is not None and has_left(self._child):
             raise self.failed("the demo's daemon has ended, and should not have")
 
     def failed(self, message: str) -> FailedError:
@@ -132,13 +113,12 @@ class DemoDaemon:
         except FileNotFoundError:
             return ""
 
-    # --------------------------------------------------------------------------------------------- its end
-
     def remove(self) -> None:
         """End the daemon and whatever its sites run, and remove the directory. Takes a bounded time."""
         self._cancel_jobs()
-        self._stop()
-        self._sweep(signal.SIGTERM, STOP_S_MAX)
+        with contextlib.suppress(UserError):  # one that never began to run, or does not stop when it is asked
+            stop(self.directory / _STATE, within_s=self._stop_s_max)
+        self._sweep(signal.SIGTERM, self._stop_s_max)
         self._sweep(signal.SIGKILL, SWEEP_S_MAX)
         shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -154,30 +134,33 @@ class DemoDaemon:
             while any(site.ours for site in client.sites()) and time.monotonic() < end:
                 time.sleep(POLL_S)
 
-    def _stop(self) -> None:
-        from koala.sites import processes as shell
-
-        if self._child is None or shell.has_left(self._child):
-            return
-        os.kill(self._child.pid, signal.SIGTERM)
-        end = time.monotonic() + STOP_S_MAX
-        while not shell.has_left(self._child):
-            if time.monotonic() > end:
-                os.kill(self._child.pid, signal.SIGKILL)
-                end = float("inf")  # nothing outlives that
-            time.sleep(POLL_S)
-
     def _sweep(self, number: signal.Signals, within_s: float) -> None:
-        """Send a signal, once to each, to what carries the directory in its environment, and wait for their end. So a
-        daemon that another process started is found, and components that were just starting."""
+        """Send a signal, once to each, to the daemon and to the processes that have a directory below this one in
+        their environment, such as components that were just starting, and wait for their end."""
+        from koala.sites.processes import Census, has_left
+
         told: set[int] = set()
         end = time.monotonic() + within_s
-        while (left := processes_below(self.directory)) and time.monotonic() < end:
-            for pid in set(left) - told:
+        while time.monotonic() < end:
+            running = Census().processes
+            left = {pid for pid, _, home in running if home is not None and home.is_relative_to(self.directory)}
+            if self._child is not None and not has_left(self._child):
+                left.add(self._child.pid)
+            if not left:
+                return
+            for pid in left - told:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, number)
-            told |= set(left)
+            told |= left
             time.sleep(POLL_S)
+
+
+def _up(directory: Path) -> str:
+    grid = directory / "grid.yaml"
+    shipped = resources.files("koala") / "examples/demo/grid.yaml"
+    options = ("--grid", str(grid), "--state", str(directory / _STATE), "--listen", "127.0.0.1:0")
+    grid.write_text(shipped.read_text("utf-8"), encoding="utf-8")
+    return f"exec {shlex.join((sys.executable, '-m', 'koala', 'up', *options))}"
 
 
 def _new_directory() -> Path:
@@ -192,29 +175,7 @@ def _new_directory() -> Path:
 def _checked(directory: Path) -> Path:
     """The directory of a kept demo, and nothing else, since it will be removed."""
     directory = directory.resolve()
-    if (
-        not directory.name.startswith(_PREFIX)
-        or not (directory / _STATE).is_dir()
-        or not (directory / _LOG).is_file()
-    ):
+    is_ours = directory.name.startswith(_PREFIX)
+    if not (is_ours and (directory / _STATE).is_dir() and (directory / _LOG).is_file()):
         raise UserError(f"{directory} is not the directory of a kept demo; give the one that koala demo --keep named")
     return directory
-
-
-def processes_below(directory: Path) -> list[int]:
-    """The living processes that were started for the daemon in this directory, or for a component of its sites.
-
-    Without /proc none are known; then the daemon has ended what it was told to cancel.
-    """
-    from koala.sites.processes import ENVIRON_BYTES_MAX, MARKER
-
-    mark = os.fsencode(f"{MARKER}={directory}")
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        if int(entry.name) == os.getpid():
-            continue
-        with contextlib.suppress(OSError), (entry / "environ").open("rb") as file:
-            variables = file.read(ENVIRON_BYTES_MAX).split(b"\0")
-            if any(each == mark or each.startswith(mark + b"/") for each in variables):
-                found.append(int(entry.name))
-    return found

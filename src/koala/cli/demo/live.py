@@ -1,115 +1,217 @@
 """``koala demo``: a daemon of its own, four real jobs on three sites of this machine, shown as the journal tells it.
 
-Here the parts come together; whatever happens, the daemon is removed at the end unless it is to be kept.
+Nothing is timed but by the grid itself: the next step is taken when the journal says that the one before has come
+about. The jobs are the files of ``koala/examples/demo``. Whatever happens, the daemon is removed at the end unless it
+is to be kept.
 """
 
 from __future__ import annotations
 
+import random
 import shlex
+import signal
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from koala.cli.demo.chronicle import Chronicle
 from koala.cli.demo.daemon import DemoDaemon
-from koala.cli.demo.interrupts import Interrupts
-from koala.cli.demo.screen import Lines, Moving, NoScreen, Screen
-from koala.cli.demo.story import DemoStory, mpi_is_installed
-from koala.cli.demo.summary import DemoOutcome, gather, print_summary
+from koala.cli.demo.journal import JournalTimeline
+from koala.cli.demo.picture import frame, remark_line
+from koala.cli.demo.summary import DemoSummary, gather, print_summary
 from koala.cli.errors import FailedError
+from koala.cli.terminal.interrupts import interrupts, uninterrupted
 from koala.cli.terminal.output import console, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from koala.client import Client
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # How often the journal is read and the picture drawn, and how long the whole story may take on a slow machine.
 TICK_S = 0.15
 STORY_S_MAX = 240.0
+# At the 8 Mbit/s of the demo's links these take 2 s and 6 s.
+PLATE_BYTES = 2_000_000
+ALARM_BYTES = 6_000_000
+MPI_JOB, PLAIN_JOB = "laplace", "pair"
 WITHOUT_MPI = (
     "MPI is not installed here, so job A is a plain one of two components;\n"
     "with koala-scheduler[mpi] it is a parallel solver of the Laplace equation.\n"
 )
 
+# Shows what is new of a run.
+Show = Callable[["Client", JournalTimeline], None]
 
-def show_live(*, seed: int, still: bool, keep: bool, as_json: bool) -> None:
+
+def mpi_is_installed() -> bool:
+    """Whether this Python environment can run the MPI job: the extra ``mpi`` brings what it needs."""
+    from importlib.util import find_spec
+
+    from koala.daemon.launches import search_path
+
+    return bool(search_path()) and find_spec("mpi4py") is not None and find_spec("numpy") is not None
+
+
+def show_live(
+    *,
+    seed: int = 1,
+    still: bool = False,
+    keep: bool = False,
+    as_json: bool = False,
+    mpi: bool | None = None,
+    make_daemon: Callable[[], DemoDaemon] = DemoDaemon,
+    story_s_max: float = STORY_S_MAX,
+) -> None:
     """Run the demo and show it. Raises FailedError where it cannot be done, KeyboardInterrupt after Ctrl-C; then, and
-    without ``keep``, nothing of it is left."""
+    without ``keep``, nothing of it is left. Without ``mpi`` it is found out whether the MPI job can run."""
     screen = console()
-    mpi = mpi_is_installed()
-    moving = screen.is_terminal and not still and not as_json
-    shown: Screen = Moving(screen) if moving else NoScreen() if still or as_json else Lines(screen)
+    mpi = mpi_is_installed() if mpi is None else mpi
+    quiet = still or as_json
     if not mpi and not as_json:
         click.echo(WITHOUT_MPI)
-    with Interrupts() as interrupts:
-        daemon = DemoDaemon()
+    with interrupts(SIGNALS) as interrupted:
+
+        def check() -> None:
+            if interrupted():
+                raise KeyboardInterrupt
+
+        daemon = make_daemon()
         kept = False
         try:
-            with shown:
-                outcome = _perform(daemon, shown, interrupts, seed=seed, mpi=mpi)
-            _tell(screen, outcome, daemon, keep=keep, as_json=as_json, told=isinstance(shown, Lines))
-            if outcome.failed:
-                raise daemon.failed(f"these jobs of the demo did not come to a good end: {', '.join(outcome.failed)}")
+            with _shown(screen, quiet=quiet) as show:
+                summary = _perform(daemon, show, check, story_s_max, seed=seed, mpi=mpi)
+            story_told = not screen.is_terminal and not quiet
+            _tell(screen, summary, daemon, keep=keep, as_json=as_json, story_told=story_told)
+            if summary.failed:
+                raise daemon.failed(f"these jobs of the demo did not come to a good end: {', '.join(summary.failed)}")
             kept = keep
         finally:
             if not kept:
-                interrupts.ignore()
-                daemon.remove()
+                with uninterrupted(SIGNALS):
+                    daemon.remove()
 
 
 def end_kept(directory: Path) -> None:
     """End a demo that was kept, and remove everything of it."""
-    with Interrupts() as interrupts:
-        daemon = DemoDaemon(directory)
-        interrupts.ignore()
+    daemon = DemoDaemon(directory)
+    with uninterrupted(SIGNALS):
         daemon.remove()
     click.echo(f"The demo in {daemon.directory} is gone.")
 
 
-def _perform(daemon: DemoDaemon, shown: Screen, interrupts: Interrupts, *, seed: int, mpi: bool) -> DemoOutcome:
+@contextmanager
+def _shown(screen: Console, *, quiet: bool) -> Iterator[Show]:
+    """How the run is shown: a growing picture on a terminal, gone at the end; lines in a pipe; or nothing."""
+    if quiet:
+        yield lambda _client, _timeline: None
+        return
+    if not screen.is_terminal:
+        printed = 0
+
+        def print_remarks(_: Client, timeline: JournalTimeline) -> None:
+            nonlocal printed
+            for remark in timeline.remarks[printed:]:
+                screen.print(remark_line(remark, timeline.names), soft_wrap=True)
+            printed = len(timeline.remarks)
+
+        yield print_remarks
+        return
+    from rich.console import Group
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(console=screen, auto_refresh=False, transient=True, vertical_overflow="crop") as live:
+        live.update(Text("Starting a daemon with three sites of this machine ...", style="dim"), refresh=True)
+
+        def draw(client: Client, timeline: JournalTimeline) -> None:
+            lines = frame(client.overview(), timeline, screen.width, screen.height)
+            live.update(Group(*lines), refresh=True)
+
+        yield draw
+
+
+def _perform(
+    daemon: DemoDaemon, show: Show, check: Callable[[], None], story_s_max: float, *, seed: int, mpi: bool
+) -> DemoSummary:
     """Start the daemon, go through the story, and gather what came of it."""
     from koala.client import ClientError
 
-    daemon.start(interrupts.check)
-    chronicle = Chronicle()
+    daemon.start(check)
+    timeline = JournalTimeline()
     with daemon.client() as client:
-        story = DemoStory(client, chronicle, daemon.directory, seed=seed, mpi=mpi)
-        end = time.monotonic() + STORY_S_MAX
+        end = time.monotonic() + story_s_max
         try:
-            for _ in story.steps():
-                chronicle.read(client)
-                shown.show(client, chronicle)
-                interrupts.check()
+            for _ in _steps(client, timeline, daemon.directory, seed=seed, mpi=mpi):
+                timeline.read(client)
+                show(client, timeline)
+                check()
                 if time.monotonic() > end:
-                    raise daemon.failed(f"the demo's jobs did not end within {STORY_S_MAX:.0f} s (STORY_S_MAX)")
+                    raise daemon.failed(f"the demo's jobs did not end within {story_s_max:g} s (STORY_S_MAX)")
                 time.sleep(TICK_S)
                 daemon.check()
-            chronicle.read(client)
-            shown.show(client, chronicle)
-            interrupts.check()
-            assert story.first is not None, "the story has been told"
-            return gather(client, chronicle, story.first, mpi=mpi)
+            show(client, timeline)
+            check()
+            return gather(client, timeline, mpi=mpi)
         except ClientError as error:
-            interrupts.check()
+            check()
             daemon.check()
             raise daemon.failed(f"the demo's daemon did not do as asked: {error.for_user()}") from None
 
 
+def _steps(client: Client, timeline: JournalTimeline, directory: Path, *, seed: int, mpi: bool) -> Iterator[None]:
+    """The story: the files, the four jobs, and a turn for the caller whenever something must be waited for."""
+    draws = random.Random(seed)
+    for name, size_bytes, sites in (
+        ("plate.dat", PLATE_BYTES, ("berlin", "cracow")),
+        ("alarm.dat", ALARM_BYTES, ("amsterdam",)),
+    ):
+        path = directory / name
+        path.write_bytes(draws.randbytes(size_bytes))
+        for site in sites:
+            client.register(name, site, path=str(path))
+    # No site has 8 processors. Amsterdam and berlin get it, and amsterdam lacks the file.
+    first = _submit(client, timeline, MPI_JOB if mpi else PLAIN_JOB)
+    while first not in timeline.started and first not in timeline.ends:
+        yield
+    # Its file is being transferred to cracow when the next one takes what is still idle there: it will be preempted.
+    submitted = [first, _submit(client, timeline, "alarm"), _submit(client, timeline, "sweep")]
+    yield
+    submitted.append(_submit(client, timeline, "fragile"))
+    while any(job not in timeline.ends for job in submitted):
+        yield
+
+
+def _submit(client: Client, timeline: JournalTimeline, name: str) -> int:
+    text = (resources.files("koala") / "examples" / "demo" / f"{name}.yaml").read_text("utf-8")
+    job = client.submit(text, source=f"{name}.yaml").job
+    timeline.priorities[job.id] = job.priority
+    timeline.read(client)
+    if job.state == "waiting":
+        # The journal tells what was decided; why nothing could be is in the job's own story.
+        for line in client.explain(job.id).story[1:]:
+            timeline.remark(timeline.since_start(line.at), job.id, line.text.partition(";")[0])
+    return job.id
+
+
 def _tell(
-    screen: Console, outcome: DemoOutcome, daemon: DemoDaemon, *, keep: bool, as_json: bool, told: bool
+    screen: Console, summary: DemoSummary, daemon: DemoDaemon, *, keep: bool, as_json: bool, story_told: bool
 ) -> None:
     """The summary, and how to go on."""
-    server = daemon.server
     link = _dashboard_link(daemon) if keep else None
     if as_json:
-        where = {"server": server, "pid": daemon.pid, "directory": str(daemon.directory), "dashboard": link}
-        print_json({**outcome.document(), "kept": where if keep else None})
+        where = {"server": daemon.server, "pid": daemon.pid, "directory": str(daemon.directory), "dashboard": link}
+        print_json({**summary.document(), "kept": where if keep else None})
         return
-    if told:
+    if story_told:
         screen.print()
-    print_summary(screen, outcome, with_story=not told)
-    option = shlex.quote(server)
+    print_summary(screen, summary, with_story=not story_told)
+    option = shlex.quote(daemon.server)
     if not keep:
         lines = ["next: koala demo --keep    the daemon stays, and its dashboard in your browser"]
     else:

@@ -1,20 +1,33 @@
 """The picture of both demos: one column is a stretch of time, one row some processors of a site, one letter a job.
 
-What is drawn comes from a ``RunRecord``, which the simulated demo makes of a log and the live one of a journal.
+What is drawn comes from a ``Timeline``, which the simulated demo makes of a log and the live one of a journal.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from koala.cli.terminal.words import clean
+from koala.cli.terminal.words import (
+    BARRIER,
+    IDLE,
+    STATE_STYLES,
+    clean,
+    job_note,
+    places_words,
+    progress_bar,
+    size,
+    span,
+)
 
 if TYPE_CHECKING:
+    from rich.table import Table
     from rich.text import Text
 
-    from koala.simulator.report.timeline import Hold, Move, Silence
+    from koala.cli.demo.journal import JournalTimeline
+    from koala.model.api import Overview
+    from koala.simulator.report.timeline import Hold, Remark, Timeline
 
 TITLE = "Koala: one queue over three clusters"
 NAMES_WIDTH = 11
@@ -23,38 +36,12 @@ COLUMNS_MIN = 20
 # A mark of the ruler stands at every so many columns.
 RULER_COLUMNS = 10
 COLOURS = ("cyan", "magenta", "yellow", "green", "blue")
-_IDLE, _WAITING, _DOWN, _MOVING = (
-    "\N{MIDDLE DOT}",
-    "\N{LIGHT SHADE}",
-    "\N{MULTIPLICATION SIGN}",
-    "\N{BLACK RECTANGLE}",
-)
-
-
-class Comment(Protocol):
-    """One thing that was said, of a job or of none (0)."""
-
-    @property
-    def at_s(self) -> float: ...
-    @property
-    def job(self) -> int: ...
-    @property
-    def text(self) -> str: ...
-
-
-class RunRecord(Protocol):
-    """What happened in a run, in seconds since its beginning; what goes on has no end yet."""
-
-    @property
-    def names(self) -> Mapping[int, str]: ...
-    @property
-    def holds(self) -> Sequence[Hold]: ...
-    @property
-    def moves(self) -> Sequence[Move]: ...
-    @property
-    def silences(self) -> Sequence[Silence]: ...
-    @property
-    def remarks(self) -> Sequence[Comment]: ...
+# The picture of a live run has room for this long from the start; a longer run makes its columns longer.
+EXPECTED_S = 24.0
+# A terminal with fewer lines shows two processors in a row of the picture, and no empty lines between sites.
+TALL_LINES = 36
+PROGRESS_WIDTH = 16
+_DOWN, _MOVING = "\N{MULTIPLICATION SIGN}", "\N{BLACK RECTANGLE}"
 
 
 def letter(job: int) -> str:
@@ -62,8 +49,14 @@ def letter(job: int) -> str:
     return chr(ord("A") + (job - 1) % 26)
 
 
-def colour(job: int) -> str:
-    """The job's colour."""
+def job_name(job: int, name: str, width: int = 0) -> Text:
+    """A job's letter and name in its colour."""
+    from rich.text import Text
+
+    return Text().append(f"{letter(job)} {clean(name):<{width}}", _colour(job))
+
+
+def _colour(job: int) -> str:
     return COLOURS[(job - 1) % len(COLOURS)]
 
 
@@ -72,14 +65,19 @@ def columns_in(width: int) -> int:
     return max(COLUMNS_MIN, min(width, PICTURE_WIDTH_MAX) - NAMES_WIDTH - 1)
 
 
+def column_s_for(end_s: float, columns: int) -> float:
+    """The length of a column, in tenths of a second, with which so much time has room."""
+    return max(1, math.ceil(10 * end_s / columns)) / 10
+
+
 class GridPicture:
-    """A record as rows of characters. ``sites`` are names with their processors; there are so many ``columns``, of
+    """A timeline as rows of characters. ``sites`` are names with their processors; there are so many ``columns``, of
     ``column_s`` each; ``airy`` puts an empty line under every site."""
 
     def __init__(
         self,
         sites: Mapping[str, int],
-        record: RunRecord,
+        timeline: Timeline,
         *,
         columns: int,
         column_s: float,
@@ -87,7 +85,7 @@ class GridPicture:
         airy: bool = True,
     ) -> None:
         self._sites = sites
-        self._record = record
+        self._timeline = timeline
         self._columns = columns
         self._column_s = column_s
         self._per_row = processors_per_row
@@ -99,60 +97,57 @@ class GridPicture:
 
     def remarks(self, until_s: float) -> list[Text]:
         """What was said until then, a line each."""
-        return [remark_line(each, self._record.names) for each in self._record.remarks if each.at_s <= until_s]
+        return [remark_line(each, self._timeline.names) for each in self._timeline.remarks if each.at_s <= until_s]
 
-    def _lanes(self, site: str, processors: int) -> list[list[Hold]]:
+    def _holds_by_row(self, site: str, processors: int) -> list[list[Hold]]:
         """For each row of a site, the holds that are drawn in it."""
-        lanes: list[list[Hold]] = [[] for _ in range(math.ceil(processors / self._per_row))]
-        free_at = [0.0] * len(lanes)
-        for hold in self._record.holds:
+        rows: list[list[Hold]] = [[] for _ in range(math.ceil(processors / self._per_row))]
+        free_at = [0.0] * len(rows)
+        for hold in self._timeline.holds:
             if hold.site != site:
                 continue
             wanted = math.ceil(hold.processors / self._per_row)
-            for lane in [lane for lane, free_s in enumerate(free_at) if free_s <= hold.from_s][:wanted]:
-                lanes[lane].append(hold)
-                free_at[lane] = hold.to_s
-        return lanes
+            for row in [row for row, free_s in enumerate(free_at) if free_s <= hold.from_s][:wanted]:
+                rows[row].append(hold)
+                free_at[row] = hold.to_s
+        return rows
 
     def _times(self, until_s: float) -> Iterator[float]:
         """The middle of each column that has begun."""
         for column in range(self._columns):
             if column * self._column_s < until_s:
-                yield (column + 0.5) * self._column_s
+                yield min((column + 0.5) * self._column_s, until_s)
 
     def _site_rows(self, until_s: float) -> Iterator[Text]:
         from rich.text import Text
 
         for site, processors in self._sites.items():
-            for number, lane in enumerate(self._lanes(site, processors)):
-                row = Text(f"{clean(site)[: NAMES_WIDTH - 1] if number == 0 else '':<{NAMES_WIDTH}}", no_wrap=True)
+            for number, holds in enumerate(self._holds_by_row(site, processors)):
+                row = _row(site if number == 0 else "")
                 for at_s in self._times(until_s):
-                    row.append(*self._cell(site, lane, min(at_s, until_s)))
+                    row.append(*self._cell(site, holds, at_s))
                 yield row
             if self._airy:
                 yield Text("")
 
-    def _cell(self, site: str, lane: list[Hold], at_s: float) -> tuple[str, str]:
-        if any(each.site == site and each.from_s <= at_s < each.to_s for each in self._record.silences):
+    def _cell(self, site: str, holds: list[Hold], at_s: float) -> tuple[str, str]:
+        if any(each.site == site and each.from_s <= at_s < each.to_s for each in self._timeline.silences):
             return _DOWN, "red"
-        for hold in lane:
+        for hold in holds:
             if hold.from_s <= at_s < hold.to_s:
-                ink = colour(hold.job)
+                ink = _colour(hold.job)
                 # However short its wait at the barrier, a start is seen, so that two in a row are told apart.
                 runs_s = max(hold.runs_s, hold.from_s + self._column_s)
-                return (letter(hold.job), f"black on {ink}") if runs_s <= at_s else (_WAITING, ink)
-        return _IDLE, "dim"
+                return (letter(hold.job), f"black on {ink}") if runs_s <= at_s else (BARRIER, ink)
+        return IDLE, "dim"
 
     def _file_rows(self, until_s: float) -> Iterator[Text]:
-        """One row for each file, whichever way it goes."""
-        from rich.text import Text
-
-        for file in dict.fromkeys(move.file for move in self._record.moves):
-            row = Text(f"{clean(file)[: NAMES_WIDTH - 1]:<{NAMES_WIDTH}}", no_wrap=True)
-            moves = [move for move in self._record.moves if move.file == file]
+        """One row for each file, wherever it goes."""
+        for file in dict.fromkeys(move.file for move in self._timeline.moves):
+            row = _row(file)
+            moves = [move for move in self._timeline.moves if move.file == file]
             for at_s in self._times(until_s):
-                moving = any(move.from_s <= min(at_s, until_s) < move.to_s for move in moves)
-                row.append(_MOVING if moving else " ", "bright_white")
+                row.append(_MOVING if any(move.from_s <= at_s < move.to_s for move in moves) else " ", "bright_white")
             yield row
 
     def _ruler(self) -> Text:
@@ -171,35 +166,101 @@ class GridPicture:
         """What the signs mean, under the picture, where it stays in sight on a small terminal."""
         from rich.text import Text
 
-        down = f"  {_DOWN} site down" if self._record.silences else ""
+        down = f"  {_DOWN} site down" if self._timeline.silences else ""
         per_row = f"{self._per_row} processors" if self._per_row > 1 else "1 processor"
-        return Text(
-            f"{_WAITING} at the barrier{down}  {_MOVING} file moves  column {self._column_s:g} s  row {per_row}",
-            style="dim",
-            no_wrap=True,
-            overflow="ellipsis",
-        )
+        words = f"{BARRIER} at the barrier{down}  {_MOVING} file moves  column {self._column_s:g} s  row {per_row}"
+        return Text(words, style="dim", no_wrap=True, overflow="ellipsis")
 
 
-def remark_line(remark: Comment, names: Mapping[int, str]) -> Text:
+def _row(name: str) -> Text:
+    from rich.text import Text
+
+    return Text(f"{clean(name)[: NAMES_WIDTH - 1]:<{NAMES_WIDTH}}", no_wrap=True)
+
+
+def remark_line(remark: Remark, names: Mapping[int, str]) -> Text:
     """A remark with its time and its job."""
     from rich.text import Text
 
     width = max(map(len, names.values()), default=0)
     line = Text(no_wrap=True, overflow="ellipsis")
     line.append(f"{remark.at_s:5.{0 if remark.at_s >= 100 else 1}f} s  ", "dim")
-    if remark.job:
-        line.append(f"{letter(remark.job)} {clean(names[remark.job]):<{width}}  ", colour(remark.job))
-    else:
-        line.append(" " * (width + 4))
-    return line.append(clean(remark.text))
+    line.append_text(job_name(remark.job, names[remark.job], width) if remark.job else Text(" " * (width + 2)))
+    return line.append(f"  {clean(remark.text)}")
+
+
+def jobs_table(numbers: Sequence[str], rows: Iterable[tuple[Text, str, Sequence[str], str]]) -> Table:
+    """A table of jobs: a row has the job, its sites, its ``numbers``, and what happened to it."""
+    from rich.table import Table
+
+    title = "times in seconds; those of the last start, where a job was started again"
+    table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="dim")
+    table.add_column("job", no_wrap=True)
+    table.add_column("sites", no_wrap=True)
+    for number in numbers:
+        table.add_column(number, justify="right", no_wrap=True)
+    table.add_column("what happened")
+    for job, sites, cells, happened in rows:
+        table.add_row(job, sites, *cells, happened)
+    return table
 
 
 def what_happened(preemptions: int, failures: int, outcome: str) -> str:
-    """What befell a job on its way, and how it ended."""
+    """What befell a job before its end, and how it ended."""
     events = []
     if preemptions:
         events.append("preempted" if preemptions == 1 else f"preempted {preemptions} times")
     if failures:
         events.append("restarted" if failures == 1 else f"restarted {failures} times")
     return ", ".join([*events, outcome])
+
+
+# ----------------------------------------------------------------------------------------- a run that goes on
+
+
+def frame(overview: Overview, timeline: JournalTimeline, width: int, height: int) -> list[Text]:
+    """The picture of a live run with its jobs and the newest remarks; a line less than the terminal has, for the
+    cursor."""
+    from rich.text import Text
+
+    now_s = timeline.since_start(overview.now)
+    tall = height >= TALL_LINES
+    columns = columns_in(width)
+    picture = GridPicture(
+        {site.name: site.processors for site in overview.sites},
+        timeline,
+        columns=columns,
+        column_s=column_s_for(max(EXPECTED_S, now_s), columns),
+        processors_per_row=1 if tall else 2,
+        airy=tall,
+    )
+    title = Text(TITLE, style="bold").append(f"  live, {now_s:.1f} s", "dim")
+    gap = [Text("")] if tall else []
+    jobs = [_job_line(job, overview, timeline) for job in sorted(timeline.names)]
+    lines = [title, *gap, *picture.rows(now_s), *gap, *jobs, Text("")]
+    room = height - 1 - len(lines)
+    lines += picture.remarks(now_s)[-room:] if room > 0 else []
+    for line in lines:
+        line.no_wrap = True
+        line.truncate(width, overflow="ellipsis")
+    return lines[: max(1, height - 1)]
+
+
+def _job_line(job: int, overview: Overview, timeline: JournalTimeline) -> Text:
+    """What a job does now, where, and how far its files have come."""
+    line = job_name(job, timeline.names[job], max(map(len, timeline.names.values()))).append("  ")
+    live = (*overview.active, *overview.claiming, *overview.waiting_high, *overview.waiting_low)
+    summary = next((each for each in live if each.id == job), None)
+    if summary is None:
+        ended = timeline.ends.get(job)
+        state = "ending" if ended is None else str(ended.outcome)
+        return line.append(state, STATE_STYLES.get(state, "dim"))
+    line.append(f"{summary.state:<9} ", STATE_STYLES.get(summary.state, ""))
+    line.append(f"{span(overview.now - summary.since):>5}  ", "dim")
+    line.append("  ".join(filter(None, (places_words(summary.places), job_note(summary)))))
+    for transfer in overview.transfers:
+        if transfer.ended_at is None and job in transfer.jobs:
+            line.append(f"  {clean(transfer.file)} ")
+            line.append_text(progress_bar(transfer.brought_bytes, max(1, transfer.size_bytes), PROGRESS_WIDTH))
+            line.append(f" of {size(transfer.size_bytes)}", "dim")
+    return line

@@ -1,6 +1,6 @@
 """What the live demo says at its end: the whole picture, the table of its jobs, what the first one printed.
 
-The same for a program is ``DemoOutcome.document``.
+The same for a program is ``DemoSummary.document``.
 """
 
 from __future__ import annotations
@@ -10,176 +10,156 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from koala.cli.demo.picture import TITLE, GridPicture, colour, columns_in, letter, what_happened
-from koala.cli.demo.screen import column_s_for
+import msgspec
+
+from koala.cli.demo.picture import (
+    TITLE,
+    GridPicture,
+    column_s_for,
+    columns_in,
+    job_name,
+    jobs_table,
+    letter,
+    what_happened,
+)
 from koala.cli.terminal.words import clean, places_words
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
-    from koala.cli.demo.chronicle import Chronicle, Ending
+    from koala.cli.demo.journal import JournalTimeline
     from koala.client import Client
+    from koala.model.messages import JobEnded
 
 PRINTED_BYTES_MAX = 8_192
 
 
 @dataclass(frozen=True, kw_only=True)
-class DemoOutcome:
+class DemoSummary:
     """What is known when all jobs have ended. ``printed`` is what the first job wrote."""
 
-    chronicle: Chronicle
+    timeline: JournalTimeline
     sites: Mapping[str, int]
     exit_codes: Mapping[int, int | None]
-    first: int
     printed: str
     mpi: bool
 
     @property
+    def ends(self) -> list[JobEnded]:
+        """How the jobs ended, in the order of their submission."""
+        return [self.timeline.ends[job] for job in sorted(self.timeline.ends)]
+
+    @property
     def end_s(self) -> float:
         """When the last job ended."""
-        return max(self.chronicle.since_start(each.ended_at) for each in self.chronicle.ends.values())
+        return max(self.timeline.since_start(each.ended_at) for each in self.ends)
 
     @property
     def failed(self) -> list[str]:
         """The jobs that did not come to a good end."""
-        chronicle = self.chronicle
-        return [chronicle.names[job] for job, each in sorted(chronicle.ends.items()) if each.outcome != "done"]
+        return [self.timeline.names[each.job] for each in self.ends if each.outcome != "done"]
 
     def document(self) -> dict[str, Any]:
         """Everything, as JSON can say it."""
-        chronicle = self.chronicle
+        timeline = self.timeline
         return {
             "duration_s": round(self.end_s, 3),
             "mpi": self.mpi,
             "sites": dict(self.sites),
-            "jobs": [self._job_document(job, each) for job, each in sorted(chronicle.ends.items())],
-            "transfers": [
-                {
-                    "file": move.file,
-                    "source": move.source,
-                    "target": move.target,
-                    "from_s": round(move.from_s, 3),
-                    "to_s": round(move.to_s, 3) if math.isfinite(move.to_s) else None,
-                }
-                for move in chronicle.moves
-            ],
+            "jobs": [self._job_document(each) for each in self.ends],
+            "transfers": [_rounded(msgspec.structs.asdict(move)) for move in timeline.moves],
             "story": [
-                {"at_s": round(remark.at_s, 3), "job": remark.job or None, "text": remark.text}
-                for remark in chronicle.remarks
+                _rounded({**msgspec.structs.asdict(remark), "job": remark.job or None}) for remark in timeline.remarks
             ],
             "printed": self.printed,
         }
 
-    def _job_document(self, job: int, ending: Ending) -> dict[str, Any]:
-        queue_s, wait_s, run_s = times(ending)
-        return {
-            "id": job,
-            "letter": letter(job),
-            "name": self.chronicle.names[job],
-            "outcome": ending.outcome,
-            "exit_code": self.exit_codes[job],
-            "places": [{"site": site, "processors": processors} for site, processors in ending.places],
-            "queue_s": _rounded(queue_s),
-            "wait_s": _rounded(wait_s),
-            "run_s": _rounded(run_s),
-            "runs": ending.runs,
-            "failures": ending.failures,
-            "preemptions": ending.preemptions,
+    def _job_document(self, ended: JobEnded) -> dict[str, Any]:
+        queue_s, wait_s, run_s = _times(ended)
+        document = {
+            "id": ended.job,
+            "letter": letter(ended.job),
+            "name": self.timeline.names[ended.job],
+            "outcome": ended.outcome,
+            "exit_code": self.exit_codes[ended.job],
+            "places": [{"site": site, "processors": processors} for site, processors in ended.places],
+            "queue_s": queue_s,
+            "wait_s": wait_s,
+            "run_s": run_s,
+            "runs": ended.runs,
+            "failures": ended.failures,
+            "preemptions": ended.preemptions,
         }
+        return _rounded(document)
 
 
-def _rounded(value_s: float | None) -> float | None:
-    return None if value_s is None else round(value_s, 3)
+def _rounded(document: dict[str, Any]) -> dict[str, Any]:
+    """Times in milliseconds, and null for what has not ended."""
+    return {
+        name: (round(value, 3) if math.isfinite(value) else None) if isinstance(value, float) else value
+        for name, value in document.items()
+    }
 
 
-def gather(client: Client, chronicle: Chronicle, first: int, *, mpi: bool) -> DemoOutcome:
+def gather(client: Client, timeline: JournalTimeline, *, mpi: bool) -> DemoSummary:
     """Ask the daemon for what the journal does not tell."""
-    return DemoOutcome(
-        chronicle=chronicle,
+    return DemoSummary(
+        timeline=timeline,
         sites={site.name: site.processors for site in client.sites()},
-        exit_codes={job: client.job(job).exit_code for job in chronicle.names},
-        first=first,
-        printed=client.output(first, limit=PRINTED_BYTES_MAX).text,
+        exit_codes={job: client.job(job).exit_code for job in timeline.names},
+        printed=client.output(min(timeline.names), limit=PRINTED_BYTES_MAX).text,
         mpi=mpi,
     )
 
 
-def times(ending: Ending) -> tuple[float | None, float | None, float | None]:
-    """Seconds in the queue until the last placement, from there to the opening of the barrier, and on to the end."""
-    placed_at, started_at = ending.placed_at, ending.started_at
-    queue_s = None if placed_at is None else placed_at - ending.submitted_at
-    wait_s = None if placed_at is None or started_at is None else started_at - placed_at
-    run_s = None if started_at is None else ending.ended_at - started_at
-    return queue_s, wait_s, run_s
-
-
-def print_summary(screen: Console, outcome: DemoOutcome, *, with_story: bool) -> None:
+def print_summary(screen: Console, summary: DemoSummary, *, with_story: bool) -> None:
     """The picture, the story unless it was told already, the jobs and what the first one printed."""
     from rich.console import Group
     from rich.text import Text
 
     screen.print(f"{TITLE}\n", style="bold")
-    columns = columns_in(screen.width)
-    column_s = column_s_for(outcome.end_s, columns)
+    column_s = column_s_for(summary.end_s, columns_in(screen.width))
     picture = GridPicture(
-        outcome.sites,
-        outcome.chronicle,
-        columns=math.ceil(outcome.end_s / column_s),
+        summary.sites,
+        summary.timeline,
+        columns=math.ceil(summary.end_s / column_s),
         column_s=column_s,
         processors_per_row=1,
     )
     story = [Text(""), *picture.remarks(math.inf)] if with_story else []
-    printed = [Text(f"  {clean(line)}", no_wrap=True, overflow="ellipsis") for line in outcome.printed.splitlines()]
+    printed = [Text(f"  {clean(line)}", no_wrap=True, overflow="ellipsis") for line in summary.printed.splitlines()]
+    first = min(summary.timeline.names)
     # In a group every line keeps its own way of being cut to the width.
-    screen.print(Group(*picture.rows(outcome.end_s), *story, ""))
-    screen.print(_jobs_table(outcome))
-    screen.print(Group("", _heading(outcome), *printed))
+    screen.print(Group(*picture.rows(summary.end_s), *story, ""))
+    screen.print(_table(summary))
+    screen.print(Group("", job_name(first, summary.timeline.names[first]).append(" printed:"), *printed))
 
 
-def _heading(outcome: DemoOutcome) -> Text:
-    from rich.text import Text
-
-    name = outcome.chronicle.names[outcome.first]
-    return Text(f"{letter(outcome.first)} {name}", style=colour(outcome.first)).append(" printed:", "default")
-
-
-def _jobs_table(outcome: DemoOutcome) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(
-        box=None,
-        pad_edge=False,
-        title="times in seconds; those of the last start, where a job was started again",
-        title_justify="left",
-        title_style="dim",
-    )
-    table.add_column("job", no_wrap=True)
-    table.add_column("sites", no_wrap=True)
-    for column in ("queue", "wait", "run"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("exit", justify="right")
-    table.add_column("what happened")
-    for job, ending in sorted(outcome.chronicle.ends.items()):
-        code = outcome.exit_codes[job]
-        table.add_row(
-            Text(f"{letter(job)} {clean(outcome.chronicle.names[job])}", style=colour(job)),
-            _places(ending),
-            *("-" if value is None else f"{value:.1f}" for value in times(ending)),
-            "-" if code is None else str(code),
-            _what_happened(ending),
-        )
-    return table
-
-
-def _places(ending: Ending) -> str:
+def _table(summary: DemoSummary) -> Table:
     from koala.model.api import Place
 
-    return places_words([Place(site=site, processors=processors) for site, processors in ending.places])
+    rows = []
+    for ended in summary.ends:
+        code = summary.exit_codes[ended.job]
+        cells = ["-" if value is None else f"{value:.1f}" for value in _times(ended)]
+        places = [Place(site=site, processors=processors) for site, processors in ended.places]
+        split = "split, " if len({place.site for place in places}) > 1 else ""
+        rows.append(
+            (
+                job_name(ended.job, summary.timeline.names[ended.job]),
+                places_words(places),
+                [*cells, "-" if code is None else str(code)],
+                split + what_happened(ended.preemptions, ended.failures, ended.outcome),
+            )
+        )
+    return jobs_table(("queue", "wait", "run", "exit"), rows)
 
 
-def _what_happened(ending: Ending) -> str:
-    told = what_happened(ending.preemptions, ending.failures, ending.outcome)
-    return f"split, {told}" if len({site for site, _ in ending.places}) > 1 else told
+def _times(ended: JobEnded) -> tuple[float | None, float | None, float | None]:
+    """Seconds in the queue until the last placement, from there to the opening of the barrier, and on to the end."""
+    placed_at, started_at = ended.placed_at, ended.started_at
+    queue_s = None if placed_at is None else placed_at - ended.submitted_at
+    wait_s = None if placed_at is None or started_at is None else started_at - placed_at
+    run_s = None if started_at is None else ended.ended_at - started_at
+    return queue_s, wait_s, run_s

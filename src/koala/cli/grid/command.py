@@ -1,12 +1,14 @@
 """``koala grid init``: a grid file from what is found on this machine and at the hosts of ~/.ssh/config.
 
 Every host is asked at once whether it has Slurm or Grid Engine. What the file says is put together in ``grid_text``.
+Of the ssh configuration only names are taken; how a host is reached is left to the ssh program.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from koala.cli.errors import FailedError, UserError
+from koala.cli.errors import FailedError, UserError, advice
 from koala.cli.terminal.output import OutputFile, counted, print_json
 from koala.cli.terminal.words import clean
 
@@ -28,6 +30,16 @@ HOSTS_AT_A_TIME_MAX = 16
 # What the batch systems' programs on this machine need of this process's environment.
 _OWN_VARIABLES = ("SLURM_CONF", "SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT")
 _SSH_CONFIG = Path("~/.ssh/config")
+
+# Limits on what is read. ssh itself follows includes so deep.
+SSH_FILES_MAX = 100
+SSH_FILE_BYTES_MAX = 1_048_576
+SSH_INCLUDES_DEEP_MAX = 16
+SSH_HOSTS_MAX = 200
+
+_WILD = frozenset("*?!")
+# A keyword, blanks or an equals sign, and words.
+_LINE = re.compile(r"\s*([A-Za-z]+)(?:\s*=\s*|\s+)(.*)")
 
 
 @click.group()
@@ -104,8 +116,6 @@ def _config(given: Path | None) -> Path:
 
 
 def _hosts(config: Path) -> list[str]:
-    from koala.cli.grid.ssh_hosts import ssh_hosts
-
     path = config.expanduser()
     return ssh_hosts(path) if path.is_file() else []
 
@@ -170,3 +180,74 @@ def _nothing(surveyed: Sequence[SurveyedHost]) -> str:
 def _tell(words: str) -> None:
     """Progress goes to standard error: standard output may be read by a program."""
     click.echo(clean(words), err=True)
+
+
+# ------------------------------------------------------------------- the hosts of an ssh configuration
+
+
+def ssh_hosts(config: Path) -> list[str]:
+    """The names of ``Host`` lines without wildcards, in the order of the file, each once; ``Include`` is followed.
+    Raises ``UserError`` where the file cannot be read."""
+    reader = _Reader(config.parent)
+    reader.read(config, 0)
+    return list(reader.hosts)
+
+
+class _Reader:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.hosts: dict[str, None] = {}
+        self._files = 0
+
+    def read(self, path: Path, depth: int) -> None:
+        self._files += 1
+        if depth > SSH_INCLUDES_DEEP_MAX or self._files > SSH_FILES_MAX:
+            raise UserError(
+                f"{path}: more than {SSH_FILES_MAX} files (SSH_FILES_MAX), or {SSH_INCLUDES_DEEP_MAX} inside each "
+                "other (SSH_INCLUDES_DEEP_MAX); check the Include lines"
+            )
+        for line in _text(path).splitlines():
+            keyword, words = _parsed(line)
+            if keyword == "host":
+                for word in words:
+                    if not _WILD & set(word) and not word.startswith("-"):
+                        self.hosts[word] = None
+                if len(self.hosts) > SSH_HOSTS_MAX:
+                    raise UserError(
+                        f"{path}: more than {SSH_HOSTS_MAX} hosts (SSH_HOSTS_MAX); "
+                        "write those of clusters into a file of their own, for --ssh-config"
+                    )
+            elif keyword == "include":
+                for word in words:
+                    for found in self._included(word):
+                        self.read(found, depth + 1)
+
+    def _included(self, pattern: str) -> list[Path]:
+        """The files that an Include means; like ssh, it says nothing of those that are not there."""
+        path = Path(pattern).expanduser()
+        whole = path if path.is_absolute() else self.directory / path
+        return sorted(
+            found for found in Path(whole.anchor).glob(str(whole.relative_to(whole.anchor))) if found.is_file()
+        )
+
+
+def _parsed(line: str) -> tuple[str, list[str]]:
+    """The keyword in lower case and its words; nothing for comments and what makes no sense."""
+    found = _LINE.fullmatch(line)
+    if found is None:
+        return "", []
+    try:
+        return found[1].lower(), shlex.split(found[2], comments=True)
+    except ValueError:  # quotes that are not closed
+        return "", []
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(SSH_FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; {advice(error)}") from None
+    if len(content) > SSH_FILE_BYTES_MAX:
+        raise UserError(f"{path}: larger than {SSH_FILE_BYTES_MAX} bytes (SSH_FILE_BYTES_MAX); name another file")
+    return content.decode(errors="replace")

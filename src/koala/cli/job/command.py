@@ -13,7 +13,7 @@ from koala.cli.job.logs import logs
 from koala.cli.job.views import print_explanation, print_job
 from koala.cli.job.waiting import end_with, watch_job
 from koala.cli.terminal.output import print_json
-from koala.cli.terminal.verdicts import Verdicts
+from koala.cli.terminal.refusals import Verdicts
 from koala.cli.terminal.words import clean
 
 if TYPE_CHECKING:

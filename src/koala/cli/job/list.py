@@ -12,7 +12,7 @@ import click
 from koala.cli.connection import with_client
 from koala.cli.errors import UserError
 from koala.cli.terminal.output import console, print_json
-from koala.cli.terminal.verdicts import Verdicts
+from koala.cli.terminal.refusals import Verdicts
 from koala.cli.terminal.words import STATE_STYLES, clean, job_note, job_when, places_words, span, state_text
 
 if TYPE_CHECKING:

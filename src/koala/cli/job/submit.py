@@ -1,25 +1,34 @@
 """``koala submit``: give a job to the daemon, ask where it would go, or wait for its end.
 
-The text is read in ``koala.cli.job.submit_text``, waiting is in ``koala.cli.job.waiting``.
+What is wrong with a text is shown at its place: the daemon tells the place, and the text is known here. Waiting is in
+``koala.cli.job.waiting``.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from koala.cli.connection import complete_example, with_client
 from koala.cli.errors import EXIT_REFUSED, UserError
-from koala.cli.job.submit_text import read_text, shown_at_place, source_to_send
+from koala.cli.examples import read_named
 from koala.cli.job.waiting import end_with, warn_if_hopeless, watch_job
 from koala.cli.terminal.output import console, counted, print_json
 from koala.cli.terminal.words import clean, span
+from koala.descriptions import decoded
+from koala.descriptions.errors import ERRORS_MAX, SourceText
 
 if TYPE_CHECKING:
-    from koala.client import Client
-    from koala.model.api import DryRun, JobSummary, Submitted
+    from koala.client import Client, InvalidError
+    from koala.model.api import DryRun, JobSummary, ProblemAt, Submitted
+
+STANDARD_INPUT = "standard input"
+# The daemon takes a name of so many characters; its end tells the format.
+_SOURCE_CHARACTERS_MAX = 255
 
 
 @click.command()
@@ -58,7 +67,7 @@ def submit(
         raise UserError("--dry-run submits nothing; leave out --wait and --token-id")
     if token_id is not None:
         _check_token_id(token_id)
-    text, source = read_text(job)
+    text, source = _read_text(job)
     if dry_run:
         _print_dry_run(ctx, _dry_run(client, text, source), as_json)
         return
@@ -88,9 +97,9 @@ def _submit(client: Client, text: str, source: str, token_id: str | None) -> Sub
     from koala.client import ConflictError, InvalidError
 
     try:
-        return client.submit(text, source=source_to_send(source), client_token=token_id)
+        return client.submit(text, source=_source_to_send(source), client_token=token_id)
     except InvalidError as error:
-        raise UserError(shown_at_place(error, text, source)) from None
+        raise UserError(_shown_at_place(error, text, source)) from None
     except ConflictError as error:
         raise UserError(error.for_user().replace("client_token", "--token-id")) from None
 
@@ -99,9 +108,9 @@ def _dry_run(client: Client, text: str, source: str) -> DryRun:
     from koala.client import InvalidError
 
     try:
-        return client.dry_run(text, source=source_to_send(source))
+        return client.dry_run(text, source=_source_to_send(source))
     except InvalidError as error:
-        raise UserError(shown_at_place(error, text, source)) from None
+        raise UserError(_shown_at_place(error, text, source)) from None
 
 
 def _print_submitted(job: JobSummary, new: bool) -> None:
@@ -146,3 +155,50 @@ def _print_places(answer: DryRun) -> None:
     out.print(
         Text(f"{answer.policy}: {counted(total, 'processor')} on {counted(sites, 'site')}; nothing is submitted")
     )
+
+
+def _read_text(job: str) -> tuple[str, str]:
+    """The text of a file, of an example or of standard input, and what to call it in messages."""
+    from koala.model.api import DESCRIPTION_BYTES_MAX
+
+    if job == "-":
+        shown = STANDARD_INPUT
+        data = sys.stdin.buffer.read(DESCRIPTION_BYTES_MAX + 1)
+    elif Path(job).is_file():
+        shown = os.fsencode(job).decode("utf-8", errors="replace")
+        with Path(job).open("rb") as file:
+            data = file.read(DESCRIPTION_BYTES_MAX + 1)
+    else:
+        return read_named("job", job)
+    if len(data) > DESCRIPTION_BYTES_MAX:
+        raise UserError(
+            f"{shown}: a job has at most {DESCRIPTION_BYTES_MAX} bytes (DESCRIPTION_BYTES_MAX), and this has more; "
+            "put a large script into a file of its own that the job runs, and data into input files"
+        )
+    if not data.strip():
+        raise UserError(f"{shown} is empty; write a job into it, such as the one of koala examples show hello")
+    return decoded(data, shown), shown
+
+
+def _source_to_send(source: str) -> str:
+    """The name for the daemon, which tells the format by its end."""
+    return source[-_SOURCE_CHARACTERS_MAX:]
+
+
+def _shown_at_place(error: InvalidError, text: str, source: str) -> str:
+    """What is wrong with the text, every problem with its source line, as ``koala place`` shows it."""
+    if not error.problems:
+        return error.for_user()
+    lines = SourceText(text, source)
+    told = [_told(problem, lines) for problem in error.problems]
+    if len(told) >= ERRORS_MAX:
+        told.append(f"these are the first {ERRORS_MAX} problems in {source}; there may be more")
+    return "\n".join(told)
+
+
+def _told(problem: ProblemAt, text: SourceText) -> str:
+    if problem.line is None or problem.column is None:
+        return "\n  ".join(filter(None, (f"{text.source}: {problem.message}", problem.cure)))
+    before = text.text.split("\n")[: problem.line - 1]
+    index = sum(len(line) + 1 for line in before) + problem.column - 1
+    return text.problem(index, problem.message, problem.cure).for_user(text.source)

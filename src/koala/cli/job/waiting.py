@@ -14,7 +14,7 @@ import click
 from koala.cli.connection import be_patient
 from koala.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, FailedError
 from koala.cli.terminal.output import console, print_json
-from koala.cli.terminal.verdicts import NEVER_FITS, verdict
+from koala.cli.terminal.refusals import NEVER_FITS, verdict
 from koala.cli.terminal.words import clean, places_words, span
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from koala.cli.errors import EXIT_REFUSED, UserError
 from koala.cli.examples import read_named
 from koala.cli.place.options import parse_idle, parse_load, request_from_options, with_communication
 from koala.cli.policies import full_catalogue
-from koala.cli.simulate.grid import named_grid
+from koala.cli.simulate.options import named_grid
 from koala.cli.terminal.output import console, counted, print_json
 from koala.cli.terminal.refusals import print_refusal
 from koala.model.grid import Grid, Network, SchedulerParameters, Site

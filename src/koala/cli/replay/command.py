@@ -20,10 +20,9 @@ from koala.cli.errors import EXIT_INTERRUPTED, FailedError, UserError, advice
 from koala.cli.policies import full_catalogue
 from koala.cli.replay.report import ReplayReport, compared, metrics_of, more, write_folder
 from koala.cli.replay.source import ReplayOptions, ReplaySource, read_source
-from koala.cli.simulate.grid import named_grid
-from koala.cli.simulate.ranges import FiniteRange
+from koala.cli.simulate.options import FiniteRange, named_grid
 from koala.cli.simulate.report import report
-from koala.cli.simulate.running import interrupts
+from koala.cli.terminal.interrupts import interrupts
 from koala.cli.terminal.output import console, counted, print_json
 from koala.cli.terminal.words import span
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from koala.cli.replay.source import ReplaySource
-from koala.cli.simulate.page import facts
+from koala.cli.simulate.report import facts
 from koala.cli.terminal.output import OutputFile, counted_first
 
 if TYPE_CHECKING:

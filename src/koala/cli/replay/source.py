@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from koala.cli.errors import UserError
 from koala.cli.examples import read_named
-from koala.cli.simulate.running import refuse_without_kernel
-from koala.cli.simulate.trace import trace_remarks
+from koala.cli.simulate.trace import refuse_without_kernel, trace_remarks
 from koala.cli.simulate.workload import DISCIPLINES
 
 if TYPE_CHECKING:

@@ -12,11 +12,10 @@ from typing import Any
 import click
 
 from koala.cli.errors import EXIT_INTERRUPTED, UserError
-from koala.cli.simulate.grid import named_grid
-from koala.cli.simulate.ranges import FiniteRange
+from koala.cli.simulate.options import FiniteRange, named_grid
 from koala.cli.simulate.report import report
-from koala.cli.simulate.running import interrupts
 from koala.cli.simulate.workload import RunOptions, RunOutputs
+from koala.cli.terminal.interrupts import interrupts
 from koala.cli.terminal.output import OutputFile, console, print_json, refuse_clashes
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import gc
+import importlib.util
 import io
 import time
 from collections.abc import Iterable
@@ -18,8 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from koala.cli.errors import UserError
 from koala.cli.policies import full_catalogue
 from koala.cli.simulate.failures import read_failures
-from koala.cli.simulate.page import facts
-from koala.cli.simulate.running import refuse_without_kernel
+from koala.cli.simulate.report import facts
 from koala.cli.simulate.workload import DISCIPLINES, RunOptions, RunOutputs, RunResult, run_scheduler
 from koala.cli.terminal.output import counted, counted_first
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 # Times in the table of jobs are rounded to microseconds, as those of a workload.
 _CSV_DIGITS = 6
+# The libraries of the extra ``kernel``, by the names they are imported with.
+_KERNEL = ("numba", "numpy")
 
 
 class _Plan(NamedTuple):
@@ -56,6 +58,17 @@ class _Job(NamedTuple):
     options: RunOptions
     outputs: RunOutputs
     read_s: float
+
+
+def refuse_without_kernel(verb: str) -> None:
+    """Say what to install where the libraries for traces and compiled code are missing."""
+    missing = [library for library in _KERNEL if importlib.util.find_spec(library) is None]
+    if missing:
+        verb_is = "is" if len(missing) == 1 else "are"
+        raise UserError(
+            f"{verb}: {' and '.join(missing)} {verb_is} not installed; "
+            "install them with: pip install 'koala-scheduler[kernel]'"
+        )
 
 
 def run_trace(grid: Grid, path: Path, options: RunOptions, outputs: RunOutputs) -> RunResult:

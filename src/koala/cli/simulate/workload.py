@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,9 +15,8 @@ from koala.cli.errors import UserError
 from koala.cli.examples import read_named
 from koala.cli.policies import full_catalogue
 from koala.cli.simulate.failures import read_failures
-from koala.cli.simulate.page import facts
-from koala.cli.simulate.running import progress_bar
-from koala.cli.terminal.output import OutputFile
+from koala.cli.simulate.report import facts
+from koala.cli.terminal.output import OutputFile, console
 
 if TYPE_CHECKING:
     from koala.model.grid import Grid
@@ -124,7 +124,7 @@ def run_scheduler(
         for sink in sinks:
             sink(piece)
 
-    with progress_bar() as progress:
+    with _progress_bar() as progress:
         try:
             result = simulate(
                 grid,
@@ -141,3 +141,37 @@ def run_scheduler(
         except WorkloadError as error:
             raise UserError(f"{workload_name}: {error.for_user()}") from None
     return SchedulerRun(result, [] if collector is None else collector.holds())
+
+
+@contextmanager
+def _progress_bar() -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on standard error, for whoever watches a terminal."""
+    errors = console(stderr=True)
+    if not errors.is_terminal:
+        yield None
+        return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("simulating"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("jobs"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=errors, transient=True) as bar:
+        task = bar.add_task("jobs", total=None)
+
+        def update(ended: int, jobs: int) -> None:
+            bar.update(task, completed=ended, total=jobs)
+
+        yield update

@@ -1,21 +1,95 @@
-"""``koala site``: take a site out or back, ask how it is, and check whether it can be used at all."""
+"""``koala sites``: who holds each site's processors. ``koala site``: take one out or back, or ask how it is."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from koala.cli.connection import complete_site, with_client
 from koala.cli.errors import FailedError
 from koala.cli.site.check import check
-from koala.cli.terminal.output import counted, print_json
-from koala.cli.terminal.words import clean, site_state, span
+from koala.cli.terminal.output import console, counted, print_json
+from koala.cli.terminal.words import clean, site_bar, site_legend, site_state, span
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from koala.client import Client
     from koala.model.api import SiteInfo
+
+BAR_WIDTH_MIN, BAR_WIDTH_MAX = 4, 16
+NAME_WIDTH_MAX = 16
+JOBS_SHOWN_MAX = 4
+# What was heard of a site longer ago than this is told with its age.
+OLD_S = 10.0
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_client
+def sites(client: Client, /, as_json: bool) -> None:
+    """List the sites: who holds their processors, and whether they can be used."""
+    found = client.sites()
+    if as_json:
+        print_json([each.model_dump(mode="json") for each in found])
+        return
+    out, now = console(), time.time()
+    out.print(sites_table(found, now, out.width))
+    out.print(f"{site_legend()}{_age(found, now)}", style="dim")
+    for each in found:
+        if each.silent_reason:
+            out.print(f"{clean(each.name)} does not answer: {clean(each.silent_reason)}", style="red", markup=False)
+        elif each.ours + each.others > each.processors:
+            out.print(f"{clean(each.name)}: others were there first; some of ours wait in its queue", markup=False)
+
+
+def _age(found: Sequence[SiteInfo], now: float) -> str:
+    """Since when nothing was heard, where that is long ago: batch systems are left in peace while no job waits."""
+    heard = [each.reported_at for each in found if each.reported_at is not None and each.silent_since is None]
+    old_s = now - min(heard, default=now)
+    return f"  asked {span(old_s)} ago" if old_s > OLD_S else ""
+
+
+def sites_table(found: Sequence[SiteInfo], now: float, width: int) -> Table:
+    """The sites as a table that fits a terminal: the bar gives way first, then the list of jobs; numbers never."""
+    from rich.table import Table
+    from rich.text import Text
+
+    states = [site_state(each, now) for each in found]
+    columns = {
+        "site": min(NAME_WIDTH_MAX, max((len(clean(each.name)) for each in found), default=0)),
+        "kind": max((len(each.kind) for each in found), default=0),
+        "use": 0,
+        "procs": 5,
+        "ours": 4,
+        "others": 6,
+        "idle": 4,
+        "state": max((len(state) for state, _ in states), default=0),
+        "jobs": 4,
+    }
+    columns = {name: max(len(name), wanted) for name, wanted in columns.items()}
+    beside = sum(columns.values()) - columns["use"] + 2 * (len(columns) - 1)
+    columns["use"] = max(BAR_WIDTH_MIN, min(BAR_WIDTH_MAX, width - beside))
+    table = Table(box=None, pad_edge=False)
+    for name, least in columns.items():
+        justify: Literal["left", "right"] = "right" if name in ("procs", "ours", "others", "idle") else "left"
+        most = NAME_WIDTH_MAX if name == "site" else None
+        table.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis", min_width=least, max_width=most)
+    for each, (state, colour) in zip(found, states, strict=True):
+        counts = (each.processors, each.ours, each.others, each.idle)
+        jobs = ", ".join(map(str, each.jobs[:JOBS_SHOWN_MAX])) + (", ..." if len(each.jobs) > JOBS_SHOWN_MAX else "")
+        table.add_row(
+            Text(clean(each.name)),
+            each.kind,
+            site_bar(each, columns["use"]),
+            *map(str, counts),
+            Text(state, style=colour),
+            jobs,
+        )
+    return table
 
 
 @click.group()

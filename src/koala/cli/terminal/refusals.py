@@ -1,14 +1,22 @@
-"""A refusal for people: why a job found no places, what each site lacked, and what would help."""
+"""A refusal for people: why a job found no places, what each site lacked, and whether waiting can help."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from koala.cli.terminal.output import console, counted
+from koala.cli.terminal.words import clean
+
+if TYPE_CHECKING:
+    from koala.client import Client
+    from koala.model.api import JobSummary, RefusalInfo
 
 # The table shows the sites that come nearest; the JSON has them all.
 SITES_SHOWN_MAX = 20
+NEVER_FITS = "can never fit"
+# How many of the waiting jobs of one list are asked about; the first ones listed.
+ASKED_MAX = 20
 
 
 class ShortageView(Protocol):
@@ -62,3 +70,39 @@ def print_refusal(refusal: RefusalView) -> None:
         if unshown > 0:
             out.print(Text(f"and {counted(unshown, 'site')} more, which miss as much or more"))
     out.print(Text(f"{'It can never fit' if refusal.permanent else 'What would help'}: {refusal.cure}."))
+
+
+def verdict(refusal: RefusalInfo | None) -> str:
+    """Why idle processors alone will not help: the job can never fit, or a thing is missing that is no processor.
+    Empty where waiting may help, or where the job was not tried yet."""
+    if refusal is None:
+        return ""
+    if refusal.permanent:
+        return NEVER_FITS
+    return "" if refusal.shortages else clean(refusal.reason)
+
+
+class Verdicts:
+    """The verdicts on the waiting jobs of lists. A job is asked about until there is one, which is then remembered
+    while the job waits."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._known: dict[int, str] = {}
+
+    def of(self, jobs: Iterable[JobSummary]) -> dict[int, str]:
+        """The verdicts that there are on these jobs, by number."""
+        from koala.client import ClientError
+
+        waiting = [job.id for job in jobs if job.state == "waiting"][:ASKED_MAX]
+        self._known = {job: told for job, told in self._known.items() if job in waiting}
+        for job in waiting:
+            if job in self._known:
+                continue
+            try:
+                told = verdict(self._client.explain(job).refusal)
+            except ClientError:  # a list is worth more than a note in it
+                continue
+            if told:
+                self._known[job] = told
+        return dict(self._known)

@@ -97,53 +97,85 @@ class Timeline:
             timeline._take(parsed.at, parsed.do if parsed.do is not None else as_event.decode(line))
         return timeline
 
-    def _take(self, at: float, message: Any) -> None:
+    def _take(self, at_s: float, message: Any) -> None:
         match message:
             case JobSubmitted(job=job, request=request):
-                self.names[job] = request.name
-                size = f"{request.kind}, {request.processors} processors"
-                self._remark(at, job, f"submitted: {size}, {request.priority} priority")
-            case StartComponent(token=token):
-                hold = Hold(message.job, message.site, message.processors, at)
-                self._by_token[token] = hold
-                self.holds.append(hold)
-            case ReleaseBarrier(tokens=tokens):
-                # One that is repeated, because an answer was late, does not start the application again.
-                waiting = [hold for token in tokens if (hold := self._by_token[token]).runs_s > at]
-                for hold in waiting:
-                    hold.runs_s = at
-                if waiting:
-                    self._remark(at, message.job, "all components are at the barrier: it runs")
-            case ComponentEnded(token=token):
-                if token in self._by_token:
-                    self._by_token[token].to_s = min(at, self._by_token[token].to_s)
-            case StartTransfer():
-                move = Move(message.file, message.source, message.target, at)
-                self._by_transfer[message.transfer] = move
-                self.moves.append(move)
-            case TransferEnded(transfer=transfer) | CancelTransfer(transfer=transfer):
-                move_ended = self._by_transfer.get(transfer)
-                if move_ended is not None:
-                    move_ended.to_s = min(at, move_ended.to_s)
-            case _:
-                self._take_report(at, message)
-
-    def _take_report(self, at: float, message: Any) -> None:
-        match message:
-            case SiteSilent(site=site):
-                self.silences.append(Silence(site, at))
-            case SiteReported(site=site):
-                for silence in self.silences:
-                    if silence.site == site:
-                        silence.to_s = min(at, silence.to_s)
+                self.submitted(at_s, job, request.name, request.kind, request.processors, request.priority)
             case JobPlaced(job=job, places=places):
-                self._remark(at, job, "placed: " + ", ".join(f"{size} on {site}" for site, size in places))
+                self.remark(at_s, job, "placed: " + ", ".join(f"{size} on {site}" for site, size in places))
+            case StartComponent(token=token):
+                self.claimed(at_s, token, message.job, message.site, message.processors)
+            case ReleaseBarrier(job=job, tokens=tokens):
+                self.barrier_opened(at_s, job, tokens)
+            case ComponentEnded(token=token):
+                self.component_ended(at_s, token)
+            case StartTransfer():
+                self.transfer_started(at_s, message.transfer, message.file, message.source, message.target)
+            case TransferEnded(transfer=transfer) | CancelTransfer(transfer=transfer):
+                self.transfer_ended(at_s, transfer)
             case JobRequeued(job=job, reason=reason):
-                self._remark(at, job, f"requeued: {reason}")
+                self.remark(at_s, job, f"requeued: {reason}")
             case JobEnded(job=job, outcome=outcome, reason=reason):
-                self._remark(at, job, f"{outcome}: {reason}" if reason else str(outcome))
+                self.remark(at_s, job, f"{outcome}: {reason}" if reason else str(outcome))
+            case SiteSilent(site=site):
+                self.site_silent(at_s, site)
+            case SiteReported(site=site):
+                self.site_reported(at_s, site)
             case _:
                 pass
 
-    def _remark(self, at: float, job: JobId, text: str) -> None:
-        self.remarks.append(Remark(at, job, text))
+    # ------------------------------------------------------------------------------- what can happen, one method each
+
+    def remark(self, at_s: float, job: JobId, text: str) -> None:
+        """Something was said of a job."""
+        self.remarks.append(Remark(at_s, job, text))
+
+    def submitted(self, at_s: float, job: JobId, name: str, kind: str, processors: int, priority: str | None) -> None:
+        """A job is there; its priority may not be known."""
+        self.names[job] = name
+        rank = f", {priority} priority" if priority is not None else ""
+        self.remark(at_s, job, f"submitted: {kind}, {processors} processors{rank}")
+
+    def claimed(self, at_s: float, token: str, job: JobId, site: SiteName, processors: int) -> None:
+        """A component claims processors."""
+        hold = Hold(job, site, processors, at_s)
+        self._by_token[token] = hold
+        self.holds.append(hold)
+
+    def barrier_opened(self, at_s: float, job: JobId, tokens: Iterable[str]) -> bool:
+        """The components may start. False for an opening that is repeated because an answer was late: it does not
+        start the application again."""
+        waiting = [hold for token in tokens if (hold := self._by_token[token]).runs_s > at_s]
+        for hold in waiting:
+            hold.runs_s = at_s
+        if waiting:
+            self.remark(at_s, job, "all components are at the barrier: it runs")
+        return bool(waiting)
+
+    def component_ended(self, at_s: float, token: str) -> None:
+        """A component holds nothing any more."""
+        if token in self._by_token:
+            self._by_token[token].to_s = min(at_s, self._by_token[token].to_s)
+
+    def transfer_started(self, at_s: float, transfer: str, file: str, source: SiteName, target: SiteName) -> None:
+        """A file is on its way."""
+        move = Move(file, source, target, at_s)
+        self._by_transfer[transfer] = move
+        self.moves.append(move)
+
+    def transfer_ended(self, at_s: float, transfer: str) -> Move | None:
+        """A transfer arrived, broke or was cancelled; None of one that never started."""
+        move = self._by_transfer.get(transfer)
+        if move is not None:
+            move.to_s = min(at_s, move.to_s)
+        return move
+
+    def site_silent(self, at_s: float, site: SiteName) -> None:
+        """A site does not answer."""
+        self.silences.append(Silence(site, at_s))
+
+    def site_reported(self, at_s: float, site: SiteName) -> None:
+        """A site answers."""
+        for silence in self.silences:
+            if silence.site == site:
+                silence.to_s = min(at_s, silence.to_s)

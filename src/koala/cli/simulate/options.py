@@ -1,10 +1,16 @@
-"""``--grid`` of ``koala simulate`` and ``place``: a grid file, a shipped example, or clusters in short: 4x100."""
+"""Options that ``koala simulate`` shares with ``replay``, ``place`` and ``trace``: grids by name, finite numbers.
+
+``--grid`` takes a grid file, a shipped example, or clusters in short: 4x100.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from koala.cli.errors import UserError
 from koala.cli.examples import read_named
@@ -51,3 +57,14 @@ def _clusters(name: str, clusters: int, processors: int) -> Grid:
         sites=tuple(Site(name=f"c{number}", processors=processors) for number in range(1, clusters + 1)),
         scheduler=SchedulerParameters(scan_interval_s=0.0, check_interval_s=None),
     )
+
+
+class FiniteRange(click.FloatRange):
+    """A range that also refuses ``nan`` and ``inf``, which Python reads as numbers and no comparison keeps out."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number, or an error of the command line that names the option."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a number that one can count with.", param, ctx)
+        return number
