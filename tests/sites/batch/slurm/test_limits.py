@@ -14,8 +14,8 @@ from koala.model.grid import BatchSettings
 from koala.model.messages import Outcome
 from koala.sites.batch.component import never_starts
 from koala.sites.batch.grid_engine.system import GridEngineSystem
-from koala.sites.batch.slurm.quota import Quota, Terms, parse_quota
-from koala.sites.batch.slurm.quota_text import quota_text
+from koala.sites.batch.slurm.listing import listing_script
+from koala.sites.batch.slurm.quota import SlurmQuota, Terms, parse_quota
 from koala.sites.batch.slurm.system import SlurmSystem
 from koala.sites.batch.system import BatchEnd, EndKind
 from tests.support.paths import RECORDED
@@ -50,7 +50,7 @@ def chosen(tmp_path: Path, printed: str, user: str = "nobody", jobs: str = "", *
     for name, body in tools.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
         (tmp_path / name).chmod(0o755)
-    text = quota_text(BatchSettings(work_directory="/w", **settings))
+    text = listing_script(BatchSettings(work_directory="/w", **settings), "koala_quota")
     done = subprocess.run(
         ["/bin/sh"],
         input=f"koala_user=$GIVEN_USER\nkoala_jobs=$GIVEN_JOBS\n{text}",
@@ -95,7 +95,7 @@ def test_what_is_no_time_limits_nothing(text: str) -> None:
         "ClusterName=c Account=group UserName=me(7) Partition= Priority=0 ID=1",
         f"    MaxJobs= MaxWallPJ={text}",
     ]
-    assert parse_quota(lines, Terms(), {"main"}, Terms()) == Quota()
+    assert parse_quota(lines, Terms(), {"main"}, Terms()) == SlurmQuota()
 
 
 def test_the_shorter_of_the_partitions_time_and_the_users_counts() -> None:

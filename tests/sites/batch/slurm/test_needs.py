@@ -12,9 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koala.model.grid import BatchSettings
+from koala.sites.batch.slurm.listing import listing_script
 from koala.sites.batch.slurm.needs import Need, Room, parse_room, processors_within
-from koala.sites.batch.slurm.needs_text import needs_text
-from koala.sites.batch.slurm.options import Asked, Features, Sharing, asked_of, features_of, megabytes
+from koala.sites.batch.slurm.options import (
+    Features,
+    RequestedResources,
+    Sharing,
+    features_of,
+    megabytes,
+    requested_by,
+)
 from koala.sites.batch.slurm.system import SlurmSystem
 from koala.sites.batch.system import BatchListing
 
@@ -23,7 +30,7 @@ def settings(*options: str, **fields: Any) -> BatchSettings:
     return BatchSettings(work_directory="/w", submit_options=options, **fields)
 
 
-UNKNOWN = Asked(memory_is_known=False)
+UNKNOWN = RequestedResources(memory_is_known=False)
 
 # ---------------------------------------------------------------------------------------------- options of a site
 
@@ -56,13 +63,13 @@ def test_features_that_nodes_must_have(text: str, names: tuple[str, ...], one_wi
 @pytest.mark.parametrize(
     ("options", "asked"),
     [
-        ((), Asked()),
-        (("--mem=4G",), Asked(node_mb=4096)),
-        (("--mem", "4G"), Asked(node_mb=4096)),
-        (("--mem=0",), Asked(node_mb=0)),
-        (("--mem-per-cpu=1G", "--qos=q"), Asked(processor_mb=1024)),
-        (("--mem-per-cpu", "1G", "--mem-per-cpu=2G"), Asked(processor_mb=2048)),
-        (("--mem-per-cpu=0",), Asked(node_mb=0)),
+        ((), RequestedResources()),
+        (("--mem=4G",), RequestedResources(node_mb=4096)),
+        (("--mem", "4G"), RequestedResources(node_mb=4096)),
+        (("--mem=0",), RequestedResources(node_mb=0)),
+        (("--mem-per-cpu=1G", "--qos=q"), RequestedResources(processor_mb=1024)),
+        (("--mem-per-cpu", "1G", "--mem-per-cpu=2G"), RequestedResources(processor_mb=2048)),
+        (("--mem-per-cpu=0",), RequestedResources(node_mb=0)),
         (("--mem=lots",), UNKNOWN),
         (("--mem-per-cpu=4.5G",), UNKNOWN),
         (("--mem",), UNKNOWN),
@@ -70,27 +77,27 @@ def test_features_that_nodes_must_have(text: str, names: tuple[str, ...], one_wi
         (("--mem-per-gpu", "8G", "--mem=4G"), UNKNOWN),
         (("--mem-per-c=1000",), UNKNOWN),
         (("--mem-per-cp", "1000"), UNKNOWN),
-        (("--memory=4G", "--mem-bind=local"), Asked()),
+        (("--memory=4G", "--mem-bind=local"), RequestedResources()),
         *[
-            (options, Asked(has_gpus=True))
+            (options, RequestedResources(has_gpus=True))
             for options in (
                 ("--gpus=1",), ("--gpus", "1"), ("-G1",), ("-G", "1"), ("--gpus-per-node=2",), ("--gres=gpu:a100:1",),
                 ("--gres", "nvme,gpu"), ("--tres-per-task=gres/gpu:1",),
             )
         ],
-        (("--gres=nvme:1",), Asked()),
-        (("-C", "a"), Asked(features=Features(("a",)))),
-        (("-Ca&b",), Asked(features=Features(("a", "b")))),
-        (("--constraint=a|b",), Asked(features=Features(("a", "b"), one_will_do=True))),
-        (("--exclusive",), Asked(sharing=Sharing.NOBODY)),
-        (("--exclusive=exclusive",), Asked(sharing=Sharing.NOBODY)),
-        (("--exclusive=Exclusive",), Asked(sharing=Sharing.NOBODY)),
-        (("--exclusive=user",), Asked(sharing=Sharing.OWN_USER)),
-        (("--exclusive=mcs",), Asked()),
+        (("--gres=nvme:1",), RequestedResources()),
+        (("-C", "a"), RequestedResources(features=Features(("a",)))),
+        (("-Ca&b",), RequestedResources(features=Features(("a", "b")))),
+        (("--constraint=a|b",), RequestedResources(features=Features(("a", "b"), one_will_do=True))),
+        (("--exclusive",), RequestedResources(sharing=Sharing.NOBODY)),
+        (("--exclusive=exclusive",), RequestedResources(sharing=Sharing.NOBODY)),
+        (("--exclusive=Exclusive",), RequestedResources(sharing=Sharing.NOBODY)),
+        (("--exclusive=user",), RequestedResources(sharing=Sharing.OWN_USER)),
+        (("--exclusive=mcs",), RequestedResources()),
     ],
 )  # fmt: skip
-def test_what_options_ask_for(options: tuple[str, ...], asked: Asked) -> None:
-    assert asked_of(settings(*options)) == asked
+def test_what_options_ask_for(options: tuple[str, ...], asked: RequestedResources) -> None:
+    assert requested_by(settings(*options)) == asked
 
 
 def test_variables_ask_where_options_do_not() -> None:
@@ -99,11 +106,11 @@ def test_variables_ask_where_options_do_not() -> None:
         "SBATCH_CONSTRAINT": "a",
         "SBATCH_EXCLUSIVE": "user",
     }
-    by_variables = Asked(node_mb=2048, features=Features(("a",)), sharing=Sharing.OWN_USER)
-    assert asked_of(settings(environment=tuple(variables.items()))) == by_variables
+    by_variables = RequestedResources(node_mb=2048, features=Features(("a",)), sharing=Sharing.OWN_USER)
+    assert requested_by(settings(environment=tuple(variables.items()))) == by_variables
     options = ("--mem-per-cpu=5", "-C", "b", "--exclusive")
-    by_options = Asked(processor_mb=5, features=Features(("b",)), sharing=Sharing.NOBODY)
-    assert asked_of(settings(*options, environment=tuple(variables.items()))) == by_options
+    by_options = RequestedResources(processor_mb=5, features=Features(("b",)), sharing=Sharing.NOBODY)
+    assert requested_by(settings(*options, environment=tuple(variables.items()))) == by_options
 
 
 @pytest.mark.parametrize(
@@ -111,21 +118,21 @@ def test_variables_ask_where_options_do_not() -> None:
     [
         ({"SBATCH_MEM_PER_GPU": "8G"}, UNKNOWN),
         ({"SBATCH_MEM_PER_NODE": "lots"}, UNKNOWN),
-        ({"SBATCH_MEM_PER_CPU": "0"}, Asked(node_mb=0)),
-        ({"SBATCH_EXCLUSIVE": "EXCLUSIVE"}, Asked(sharing=Sharing.NOBODY)),
-        ({"SBATCH_GPUS": "1"}, Asked(has_gpus=True)),
-        ({"SBATCH_GPUS_PER_NODE": "1"}, Asked(has_gpus=True)),
-        ({"SBATCH_GRES": "gpu:1"}, Asked(has_gpus=True)),
-        ({"SBATCH_GRES": "nvme"}, Asked()),
+        ({"SBATCH_MEM_PER_CPU": "0"}, RequestedResources(node_mb=0)),
+        ({"SBATCH_EXCLUSIVE": "EXCLUSIVE"}, RequestedResources(sharing=Sharing.NOBODY)),
+        ({"SBATCH_GPUS": "1"}, RequestedResources(has_gpus=True)),
+        ({"SBATCH_GPUS_PER_NODE": "1"}, RequestedResources(has_gpus=True)),
+        ({"SBATCH_GRES": "gpu:1"}, RequestedResources(has_gpus=True)),
+        ({"SBATCH_GRES": "nvme"}, RequestedResources()),
     ],
 )
-def test_what_variables_ask_for(variables: dict[str, str], asked: Asked) -> None:
-    assert asked_of(settings(environment=tuple(variables.items()))) == asked
+def test_what_variables_ask_for(variables: dict[str, str], asked: RequestedResources) -> None:
+    assert requested_by(settings(environment=tuple(variables.items()))) == asked
 
 
 def test_memory_of_an_option_goes_before_a_variable_that_is_not_understood() -> None:
     variables = (("SBATCH_MEM_PER_GPU", "8G"), ("SBATCH_MEM_PER_NODE", "lots"))
-    assert asked_of(settings("--mem=10", environment=variables)) == Asked(node_mb=10)
+    assert requested_by(settings("--mem=10", environment=variables)) == RequestedResources(node_mb=10)
 
 
 # ----------------------------------------------------------------------------------------------- what it leaves
@@ -176,8 +183,8 @@ def test_no_node_gives_more_than_it_has(need: Need, processors: int, free: int, 
 SHARED = "configuration SelectTypeParameters=CR_CORE_MEMORY"
 
 
-def needed(*lines: str, asked: Asked | None = None, partition: str = "main") -> Need | None:
-    return parse_room(lines, asked or Asked()).need(partition)
+def needed(*lines: str, asked: RequestedResources | None = None, partition: str = "main") -> Need | None:
+    return parse_room(lines, asked or RequestedResources()).need(partition)
 
 
 def test_the_option_goes_before_the_partition_and_that_before_the_cluster() -> None:
@@ -189,20 +196,20 @@ def test_the_option_goes_before_the_partition_and_that_before_the_cluster() -> N
     assert needed(SHARED, cluster, unlimited) == Need(500, None, None, "DefMemPerCPU of the cluster")
     assert needed(SHARED, cluster, of_main) == Need(None, 3000, 800, "DefMemPerNode of the partition main")
     assert needed(SHARED, cluster, of_main, partition="low") == Need(500, None, None, "DefMemPerCPU of the cluster")
-    asked = Asked(processor_mb=7)
+    asked = RequestedResources(processor_mb=7)
     assert needed(SHARED, cluster, of_main, asked=asked) == Need(7, None, 800, "as --mem-per-cpu says")
-    assert needed(SHARED, cluster, "configuration MaxMemPerCPU=9", asked=Asked(node_mb=0)) == Need(
+    assert needed(SHARED, cluster, "configuration MaxMemPerCPU=9", asked=RequestedResources(node_mb=0)) == Need(
         None, 0, 9, "as --mem=0 says"
     )
 
 
 def test_who_asks_in_a_way_that_is_not_understood_has_no_processor_taken_away_for_memory() -> None:
     full = "node NodeName=n1 RealMemory=9000 AllocMem=8999"
-    gpus = Asked(has_gpus=True)
+    gpus = RequestedResources(has_gpus=True)
     for asked in (UNKNOWN, gpus):
         assert needed(SHARED, asked=asked) is None
         assert parse_room([SHARED, full], asked).processors("n1", "main", 4, 2) == 4
-    assert parse_room([SHARED, full], Asked()).processors("n1", "main", 4, 2) == 0
+    assert parse_room([SHARED, full], RequestedResources()).processors("n1", "main", 4, 2) == 0
     default = "configuration DefMemPerCPU=500"
     assert needed(SHARED, default, asked=UNKNOWN) is None
     assert needed(SHARED, default, asked=gpus) == Need(500, None, None, "DefMemPerCPU of the cluster")
@@ -231,7 +238,9 @@ def test_the_most_for_a_processor_is_the_cluster_s_only_where_the_partition_has_
 )
 def test_whole_cores_are_given_where_cores_or_sockets_are_selected(selection: str, left: int) -> None:
     node = "node NodeName=n1 RealMemory=3500 AllocMem=0 CPUTot=8 Sockets=1 CoresPerSocket=4 ThreadsPerCore=2"
-    room = parse_room([f"configuration SelectTypeParameters={selection}", node], Asked(processor_mb=1000))
+    room = parse_room(
+        [f"configuration SelectTypeParameters={selection}", node], RequestedResources(processor_mb=1000)
+    )
     assert room.processors("n1", "main", 8, 0) == left
 
 
@@ -248,12 +257,12 @@ def test_whole_cores_are_given_where_cores_or_sockets_are_selected(selection: st
 )
 def test_threads_count_only_where_they_are_processors(cores: str, left: int) -> None:
     node = f"node NodeName=n1 RealMemory=4000 AllocMem=0 ThreadsPerCore=2 {cores}"
-    assert parse_room([SHARED, node], Asked(processor_mb=3000)).processors("n1", "main", 4, 0) == left
+    assert parse_room([SHARED, node], RequestedResources(processor_mb=3000)).processors("n1", "main", 4, 0) == left
 
 
 @pytest.mark.parametrize("selection", ["CR_CPU", "CR_CORE,CR_LLN", "NONE", "", "OTHER_MEMORY"])
 def test_memory_counts_only_where_it_is_shared_out(selection: str) -> None:
-    assert needed(f"configuration SelectTypeParameters={selection}", asked=Asked(node_mb=10**6)) is None
+    assert needed(f"configuration SelectTypeParameters={selection}", asked=RequestedResources(node_mb=10**6)) is None
 
 
 @pytest.mark.parametrize("selection", ["CR_CPU_MEMORY", "CR_Core_Memory", "CR_CORE_MEMORY,CR_LLN", "CR_MEMORY"])
@@ -263,21 +272,28 @@ def test_memory_is_shared_out(selection: str) -> None:
 
 def test_the_first_of_two_fields_counts() -> None:
     """Operators' comments come last."""
-    room = parse_room(["node NodeName=n1 RealMemory=9000 AllocMem=1 Reason=RealMemory=7 AllocMem=8"], Asked())
+    room = parse_room(
+        ["node NodeName=n1 RealMemory=9000 AllocMem=1 Reason=RealMemory=7 AllocMem=8"], RequestedResources()
+    )
     assert (room.nodes["n1"].whole_mb, room.nodes["n1"].taken_mb) == (9000, 1)
 
 
 def test_a_node_that_is_not_told_of_is_taken_as_it_is() -> None:
-    assert parse_room([SHARED], Asked(node_mb=10**6)).processors("n1", "main", 4, 2) == 4
-    assert parse_room([SHARED, "node NodeName=n1 RealMemory=?"], Asked(node_mb=9)).processors("n1", "main", 4, 2) == 4
+    assert parse_room([SHARED], RequestedResources(node_mb=10**6)).processors("n1", "main", 4, 2) == 4
+    assert (
+        parse_room([SHARED, "node NodeName=n1 RealMemory=?"], RequestedResources(node_mb=9)).processors(
+            "n1", "main", 4, 2
+        )
+        == 4
+    )
     assert Room().processors("n1", "main", 4, 2) == 4
 
 
 def test_a_node_that_another_has_to_itself_is_not_ours() -> None:
     def left(owner: str, used: int, sharing: Sharing = Sharing.ANYBODY) -> int:
-        return parse_room(["user me", f"node NodeName=n1 Owner={owner}"], Asked(sharing=sharing)).processors(
-            "n1", "main", 4, used
-        )
+        return parse_room(
+            ["user me", f"node NodeName=n1 Owner={owner}"], RequestedResources(sharing=sharing)
+        ).processors("n1", "main", 4, used)
 
     assert [left(owner, 1) for owner in ("N/A", "me(7)", "you(8)")] == [4, 4, 0]
     assert [left(owner, 1, Sharing.OWN_USER) for owner in ("N/A", "me(7)", "you(8)")] == [0, 4, 0]
@@ -295,7 +311,7 @@ GARBAGE = st.lists(st.lists(WORDS | st.text(max_size=9), max_size=8).map(" ".joi
 
 @given(GARBAGE, st.lists(WORDS | st.text(max_size=9) | st.sampled_from(["--mem", "-C", "--exclusive"]), max_size=5))
 def test_garbage_takes_no_listing_away(lines: list[str], options: list[str]) -> None:
-    room = parse_room(lines, asked_of(settings(*options)))
+    room = parse_room(lines, requested_by(settings(*options)))
     assert 0 <= room.processors("n1", "main", 4, 2) <= 4
     assert 0 <= room.processors_of_empty("n1", "main", 6) <= 6
 
@@ -367,9 +383,9 @@ def test_ours_that_hold_more_than_they_asked_for_leave_the_rest_idle() -> None:
 
 def test_what_is_kept_for_slurm_itself_is_not_for_jobs() -> None:
     node = "node NodeName=n1 RealMemory=4000 AllocMem=1000 MemSpecLimit=400"
-    room = parse_room([SHARED, node], Asked(processor_mb=900))
+    room = parse_room([SHARED, node], RequestedResources(processor_mb=900))
     assert (room.processors("n1", "main", 8, 1), room.processors_of_empty("n1", "main", 9)) == (2, 4)
-    assert parse_room([SHARED, node], Asked(node_mb=3601)).processors_of_empty("n1", "main", 9) == 0
+    assert parse_room([SHARED, node], RequestedResources(node_mb=3601)).processors_of_empty("n1", "main", 9) == 0
 
 
 # ------------------------------------------------------------------------------------------------ how it is asked
@@ -395,7 +411,7 @@ def printed(tmp_path: Path, selection: str, *options: str, **fields: Any) -> lis
     (tmp_path / "scontrol").chmod(0o755)
     done = subprocess.run(
         ["/bin/sh", "-e"],
-        input=needs_text(settings(*options, **fields)),
+        input=listing_script(settings(*options, **fields), "koala_room"),
         env={"PATH": f"{tmp_path}:{os.defpath}"},
         capture_output=True,
         text=True,

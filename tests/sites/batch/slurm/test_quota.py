@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koala.model.grid import BatchSettings
-from koala.sites.batch.slurm.quota import Quota, Terms, parse_quota
-from koala.sites.batch.slurm.quota_text import quota_text, terms_of
+from koala.sites.batch.slurm.listing import listing_script
+from koala.sites.batch.slurm.quota import SlurmQuota, Terms, parse_quota, terms_of
 from koala.sites.batch.slurm.system import SlurmSystem
 from koala.sites.batch.system import BatchEnd, EndKind
 from tests.support.paths import RECORDED
@@ -81,15 +81,15 @@ ME = association("group", "me")
 HEAD = ("user me 7", "enforced associations,limits,qos")
 
 
-def quota(*told: str, head: Sequence[str] = HEAD, terms: Terms = Terms(), newest: Terms = Terms()) -> Quota:  # noqa: B008
+def quota(*told: str, head: Sequence[str] = HEAD, terms: Terms = Terms(), newest: Terms = Terms()) -> SlurmQuota:  # noqa: B008
     lines = [line for each in (*head, *told) for line in each.split("\n") if line.strip()]
     return parse_quota(lines, terms, {"main"}, newest)
 
 
 def test_nothing_told_limits_nothing() -> None:
-    assert quota(head=()) == Quota()
-    assert quota() == Quota()
-    assert quota(ME) == Quota()
+    assert quota(head=()) == SlurmQuota()
+    assert quota() == SlurmQuota()
+    assert quota(ME) == SlurmQuota()
 
 
 def test_each_account_above_counts_and_the_tightest_is_named() -> None:
@@ -100,7 +100,7 @@ def test_each_account_above_counts_and_the_tightest_is_named() -> None:
         association("root"),
         association("chemistry", parent="root(1)", GrpTRES="cpu=1(1)"),
     )
-    assert told == Quota(9, 1, "9 processors (GrpTRES of account group)")
+    assert told == SlurmQuota(9, 1, "9 processors (GrpTRES of account group)")
 
 
 @pytest.mark.parametrize(
@@ -121,10 +121,10 @@ def test_jobs_and_budgets_that_are_used_up_leave_nothing(limits: dict[str, str],
 
 def test_limits_that_the_controller_does_not_keep_to_are_none() -> None:
     limited = association("group", "me", GrpTRES="cpu=4(4)")
-    assert quota(limited) == Quota(4, 0, "4 processors (GrpTRES of user me)")
-    assert quota(limited, head=("user me 7", "enforced associations,qos")) == Quota()
-    assert quota(limited, head=("user me 7",)) == Quota()
-    assert quota(limited, head=("user you 8", HEAD[1])) == Quota()
+    assert quota(limited) == SlurmQuota(4, 0, "4 processors (GrpTRES of user me)")
+    assert quota(limited, head=("user me 7", "enforced associations,qos")) == SlurmQuota()
+    assert quota(limited, head=("user me 7",)) == SlurmQuota()
+    assert quota(limited, head=("user you 8", HEAD[1])) == SlurmQuota()
 
 
 def test_a_partitions_qos_goes_before_the_jobs_and_that_before_the_account() -> None:
@@ -132,9 +132,11 @@ def test_a_partitions_qos_goes_before_the_jobs_and_that_before_the_account() -> 
     fast, slow = quality("fast", GrpTRES="cpu=10(2)"), quality("slow", GrpTRES="cpu=7(7)", GrpJobs="5(1)")
     assert quota(ME, group, fast, slow, terms=Terms(qos="fast")).most == 10
     assert quota(ME, group, fast, slow, terms=Terms(qos="fast")).left == 0, "of the account's own limits one is left"
-    assert quota(ME, group, fast, slow, terms=Terms(qos="slow")) == Quota(7, 0, "7 processors (GrpTRES of QOS slow)")
+    assert quota(ME, group, fast, slow, terms=Terms(qos="slow")) == SlurmQuota(
+        7, 0, "7 processors (GrpTRES of QOS slow)"
+    )
     both = quota(ME, group, fast, slow, "partition main fast", terms=Terms(qos="slow"))
-    assert both == Quota(10, 8, "10 processors (GrpTRES of QOS fast)")
+    assert both == SlurmQuota(10, 8, "10 processors (GrpTRES of QOS fast)")
     assert quota(ME, group, fast, "partition main N/A").most == 4
     assert quota(ME, group, fast, "partition low fast").most == 4
 
@@ -142,7 +144,7 @@ def test_a_partitions_qos_goes_before_the_jobs_and_that_before_the_account() -> 
 def test_what_each_user_and_each_account_may_have_of_a_qos_counts_with_our_own_use() -> None:
     users = "      7\n        MaxJobsPU=3(1)\n        MaxTRESPU=cpu=6(2)\n      8\n        MaxTRESPU=cpu=6(6)"
     mine = quota(ME, quality("q", users=users), terms=Terms(qos="q"))
-    assert mine == Quota(6, 4, "6 processors (MaxTRESPU of QOS q)")
+    assert mine == SlurmQuota(6, 4, "6 processors (MaxTRESPU of QOS q)")
     named = users.replace("      7\n", "      me(7)\n")
     assert quota(ME, quality("q", users=named), terms=Terms(qos="q")) == mine, "later versions write names"
     others = "      8\n        MaxJobsPU=3(3)\n        MaxTRESPU=cpu=6(6)"
@@ -153,7 +155,7 @@ def test_what_each_user_and_each_account_may_have_of_a_qos_counts_with_our_own_u
 
 def test_the_qos_is_the_one_that_is_named_or_that_our_jobs_have_or_the_default() -> None:
     told = (ME, quality("normal", GrpTRES="cpu=9(0)"), quality("q", GrpTRES="cpu=5(0)"))
-    assert quota(*told) == Quota(), "nobody knows"
+    assert quota(*told) == SlurmQuota(), "nobody knows"
     assert quota(*told, terms=Terms(qos="q"), newest=Terms(qos="normal")).most == 5
     assert quota(*told, newest=Terms(qos="q")).most == 5
     assert quota(*told, "default c|group||q|normal,q").most == 5
@@ -167,7 +169,7 @@ def test_the_account_is_the_one_that_is_named_or_that_our_jobs_have_or_the_defau
     assert quota(*told).most == 2, "the default"
     assert quota(*told, terms=Terms(account="free")).most == 3
     assert quota(*told, newest=Terms(account="free")).most == 3
-    assert quota(*told, terms=Terms(account="nobody's")) == Quota()
+    assert quota(*told, terms=Terms(account="nobody's")) == SlurmQuota()
     of_partition = association("group", "me", partition="main", GrpTRES="cpu=1(0)")
     assert quota(*told, of_partition).most == 1, "one for the partition goes before one for all"
     assert quota(*told, of_partition.replace("Partition=main", "Partition=low")).most == 2
@@ -217,7 +219,7 @@ def scontrol(printed: Path) -> str:
 @pytest.mark.parametrize("awk", AWKS)
 def test_every_awk_chooses_what_is_ours_of_all_accounts(tmp_path: Path, awk: str) -> None:
     real_program(awk.split()[0])
-    text = quota_text(BatchSettings(work_directory="/w"))
+    text = listing_script(BatchSettings(work_directory="/w"), "koala_quota")
     commands = {
         "scontrol": scontrol(RECORDED / "slurm_22.05_assoc_mgr.txt"),
         "sacctmgr": "echo 'alpha|group||small|normal,small'",
@@ -231,22 +233,22 @@ def test_every_awk_chooses_what_is_ours_of_all_accounts(tmp_path: Path, awk: str
         "partition main q",
         "default alpha|group||small|normal,small",
     ]
-    assert parse_quota(lines, Terms(), {"main"}, Terms()) == Quota(3, 1, "3 processors (MaxTRESPU of QOS small)")
+    assert parse_quota(lines, Terms(), {"main"}, Terms()) == SlurmQuota(3, 1, "3 processors (MaxTRESPU of QOS small)")
 
 
 def test_the_database_is_asked_only_where_nothing_else_tells_the_qos(tmp_path: Path) -> None:
     commands = {"scontrol": scontrol(RECORDED / "slurm_22.05_assoc_mgr.txt"), "sacctmgr": "echo asked"}
     settings = BatchSettings(work_directory="/w")
-    text = quota_text(settings)
+    text = listing_script(settings, "koala_quota")
     assert play(tmp_path, text, **commands)[-1] == "default asked"
     ours = "koala_jobs='job 1|PENDING|1|main|t|a|q|None|koala-1.1-ab'\n"
     assert "default asked" not in play(tmp_path, ours + text, **commands)
-    named = quota_text(BatchSettings(work_directory="/w", submit_options=("--qos=q",)))
+    named = listing_script(BatchSettings(work_directory="/w", submit_options=("--qos=q",)), "koala_quota")
     assert "default asked" not in play(tmp_path, named, **commands)
 
 
 def test_a_site_without_accounts_or_without_limits_is_asked_one_question_and_prints_nothing(tmp_path: Path) -> None:
-    text = quota_text(BatchSettings(work_directory="/w"))
+    text = listing_script(BatchSettings(work_directory="/w"), "koala_quota")
     asked = tmp_path / "asked"
     empty = (
         f"echo \"$*\" >>{asked}\nprintf 'Current Association Manager state\\n\\nNo associations currently cached\\n'"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from koala.sites.batch.check.steps import Desk, Said, failed, listed, passed, warned
-from koala.sites.batch.slurm.listing import NODES_LINE, PLAIN_TEXT, ROOM_LINE, MemoryTold, parse_memory
+from koala.sites.batch.slurm.listing import MemoryReport, listing_script, parse_memory
 from koala.sites.batch.slurm.needs import Need
-from koala.sites.batch.slurm.needs_text import needs_text, nodes_command
-from koala.sites.batch.slurm.options import asked_of
+from koala.sites.batch.slurm.options import requested_by
 
 PROGRAMS = ("sbatch", "squeue", "sinfo", "scancel", "scontrol")
 PROGRAMS_ADVICE = (
@@ -120,13 +119,10 @@ async def queue(desk: Desk) -> Said:
 async def memory(desk: Desk) -> Said | None:
     """What a job asks for of the memory, and how many processors that leaves; nothing where it is not shared out."""
     settings = desk.settings
-    reply = await desk.ask(
-        f"{PLAIN_TEXT}echo '{NODES_LINE}' && {nodes_command(settings)} || exit\n"
-        f"echo '{ROOM_LINE}'\n{needs_text(settings)}"
-    )
+    reply = await desk.ask(listing_script(settings, "koala_memory"))
     if reply.code != 0:
         return failed(f"the nodes cannot be listed: {reply.reason}", "find out with sinfo there")
-    told = parse_memory(reply.printed, settings.queue, asked_of(settings))
+    told = parse_memory(reply.printed, settings.queue, requested_by(settings))
     if told is None:
         return None
     asks = "; ".join(dict.fromkeys(_asks_for(need) for need in told.needs.values()))
@@ -149,5 +145,5 @@ def _asks_for(need: Need) -> str:
     return f"all memory of each node ({need.source})"
 
 
-def _leaves(told: MemoryTold) -> str:
+def _leaves(told: MemoryReport) -> str:
     return f"it could get {told.free} of {told.idle} idle processors"

@@ -7,9 +7,9 @@ job that was deleted before it started it never knows.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 
+from koala.sites.shell_script import call, shell_file
 from koala.sites.batch.system import JOB_NAME_PREFIX, BatchEnd, BatchId, BatchJob, BatchOutputError, EndKind
 
 # Codes of "failed" in sge_status(5): the job itself ran and its exit status is true.
@@ -25,11 +25,9 @@ _TIME_LIMIT = re.compile(r"\bh_rt=(\d{1,12})\b", re.ASCII)
 _NOBODY = ("", "NONE", "undefined", "UNKNOWN")
 
 
-def history_text(jobs: Sequence[BatchJob]) -> str:
-    """For ``read_history``. Of a job that it does not know, or when there is no accounting, qacct says so in vain."""
-    ids = shlex.join(job.id for job in jobs)
-    asking = f'for koala_each in {ids}; do\n    qacct -j "$koala_each" 2>/dev/null\ndone\n' if jobs else ""
-    return "if command -v qacct >/dev/null; then\n:\n" + asking + f"fi\necho {shlex.quote(_END)}\n"
+def history_script(jobs: Sequence[BatchJob]) -> str:
+    """For ``read_history``."""
+    return shell_file(__package__, "history.sh") + call("koala_history", *(job.id for job in jobs))
 
 
 def read_history(printed: str, jobs: Sequence[BatchJob]) -> dict[BatchId, BatchEnd]:

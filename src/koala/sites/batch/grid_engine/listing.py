@@ -6,7 +6,6 @@ who has them, and which jobs are ours.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
@@ -17,12 +16,13 @@ from koala.sites.batch.grid_engine.needs import Needs, requests_of, wants_of
 from koala.sites.batch.grid_engine.xml import (
     JobLine,
     QueueInstance,
-    Quota,
     Resource,
+    SlotQuota,
     read_cell,
     read_hosts,
     read_quotas,
 )
+from koala.sites.shell_script import assign, call, shell_file
 from koala.sites.batch.system import (
     JOB_NAME_PREFIX,
     BatchEnd,
@@ -40,49 +40,8 @@ _PARTS = ("user", "jobs", "queues", "environment", "quotas", "errors", "complexe
 # Without these nothing is told of resources.
 _PARTS_OF_RESOURCES = ("complexes", "hosts")
 
-# The parallel environment or nothing, the names of resources that jobs ask for, with commas around, and the words of
-# qselect, which complains only where it also says why. Of other resources with a default every job takes some. Only
-# amounts count, see ``grid_engine_needs``.
-_TEXT = r"""koala_listing() {
-    koala_environment=$1
-    koala_asked=$2
-    shift 2
-    koala_user=$(id -un) || return 1
-    koala_complexes=$(qconf -sc 2>/dev/null | awk -v asked="$koala_asked" '
-        /^#/ || NF < 7 || $1 == "slots" || $1 == "h_rt" { next }
-        $3 !~ /^(INT|DOUBLE|MEMORY|TIME)$/ || $4 != "<=" { next }
-        index(asked, "," $1 ",") || index(asked, "," $2 ",") { print; next }
-        $6 != "NO" && $7 != "NONE" && $7 !~ /^[0:.]*$/ { print }')
-    koala_names=$(printf '%s\n' "$koala_complexes" | awk 'NF { printf ",%s", $1 }')
-    koala_hosts=
-    if [ -n "$koala_names" ]; then
-        koala_hosts=$(qhost -F "${koala_names#,}" -xml 2>/dev/null) || koala_hosts=
-    fi
-    koala_jobs=$(qstat -F "slots,h_rt$koala_names" -u '*' -r -xml) || return 1
-    koala_queues=$(qselect -U "$koala_user" "$@" 2>&1) || [ -z "$koala_queues" ] || {
-        printf '%s\n' "$koala_queues" >&2
-        return 1
-    }
-    koala_quotas=$(qquota -l slots -xml) || return 1
-    if [ -n "$koala_environment" ]; then
-        koala_environment=$(qconf -sp "$koala_environment") || return 1
-    fi
-    # Why a job is in error only qstat -j tells; it is asked where one of ours is.
-    koala_errors=$(printf '%s\n' "$koala_jobs" | awk '
-        /<JB_job_number>/ { id = $0; gsub(/[^0-9]/, "", id); ours = 0 }
-        /<JB_name>@PREFIX@/ { ours = 1 }
-        ours && /<state>[A-Za-z]*E/ { printf "%s%s", comma, id; comma = "," }')
-    if [ -n "$koala_errors" ]; then
-        koala_errors=$(qstat -j "$koala_errors" 2>/dev/null | sed -n -e '/^job_number:/p' -e '/^error reason/p')
-    fi
-    printf 'koala: %s\n%s\n' user "$koala_user" jobs "$koala_jobs" queues "$koala_queues" \
-        environment "$koala_environment" quotas "$koala_quotas" errors "$koala_errors" \
-        complexes "$koala_complexes" hosts "$koala_hosts" end ''
-}
-""".replace("@PREFIX@", JOB_NAME_PREFIX)
 
-
-def listing_text(settings: BatchSettings) -> str:
+def listing_script(settings: BatchSettings) -> str:
     """For ``ListingReader.read``."""
     asked = ",".join(requests_of(settings.submit_options))
     words = ["koala_listing", settings.parallel_environment or "", f",{asked},"]
@@ -90,7 +49,7 @@ def listing_text(settings: BatchSettings) -> str:
         words += ["-q", settings.queue]
     if settings.parallel_environment is not None:
         words += ["-pe", settings.parallel_environment]
-    return _TEXT + shlex.join(words) + "\n"
+    return assign(koala_job_prefix=JOB_NAME_PREFIX) + shell_file(__package__, "listing.sh") + call(*words)
 
 
 class _Slots(msgspec.Struct, frozen=True):
@@ -152,7 +111,7 @@ class ListingReader:
         self,
         instances: list[QueueInstance],
         usable: list[QueueInstance],
-        quotas: list[Quota],
+        quotas: list[SlotQuota],
         user: str,
         needs: Needs,
     ) -> _Slots:
@@ -181,7 +140,7 @@ class ListingReader:
         """Our own jobs are in reservations only where we claim by them."""
         return instance.free(instance.used if self._reserves else instance.used - _held((instance,), user))
 
-    def _bounds(self, environment: str, running: list[JobLine], quotas: list[Quota]) -> list[_Slots]:
+    def _bounds(self, environment: str, running: list[JobLine], quotas: list[SlotQuota]) -> list[_Slots]:
         """What holds for the whole site: the slots of the parallel environment and the quotas in use."""
         bounds = [
             _Slots(quota.limit, quota.limit - quota.used)
@@ -194,7 +153,7 @@ class ListingReader:
             bounds.append(_Slots(total, total - used))
         return bounds
 
-    def _concerns_us(self, quota: Quota) -> bool:
+    def _concerns_us(self, quota: SlotQuota) -> bool:
         """One of some queues, projects or environments holds for a site that uses no other."""
         pairs = (
             (quota.queue, self._queue),

@@ -1,8 +1,9 @@
-"""Grid Engine (SGE, Son of Grid Engine, Univa and Altair) as a batch system: the texts for ``sh``.
+"""Grid Engine (SGE, Son of Grid Engine, Univa and Altair) as a batch system: shell scripts that use its commands.
 
-What ``qstat`` prints is read in ``grid_engine_listing``, what ``qacct`` prints in ``grid_engine_history``. All
-components run in the parallel environment of the settings. Without one there, those of more than one processor take
-the first that the queue offers and that lets a job start processes on its other nodes, or else the first it offers.
+What they print is parsed in ``koala.sites.batch.grid_engine.listing`` and ``koala.sites.batch.grid_engine.history``;
+the functions that they call are in the files ``*.sh`` beside this one. All components
+run in the parallel environment of the settings. Without one there, those of more than one processor take the first
+that the queue offers and that lets a job start processes on its other nodes, or else the first it offers.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from collections.abc import Sequence
 
 from koala.model.grid import BatchSettings
 from koala.model.messages import Token
-from koala.sites.batch.grid_engine.history import history_text, read_history
-from koala.sites.batch.grid_engine.listing import ListingReader, listing_text
+from koala.sites.batch.grid_engine.history import history_script, read_history
+from koala.sites.batch.grid_engine.listing import ListingReader, listing_script
+from koala.sites.shell_script import call, shell_file
 from koala.sites.batch.system import (
     JOB_NAME_PREFIX,
     BatchEnd,
@@ -46,121 +48,6 @@ _NO_ANSWER = re.compile(
 _NO_ROOM = re.compile(r"jobs? (are|is) allowed|limit (is |was )?reached|job limit", re.IGNORECASE)
 _NO_QUEUE = re.compile(r"no suitable queues", re.IGNORECASE)
 _GRANTED = re.compile(r"advance reservation (\d+) has been granted", re.IGNORECASE)
-
-# Prints the name of a parallel environment. The words that choose queue and user follow it.
-_CHOOSE_ENVIRONMENT = r"""koala_environment() {
-    koala_spare=
-    koala_all=$(qconf -spl) || return 1
-    for koala_each in $koala_all; do
-        if [ -z "$(qselect -pe "$koala_each" "$@")" ]; then
-            continue
-        fi
-        if qconf -sp "$koala_each" | grep '^control_slaves  *TRUE' >/dev/null; then
-            printf '%s\n' "$koala_each"
-            return 0
-        fi
-        : "${koala_spare:=$koala_each}"
-    done
-    if [ -z "$koala_spare" ]; then
-        echo 'koala: no parallel environment is offered for more than one processor; ask the operator for one' >&2
-        return 1
-    fi
-    printf '%s\n' "$koala_spare"
-}
-"""
-
-# The arguments are jobs' names. Exits with 0 when none of them is there any more.
-_DELETE = r"""koala_delete() {
-    koala_said=$("$@" 2>&1) && return 0
-    koala_said=$(printf '%s\n' "$koala_said" |
-        grep -v -e 'does not exist' -e 'has registered' -e 'has deleted' -e 'already in deletion')
-    if [ -z "$koala_said" ]; then
-        return 0
-    fi
-    printf '%s\n' "$koala_said" >&2
-    return 1
-}
-"""
-
-# Prints the ids of the reservations of that name; the tags come a line each.
-_FIND_RESERVATIONS = r"""koala_reservations() {
-    koala_all=$(qrstat -u "$(id -un)" -xml) || return 1
-    printf '%s\n' "$koala_all" | awk -v name="$1" '
-        /<id>/ { id = $0; gsub(/[^0-9]/, "", id) }
-        index($0, "<name>" name "</name>") { print id }'
-}
-"""
-
-# Grid Engine takes a name twice: of two that were asked for at a time the first stands, and the other is given back.
-# It wants the time as its qmaster's clock shows it; GNU and BSD know different words for that.
-_RESERVE = r"""koala_reserve() {
-    koala_name=$1
-    koala_begin=$2
-    shift 2
-    koala_ids=$(koala_reservations "$koala_name") || return 1
-    koala_first=
-    for koala_id in $koala_ids; do
-        if [ -n "$koala_first" ]; then koala_delete qrdel "$koala_id" || return 1; else koala_first=$koala_id; fi
-    done
-    if [ -n "$koala_first" ]; then
-        printf '%s\n' "$koala_first"
-        return 0
-    fi
-    if [ "$koala_begin" -gt "$(date +%s)" ]; then
-        koala_form=+%Y%m%d%H%M.%S
-        koala_begin=$(date -d "@$koala_begin" "$koala_form" 2>/dev/null || date -r "$koala_begin" "$koala_form")
-        set -- -a "$koala_begin" "$@"
-    fi
-    qrsub -N "$koala_name" -u "$(id -un)" "$@"
-}
-"""
-
-_ON_NODE = r"""
-# A host may stand there once for each of its queues; the one that the script runs on comes first.
-koala_nodes() {
-    if [ -r "${PE_HOSTFILE-}" ]; then
-        awk -v own="${HOSTNAME-}" '
-            NF >= 2 { if (!($1 in slots)) order[++count] = $1; slots[$1] += $2 }
-            END {
-                if (own in slots) print own, slots[own]
-                for (i = 1; i <= count; i++) if (order[i] != own) print order[i], slots[order[i]]
-            }' "$PE_HOSTFILE"
-    else
-        printf '%s %s\n' "${HOSTNAME:-$(uname -n)}" "${NSLOTS:-1}"
-    fi
-}
-
-# qrsh gives its arguments to another shell and drops part of the environment, so both travel in a file.
-koala_on_node() {
-    koala_node=$1
-    shift
-    if [ "$koala_node" = "${HOSTNAME-}" ] || [ ! -r "${PE_HOSTFILE-}" ]; then
-        exec "$@"
-    fi
-    koala_order=$(mktemp "${koala_home:-${KOALA_HOME:-$(pwd -P)}}/.order.XXXXXX") || exit 74
-    {
-        # These belong to the other node.
-        # shellcheck disable=SC2016  # for the other node's shell to expand
-        echo 'koala_own="${TMPDIR-/tmp} ${HOSTNAME-}"'
-        export -p
-        # shellcheck disable=SC2016
-        echo 'TMPDIR=${koala_own%% *} TMP=$TMPDIR HOSTNAME=${koala_own#* }'
-        printf 'cd %s || exit 126\nexec' "$(koala_quoted "$(pwd -P)")"
-        for koala_word in "$@"; do
-            printf ' %s' "$(koala_quoted "$koala_word")"
-        done
-        echo
-    } >"$koala_order" || exit 74
-    koala_qrsh=$(command -v qrsh || echo "${SGE_BINARY_PATH:-$SGE_ROOT/bin/${ARC-}}/qrsh")
-    exec "$koala_qrsh" -inherit -nostdin "$koala_node" /bin/sh "$(koala_quoted "$koala_order")"
-}
-
-# A word as sh reads it back; the x keeps newlines at its end.
-koala_quoted() {
-    koala_text=$(printf '%sx' "$1" | sed "s/'/'\\\\''/g")
-    printf "'%s'" "${koala_text%x}"
-}
-"""
 
 
 class GridEngineSystem:
@@ -222,22 +109,22 @@ class GridEngineSystem:
 
     def cancel(self, token: Token, ids: Sequence[BatchId]) -> str:
         """By the name alone, which all of a token's jobs have: an id may belong to another job by now."""
-        return _DELETE + f"koala_delete qdel {shlex.quote(JOB_NAME_PREFIX + token)}\n"
+        return _file("commands.sh") + call("koala_delete", "qdel", JOB_NAME_PREFIX + token)
 
     def listing(self) -> str:
-        return listing_text(self._settings)
+        return listing_script(self._settings)
 
     def parse_listing(self, printed: str) -> BatchListing:
         return ListingReader(self._settings).read(printed)
 
     def history(self, jobs: Sequence[BatchJob]) -> str:
-        return history_text(jobs)
+        return history_script(jobs)
 
     def parse_history(self, printed: str, jobs: Sequence[BatchJob]) -> dict[BatchId, BatchEnd]:
         return read_history(printed, jobs)
 
     def on_node(self) -> str:
-        return _ON_NODE
+        return _file("nodes.sh")
 
     def reserve(self, name: str, processors: int, begin_s: float, length_s: float) -> str:
         """From now on if the time has come already; an operator allows it by the user list ``arusers``."""
@@ -245,7 +132,7 @@ class GridEngineSystem:
         words = ["koala_reserve", name, str(math.ceil(begin_s)), "-d", str(max(1, math.ceil(length_s)))]
         if self._settings.queue is not None:
             words += ["-q", self._settings.queue]
-        functions = _FIND_RESERVATIONS + _DELETE + _RESERVE
+        functions = _file("commands.sh") + _file("reservation.sh")
         return functions + preface + f"{shlex.join(words)} {environment}".rstrip() + "\n"
 
     def parse_reserved(self, printed: str) -> str:
@@ -258,13 +145,8 @@ class GridEngineSystem:
         return str(found[0])
 
     def unreserve(self, name: str) -> str:
-        """A job that still runs in it ends, too. Who may not reserve is denied even where there is nothing to delete,
-        so that it is looked for first."""
-        word = shlex.quote(name)
-        return (
-            f"{_FIND_RESERVATIONS}{_DELETE}koala_ids=$(koala_reservations {word}) || exit 1\n"
-            f'if [ -n "$koala_ids" ]; then koala_delete qrdel {word}; fi\n'
-        )
+        """See ``BatchSystem.unreserve``."""
+        return _file("commands.sh") + _file("reservation.sh") + call("koala_unreserve", name)
 
     def version(self) -> str:
         return "koala_said=$(qstat -help) && printf 'Grid Engine: %s\\n' \"$koala_said\" | sed -n 1p\n"
@@ -277,8 +159,12 @@ class GridEngineSystem:
         if processors == 1:
             return "", ""
         queue = [] if self._settings.queue is None else ["-q", self._settings.queue]
-        choose = " ".join(["koala_environment", '-U "$(id -un)"', shlex.join(queue)]).rstrip()
-        return _CHOOSE_ENVIRONMENT + f"koala_chosen=$({choose}) &&\n", f'-pe "$koala_chosen" {processors}'
+        choose = " ".join(["koala_parallel_environment", '-U "$(id -un)"', shlex.join(queue)]).rstrip()
+        return _file("commands.sh") + f"koala_chosen=$({choose}) &&\n", f'-pe "$koala_chosen" {processors}'
+
+
+def _file(name: str) -> str:
+    return shell_file(__package__, name)
 
 
 def _below(home: str, path: str) -> str:

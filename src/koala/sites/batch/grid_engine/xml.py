@@ -90,7 +90,7 @@ class QueueInstance(msgspec.Struct, frozen=True, kw_only=True):
         return max(0, self.total - self.used - max(0, self.reserved - min(self.used, reserved_used_max)))
 
 
-class Quota(msgspec.Struct, frozen=True, kw_only=True):
+class SlotQuota(msgspec.Struct, frozen=True, kw_only=True):
     """A limit on slots that concerns us, with what is used of it. Grid Engine shows none that is not in use."""
 
     limit: int
@@ -112,7 +112,7 @@ def read_cell(text: str) -> tuple[list[QueueInstance], list[JobLine]]:
     return instances, pending
 
 
-def read_quotas(text: str) -> list[Quota]:
+def read_quotas(text: str) -> list[SlotQuota]:
     """Those on slots."""
     quotas = []
     for rule in _elements(text, "qquota_result", ("qquota_rule",)):
@@ -120,7 +120,7 @@ def read_quotas(text: str) -> list[Quota]:
             if _tag(limit) != "limit" or limit.get("resource") != "slots" or limit.get("value") is None:
                 continue
             quotas.append(
-                Quota(
+                SlotQuota(
                     limit=_number(limit.get("limit")),
                     used=_number(limit.get("value")),
                     host=_text(rule, "hosts"),

@@ -20,8 +20,7 @@ from koala.sites.batch.system import (
 )
 
 # The line between what the two print.
-SACCT_LINE = "koala sacct"
-SACCT_FIELDS = "JobIDRaw,JobName,State,ExitCode,Submit"
+_SACCT_LINE = "koala sacct"
 _SHOWN_WORD = "JobId="
 # What sacct calls a job of whose end the database heard before it heard of its start, or without.
 _UNNAMED = "allocation"
@@ -30,7 +29,7 @@ _UNNAMED = "allocation"
 def parse_history(printed: str, jobs: Sequence[BatchJob]) -> dict[BatchId, BatchEnd]:
     """What ``scontrol show job -o`` and ``sacct`` print of jobs; what they say of others is passed over."""
     wanted = {job.id: job for job in jobs}
-    shown, _, accounted = printed.partition(f"{SACCT_LINE}\n")
+    shown, _, accounted = printed.partition(f"{_SACCT_LINE}\n")
     lines = [line for line in shown.split("\n") if line.strip()]
     if lines and not lines[0].startswith(_SHOWN_WORD):
         raise BatchOutputError(f"{lines[0][:200]!r} is not a job")

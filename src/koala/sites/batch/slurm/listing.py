@@ -11,9 +11,11 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from koala.model.grid import BatchSettings
+from koala.sites.shell_script import assign, shell_file
 from koala.sites.batch.slurm.needs import Need, Room, parse_room
-from koala.sites.batch.slurm.options import Asked
-from koala.sites.batch.slurm.quota import Quota, Terms, parse_quota
+from koala.sites.batch.slurm.options import RequestedResources, Sharing, requested_by
+from koala.sites.batch.slurm.quota import SlurmQuota, Terms, parse_quota, terms_of
 from koala.sites.batch.slurm.states import (
     end_of,
     is_at_a_limit,
@@ -34,24 +36,33 @@ from koala.sites.batch.system import (
     EndKind,
 )
 
-# Nodes, jobs that wait, our jobs. What may hold anything comes last in a line, and '|' separates. A job's name may
-# hold even newlines, so other users' names are not asked for, and our own come last of all, each behind a word.
-NODE_FORMAT = "%N|%T|%C|%P|%a|%l"
-WAITING_FORMAT = "%i|%C|%P|%r"
-JOB_WORD = "job "
-JOB_FORMAT = f"{JOB_WORD}%A|%T|%C|%P|%V|%a|%q|%r|%j"
-# Lines that part what the commands of one listing print.
-NODES_LINE = "koala nodes"
-WAITING_LINE = "koala waiting"
-QUOTA_LINE = "koala quota"
-ROOM_LINE = "koala room"
-JOBS_LINE = "koala jobs"
-# What a user's own start files may set and what no option overrides: it would alter what commands print.
-PLAIN_TEXT = (
-    "unset SLURM_TIME_FORMAT SQUEUE_ACCOUNT SQUEUE_ARRAY SQUEUE_FORMAT2 SQUEUE_LICENSES SQUEUE_NAMES "
-    "SQUEUE_PARTITION SQUEUE_PRIORITY SQUEUE_QOS SQUEUE_SORT SQUEUE_USERS SINFO_PARTITION\n"
-)
+# In front of each of our jobs, whose name may hold anything.
+_JOB_WORD = "job "
+# Lines between what the commands of one listing print.
+_NODES_LINE = "koala nodes"
+_WAITING_LINE = "koala waiting"
+_QUOTA_LINE = "koala quota"
+_ROOM_LINE = "koala room"
+_JOBS_LINE = "koala jobs"
+# How long the database behind the controller is waited for.
+DATABASE_S = 5
 _NO_NAME = ("", "(null)")
+
+
+def listing_script(settings: BatchSettings, function: str = "koala_listing", *, database_s: int = DATABASE_S) -> str:
+    """A script that prints a listing, or with another function a part of it. What each prints is in the ``.sh`` file
+    of that name."""
+    terms, asked = terms_of(settings), requested_by(settings)
+    values = assign(
+        koala_partition=settings.queue or "",
+        koala_account=terms.account or "",
+        koala_qos=terms.qos or "",
+        koala_job_prefix=JOB_NAME_PREFIX,
+        koala_database_s=database_s,
+        koala_nodes_differ="yes" if asked.features.names or asked.sharing is Sharing.OWN_USER else "",
+    )
+    files = ("commands.sh", "listing.sh", "quota.sh", "room.sh")
+    return f"{values}{''.join(shell_file(__package__, name) for name in files)}{function}\n"
 
 
 class _Node(msgspec.Struct, frozen=True):
@@ -69,7 +80,7 @@ class _Node(msgspec.Struct, frozen=True):
         return self.is_up and not self.state.endswith("*")
 
 
-class MemoryTold(msgspec.Struct, frozen=True):
+class MemoryReport(msgspec.Struct, frozen=True):
     """How memory is shared out: what a job of ours needs in each partition, how many processors are idle, how many of
     these it could get, and how many if nobody were there."""
 
@@ -88,18 +99,18 @@ class _Waiting(msgspec.Struct, frozen=True):
 
 
 def parse_listing(
-    printed: str, partition: str | None, terms: Terms | None = None, asked: Asked | None = None
+    printed: str, partition: str | None, terms: Terms | None = None, asked: RequestedResources | None = None
 ) -> BatchListing:
     """What the text of a listing prints. ``partition`` is the one that components go to, or several with commas
     between; None is the default one. ``terms`` are the account and the QOS that submissions name, ``asked`` is what
     they ask for beside processors."""
-    parts = _parts(printed, (NODES_LINE, WAITING_LINE, QUOTA_LINE, ROOM_LINE, JOBS_LINE))
-    room = parse_room(parts[ROOM_LINE], asked or Asked())
-    nodes = _chosen([_node(line) for line in parts[NODES_LINE]], partition)
+    parts = _parts(printed, (_NODES_LINE, _WAITING_LINE, _QUOTA_LINE, _ROOM_LINE, _JOBS_LINE))
+    room = parse_room(parts[_ROOM_LINE], asked or RequestedResources())
+    nodes = _chosen([_node(line) for line in parts[_NODES_LINE]], partition)
     names = {node.partition for node in nodes}
-    lines = [_job_fields(line) for line in _whole_jobs(parts[JOBS_LINE])]
+    lines = [_job_fields(line) for line in _whole_jobs(parts[_JOBS_LINE])]
     terms = terms or Terms()
-    quota = parse_quota(parts[QUOTA_LINE], terms, names, _newest_terms(lines, terms, names))
+    quota = parse_quota(parts[_QUOTA_LINE], terms, names, _newest_terms(lines, terms, names))
     ours = tuple(_within(quota, job) for fields in lines if (job := _job(fields, names)).token)
     unique = {node.name: node for node in nodes}.values()
     allocated = sum(node.allocated for node in unique)
@@ -110,7 +121,7 @@ def parse_listing(
     if any(job.processors > 0 and job.end is None and is_at_a_limit(job.state, job.reason) for job in ours):
         left = 0
     else:
-        waiting = _waiting_jobs(parts[WAITING_LINE], names, {job.id for job in ours})
+        waiting = _waiting_jobs(parts[_WAITING_LINE], names, {job.id for job in ours})
         # Jobs of others do not ask for what ours do: one may start where no job of ours could.
         left = min(each - _taken_soon(waiting, kept, each + held) for each in (free, _free(nodes, Room())))
     # Of those that we hold, some may only be there since Slurm gives more than a job asks for.
@@ -123,15 +134,15 @@ def parse_listing(
     )
 
 
-def parse_memory(printed: str, partition: str | None, asked: Asked) -> MemoryTold | None:
+def parse_memory(printed: str, partition: str | None, asked: RequestedResources) -> MemoryReport | None:
     """What the nodes and the room of a listing say of the memory; None where it is not shared out."""
-    parts = _parts(printed, (NODES_LINE, ROOM_LINE))
-    room = parse_room(parts[ROOM_LINE], asked)
-    nodes = _chosen([_node(line) for line in parts[NODES_LINE]], partition)
+    parts = _parts(printed, (_NODES_LINE, _ROOM_LINE))
+    room = parse_room(parts[_ROOM_LINE], asked)
+    nodes = _chosen([_node(line) for line in parts[_NODES_LINE]], partition)
     needs = {node.partition: need for node in nodes if (need := room.need(node.partition)) is not None}
     if not needs:
         return None
-    return MemoryTold(needs, _free(nodes, Room()), _free(nodes, room), _there(nodes, room))
+    return MemoryReport(needs, _free(nodes, Room()), _free(nodes, room), _there(nodes, room))
 
 
 def _there(nodes: Sequence[_Node], room: Room) -> int:
@@ -154,7 +165,7 @@ def _free(nodes: Sequence[_Node], room: Room) -> int:
     return sum(best.values())
 
 
-def _job_limit_s(nodes: Sequence[_Node], quota: Quota) -> float | None:
+def _job_limit_s(nodes: Sequence[_Node], quota: SlurmQuota) -> float | None:
     """How long a job may run where it may run longest, but no longer than its account and its QOS let it."""
     limits = [node.limit_s for node in nodes if node.limit_s is not None]
     by_partition = [max(limits)] if limits and len(limits) == len(nodes) else []
@@ -166,7 +177,7 @@ def _least(number: int, limit: int | None) -> int:
     return number if limit is None else min(number, limit)
 
 
-def _within(quota: Quota, job: BatchJob) -> BatchJob:
+def _within(quota: SlurmQuota, job: BatchJob) -> BatchJob:
     """A job that waits for a limit which is less than what it asks for waits for ever."""
     if quota.most is None or job.processors <= quota.most or not is_at_a_limit(job.state, job.reason):
         return job
@@ -180,7 +191,7 @@ def _parts(printed: str, heads: Sequence[str]) -> dict[str, list[str]]:
     parts: dict[str, list[str]] = {}
     expected = list(heads)
     for line in printed.split("\n"):
-        if expected[:1] == [ROOM_LINE] and expected[1:2] == [line]:
+        if expected[:1] == [_ROOM_LINE] and expected[1:2] == [line]:
             parts[expected.pop(0)] = []
         if expected and line == expected[0]:
             parts[expected.pop(0)] = []
@@ -195,9 +206,9 @@ def _parts(printed: str, heads: Sequence[str]) -> dict[str, list[str]]:
 
 def _whole_jobs(lines: Sequence[str]) -> Iterator[str]:
     """A line for each of this user's jobs; what a name with newlines has in its other lines is passed over."""
-    if lines and not lines[0].startswith(JOB_WORD):
+    if lines and not lines[0].startswith(_JOB_WORD):
         raise BatchOutputError(f"{lines[0][:200]!r} is not a job")
-    return (line.removeprefix(JOB_WORD) for line in lines if line.startswith(JOB_WORD))
+    return (line.removeprefix(_JOB_WORD) for line in lines if line.startswith(_JOB_WORD))
 
 
 def _node(line: str) -> _Node:

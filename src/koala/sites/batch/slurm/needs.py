@@ -1,7 +1,7 @@
 """How many processors of a Slurm node our jobs could get, by the memory, the features and the whole nodes that they
 ask for.
 
-How it is asked is in ``koala.sites.batch.slurm.needs_text``, what the site's own options say in ``slurm_options``.
+How it is asked is in ``room.sh``, what the site's own options say in ``koala.sites.batch.slurm.options``.
 What is not told, or not understood, takes no processor away.
 """
 
@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from koala.sites.batch.slurm.options import Asked, Sharing, megabytes
+from koala.sites.batch.slurm.options import RequestedResources, Sharing, megabytes
 
 # In front of lines of our own making: who we are, and what the controller tells of itself, of a partition, of a node.
-USER_WORD, CONFIGURATION_WORD, PARTITION_WORD, NODE_WORD = "user ", "configuration ", "partition ", "node "
+_USER_WORD, _CONFIGURATION_WORD, _PARTITION_WORD, _NODE_WORD = "user ", "configuration ", "partition ", "node "
 _SHARES_MEMORY = re.compile(r"CR_(\w+_)?MEMORY", re.IGNORECASE | re.ASCII)
 _BY_CORE = re.compile(r"CR_(CORE|SOCKET)(_MEMORY)?", re.IGNORECASE | re.ASCII)
 _NOBODY = ("", "N/A", "(null)")
@@ -44,7 +44,7 @@ class Need(msgspec.Struct, frozen=True):
 class Room(msgspec.Struct, frozen=True):
     """All that the text prints, and what jobs of ours ask for."""
 
-    asked: Asked = Asked()
+    asked: RequestedResources = RequestedResources()
     user: str = ""
     by_core: bool = False
     shares_memory: bool = False
@@ -129,20 +129,20 @@ def _times(wanted_mb: int, most_mb: int | None) -> int:
     return max(1, -(-wanted_mb // most_mb)) if most_mb else 1
 
 
-def parse_room(lines: Sequence[str], asked: Asked) -> Room:
+def parse_room(lines: Sequence[str], asked: RequestedResources) -> Room:
     """What the text prints, for jobs that ask for this."""
     user, configuration = "", dict[str, str]()
     partitions: dict[str, dict[str, str]] = {}
     nodes: dict[str, NodeRoom] = {}
     for line in lines:
         fields = dict(word.partition("=")[::2] for word in reversed(line.split()) if "=" in word)
-        if line.startswith(USER_WORD):
-            user = line.removeprefix(USER_WORD).strip()
-        elif line.startswith(CONFIGURATION_WORD):
+        if line.startswith(_USER_WORD):
+            user = line.removeprefix(_USER_WORD).strip()
+        elif line.startswith(_CONFIGURATION_WORD):
             configuration |= fields
-        elif line.startswith(PARTITION_WORD) and "PartitionName" in fields:
+        elif line.startswith(_PARTITION_WORD) and "PartitionName" in fields:
             partitions[fields["PartitionName"]] = fields
-        elif line.startswith(NODE_WORD) and "NodeName" in fields:
+        elif line.startswith(_NODE_WORD) and "NodeName" in fields:
             nodes[fields["NodeName"]] = _node(fields)
     selection = configuration.get("SelectTypeParameters", "")
     return Room(

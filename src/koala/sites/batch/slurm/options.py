@@ -40,7 +40,7 @@ class Features(msgspec.Struct, frozen=True):
         return (any if self.one_will_do else all)(name in found for name in self.names)
 
 
-class Asked(msgspec.Struct, frozen=True):
+class RequestedResources(msgspec.Struct, frozen=True):
     """What each job of a site asks for. None is what Slurm takes where no memory is named; ``node_mb`` is 0 for all
     that a node has. How much memory is not known where ``memory_is_known`` is false."""
 
@@ -52,12 +52,12 @@ class Asked(msgspec.Struct, frozen=True):
     has_gpus: bool = False
 
 
-def asked_of(settings: BatchSettings) -> Asked:
+def requested_by(settings: BatchSettings) -> RequestedResources:
     """What a site's settings name, in any of the ways in which sbatch can be told."""
     words, environment = settings.submit_options, dict(settings.environment)
     of_processor, of_node, is_known = _memory(words, environment)
     features = option(words, "--constraint", "-C") or environment.get("SBATCH_CONSTRAINT", "")
-    return Asked(
+    return RequestedResources(
         of_processor,
         of_node,
         features_of(features),

@@ -1,8 +1,7 @@
 """What the limits of accounts and qualities of service (QOS) leave to a Slurm user, read from what the controller
 prints of them.
 
-How it is asked is in ``koala.sites.batch.slurm.quota_text``, what follows for idle processors in
-``koala.sites.batch.slurm.listing``.
+How it is asked is in ``quota.sh``, what follows for idle processors in ``koala.sites.batch.slurm.listing``.
 """
 
 from __future__ import annotations
@@ -12,8 +11,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
+from koala.model.grid import BatchSettings
+from koala.sites.batch.slurm.options import option
+
 # In front of lines of our own making: who we are, which limits count, the QOS of a partition, that of an association.
-USER_WORD, ENFORCED_WORD, PARTITION_WORD, DEFAULT_WORD = "user ", "enforced ", "partition ", "default "
+_USER_WORD, _ENFORCED_WORD, _PARTITION_WORD, _DEFAULT_WORD = "user ", "enforced ", "partition ", "default "
 _ASSOCIATION_WORD, _QOS_WORD = "ClusterName=", "QOS="
 # A job uses up some of each, so that it waits where any of them is used up.
 _BUDGETS = ("cpu", "node", "billing")
@@ -28,7 +30,15 @@ class Terms(msgspec.Struct, frozen=True):
     qos: str | None = None
 
 
-class Quota(msgspec.Struct, frozen=True):
+def terms_of(settings: BatchSettings) -> Terms:
+    """What a site's settings name, in any of the ways in which sbatch can be told. Its last option counts."""
+    environment = dict(settings.environment)
+    options = settings.submit_options
+    account = option(options, "--account", "-A") or settings.account or environment.get("SBATCH_ACCOUNT")
+    return Terms(account, option(options, "--qos", "-q") or environment.get("SBATCH_QOS"))
+
+
+class SlurmQuota(msgspec.Struct, frozen=True):
     """How many processors our jobs may have at all, and how many more now; None where nothing limits them. ``why``
     names what limits them at all. ``longest_s`` is how long one may run."""
 
@@ -72,7 +82,7 @@ class _Told(msgspec.Struct, frozen=True):
     defaults: list[list[str]]
 
 
-def parse_quota(lines: Sequence[str], terms: Terms, partitions: Collection[str], newest: Terms) -> Quota:
+def parse_quota(lines: Sequence[str], terms: Terms, partitions: Collection[str], newest: Terms) -> SlurmQuota:
     """What is left to a job with these terms in these partitions, where ``newest`` are those of our newest job. What
     is not understood, or not told, limits nothing: then it shows when a job waits for it.
 
@@ -82,7 +92,7 @@ def parse_quota(lines: Sequence[str], terms: Terms, partitions: Collection[str],
     told = _read(lines)
     own = _own_association(told, terms.account or newest.account, partitions)
     if own is None or "limits" not in told.enforced:
-        return Quota()
+        return SlurmQuota()
     name = terms.qos or newest.qos or _default_qos(told, own)
     limits: dict[str, _Limit] = {}
     longest_s = _longest_s(own.fields)
@@ -100,14 +110,14 @@ def _longest_s(fields: Mapping[str, str]) -> float | None:
     return 60.0 * int(text) if re.fullmatch(r"[1-9]\d{0,8}", text, re.ASCII) else None
 
 
-def _quota(limits: Sequence[_Limit]) -> Quota:
+def _quota(limits: Sequence[_Limit]) -> SlurmQuota:
     of_processors = [each for each in limits if each.of == _PROCESSORS]
     is_full = any(each.used >= each.most for each in limits)
     if not of_processors:
-        return Quota(left=0 if is_full else None)
+        return SlurmQuota(left=0 if is_full else None)
     least = min(of_processors, key=lambda limit: limit.most)
     left = min(each.most - each.used for each in of_processors)
-    return Quota(least.most, 0 if is_full else left, f"{least.most} processors ({least.where})")
+    return SlurmQuota(least.most, 0 if is_full else left, f"{least.most} processors ({least.where})")
 
 
 def _read(lines: Sequence[str]) -> _Told:
@@ -116,14 +126,14 @@ def _read(lines: Sequence[str]) -> _Told:
     named: dict[str, dict[str, str]] = {}
     for line in lines:
         words = line.split()
-        if line.startswith(USER_WORD):
+        if line.startswith(_USER_WORD):
             told.names.update(words[1:])
-        elif line.startswith(ENFORCED_WORD):
+        elif line.startswith(_ENFORCED_WORD):
             told.enforced.update("".join(words[1:]).lower().split(","))
-        elif line.startswith(PARTITION_WORD) and len(words) == 3:
+        elif line.startswith(_PARTITION_WORD) and len(words) == 3:
             told.of_partitions[words[1]] = words[2]
-        elif line.startswith(DEFAULT_WORD):
-            told.defaults.append(line.removeprefix(DEFAULT_WORD).split("|"))
+        elif line.startswith(_DEFAULT_WORD):
+            told.defaults.append(line.removeprefix(_DEFAULT_WORD).split("|"))
         elif line.startswith(_ASSOCIATION_WORD):
             fields = _fields(words)
             told.associations.append(_association(fields))

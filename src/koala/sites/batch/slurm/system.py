@@ -1,5 +1,5 @@
-"""Slurm: texts that use its commands. What these print is read in ``koala.sites.batch.slurm.listing``,
-``slurm_quota`` and ``slurm_history``.
+"""Slurm: shell scripts that use its commands. What they print is parsed in ``koala.sites.batch.slurm.listing`` and
+``koala.sites.batch.slurm.history``; the functions that they call are in the files ``*.sh`` beside this one.
 
 Only options that all versions since 17 know. A job is found by its user and name alone, so that a number that was
 given again, or an answer that never came, confuses nobody.
@@ -14,22 +14,11 @@ from collections.abc import Sequence
 
 from koala.model.grid import BatchSettings
 from koala.model.messages import Token
-from koala.sites.batch.slurm import history as slurm_history
-from koala.sites.batch.slurm import listing as slurm_listing
-from koala.sites.batch.slurm.history import SACCT_FIELDS, SACCT_LINE
-from koala.sites.batch.slurm.listing import (
-    JOB_FORMAT,
-    JOBS_LINE,
-    NODES_LINE,
-    PLAIN_TEXT,
-    QUOTA_LINE,
-    ROOM_LINE,
-    WAITING_FORMAT,
-    WAITING_LINE,
-)
-from koala.sites.batch.slurm.needs_text import needs_text, nodes_command
-from koala.sites.batch.slurm.options import asked_of
-from koala.sites.batch.slurm.quota_text import at_most, quota_text, terms_of
+from koala.sites.shell_script import assign, call, quoted, shell_file
+from koala.sites.batch.slurm.history import parse_history
+from koala.sites.batch.slurm.listing import DATABASE_S, listing_script, parse_listing
+from koala.sites.batch.slurm.options import requested_by
+from koala.sites.batch.slurm.quota import terms_of
 from koala.sites.batch.system import (
     JOB_NAME_PREFIX,
     BatchEnd,
@@ -81,46 +70,9 @@ _ASKS_TOO_MUCH = re.compile(
     re.IGNORECASE,
 )
 
-# The functions for a component's script. How many processors a node has is told as 4(x2),3.
-_ON_NODE = r"""
-koala_nodes() {
-    koala_counts=
-    koala_rest=$SLURM_TASKS_PER_NODE,
-    while [ -n "$koala_rest" ]; do
-        koala_one=${koala_rest%%,*}
-        koala_rest=${koala_rest#*,}
-        koala_times=1
-        case $koala_one in
-        *"(x"*)
-            koala_times=${koala_one#*x}
-            koala_times=${koala_times%?}
-            ;;
-        esac
-        while [ "$koala_times" -gt 0 ]; do
-            koala_counts="$koala_counts ${koala_one%%(*}"
-            koala_times=$((koala_times - 1))
-        done
-    done
-    # shellcheck disable=SC2086  # the numbers are to be split
-    set -- $koala_counts
-    scontrol show hostnames "$SLURM_JOB_NODELIST" | while read -r koala_node; do
-        printf '%s %s\n' "$koala_node" "$(($1 * ${SLURM_CPUS_PER_TASK:-1}))"
-        shift
-    done
-}
-koala_on_node() {
-    koala_node=$1
-    shift
-    # As variables, since older versions of srun do not know them as options.
-    SLURM_OVERLAP=1 SLURM_MPI_TYPE=none SLURM_CPU_BIND=none SLURM_EXPORT_ENV=ALL
-    export SLURM_OVERLAP SLURM_MPI_TYPE SLURM_CPU_BIND SLURM_EXPORT_ENV
-    koala_share=$(koala_nodes | while read -r koala_name koala_number; do
-        if [ "$koala_name" = "$koala_node" ]; then echo "$koala_number"; fi
-    done)
-    exec srun --nodes=1 --ntasks=1 --cpus-per-task="${koala_share:-1}" --nodelist="$koala_node" \
-        --kill-on-bad-exit=0 --wait=0 "$@"
-}
-"""
+
+def _file(name: str) -> str:
+    return shell_file(__package__, name)
 
 
 def _literal(path: str) -> str:
@@ -129,10 +81,17 @@ def _literal(path: str) -> str:
 
 
 class SlurmSystem:
-    """Slurm with the settings of one site: a partition, an account, more options for sbatch."""
+    """Slurm with the settings of one site: a partition, an account, more options for sbatch.
 
-    def __init__(self, settings: BatchSettings) -> None:
+    ``database_s`` and ``accounts_s`` are how long the database is waited for in a listing and in a history.
+    """
+
+    def __init__(
+        self, settings: BatchSettings, *, database_s: int = DATABASE_S, accounts_s: int = ACCOUNTS_S
+    ) -> None:
         self._settings = settings
+        self._database_s = database_s
+        self._accounts_s = accounts_s
 
     # ------------------------------------------------------------------------------------------------- jobs
 
@@ -198,75 +157,39 @@ class SlurmSystem:
         del ids
         return f'scancel --user="$(id -un)" --name={shlex.quote(JOB_NAME_PREFIX + token)}\n'
 
-    # ---------------------------------------------------------------------------------------------- looking
+    # ------------------------------------------------------------------------------------ listing and history
 
     def listing(self) -> str:
         """Nodes, everybody's jobs that wait, this user's limits where there are any, what nodes have beside
-        processors where that matters, and this user's jobs. Of the others' that run, the nodes tell enough."""
-        where = [] if self._settings.queue is None else [f"--partition={self._settings.queue}"]
-        jobs = quoted(["squeue", "--noheader", "--all", "--states=all", f"--format={JOB_FORMAT}"])
-        waiting = quoted(["squeue", "--noheader", "--states=PENDING", f"--format={WAITING_FORMAT}", *where])
-        return (
-            f"{PLAIN_TEXT}koala_user=$(id -un) &&\n"
-            f"echo {shlex.quote(NODES_LINE)} && {nodes_command(self._settings)} &&\n"
-            f"echo {shlex.quote(WAITING_LINE)} && {waiting} &&\n"
-            f'koala_jobs=$({jobs} --user="$koala_user") || exit\n'
-            f"echo {shlex.quote(QUOTA_LINE)}\n{quota_text(self._settings)}"
-            f"echo {shlex.quote(ROOM_LINE)}\n{needs_text(self._settings)}"
-            f"printf '%s\\n%s\\n' {shlex.quote(JOBS_LINE)} \"$koala_jobs\"\n"
-        )
+        processors where that matters, and this user's jobs."""
+        return listing_script(self._settings, database_s=self._database_s)
 
     def parse_listing(self, printed: str) -> BatchListing:
         """See ``BatchSystem.parse_listing``."""
-        settings = self._settings
-        return slurm_listing.parse_listing(printed, settings.queue, terms_of(settings), asked_of(settings))
+        return parse_listing(printed, self._settings.queue, terms_of(self._settings), requested_by(self._settings))
 
     def history(self, jobs: Sequence[BatchJob]) -> str:
-        """The controller as long as it remembers them, then its accounting where there is one. What the controller
-        does not know holds nothing any more, so that accounts that cannot be read are no reason to wait."""
+        """See ``BatchSystem.history``."""
         numbers = [job.id for job in jobs]
-        shown = "\n".join(
-            f"koala_said=$(scontrol show job -o {shlex.quote(number)} 2>&1) && printf '%s\\n' \"$koala_said\" ||\n"
-            '    case $koala_said in *"nvalid job id"*) ;; *) printf \'%s\\n\' "$koala_said" >&2; exit 1 ;; esac'
-            for number in numbers
-        )
-        accounted = quoted(
-            ["sacct", "--noheader", "--parsable2", "--allocations", "--duplicates", f"--format={SACCT_FIELDS}"]
-        )
-        return (
-            f"{PLAIN_TEXT}{shown}\necho {shlex.quote(SACCT_LINE)}\n"
-            f"{at_most(ACCOUNTS_S, accounted)} --jobs={','.join(numbers)} 2>/dev/null || :\n"
-        )
+        values = assign(koala_accounts_s=self._accounts_s)
+        return f"{values}{_file('commands.sh')}{_file('history.sh')}{call('koala_history', *numbers)}"
 
     def parse_history(self, printed: str, jobs: Sequence[BatchJob]) -> dict[BatchId, BatchEnd]:
         """See ``BatchSystem.parse_history``."""
-        return slurm_history.parse_history(printed, jobs)
+        return parse_history(printed, jobs)
 
     # ------------------------------------------------------------------------------- nodes and reservations
 
     def on_node(self) -> str:
         """See ``BatchSystem.on_node``."""
-        return _ON_NODE
+        return _file("nodes.sh")
 
     def reserve(self, name: str, processors: int, begin_s: float, length_s: float) -> str:
         """Asks for processors from a time on. A time that has passed is now."""
-        words = [
-            "scontrol",
-            "create",
-            "reservation",
-            f"ReservationName={name}",
-            f"Duration={math.ceil(length_s / 60)}",
-            f"TRES=cpu={processors}",
-        ]
+        words = [f"Duration={math.ceil(length_s / 60)}", f"TRES=cpu={processors}"]
         if self._settings.queue is not None:
             words.append(f"PartitionName={self._settings.queue}")
-        return (
-            f"if ! scontrol show reservation {shlex.quote(name)} >/dev/null 2>&1; then\n"
-            f"    koala_ahead=$(({math.ceil(begin_s)} - $(date +%s)))\n"
-            '    if [ "$koala_ahead" -lt 1 ]; then koala_ahead=1; fi\n'
-            f'    {quoted(words)} Users="$(id -un)" StartTime="now+$koala_ahead" >/dev/null || exit 1\n'
-            f"fi\necho {shlex.quote(name)}\n"
-        )
+        return _file("reservation.sh") + call("koala_reserve", name, math.ceil(begin_s), *words)
 
     def parse_reserved(self, printed: str) -> str:
         """See ``BatchSystem.parse_reserved``."""
@@ -276,18 +199,8 @@ class SlurmSystem:
         return words[0]
 
     def unreserve(self, name: str) -> str:
-        """A reservation whose job is still being cleaned up is in use, so it is asked for twice. Who may not reserve
-        is told so even where there is nothing to delete."""
-        word = shlex.quote(f"ReservationName={name}")
-        return (
-            "koala_tries=0\n"
-            f"while koala_said=$(scontrol show reservation {shlex.quote(name)} 2>&1); do\n"
-            f"    if koala_said=$(scontrol delete {word} 2>&1); then exit 0; fi\n"
-            '    if [ "$koala_tries" -gt 0 ]; then break; fi\n'
-            "    koala_tries=1\n    sleep 1\ndone\n"
-            'case $koala_said in *"not found"*) exit 0 ;; esac\n'
-            "printf '%s\\n' \"$koala_said\" >&2\nexit 1\n"
-        )
+        """See ``BatchSystem.unreserve``."""
+        return _file("reservation.sh") + call("koala_unreserve", name)
 
     def version(self) -> str:
         """See ``BatchSystem.version``."""

@@ -1,4 +1,4 @@
-"""The texts that use Slurm's commands: what they say, and that no user's text gets out of its place in them."""
+"""The scripts that use Slurm's commands: what they say, and that no user's text gets out of its place in them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 from koala.model.grid import BatchSettings
 from koala.model.launch import Launch
 from koala.model.request import Application
-from koala.sites.batch.slurm import system as slurm
 from koala.sites.batch.slurm.system import SlurmSystem
 from koala.sites.batch.system import BatchJob, BatchOutputError, BatchState, BatchSubmission
 from tests.support.real_programs import real_program
@@ -116,7 +115,7 @@ def test_a_job_is_cancelled_by_its_name_and_never_by_a_number() -> None:
 
 
 def play(tmp_path: Path, text: str, **programs: str) -> subprocess.CompletedProcess[str]:
-    """Run a text with these scripts as Slurm's commands."""
+    """Run a script with these programs as Slurm's commands."""
     tools = tmp_path / "bin"
     tools.mkdir(exist_ok=True)
     for name, body in programs.items():
@@ -146,11 +145,11 @@ def test_a_history_that_cannot_be_asked_for_is_not_one_that_tells_nothing(tmp_pa
     assert "Unable to contact" in away.stderr
 
 
-def test_accounts_that_do_not_answer_are_not_waited_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slurm, "ACCOUNTS_S", 1)
+def test_accounts_that_do_not_answer_are_not_waited_for_long(tmp_path: Path) -> None:
+    impatient = SlurmSystem(BatchSettings(work_directory="/w"), accounts_s=1)
     job = BatchJob(id="17", token="1.1-ab", state=BatchState.OVER)  # noqa: S106
     unknown = "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1"
-    done = play(tmp_path, system().history([job]), scontrol=unknown, sacct="exec sleep 600")
+    done = play(tmp_path, impatient.history([job]), scontrol=unknown, sacct="exec sleep 600")
     assert done.returncode == 0
     assert system().parse_history(done.stdout, [job]) == {}
 

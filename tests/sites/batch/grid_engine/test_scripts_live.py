@@ -1,4 +1,4 @@
-"""The texts of Grid Engine against a real cell: each one is run by ``sh``, and what it printed is parsed."""
+"""The scripts for Grid Engine against a real cell: each one is run by ``sh``, and what it printed is parsed."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def running_cell() -> Iterator[GridEngineCell]:
 
 
 @pytest.fixture
-def desk(running_cell: GridEngineCell, tmp_path: Path) -> Iterator[Desk]:
-    yield Desk(running_cell, tmp_path)
+def user(running_cell: GridEngineCell, tmp_path: Path) -> Iterator[CellUser]:
+    yield CellUser(running_cell, tmp_path)
     running_cell.clear()
 
 
-class Desk:
-    """A user's desk at a cell."""
+class CellUser:
+    """A user at a cell."""
 
     def __init__(self, cell: GridEngineCell, home: Path) -> None:
         self.cell = cell
@@ -92,149 +92,149 @@ class Desk:
         return {token: told[each] for token, each in ids.items()}
 
 
-def test_jobs_are_seen_from_their_start_to_their_end(desk: Desk) -> None:
+def test_jobs_are_seen_from_their_start_to_their_end(user: CellUser) -> None:
     """One returns 3, one is cancelled; a job that is not Koala's has a slot meanwhile."""
     local = ("qsub", "-terse", "-N", "local", "-o", "/dev/null", "-j", "y", "-wd", "/")
-    desk.cell.run(*local, stdin="sleep 60")
+    user.cell.run(*local, stdin="sleep 60")
     waiting = "#$ -N another\n#$ -pe mpi 99\nuntil [ -e go ]; do sleep 0.1; done\nexit 3\n"
-    ids = {"returned": desk.submit("returned", waiting, processors=2), "cancelled": desk.submit("cancelled")}
-    desk.until_running("returned", "cancelled")
-    seen = desk.listing()
+    ids = {"returned": user.submit("returned", waiting, processors=2), "cancelled": user.submit("cancelled")}
+    user.until_running("returned", "cancelled")
+    seen = user.listing()
     assert {job.token: job.processors for job in seen.jobs} == {"returned": 2, "cancelled": 1}
     assert (seen.processors, seen.others) == (SLOTS, 1)
 
-    (desk.home / "go").touch()
-    desk.said(desk.system.cancel("cancelled", [ids["cancelled"]]))
-    desk.cell.wait(lambda: not desk.listing().jobs, "jobs stay")
-    desk.said(desk.system.cancel("cancelled", [ids["cancelled"]]))
-    ends = desk.history(**ids)
+    (user.home / "go").touch()
+    user.said(user.system.cancel("cancelled", [ids["cancelled"]]))
+    user.cell.wait(lambda: not user.listing().jobs, "jobs stay")
+    user.said(user.system.cancel("cancelled", [ids["cancelled"]]))
+    ends = user.history(**ids)
 
     assert ends["returned"] == BatchEnd(kind=EndKind.ITSELF, exit_code=3)
     assert (ends["cancelled"].kind, ends["cancelled"].exit_code) == (EndKind.CANCELLED, 137)
 
 
-def test_a_job_that_cannot_start_says_why(desk: Desk) -> None:
-    missing = str(desk.home / "missing")
-    given = desk.submission("bad")
-    moved = msgspec.structs.replace(given, home=missing, script=str(desk.home / given.script))
-    desk.said(desk.system.submit(moved))
+def test_a_job_that_cannot_start_says_why(user: CellUser) -> None:
+    missing = str(user.home / "missing")
+    given = user.submission("bad")
+    moved = msgspec.structs.replace(given, home=missing, script=str(user.home / given.script))
+    user.said(user.system.submit(moved))
 
-    desk.cell.wait(lambda: (job := desk.job("bad")) is not None and job.end is not None, "it is not in error")
+    user.cell.wait(lambda: (job := user.job("bad")) is not None and job.end is not None, "it is not in error")
 
-    job = desk.job("bad")
+    job = user.job("bad")
     assert job is not None
     assert job.state is BatchState.PENDING
     assert job.end is not None
     assert job.end.kind is EndKind.SITE
     assert missing in job.end.reason
-    desk.said(desk.system.cancel("bad", []))
-    desk.cell.wait(lambda: desk.job("bad") is None, "it stays")
+    user.said(user.system.cancel("bad", []))
+    user.cell.wait(lambda: user.job("bad") is None, "it stays")
 
 
-def test_one_cancel_ends_all_jobs_of_a_name(desk: Desk) -> None:
-    desk.system = desk.with_settings(submit_options=("-h",))
-    desk.submit("twice")
-    desk.submit("twice")
-    assert [job.state for job in desk.listing().jobs] == [BatchState.HELD, BatchState.HELD]
+def test_one_cancel_ends_all_jobs_of_a_name(user: CellUser) -> None:
+    user.system = user.with_settings(submit_options=("-h",))
+    user.submit("twice")
+    user.submit("twice")
+    assert [job.state for job in user.listing().jobs] == [BatchState.HELD, BatchState.HELD]
 
-    desk.said(desk.system.cancel("twice", []))
+    user.said(user.system.cancel("twice", []))
 
-    desk.cell.wait(lambda: not desk.listing().jobs, "one of them stays")
+    user.cell.wait(lambda: not user.listing().jobs, "one of them stays")
 
 
-def test_without_a_setting_an_environment_of_the_queue_is_taken(desk: Desk) -> None:
-    desk.system = desk.with_settings()
+def test_without_a_setting_an_environment_of_the_queue_is_taken(user: CellUser) -> None:
+    user.system = user.with_settings()
 
-    desk.submit("chosen", processors=2)
+    user.submit("chosen", processors=2)
 
-    desk.until_running("chosen")
-    job = desk.job("chosen")
+    user.until_running("chosen")
+    job = user.job("chosen")
     assert job is not None
     assert job.processors == 2
 
 
-def test_a_queue_that_is_not_there_offers_nothing_and_refuses_for_good(desk: Desk) -> None:
-    system = desk.with_settings(queue="nowhere.q")
-    done = desk.sh(system.submit(desk.submission("lost")))
+def test_a_queue_that_is_not_there_offers_nothing_and_refuses_for_good(user: CellUser) -> None:
+    system = user.with_settings(queue="nowhere.q")
+    done = user.sh(system.submit(user.submission("lost")))
     assert done.returncode != 0
     reason = system.refusal(done.returncode, done.stdout, done.stderr)
     assert reason is not None
     assert "nowhere.q" in reason
 
-    assert desk.listing(system).processors == 0
+    assert user.listing(system).processors == 0
     # Nor is there an environment for more processors in it.
-    done = desk.sh(system.submit(desk.submission("lost", processors=2)))
+    done = user.sh(system.submit(user.submission("lost", processors=2)))
     assert done.returncode != 0
     assert system.refusal(done.returncode, done.stdout, done.stderr) is not None
 
 
-def test_a_disabled_queue_offers_nothing(desk: Desk) -> None:
-    desk.cell.run("qmod", "-d", "all.q")
+def test_a_disabled_queue_offers_nothing(user: CellUser) -> None:
+    user.cell.run("qmod", "-d", "all.q")
     try:
-        assert desk.listing().processors == 0
+        assert user.listing().processors == 0
     finally:
-        desk.cell.run("qmod", "-e", "all.q")
-    assert desk.listing().processors == SLOTS
+        user.cell.run("qmod", "-e", "all.q")
+    assert user.listing().processors == SLOTS
 
 
-def test_a_silent_qmaster_is_told_from_an_answer(desk: Desk) -> None:
-    """No text takes silence for success, and no refusal is concluded from it."""
-    silent = f"SGE_QMASTER_PORT={desk.cell.unused_port}; export SGE_QMASTER_PORT\n"
-    chosen = desk.with_settings()
+def test_a_silent_qmaster_is_told_from_an_answer(user: CellUser) -> None:
+    """No script takes silence for success, and no refusal is concluded from it."""
+    silent = f"SGE_QMASTER_PORT={user.cell.unused_port}; export SGE_QMASTER_PORT\n"
+    chosen = user.with_settings()
 
     for text in (
-        desk.system.listing(),
-        desk.system.cancel("any", []),
-        desk.system.reserve("koala-any", 1, 0.0, 60.0),
-        desk.system.unreserve("koala-any"),
+        user.system.listing(),
+        user.system.cancel("any", []),
+        user.system.reserve("koala-any", 1, 0.0, 60.0),
+        user.system.unreserve("koala-any"),
     ):
-        assert desk.sh(silent + text).returncode != 0
-    for system, processors in ((desk.system, 1), (chosen, 2)):
-        done = desk.sh(silent + system.submit(desk.submission("any", processors=processors)))
+        assert user.sh(silent + text).returncode != 0
+    for system, processors in ((user.system, 1), (chosen, 2)):
+        done = user.sh(silent + system.submit(user.submission("any", processors=processors)))
         assert done.returncode != 0
         assert system.refusal(done.returncode, done.stdout, done.stderr) is None
 
 
-def test_a_reservation_is_made_once_and_given_back(desk: Desk) -> None:
-    text = desk.system.reserve("koala_kept", SLOTS, time.time() + 600, 60.0)
-    name = desk.system.parse_reserved(desk.said(text))
-    assert desk.system.parse_reserved(desk.said(text)) == name
-    desk.submit("kept", processors=SLOTS, reservation=name, limit_s=10_000)
+def test_a_reservation_is_made_once_and_given_back(user: CellUser) -> None:
+    text = user.system.reserve("koala_kept", SLOTS, time.time() + 600, 60.0)
+    name = user.system.parse_reserved(user.said(text))
+    assert user.system.parse_reserved(user.said(text)) == name
+    user.submit("kept", processors=SLOTS, reservation=name, limit_s=10_000)
 
-    desk.said(desk.system.unreserve("koala_kept"))
+    user.said(user.system.unreserve("koala_kept"))
 
-    desk.cell.wait(lambda: desk.cell.is_empty, "the reservation or its job stays")
-    desk.said(desk.system.unreserve("koala_kept"))
+    user.cell.wait(lambda: user.cell.is_empty, "the reservation or its job stays")
+    user.said(user.system.unreserve("koala_kept"))
 
 
-def test_of_two_reservations_of_one_name_the_first_stands_and_all_are_given_back(desk: Desk) -> None:
+def test_of_two_reservations_of_one_name_the_first_stands_and_all_are_given_back(user: CellUser) -> None:
     """As when two tries to reserve come through at once: Grid Engine takes a name twice."""
     at = time.strftime("%Y%m%d%H%M.%S", time.localtime(time.time() + 600))
     twice = ["qrsub", "-N", "koala_twice", "-a", at, "-d", "60", "-pe", "mpi", "1"]
-    first, _ = [desk.system.parse_reserved(desk.cell.run(*twice)) for _ in range(2)]
+    first, _ = [user.system.parse_reserved(user.cell.run(*twice)) for _ in range(2)]
 
-    text = desk.system.reserve("koala_twice", 1, time.time() + 600, 60.0)
-    assert desk.system.parse_reserved(desk.said(text)) == first
-    assert desk.cell.run("qrstat", "-xml").count("<name>koala_twice</name>") == 1
+    text = user.system.reserve("koala_twice", 1, time.time() + 600, 60.0)
+    assert user.system.parse_reserved(user.said(text)) == first
+    assert user.cell.run("qrstat", "-xml").count("<name>koala_twice</name>") == 1
 
-    desk.cell.run(*twice)
-    desk.said(desk.system.unreserve("koala_twice"))
-    desk.cell.wait(lambda: desk.cell.is_empty, "a reservation stays")
-
-
-def test_a_reservation_whose_time_has_come_begins_at_once(desk: Desk) -> None:
-    desk.said(desk.system.reserve("koala_late", SLOTS - 1, time.time() - 5, 60.0))
-
-    desk.cell.wait(lambda: desk.listing().others == SLOTS - 1, "its processors are not kept")
+    user.cell.run(*twice)
+    user.said(user.system.unreserve("koala_twice"))
+    user.cell.wait(lambda: user.cell.is_empty, "a reservation stays")
 
 
-def test_a_reservation_that_never_fits_is_refused(desk: Desk) -> None:
-    assert desk.sh(desk.system.reserve("koala-huge", SLOTS + 1, time.time() + 60, 60.0)).returncode != 0
+def test_a_reservation_whose_time_has_come_begins_at_once(user: CellUser) -> None:
+    user.said(user.system.reserve("koala_late", SLOTS - 1, time.time() - 5, 60.0))
+
+    user.cell.wait(lambda: user.listing().others == SLOTS - 1, "its processors are not kept")
 
 
-def test_a_command_runs_on_another_node_with_arguments_and_environment(desk: Desk) -> None:
+def test_a_reservation_that_never_fits_is_refused(user: CellUser) -> None:
+    assert user.sh(user.system.reserve("koala-huge", SLOTS + 1, time.time() + 60, 60.0)).returncode != 0
+
+
+def test_a_command_runs_on_another_node_with_arguments_and_environment(user: CellUser) -> None:
     """There is one host; the job is made to believe that it is on another one, so the way leads through qrsh."""
-    (desk.home / "site").write_text(desk.system.on_node())
+    (user.home / "site").write_text(user.system.on_node())
     script = """
 . ./site
 koala_nodes >nodes
@@ -246,19 +246,19 @@ HOSTNAME=elsewhere
 (koala_on_node "$node" sh -c 'printf "%s|" "$HOSTNAME" "$KOALA_SAID" "$PWD" "$@"; exit 7' x 'one  two' "it's" '*' '')
 printf '%s' "$?" >code
 """
-    desk.submit("nodes", script, processors=2)
+    user.submit("nodes", script, processors=2)
 
-    desk.cell.wait(lambda: (desk.home / "code").exists() and desk.job("nodes") is None, "it does not end")
+    user.cell.wait(lambda: (user.home / "code").exists() and user.job("nodes") is None, "it does not end")
 
-    host = desk.cell.host
-    assert (desk.home / "nodes").read_text() == f"{host} 2\n"
+    host = user.cell.host
+    assert (user.home / "nodes").read_text() == f"{host} 2\n"
     said = "a  'b' \"c\" $HOME\nand a second line"
-    assert (desk.home / "nodes.log").read_text() == f"{host}|{said}|{desk.home}|one  two|it's|*||"
-    assert (desk.home / "code").read_text() == "7"
+    assert (user.home / "nodes.log").read_text() == f"{host}|{said}|{user.home}|one  two|it's|*||"
+    assert (user.home / "code").read_text() == "7"
 
 
-def test_the_version_is_one_line(desk: Desk) -> None:
-    said = desk.said(desk.system.version())
+def test_the_version_is_one_line(user: CellUser) -> None:
+    said = user.said(user.system.version())
 
     assert said.startswith("Grid Engine: ")
     assert said.count("\n") == 1

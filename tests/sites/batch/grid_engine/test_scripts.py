@@ -85,7 +85,7 @@ def test_a_job_in_a_reservation_has_no_limit_of_its_own() -> None:
     assert "-l" not in options(text)
 
 
-def test_every_text_is_one_that_sh_can_read() -> None:
+def test_every_script_is_one_that_sh_can_read() -> None:
     site = system(queue="a b'c", parallel_environment=None)
     texts = [
         site.submit(submission(processors=3)),

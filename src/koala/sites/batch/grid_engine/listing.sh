@@ -1,0 +1,44 @@
+# shellcheck shell=sh
+# What Grid Engine shows of a cell.
+
+: "${koala_job_prefix?}"
+
+# koala_listing PARALLEL_ENVIRONMENT RESOURCES WORDS...: the environment may be empty, the names of resources that jobs
+# ask for have commas around, and the words are for qselect, which complains only where it also says why. Of other
+# resources with a default every job takes some. Only amounts count, see needs.py.
+koala_listing() {
+    koala_environment=$1
+    koala_asked=$2
+    shift 2
+    koala_user=$(id -un) || return 1
+    koala_complexes=$(qconf -sc 2>/dev/null | awk -v asked="$koala_asked" '
+        /^#/ || NF < 7 || $1 == "slots" || $1 == "h_rt" { next }
+        $3 !~ /^(INT|DOUBLE|MEMORY|TIME)$/ || $4 != "<=" { next }
+        index(asked, "," $1 ",") || index(asked, "," $2 ",") { print; next }
+        $6 != "NO" && $7 != "NONE" && $7 !~ /^[0:.]*$/ { print }')
+    koala_names=$(printf '%s\n' "$koala_complexes" | awk 'NF { printf ",%s", $1 }')
+    koala_hosts=
+    if [ -n "$koala_names" ]; then
+        koala_hosts=$(qhost -F "${koala_names#,}" -xml 2>/dev/null) || koala_hosts=
+    fi
+    koala_jobs=$(qstat -F "slots,h_rt$koala_names" -u '*' -r -xml) || return 1
+    koala_queues=$(qselect -U "$koala_user" "$@" 2>&1) || [ -z "$koala_queues" ] || {
+        printf '%s\n' "$koala_queues" >&2
+        return 1
+    }
+    koala_quotas=$(qquota -l slots -xml) || return 1
+    if [ -n "$koala_environment" ]; then
+        koala_environment=$(qconf -sp "$koala_environment") || return 1
+    fi
+    # Why a job is in error only qstat -j tells; it is asked where one of ours is.
+    koala_errors=$(printf '%s\n' "$koala_jobs" | awk -v prefix="$koala_job_prefix" '
+        /<JB_job_number>/ { id = $0; gsub(/[^0-9]/, "", id); ours = 0 }
+        index($0, "<JB_name>" prefix) { ours = 1 }
+        ours && /<state>[A-Za-z]*E/ { printf "%s%s", comma, id; comma = "," }')
+    if [ -n "$koala_errors" ]; then
+        koala_errors=$(qstat -j "$koala_errors" 2>/dev/null | sed -n -e '/^job_number:/p' -e '/^error reason/p')
+    fi
+    printf 'koala: %s\n%s\n' user "$koala_user" jobs "$koala_jobs" queues "$koala_queues" \
+        environment "$koala_environment" quotas "$koala_quotas" errors "$koala_errors" \
+        complexes "$koala_complexes" hosts "$koala_hosts" end ''
+}
