@@ -11,7 +11,7 @@ import msgspec
 from koala.model.grid import BatchSettings, Claims, Site, SiteKind
 from koala.model.launch import Launch
 from koala.model.messages import Token
-from koala.sites.batch.check.check import Desk, Finding, check_batch_site, steps_for
+from koala.sites.batch.check.check import CheckContext, Finding, check_batch_site, steps_for
 from koala.sites.batch.system import (
     BatchEnd,
     BatchId,
@@ -183,7 +183,7 @@ def played(
     batch = BatchSettings(work_directory="/share", **{"claims": Claims.BARRIER, **settings})
     site = Site(name="alpha", processors=processors, kind=kind, file_server=file_server, batch=batch)
     place = PlayedSite(reactions or {}, asking_takes_s)
-    desk = Desk(
+    context = CheckContext(
         site,
         place,
         PlainSystem,
@@ -195,7 +195,7 @@ def played(
     )
 
     async def collect() -> list[Finding]:
-        return [finding async for finding in check_batch_site(desk, steps_for(site, run=run))]
+        return [finding async for finding in check_batch_site(context, steps_for(site, run=run))]
 
     found = asyncio.run(collect())
     return {finding.step: finding for finding in found}, place

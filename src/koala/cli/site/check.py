@@ -157,7 +157,7 @@ async def _looked(
     commands = RemoteShell(
         ssh=settings.ssh, through=settings.through, environment=dict(settings.environment), ssh_config=ssh_config
     )
-    desk = checking.Desk(
+    context = checking.CheckContext(
         site,
         commands,
         checking.system_maker(site.kind),
@@ -168,7 +168,7 @@ async def _looked(
         patience_s=patience_s,
     )
     try:
-        async for each in checking.check_batch_site(desk, checking.steps_for(site, run=run)):
+        async for each in checking.check_batch_site(context, checking.steps_for(site, run=run)):
             yield each
     finally:
         await commands.close()

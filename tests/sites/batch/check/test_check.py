@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +14,7 @@ from koala.sites.batch.check.check import Finding, Sign, check_own_site
 from koala.sites.batch.check.grid_engine import parse_fields, parse_queue_summary
 from koala.sites.batch.check.host import file_server_answers
 from koala.sites.batch.check.slurm import parse_partitions
-from koala.sites.batch.check.steps import Said
+from koala.sites.batch.check.steps import StepResult
 from koala.sites.batch.system import BatchEnd, BatchJob, BatchState, EndKind
 from koala.sites.remote_shell import ShellResult
 from tests.support.played_site import ENVIRONMENT, NOW, OWNER, PARTITIONS, Reaction, listing, played, refused
@@ -250,13 +252,15 @@ def test_a_step_says_what_it_found_and_what_to_do(
     assert bool(found[step].advice) == (sign in (WARNED, FAILED))
 
 
-def test_the_memory_is_asked_for_without_what_start_files_may_set() -> None:
+def test_the_memory_is_asked_for_without_what_start_files_may_set(tmp_path: Path) -> None:
     _, site = played({"koala room": MEMORY})
     [asked] = [text for text in site.texts if "koala room" in text]
-    unset, _, rest = asked.partition("\n")
-    assert unset.startswith("unset ")
-    assert "SINFO_PARTITION" in unset.split()
-    assert "sinfo" in rest
+    for name in ("sinfo", "scontrol"):
+        (tmp_path / name).write_text('#!/bin/sh\nprintf "%s" "${SINFO_PARTITION-}"\n')
+        (tmp_path / name).chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SINFO_PARTITION": "other"}
+    done = subprocess.run(["/bin/sh"], input=asked, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "koala nodes\nkoala room\n"
 
 
 # --------------------------------------------------------------------------------------------- the tiny job
@@ -374,8 +378,8 @@ def has_here(monkeypatch: pytest.MonkeyPatch, *programs: str) -> None:
 def server_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every file server greets."""
 
-    async def answers(url: str) -> Said:
-        return Said(PASSED, f"{url} answers")
+    async def answers(url: str) -> StepResult:
+        return StepResult(PASSED, f"{url} answers")
 
     monkeypatch.setattr("koala.sites.batch.check.host.file_server_answers", answers)
 

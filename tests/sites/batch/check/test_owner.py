@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from koala.model.grid import BatchSettings, Site, SiteKind
-from koala.sites.batch.check.check import Desk, Finding, Sign, check_batch_site, steps_for
+from koala.sites.batch.check.check import CheckContext, Finding, Sign, check_batch_site, steps_for
 from koala.sites.remote_shell import RemoteShell
 from tests.support.paper_batch import PaperSite
 from tests.support.played_site import PlainSystem
@@ -18,9 +18,11 @@ async def looked(root: Path, owner: str) -> Finding:
     site = Site(
         name="alpha", processors=8, kind=SiteKind.SLURM, batch=BatchSettings(work_directory=str(root / "work"))
     )
-    desk = Desk(site, RemoteShell(), PlainSystem, owner=owner, clock=time.time, nonce="abcd", patience_s=1.0)
+    context = CheckContext(
+        site, RemoteShell(), PlainSystem, owner=owner, clock=time.time, nonce="abcd", patience_s=1.0
+    )
     steps = [step for step in steps_for(site, run=False) if step.name in ("shell", "work directory", "owner")]
-    return [finding async for finding in check_batch_site(desk, steps)][-1]
+    return [finding async for finding in check_batch_site(context, steps)][-1]
 
 
 def test_a_check_tells_whose_a_work_directory_is_and_claims_none(tmp_path: Path) -> None:

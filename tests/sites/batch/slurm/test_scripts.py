@@ -105,6 +105,10 @@ def test_a_refusal_is_final_unless_trying_again_may_help(complaint: str, is_fina
     assert refusal is None or complaint in refusal
 
 
+def test_a_submission_that_a_signal_ended_is_not_refused() -> None:
+    assert system().refusal(137, "", "Killed") is None
+
+
 def test_a_job_is_cancelled_by_its_name_and_never_by_a_number() -> None:
     text = system().cancel("1.1-ab", ["17"])
     assert "17" not in text

@@ -11,17 +11,14 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from types import ModuleType
 
 from koala.model.grid import BatchSettings, Claims, Site, SiteKind
-from koala.sites.batch.check import grid_engine as checking_grid_engine
-from koala.sites.batch.check import host as checking_place
-from koala.sites.batch.check import jobs as checking_jobs
-from koala.sites.batch.check import slurm as checking_slurm
+from koala.sites.batch.check import grid_engine, host, jobs, slurm
 from koala.sites.batch.check.steps import (
-    Desk,
+    CheckContext,
     Finding,
-    Runs,
-    Said,
+    RunsScripts,
     Sign,
     Step,
+    StepResult,
     UnansweredError,
     failed,
     listed,
@@ -32,9 +29,9 @@ from koala.sites.batch.check.steps import (
 from koala.sites.batch.system import BatchOutputError, BatchSystem
 
 __all__ = [
-    "Desk",
+    "CheckContext",
     "Finding",
-    "Runs",
+    "RunsScripts",
     "Sign",
     "check_batch_site",
     "check_own_site",
@@ -42,50 +39,50 @@ __all__ = [
     "system_maker",
 ]
 
-_WAYS: dict[SiteKind, ModuleType] = {
-    SiteKind.SLURM: checking_slurm,
-    SiteKind.GRID_ENGINE: checking_grid_engine,
+_BATCH_STEPS: dict[SiteKind, ModuleType] = {
+    SiteKind.SLURM: slurm,
+    SiteKind.GRID_ENGINE: grid_engine,
 }
 
 
 def steps_for(site: Site, *, run: bool) -> list[Step]:
     """The steps of a site under a batch system, in their order."""
     assert site.batch is not None, "a site under a batch system"
-    way = _WAYS[site.kind]
-    dry = checking_jobs.DrySteps(way.DRY_OPTIONS)
+    batch_steps = _BATCH_STEPS[site.kind]
+    dry = jobs.DrySteps(batch_steps.DRY_OPTIONS)
     steps = [
-        Step("connection", checking_place.connection),
-        Step("shell", checking_place.shell, ("connection",)),
-        Step("clock", checking_place.clocks, ("shell",)),
-        Step("work directory", checking_place.work_directory, ("shell",)),
-        Step("owner", checking_place.owner, ("work directory",)),
+        Step("connection", host.connection),
+        Step("shell", host.shell, ("connection",)),
+        Step("clock", host.clocks, ("shell",)),
+        Step("work directory", host.work_directory, ("shell",)),
+        Step("owner", host.owner, ("work directory",)),
         Step("programs", _programs, ("shell",)),
         Step("controller", _controller, ("programs",)),
-        Step("queue", way.queue, ("controller",)),
+        Step("queue", batch_steps.queue, ("controller",)),
     ]
     before_listing = ["queue"]
     if site.kind is SiteKind.GRID_ENGINE:
-        steps.append(Step("parallel environment", way.parallel_environment, ("queue",)))
+        steps.append(Step("parallel environment", batch_steps.parallel_environment, ("queue",)))
         before_listing.append("parallel environment")
-    steps.append(Step("processors", checking_jobs.processors, tuple(before_listing)))
+    steps.append(Step("processors", jobs.processors, tuple(before_listing)))
     if site.kind is SiteKind.SLURM:
-        steps.append(Step("memory", way.memory, ("processors",)))
+        steps.append(Step("memory", batch_steps.memory, ("processors",)))
     before_submission = [*before_listing, "work directory"]
     if site.batch.account is not None:
         steps.append(Step("account", dry.account, tuple(before_submission)))
         before_submission.append("account")
     steps.append(Step("submission", dry.submission, tuple(before_submission)))
     if site.batch.claims is Claims.RESERVATION:
-        steps.append(Step("reservation", checking_jobs.reservation if run else _with_run, ("submission",)))
+        steps.append(Step("reservation", jobs.reservation if run else _with_run, ("submission",)))
     steps += [
-        Step("mpiexec", checking_place.mpiexec, ("shell",)),
-        Step("files", checking_place.files, ("connection",)),
+        Step("mpiexec", host.mpiexec, ("shell",)),
+        Step("files", host.files, ("connection",)),
     ]
-    steps.append(Step("job", checking_jobs.job if run else _with_run, ("submission", "processors")))
+    steps.append(Step("job", jobs.job if run else _with_run, ("submission", "processors")))
     return steps
 
 
-async def _with_run(_: Desk) -> Said:
+async def _with_run(_: CheckContext) -> StepResult:
     return skipped("tried with --run")
 
 
@@ -100,30 +97,29 @@ def system_maker(kind: SiteKind) -> Callable[[BatchSettings], BatchSystem]:
     return GridEngineSystem
 
 
-async def _programs(desk: Desk) -> Said:
+async def _programs(context: CheckContext) -> StepResult:
     """The batch system's commands are found."""
-    way = _WAYS[desk.site.kind]
-    reply = await desk.ask(
-        f'for each in {" ".join(way.PROGRAMS)}; do command -v "$each" > /dev/null || printf "%s\\n" "$each"; done\n'
-    )
+    batch_steps = _BATCH_STEPS[context.site.kind]
+    names = " ".join(batch_steps.PROGRAMS)
+    reply = await context.ask(f'for each in {names}; do command -v "$each" >/dev/null || echo "$each"; done\n')
     missing = reply.printed.split()
     if missing:
-        return failed(f"missing there: {listed(missing)}", way.PROGRAMS_ADVICE)
-    return passed(listed(list(way.PROGRAMS)))
+        return failed(f"missing there: {listed(missing)}", batch_steps.PROGRAMS_ADVICE)
+    return passed(listed(list(batch_steps.PROGRAMS)))
 
 
-async def _controller(desk: Desk) -> Said:
+async def _controller(context: CheckContext) -> StepResult:
     """The batch system answers, and of which version it is."""
-    said: Said = await _WAYS[desk.site.kind].controller(desk)
-    if said.sign is not Sign.PASSED:
-        return said
-    version = await desk.ask(desk.batch.version())
+    result: StepResult = await _BATCH_STEPS[context.site.kind].controller(context)
+    if result.sign is not Sign.PASSED:
+        return result
+    version = await context.ask(context.batch.version())
     if version.code != 0 or not version.printed.strip():
-        return warned(f"{said.words}, but its version is not told: {version.reason}", "nothing, if all else passes")
-    return passed(f"{said.words}; {' '.join(version.printed.split())}")
+        return warned(f"{result.words}, but its version is not told: {version.reason}", "nothing, if all else passes")
+    return passed(f"{result.words}; {' '.join(version.printed.split())}")
 
 
-async def check_batch_site(desk: Desk, steps: Sequence[Step]) -> AsyncIterator[Finding]:
+async def check_batch_site(context: CheckContext, steps: Sequence[Step]) -> AsyncIterator[Finding]:
     """What the steps find, each as soon as it is known."""
     unmet: dict[str, str] = {}  # the steps that did not go well, and the first one that was to blame
     for step in steps:
@@ -132,17 +128,17 @@ async def check_batch_site(desk: Desk, steps: Sequence[Step]) -> AsyncIterator[F
             unmet[step.name] = blamed
             yield Finding(step=step.name, sign=Sign.SKIPPED, words=f"not tried, since it needs: {blamed}")
             continue
-        said = await _looked(step, desk)
-        if said is None:
+        result = await _run(step, context)
+        if result is None:
             continue
-        if said.sign in (Sign.FAILED, Sign.SKIPPED):
+        if result.sign in (Sign.FAILED, Sign.SKIPPED):
             unmet[step.name] = step.name
-        yield Finding(step=step.name, sign=said.sign, words=said.words, advice=said.advice)
+        yield Finding(step=step.name, sign=result.sign, words=result.words, advice=result.advice)
 
 
-async def _looked(step: Step, desk: Desk) -> Said | None:
+async def _run(step: Step, context: CheckContext) -> StepResult | None:
     try:
-        return await step.look(desk)
+        return await step.run(context)
     except UnansweredError as error:
         return failed(f"no answer: {error}", "check again; if it stays so, run the command there by hand")
     except BatchOutputError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from koala.sites.batch.check.steps import Desk, Said, failed, listed, passed, warned
+from koala.sites.batch.check.steps import CheckContext, StepResult, failed, listed, passed, warned
 
 PROGRAMS = ("qsub", "qstat", "qdel", "qacct", "qhost", "qconf")
 PROGRAMS_ADVICE = (
@@ -35,9 +35,9 @@ def parse_queue_summary(printed: str) -> dict[str, int]:
     return slots
 
 
-async def controller(desk: Desk) -> Said:
+async def controller(context: CheckContext) -> StepResult:
     """sge_qmaster answers."""
-    reply = await desk.ask("qhost > /dev/null\n")
+    reply = await context.ask("qhost > /dev/null\n")
     if reply.code != 0:
         return failed(
             reply.reason,
@@ -47,40 +47,40 @@ async def controller(desk: Desk) -> Said:
     return passed("qmaster answers")
 
 
-async def queue(desk: Desk) -> Said:
+async def queue(context: CheckContext) -> StepResult:
     """The queue is there."""
-    reply = await desk.ask("qstat -g c\n")
+    reply = await context.ask("qstat -g c\n")
     slots = parse_queue_summary(reply.printed)
     known = listed(sorted(slots))
     if reply.code != 0 or not slots:
         return failed(f"no queues are told: {reply.reason}", "'qstat -g c' should list them")
-    if desk.settings.queue is None:
-        desk.queue_processors = sum(slots.values())
-        return passed(f"any of {known}: {desk.queue_processors} slots")
-    wanted = [name.partition("@")[0] for name in desk.settings.queue.split(",")]
+    if context.settings.queue is None:
+        context.queue_processors = sum(slots.values())
+        return passed(f"any of {known}: {context.queue_processors} slots")
+    wanted = [name.partition("@")[0] for name in context.settings.queue.split(",")]
     missing = [name for name in wanted if name not in slots]
     if missing:
         return failed(f"there is no queue {listed(missing)}", f"correct 'queue: ...'; there are {known}")
-    desk.queue_processors = sum(slots[name] for name in set(wanted))
-    return passed(f"{listed(wanted)}: {desk.queue_processors} slots")
+    context.queue_processors = sum(slots[name] for name in set(wanted))
+    return passed(f"{listed(wanted)}: {context.queue_processors} slots")
 
 
-async def parallel_environment(desk: Desk) -> Said:
+async def parallel_environment(context: CheckContext) -> StepResult:
     """The parallel environment is there, the queue offers it, and it lets components use all their nodes."""
-    name = desk.settings.parallel_environment
-    reply = await desk.ask("qconf -spl\n")
+    name = context.settings.parallel_environment
+    reply = await context.ask("qconf -spl\n")
     offered = reply.printed.split() if reply.code == 0 else []
     known = listed(offered)
     if name is None and not offered:
         return warned("there is none: components of several processors find no place", "ask the operator for one")
     if name is None:
         return passed(f"none is named; one that the queue offers is taken, of {known}")
-    reply = await desk.ask(f"qconf -sp {shlex.quote(name)}\n")
+    reply = await context.ask(f"qconf -sp {shlex.quote(name)}\n")
     if reply.code != 0:
         return failed(reply.reason, f"correct 'parallel_environment: ...'; there are {known}")
     fields = parse_fields(reply.printed)
-    if desk.settings.queue is not None:
-        missing = await _queues_without(desk, name)
+    if context.settings.queue is not None:
+        missing = await _queues_without(context, name)
         if missing:
             return failed(
                 f"the queue {listed(missing)} does not offer {name}",
@@ -97,12 +97,12 @@ async def parallel_environment(desk: Desk) -> Said:
     return passed(f"{name}, {fields.get('slots', '?')} slots, {rule}")
 
 
-async def _queues_without(desk: Desk, name: str) -> list[str]:
-    assert desk.settings.queue is not None
-    queues = [each.partition("@")[0] for each in desk.settings.queue.split(",")]
+async def _queues_without(context: CheckContext, name: str) -> list[str]:
+    assert context.settings.queue is not None
+    queues = [each.partition("@")[0] for each in context.settings.queue.split(",")]
     missing = []
     for each in queues:
-        reply = await desk.ask(f"qconf -sq {shlex.quote(each)}\n")
+        reply = await context.ask(f"qconf -sq {shlex.quote(each)}\n")
         if name not in _SEPARATORS.split(parse_fields(reply.printed).get("pe_list", "")):
             missing.append(each)
     return missing

@@ -11,17 +11,17 @@ from urllib.parse import urlsplit
 from koala.model.grid import Claims
 from koala.sites.batch.check.steps import (
     QUESTION_TIMEOUT_S,
-    Desk,
-    Said,
+    CheckContext,
     Sign,
+    StepResult,
     UnansweredError,
-    directory_text,
     failed,
     listed,
     passed,
     warned,
 )
 from koala.sites.batch.scripts import directory
+from koala.sites.shell_script import assign, directory_word, shell_file
 
 CLOCKS_APART_S = 5.0
 ROOM_BYTES_MIN = 100_000_000
@@ -41,19 +41,19 @@ _SSH_ADVICE = (
 )  # fmt: skip
 
 
-async def connection(desk: Desk) -> Said:
+async def connection(context: CheckContext) -> StepResult:
     """Commands reach the login host, and what they print comes back unspoilt."""
-    settings = desk.settings
+    settings = context.settings
     text = f"printf '%s\\n' {_GREETING}\n"
     try:
-        first = await desk.ask(text)
-        asked_at = desk.clock()
-        reply = await desk.ask(text)
-        round_trip_ms = (desk.clock() - asked_at) * 1000
+        first = await context.ask(text)
+        asked_at = context.clock()
+        reply = await context.ask(text)
+        round_trip_ms = (context.clock() - asked_at) * 1000
     except UnansweredError as error:
-        return failed(f"no answer: {error}", _connection_advice(desk, str(error)))
+        return failed(f"no answer: {error}", _connection_advice(context, str(error)))
     if reply.code != 0:
-        return failed(f"commands do not run there: {reply.reason}", _connection_advice(desk, reply.reason))
+        return failed(f"commands do not run there: {reply.reason}", _connection_advice(context, reply.reason))
     for printed in (first.printed, reply.printed):
         if printed != f"{_GREETING}\n":
             noise = " ".join(printed.replace(_GREETING, "").split())[:80]
@@ -66,12 +66,12 @@ async def connection(desk: Desk) -> Said:
     return passed(f"{where}{through}; a round trip takes {round_trip_ms:.0f} ms")
 
 
-def _connection_advice(desk: Desk, complaint: str) -> str:
-    host = desk.settings.ssh
+def _connection_advice(context: CheckContext, complaint: str) -> str:
+    host = context.settings.ssh
     if host is None:
         return (
             "check 'through' in the grid file: its words stand in front of 'sh'"
-            if desk.settings.through
+            if context.settings.through
             else ("check that 'sh' can be started on this machine")
         )
     for part, advice in _SSH_ADVICE:
@@ -80,14 +80,9 @@ def _connection_advice(desk: Desk, complaint: str) -> str:
     return f"find out with: ssh -v -o BatchMode=yes {host} true"
 
 
-async def shell(desk: Desk) -> Said:
+async def shell(context: CheckContext) -> StepResult:
     """A POSIX shell with the usual programs is there."""
-    reply = await desk.ask(
-        'f() { printf "%s" "$(( $1 * 7 ))"; }\n'
-        'case $(f 6) in 42) ;; *) echo "no POSIX shell" >&2; exit 1;; esac\n'
-        f'for each in {" ".join(_TOOLS)}; do command -v "$each" > /dev/null || printf "missing %s\\n" "$each"; done\n'
-        "uname -sm\n"
-    )
+    reply = await context.ask(assign(koala_programs=" ".join(_TOOLS)) + shell_file(__package__, "shell.sh"))
     if reply.code != 0:
         return failed(f"sh is not a POSIX shell: {reply.reason}", "put a POSIX sh first in the PATH there")
     lines = reply.printed.splitlines()
@@ -97,11 +92,11 @@ async def shell(desk: Desk) -> Said:
     return passed(f"a POSIX sh, {lines[-1] if lines else 'of a system without a name'}")
 
 
-async def clocks(desk: Desk) -> Said:
+async def clocks(context: CheckContext) -> StepResult:
     """The clock of the site agrees with this machine's."""
-    before = desk.clock()
-    reply = await desk.ask("date +%s\n")
-    between = (before + desk.clock()) / 2
+    before = context.clock()
+    reply = await context.ask("date +%s\n")
+    between = (before + context.clock()) / 2
     word = reply.printed.strip()
     if reply.code != 0 or not (word.isascii() and word.isdigit()):
         return warned(f"its clock cannot be read: {reply.reason}", "'date +%s' should print the seconds since 1970")
@@ -109,74 +104,61 @@ async def clocks(desk: Desk) -> Said:
     if abs(apart_s) <= CLOCKS_APART_S:
         return passed("it agrees with this machine's")
     words = f"it is {abs(apart_s):.0f} s {'ahead of' if apart_s > 0 else 'behind'} this machine's"
-    if desk.settings.claims is Claims.RESERVATION:
+    if context.settings.claims is Claims.RESERVATION:
         return failed(words, "let NTP set both clocks: reservations begin by the clock of the site")
     return warned(words, "let NTP set both clocks; times in logs of the two do not agree")
 
 
-async def work_directory(desk: Desk) -> Said:
+async def work_directory(context: CheckContext) -> StepResult:
     """The work directory is there or can be made, takes files, and has room."""
-    named = desk.settings.work_directory
-    trial = f".koala-{desk.token}"
-    reply = await desk.ask(
-        f"work={directory_text(named)}\n"
-        'if [ -d "$work" ]; then echo there; else mkdir -p -- "$work" || exit 1; echo made; fi\n'
-        'cd -- "$work" || exit 1\n'
-        "pwd\n"
-        f"echo x > {trial} && mv {trial} {trial}.2 && rm -f {trial}.2 || exit 1\n"
-        "df -Pk . | sed -n '$p'\n"
-    )
+    named = context.settings.work_directory
+    values = f"koala_work={directory_word(named)}\n{assign(koala_trial=f'.koala-{context.token}')}"
+    reply = await context.ask(values + shell_file(__package__, "work_directory.sh"))
     lines = reply.printed.splitlines()
     if reply.code != 0 or len(lines) < 2 or not lines[1].startswith("/"):
         return failed(
             f"{named}: {reply.reason}", "name a directory that you may write and all nodes see: 'work_directory: ...'"
         )
-    desk.work = lines[1]
+    context.work = lines[1]
     made = " (made just now)" if lines[0] == "made" else ""
     fields = lines[2].split() if len(lines) > 2 else []
     if len(fields) < 6 or not fields[3].isdigit():
-        return passed(f"{desk.work}{made}; how much room it has is not told")
+        return passed(f"{context.work}{made}; how much room it has is not told")
     room_bytes = int(fields[3]) * 1024
     if room_bytes < ROOM_BYTES_MIN:
         return warned(
-            f"{desk.work}{made} has {room_bytes / 1e6:.0f} MB of room", "make room, or choose another place"
+            f"{context.work}{made} has {room_bytes / 1e6:.0f} MB of room", "make room, or choose another place"
         )
-    return passed(f"{desk.work}{made} can be written; {room_bytes / 1e9:.1f} GB of room")
+    return passed(f"{context.work}{made} can be written; {room_bytes / 1e9:.1f} GB of room")
 
 
-async def owner(desk: Desk) -> Said:
+async def owner(context: CheckContext) -> StepResult:
     """The work directory is nobody else's. It is not claimed here: that is for the first ``koala up``."""
-    file = f"{desk.work}/{directory.OWNER}"
-    reply = await desk.ask(
-        f"owner={shlex.quote(file)}\n"
-        'if [ ! -e "$owner" ] && [ ! -h "$owner" ]; then exit 0; fi\n'
-        'if [ ! -f "$owner" ] || [ -h "$owner" ]; then echo "it is not a plain file" >&2; exit 1; fi\n'
-        'echo owned && sed -n 1p "$owner"\n'
-    )
+    file = f"{context.work}/{directory.OWNER}"
+    reply = await context.ask(assign(koala_owner=file) + shell_file(__package__, "owner.sh"))
     if reply.code != 0:
         return failed(f"{file}: {reply.reason}", "remove it, or give this site a work_directory of its own")
     if not reply.printed:
         return passed("nobody uses the work directory; the first koala up takes it")
     name = reply.printed.removeprefix("owned\n").removesuffix("\n")
-    if name == desk.owner:
+    if name == context.owner:
         return passed("the work directory is this Koala's")
     return failed(
-        f"{desk.work} is in use by another Koala, or for another site: {name or 'one without a name'}",
+        f"{context.work} is in use by another Koala, or for another site: {name or 'one without a name'}",
         "give this site a work_directory of its own; or name the state directory of that Koala with --state; or "
         f"remove {file} if that one is gone for good",
     )
 
 
-async def mpiexec(desk: Desk) -> Said:
+async def mpiexec(context: CheckContext) -> StepResult:
     """MPICH's mpiexec is found where components look for it."""
-    path = [*desk.settings.search_path, *(() if desk.settings.ssh else desk.programs_here)]
-    directories = "".join(f"{directory_text(directory)}:" for directory in path)
-    absent = await _absent(desk, desk.settings.search_path)
+    path = [*context.settings.search_path, *(() if context.settings.ssh else context.programs_here)]
+    directories = "".join(f"{directory_word(each)}:" for each in path)
+    absent = await _absent(context, context.settings.search_path)
     if absent:
         return warned(f"search_path names {listed(absent)}, which is not there", "correct 'search_path: [...]'")
-    reply = await desk.ask(
-        f"PATH={directories}$PATH\ncommand -v mpiexec || exit 3\nmpiexec --version 2>&1 < /dev/null | sed -n 1,3p\n"
-    )
+    version = "command -v mpiexec && mpiexec --version 2>&1 </dev/null | sed -n 1,3p"
+    reply = await context.ask(f"PATH={directories}$PATH\n{version}\n")
     advice = "for jobs of the type mpi install MPICH there and name its directory: 'search_path: [/.../bin]'"
     if reply.code != 0:
         return warned("there is none; jobs of the type mpi cannot run here", advice)
@@ -188,23 +170,23 @@ async def mpiexec(desk: Desk) -> Said:
     return passed(f"{where}, MPICH {version}".rstrip())
 
 
-async def _absent(desk: Desk, directories: Sequence[str]) -> list[str]:
+async def _absent(context: CheckContext, directories: Sequence[str]) -> list[str]:
     """Those that are not there."""
     if not directories:
         return []
-    words = " ".join(map(directory_text, directories))
-    return (await desk.ask(f'for each in {words}; do [ -d "$each" ] || echo "$each"; done\n')).printed.splitlines()
+    words = " ".join(map(directory_word, directories))
+    return (await context.ask(f'for each in {words}; do [ -d "$each" ] || echo "$each"; done\n')).printed.splitlines()
 
 
-async def files(desk: Desk) -> Said:
+async def files(context: CheckContext) -> StepResult:
     """Files can be moved to the site and from it, and how."""
-    server = desk.site.file_server
+    server = context.site.file_server
     if server is None:
-        return await _without_server(desk)
+        return await _without_server(context)
     answers = await file_server_answers(server)
     if answers.sign is not Sign.PASSED:
         return answers
-    client = "there" if await _has(desk, GRIDFTP_CLIENT) else "here" if shutil.which(GRIDFTP_CLIENT) else None
+    client = "there" if await _has(context, GRIDFTP_CLIENT) else "here" if shutil.which(GRIDFTP_CLIENT) else None
     if client is None:
         return failed(
             f"{answers.words}, but {GRIDFTP_CLIENT} is neither at the site nor on this machine: no file would get to "
@@ -212,18 +194,18 @@ async def files(desk: Desk) -> Said:
             "install it at the site or on this machine (Debian: globus-gass-copy-progs), or take file_server out of "
             "the grid file to have files moved by ssh",
         )
-    others = await _without_server(desk)
+    others = await _without_server(context)
     words = f"{answers.words}; {GRIDFTP_CLIENT} is {client}; for sites without a file_server: {others.words}"
-    return Said(others.sign, words, others.advice)
+    return StepResult(others.sign, words, others.advice)
 
 
-async def _without_server(desk: Desk) -> Said:
+async def _without_server(context: CheckContext) -> StepResult:
     """How files go between this site and one without a file server."""
-    if desk.settings.through:
+    if context.settings.through:
         return passed("files go in a stream through this machine")
-    if desk.settings.ssh is None:
+    if context.settings.ssh is None:
         return passed("this machine sees its files")
-    missing = [] if await _has(desk, "rsync") else [desk.settings.ssh]
+    missing = [] if await _has(context, "rsync") else [context.settings.ssh]
     if shutil.which("rsync") is None:
         missing.append("this machine")
     if missing:
@@ -234,12 +216,12 @@ async def _without_server(desk: Desk) -> Said:
     return passed("rsync is here and there")
 
 
-async def _has(desk: Desk, program: str) -> bool:
+async def _has(context: CheckContext, program: str) -> bool:
     """Whether commands at the site find a program."""
-    return (await desk.ask(f"command -v {program}\n")).code == 0
+    return (await context.ask(f"command -v {program}\n")).code == 0
 
 
-async def file_server_answers(url: str) -> Said:
+async def file_server_answers(url: str) -> StepResult:
     """A GridFTP server greets whoever connects, as every FTP server does."""
     advice = "write such as ftp://HOST:PORT/DIRECTORY, and see that the server runs there"
     try:

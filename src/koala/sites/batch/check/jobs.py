@@ -15,9 +15,9 @@ from koala.model.grid import BatchSettings
 from koala.model.launch import Launch
 from koala.model.request import Application
 from koala.sites.batch.check.steps import (
-    Desk,
+    CheckContext,
     Reply,
-    Said,
+    StepResult,
     UnansweredError,
     failed,
     passed,
@@ -25,6 +25,7 @@ from koala.sites.batch.check.steps import (
     warned,
 )
 from koala.sites.batch.system import BatchJob, BatchOutputError, BatchState, BatchSubmission
+from koala.sites.shell_script import assign, shell_file
 
 JOB_LIMIT_S = 300.0
 # A reservation is tried so far ahead that it keeps nobody from anything before it is given back.
@@ -39,56 +40,47 @@ _SCRIPT, _LOG, _WORD, _SEEN, _DONE = "script", "log", "word", "seen", "done"
 _SPOKEN = "koala check ran on"
 
 
-def _job_script(desk: Desk) -> str:
+def _job_script(context: CheckContext) -> str:
     """Every node of the job says its name and what it reads in the work directory; the last word is DONE."""
-    home, on_node = shlex.quote(desk.home), desk.batch.on_node()
-    return (
-        f"#!/bin/sh\n{on_node}"
-        f'printf "%s %s\\n" "{_SPOKEN}" "$(uname -n)"\n'
-        f"cd {home} || exit 9\n"
-        "koala_nodes > nodes || exit 8\n"
-        "while read -r node processors; do\n"
-        f'  word=$(koala_on_node "$node" cat {home}/{_WORD} < /dev/null) || word=\n'
-        f'  printf "%s %s %s\\n" "$node" "$processors" "$word" >> {_SEEN}.part\n'
-        "done < nodes\n"
-        f"mv {_SEEN}.part {_SEEN}\n"
-        f"echo 0 > {_DONE}.part && mv {_DONE}.part {_DONE}\n"
-    )
+    functions, values = context.batch.on_node(), assign(koala_check_home=context.home)
+    return f"#!/bin/sh\n{functions}{values}{shell_file(__package__, 'job.sh')}"
 
 
-def _submission(desk: Desk) -> BatchSubmission:
+def _submission(context: CheckContext) -> BatchSubmission:
     launch = Launch(
-        token=desk.token,
+        token=context.token,
         job=0,
-        processors=desk.processors_tried,
+        processors=context.processors_tried,
         application=Application(executable="true"),
         walltime_s=JOB_LIMIT_S,
     )
-    return BatchSubmission(launch=launch, home=desk.home, script=_SCRIPT, log=_LOG, limit_s=JOB_LIMIT_S)
+    return BatchSubmission(launch=launch, home=context.home, script=_SCRIPT, log=_LOG, limit_s=JOB_LIMIT_S)
 
 
 @contextlib.asynccontextmanager
-async def _directory(desk: Desk) -> AsyncIterator[None]:
+async def _directory(context: CheckContext) -> AsyncIterator[None]:
     """The directory of the check, with the script of its job; it is gone afterwards."""
-    home = shlex.quote(desk.home)
-    marker = "KOALA_CHECK_END"
-    made = await desk.ask(
-        f"mkdir {home} && cd {home} || exit 1\nprintf '%s\\n' {desk.nonce} > {_WORD}\n"
-        f"cat > {_SCRIPT} << '{marker}'\n{_job_script(desk)}{marker}\n"
+    home = shlex.quote(context.home)
+    word, script = (
+        f"printf '%s\\n' {context.nonce} >{_WORD}",
+        f"printf %s {shlex.quote(_job_script(context))} >{_SCRIPT}",
     )
+    made = await context.ask(f"mkdir {home} && cd {home} && {word} && {script}\n")
     if made.code != 0:
-        raise UnansweredError(f"{desk.home}: {made.reason}")
+        raise UnansweredError(f"{context.home}: {made.reason}")
     try:
         yield
     finally:
         with contextlib.suppress(UnansweredError):
-            await desk.ask(f"rm -rf -- {home}\n")
+            await context.ask(f"rm -rf -- {home}\n")
 
 
-async def _dry(desk: Desk, settings: BatchSettings, options: tuple[str, ...]) -> Reply:
+async def _dry(context: CheckContext, settings: BatchSettings, options: tuple[str, ...]) -> Reply:
     """A submission that the batch system looks at as at any other, and does not take."""
-    system = desk.make_system(msgspec.structs.replace(settings, submit_options=(*settings.submit_options, *options)))
-    return await desk.ask(system.submit(_submission(desk)))
+    system = context.make_system(
+        msgspec.structs.replace(settings, submit_options=(*settings.submit_options, *options))
+    )
+    return await context.ask(system.submit(_submission(context)))
 
 
 class DrySteps:
@@ -97,39 +89,39 @@ class DrySteps:
     def __init__(self, options: tuple[str, ...]) -> None:
         self.options = options
 
-    async def account(self, desk: Desk) -> Said:
+    async def account(self, context: CheckContext) -> StepResult:
         """The account is accepted: a submission that is refused with it is taken without it."""
-        account = desk.settings.account
+        account = context.settings.account
         assert account is not None, "the step is for sites with an account"
-        async with _directory(desk):
-            reply = await _dry(desk, desk.settings, self.options)
+        async with _directory(context):
+            reply = await _dry(context, context.settings, self.options)
             if reply.code == 0:
                 return passed(f"{account} is accepted")
-            without = await _dry(desk, msgspec.structs.replace(desk.settings, account=None), self.options)
+            without = await _dry(context, msgspec.structs.replace(context.settings, account=None), self.options)
         if without.code == 0:
             return failed(f"{account} is refused: {reply.reason}", "correct 'account: ...', or leave it out")
         return skipped(f"{account} was not reached: submissions are refused without it too")
 
-    async def submission(self, desk: Desk) -> Said:
+    async def submission(self, context: CheckContext) -> StepResult:
         """The batch system would take a job of ours."""
-        async with _directory(desk):
-            reply = await _dry(desk, desk.settings, self.options)
+        async with _directory(context):
+            reply = await _dry(context, context.settings, self.options)
         if reply.code == 0:
-            return passed(f"a job of {_processors(desk.processors_tried)} would be taken")
+            return passed(f"a job of {_processors(context.processors_tried)} would be taken")
         return failed(
-            f"a job of {_processors(desk.processors_tried)} is refused: {reply.reason}",
+            f"a job of {_processors(context.processors_tried)} is refused: {reply.reason}",
             "correct what it names: queue, account, parallel_environment or submit_options in the grid file",
         )
 
 
-async def processors(desk: Desk) -> Said:
+async def processors(context: CheckContext) -> StepResult:
     """What is described is there, and how much of it can be had now."""
-    reply = await desk.ask(desk.batch.listing())
-    described, total = desk.site.processors, desk.queue_processors
+    reply = await context.ask(context.batch.listing())
+    described, total = context.site.processors, context.queue_processors
     if reply.code != 0:
         return failed(f"the queue cannot be listed: {reply.reason}", "find out with squeue or qstat there")
     try:
-        listing = desk.batch.parse_listing(reply.printed)
+        listing = context.batch.parse_listing(reply.printed)
     except BatchOutputError as error:
         return failed(f"what it lists makes no sense here: {error}", "tell us, with the version of the batch system")
     if total is not None and described > total:
@@ -146,17 +138,17 @@ async def processors(desk: Desk) -> Said:
     return passed(f"{described} described; {listing.processors} can be used{others}")
 
 
-async def reservation(desk: Desk) -> Said:
+async def reservation(context: CheckContext) -> StepResult:
     """A reservation for tomorrow is granted, and given back at once."""
-    name = f"koala-{desk.token}"
-    begin_s = desk.clock() + RESERVATION_AHEAD_S
-    reply = await desk.ask(desk.batch.reserve(name, desk.processors_tried, begin_s, RESERVATION_LENGTH_S))
-    returned = await desk.ask(desk.batch.unreserve(name))
+    name = f"koala-{context.token}"
+    begin_s = context.clock() + RESERVATION_AHEAD_S
+    reply = await context.ask(context.batch.reserve(name, context.processors_tried, begin_s, RESERVATION_LENGTH_S))
+    returned = await context.ask(context.batch.unreserve(name))
     advice = "let the operator allow you to reserve, or write 'claims: barrier'"
     if reply.code != 0:
         return failed(f"it is refused: {reply.reason}", advice)
     try:
-        desk.batch.parse_reserved(reply.printed)
+        context.batch.parse_reserved(reply.printed)
     except BatchOutputError as error:
         return failed(f"what is granted makes no sense here: {error}", advice)
     if returned.code != 0:
@@ -164,98 +156,98 @@ async def reservation(desk: Desk) -> Said:
     return passed("one for tomorrow was granted and given back")
 
 
-async def job(desk: Desk) -> Said:
+async def job(context: CheckContext) -> StepResult:
     """A tiny job really runs: it starts, its nodes see the work directory, its output can be read, and it is gone."""
-    async with _directory(desk):
+    async with _directory(context):
         try:
-            return await _tried(desk)
+            return await _tried(context)
         finally:
             # By name, since who is interrupted may not have heard its number.
             with contextlib.suppress(UnansweredError):
-                await desk.ask(desk.batch.cancel(desk.token, ()))
+                await context.ask(context.batch.cancel(context.token, ()))
 
 
-async def _tried(desk: Desk) -> Said:
-    asked_at = desk.clock()
-    reply = await desk.ask(desk.batch.submit(_submission(desk)))
+async def _tried(context: CheckContext) -> StepResult:
+    asked_at = context.clock()
+    reply = await context.ask(context.batch.submit(_submission(context)))
     if reply.code != 0:
         return failed(f"it is refused: {reply.reason}", "correct what it names in the grid file")
     try:
-        identifier = desk.batch.parse_submitted(reply.printed)
+        identifier = context.batch.parse_submitted(reply.printed)
     except BatchOutputError as error:
         return failed(f"its submission is answered strangely: {error}", "see what sbatch or qsub print there")
-    ran = await _until_done(desk, identifier, asked_at)
-    return ran if isinstance(ran, Said) else await _judged(desk, identifier, ran)
+    ran = await _until_done(context, identifier, asked_at)
+    return ran if isinstance(ran, StepResult) else await _judged(context, identifier, ran)
 
 
-async def _until_done(desk: Desk, identifier: str, asked_at: float) -> Said | float:
+async def _until_done(context: CheckContext, identifier: str, asked_at: float) -> StepResult | float:
     """Seconds from the submission to the end of its script, or what kept it from ending."""
     seen: BatchJob | None = None
     over_at: float | None = None
     while True:
-        if await _is_done(desk):
-            return desk.clock() - asked_at
-        now = desk.clock()
-        jobs = await _listed(desk)
+        if await _is_done(context):
+            return context.clock() - asked_at
+        now = context.clock()
+        jobs = await _listed(context)
         mine = next((each for each in jobs or () if each.id == identifier), None)
         gone = jobs is not None and mine is None and seen is not None
         seen = mine or seen
         if over_at is None and (gone or (mine is not None and mine.state is BatchState.OVER)):
             over_at = now
         if over_at is not None and now - over_at > FILE_GRACE_S:
-            return await _not_seen(desk, identifier, seen)
-        if now - asked_at > desk.patience_s:
-            return _late(desk, identifier, seen)
-        await desk.sleep(_LOOK_EVERY_S)
+            return await _not_seen(context, identifier, seen)
+        if now - asked_at > context.patience_s:
+            return _late(context, identifier, seen)
+        await context.sleep(_LOOK_EVERY_S)
 
 
-def _late(desk: Desk, identifier: str, job: BatchJob | None) -> Said:
+def _late(context: CheckContext, identifier: str, job: BatchJob | None) -> StepResult:
     """It has not ended in time; a job that only waits until others have gone is no fault of the site."""
     why = "it is not listed" if job is None else f"it is {job.state} ({job.reason or 'it does not say why'})"
     if job is not None and job.state is BatchState.PENDING and job.end is None:
         return warned(
-            f"job {identifier} had to wait for more than {desk.patience_s:.0f} s: {why}; it was cancelled",
+            f"job {identifier} had to wait for more than {context.patience_s:.0f} s: {why}; it was cancelled",
             "check again when processors are idle, or with a longer --patience",
         )
     return failed(
-        f"job {identifier} did not end within {desk.patience_s:.0f} s: {why}; it was cancelled",
+        f"job {identifier} did not end within {context.patience_s:.0f} s: {why}; it was cancelled",
         "find out why with squeue or qstat there, or check again with a longer --patience",
     )
 
 
-async def _is_done(desk: Desk) -> bool:
-    look = await desk.ask(f"if [ -e {shlex.quote(f'{desk.home}/{_DONE}')} ]; then echo done; fi\n")
+async def _is_done(context: CheckContext) -> bool:
+    look = await context.ask(f"if [ -e {shlex.quote(f'{context.home}/{_DONE}')} ]; then echo done; fi\n")
     return look.printed.strip() == "done"
 
 
-async def _not_seen(desk: Desk, identifier: str, job: BatchJob | None) -> Said:
+async def _not_seen(context: CheckContext, identifier: str, job: BatchJob | None) -> StepResult:
     """It ended, but its script left nothing here: either it failed, or its nodes see another directory."""
     end = None if job is None else job.end
     ending = "" if end is None else f" ({end.reason or end.kind}, exit code {end.exit_code})"
-    log = await desk.ask(f"cat {shlex.quote(f'{desk.home}/{_LOG}')}\n")
+    log = await context.ask(f"cat {shlex.quote(f'{context.home}/{_LOG}')}\n")
     said = " ".join(log.printed.split())[:200]
     if log.code == 0 and said:
         return failed(f"job {identifier} ended{ending} and said: {said}", "mend what it says, and check again")
     return failed(
-        f"job {identifier} ended{ending}, but nothing of it is seen in {desk.work}",
+        f"job {identifier} ended{ending}, but nothing of it is seen in {context.work}",
         "name a work_directory that the nodes share with the login host",
     )
 
 
-async def _judged(desk: Desk, identifier: str, took_s: float) -> Said:
-    home = shlex.quote(desk.home)
-    reply = await desk.ask(f"cd {home} && cat {_SEEN} && cat {_LOG} >&2\n")
+async def _judged(context: CheckContext, identifier: str, took_s: float) -> StepResult:
+    home = shlex.quote(context.home)
+    reply = await context.ask(f"cd {home} && cat {_SEEN} && cat {_LOG} >&2\n")
     blind, nodes = [], []
     for line in reply.printed.splitlines():
         node, _, rest = line.partition(" ")
         nodes.append(node)
-        if not rest.endswith(f" {desk.nonce}"):
+        if not rest.endswith(f" {context.nonce}"):
             blind.append(node)
     if reply.code != 0 or not nodes:
         return failed(f"job {identifier} ran, but what it left cannot be read: {reply.reason}", "check again")
     if blind:
         return failed(
-            f"the node {', '.join(blind)} does not see {desk.work}, or cannot be reached by the job",
+            f"the node {', '.join(blind)} does not see {context.work}, or cannot be reached by the job",
             "name a work_directory that all nodes share, and let jobs start processes on all their nodes",
         )
     if _SPOKEN not in reply.complaint:
@@ -263,11 +255,11 @@ async def _judged(desk: Desk, identifier: str, took_s: float) -> Said:
     return passed(f"job {identifier} ran on {', '.join(nodes)}, and was over {took_s:.1f} s after its submission")
 
 
-async def _listed(desk: Desk) -> Sequence[BatchJob] | None:
+async def _listed(context: CheckContext) -> Sequence[BatchJob] | None:
     """Our jobs; None where the listing makes no sense."""
-    reply = await desk.ask(desk.batch.listing())
+    reply = await context.ask(context.batch.listing())
     try:
-        return desk.batch.parse_listing(reply.printed).jobs if reply.code == 0 else None
+        return context.batch.parse_listing(reply.printed).jobs if reply.code == 0 else None
     except BatchOutputError:
         return None
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from koala.sites.batch.check.steps import Desk, Said, failed, listed, passed, warned
+from koala.sites.batch.check.steps import CheckContext, StepResult, failed, listed, passed, warned
 from koala.sites.batch.slurm.listing import MemoryReport, listing_script, parse_memory
 from koala.sites.batch.slurm.needs import Need
 from koala.sites.batch.slurm.options import requested_by
+from koala.sites.shell_script import shell_file
 
 PROGRAMS = ("sbatch", "squeue", "sinfo", "scancel", "scontrol")
 PROGRAMS_ADVICE = (
@@ -66,16 +67,9 @@ def _names(told: str | None) -> set[str] | None:
     return None if told in (None, "ALL", "(null)", "") else set(told.split(","))
 
 
-async def controller(desk: Desk) -> Said:
+async def controller(context: CheckContext) -> StepResult:
     """slurmctld answers."""
-    # Without a configuration Slurm's programs look for one elsewhere, for long.
-    reply = await desk.ask(
-        'if [ -n "${SLURM_CONF:-}" ] && ! [ -r "$SLURM_CONF" ]; then\n'
-        '    echo "SLURM_CONF is $SLURM_CONF, which cannot be read" >&2\n'
-        "    exit 1\n"
-        "fi\n"
-        "scontrol ping\n"
-    )
+    reply = await context.ask(shell_file(__package__, "slurm_controller.sh"))
     up = [line for line in reply.printed.splitlines() if line.rstrip().endswith(" UP")]
     down = [line.strip() for line in reply.printed.splitlines() if line.rstrip().endswith(" DOWN")]
     if not up:
@@ -86,40 +80,40 @@ async def controller(desk: Desk) -> Said:
     return passed(up[0].strip())
 
 
-async def queue(desk: Desk) -> Said:
+async def queue(context: CheckContext) -> StepResult:
     """The partitions are there and open to us."""
-    reply = await desk.ask('scontrol -a show partition -o || exit\necho "groups $(id -Gn)"\n')
+    reply = await context.ask('scontrol -a show partition -o || exit\necho "groups $(id -Gn)"\n')
     partitions = parse_partitions(reply.printed)
     groups = {word for line in reply.printed.splitlines() if line.startswith("groups ") for word in line.split()[1:]}
     known = listed([each.name for each in partitions])
     if reply.code != 0 or not partitions:
         return failed(f"no partitions are told: {reply.reason}", "'scontrol show partition' should list them")
-    if desk.settings.queue is None:
+    if context.settings.queue is None:
         chosen = [each for each in partitions if each.is_default]
         if not chosen:
             return failed("there is no default partition", f"name one: 'queue: ...'; there are {known}")
     else:
-        wanted = desk.settings.queue.split(",")
+        wanted = context.settings.queue.split(",")
         chosen = [each for each in partitions if each.name in wanted]
         missing = [name for name in wanted if name not in {each.name for each in chosen}]
         if missing:
             return failed(f"there is no partition {listed(missing)}", f"correct 'queue: ...'; there are {known}")
-    reasons = [each.closed_to(groups, desk.settings.account) for each in chosen]
+    reasons = [each.closed_to(groups, context.settings.account) for each in chosen]
     if all(reasons):
         return failed(str(reasons[0]), f"name another with 'queue: ...', or ask its operator; there are {known}")
-    desk.queue_processors = max(each.processors for each in chosen)
+    context.queue_processors = max(each.processors for each in chosen)
     longest = chosen[0].fields.get("MaxTime", "UNLIMITED")
     limit = "without a time limit" if longest == "UNLIMITED" else f"up to {longest} a job"
-    default = ", the default" if desk.settings.queue is None else ""
+    default = ", the default" if context.settings.queue is None else ""
     return passed(
-        f"{listed([each.name for each in chosen])}{default}: open, {desk.queue_processors} processors, {limit}"
+        f"{listed([each.name for each in chosen])}{default}: open, {context.queue_processors} processors, {limit}"
     )
 
 
-async def memory(desk: Desk) -> Said | None:
+async def memory(context: CheckContext) -> StepResult | None:
     """What a job asks for of the memory, and how many processors that leaves; nothing where it is not shared out."""
-    settings = desk.settings
-    reply = await desk.ask(listing_script(settings, "koala_memory"))
+    settings = context.settings
+    reply = await context.ask(listing_script(settings, "koala_memory"))
     if reply.code != 0:
         return failed(f"the nodes cannot be listed: {reply.reason}", "find out with sinfo there")
     told = parse_memory(reply.printed, settings.queue, requested_by(settings))

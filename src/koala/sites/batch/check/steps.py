@@ -1,13 +1,12 @@
-"""What the steps of a check of a site share: findings, how a step is named, and the desk at which steps ask the site.
+"""What the steps of a check share: their results, and the context in which they ask the site.
 
-The steps themselves are in the other ``checking`` modules, their order and dependencies in ``checking``.
+The steps themselves are in the other modules of this folder, their order and dependencies in ``check.py``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import enum
-import shlex
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
@@ -42,7 +41,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     advice: str = ""
 
 
-class Said(msgspec.Struct, frozen=True):
+class StepResult(msgspec.Struct, frozen=True):
     """What a step found, before it is known as that of the step."""
 
     sign: Sign
@@ -50,28 +49,28 @@ class Said(msgspec.Struct, frozen=True):
     advice: str = ""
 
 
-def passed(words: str) -> Said:
+def passed(words: str) -> StepResult:
     """All is well."""
-    return Said(Sign.PASSED, words)
+    return StepResult(Sign.PASSED, words)
 
 
-def warned(words: str, advice: str) -> Said:
+def warned(words: str, advice: str) -> StepResult:
     """The site can be used, but not for everything."""
-    return Said(Sign.WARNED, words, advice)
+    return StepResult(Sign.WARNED, words, advice)
 
 
-def failed(words: str, advice: str) -> Said:
+def failed(words: str, advice: str) -> StepResult:
     """The site cannot be used before this is mended."""
-    return Said(Sign.FAILED, words, advice)
+    return StepResult(Sign.FAILED, words, advice)
 
 
-def skipped(words: str) -> Said:
+def skipped(words: str) -> StepResult:
     """Nothing was looked at."""
-    return Said(Sign.SKIPPED, words)
+    return StepResult(Sign.SKIPPED, words)
 
 
-class Runs(Protocol):
-    """Runs texts for ``sh`` at the login host of a site; OSError where that is not possible."""
+class RunsScripts(Protocol):
+    """Runs shell scripts at the login host of a site; OSError where that is not possible."""
 
     async def run(self, text: str, *, timeout_s: float) -> ShellResult: ...
 
@@ -94,8 +93,8 @@ class UnansweredError(OSError):
     """The site did not answer a question of a check; the words say why."""
 
 
-class Desk:
-    """Where the steps of one check ask their site, and keep for later steps what they learnt.
+class CheckContext:
+    """One check of a site: its steps ask the site here, and keep for later steps what they learnt.
 
     ``owner`` is who would use the site, as its work directory names it.
     ``nonce`` is a word that no other check has; whatever a check makes at a site is named by it.
@@ -105,7 +104,7 @@ class Desk:
     def __init__(
         self,
         site: Site,
-        runner: Runs,
+        runner: RunsScripts,
         make_system: Callable[[BatchSettings], BatchSystem],
         *,
         owner: str,
@@ -131,7 +130,7 @@ class Desk:
         self.queue_processors: int | None = None  # all that the queue has, whether they can be used now or not
 
     async def ask(self, text: str, *, timeout_s: float = QUESTION_TIMEOUT_S) -> Reply:
-        """Run a text at the site. Raises ``UnansweredError`` where there was no answer."""
+        """Run a script at the site. Raises ``UnansweredError`` where there was no answer."""
         try:
             answer = await self.runner.run(text, timeout_s=timeout_s)
         except OSError as error:
@@ -156,17 +155,12 @@ class Desk:
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One step: its name, how it looks, and the steps that must have gone well before. What it does not apply to it
-    says nothing of."""
+    """One step: its name, what it does, and the steps that must have passed before. Where it does not apply it has no
+    result."""
 
     name: str
-    look: Callable[[Desk], Awaitable[Said | None]]
+    run: Callable[[CheckContext], Awaitable[StepResult | None]]
     needs: tuple[str, ...] = ()
-
-
-def directory_text(path: str) -> str:
-    """A path of the site as a word for ``sh``, the user's home in place of '~/'."""
-    return f'"$HOME"/{shlex.quote(path[2:])}' if path.startswith("~/") else shlex.quote(path)
 
 
 def listed(words: list[str]) -> str:

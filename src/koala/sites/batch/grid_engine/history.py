@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from koala.sites.shell_script import call, shell_file
 from koala.sites.batch.system import JOB_NAME_PREFIX, BatchEnd, BatchId, BatchJob, BatchOutputError, EndKind
+from koala.sites.shell_script import call, shell_file
 
 # Codes of "failed" in sge_status(5): the job itself ran and its exit status is true.
 _RAN = {0, 12, 13, 14, 15, 16, 30}

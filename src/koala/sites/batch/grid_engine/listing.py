@@ -22,7 +22,6 @@ from koala.sites.batch.grid_engine.xml import (
     read_hosts,
     read_quotas,
 )
-from koala.sites.shell_script import assign, call, shell_file
 from koala.sites.batch.system import (
     JOB_NAME_PREFIX,
     BatchEnd,
@@ -33,6 +32,7 @@ from koala.sites.batch.system import (
     BatchState,
     EndKind,
 )
+from koala.sites.shell_script import assign, call, shell_file
 
 # In front of the name of each part of what is printed. No line of Grid Engine begins so.
 _MARK = "koala: "

@@ -17,7 +17,6 @@ from koala.model.grid import BatchSettings
 from koala.model.messages import Token
 from koala.sites.batch.grid_engine.history import history_script, read_history
 from koala.sites.batch.grid_engine.listing import ListingReader, listing_script
-from koala.sites.shell_script import call, shell_file
 from koala.sites.batch.system import (
     JOB_NAME_PREFIX,
     BatchEnd,
@@ -27,6 +26,7 @@ from koala.sites.batch.system import (
     BatchOutputError,
     BatchSubmission,
 )
+from koala.sites.shell_script import call, shell_file
 
 # Of so many words of a complaint a reason is made.
 REASON_CHARACTERS_MAX = 500

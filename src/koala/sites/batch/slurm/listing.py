@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from koala.model.grid import BatchSettings
-from koala.sites.shell_script import assign, shell_file
 from koala.sites.batch.slurm.needs import Need, Room, parse_room
 from koala.sites.batch.slurm.options import RequestedResources, Sharing, requested_by
 from koala.sites.batch.slurm.quota import SlurmQuota, Terms, parse_quota, terms_of
@@ -35,6 +34,7 @@ from koala.sites.batch.system import (
     BatchState,
     EndKind,
 )
+from koala.sites.shell_script import assign, shell_file
 
 # In front of each of our jobs, whose name may hold anything.
 _JOB_WORD = "job "

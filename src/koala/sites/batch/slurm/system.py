@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 from koala.model.grid import BatchSettings
 from koala.model.messages import Token
-from koala.sites.shell_script import assign, call, quoted, shell_file
 from koala.sites.batch.slurm.history import parse_history
 from koala.sites.batch.slurm.listing import DATABASE_S, listing_script, parse_listing
 from koala.sites.batch.slurm.options import requested_by
@@ -28,11 +27,13 @@ from koala.sites.batch.system import (
     BatchOutputError,
     BatchSubmission,
 )
-from koala.sites.shell_script import quoted
+from koala.sites.shell_script import assign, call, quoted, shell_file
 
 # How long the accounts of jobs that the controller has forgotten are waited for.
 ACCOUNTS_S = 20
 
+# Exit codes above this are of programs that a signal ended.
+_SIGNALLED = 128
 # What sbatch says when trying again may help; everything else that it says is its last word.
 _TRANSIENT = (
     "unable to contact",
@@ -134,9 +135,9 @@ class SlurmSystem:
         return number
 
     def refusal(self, code: int, printed: str, complaint: str) -> str | None:
-        """See ``BatchSystem.refusal``."""
+        """See ``BatchSystem.refusal``. An sbatch that a signal ended has told nothing, whatever the shell says."""
         said = complaint.strip() or printed.strip()
-        if code == 0 or not said or any(words in said.lower() for words in _TRANSIENT):
+        if code == 0 or code > _SIGNALLED or not said or any(words in said.lower() for words in _TRANSIENT):
             return None
         return None if self.has_no_room(code, printed, complaint) else f"Slurm refused it: {said}"
 
