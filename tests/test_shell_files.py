@@ -16,7 +16,7 @@ FILES = [path.relative_to(PACKAGE).as_posix() for path in sorted(PACKAGE.rglob("
 
 @pytest.mark.parametrize("name", FILES)
 def test_shellcheck_finds_nothing(name: str) -> None:
-    assert (PACKAGE / name).read_text().startswith("# shellcheck shell=sh\n")
+    assert (PACKAGE / name).read_text().startswith("# shellcheck shell=sh")
     done = subprocess.run(
         [real_program("shellcheck"), PACKAGE / name], capture_output=True, text=True, timeout=60, check=False
     )
