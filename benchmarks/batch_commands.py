@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from koala.lab import programs as commands
+from koala.lab import programs
 
 PROGRAMS = (
     *("sacct", "sacctmgr", "sbatch", "scancel", "scontrol", "sinfo", "squeue"),
@@ -30,7 +30,7 @@ class CountedCommands:
             (directory / site).mkdir(parents=True)
             self._log(site).touch()
             for program in PROGRAMS:
-                real = commands.find(program)
+                real = programs.find(program)
                 if real is not None:
                     self._put_in_front(site, program, real)
 
@@ -49,7 +49,7 @@ class CountedCommands:
     def settings(self) -> dict[str, dict[str, Any]]:
         """What a grid file must say of the sites besides."""
         return {
-            site: {"environment": {"PATH": f"{self._directory / site}:{commands.search_path()}"}}
+            site: {"environment": {"PATH": f"{self._directory / site}:{programs.search_path()}"}}
             for site in self._sites
         }
 

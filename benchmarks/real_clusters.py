@@ -296,7 +296,7 @@ def main() -> None:
     console = Console(stderr=True)
     root = Path(tempfile.mkdtemp(prefix="koala-bench-"))
     try:
-        the_lab = lab.up(lab.Options(directory=root / "lab"), say=console.print)
+        the_lab = lab.up(lab.LabOptions(directory=root / "lab"), say=console.print)
         try:
             figures = measure(the_lab, root, console)
         finally:

@@ -7,35 +7,35 @@ from random import Random
 
 import pytest
 
-from koala.lab.network.emulator import QUEUE_S, Line, segment_bytes, size_on_link
+from koala.lab.network.emulator import QUEUE_S, EmulatedLink, segment_bytes, size_on_link
 
 
-def line(rate_mbit_s: float = 8.0, delay_s: float = 0.0, loss: float = 0.0) -> Line:
+def emulated(rate_mbit_s: float = 8.0, delay_s: float = 0.0, loss: float = 0.0) -> EmulatedLink:
     link = {"rate_mbit_s": rate_mbit_s, "delay_s": delay_s, "loss": loss}
-    return Line(link, out=0, random=Random(7))
+    return EmulatedLink(link, out=0, random=Random(7))
 
 
 def test_packets_leave_one_after_the_other_at_the_rate_of_the_link_and_arrive_after_its_delay() -> None:
     # 8 Mbit/s carry 1,000 bytes in a millisecond.
-    link = line(delay_s=0.010)
+    link = emulated(delay_s=0.010)
     for name in (b"a", b"b", b"c"):
         link.take(name, 1_000, now=5.0)
     assert [due for due, _ in link.waiting] == pytest.approx([5.011, 5.012, 5.013])
     assert list(link.arrived(5.0109)) == []
     assert list(link.arrived(5.0121)) == [b"a", b"b"]
     assert list(link.arrived(6.0)) == [b"c"]
-    assert link.carried == 3
+    assert link.forwarded == 3
 
 
 def test_a_link_that_was_idle_owes_nothing() -> None:
-    link = line()
+    link = emulated()
     link.take(b"a", 1_000, now=1.0)
     link.take(b"b", 1_000, now=9.0)
     assert [due for due, _ in link.waiting] == pytest.approx([1.001, 9.001])
 
 
 def test_a_full_queue_drops_what_comes_and_takes_more_when_it_has_drained() -> None:
-    link = line()
+    link = emulated()
     for _ in range(500):
         link.take(b"x", 1_000, now=0.0)
     assert len(link.waiting) == pytest.approx(QUEUE_S * 1_000, abs=1)
@@ -46,7 +46,7 @@ def test_a_full_queue_drops_what_comes_and_takes_more_when_it_has_drained() -> N
 
 
 def test_a_lossy_link_drops_about_that_share_and_the_others_pass() -> None:
-    link = line(loss=0.25)
+    link = emulated(loss=0.25)
     for number in range(4_000):
         link.take(b"x", 1_000, now=number / 1_000)
     assert link.dropped == pytest.approx(1_000, abs=120)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from koala.descriptions.grid.form import read_grid_yaml
-from koala.lab import Options, WideAreaLink
-from koala.lab.grid_engine import files as grid_engine_files
+from koala.lab import LabOptions, WideAreaLink
+from koala.lab.grid_engine import cell_files
 from koala.lab.grid_file import grid_text
 from koala.lab.network.namespaces import emulator_settings, hosts_text
 from koala.lab.options import parse_pair
-from koala.lab.plan import Plan, plan_lab
-from koala.lab.slurm import files as slurm_files
+from koala.lab.plan import LabPlan, plan_lab
+from koala.lab.slurm import cluster_files
 from koala.model.grid import SiteKind
 
 LINK = WideAreaLink(rate_mbit_s=100.0, delay_s=0.005, loss=0.01)
 
 
-def plan_of(options: Options, address: str | None = "127.0.0.1") -> Plan:
+def plan_of(options: LabOptions, address: str | None = "127.0.0.1") -> LabPlan:
     return plan_lab(options, "me", "here", address)
 
 
@@ -26,8 +26,8 @@ def values(text: str) -> dict[str, str]:
 
 
 def test_a_slurm_cluster_has_its_own_ports_state_and_nodes() -> None:
-    plan = plan_of(Options(directory=Path("/lab"), nodes=3, processors_per_node=5, first_port=30_000))
-    lines = slurm_files.slurm_conf(plan.site("beta"), plan).splitlines()
+    plan = plan_of(LabOptions(directory=Path("/lab"), nodes=3, processors_per_node=5, first_port=30_000))
+    lines = cluster_files.slurm_conf(plan.site("beta"), plan).splitlines()
     assert "ClusterName=beta" in lines
     assert "SlurmctldHost=here(127.0.0.1)" in lines
     assert "SlurmctldPort=30065" in lines
@@ -40,28 +40,28 @@ def test_a_slurm_cluster_has_its_own_ports_state_and_nodes() -> None:
 
 
 def test_slurm_listens_on_loopback_alone_where_this_machines_name_is_there() -> None:
-    def listens_narrowly(plan: Plan) -> bool:
-        return "NoInAddrAny" in slurm_files.slurm_conf(plan.site("alpha"), plan)
+    def listens_narrowly(plan: LabPlan) -> bool:
+        return "NoInAddrAny" in cluster_files.slurm_conf(plan.site("alpha"), plan)
 
-    assert listens_narrowly(plan_of(Options(directory=Path("/lab"))))
-    assert not listens_narrowly(plan_of(Options(directory=Path("/lab")), "192.0.2.7"))
-    assert not listens_narrowly(plan_of(Options(directory=Path("/lab"), wan=LINK)))
+    assert listens_narrowly(plan_of(LabOptions(directory=Path("/lab"))))
+    assert not listens_narrowly(plan_of(LabOptions(directory=Path("/lab")), "192.0.2.7"))
+    assert not listens_narrowly(plan_of(LabOptions(directory=Path("/lab"), wan=LINK)))
 
 
 def test_a_cell_knows_its_host_whatever_the_machine_is_called() -> None:
-    plan = plan_of(Options(directory=Path("/lab"), slots=7))
+    plan = plan_of(LabOptions(directory=Path("/lab"), slots=7))
     site = plan.site("gamma")
-    files = grid_engine_files.cell_files(site, plan)
+    files = cell_files.cell_files(site, plan)
     assert files["host_aliases"] == "localhost here\n"
     assert files["act_qmaster"] == "localhost\n"
     assert values(files["bootstrap"])["admin_user"] == "me"
-    assert values(grid_engine_files.queue(site))["slots"] == "7"
-    assert values(grid_engine_files.execution_host(site))["complex_values"] == "slots=7"
-    assert values(grid_engine_files.queue(site))["tmpdir"] == "/lab/gamma/tmp"
+    assert values(cell_files.queue(site))["slots"] == "7"
+    assert values(cell_files.execution_host(site))["complex_values"] == "slots=7"
+    assert values(cell_files.queue(site))["tmpdir"] == "/lab/gamma/tmp"
 
 
 def test_the_grid_file_of_a_lab_on_loopback_is_read_as_a_grid() -> None:
-    plan = plan_of(Options(directory=Path("/lab"), nodes=2, processors_per_node=4, slots=6, gridftp=True))
+    plan = plan_of(LabOptions(directory=Path("/lab"), nodes=2, processors_per_node=4, slots=6, gridftp=True))
     grid = read_grid_yaml(grid_text(plan), "grid.yaml")
     assert [(site.name, site.kind, site.processors) for site in grid.sites] == [
         ("alpha", SiteKind.SLURM, 8),
@@ -80,7 +80,7 @@ def test_the_grid_file_of_a_lab_on_loopback_is_read_as_a_grid() -> None:
 
 
 def test_the_grid_file_of_a_lab_behind_a_wide_area_tells_its_links_and_namespaces() -> None:
-    options = Options(directory=Path("/lab"), wan=LINK, links=(parse_pair("gamma,alpha,20mbit,25ms"),))
+    options = LabOptions(directory=Path("/lab"), wan=LINK, links=(parse_pair("gamma,alpha,20mbit,25ms"),))
     grid = read_grid_yaml(grid_text(plan_of(options)), "grid.yaml")
     assert (grid.links.default.bandwidth_mbit_s, grid.links.default.latency_s) == (100.0, 0.005)
     [pair] = grid.links.pairs
@@ -93,7 +93,7 @@ def test_the_grid_file_of_a_lab_behind_a_wide_area_tells_its_links_and_namespace
 
 
 def test_the_emulator_is_told_every_pair_once() -> None:
-    options = Options(directory=Path("/lab"), wan=LINK, links=(parse_pair("gamma,alpha,20mbit,25ms"),))
+    options = LabOptions(directory=Path("/lab"), wan=LINK, links=(parse_pair("gamma,alpha,20mbit,25ms"),))
     links = {tuple(link["between"]): link for link in emulator_settings(plan_of(options))["links"]}
     assert set(links) == {(1, 2), (1, 3), (2, 3)}
     assert links[1, 3] == {"between": [1, 3], "rate_mbit_s": 20.0, "delay_s": 0.025, "loss": 0.0}
@@ -101,7 +101,7 @@ def test_the_emulator_is_told_every_pair_once() -> None:
 
 
 def test_every_address_of_the_wide_area_has_a_name() -> None:
-    text = hosts_text(plan_of(Options(directory=Path("/lab"), wan=LINK, nodes=1)))
+    text = hosts_text(plan_of(LabOptions(directory=Path("/lab"), wan=LINK, nodes=1)))
     assert text.splitlines() == [
         "127.0.0.1 localhost here",
         "10.77.1.1 alpha",

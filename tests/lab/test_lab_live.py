@@ -14,10 +14,9 @@ import pytest
 from click.testing import CliRunner
 
 from koala.cli import koala
-from koala.lab import Lab, LabError, LabFailedError, LabIsUpError, down, find, up
-from koala.lab.grid_engine import cell as grid_engine
-from koala.lab.status import status
-from koala.sites import processes as shell
+from koala.lab import Lab, LabError, LabFailedError, LabIsUpError, down, find, status, up
+from koala.lab.grid_engine import cell
+from koala.sites import processes
 from tests.support.lab_making import mentioning, options_in, output, submit, wait_for
 
 # Starts a daemon of its own that leaves the job's session, then waits for ever.
@@ -27,7 +26,7 @@ RESTLESS = "setsid sh -c 'sleep 1000' & sleep 1000"
 def kill_daemon(lab: Lab, name: str) -> None:
     [process] = [each.process for each in lab.record.daemons if each.name == name]
     os.kill(process.pid, signal.SIGKILL)
-    wait_for(f"{name} has died", lambda: not shell.is_alive(process))
+    wait_for(f"{name} has died", lambda: not processes.is_alive(process))
 
 
 @pytest.mark.parametrize(
@@ -206,7 +205,7 @@ def test_an_up_that_fails_halfway_leaves_nothing(directory: Path, monkeypatch: p
         raise LabFailedError("gamma: broken for this test")
 
     options = options_in(directory, sites=("alpha", "gamma"))
-    monkeypatch.setattr(grid_engine, "start", fail)
+    monkeypatch.setattr(cell, "start", fail)
     with pytest.raises(LabFailedError, match="broken for this test"):
         up(options)
     assert mentioning(directory) == []

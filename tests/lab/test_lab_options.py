@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.lab import LabError, Options, WideAreaLink
+from koala.lab import LabError, LabOptions, WideAreaLink
 from koala.lab.options import (
     DELAY_S_MAX,
     FIRST_PORT_LAST,
@@ -91,47 +91,47 @@ def test_sites_that_there_are_not_are_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (Options(directory=HERE, nodes=0), "--nodes 0"),
-        (Options(directory=HERE, nodes=NODES_PER_CLUSTER_MAX + 1), f"from 1 to {NODES_PER_CLUSTER_MAX}"),
-        (Options(directory=HERE, processors_per_node=PROCESSORS_PER_NODE_MAX + 1), "--processors-per-node"),
-        (Options(directory=HERE, slots=SLOTS_MAX + 1), "--slots"),
-        (Options(directory=HERE, first_port=FIRST_PORT_MIN - 1), "--first-port"),
-        (Options(directory=HERE, first_port=FIRST_PORT_LAST + 1), "--first-port"),
-        (Options(directory=HERE, links=(parse_pair("alpha,beta,1mbit,1ms"),)), "add --wan"),
-        (Options(directory=HERE, wan=LINK, links=(parse_pair("alpha,delta,1mbit,1ms"),)), "no site 'delta'"),
-        (Options(directory=HERE, wan=LINK, links=(parse_pair("beta,beta,1mbit,1ms"),)), "two different sites"),
+        (LabOptions(directory=HERE, nodes=0), "--nodes 0"),
+        (LabOptions(directory=HERE, nodes=NODES_PER_CLUSTER_MAX + 1), f"from 1 to {NODES_PER_CLUSTER_MAX}"),
+        (LabOptions(directory=HERE, processors_per_node=PROCESSORS_PER_NODE_MAX + 1), "--processors-per-node"),
+        (LabOptions(directory=HERE, slots=SLOTS_MAX + 1), "--slots"),
+        (LabOptions(directory=HERE, first_port=FIRST_PORT_MIN - 1), "--first-port"),
+        (LabOptions(directory=HERE, first_port=FIRST_PORT_LAST + 1), "--first-port"),
+        (LabOptions(directory=HERE, links=(parse_pair("alpha,beta,1mbit,1ms"),)), "add --wan"),
+        (LabOptions(directory=HERE, wan=LINK, links=(parse_pair("alpha,delta,1mbit,1ms"),)), "no site 'delta'"),
+        (LabOptions(directory=HERE, wan=LINK, links=(parse_pair("beta,beta,1mbit,1ms"),)), "two different sites"),
         (
-            Options(
+            LabOptions(
                 directory=HERE,
                 wan=LINK,
                 links=(parse_pair("alpha,beta,1mbit,1ms"), parse_pair("beta,alpha,2mbit,1ms")),
             ),
             "named twice",
         ),
-        (Options(directory=HERE, sites=()), "--sites"),
+        (LabOptions(directory=HERE, sites=()), "--sites"),
     ],
 )
-def test_options_that_make_no_lab_are_refused(options: Options, words: str) -> None:
+def test_options_that_make_no_lab_are_refused(options: LabOptions, words: str) -> None:
     with pytest.raises(LabError) as refused:
         check(options)
     assert words in refused.value.for_user()
 
 
 def test_the_limits_themselves_are_allowed() -> None:
-    check(Options(directory=HERE, first_port=FIRST_PORT_LAST, nodes=NODES_PER_CLUSTER_MAX, slots=SLOTS_MAX))
-    check(Options(directory=HERE, first_port=FIRST_PORT_MIN, processors_per_node=PROCESSORS_PER_NODE_MAX))
+    check(LabOptions(directory=HERE, first_port=FIRST_PORT_LAST, nodes=NODES_PER_CLUSTER_MAX, slots=SLOTS_MAX))
+    check(LabOptions(directory=HERE, first_port=FIRST_PORT_MIN, processors_per_node=PROCESSORS_PER_NODE_MAX))
     parse_link(f"{RATE_MBIT_S_MAX:.0f}mbit,{DELAY_S_MAX:.0f}s", "--wan")
 
 
 def test_the_link_of_a_pair_is_its_own_or_that_of_all() -> None:
     slow = WideAreaLink(rate_mbit_s=1.0, delay_s=1.0)
-    options = Options(directory=HERE, wan=LINK, links=(PairOfSites(between=("alpha", "gamma"), link=slow),))
+    options = LabOptions(directory=HERE, wan=LINK, links=(PairOfSites(between=("alpha", "gamma"), link=slow),))
     assert options.link("gamma", "alpha") == slow
     assert options.link("alpha", "beta") == LINK
 
 
 def test_no_two_sites_share_a_port_or_an_address() -> None:
-    options = Options(directory=HERE, nodes=NODES_PER_CLUSTER_MAX, wan=LINK, gridftp=True)
+    options = LabOptions(directory=HERE, nodes=NODES_PER_CLUSTER_MAX, wan=LINK, gridftp=True)
     plan = plan_lab(options, "me", "here", "127.0.0.1")
     ports = [port for site in plan.sites for port in range(site.port, site.port + NODES_PER_CLUSTER_MAX + 1)]
     ports += [site.file_server_port for site in plan.sites]
@@ -142,7 +142,7 @@ def test_no_two_sites_share_a_port_or_an_address() -> None:
 
 
 def test_on_loopback_the_sites_are_at_the_address_of_this_machines_name_if_that_is_one() -> None:
-    options = Options(directory=HERE)
+    options = LabOptions(directory=HERE)
     assert plan_lab(options, "me", "here", "127.0.1.1").site("alpha").address == "127.0.1.1"
     assert plan_lab(options, "me", "here", "192.0.2.7").site("alpha").address == "127.0.0.1"
     assert plan_lab(options, "me", "here", None).site("gamma").address == "127.0.0.1"
@@ -150,12 +150,12 @@ def test_on_loopback_the_sites_are_at_the_address_of_this_machines_name_if_that_
 
 def test_a_directory_with_too_long_a_path_is_refused() -> None:
     fits = Path("/" + "x" * (DIRECTORY_BYTES_MAX - 1))
-    plan_lab(Options(directory=fits), "me", "here", None)
+    plan_lab(LabOptions(directory=fits), "me", "here", None)
     with pytest.raises(LabError, match="too long for the sockets in it, by 1 bytes"):
-        plan_lab(Options(directory=Path(f"{fits}x")), "me", "here", None)
+        plan_lab(LabOptions(directory=Path(f"{fits}x")), "me", "here", None)
 
 
 @pytest.mark.parametrize("name", ["my lab", "a;b", "100%", "a,b"])
 def test_a_directory_that_batch_systems_cannot_name_is_refused(name: str) -> None:
     with pytest.raises(LabError, match="choose another"):
-        plan_lab(Options(directory=Path("/tmp") / name), "me", "here", None)  # noqa: S108 - a name only
+        plan_lab(LabOptions(directory=Path("/tmp") / name), "me", "here", None)  # noqa: S108 - a name only

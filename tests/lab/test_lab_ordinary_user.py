@@ -15,7 +15,7 @@ from tests.support.lab_making import mentioning, options_in
 AS_NOBODY = """
 import concurrent.futures.thread, encodings.idna, os, pwd, sys, time
 from pathlib import Path
-from koala.lab import Options, WideAreaLink, LabError, up, status
+from koala.lab import LabOptions, WideAreaLink, LabError, up, status
 nobody = pwd.getpwnam("nobody")
 os.chdir("/")
 os.setgroups([])
@@ -23,12 +23,12 @@ os.setgid(nobody.pw_gid)
 os.setuid(nobody.pw_uid)
 directory, port = Path(sys.argv[1]), int(sys.argv[2])
 try:
-    up(Options(directory=directory, first_port=port, wan=WideAreaLink(rate_mbit_s=1.0, delay_s=0.0)))
+    up(LabOptions(directory=directory, first_port=port, wan=WideAreaLink(rate_mbit_s=1.0, delay_s=0.0)))
 except LabError as error:
     print(error.for_user())
-lab = up(Options(directory=directory, first_port=port))
+lab = up(LabOptions(directory=directory, first_port=port))
 try:
-    print("up" if status.status(lab).up else "not up")
+    print("up" if status(lab).up else "not up")
     for site, words in ("alpha", ["sbatch", "-D"]), ("gamma", ["qsub", "-j", "y", "-wd"]):
         out = directory / site / "work" / "out"
         text = "#!/bin/sh\\necho $(id -un) at $SLURM_CLUSTER_NAME$SGE_CELL\\n"

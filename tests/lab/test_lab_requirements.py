@@ -9,19 +9,18 @@ import pytest
 from click.testing import CliRunner
 
 from koala.cli import koala
-from koala.lab import LabError, Options, gridftp, record, requirements
-from koala.lab import programs as commands
-from koala.lab.grid_engine import cell as grid_engine
+from koala.lab import LabError, LabOptions, gridftp, programs, record, requirements
+from koala.lab.grid_engine import cell
 from koala.lab.lab import plan_of
 
 
 def test_missing_programs_are_named_with_the_packages_that_have_them(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commands, "search_path", lambda: str(directory))
-    monkeypatch.setattr(grid_engine, "PROGRAMS_DIRECTORY", directory)
+    monkeypatch.setattr(programs, "search_path", lambda: str(directory))
+    monkeypatch.setattr(cell, "PROGRAMS_DIRECTORY", directory)
     with pytest.raises(LabError) as refused:
-        requirements.check(plan_of(Options(directory=directory, gridftp=True)))
+        requirements.check(plan_of(LabOptions(directory=directory, gridftp=True)))
     message = refused.value.for_user()
     assert "not installed here: munged, slurmctld, slurmd" in message
     assert "sge_qmaster" in message
@@ -30,16 +29,16 @@ def test_missing_programs_are_named_with_the_packages_that_have_them(
 
 
 def test_only_what_the_sites_need_is_wanted(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "search_path", lambda: str(directory))
-    monkeypatch.setattr(grid_engine, "PROGRAMS_DIRECTORY", directory)
+    monkeypatch.setattr(programs, "search_path", lambda: str(directory))
+    monkeypatch.setattr(cell, "PROGRAMS_DIRECTORY", directory)
     with pytest.raises(LabError) as refused:
-        requirements.check_programs(plan_of(Options(directory=directory, sites=("gamma",))))
+        requirements.check_programs(plan_of(LabOptions(directory=directory, sites=("gamma",))))
     assert "slurm" not in refused.value.for_user()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only servers of root run as somebody else")
 def test_a_file_server_of_root_needs_a_directory_that_all_may_enter(directory: Path) -> None:
-    plan = plan_of(Options(directory=directory, gridftp=True))
+    plan = plan_of(LabOptions(directory=directory, gridftp=True))
     directory.parent.chmod(0o700)
     with pytest.raises(LabError, match=f"nobody, who may not enter {directory.parent}; choose a directory"):
         gridftp.check(plan)

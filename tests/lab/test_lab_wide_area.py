@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from koala.lab import Lab, LabError, Options, WideAreaLink, requirements, up
-from koala.lab import programs as commands
-from koala.lab.lab import plan_of
+from koala.lab import Lab, LabError, LabOptions, WideAreaLink, programs, requirements, up
+from koala.lab.lab import plan_of, status
 from koala.lab.network.namespaces import NAME
-from koala.lab.status import status
 from tests.support.lab_making import as_root, mentioning, options_in, output, submit, taken_down, wait_for
 
 pytestmark = as_root
@@ -107,7 +105,7 @@ def test_a_file_goes_from_server_to_server_and_no_server_leaves_its_directory(wi
 
 
 def need_client() -> None:
-    if commands.find("globus-url-copy") is None:
+    if programs.find("globus-url-copy") is None:
         missing = "not installed here: globus-url-copy; install it with: apt install globus-gass-copy-progs"
         pytest.fail(missing) if os.environ.get("CI") else pytest.skip(missing)
 
@@ -122,7 +120,7 @@ def test_an_emulator_that_was_killed_is_started_again_and_the_links_are_back(wid
 
 
 def test_a_second_lab_with_these_namespaces_is_refused(wide: Lab, directory: Path) -> None:
-    options = Options(
+    options = LabOptions(
         directory=directory, sites=("alpha",), wan=wide.plan.options.wan, first_port=wide.plan.options.first_port
     )
     with pytest.raises(LabError, match=r"there is a network namespace koala-\d+-alpha already.*--first-port"):

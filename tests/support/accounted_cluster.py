@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from koala import lab
-from koala.lab import programs as commands
+from koala.lab import programs
 from koala.lab.options import PORTS
 from koala.lab.plan import LOOPBACK
-from koala.lab.slurm import files as slurm_files
+from koala.lab.slurm import cluster_files
 from koala.model.grid import BatchSettings
 from tests.support.real_grid import FIRST_PORT, PORTS_PER_WORKER
 
@@ -44,7 +44,7 @@ _DATABASE_USER = "mysql"
 
 def require_programs() -> None:
     """Skip, or in CI fail, where something is not installed."""
-    missing = sorted({package for program, package in PROGRAMS.items() if commands.find(program) is None})
+    missing = sorted({package for program, package in PROGRAMS.items() if programs.find(program) is None})
     if missing:
         words = f"Slurm with accounting is missing; install it with: apt-get install {' '.join(missing)}"
         if os.environ.get("CI"):
@@ -79,7 +79,7 @@ class AccountedCluster:
 
     def run(self, *words: str, user: str | None = None, text: str | None = None) -> str:
         """What a command prints that the operator or a user runs; it must succeed."""
-        return commands.must_run([*(as_user(user) if user else ()), *words], self.environment, text=text)
+        return programs.must_run([*(as_user(user) if user else ()), *words], self.environment, text=text)
 
     def account(self, *words: str) -> None:
         """What sacctmgr is told."""
@@ -94,7 +94,7 @@ class AccountedCluster:
     def configured(self, line: str) -> Iterator[None]:
         """A line of slurm.conf, which counts while the block lasts; the controller reads it without a restart."""
         name = line.partition("=")[0]
-        configuration = slurm_files.configuration_file(self.lab.plan.site(SITE))
+        configuration = cluster_files.configuration_file(self.lab.plan.site(SITE))
         before = configuration.read_text()
         kept = [each for each in before.splitlines() if not each.startswith(f"{name}=")]
         try:
@@ -108,7 +108,7 @@ class AccountedCluster:
     def forget_jobs(self, first: int) -> None:
         """Let the controller forget all jobs, and give the next one this number."""
         self.lab.stop_controller(SITE)
-        configuration = slurm_files.configuration_file(self.lab.plan.site(SITE))
+        configuration = cluster_files.configuration_file(self.lab.plan.site(SITE))
         for file in (configuration.parent / "state").glob("job_state*"):
             file.unlink()
         _write_whole(configuration, configuration.read_text() + _lines(f"FirstJobId={first}"))
@@ -124,7 +124,7 @@ class AccountedCluster:
         """End all jobs."""
         self.run("scancel", "--quiet", "--state=PENDING")
         self.run("scancel", "--quiet", "--state=RUNNING")
-        idle = commands.wait_until(lambda: not self.run("squeue", "--noheader"), WAIT_S)
+        idle = programs.wait_until(lambda: not self.run("squeue", "--noheader"), WAIT_S)
         assert idle, "jobs did not end"
 
 
@@ -154,7 +154,7 @@ def _accounted_cluster(directory: Path, worker: int) -> Iterator[AccountedCluste
     # Beside the ports of the lab that other tests have.
     port = FIRST_PORT + worker * PORTS_PER_WORKER + PORTS
     assert 2 * PORTS <= PORTS_PER_WORKER
-    options = lab.Options(
+    options = lab.LabOptions(
         directory=directory / "lab", sites=(SITE,), nodes=2, processors_per_node=PROCESSORS // 2, first_port=port
     )
     running = lab.up(options)
@@ -171,14 +171,14 @@ def _start_database(running: lab.Lab, home: Path) -> None:
     home.mkdir()
     shutil.chown(home, _DATABASE_USER)
     here = (f"--datadir={home}/data", f"--user={_DATABASE_USER}")
-    commands.must_run(
+    programs.must_run(
         ["mariadb-install-db", "--no-defaults", *here, "--auth-root-authentication-method=normal", "--skip-test-db"]
     )
     small = ("--innodb-buffer-pool-size=32M", "--innodb-log-file-size=8M", "--innodb-flush-log-at-trx-commit=0")
     words = [_program("mariadbd"), "--no-defaults", *here, f"--socket={_socket(home)}", "--skip-networking", *small]
     running.daemons.start("mariadbd", words, None)
     ping = ["mariadb-admin", "--no-defaults", f"--socket={_socket(home)}", "--silent", "ping"]
-    answers = commands.wait_until(lambda: commands.run(ping).code == 0, WAIT_S)
+    answers = programs.wait_until(lambda: programs.run(ping).code == 0, WAIT_S)
     assert answers, running.daemons.said("mariadbd")
 
 
@@ -206,9 +206,9 @@ def _start_accounting(running: lab.Lab, directory: Path, port: int) -> None:
     ))  # fmt: skip
     variables = {"SLURM_CONF": str(home / "slurm.conf"), "MYSQL_UNIX_PORT": _socket(directory / "database")}
     running.daemons.start("slurmdbd", [_program("slurmdbd"), "-D"], None, variables)
-    listens = commands.wait_until(lambda: running.daemons.listens("slurmdbd", port), WAIT_S)
+    listens = programs.wait_until(lambda: running.daemons.listens("slurmdbd", port), WAIT_S)
     assert listens, running.daemons.said("slurmdbd")
-    configuration = slurm_files.configuration_file(site)
+    configuration = cluster_files.configuration_file(site)
     none = "AccountingStorageType=accounting_storage/none\n"
     text = configuration.read_text()
     assert none in text
@@ -238,7 +238,7 @@ def _socket(database: Path) -> str:
 
 
 def _program(name: str) -> str:
-    return commands.find(name) or name
+    return programs.find(name) or name
 
 
 def _lines(*lines: str) -> str:

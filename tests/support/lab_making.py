@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.lab import Lab, LabError, Options, WideAreaLink, down, requirements
+from koala.lab import Lab, LabError, LabOptions, WideAreaLink, down, requirements
 from koala.lab.lab import plan_of
 
 WAIT_S = 120.0
@@ -21,7 +21,7 @@ _FIRST_PORT, _LAST_PORT, _STEP = 22_000, 31_800, 200
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces are for root")
 
 
-def need_programs(options: Options) -> None:
+def need_programs(options: LabOptions) -> None:
     """Skip the test where a program that these options need is missing; fail it where the variable CI is set."""
     try:
         requirements.check_programs(plan_of(options))
@@ -37,13 +37,13 @@ def options_in(
     sites: tuple[str, ...] = ("alpha", "beta", "gamma"),
     wan: WideAreaLink | None = None,
     gridftp: bool = False,
-) -> Options:
-    """Options for a lab in a directory, at ports that are free, with all its programs there."""
+) -> LabOptions:
+    """LabOptions for a lab in a directory, at ports that are free, with all its programs there."""
     number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    options = Options(directory=directory, sites=sites, wan=wan, gridftp=gridftp)
+    options = LabOptions(directory=directory, sites=sites, wan=wan, gridftp=gridftp)
     need_programs(options)
     for port in range(_FIRST_PORT + number * _STEP, _LAST_PORT, _STEP):
-        options = Options(directory=directory, sites=sites, wan=wan, gridftp=gridftp, first_port=port)
+        options = LabOptions(directory=directory, sites=sites, wan=wan, gridftp=gridftp, first_port=port)
         with contextlib.suppress(LabError):
             requirements.check(plan_of(options))
             return options

@@ -66,7 +66,7 @@ def running_lab(worker: int, **options: object) -> Iterator[lab.Lab]:
     directory.chmod(0o755)  # root's file servers run as nobody
     port = FIRST_PORT + worker * PORTS_PER_WORKER
     try:
-        found = lab.up(lab.Options(directory=directory / "lab", first_port=port, **options))  # type: ignore[arg-type]
+        found = lab.up(lab.LabOptions(directory=directory / "lab", first_port=port, **options))  # type: ignore[arg-type]
         try:
             yield found
         finally:

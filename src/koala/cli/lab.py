@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from koala.lab import Lab
-    from koala.lab.status import LabStatus, SiteStatus
+    from koala.lab.lab import LabStatus, SiteStatus
 
 _directory = click.option(
     "--directory",
@@ -80,13 +80,13 @@ def up(
     The batch systems run in the background as the user who calls this, until koala lab down. If the lab is up this
     says so; daemons of it that have died are started again.
     """
-    from koala.lab import LabIsUpError, Options, default_directory, find
+    from koala.lab import LabIsUpError, LabOptions, default_directory, find
     from koala.lab import up as bring_up
+    from koala.lab.lab import status as look
     from koala.lab.options import SITE_NAMES, parse_link, parse_pair, parse_sites
-    from koala.lab.status import status as look
 
     where = default_directory() if directory is None else directory
-    options = Options(
+    options = LabOptions(
         directory=where,
         sites=SITE_NAMES if sites is None else parse_sites(sites),
         nodes=nodes,
@@ -143,7 +143,7 @@ def down(directory: Path | None, keep: bool, as_json: bool) -> None:
 @_json
 def status(directory: Path | None, as_json: bool) -> None:
     """Show the sites of the lab and how they are. Exits with 1 if there is no lab, or not all of it is up."""
-    from koala.lab.status import status as look
+    from koala.lab.lab import status as look
 
     seen = look(_lab(directory))
     if as_json:

@@ -1,24 +1,25 @@
 """Real batch systems on one machine, to try Koala on: Slurm clusters and a Grid Engine cell as sites of a grid.
 
-``up(Options(directory=...))`` gives a ``Lab``; ``koala lab`` is the same from the command line. Everything runs on
+``up(LabOptions(directory=...))`` gives a ``Lab``; ``koala lab`` is the same from the command line. Everything runs on
 loopback, or with an emulated wide area in network namespaces, as the user who calls it.
 """
 
 from __future__ import annotations
 
 from koala.lab.errors import LabError, LabFailedError, LabIsUpError
-from koala.lab.lab import Lab, down, find, up
-from koala.lab.options import Options, WideAreaLink, default_directory
+from koala.lab.lab import Lab, down, find, status, up
+from koala.lab.options import LabOptions, WideAreaLink, default_directory
 
 __all__ = [
     "Lab",
     "LabError",
     "LabFailedError",
     "LabIsUpError",
-    "Options",
+    "LabOptions",
     "WideAreaLink",
     "default_directory",
     "down",
     "find",
+    "status",
     "up",
 ]

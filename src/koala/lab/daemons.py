@@ -11,11 +11,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from koala.lab import programs as commands
+from koala.lab import programs
 from koala.lab.errors import LabFailedError
-from koala.lab.plan import Plan, SitePlan
+from koala.lab.plan import LabPlan, SitePlan
 from koala.lab.record import Daemon, Recorder
-from koala.sites import processes as shell
+from koala.sites import processes
 
 SCRIPT, LOG = "script", "log"
 _LOG_BYTES = 4_096
@@ -25,7 +25,7 @@ _LISTENING = "0A"  # as /proc writes the state of a socket
 class Daemons:
     """The daemons of one lab."""
 
-    def __init__(self, plan: Plan, recorder: Recorder) -> None:
+    def __init__(self, plan: LabPlan, recorder: Recorder) -> None:
         self._plan = plan
         self._recorder = recorder
 
@@ -47,7 +47,7 @@ class Daemons:
 
     def is_alive(self, name: str) -> bool:
         """Whether a daemon that was started still lives."""
-        return any(each.name == name and shell.is_alive(each.process) for each in self._recorder.record.daemons)
+        return any(each.name == name and processes.is_alive(each.process) for each in self._recorder.record.daemons)
 
     def listens(self, name: str, port: int) -> bool:
         """Whether somebody takes connections at a port of the network that a daemon is in."""
@@ -64,12 +64,12 @@ class Daemons:
             text = (self._plan.daemons / name / LOG).read_bytes()[-_LOG_BYTES:]
         except OSError:
             return "it said nothing"
-        return commands.last_lines(text.decode(errors="replace").splitlines())
+        return programs.last_lines(text.decode(errors="replace").splitlines())
 
     def _spawn(self, name: str, site: str | None) -> None:
         home = self._plan.daemons / name
-        child = shell.spawn(home, SCRIPT, LOG, commands.environment({}))
-        process = shell.identity_of(child)
+        child = processes.spawn(home, SCRIPT, LOG, programs.environment({}))
+        process = processes.identity_of(child)
         if process is None:
             raise LabFailedError(f"{name}: it ended as soon as it was started: {self.said(name)}")
         self._recorder.add(Daemon(name=name, site=site, process=process))

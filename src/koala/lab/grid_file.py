@@ -6,10 +6,10 @@ from typing import Any
 
 import yaml
 
-from koala.lab.grid_engine import files as grid_engine_files
+from koala.lab.grid_engine import cell_files
 from koala.lab.options import WideAreaLink, pairs
-from koala.lab.plan import Plan, SitePlan
-from koala.lab.slurm import files as slurm_files
+from koala.lab.plan import LabPlan, SitePlan
+from koala.lab.slurm import cluster_files
 from koala.model.grid import SiteKind
 
 # A lab's jobs come and go in seconds: the scheduler looks at every event.
@@ -21,11 +21,11 @@ _LOOPBACK = WideAreaLink(rate_mbit_s=10_000.0, delay_s=0.000_05)
 def client_environment(site: SitePlan) -> dict[str, str]:
     """What the commands of a site's batch system need in their environment."""
     if site.kind is SiteKind.SLURM:
-        return {"SLURM_CONF": str(slurm_files.configuration_file(site))}
-    return grid_engine_files.environment(site)
+        return {"SLURM_CONF": str(cluster_files.configuration_file(site))}
+    return cell_files.environment(site)
 
 
-def grid_text(plan: Plan) -> str:
+def grid_text(plan: LabPlan) -> str:
     """The YAML text: its sites in order, and the links between them."""
     grid: dict[str, Any] = {"name": "lab", "sites": {site.name: _site(site, plan) for site in plan.sites}}
     grid["links"] = _links(plan)
@@ -34,7 +34,7 @@ def grid_text(plan: Plan) -> str:
     return head + yaml.safe_dump(grid, sort_keys=False, default_flow_style=False, width=1_000)
 
 
-def _site(site: SitePlan, plan: Plan) -> dict[str, Any]:
+def _site(site: SitePlan, plan: LabPlan) -> dict[str, Any]:
     described: dict[str, Any] = {
         "kind": str(site.kind),
         "processors": site.processors,
@@ -42,10 +42,10 @@ def _site(site: SitePlan, plan: Plan) -> dict[str, Any]:
         "environment": client_environment(site),
     }
     if site.kind is SiteKind.SLURM:
-        described["queue"] = slurm_files.QUEUE
+        described["queue"] = cluster_files.QUEUE
     else:
-        described["queue"] = grid_engine_files.QUEUE
-        described["parallel_environment"] = grid_engine_files.PARALLEL_ENVIRONMENT
+        described["queue"] = cell_files.QUEUE
+        described["parallel_environment"] = cell_files.PARALLEL_ENVIRONMENT
     described["host"] = site.address
     if site.through:
         described["through"] = list(site.through)
@@ -56,7 +56,7 @@ def _site(site: SitePlan, plan: Plan) -> dict[str, Any]:
     return described
 
 
-def _links(plan: Plan) -> dict[str, Any]:
+def _links(plan: LabPlan) -> dict[str, Any]:
     default = plan.options.wan or _LOOPBACK
     links: dict[str, Any] = {"default": _link(default.rate_mbit_s, default.delay_s)}
     differing = []

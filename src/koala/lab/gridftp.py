@@ -6,10 +6,10 @@ import os
 import pwd
 import stat
 
-from koala.lab import programs as commands
+from koala.lab import programs
 from koala.lab.daemons import Daemons
 from koala.lab.errors import LabError, LabFailedError
-from koala.lab.plan import Plan, SitePlan
+from koala.lab.plan import LabPlan, SitePlan
 
 PROGRAMS = ("globus-gridftp-server",)
 _NOBODY = "nobody"
@@ -21,7 +21,7 @@ def name_of(site: SitePlan) -> str:
     return f"{site.name}-gridftp"
 
 
-def check(plan: Plan) -> None:
+def check(plan: LabPlan) -> None:
     """LabError where the server of a lab of root, which runs as nobody, could not come to its files."""
     if os.geteuid() != 0:
         return
@@ -39,7 +39,7 @@ def start(site: SitePlan, daemons: Daemons) -> None:
     directory is open to all there."""
     site.files.mkdir(parents=True)
     words = [
-        commands.find("globus-gridftp-server") or "globus-gridftp-server",
+        programs.find("globus-gridftp-server") or "globus-gridftp-server",
         "-no-detach",
         "-aa",
         *("-port", str(site.file_server_port)),
@@ -58,6 +58,6 @@ def start(site: SitePlan, daemons: Daemons) -> None:
 def wait(site: SitePlan, daemons: Daemons) -> None:
     """Until it takes connections."""
     name = name_of(site)
-    commands.wait_until(lambda: daemons.listens(name, site.file_server_port) or not daemons.is_alive(name), _START_S)
+    programs.wait_until(lambda: daemons.listens(name, site.file_server_port) or not daemons.is_alive(name), _START_S)
     if not (daemons.is_alive(name) and daemons.listens(name, site.file_server_port)):
         raise LabFailedError(f"{site.name}: its GridFTP server did not start: {daemons.said(name)}")

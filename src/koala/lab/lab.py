@@ -17,28 +17,59 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from koala.lab import grid_file, gridftp, leftovers, record, requirements
-from koala.lab import programs as commands
+import msgspec
+
+from koala.lab import grid_file, gridftp, leftovers, programs, record, requirements
 from koala.lab.daemons import Daemons
 from koala.lab.errors import LabError, LabFailedError, LabIsUpError
-from koala.lab.grid_engine import cell as grid_engine
-from koala.lab.network import namespaces as network
-from koala.lab.options import SITE_NAMES, Options, check, default_directory, differing
-from koala.lab.plan import Plan, SitePlan, plan_lab
-from koala.lab.record import Record, Recorder
-from koala.lab.slurm import cluster as slurm
-from koala.lab.slurm import munge
+from koala.lab.grid_engine import cell
+from koala.lab.network import namespaces
+from koala.lab.options import SITE_NAMES, LabOptions, check, default_directory, differing
+from koala.lab.plan import LabPlan, SitePlan, plan_lab
+from koala.lab.record import LabRecord, Recorder
+from koala.lab.slurm import cluster, munge
 from koala.model.grid import SiteKind
-from koala.sites import processes as shell
+from koala.sites import processes
 
 Say = Callable[[str], None]
 _STOP_S = 20.0
 
 
+class SiteStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One site. ``up`` if its controller answers; ``dead`` names the daemons of it that have died.
+
+    ``jobs`` wait or run; None where nobody answers. ``address`` is where other sites reach it.
+    """
+
+    name: str
+    kind: SiteKind
+    batch_system: str
+    up: bool
+    dead: tuple[str, ...]
+    processors: int
+    jobs: int | None
+    address: str
+    work_directory: str
+    file_server: str | None
+
+
+class LabStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A lab. ``dead`` names the daemons that have died and are not of one site. ``up`` if all of it can be used,
+    ``gone`` if none of its daemons lives."""
+
+    directory: str
+    grid_file: str
+    up: bool
+    complete: bool
+    gone: bool
+    dead: tuple[str, ...]
+    sites: tuple[SiteStatus, ...]
+
+
 class Lab:
     """A lab that is up, or was: everything is asked of its directory and of the machine."""
 
-    def __init__(self, plan: Plan, recorder: Recorder) -> None:
+    def __init__(self, plan: LabPlan, recorder: Recorder) -> None:
         self.plan = plan
         self.daemons = Daemons(plan, recorder)
         self._recorder = recorder
@@ -49,7 +80,7 @@ class Lab:
         return self.plan.grid_file
 
     @property
-    def record(self) -> Record:
+    def record(self) -> LabRecord:
         """Its options and its daemons."""
         return self._recorder.record
 
@@ -64,22 +95,22 @@ class Lab:
     def full_environment(self, site: str, own: Mapping[str, str]) -> dict[str, str]:
         """The environment of a user of the site: one's own, with nothing of another batch system, and the site's."""
         kept = {name: value for name, value in own.items() if not name.startswith(("SLURM_", "SGE_"))}
-        return {**kept, "PATH": commands.search_path(), **self.environment(site)}
+        return {**kept, "PATH": programs.search_path(), **self.environment(site)}
 
     def run(
-        self, site: str, *words: str, text: str | None = None, timeout_s: float = commands.TIMEOUT_S
-    ) -> commands.Answer:
+        self, site: str, *words: str, text: str | None = None, timeout_s: float = programs.TIMEOUT_S
+    ) -> programs.ProgramResult:
         """Run a command at a site to its end, with the site's environment and nothing of another batch system."""
-        return commands.run(self.command(site, *words), self.environment(site), text=text, timeout_s=timeout_s)
+        return programs.run(self.command(site, *words), self.environment(site), text=text, timeout_s=timeout_s)
 
     def stop_controller(self, site: str, *, by_force: bool = False) -> None:
         """Stop slurmctld or qmaster; jobs run on. It saves its state first, unless it is stopped by force."""
         name = _controller(self.plan.site(site))
         process = next(each.process for each in self.record.daemons if each.name == name)
         with contextlib.suppress(ProcessLookupError):
-            if shell.is_alive(process):
+            if processes.is_alive(process):
                 os.kill(process.pid, signal.SIGKILL if by_force else signal.SIGTERM)
-        if not commands.wait_until(lambda: not self._lives(process), _STOP_S):
+        if not programs.wait_until(lambda: not self._lives(process), _STOP_S):
             raise LabFailedError(f"{name}: it did not stop within {_STOP_S:g} seconds")
 
     def start_controller(self, site: str) -> None:
@@ -94,12 +125,12 @@ class Lab:
         down(self.plan.directory)
 
     @staticmethod
-    def _lives(process: shell.Identity) -> bool:
-        shell.has_left(shell.Child(process.pid))  # a child of this process would stay a zombie
-        return shell.is_alive(process)
+    def _lives(process: processes.Identity) -> bool:
+        processes.has_left(processes.Child(process.pid))  # a child of this process would stay a zombie
+        return processes.is_alive(process)
 
 
-def up(options: Options, say: Say | None = None) -> Lab:
+def up(options: LabOptions, say: Say | None = None) -> Lab:
     """Bring a lab up. Each step is told to ``say``.
 
     LabIsUpError if it is up already. Daemons of it that have died since are started again; one that was never
@@ -112,14 +143,14 @@ def up(options: Options, say: Say | None = None) -> Lab:
     with _directory(options.directory):
         _check_owner(options.directory)
         before = record.read(options.directory)
-        if before is not None and before.complete and leftovers.processes(options.directory):
+        if before is not None and before.complete and leftovers.lab_processes(options.directory):
             return _revived(before, options, say)
         if before is not None:
             say("removing what is left of a lab that has died")
             _remove(options.directory, before.options)
         _check_empty(options.directory)
         requirements.check(plan)
-        recorder = Recorder(Record(options=options))
+        recorder = Recorder(LabRecord(options=options))
         recorder.write()
         try:
             return _started(plan, recorder, say)
@@ -159,7 +190,47 @@ def find(directory: Path) -> Lab | None:
     return Lab(plan_of(found.options), Recorder(found))
 
 
-def plan_of(options: Options) -> Plan:
+def status(lab: Lab) -> LabStatus:
+    """How a lab is, as its batch systems tell. It asks every site at once."""
+    with ThreadPoolExecutor(max_workers=len(lab.plan.sites)) as pool:
+        sites = tuple(pool.map(lambda site: _site_status(lab, site), lab.plan.sites))
+    dead = _dead(lab, None)
+    return LabStatus(
+        directory=str(lab.plan.directory),
+        grid_file=str(lab.grid_file),
+        up=lab.record.complete and not dead and all(site.up and not site.dead for site in sites),
+        complete=lab.record.complete,
+        gone=not any(processes.is_alive(each.process) for each in lab.record.daemons),
+        dead=dead,
+        sites=sites,
+    )
+
+
+def _site_status(lab: Lab, site: SitePlan) -> SiteStatus:
+    system = cluster if site.kind is SiteKind.SLURM else cell
+    # Nobody answers for a controller that is dead, and its clients would wait.
+    dead = _dead(lab, site.name)
+    jobs = system.jobs(site) if system.controller(site) not in dead else None
+    return SiteStatus(
+        name=site.name,
+        kind=site.kind,
+        batch_system=system.version(site),
+        up=jobs is not None,
+        dead=dead,
+        processors=site.processors,
+        jobs=jobs,
+        address=site.address,
+        work_directory=str(site.work),
+        file_server=site.file_server if lab.plan.options.gridftp else None,
+    )
+
+
+def _dead(lab: Lab, site: str | None) -> tuple[str, ...]:
+    daemons = [each for each in lab.record.daemons if each.site == site]
+    return tuple(each.name for each in daemons if not processes.is_alive(each.process))
+
+
+def plan_of(options: LabOptions) -> LabPlan:
     """The lab that options ask for, on this machine and for this user."""
     host = socket.gethostname()
     try:
@@ -207,22 +278,22 @@ def _check_empty(directory: Path) -> None:
         raise LabError(f"--directory {directory}: it holds something else than a lab; choose one that is empty")
 
 
-def _revived(before: Record, options: Options, say: Say) -> Lab:
+def _revived(before: LabRecord, options: LabOptions, say: Say) -> Lab:
     """A lab that is up, with its dead daemons started again."""
     plan = plan_of(before.options)
     lab = Lab(plan, Recorder(before))
-    dead = [each.name for each in before.daemons if not shell.is_alive(each.process)]
+    dead = [each.name for each in before.daemons if not processes.is_alive(each.process)]
     if not dead:
         others = ", ".join(differing(before.options, options))
         advice = f", with another {others}; take it down first with: {down_command(options.directory)}"
         raise LabIsUpError(f"the lab in {options.directory} is up already{advice if others else ''}", same=not others)
     for name in dead:
         say(f"{name}: it has died; starting it again")
-        if name == network.NAME:
-            network.prepare_again(plan)
+        if name == namespaces.NAME:
+            namespaces.prepare_again(plan)
         lab.daemons.start_again(name)
     if plan.options.wan is not None:
-        network.wait(plan, lab.daemons)
+        namespaces.wait(plan, lab.daemons)
     if plan.has_slurm:
         munge.wait(plan, lab.daemons)
     for site in plan.sites:
@@ -230,10 +301,10 @@ def _revived(before: Record, options: Options, say: Say) -> Lab:
     return lab
 
 
-def _started(plan: Plan, recorder: Recorder, say: Say) -> Lab:
+def _started(plan: LabPlan, recorder: Recorder, say: Say) -> Lab:
     daemons = Daemons(plan, recorder)
     if plan.options.wan is not None:
-        network.start(plan, daemons)
+        namespaces.start(plan, daemons)
         say("network: a namespace for each site, and the links between them")
     plan.grid_file.write_text(grid_file.grid_text(plan), encoding="utf-8")
     with ThreadPoolExecutor(max_workers=len(plan.sites) + 1) as pool:
@@ -255,40 +326,40 @@ def _started(plan: Plan, recorder: Recorder, say: Say) -> Lab:
     return Lab(plan, recorder)
 
 
-def _start(site: SitePlan, plan: Plan, daemons: Daemons) -> None:
+def _start(site: SitePlan, plan: LabPlan, daemons: Daemons) -> None:
     if site.kind is SiteKind.SLURM:
-        slurm.start(site, plan, daemons)
+        cluster.start(site, plan, daemons)
     else:
-        grid_engine.start(site, plan, daemons)
+        cell.start(site, plan, daemons)
     if plan.options.gridftp:
         gridftp.start(site, daemons)
 
 
-def _wait(site: SitePlan, plan: Plan, daemons: Daemons, started: Sequence[str]) -> None:
+def _wait(site: SitePlan, plan: LabPlan, daemons: Daemons, started: Sequence[str]) -> None:
     """Until those daemons of a site that were started again do their work; what its user drained stays drained."""
     if site.kind is SiteKind.SLURM:
-        slurm.wait(site, slurm.nodes_of(site, plan, started), daemons)
-    elif grid_engine.executor(site) in started:
-        grid_engine.wait(site, daemons)
+        cluster.wait(site, cluster.nodes_of(site, plan, started), daemons)
+    elif cell.executor(site) in started:
+        cell.wait(site, daemons)
     else:
-        grid_engine.wait_for_controller(site, daemons)
+        cell.wait_for_controller(site, daemons)
     if gridftp.name_of(site) in started:
         gridftp.wait(site, daemons)
 
 
 def _version(site: SitePlan) -> str:
-    return slurm.version(site) if site.kind is SiteKind.SLURM else grid_engine.version(site)
+    return cluster.version(site) if site.kind is SiteKind.SLURM else cell.version(site)
 
 
 def _controller(site: SitePlan) -> str:
-    return slurm.controller(site) if site.kind is SiteKind.SLURM else grid_engine.controller(site)
+    return cluster.controller(site) if site.kind is SiteKind.SLURM else cell.controller(site)
 
 
-def _remove(directory: Path, options: Options | None, *, keep: bool = False) -> int:
+def _remove(directory: Path, options: LabOptions | None, *, keep: bool = False) -> int:
     """End all processes, remove namespaces and files. What is in the directory and not of a lab stays."""
     ended = leftovers.end(directory)
     if options is not None and options.wan is not None:
-        network.remove(plan_of(options))
+        namespaces.remove(plan_of(options))
     if keep:
         return ended
     for name in (*SITE_NAMES, "munge", "spool", "daemons"):

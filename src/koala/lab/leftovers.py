@@ -14,21 +14,21 @@ from pathlib import Path
 
 import msgspec
 
-from koala.lab import programs as commands
+from koala.lab import programs
 from koala.lab.errors import LabFailedError
-from koala.sites import processes as shell
+from koala.sites import processes
 
 _PROC = Path("/proc")
 _END_S = 10.0
 # A job's processes carry both: where its batch system is, and that they are a job. A shell of a user that only
 # points at the lab carries the first alone.
 _JOB_MARKS = (("SLURM_CONF", "SLURM_JOB_ID"), ("SGE_ROOT", "JOB_ID"))
-# Who keeps a job for its batch system may have a session of its own and an environment that cannot be read.
-_KEEPERS = ("slurmstepd", "sge_shepherd")
+# The supervisor of a job may have a session of its own and an environment that cannot be read.
+_SUPERVISORS = ("slurmstepd", "sge_shepherd")
 
 
-class Found(msgspec.Struct, frozen=True):
-    """A living process; ``started`` tells it from a later one with its id."""
+class LabProcess(msgspec.Struct, frozen=True):
+    """A process of this machine; ``started`` tells it from a later one with its id."""
 
     pid: int
     parent: int
@@ -36,15 +36,15 @@ class Found(msgspec.Struct, frozen=True):
     program: str
 
 
-def processes(directory: Path) -> list[Found]:
-    """All living processes of the lab in a directory, those of jobs first."""
-    living = {found.pid: found for found in _living()}
-    belonging = {pid for pid, found in living.items() if _belongs(found, directory)}
+def lab_processes(directory: Path) -> list[LabProcess]:
+    """All processes of the lab in a directory, those of jobs first."""
+    running = {found.pid: found for found in _running()}
+    belonging = {pid for pid, found in running.items() if _belongs(found, directory)}
     generation = set(belonging)
     while generation:
-        generation = {pid for pid, found in living.items() if found.parent in generation} - belonging
+        generation = {pid for pid, found in running.items() if found.parent in generation} - belonging
         belonging |= generation
-    return sorted((living[pid] for pid in belonging), key=lambda found: _is_daemon(found, directory))
+    return sorted((running[pid] for pid in belonging), key=lambda found: _is_daemon(found, directory))
 
 
 def end(directory: Path) -> int:
@@ -52,27 +52,27 @@ def end(directory: Path) -> int:
     ended: set[tuple[int, str]] = set()
 
     def gone() -> bool:
-        found = processes(directory)
+        found = lab_processes(directory)
         for each in found:
             ended.add((each.pid, each.started))
             _kill(each)
         return not found
 
-    if not commands.wait_until(gone, _END_S):
-        left = ", ".join(f"{each.program} ({each.pid})" for each in processes(directory))
+    if not programs.wait_until(gone, _END_S):
+        left = ", ".join(f"{each.program} ({each.pid})" for each in lab_processes(directory))
         raise LabFailedError(f"{directory}: these processes of the lab cannot be ended: {left}")
     return len(ended)
 
 
-def _living() -> Iterator[Found]:
+def _running() -> Iterator[LabProcess]:
     for name in os.listdir(_PROC):  # noqa: PTH208 - names are enough, and there are many
         if name.isdigit() and int(name) != os.getpid():
-            found = _look(int(name))
+            found = _process(int(name))
             if found is not None:
                 yield found
 
 
-def _look(pid: int) -> Found | None:
+def _process(pid: int) -> LabProcess | None:
     try:
         text = (_PROC / str(pid) / "stat").read_text(errors="replace")
     except OSError:
@@ -80,27 +80,27 @@ def _look(pid: int) -> Found | None:
     before, _, after = text.rpartition(")")
     fields = after.split()
     if len(fields) < 20 or fields[0] in "ZX":
-        shell.has_left(shell.Child(pid))  # a child of this process is a zombie until somebody asks
+        processes.has_left(processes.Child(pid))  # a child of this process is a zombie until somebody asks
         return None
-    return Found(pid, int(fields[1]), fields[19], before.partition("(")[2])
+    return LabProcess(pid, int(fields[1]), fields[19], before.partition("(")[2])
 
 
-def _belongs(found: Found, directory: Path) -> bool:
-    return _is_daemon(found, directory) or _is_of_job(found, directory) or _is_keeper(found, directory)
+def _belongs(found: LabProcess, directory: Path) -> bool:
+    return _is_daemon(found, directory) or _is_of_job(found, directory) or _is_supervisor(found, directory)
 
 
-def _is_daemon(found: Found, directory: Path) -> bool:
-    home = _environment(found.pid).get(shell.MARKER)
+def _is_daemon(found: LabProcess, directory: Path) -> bool:
+    home = _environment(found.pid).get(processes.MARKER)
     return home is not None and _is_below(home, directory / "daemons")
 
 
-def _is_of_job(found: Found, directory: Path) -> bool:
+def _is_of_job(found: LabProcess, directory: Path) -> bool:
     environment = _environment(found.pid)
     return any(job in environment and _is_below(environment.get(where, ""), directory) for where, job in _JOB_MARKS)
 
 
-def _is_keeper(found: Found, directory: Path) -> bool:
-    if found.program not in _KEEPERS:
+def _is_supervisor(found: LabProcess, directory: Path) -> bool:
+    if found.program not in _SUPERVISORS:
         return False
     home = _PROC / str(found.pid)
     with contextlib.suppress(OSError):
@@ -122,12 +122,12 @@ def _is_below(path: str, directory: Path) -> bool:
     return Path(path).is_relative_to(directory)
 
 
-def _kill(found: Found) -> None:
+def _kill(found: LabProcess) -> None:
     """End this very process: a descriptor holds its id while we look at who has it."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         descriptor = os.pidfd_open(found.pid)
         try:
-            now = _look(found.pid)
+            now = _process(found.pid)
             if now is not None and now.started == found.started:
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         finally:

@@ -49,7 +49,7 @@ class PairOfSites(msgspec.Struct, frozen=True, kw_only=True):
     link: WideAreaLink
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class LabOptions(msgspec.Struct, frozen=True, kw_only=True):
     """A lab: ``nodes`` and ``processors_per_node`` are of each Slurm cluster, ``slots`` of the Grid Engine cell.
 
     With ``wan`` each site is in a network namespace of its own, behind that link to every other one; ``links`` are
@@ -83,13 +83,13 @@ def default_directory() -> Path:
     return Path.home() / ".koala" / "lab"
 
 
-def differing(one: Options, other: Options) -> list[str]:
+def differing(one: LabOptions, other: LabOptions) -> list[str]:
     """The command line's names of the options in which two labs of one directory differ."""
-    names = [name for name in Options.__struct_fields__ if getattr(one, name) != getattr(other, name)]
+    names = [name for name in LabOptions.__struct_fields__ if getattr(one, name) != getattr(other, name)]
     return ["--" + {"links": "link"}.get(name, name).replace("_", "-") for name in names]
 
 
-def check(options: Options) -> None:
+def check(options: LabOptions) -> None:
     """LabError for options that make no lab."""
     _check_sites(options.sites)
     _check_number("--nodes", options.nodes, 1, NODES_PER_CLUSTER_MAX)
@@ -138,7 +138,7 @@ def parse_pair(text: str) -> PairOfSites:
     return PairOfSites(between=(one.strip(), other.strip()), link=parse_link(rest, "--link"))
 
 
-def pairs(options: Options) -> list[tuple[str, str]]:
+def pairs(options: LabOptions) -> list[tuple[str, str]]:
     """Every two sites of the lab."""
     return list(itertools.combinations(options.sites, 2))
 

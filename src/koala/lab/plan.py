@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from koala.lab.errors import LabError
-from koala.lab.options import KINDS, PORTS_PER_SITE, SITE_NAMES, Options
+from koala.lab.options import KINDS, PORTS_PER_SITE, SITE_NAMES, LabOptions
 from koala.model.grid import SiteKind
 
 LOOPBACK = "127.0.0.1"
@@ -57,11 +57,11 @@ class SitePlan(msgspec.Struct, frozen=True, kw_only=True):
         return () if self.namespace is None else ("ip", "netns", "exec", self.namespace)
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class LabPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A whole lab. ``user`` runs it and its jobs; ``host`` is what this machine calls itself, and ``loopback`` the
     address of its loopback that this name stands for, None if it stands for another."""
 
-    options: Options
+    options: LabOptions
     user: str
     host: str
     loopback: str | None
@@ -111,11 +111,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return any(site.kind is SiteKind.SLURM for site in self.sites)
 
 
-def plan_lab(options: Options, user: str, host: str, host_address: str | None) -> Plan:
+def plan_lab(options: LabOptions, user: str, host: str, host_address: str | None) -> LabPlan:
     """The lab that options ask for. LabError where its directory has a path that is too long."""
     loopback = host_address if host_address is not None and host_address.startswith("127.") else None
     sites = tuple(_site(options, name, loopback or LOOPBACK) for name in options.sites)
-    plan = Plan(options=options, user=user, host=host, loopback=loopback, sites=sites)
+    plan = LabPlan(options=options, user=user, host=host, loopback=loopback, sites=sites)
     excess = len(bytes(options.directory)) - DIRECTORY_BYTES_MAX
     if excess > 0:
         raise LabError(
@@ -129,7 +129,7 @@ def plan_lab(options: Options, user: str, host: str, host_address: str | None) -
     return plan
 
 
-def _site(options: Options, name: str, loopback: str) -> SitePlan:
+def _site(options: LabOptions, name: str, loopback: str) -> SitePlan:
     place = SITE_NAMES.index(name)
     nodes = options.nodes if KINDS[name] is SiteKind.SLURM else 0
     addresses = [loopback] * (nodes + 1)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from koala.lab.errors import LabFailedError
-from koala.sites import processes as shell
+from koala.sites import processes
 
 TIMEOUT_S = 30.0
 # Administrators' programs are not on the path of an ordinary user.
@@ -24,7 +24,7 @@ _LAST_LINES = 8
 _LOOK_AGAIN_S = 0.03
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ProgramResult(msgspec.Struct, frozen=True):
     """What a program returned and printed."""
 
     code: int
@@ -46,7 +46,7 @@ def find(program: str) -> str | None:
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:
     """An environment with nothing of another batch system in it, and with this."""
-    return {**shell.own_environment(), "PATH": search_path(), **more}
+    return {**processes.own_environment(), "PATH": search_path(), **more}
 
 
 def run(
@@ -55,7 +55,7 @@ def run(
     *,
     text: str | None = None,
     timeout_s: float = TIMEOUT_S,
-) -> Answer:
+) -> ProgramResult:
     """Run a program to its end, with ``text`` as its standard input; LabFailedError if it takes too long."""
     try:
         done = subprocess.run(  # noqa: S603 - words of the lab's own, never text of a shell
@@ -72,7 +72,7 @@ def run(
         raise LabFailedError(f"{' '.join(words)}: no answer within {timeout_s:g} seconds") from None
     except OSError as error:
         raise LabFailedError(f"{words[0]}: cannot be run: {error.strerror}") from None
-    return Answer(done.returncode, done.stdout, done.stderr)
+    return ProgramResult(done.returncode, done.stdout, done.stderr)
 
 
 def must_run(words: Sequence[str], more: Mapping[str, str] | None = None, *, text: str | None = None) -> str:

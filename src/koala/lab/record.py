@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from koala.lab.errors import LabError, LabFailedError
-from koala.lab.options import Options
+from koala.lab.options import LabOptions
 from koala.sites.processes import Identity
 
 FILE = "lab.json"
@@ -31,11 +31,11 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     process: Identity
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class LabRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A lab as it was started; ``complete`` once all of it was up."""
 
     version: int = VERSION
-    options: Options
+    options: LabOptions
     complete: bool = False
     daemons: tuple[Daemon, ...] = ()
 
@@ -43,12 +43,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 class Recorder:
     """The record of a lab that is being started or changed; several threads may add to it."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: LabRecord) -> None:
         self._record = record
         self._lock = threading.Lock()
 
     @property
-    def record(self) -> Record:
+    def record(self) -> LabRecord:
         """As it is now."""
         return self._record
 
@@ -77,14 +77,14 @@ class Recorder:
         beside.replace(path)
 
 
-def read(directory: Path) -> Record | None:
+def read(directory: Path) -> LabRecord | None:
     """The record of the lab in a directory; None if there is no lab. LabError if it cannot be read."""
     try:
         text = (directory / FILE).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
-        record = msgspec.json.decode(text, type=Record, dec_hook=_decode)
+        record = msgspec.json.decode(text, type=LabRecord, dec_hook=_decode)
     except msgspec.DecodeError as error:
         raise LabError(
             f"{directory / FILE}: {error}; it is no record of a lab; remove the directory by hand"

@@ -5,14 +5,12 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 
-from koala.lab import gridftp
-from koala.lab import programs as commands
+from koala.lab import gridftp, programs
 from koala.lab.errors import LabError
-from koala.lab.grid_engine import cell as grid_engine
-from koala.lab.network import namespaces as network
-from koala.lab.plan import Plan, SitePlan
-from koala.lab.slurm import cluster as slurm
-from koala.lab.slurm import munge
+from koala.lab.grid_engine import cell
+from koala.lab.network import namespaces
+from koala.lab.plan import LabPlan, SitePlan
+from koala.lab.slurm import cluster, munge
 from koala.model.grid import SiteKind
 
 _SLURM_PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
@@ -21,24 +19,24 @@ _GRIDFTP_PACKAGES = ("globus-gridftp-server-progs",)
 _NETWORK_PACKAGES = ("iproute2",)
 
 
-def check(plan: Plan) -> None:
+def check(plan: LabPlan) -> None:
     """LabError that names all programs that are missing, the first port in use, or the right that is wanted."""
     check_programs(plan)
     if plan.options.wan is not None:
-        network.check(plan)
+        namespaces.check(plan)
     else:
         _check_ports(plan)
     if plan.options.gridftp:
         gridftp.check(plan)
 
 
-def check_programs(plan: Plan) -> None:
+def check_programs(plan: LabPlan) -> None:
     """LabError that names all programs that are missing, and the packages that have them."""
     missing: list[str] = []
     packages: list[str] = []
-    for programs, of_packages in _wanted(plan):
-        if programs:
-            missing += programs
+    for names, of_packages in _wanted(plan):
+        if names:
+            missing += names
             packages += of_packages
     if missing:
         raise LabError(
@@ -47,24 +45,24 @@ def check_programs(plan: Plan) -> None:
         )
 
 
-def _wanted(plan: Plan) -> Iterator[tuple[list[str], tuple[str, ...]]]:
+def _wanted(plan: LabPlan) -> Iterator[tuple[list[str], tuple[str, ...]]]:
     """For every part of the lab, the programs that are missing and the packages that have them."""
     kinds = {site.kind for site in plan.sites}
     if SiteKind.SLURM in kinds:
-        yield _missing((*munge.PROGRAMS, *slurm.PROGRAMS)), _SLURM_PACKAGES
+        yield _missing((*munge.PROGRAMS, *cluster.PROGRAMS)), _SLURM_PACKAGES
     if SiteKind.GRID_ENGINE in kinds:
-        yield grid_engine.missing_programs(), _GRID_ENGINE_PACKAGES
+        yield cell.missing_programs(), _GRID_ENGINE_PACKAGES
     if plan.options.gridftp:
         yield _missing(gridftp.PROGRAMS), _GRIDFTP_PACKAGES
     if plan.options.wan is not None:
-        yield _missing(network.PROGRAMS), _NETWORK_PACKAGES
+        yield _missing(namespaces.PROGRAMS), _NETWORK_PACKAGES
 
 
-def _missing(programs: tuple[str, ...]) -> list[str]:
-    return [program for program in programs if commands.find(program) is None]
+def _missing(names: tuple[str, ...]) -> list[str]:
+    return [name for name in names if programs.find(name) is None]
 
 
-def _check_ports(plan: Plan) -> None:
+def _check_ports(plan: LabPlan) -> None:
     for site in plan.sites:
         for port in _ports(site, plan):
             if not _is_free(port):
@@ -74,7 +72,7 @@ def _check_ports(plan: Plan) -> None:
                 )
 
 
-def _ports(site: SitePlan, plan: Plan) -> Iterator[int]:
+def _ports(site: SitePlan, plan: LabPlan) -> Iterator[int]:
     nodes = plan.options.nodes if site.kind is SiteKind.SLURM else 1
     yield from range(site.port, site.port + nodes + 1)
     if plan.options.gridftp:

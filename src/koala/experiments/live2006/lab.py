@@ -56,9 +56,9 @@ class LabSize(NamedTuple):
     delay_ms: float
 
 
-def options_for(size: LabSize, directory: Path) -> lab.Options:
+def options_for(size: LabSize, directory: Path) -> lab.LabOptions:
     """The lab of that size in a directory."""
-    return lab.Options(
+    return lab.LabOptions(
         directory=directory,
         nodes=size.nodes,
         processors_per_node=size.processors_per_node,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-from koala.lab import programs as commands
+from koala.lab import programs
 from koala.lab.daemons import Daemons
 from koala.lab.errors import LabFailedError
-from koala.lab.grid_engine import files
-from koala.lab.plan import Plan, SitePlan
+from koala.lab.grid_engine import cell_files
+from koala.lab.plan import LabPlan, SitePlan
 
 PROGRAMS_DIRECTORY = Path("/usr/lib/gridengine")
 SHARED_DIRECTORY = Path("/usr/share/gridengine")
@@ -23,7 +23,7 @@ _FOREGROUND = {"SGE_ND": "1"}
 
 def missing_programs() -> list[str]:
     """Those that are not installed where the packages put them."""
-    missing = [name for name in PROGRAMS if commands.find(name) is None]
+    missing = [name for name in PROGRAMS if programs.find(name) is None]
     return missing + [name for name in _DAEMON_PROGRAMS if not (PROGRAMS_DIRECTORY / name).exists()]
 
 
@@ -37,18 +37,19 @@ def executor(site: SitePlan) -> str:
     return f"{site.name}-execd"
 
 
-def start(site: SitePlan, plan: Plan, daemons: Daemons) -> None:
+def start(site: SitePlan, plan: LabPlan, daemons: Daemons) -> None:
     """Returns when its queue takes jobs."""
     site.work.mkdir(parents=True)
-    files.temporary(site).mkdir()
+    cell_files.temporary(site).mkdir()
     _make_root(site, plan)
     _make_state(site, plan)
     daemons.start(controller(site), [str(PROGRAMS_DIRECTORY / "sge_qmaster")], site, _daemon_environment(site))
     wait_for_controller(site, daemons)
-    templates = files.root(site) / "templates"
-    for option, name, text in (("-Aq", "queue", files.queue(site)), ("-Msconf", "scheduler", files.scheduler())):
+    templates = cell_files.root(site) / "templates"
+    texts = (("-Aq", "queue", cell_files.queue(site)), ("-Msconf", "scheduler", cell_files.scheduler()))
+    for option, name, text in texts:
         (templates / name).write_text(text, encoding="utf-8")
-        commands.must_run([*site.through, "qconf", option, str(templates / name)], files.environment(site))
+        programs.must_run([*site.through, "qconf", option, str(templates / name)], cell_files.environment(site))
     daemons.start(executor(site), [str(PROGRAMS_DIRECTORY / "sge_execd")], site, _daemon_environment(site))
     wait(site, daemons)
 
@@ -56,7 +57,7 @@ def start(site: SitePlan, plan: Plan, daemons: Daemons) -> None:
 def wait_for_controller(site: SitePlan, daemons: Daemons) -> None:
     """Until it takes commands; LabFailedError with what it said if that takes too long."""
     name = controller(site)
-    commands.wait_until(lambda: answers(site) or not daemons.is_alive(name), _START_S)
+    programs.wait_until(lambda: answers(site) or not daemons.is_alive(name), _START_S)
     if not (daemons.is_alive(name) and answers(site)):
         raise LabFailedError(f"{site.name}: its Grid Engine cell did not start: {_said(site, daemons, name)}")
 
@@ -65,7 +66,7 @@ def wait(site: SitePlan, daemons: Daemons) -> None:
     """Until the queue takes jobs."""
     wait_for_controller(site, daemons)
     name = executor(site)
-    commands.wait_until(lambda: _queue_is_usable(site) or not daemons.is_alive(name), _START_S)
+    programs.wait_until(lambda: _queue_is_usable(site) or not daemons.is_alive(name), _START_S)
     if not (daemons.is_alive(name) and _queue_is_usable(site)):
         raise LabFailedError(f"{site.name}: its execution daemon did not start: {_said(site, daemons, name)}")
 
@@ -77,7 +78,7 @@ def answers(site: SitePlan) -> bool:
 
 def version(site: SitePlan) -> str:
     """Name and version, such as Grid Engine 8.1.9."""
-    first = commands.run(["qstat", "-help"], files.environment(site)).stdout.partition("\n")[0]
+    first = programs.run(["qstat", "-help"], cell_files.environment(site)).stdout.partition("\n")[0]
     return "Grid Engine " + (first.split() or ["?"])[-1]
 
 
@@ -93,39 +94,39 @@ def jobs(site: SitePlan) -> int | None:
 
 
 def _daemon_environment(site: SitePlan) -> dict[str, str]:
-    return {**files.environment(site), **_FOREGROUND, "LD_LIBRARY_PATH": str(PROGRAMS_DIRECTORY)}
+    return {**cell_files.environment(site), **_FOREGROUND, "LD_LIBRARY_PATH": str(PROGRAMS_DIRECTORY)}
 
 
-def _make_root(site: SitePlan, plan: Plan) -> None:
+def _make_root(site: SitePlan, plan: LabPlan) -> None:
     """A directory tree as the installer would make it, with links to the programs."""
-    root = files.root(site)
-    architecture = commands.must_run([str(SHARED_DIRECTORY / "util" / "arch")]).strip()
+    root = cell_files.root(site)
+    architecture = programs.must_run([str(SHARED_DIRECTORY / "util" / "arch")]).strip()
     for name in ("bin", "lib", "utilbin"):
         (root / name).mkdir(parents=True)
         (root / name / architecture).symlink_to(PROGRAMS_DIRECTORY)
     (root / "util").symlink_to(SHARED_DIRECTORY / "util")
-    for directory in (files.common(site), files.spool(site) / "qmaster", files.spool(site) / "execd"):
+    for directory in (cell_files.common(site), cell_files.spool(site) / "qmaster", cell_files.spool(site) / "execd"):
         directory.mkdir(parents=True)
-    for name, text in files.cell_files(site, plan).items():
-        (files.common(site) / name).write_text(text, encoding="utf-8")
+    for name, text in cell_files.cell_files(site, plan).items():
+        (cell_files.common(site) / name).write_text(text, encoding="utf-8")
 
 
-def _make_state(site: SitePlan, plan: Plan) -> None:
+def _make_state(site: SitePlan, plan: LabPlan) -> None:
     """The state of a new cell: its configuration, its host and its parallel environment."""
-    templates = files.root(site) / "templates"
+    templates = cell_files.root(site) / "templates"
     texts = {
-        "configuration": files.configuration(site),
-        f"adminhosts/{files.HOST}": files.host_entry(),
-        f"submithosts/{files.HOST}": files.host_entry(),
-        f"exechosts/{files.HOST}": files.execution_host(site),
-        f"pes/{files.PARALLEL_ENVIRONMENT}": files.parallel_environment(),
+        "configuration": cell_files.configuration(site),
+        f"adminhosts/{cell_files.HOST}": cell_files.host_entry(),
+        f"submithosts/{cell_files.HOST}": cell_files.host_entry(),
+        f"exechosts/{cell_files.HOST}": cell_files.execution_host(site),
+        f"pes/{cell_files.PARALLEL_ENVIRONMENT}": cell_files.parallel_environment(),
     }
     for name, text in texts.items():
         (templates / name).parent.mkdir(parents=True, exist_ok=True)
         (templates / name).write_text(text, encoding="utf-8")
-    environment = {**files.environment(site), "LD_LIBRARY_PATH": str(PROGRAMS_DIRECTORY)}
-    init = ["classic", "libspoolc", files.spooling_parameters(site), "init"]
-    commands.must_run([str(PROGRAMS_DIRECTORY / "spoolinit"), *init], environment)
+    environment = {**cell_files.environment(site), "LD_LIBRARY_PATH": str(PROGRAMS_DIRECTORY)}
+    init = ["classic", "libspoolc", cell_files.spooling_parameters(site), "init"]
+    programs.must_run([str(PROGRAMS_DIRECTORY / "spoolinit"), *init], environment)
     resources = SHARED_DIRECTORY / "util" / "resources"
     for words in (
         ["configuration", str(templates / "configuration")],
@@ -134,12 +135,12 @@ def _make_state(site: SitePlan, plan: Plan) -> None:
         ["managers", plan.user],
         *([kind, str(templates / kind)] for kind in ("adminhosts", "submithosts", "exechosts", "pes")),
     ):
-        commands.must_run([str(PROGRAMS_DIRECTORY / "spooldefaults"), *words], environment)
+        programs.must_run([str(PROGRAMS_DIRECTORY / "spooldefaults"), *words], environment)
 
 
 def _queue_is_usable(site: SitePlan) -> bool:
     """Whether the queue has slots in no state: any letter is a reason why it takes no job."""
-    answer = _ask(site, "qstat", "-f", "-q", files.QUEUE, "-xml")
+    answer = _ask(site, "qstat", "-f", "-q", cell_files.QUEUE, "-xml")
     if answer.code != 0:
         return False
     try:
@@ -150,15 +151,15 @@ def _queue_is_usable(site: SitePlan) -> bool:
 
 
 def _said(site: SitePlan, daemons: Daemons, name: str) -> str:
-    log = files.spool(site) / "qmaster" / "messages"
+    log = cell_files.spool(site) / "qmaster" / "messages"
     try:
-        return commands.last_lines([daemons.said(name), *log.read_text(errors="replace").splitlines()])
+        return programs.last_lines([daemons.said(name), *log.read_text(errors="replace").splitlines()])
     except OSError:
         return daemons.said(name)
 
 
-def _ask(site: SitePlan, *words: str) -> commands.Answer:
+def _ask(site: SitePlan, *words: str) -> programs.ProgramResult:
     try:
-        return commands.run([*site.through, *words], files.environment(site), timeout_s=_ASK_S)
+        return programs.run([*site.through, *words], cell_files.environment(site), timeout_s=_ASK_S)
     except LabFailedError as error:
-        return commands.Answer(1, "", str(error))
+        return programs.ProgramResult(1, "", str(error))

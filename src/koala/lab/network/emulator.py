@@ -1,8 +1,8 @@
-"""The wide area between the sites of a lab: a program that carries packets from namespace to namespace.
+"""The wide area between the sites of a lab: a program that forwards packets from namespace to namespace.
 
 Every site has a TUN device; what leaves it is kept for as long as the link between the two sites takes, and then
-written to the other's. It runs as a program of its own, and so uses the standard library alone. Links are ``Line``s,
-which know no clock and no device; ``main`` is the program.
+written to the other's. It runs as a program of its own, and so uses the standard library alone. An ``EmulatedLink``
+knows no clock and no device; ``main`` is the program.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _LARGE_BYTES = 65_536 + _HEADER_BYTES
 _PLAIN_BYTES = MTU_BYTES + _HEADER_BYTES
 
 
-class Line:
+class EmulatedLink:
     """One direction between two sites: a queue in front of a link with a rate, a delay and a loss."""
 
-    __slots__ = ("_bytes_s", "_delay_s", "_free_at", "_loss", "_random", "carried", "dropped", "out", "waiting")
+    __slots__ = ("_bytes_s", "_delay_s", "_free_at", "_loss", "_random", "dropped", "forwarded", "out", "waiting")
 
     def __init__(self, link: Mapping[str, float], out: int, random: Random) -> None:
         self._bytes_s = link["rate_mbit_s"] * 1e6 / 8
@@ -58,7 +58,7 @@ class Line:
         self._free_at = 0.0
         self.out = out  # the device at its end
         self.waiting: deque[tuple[float, bytes]] = deque()  # with the time at which each arrives, in order
-        self.carried = 0
+        self.forwarded = 0
         self.dropped = 0
 
     def take(self, packet: bytes, size_bytes: int, now: float) -> None:
@@ -76,7 +76,7 @@ class Line:
         """Take off the packets that have come to its end."""
         waiting = self.waiting
         while waiting and waiting[0][0] <= now:
-            self.carried += 1
+            self.forwarded += 1
             yield waiting.popleft()[1]
 
 
@@ -108,18 +108,18 @@ def size_on_link(packet: bytes) -> int:
     return size_bytes + max(0, segments - 1) * headers
 
 
-def carry(devices: Mapping[int, int], lines: Mapping[tuple[int, int], Line], read_bytes: int) -> None:
-    """Carry packets for ever. ``devices`` are by site, ``lines`` by the two sites' numbers, from and to.
+def forward(devices: Mapping[int, int], links: Mapping[tuple[int, int], EmulatedLink], read_bytes: int) -> None:
+    """Forward packets for ever. ``devices`` are by site, ``links`` by the two sites' numbers, from and to.
 
     A site's number is the third byte of its addresses. Packets to nobody are dropped.
     """
     number_of = {device: number for number, device in devices.items()}
     watched = list(number_of)
-    every = list(lines.values())
+    every = list(links.values())
     clock, read, write, wait = time.monotonic, os.read, os.write, select.select
     to_third = _HEADER_BYTES + 18
     while True:
-        earliest = min((line.waiting[0][0] for line in every if line.waiting), default=None)
+        earliest = min((link.waiting[0][0] for link in every if link.waiting), default=None)
         readable, _, _ = wait(watched, (), (), None if earliest is None else max(0.0, earliest - clock()))
         for device in readable:
             number = number_of[device]
@@ -130,16 +130,16 @@ def carry(devices: Mapping[int, int], lines: Mapping[tuple[int, int], Line], rea
                     break
                 if len(packet) < to_third + 2 or packet[_HEADER_BYTES] >> 4 != 4:
                     continue
-                line = lines.get((number, packet[to_third]))
-                if line is not None:
-                    line.take(packet, size_on_link(packet), clock())
+                link = links.get((number, packet[to_third]))
+                if link is not None:
+                    link.take(packet, size_on_link(packet), clock())
         now = clock()
-        for line in every:
-            for packet in line.arrived(now):
+        for link in every:
+            for packet in link.arrived(now):
                 try:
-                    write(line.out, packet)
+                    write(link.out, packet)
                 except OSError:  # the other side takes no more; what is lost is sent again
-                    line.dropped += 1
+                    link.dropped += 1
 
 
 def open_device(namespace: str, device: str, *, several: bool) -> int:
@@ -167,7 +167,7 @@ def _enter(libc: Any, namespace: int) -> None:
 
 
 def main(text: str) -> None:
-    """Carry packets as the text says: JSON with ``device``, ``sites`` (namespace by number) and ``links``."""
+    """Forward packets as the text says: JSON with ``device``, ``sites`` (namespace by number) and ``links``."""
     settings = json.loads(text)
     namespaces = {int(number): name for number, name in settings["sites"].items()}
     links: dict[tuple[int, int], dict[str, float]] = {
@@ -183,14 +183,14 @@ def main(text: str) -> None:
         for number, name in namespaces.items()
     }
     random = Random(settings["seed"])
-    lines = {ends: Line(link, devices[ends[1]], random) for ends, link in links.items()}
+    emulated = {ends: EmulatedLink(link, devices[ends[1]], random) for ends, link in links.items()}
     # Jobs of the lab use all processors; a link that waits for them would not be the one that was asked for.
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     gc.freeze()
     gc.disable()
     Path(READY).touch()
-    carry(devices, lines, _LARGE_BYTES if any(sizes.values()) else _PLAIN_BYTES)
+    forward(devices, emulated, _LARGE_BYTES if any(sizes.values()) else _PLAIN_BYTES)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """Network namespaces for the sites of a lab, and the wide area between them, which ``koala.lab.network.emulator``
-carries.
+emulates.
 
 A site's controller has the address 10.77.N.1 and its nodes have those that follow. Names are found in a hosts file
 that ``ip netns exec`` puts in the place of the machine's.
@@ -14,13 +14,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from koala.lab import programs as commands
+from koala.lab import programs
 from koala.lab.daemons import Daemons
 from koala.lab.errors import LabError, LabFailedError
 from koala.lab.network import emulator
-from koala.lab.options import Options, pairs
-from koala.lab.plan import WIDE_AREA_DEVICE, Plan, SitePlan
-from koala.lab.slurm.files import node_names
+from koala.lab.options import LabOptions, pairs
+from koala.lab.plan import WIDE_AREA_DEVICE, LabPlan, SitePlan
+from koala.lab.slurm.cluster_files import node_names
 from koala.model.grid import SiteKind
 
 PROGRAMS = ("ip",)
@@ -32,7 +32,7 @@ _START_S = 15.0
 _SEED = 1
 
 
-def check(plan: Plan) -> None:
+def check(plan: LabPlan) -> None:
     """LabError where namespaces cannot be made, or there are some of these names."""
     if os.geteuid() != 0:
         raise LabError("--wan: network namespaces are for root; run it as root, or leave --wan out")
@@ -46,8 +46,8 @@ def check(plan: Plan) -> None:
             )
 
 
-def start(plan: Plan, daemons: Daemons) -> None:
-    """Make the namespaces and carry packets between them; returns when they flow."""
+def start(plan: LabPlan, daemons: Daemons) -> None:
+    """Make the namespaces and forward packets between them; returns when they flow."""
     for site in plan.sites:
         _make_namespace(site, plan)
     home = plan.daemons / NAME
@@ -58,32 +58,32 @@ def start(plan: Plan, daemons: Daemons) -> None:
     wait(plan, daemons)
 
 
-def wait(plan: Plan, daemons: Daemons) -> None:
+def wait(plan: LabPlan, daemons: Daemons) -> None:
     """Until packets flow; LabFailedError with what the emulator said if they never do."""
     ready = plan.daemons / NAME / emulator.READY
-    commands.wait_until(lambda: ready.exists() or not daemons.is_alive(NAME), _START_S)
+    programs.wait_until(lambda: ready.exists() or not daemons.is_alive(NAME), _START_S)
     if not (ready.exists() and daemons.is_alive(NAME)):
         raise LabFailedError(f"the emulator of the wide area did not start: {daemons.said(NAME)}")
 
 
-def prepare_again(plan: Plan) -> None:
+def prepare_again(plan: LabPlan) -> None:
     """Before the emulator is started again: it has not said yet that packets flow."""
     (plan.daemons / NAME / emulator.READY).unlink(missing_ok=True)
 
 
-def remove(plan: Plan) -> None:
+def remove(plan: LabPlan) -> None:
     """Remove the namespaces and their files; none of them need be there."""
     for site in plan.sites:
         assert site.namespace is not None, "of a lab behind a wide area"
         if (_NAMESPACES / site.namespace).exists():
-            commands.must_run(["ip", "netns", "delete", site.namespace])
+            programs.must_run(["ip", "netns", "delete", site.namespace])
         (_FILES / site.namespace / "hosts").unlink(missing_ok=True)
         for directory in (_FILES / site.namespace, _FILES):
             with contextlib.suppress(OSError):
                 directory.rmdir()
 
 
-def emulator_settings(plan: Plan) -> dict[str, Any]:
+def emulator_settings(plan: LabPlan) -> dict[str, Any]:
     """What the emulator is told."""
     links = []
     for one, other in pairs(plan.options):
@@ -97,7 +97,7 @@ def emulator_settings(plan: Plan) -> dict[str, Any]:
     return {"device": WIDE_AREA_DEVICE, "sites": sites, "links": links, "seed": _SEED}
 
 
-def hosts_text(plan: Plan) -> str:
+def hosts_text(plan: LabPlan) -> str:
     """The names of all addresses, the same in every namespace. This machine's own name is the loopback's."""
     lines = [f"127.0.0.1 localhost {plan.host}"]
     for site in plan.sites:
@@ -108,16 +108,16 @@ def hosts_text(plan: Plan) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _make_namespace(site: SitePlan, plan: Plan) -> None:
+def _make_namespace(site: SitePlan, plan: LabPlan) -> None:
     assert site.namespace is not None, "of a lab behind a wide area"
     hosts = _FILES / site.namespace / "hosts"
     hosts.parent.mkdir(parents=True, exist_ok=True)
     hosts.write_text(hosts_text(plan), encoding="utf-8")
-    commands.must_run(["ip", "netns", "add", site.namespace])
-    commands.must_run(["ip", "-netns", site.namespace, "-batch", "-"], text=_device_commands(site, plan.options))
+    programs.must_run(["ip", "netns", "add", site.namespace])
+    programs.must_run(["ip", "-netns", site.namespace, "-batch", "-"], text=_device_commands(site, plan.options))
 
 
-def _device_commands(site: SitePlan, options: Options) -> str:
+def _device_commands(site: SitePlan, options: LabOptions) -> str:
     """For ip: a device with the site's addresses, that lives on while the emulator is started again."""
     device = WIDE_AREA_DEVICE
     links = [options.link(site.name, other) for other in options.sites if other != site.name]

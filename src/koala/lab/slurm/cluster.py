@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from koala.lab import programs as commands
+from koala.lab import programs
 from koala.lab.daemons import Daemons
 from koala.lab.errors import LabFailedError
 from koala.lab.grid_file import client_environment
-from koala.lab.plan import Plan, SitePlan
-from koala.lab.slurm import files as slurm_files
+from koala.lab.plan import LabPlan, SitePlan
+from koala.lab.slurm import cluster_files
 
 PROGRAMS = ("slurmctld", "slurmd", "sinfo", "squeue", "sbatch", "scancel", "scontrol")
 _START_S = 30.0
@@ -21,19 +21,19 @@ def controller(site: SitePlan) -> str:
     return f"{site.name}-slurmctld"
 
 
-def start(site: SitePlan, plan: Plan, daemons: Daemons) -> None:
+def start(site: SitePlan, plan: LabPlan, daemons: Daemons) -> None:
     """Returns when all its nodes are idle."""
-    home = slurm_files.configuration_file(site).parent
+    home = cluster_files.configuration_file(site).parent
     for directory in (home / "state", plan.spool, site.work):
         directory.mkdir(parents=True, exist_ok=True)
-    slurm_files.configuration_file(site).write_text(slurm_files.slurm_conf(site, plan), encoding="utf-8")
-    (home / "cgroup.conf").write_text(slurm_files.cgroup_conf(), encoding="utf-8")
+    cluster_files.configuration_file(site).write_text(cluster_files.slurm_conf(site, plan), encoding="utf-8")
+    (home / "cgroup.conf").write_text(cluster_files.cgroup_conf(), encoding="utf-8")
     environment = client_environment(site)
-    slurmd, slurmctld = (commands.find(program) or program for program in ("slurmd", "slurmctld"))
+    slurmd, slurmctld = (programs.find(program) or program for program in ("slurmd", "slurmctld"))
     daemons.start(controller(site), [slurmctld, "-D", "-i"], site, environment)
-    for name in slurm_files.node_names(site, plan):
+    for name in cluster_files.node_names(site, plan):
         daemons.start(_node(name), [slurmd, "-D", "-N", name], site, environment)
-    wait(site, slurm_files.node_names(site, plan), daemons)
+    wait(site, cluster_files.node_names(site, plan), daemons)
 
 
 def wait(site: SitePlan, nodes: Sequence[str], daemons: Daemons) -> None:
@@ -44,15 +44,15 @@ def wait(site: SitePlan, nodes: Sequence[str], daemons: Daemons) -> None:
     def settled() -> bool:
         return (answers(site) and _usable(site) >= set(nodes)) or not all(map(daemons.is_alive, names))
 
-    if not commands.wait_until(settled, _START_S) or not all(map(daemons.is_alive, names)):
+    if not programs.wait_until(settled, _START_S) or not all(map(daemons.is_alive, names)):
         missing = [name for name in names if not daemons.is_alive(name)] or [controller(site)]
         said = "; ".join(f"{name}: {daemons.said(name)}" for name in missing)
         raise LabFailedError(f"{site.name}: its Slurm cluster did not start: {said}")
 
 
-def nodes_of(site: SitePlan, plan: Plan, names: Collection[str]) -> list[str]:
+def nodes_of(site: SitePlan, plan: LabPlan, names: Collection[str]) -> list[str]:
     """The nodes whose daemons have these names."""
-    return [node for node in slurm_files.node_names(site, plan) if _node(node) in names]
+    return [node for node in cluster_files.node_names(site, plan) if _node(node) in names]
 
 
 def answers(site: SitePlan) -> bool:
@@ -63,7 +63,7 @@ def answers(site: SitePlan) -> bool:
 def version(site: SitePlan) -> str:
     """Name and version, such as Slurm 22.05.8. The daemon tells it without a configuration, its clients do not."""
     del site  # all clusters of a lab run the same programs
-    return "Slurm " + commands.run([commands.find("slurmctld") or "slurmctld", "-V"]).stdout.partition(" ")[2].strip()
+    return "Slurm " + programs.run([programs.find("slurmctld") or "slurmctld", "-V"]).stdout.partition(" ")[2].strip()
 
 
 def jobs(site: SitePlan) -> int | None:
@@ -83,9 +83,9 @@ def _usable(site: SitePlan) -> set[str]:
     return set(answer.stdout.split()) if answer.code == 0 else set()
 
 
-def _ask(site: SitePlan, *words: str) -> commands.Answer:
+def _ask(site: SitePlan, *words: str) -> programs.ProgramResult:
     """Clients wait for a controller that is down for up to a minute, which is too long here."""
     try:
-        return commands.run([*site.through, *words], client_environment(site), timeout_s=_ASK_S)
+        return programs.run([*site.through, *words], client_environment(site), timeout_s=_ASK_S)
     except LabFailedError as error:
-        return commands.Answer(1, "", str(error))
+        return programs.ProgramResult(1, "", str(error))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import secrets
 
-from koala.lab import programs as commands
+from koala.lab import programs
 from koala.lab.daemons import Daemons
 from koala.lab.errors import LabFailedError
-from koala.lab.plan import Plan
+from koala.lab.plan import LabPlan
 
 NAME = "munged"
 PROGRAMS = ("munged",)
@@ -15,7 +15,7 @@ _KEY_BYTES = 128
 _START_S = 15.0
 
 
-def start(plan: Plan, daemons: Daemons) -> None:
+def start(plan: LabPlan, daemons: Daemons) -> None:
     """Returns when its socket answers.
 
     It is told to go on (--force) where it finds its directory too open or too closed: anybody may have to pass
@@ -26,7 +26,7 @@ def start(plan: Plan, daemons: Daemons) -> None:
     key.touch(mode=0o600)
     key.write_bytes(secrets.token_bytes(_KEY_BYTES))
     words = [
-        commands.find("munged") or "munged",
+        programs.find("munged") or "munged",
         "--foreground",
         "--force",
         f"--key-file={key}",
@@ -40,8 +40,8 @@ def start(plan: Plan, daemons: Daemons) -> None:
     wait(plan, daemons)
 
 
-def wait(plan: Plan, daemons: Daemons) -> None:
+def wait(plan: LabPlan, daemons: Daemons) -> None:
     """Until its socket is there; it makes it when it is ready."""
-    commands.wait_until(lambda: plan.munge_socket.is_socket() or not daemons.is_alive(NAME), _START_S)
+    programs.wait_until(lambda: plan.munge_socket.is_socket() or not daemons.is_alive(NAME), _START_S)
     if not (plan.munge_socket.is_socket() and daemons.is_alive(NAME)):
         raise LabFailedError(f"munged did not start: {daemons.said(NAME)}")

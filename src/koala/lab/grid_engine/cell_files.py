@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from koala.lab.plan import Plan, SitePlan
+from koala.lab.plan import LabPlan, SitePlan
 
 QUEUE = "all.q"
 PARALLEL_ENVIRONMENT = "mpi"
@@ -51,7 +51,7 @@ def spooling_parameters(site: SitePlan) -> str:
     return f"{common(site)};{spool(site)}/qmaster"
 
 
-def cell_files(site: SitePlan, plan: Plan) -> dict[str, str]:
+def cell_files(site: SitePlan, plan: LabPlan) -> dict[str, str]:
     """The files of the directory ``common``, by name. The name of this machine and that of the host are the same."""
     return {
         "act_qmaster": f"{HOST}\n",

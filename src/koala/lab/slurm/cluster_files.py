@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from koala.lab.plan import Plan, SitePlan
+from koala.lab.plan import LabPlan, SitePlan
 
 QUEUE = "main"
 LOW_QUEUE = "low"  # its jobs make way for those of the other
@@ -13,7 +13,7 @@ LOW_QUEUE = "low"  # its jobs make way for those of the other
 MEMORY_MB = 64_000
 
 
-def node_names(site: SitePlan, plan: Plan) -> list[str]:
+def node_names(site: SitePlan, plan: LabPlan) -> list[str]:
     """What the nodes are called."""
     return [f"{site.name}{index}" for index in range(1, plan.options.nodes + 1)]
 
@@ -23,7 +23,7 @@ def configuration_file(site: SitePlan) -> Path:
     return site.directory / "slurm" / "slurm.conf"
 
 
-def slurm_conf(site: SitePlan, plan: Plan) -> str:
+def slurm_conf(site: SitePlan, plan: LabPlan) -> str:
     """The cluster's whole configuration.
 
     It runs as one user without cgroups, jobs start within about a second, and a job of the partition ``low`` makes
