@@ -14,7 +14,6 @@ HEAVY = (
     "numpy",
     "numba",
     "pydantic",
-    "lark",
     "yaml",
     "rich",
     "httpx",

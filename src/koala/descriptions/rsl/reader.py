@@ -1,6 +1,6 @@
 """Jobs in Globus RSL: what the attributes mean, from subrequests to a Request.
 
-The syntax is in ``rsl_syntax``, the attributes in ``rsl_attributes``, the way back in ``rsl_write``. What Globus
+The syntax is in ``syntax``, the names of the attributes in ``attributes``, the way back in ``writer``. What Globus
 has no word for has a Koala attribute; those, and the others that concern the whole job, may stand in any subrequest
 and must agree.
 """
@@ -21,7 +21,7 @@ from koala.descriptions.rsl.attributes import (
     KNOWN_ATTRIBUTES,
     UNSUPPORTED_ATTRIBUTES,
 )
-from koala.descriptions.rsl.syntax import Group, Relation, Subrequest, Text, Value, key_of, read_subrequests
+from koala.descriptions.rsl.syntax import GroupValue, Relation, Subrequest, TextValue, Value, key_of, read_subrequests
 from koala.descriptions.yaml.problems import NAME_ADVICE, nearest
 from koala.model.request import (
     Application,
@@ -261,7 +261,7 @@ class _Reader:
             return None
 
     def _one_text(self, relation: Relation) -> str:
-        if len(relation.values) != 1 or not isinstance(relation.values[0], Text):
+        if len(relation.values) != 1 or not isinstance(relation.values[0], TextValue):
             self._refuse(relation, f"{relation.attribute} takes one value", "put text with spaces in quotes")
         return self._text(relation, relation.values[0])
 
@@ -272,7 +272,7 @@ class _Reader:
         return text
 
     def _text(self, relation: Relation, value: Value) -> str:
-        if isinstance(value, Group):
+        if isinstance(value, GroupValue):
             self._refuse(value, f"{relation.attribute} takes text here, not parentheses", "remove the parentheses")
         return value.text
 
@@ -308,8 +308,8 @@ class _Reader:
         return text
 
     def _whole_text(self, value: Value) -> int:
-        if not isinstance(value, Text) or not _WHOLE_NUMBER.fullmatch(value.text):
-            what = shown(value.text) if isinstance(value, Text) else "a list"
+        if not isinstance(value, TextValue) or not _WHOLE_NUMBER.fullmatch(value.text):
+            what = shown(value.text) if isinstance(value, TextValue) else "a list"
             self._refuse(value, f"{what} is not a whole number", "write digits")
         return int(value.text)
 
@@ -357,7 +357,7 @@ class _Reader:
     def _pairs(self, relation: Relation) -> tuple[tuple[str, str], ...]:
         pairs = []
         for value in relation.values:
-            if not isinstance(value, Group) or len(value.values) != 2:
+            if not isinstance(value, GroupValue) or len(value.values) != 2:
                 self._refuse(value, "a variable needs a name and a value", "write (environment = (NAME value))")
             name, text = (self._text(relation, part) for part in value.values)
             problem = variable_problem(name)
@@ -369,7 +369,7 @@ class _Reader:
     def _files(self, relation: Relation, chunks: tuple[str, ...]) -> tuple[InputFile, ...]:
         files = []
         for value in relation.values:
-            if not isinstance(value, Group) or not 1 <= len(value.values) <= 2:
+            if not isinstance(value, GroupValue) or not 1 <= len(value.values) <= 2:
                 self._refuse(value, "a file needs its name, and may have a path", "write (fileStageIn = (name path))")
             name, *paths = (self._text(relation, part) for part in value.values)
             if not name or "" in paths:
@@ -382,7 +382,7 @@ class _Reader:
     def _splits(self, relation: Relation) -> tuple[tuple[int, ...], ...]:
         splits = []
         for value in relation.values:
-            if not isinstance(value, Group):
+            if not isinstance(value, GroupValue):
                 self._refuse(value, "a split stands in parentheses", "write (koalaSplits = (18 6)(12 12))")
             splits.append(tuple(self._whole_text(part) for part in value.values))
         return tuple(splits)

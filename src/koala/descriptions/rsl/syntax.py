@@ -1,19 +1,15 @@
-"""The syntax of Globus RSL 1.0: text to subrequests of relations, variables replaced, every part with its place.
+"""The syntax of Globus RSL 1.0: text to subrequests of relations, variables replaced, everything with its place.
 
-What the attributes mean is in ``rsl``. The grammar is lark's; the words are cut out here, because RSL lets its
-user choose a quotation mark (``^%...%``) and joins what stands together (``$(HOME)/run``).
+What the attributes mean is in ``koala.descriptions.rsl.reader``. The parser is a recursive descent; the tokens it
+reads are checked before, so that it never goes deeper than ``RSL_DEPTH_MAX``.
 """
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
-
-from lark import Lark, Token, Transformer, UnexpectedInput
-from lark.lexer import Lexer
+from typing import TypeAlias
 
 from koala.descriptions.errors import DescriptionError, SourceText, checked_source, shown
 from koala.model.request import TEXT_CHARACTERS_MAX
@@ -23,20 +19,6 @@ RSL_DEPTH_MAX = 32
 RSL_TOKENS_MAX = 100_000
 # How many characters variables may put into one text in all: a few of them can double each other into anything.
 RSL_SUBSTITUTED_CHARACTERS_MAX = 1024 * 1024
-
-_GRAMMAR = """
-start: specification
-?specification: boolean | conjunction
-boolean: OPERATOR part+
-conjunction: part+
-part: OPEN specification CLOSE | OPEN relation CLOSE
-relation: WORD RELATION value*
-?value: text | group
-group: OPEN value* CLOSE
-text: atom (JOIN atom)*
-?atom: WORD | VARIABLE
-%declare OPERATOR OPEN CLOSE RELATION WORD VARIABLE JOIN
-"""
 
 _UNQUOTED = r"""[^+&|()=<>!"'^#$\s]+"""
 _QUOTED = r""""(?:[^"]|"")*"|'(?:[^']|'')*'|\^(?P<mark>[^\s])(?:(?!(?P=mark)).|(?P=mark)(?P=mark))*(?P=mark)"""
@@ -54,6 +36,9 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_END = "END"
+# The kinds of tokens that a value may begin with.
+_VALUE_STARTS = {"WORD", "VARIABLE", "OPEN"}
 _SUBSTITUTION = "rslsubstitution"
 _UNCLOSED = {
     "(": ("this comment is not closed", "close it with *)"),
@@ -63,10 +48,18 @@ _UNCLOSED = {
     "$": ("a variable is not written like this", "write $(NAME), or quotes around text that holds a dollar sign"),
     "!": ("an exclamation mark has no meaning here", "put the text in quotes"),
 }
+# What to do about a token that is not expected, by its kind.
+_ADVICE = {
+    "OPEN": "write an attribute and = before a value, and & or + before subrequests",
+    "CLOSE": "write (attribute = value) in every pair of parentheses, and close each once",
+    "OPERATOR": "put text that holds +, & or | in quotes",
+    "RELATION": "put text that holds =, < or > in quotes; relations look like (attribute = value)",
+    "JOIN": "write # between two values, or put text that holds # in quotes",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextValue:
     """A value that is text; ``index`` is where it starts."""
 
     text: str
@@ -74,14 +67,14 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupValue:
     """A value in parentheses that holds values."""
 
     values: tuple[Value, ...]
     index: int
 
 
-Value: TypeAlias = Text | Group
+Value: TypeAlias = TextValue | GroupValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,37 +96,14 @@ class Subrequest:
 
 
 @dataclass(frozen=True, slots=True)
-class _Variable:
-    name: str
-    default: str | None
+class _Token:
+    """A word or sign of the text. ``word`` is what a word means, or a variable's name."""
+
+    kind: str
+    text: str
     index: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Join:
-    atoms: tuple[Text | _Variable, ...]
-    index: int
-
-
-@dataclass(frozen=True, slots=True)
-class _RawGroup:
-    values: tuple[_Join | _RawGroup, ...]
-    index: int
-
-
-@dataclass(frozen=True, slots=True)
-class _RawRelation:
-    attribute: Text
-    sign: str
-    sign_index: int
-    values: tuple[_Join | _RawGroup, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Boolean:
-    operator: str
-    parts: tuple[_Boolean | _RawRelation, ...]
-    index: int
+    word: str = ""
+    default: str | None = None
 
 
 def key_of(attribute: str) -> str:
@@ -147,32 +117,26 @@ def read_subrequests(text: str, source: str) -> tuple[SourceText, tuple[Subreque
     tokens = list(_tokens(content))
     if not tokens:
         raise content.error(0, "there is nothing in this text", "write &(count=8)(executable=/bin/program)")
-    try:
-        tree: _Boolean = _Tree().transform(_parser().parse(tokens))
-    except UnexpectedInput as error:
-        raise _syntax_error(content, error, tokens[-1]) from None
-    reader = _Reader(content)
-    return content, tuple(reader.subrequests(tree))
+    return content, tuple(_Parser(content, tokens).subrequests())
 
 
-def _tokens(content: SourceText) -> Iterator[Token]:
+def _tokens(content: SourceText) -> Iterator[_Token]:
     """The words and signs of the text; comments and space are left out, and what stands together is joined."""
     depth = count = index = 0
-    previous: Token | None = None
+    previous: _Token | None = None
     text = content.text
     while index < len(text):
         found = _TOKEN.match(text, index)
         if found is None or (found.lastgroup == "OPEN" and text.startswith("(*", index)):
             message, advice = _UNCLOSED.get(text[index], ("this sign has no meaning here", "put the text in quotes"))
             raise content.error(index, message, advice)
-        kind = str(found.lastgroup)
-        if kind != "SPACE":
-            token = _token(kind, found)
+        if found.lastgroup != "SPACE":
+            token = _token(found)
             if _stand_together(previous, token):
-                yield Token("JOIN", "#", start_pos=index)
+                yield _Token("JOIN", "#", index)
             yield token
             previous = token
-            depth += (kind == "OPEN") - (kind == "CLOSE")
+            depth += (token.kind == "OPEN") - (token.kind == "CLOSE")
             count += 1
             if depth > RSL_DEPTH_MAX:
                 raise content.error(
@@ -185,18 +149,14 @@ def _tokens(content: SourceText) -> Iterator[Token]:
         index = found.end()
 
 
-def _token(kind: str, found: re.Match[str]) -> Token:
-    value: Any = found[0]
+def _token(found: re.Match[str]) -> _Token:
+    kind, text, index = str(found.lastgroup), found[0], found.start()
     if kind == "VARIABLE":
         default = found["default"]
-        value = (found["name"], None if default is None else _unquoted(default))
-    elif kind in {"QUOTED", "UNQUOTED"}:
-        value = _unquoted(value)
-    terminal = "WORD" if kind in {"QUOTED", "UNQUOTED"} else kind
-    token = Token(terminal, found[0], start_pos=found.start(), end_pos=found.end())
-    # A token is its text; what the text means travels beside it.
-    token.value = value
-    return token
+        return _Token(kind, text, index, found["name"], None if default is None else _unquoted(default))
+    if kind in {"QUOTED", "UNQUOTED"}:
+        return _Token("WORD", text, index, _unquoted(text))
+    return _Token(kind, text, index)
 
 
 def _unquoted(text: str) -> str:
@@ -208,149 +168,139 @@ def _unquoted(text: str) -> str:
     return text[1:-1].replace(mark * 2, mark)
 
 
-def _stand_together(previous: Token | None, token: Token) -> bool:
-    if previous is None or previous.end_pos != token.start_pos:
+def _stand_together(previous: _Token | None, token: _Token) -> bool:
+    """Whether a word and a variable, or two variables, follow each other without a space."""
+    if previous is None or previous.index + len(previous.text) != token.index:
         return False
-    kinds = {previous.type, token.type}
+    kinds = {previous.kind, token.kind}
     return "VARIABLE" in kinds and kinds <= {"WORD", "VARIABLE"}
 
 
-class _GivenTokens(Lexer):
-    """Hands the parser the tokens that were cut out before."""
+class _Parser:
+    """Recursive descent over the tokens, a method for each rule of the grammar; variables are replaced on the way."""
 
-    def __init__(self, lexer_conf: Any) -> None:
-        pass
+    def __init__(self, content: SourceText, tokens: list[_Token]) -> None:
+        self._content = content
+        self._tokens = iter(tokens)
+        self._last = tokens[-1]
+        self._next = next(self._tokens)
+        self._characters_left = RSL_SUBSTITUTED_CHARACTERS_MAX
 
-    def lex(self, data: Any) -> Iterator[Token]:  # type: ignore[override]  # lark calls it with the given data alone
-        return iter(data)
+    def subrequests(self) -> Iterator[Subrequest]:
+        """The whole text: ``+ ( subrequest ) ...``, or one subrequest."""
+        if self._next.text == "+":
+            self._take("OPERATOR")
+            yield self._operand()
+            while self._next.kind == "OPEN":
+                yield self._operand()
+        else:
+            yield self._subrequest()
+        self._take(_END)
 
-
-@functools.cache
-def _parser() -> Lark:
-    return Lark(_GRAMMAR, parser="lalr", lexer=_GivenTokens)
-
-
-class _Tree(Transformer[Token, Any]):
-    """Makes the values above of lark's tree, from the leaves up."""
-
-    def WORD(self, token: Token) -> Text:  # noqa: N802  # the name of the terminal
-        return Text(token.value, token.start_pos or 0)
-
-    def VARIABLE(self, token: Token) -> _Variable:  # noqa: N802  # the name of the terminal
-        name, default = token.value
-        return _Variable(name, default, token.start_pos or 0)
-
-    def text(self, items: list[Any]) -> _Join:
-        atoms = tuple(item for item in items if not isinstance(item, Token))
-        return _Join(atoms, atoms[0].index)
-
-    def group(self, items: list[Any]) -> _RawGroup:
-        return _RawGroup(tuple(items[1:-1]), items[0].start_pos or 0)
-
-    def relation(self, items: list[Any]) -> _RawRelation:
-        attribute, sign, *values = items
-        return _RawRelation(attribute, str(sign), sign.start_pos or 0, tuple(values))
-
-    def part(self, items: list[Any]) -> _Boolean | _RawRelation:
-        inner: _Boolean | _RawRelation = items[1]
-        return inner
-
-    def boolean(self, items: list[Any]) -> _Boolean:
-        return _Boolean(str(items[0]), tuple(items[1:]), items[0].start_pos or 0)
-
-    def conjunction(self, items: list[Any]) -> _Boolean:
-        first = items[0]
-        return _Boolean("&", tuple(items), first.index if isinstance(first, _Boolean) else first.attribute.index)
-
-    def start(self, items: list[Any]) -> _Boolean:
-        root: _Boolean = items[0]
-        return root
-
-
-class _Reader:
-    """Turns the tree into subrequests and replaces the variables."""
-
-    def __init__(self, content: SourceText) -> None:
-        self.content = content
-        self.characters_left = RSL_SUBSTITUTED_CHARACTERS_MAX
-
-    def subrequests(self, root: _Boolean) -> Iterator[Subrequest]:
-        if root.operator != "+":
-            yield self._subrequest(root)
-            return
-        for part in root.parts:
-            if isinstance(part, _RawRelation):
-                raise self.content.error(
-                    part.attribute.index,
-                    f"{shown(part.attribute.text)} stands directly in a multi-request",
-                    "put it in a subrequest: +(&(count=8)...)(&(count=4)...)",
-                )
-            yield self._subrequest(part)
-
-    def _subrequest(self, node: _Boolean) -> Subrequest:
-        relations: list[Relation] = []
-        variables: dict[str, str] = {}
-        for raw in self._relations(node):
-            if raw.sign != "=":
-                raise self.content.error(
-                    raw.sign_index, f"the relation {raw.sign} is not supported", "write = and one value"
-                )
-            attribute = raw.attribute
-            if key_of(attribute.text) == _SUBSTITUTION:
-                variables |= self._definitions(raw, variables)
-                continue
-            values = tuple(self._value(value, variables) for value in raw.values)
-            relations.append(Relation(attribute.text, key_of(attribute.text), values, attribute.index))
-        return Subrequest(tuple(relations), node.index)
-
-    def _relations(self, node: _Boolean) -> Iterator[_RawRelation]:
-        if node.operator != "&":
-            what = "a choice between requests (|)" if node.operator == "|" else "a multi-request inside another"
-            raise self.content.error(
-                node.index, f"{what} is not supported", "write one + with subrequests &(...) below it, or one &(...)"
+    def _operand(self) -> Subrequest:
+        """``( subrequest )``."""
+        self._take("OPEN")
+        if self._next.kind == "WORD":
+            raise self._content.error(
+                self._next.index,
+                f"{shown(self._next.word)} stands directly in a multi-request",
+                "put it in a subrequest: +(&(count=8)...)(&(count=4)...)",
             )
-        for part in node.parts:
-            if isinstance(part, _RawRelation):
-                yield part
-            else:
-                yield from self._relations(part)
+        subrequest = self._subrequest()
+        self._take("CLOSE")
+        return subrequest
 
-    def _definitions(self, raw: _RawRelation, known: dict[str, str]) -> dict[str, str]:
-        variables = dict(known)
-        for pair in raw.values:
-            if not isinstance(pair, _RawGroup) or len(pair.values) != 2:
-                raise self.content.error(
+    def _subrequest(self) -> Subrequest:
+        relations: list[Relation] = []
+        index = self._conjunction(relations, {})
+        return Subrequest(tuple(relations), index)
+
+    def _conjunction(self, relations: list[Relation], variables: dict[str, str]) -> int:
+        """``& ( relation ) ...``; & may be left out, and a conjunction may stand for a relation. Returns its index."""
+        indices = []
+        if self._next.kind == "OPERATOR":
+            operator = self._take("OPERATOR")
+            if operator.text != "&":
+                what = "a choice between requests (|)" if operator.text == "|" else "a multi-request inside another"
+                advice = "write one + with subrequests &(...) below it, or one &(...)"
+                raise self._content.error(operator.index, f"{what} is not supported", advice)
+            indices.append(operator.index)
+        while True:
+            self._take("OPEN")
+            nested = self._next.kind in {"OPERATOR", "OPEN"}
+            indices.append((self._conjunction if nested else self._relation)(relations, variables))
+            self._take("CLOSE")
+            if self._next.kind != "OPEN":
+                return indices[0]
+
+    def _relation(self, relations: list[Relation], variables: dict[str, str]) -> int:
+        """``attribute = value ...``. Returns its index."""
+        attribute = self._take("WORD")
+        sign = self._take("RELATION")
+        if sign.text != "=":
+            raise self._content.error(
+                sign.index, f"the relation {sign.text} is not supported", "write = and one value"
+            )
+        key = key_of(attribute.word)
+        if key == _SUBSTITUTION:
+            self._definitions(variables)
+        else:
+            relations.append(Relation(attribute.word, key, self._values(variables), attribute.index))
+        return attribute.index
+
+    def _definitions(self, variables: dict[str, str]) -> None:
+        """``( NAME value ) ...``, where a value may hold the variables before it."""
+        while self._next.kind in _VALUE_STARTS:
+            pair = self._value(variables)
+            if not isinstance(pair, GroupValue) or len(pair.values) != 2:
+                raise self._content.error(
                     pair.index, "a variable needs a name and a value", "write (rsl_substitution = (NAME value))"
                 )
-            name = self._value(pair.values[0], variables)
-            value = self._value(pair.values[1], variables)
-            if not isinstance(name, Text) or not isinstance(value, Text):
-                raise self.content.error(pair.index, "a variable's name and value are text", "write (NAME value)")
+            name, value = pair.values
+            if not isinstance(name, TextValue) or not isinstance(value, TextValue):
+                raise self._content.error(pair.index, "a variable's name and value are text", "write (NAME value)")
             variables[name.text] = value.text
-        return variables
 
-    def _value(self, raw: _Join | _RawGroup, variables: dict[str, str]) -> Value:
-        if isinstance(raw, _RawGroup):
-            return Group(tuple(self._value(value, variables) for value in raw.values), raw.index)
-        parts = [atom.text if isinstance(atom, Text) else self._variable(atom, variables) for atom in raw.atoms]
-        text = "".join(parts)
+    def _values(self, variables: dict[str, str]) -> tuple[Value, ...]:
+        values = []
+        while self._next.kind in _VALUE_STARTS:
+            values.append(self._value(variables))
+        return tuple(values)
+
+    def _value(self, variables: dict[str, str]) -> Value:
+        """``( value ... )``, or words and variables with # between them, which make one text."""
+        index = self._next.index
+        if self._next.kind == "OPEN":
+            self._take("OPEN")
+            values = self._values(variables)
+            self._take("CLOSE")
+            return GroupValue(values, index)
+        atoms = [self._atom(variables)]
+        while self._next.kind == "JOIN":
+            self._take("JOIN")
+            atoms.append(self._atom(variables))
+        text = "".join(atoms)
         if len(text) > TEXT_CHARACTERS_MAX:
-            raise self.content.error(
-                raw.index, f"a text of more than {TEXT_CHARACTERS_MAX} characters (TEXT_CHARACTERS_MAX)", "shorten it"
+            raise self._content.error(
+                index, f"a text of more than {TEXT_CHARACTERS_MAX} characters (TEXT_CHARACTERS_MAX)", "shorten it"
             )
-        return Text(text, raw.index)
+        return TextValue(text, index)
 
-    def _variable(self, variable: _Variable, variables: dict[str, str]) -> str:
-        value = variables.get(variable.name, variable.default)
+    def _atom(self, variables: dict[str, str]) -> str:
+        """A word, or what a variable stands for."""
+        if self._next.kind != "VARIABLE":
+            return self._take("WORD").word
+        variable = self._take("VARIABLE")
+        value = variables.get(variable.word, variable.default)
         if value is None:
-            raise self.content.error(
+            raise self._content.error(
                 variable.index,
-                f"the variable {shown(variable.name)} is not defined",
+                f"the variable {shown(variable.word)} is not defined",
                 "define it before this place: (rsl_substitution = (NAME value))",
             )
-        self.characters_left -= len(value)
-        if self.characters_left < 0:
-            raise self.content.error(
+        self._characters_left -= len(value)
+        if self._characters_left < 0:
+            raise self._content.error(
                 variable.index,
                 f"variables make more than {RSL_SUBSTITUTED_CHARACTERS_MAX} characters of text "
                 "(RSL_SUBSTITUTED_CHARACTERS_MAX)",
@@ -358,22 +308,22 @@ class _Reader:
             )
         return value
 
+    def _take(self, kind: str) -> _Token:
+        token = self._next
+        if token.kind != kind:
+            raise self._unexpected(token)
+        self._next = next(self._tokens, _Token(_END, "", len(self._content.text)))
+        return token
 
-def _syntax_error(content: SourceText, error: UnexpectedInput, last: Token) -> DescriptionError:
-    token = getattr(error, "token", None)
-    if token is None or token.type == "$END":
-        if last.type == "OPERATOR":
-            return content.error(
-                last.start_pos or 0,
-                f"nothing stands after {last}",
+    def _unexpected(self, token: _Token) -> DescriptionError:
+        if token.kind != _END:
+            otherwise = "relations look like (attribute = value), and each stands in parentheses"
+            advice = _ADVICE.get(token.kind, otherwise)
+            return self._content.error(token.index, f"{shown(token.text)} is not expected here", advice)
+        if self._last.kind == "OPERATOR":
+            return self._content.error(
+                self._last.index,
+                f"nothing stands after {self._last.text}",
                 "write &(count=8)(executable=/bin/program), or +(&(count=8)...)(&(count=4)...)",
             )
-        return content.error(len(content.text), "the text ends too early", "close every parenthesis")
-    advice = {
-        "OPEN": "write an attribute and = before a value, and & or + before subrequests",
-        "CLOSE": "write (attribute = value) in every pair of parentheses, and close each once",
-        "OPERATOR": "put text that holds +, & or | in quotes",
-        "RELATION": "put text that holds =, < or > in quotes; relations look like (attribute = value)",
-        "JOIN": "write # between two values, or put text that holds # in quotes",
-    }.get(token.type, "relations look like (attribute = value), and each stands in parentheses")
-    return content.error(token.start_pos, f"{shown(str(token))} is not expected here", advice)
+        return self._content.error(token.index, "the text ends too early", "close every parenthesis")
