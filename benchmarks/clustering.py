@@ -19,9 +19,8 @@ from rich.table import Table
 
 from koala.mapping.clustering.correlation import SignedGraph, signed_graph
 from koala.mapping.clustering.exact import TooHardError, exact
-from koala.mapping.clustering.local_search import local_search
+from koala.mapping.clustering.local_search import local_search, lp_search
 from koala.mapping.clustering.lp import relaxed
-from koala.mapping.clustering.lp_search import lp_search
 from koala.mapping.clustering.region_growing import region_growing
 
 sys.path.append(str(Path(__file__).parents[1]))

@@ -1,16 +1,13 @@
-"""The grid as a tree: valid once built, flat for the search, closest first, and the same through networkx."""
+"""The grid as a tree: valid once built, flat for the search and closest first."""
 
 from __future__ import annotations
 
 import math
 from itertools import islice
-from typing import Any
 
-import networkx  # type: ignore[import-untyped]
 import pytest
 from hypothesis import given
 
-from koala.mapping.dendrogram_networkx import from_networkx, to_networkx
 from koala.mapping.placing.closest_first import ClosestFirst, SearchOrders
 from koala.model.dendrogram import (
     LAN,
@@ -160,47 +157,3 @@ def test_orders_are_worked_out_once() -> None:
     assert orders.brothers(LAN, 1) == [2, 0]
     assert orders.brothers(LAN, 1) is orders.brothers(LAN, 1)
     assert orders.brothers(MAN, 2) == []
-
-
-@given(grids())
-def test_a_grid_comes_back_from_networkx_as_it_went(grid: Dendrogram) -> None:
-    tree = to_networkx(grid)
-    assert networkx.is_tree(tree)
-    assert from_networkx(tree) == grid
-
-
-def small_tree(**changes: Any) -> networkx.Graph:
-    tree = networkx.Graph(user_lan="3")
-    for node, kind in enumerate(("grid", "wan", "man", "lan", "machine")):
-        tree.add_node(node, kind=kind)
-        if node:
-            tree.add_edge(node - 1, node)
-    tree.nodes[4].update({"power": 100} | changes)
-    return tree
-
-
-def test_networkx_nodes_of_any_kind_become_names() -> None:
-    grid = from_networkx(small_tree(load=0.5))
-    assert (grid.flat.machine_names, grid.flat.power, grid.user_lan) == (["4"], [50], "3")
-
-
-def test_a_networkx_graph_that_is_no_such_tree_is_refused() -> None:
-    with pytest.raises(InvalidDendrogramError, match="user_lan: the graph has no such attribute"):
-        from_networkx(networkx.Graph())
-    with pytest.raises(InvalidDendrogramError, match="grid: 0 nodes are of this kind"):
-        from_networkx(networkx.Graph(), user_lan="x")
-    with pytest.raises(InvalidDendrogramError, match="node 4: its attribute power is 'much'"):
-        from_networkx(small_tree(power="much"))
-    tree = small_tree()
-    del tree.nodes[4]["power"]
-    with pytest.raises(InvalidDendrogramError, match="machine 4: it has no power"):
-        from_networkx(tree)
-    tree.add_node("x", kind="router")
-    with pytest.raises(InvalidDendrogramError, match="node x: its kind is 'router'"):
-        from_networkx(tree)
-    tree.nodes["x"]["kind"] = "lan"
-    with pytest.raises(InvalidDendrogramError, match="node x: it has 0 fathers; join it with one man"):
-        from_networkx(tree)
-    tree.add_edge("x", 1)
-    with pytest.raises(InvalidDendrogramError, match="edge 1 - x: its ends are not one level apart"):
-        from_networkx(tree)

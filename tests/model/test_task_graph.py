@@ -1,13 +1,10 @@
-"""Task graphs: valid once built, and the same through networkx."""
+"""Task graphs: valid once built."""
 
 from __future__ import annotations
 
-import networkx  # type: ignore[import-untyped]
 import pytest
 
-from koala.model.libraries import MissingLibraryError
 from koala.model.task_graph import EDGES_MAX, TASKS_MAX, Edge, InvalidTaskGraphError, TaskGraph
-from tests.support.naive_clustering import random_graph
 
 
 def built(
@@ -63,49 +60,3 @@ def test_more_tasks_or_edges_than_the_limits_are_refused() -> None:
         built(names=names, rcr=(1.0,) * len(names))
     with pytest.raises(InvalidTaskGraphError, match="EDGES_MAX"):
         built(edges=((0, 1, 1.0),) * (EDGES_MAX + 1))
-
-
-def test_a_graph_comes_back_from_networkx_as_it_went() -> None:
-    graph = random_graph(tasks=12, edges=20, seed=3)
-    assert TaskGraph.from_networkx(graph.to_networkx()) == graph
-
-
-def test_networkx_nodes_of_any_kind_become_names() -> None:
-    graph = networkx.Graph()
-    graph.add_node(7, rcr=2)
-    graph.add_node("x", rcr=1.5)
-    graph.add_edge("x", 7, rqoc=4)
-    assert TaskGraph.from_networkx(graph, mcr=10.0) == TaskGraph.of({"7": 2, "x": 1.5}, [("7", "x", 4)], mcr=10.0)
-
-
-@pytest.mark.parametrize(
-    ("graph", "message"),
-    [
-        (networkx.DiGraph(), "directed"),
-        (networkx.MultiGraph(), "parallel"),
-        (networkx.Graph(), "its attribute mcr is None"),
-        (networkx.Graph([(0, 1)], mcr=1.0), "task 0: its attribute rcr is None"),
-    ],
-)
-def test_a_networkx_graph_without_its_numbers_is_refused(graph: networkx.Graph, message: str) -> None:
-    with pytest.raises(InvalidTaskGraphError, match=message):
-        TaskGraph.from_networkx(graph)
-
-
-def test_networkx_nodes_that_become_the_same_name_are_refused() -> None:
-    graph = networkx.Graph(mcr=1.0)
-    graph.add_node(1, rcr=1.0)
-    graph.add_node("1", rcr=1.0)
-    with pytest.raises(InvalidTaskGraphError, match="task 1: 2 tasks have this name"):
-        TaskGraph.from_networkx(graph)
-
-
-def test_without_its_library_a_method_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> None:
-        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-    monkeypatch.setattr("importlib.import_module", missing)
-    with pytest.raises(MissingLibraryError) as caught:
-        built().to_networkx()
-    assert "networkx" in caught.value.for_user()
-    assert "mapping" in caught.value.for_user()

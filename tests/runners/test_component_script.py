@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koala.model.launch import BARRIER_TIMEOUT_S_MAX, GO_BYTES_MAX, LINKS_MAX, Go, Launch, LaunchError, Link
+from koala.model.launch import BARRIER_TIMEOUT_S_MAX, GO_BYTES_MAX, LINKS_MAX, Go, InputLink, Launch, LaunchError
 from koala.model.messages import Outcome
 from koala.model.request import Application, JobType
 from koala.runners import component_script
@@ -219,7 +219,7 @@ def test_what_a_barrier_tells_has_limits() -> None:
     with pytest.raises(LaunchError, match="newline"):
         Go(environment=(("A", "x\ny"),))
     with pytest.raises(LaunchError, match="LINKS_MAX"):
-        Go(links=(Link(source="a", destination="b"),) * (LINKS_MAX + 1))
+        Go(links=(InputLink(source="a", destination="b"),) * (LINKS_MAX + 1))
 
 
 # ------------------------------------------------------------------------------------------------ ranks and proxies

@@ -16,7 +16,7 @@ import msgspec
 
 from koala.core.state.job import Job
 from koala.model.grid import SchedulerParameters, Site
-from koala.model.launch import BARRIER_TIMEOUT_S_MAX, Launch, LaunchError, Link
+from koala.model.launch import BARRIER_TIMEOUT_S_MAX, InputLink, Launch, LaunchError
 from koala.model.messages import StartComponent
 from koala.model.request import Application, Component, InputFile, Request
 from koala.runners import component_script
@@ -114,7 +114,7 @@ def _check_input_files(component: Component) -> None:
     taken: dict[str, str] = {}
     for file in component.input_files:
         try:
-            link = Link(source=_SOMEWHERE, destination=destination_of(file))
+            link = InputLink(source=_SOMEWHERE, destination=destination_of(file))
         except LaunchError as error:
             advice = "" if file.path is not None else "; give it another path"
             raise LaunchError(f"input file {file.name!r}", f"{error.message}{advice}") from None

@@ -49,9 +49,9 @@ def read_job(
     The ending of the source's name tells the format, or else the text's first character does. Where the known sites
     or policies are given, a job that names another is refused at the place of that name.
     """
-    from koala.descriptions.known import Known
+    from koala.descriptions.fields import KnownNames
 
-    known = Known(known_sites, known_policies)
+    known = KnownNames(known_sites, known_policies)
     kind = _job_format(text, source.lower())
     if kind == "script":
         from koala.descriptions.sbatch.reader import read_sbatch
@@ -85,30 +85,30 @@ def read_grid(text: str, source: str) -> Grid:
 
 def read_application(text: str, source: str) -> ApplicationGraph:
     """The application of communicating tasks that a YAML text describes."""
-    from koala.descriptions.mapping import application as mapping_application
+    from koala.descriptions.mapping import application
 
-    return mapping_application.read_application(text, source)
+    return application.read_application(text, source)
 
 
 def read_machines(text: str, source: str) -> Dendrogram:
     """The machines of a grid, in LANs, MANs and WANs, that a YAML text describes; a grid file will do, too."""
-    from koala.descriptions.mapping import grid as mapping_grid
+    from koala.descriptions.mapping import grid
 
-    return mapping_grid.read_machines(text, source)
+    return grid.read_machines(text, source)
 
 
 def write_job_yaml(request: Request) -> str:
     """YAML that ``read_job`` reads as this request."""
-    from koala.descriptions.job import form as job_yaml
+    from koala.descriptions.job import form
 
-    return job_yaml.write_job_yaml(request)
+    return form.write_job_yaml(request)
 
 
 def write_rsl(request: Request) -> str:
     """RSL that ``read_job`` reads as this request."""
-    from koala.descriptions.rsl import writer as rsl_write
+    from koala.descriptions.rsl import writer
 
-    return rsl_write.write_rsl(request)
+    return writer.write_rsl(request)
 
 
 def job_schema() -> dict[str, Any]:

@@ -6,13 +6,14 @@ The functions serve every format; the annotated types carry them into the pydant
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from koala.descriptions.errors import CONTROL_ADVICE, control_problem, shown
-from koala.descriptions.yaml.problems import text_wanted, wrong
+from koala.descriptions.yaml.problems import nearest, text_wanted, wrong
 from koala.model.request import BANDWIDTH_MBIT_S_MAX, PROCESSORS_MAX, TEXT_CHARACTERS_MAX
 
 # The identifier of the draft of JSON Schema that pydantic writes.
@@ -170,3 +171,53 @@ DurationText = Annotated[str, Field(pattern=DURATION_PATTERN)]
 Duration = Annotated[float, BeforeValidator(_read_duration, json_schema_input_type=float | DurationText)]
 Size = Annotated[int, Field(le=SIZE_BYTES_MAX), BeforeValidator(_read_size, json_schema_input_type=str)]
 SizeBytes = Annotated[int, Field(strict=True, ge=0, le=SIZE_BYTES_MAX)]
+
+
+def as_constant(value: Any) -> Any:
+    """A number alone is a constant."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return {"constant": value}
+    return value
+
+
+def exactly_one(model: Description, *keys: str) -> None:
+    """Raise for a validator where not exactly one of these is given."""
+    given = [key for key in keys if getattr(model, key) is not None]
+    if len(given) != 1:
+        what = f"{' and '.join(given)} are given together" if given else "it says nothing"
+        raise wrong(what, f"write exactly one of {', '.join(keys)}")
+
+
+def in_order(uniform: tuple[float, float] | None) -> None:
+    """Raise for a validator where the least is above the most."""
+    if uniform is not None and uniform[0] > uniform[1]:
+        raise wrong("the least is above the most", "write [least, most]", "uniform")
+
+
+class KnownNames(NamedTuple):
+    """The names of sites and policies that a job may use; None where any will do.
+
+    A reader refuses a job that names another, at the place of the name. Policies are compared without regard to case.
+    """
+
+    sites: Collection[str] | None = None
+    policies: Collection[str] | None = None
+
+    def site_problem(self, name: str) -> tuple[str, str] | None:
+        """What is wrong with the name of a site, and advice; None where nothing is."""
+        if self.sites is None or name in self.sites:
+            return None
+        return f"there is no site {shown(name)}", nearest(name, list(self.sites))
+
+    def policy_problem(self, name: str) -> tuple[str, str] | None:
+        """What is wrong with the name of a policy, and advice; None where nothing is.
+
+        Parameters behind the name are the catalogue's to read.
+        """
+        bare = name.partition("(")[0]
+        if self.policies is None or bare.casefold() in {policy.casefold() for policy in self.policies}:
+            return None
+        return f"there is no policy {shown(bare)}", nearest(bare, list(self.policies))
+
+
+ANY_NAMES = KnownNames()

@@ -182,7 +182,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 _check_no_climbing(field, path)
 
 
-class Link(msgspec.Struct, frozen=True, kw_only=True):
+class InputLink(msgspec.Struct, frozen=True, kw_only=True):
     """An input file: ``source`` in the site's file area appears as ``destination`` where the application starts."""
 
     source: str
@@ -200,7 +200,7 @@ class Go(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     environment: tuple[tuple[str, str], ...] = ()
-    links: tuple[Link, ...] = ()
+    links: tuple[InputLink, ...] = ()
 
     def __post_init__(self) -> None:
         for name, value in self.environment:

@@ -1,18 +1,17 @@
 """The task interaction graph of an application: what each task computes, and what pairs of tasks exchange.
 
-A frozen value, valid once built, from and to networkx. Reading one from a user's text is not done here, and neither
-is anything about machines.
+A frozen value, valid once built. Reading one from a user's text is not done here, and neither is anything about
+machines.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
-from koala.model.libraries import library
 from koala.model.quantities import quantity_advice
 
 Edge: TypeAlias = tuple[int, int, float]
@@ -67,43 +66,6 @@ class TaskGraph(msgspec.Struct, frozen=True, kw_only=True):
             low, high = sorted((index[one], index[other]))
             found.append((low, high, rqoc))
         return cls(names=tuple(rcr), rcr=tuple(rcr.values()), edges=tuple(found), mcr=mcr)
-
-    @classmethod
-    def from_networkx(cls, graph: Any, *, mcr: float | None = None) -> TaskGraph:
-        """The graph of a ``networkx.Graph`` whose nodes have ``rcr`` and whose edges have ``rqoc``.
-
-        ``mcr`` is taken from the graph's own attribute of that name where it is not given. Nodes become names by
-        ``str``. Raises ``InvalidTaskGraphError`` for a directed graph, for one with parallel edges and for a node or
-        edge without its number.
-        """
-        if graph.is_directed() or graph.is_multigraph():
-            raise InvalidTaskGraphError("graph", "its edges are directed or parallel; give a plain networkx.Graph")
-        if mcr is None:
-            mcr = _attribute(graph.graph, "mcr", "graph")
-        names = {node: str(node) for node in graph.nodes}
-        _check_names(tuple(names.values()))
-        rcr = {name: _attribute(graph.nodes[node], "rcr", f"task {name}") for node, name in names.items()}
-        edges = [
-            (names[one], names[other], _attribute(data, "rqoc", f"edge {names[one]} - {names[other]}"))
-            for one, other, data in graph.edges(data=True)
-        ]
-        return cls.of(rcr, edges, mcr)
-
-    def to_networkx(self) -> Any:
-        """The same as a ``networkx.Graph``; ``from_networkx`` gives this value back, edges in networkx's order."""
-        graph = library("networkx").Graph(mcr=self.mcr)
-        for name, rcr in zip(self.names, self.rcr, strict=True):
-            graph.add_node(name, rcr=rcr)
-        for one, other, rqoc in self.edges:
-            graph.add_edge(self.names[one], self.names[other], rqoc=rqoc)
-        return graph
-
-
-def _attribute(data: Mapping[str, Any], key: str, part: str) -> float:
-    found = data.get(key)
-    if isinstance(found, bool) or not isinstance(found, int | float):
-        raise InvalidTaskGraphError(part, f"its attribute {key} is {found!r}; give it a number above 0")
-    return float(found)
 
 
 def _check_names(names: tuple[str, ...]) -> None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Sequence
 
-from koala.model.launch import Link
+from koala.model.launch import InputLink
 from koala.sites.shell_script import assign, function, quoted, shell_file
 
 # How many links may lead from one to the next.
 LINK_HOPS_MAX = 40
 
 
-def stage(links: Sequence[Link]) -> str:
+def stage(links: Sequence[InputLink]) -> str:
     """Define ``koala_stage TOKEN``, which makes the links in a component's workspace. To be called where all
     components are.
 
@@ -31,7 +31,7 @@ def stage(links: Sequence[Link]) -> str:
     return f"{assign(koala_hops_max=LINK_HOPS_MAX)}{shell_file(__package__, 'links.sh')}{every}"
 
 
-def complaint(what: str, link: Link) -> str:
+def complaint(what: str, link: InputLink) -> str:
     """A section ``trouble`` in words, with what to do."""
     source, destination = repr(link.source), repr(posixpath.normpath(link.destination))
     match what:

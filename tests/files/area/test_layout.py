@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from koala.files.area.directory import AreaDirectory
 from koala.files.area.layout import ENCODED_CHARACTERS_MAX, copy_name, decode, encode, replica_path
 from koala.files.checksums import of_file, of_path
-from koala.model.launch import Link
+from koala.model.launch import InputLink
 from tests.support.file_world import HOSTILE, World
 
 
@@ -25,7 +25,7 @@ def test_a_hostile_name_is_a_file_in_the_area_like_any_other(tmp_path: Path, nam
     assert path.parent == tmp_path / "area" / "replicas"
     assert path.resolve().is_relative_to((tmp_path / "area").resolve())
     assert area.size_bytes(replica_path(name)) == 5
-    Link(source=replica_path(name), destination="input")  # a component may be given it
+    InputLink(source=replica_path(name), destination="input")  # a component may be given it
     assert {each.name for each in tmp_path.iterdir()} == {"area", "outside"}
     area.open()
     assert area.size_bytes(replica_path(name)) == 5

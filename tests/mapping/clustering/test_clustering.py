@@ -10,8 +10,9 @@ import pytest
 
 from koala.mapping.clustering.catalogue import METHODS, ClusterSizeError, UnknownMethodError, cluster
 from koala.mapping.clustering.correlation import signed_graph
+from koala.mapping.clustering.local_search import lp_search
 from koala.mapping.clustering.lp import relaxed
-from koala.mapping.clustering.lp_search import lp_search
+from koala.mapping.libraries import MissingLibraryError, library
 from koala.model.task_graph import TaskGraph
 from tests.support.naive_clustering import random_graph
 
@@ -110,7 +111,7 @@ def test_local_search_needs_no_library_of_the_extra() -> None:
     code = (
         "import sys; sys.modules.update(dict.fromkeys(['numpy', 'scipy', 'highspy', 'networkx']))\n"
         "from koala.mapping.clustering.catalogue import cluster\n"
-        "from koala.model.libraries import MissingLibraryError\n"
+        "from koala.mapping.libraries import MissingLibraryError\n"
         "from koala.model.task_graph import TaskGraph\n"
         "graph = TaskGraph.of({'a': 1.0, 'b': 1.0}, [('a', 'b', 2.0)], mcr=1.0)\n"
         "assert cluster(graph, 'local-search').clusters == ((0, 1),)\n"
@@ -122,3 +123,14 @@ def test_local_search_needs_no_library_of_the_extra() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.count("extra `mapping`") == 3
+
+
+def test_without_its_library_a_method_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.setattr("importlib.import_module", missing)
+    with pytest.raises(MissingLibraryError) as caught:
+        library("networkx")
+    assert "networkx" in caught.value.for_user()
+    assert "mapping" in caught.value.for_user()

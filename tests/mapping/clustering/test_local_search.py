@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koala.mapping.clustering.correlation import SignedGraph, signed_graph
-from koala.mapping.clustering.edge_contraction import contracted
 from koala.mapping.clustering.exact import exact
-from koala.mapping.clustering.local_search import local_search
-from koala.mapping.clustering.moves import Clusters
+from koala.mapping.clustering.local_search import contracted, local_search
+from koala.mapping.clustering.moves import MovingClusters
 from tests.support.naive_clustering import random_graph
 
 EFFORT_LITTLE = 20_000
@@ -57,7 +56,7 @@ def test_contraction_is_that_of_its_definition(seed: int, theta: float) -> None:
 @given(seed=st.integers(0, 10_000), labels=st.lists(st.integers(0, 11), min_size=12, max_size=12))
 def test_what_clusters_say_they_gained_is_what_the_cost_fell_by(seed: int, labels: list[int]) -> None:
     signed = signed_case(seed, tasks=12, edges=30)
-    clusters = Clusters(signed.neighbours(), labels)
+    clusters = MovingClusters(signed.neighbours(), labels)
     clusters.regroup([([0, 3, 5], None), ([1, 2], labels[7])])
     assert signed.cost(clusters.labels) == pytest.approx(signed.cost(labels) - clusters.gained)
     clusters.improve(range(12))
@@ -67,7 +66,7 @@ def test_what_clusters_say_they_gained_is_what_the_cost_fell_by(seed: int, label
 @given(seed=st.integers(0, 10_000))
 def test_undo_takes_back_everything_since_keep(seed: int) -> None:
     signed = signed_case(seed, tasks=12, edges=30)
-    clusters = Clusters(signed.neighbours(), [0] * 12)
+    clusters = MovingClusters(signed.neighbours(), [0] * 12)
     clusters.settle(range(12))
     clusters.keep()
     kept, gained = list(clusters.labels), clusters.gained
@@ -96,7 +95,7 @@ def test_an_exchange_finds_what_no_single_move_does() -> None:
     positive = ((0, 1, 4.0), (2, 3, 4.0), (0, 4, 3.0), (1, 4, 3.0), (2, 5, 3.0), (3, 5, 3.0))
     signed = SignedGraph(tasks=6, positive=positive, negative=((4, 5, 9.0),))
     wrong = [5, 5, 4, 4, 4, 5]
-    clusters = Clusters(signed.neighbours(), wrong)
+    clusters = MovingClusters(signed.neighbours(), wrong)
     clusters.settle(range(6))
     assert clusters.labels == wrong
     clusters.improve(range(6))
@@ -106,7 +105,7 @@ def test_an_exchange_finds_what_no_single_move_does() -> None:
 def test_two_clusters_join_where_no_single_task_gains_by_going_over() -> None:
     positive = ((0, 1, 5.0), (2, 3, 5.0), (0, 2, 1.0), (1, 3, 1.0))
     signed = SignedGraph(tasks=4, positive=positive, negative=())
-    clusters = Clusters(signed.neighbours(), [0, 0, 2, 2])
+    clusters = MovingClusters(signed.neighbours(), [0, 0, 2, 2])
     clusters.improve(range(4))
     assert len(set(clusters.labels)) == 1
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from koala.model.launch import Go, Link
+from koala.model.launch import Go, InputLink
 from koala.sites import SiteError
 from tests.support.paper_batch import PaperSite
 
 
 def go(*links: tuple[str, str]) -> Go:
-    return Go(links=tuple(Link(source=source, destination=destination) for source, destination in links))
+    return Go(links=tuple(InputLink(source=source, destination=destination) for source, destination in links))
 
 
 def test_input_files_are_there_before_the_barrier_opens_and_making_them_again_changes_nothing(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.model.launch import Go, Link
+from koala.model.launch import Go, InputLink
 from koala.model.messages import Outcome
 from koala.sites import Stream
 from koala.sites.remote_shell import RemoteShell
@@ -32,7 +32,7 @@ def test_a_component_lives_and_dies_in_every_shell(
             await one.begin("1.1")
             await one.site.deliver("1.1", "reply", DATA)
             assert (one.home("1.1") / "inbox/reply").read_bytes() == DATA
-            await one.site.release("1.1", Go(links=(Link(source="data", destination="in/data"),)))
+            await one.site.release("1.1", Go(links=(InputLink(source="data", destination="in/data"),)))
             assert (one.home("1.1") / "workspace/in/data").read_bytes() == DATA
             (one.home("1.1") / "stdout").write_bytes(DATA)
             assert await one.site.output("1.1", Stream.STDOUT, 7) == DATA[7:]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.model.launch import Go, LaunchError, Link
+from koala.model.launch import Go, InputLink, LaunchError
 from koala.sites import SiteError
 from tests.support.live_sites import launch, opened
 
@@ -17,7 +17,7 @@ def test_input_files_are_there_when_the_application_starts(tmp_path: Path) -> No
         async with opened(tmp_path / "a") as one:
             (one.site.files / "big").mkdir()
             (one.site.files / "big/data").write_text("content\n")
-            go = Go(links=(Link(source="big/data", destination="in put/./data"),))
+            go = Go(links=(InputLink(source="big/data", destination="in put/./data"),))
             await one.run(launch(application="cat 'in put/data'"), go)
             assert await one.stdout() == "content\n"
 
@@ -46,7 +46,7 @@ def test_a_path_that_leads_elsewhere_is_refused_and_nothing_is_released(
             (one.site.files / "way-out").symlink_to(tmp_path / "secret")
             await one.start(launch())
             await one.ready("1.1")
-            go = Go(links=tuple(Link(source=source, destination=destination) for source, destination in links))
+            go = Go(links=tuple(InputLink(source=source, destination=destination) for source, destination in links))
             with pytest.raises(SiteError, match=named) as caught:
                 await one.site.release("1.1", go)
             assert caught.value.for_user().startswith("site a: ")
@@ -61,6 +61,6 @@ def test_a_path_that_leads_elsewhere_is_refused_and_nothing_is_released(
 @pytest.mark.parametrize("path", ["../x", "/etc/passwd", "a/../../x", "", "a\0b"])
 def test_a_link_never_climbs(path: str) -> None:
     with pytest.raises(LaunchError):
-        Link(source=path, destination="x")
+        InputLink(source=path, destination="x")
     with pytest.raises(LaunchError):
-        Link(source="x", destination=path)
+        InputLink(source="x", destination=path)

@@ -30,7 +30,7 @@ from koala.files import (
 )
 from koala.files.area.layout import replica_path
 from koala.files.errors import damaged, unreadable
-from koala.model.launch import Go, LaunchError, Link, NodeShare, Peer
+from koala.model.launch import Go, InputLink, LaunchError, NodeShare, Peer
 from koala.model.messages import JobPlaced, Outcome, ReleaseBarrier, Token, TransferId
 from koala.model.request import FileName, InputMode, SiteName
 from koala.policies.demand import reads_of
@@ -205,7 +205,7 @@ class BarrierOpener:
         _raise_first(await asyncio.gather(*releases, return_exceptions=True))
         return True
 
-    async def _release_one(self, row: ComponentRow, go: Go, links: tuple[Link, ...]) -> None:
+    async def _release_one(self, row: ComponentRow, go: Go, links: tuple[InputLink, ...]) -> None:
         try:
             told = Go(environment=go.environment, links=links)
             await self._call(row.site, self._sites[row.site].release(row.token, told))
@@ -294,7 +294,7 @@ class BarrierOpener:
             )
         return plan
 
-    async def _links(self, row: ComponentRow, plan: list[_Wanted]) -> tuple[Link, ...]:
+    async def _links(self, row: ComponentRow, plan: list[_Wanted]) -> tuple[InputLink, ...]:
         links = []
         for number, wanted in enumerate(plan):
             if wanted.transfer is not None:
@@ -305,7 +305,7 @@ class BarrierOpener:
                 raise MissingReplicaError(wanted.file, row.site, "it was forgotten; register it again")
             else:
                 path = await self._own(row, number, wanted.file, wanted.chunk)
-            links.append(Link(source=path, destination=wanted.destination))
+            links.append(InputLink(source=path, destination=wanted.destination))
         return tuple(links)
 
     async def _own(self, row: ComponentRow, number: int, file: FileName, chunk: tuple[int, int] | None) -> str:

@@ -1,8 +1,8 @@
 """Grid files in YAML: their form, and the way to a Grid.
 
 The models below are also the JSON schema that ``koala schema grid`` prints, so every field says what it means.
-Defaults are those of ``koala.model.grid``; they are not written a second time. Sites are described in ``grid_site``,
-how a grid behaves in a simulation in ``grid_simulation``.
+Defaults are those of ``koala.model.grid``; they are not written a second time. Sites are described in
+``koala.descriptions.grid.site``, how a grid behaves in a simulation in ``koala.descriptions.grid.simulation``.
 """
 
 from __future__ import annotations

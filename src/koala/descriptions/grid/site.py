@@ -1,7 +1,7 @@
 """The entry of one site in a grid file: its form, and the way to a Site.
 
-How it is reached under a batch system is described in ``grid_batch``, how it behaves in a simulation in
-``grid_simulation``.
+How it is reached under a batch system is described in ``koala.descriptions.grid.batch``, how it behaves in a
+simulation in ``koala.descriptions.grid.simulation``.
 """
 
 from __future__ import annotations
@@ -16,14 +16,27 @@ from koala.descriptions.fields import (
     Fraction01,
     FractionAboveZero,
     Name,
+    Number,
     Processors,
     SomeText,
 )
 from koala.descriptions.grid.batch import BatchKeysText
 from koala.descriptions.grid.simulation import SiteSimulationText
-from koala.descriptions.mapping.machine import LOAD_WORDS, POWER_WORDS, MachineText, Power
 from koala.model.dendrogram import Machine
 from koala.model.grid import NODE_POWER, NODES_NAMED_MAX, Site, SiteKind
+from koala.model.quantities import QUANTITY_MAX, QUANTITY_MIN
+
+Power = Annotated[Number, Field(ge=QUANTITY_MIN, le=QUANTITY_MAX)]
+
+POWER_WORDS = "its nominal power, in MFlop/s"
+LOAD_WORDS = "the part of it that others use now, from 0 to 1"
+
+
+class MachineText(Description):
+    """A machine, in a dendrogram as in a site of a grid."""
+
+    power: Power = Field(description=POWER_WORDS)
+    load: Fraction01 = Field(default=0.0, description=LOAD_WORDS)
 
 
 class NodeText(MachineText):

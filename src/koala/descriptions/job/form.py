@@ -14,10 +14,12 @@ from pydantic import BeforeValidator, ConfigDict, Field
 
 from koala.descriptions.errors import DescriptionError, Problem
 from koala.descriptions.fields import (
+    ANY_NAMES,
     Count,
     CountOrZero,
     Description,
     Duration,
+    KnownNames,
     Label,
     Name,
     PolicyName,
@@ -28,7 +30,6 @@ from koala.descriptions.fields import (
 )
 from koala.descriptions.job.communication import CommunicationText, communication_values
 from koala.descriptions.job.invalid import told
-from koala.descriptions.known import ANY, Known
 from koala.descriptions.mapping.tasks import (
     CLUSTERS_WORDS,
     EDGES_WORDS,
@@ -197,7 +198,7 @@ _OF_TASKS = ("edges", "mcr", "clusters")
 _ADVICE = {"application": "keep the executable or the script, and remove the other"}
 
 
-def read_job_yaml(text: str, source: str, known: Known = ANY) -> Request:
+def read_job_yaml(text: str, source: str, known: KnownNames = ANY_NAMES) -> Request:
     """The Request that a YAML text describes; DescriptionError with all problems where it describes none."""
     document = read_document(text, source, JobText)
     request = job_request(document)
@@ -207,7 +208,7 @@ def read_job_yaml(text: str, source: str, known: Known = ANY) -> Request:
     return request
 
 
-def _unknown_names(document: Document[JobText], known: Known) -> Iterator[Problem]:
+def _unknown_names(document: Document[JobText], known: KnownNames) -> Iterator[Problem]:
     job = document.model
     if job.policy is not None and (problem := known.policy_problem(job.policy)):
         yield document.problem(("policy",), *problem)

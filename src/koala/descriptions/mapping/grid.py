@@ -14,7 +14,7 @@ from pydantic import Field
 from koala.descriptions.errors import DescriptionError, Problem, shown
 from koala.descriptions.fields import Capacity, Count, Description, Name, schema_of
 from koala.descriptions.grid.form import read_grid_yaml
-from koala.descriptions.mapping.machine import MachineText
+from koala.descriptions.grid.site import MachineText
 from koala.descriptions.yaml.nodes import LARGE, compose
 from koala.descriptions.yaml.problems import nearest
 from koala.descriptions.yaml.text import Document, read_composed

@@ -1,6 +1,7 @@
 """Task graphs in YAML: the form of their tasks, edges and clusters, their checks, and the way to a TaskGraph.
 
-The parts serve files that hold a task graph and no more (``mapping_application``), and jobs that hold one.
+They serve files that hold a task graph and no more (``koala.descriptions.mapping.application``), and jobs that hold
+one.
 """
 
 from __future__ import annotations

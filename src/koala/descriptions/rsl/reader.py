@@ -12,9 +12,16 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 from koala.descriptions.errors import CONTROL_ADVICE, DescriptionError, Problem, SourceText, control_problem, shown
-from koala.descriptions.fields import NAME_PATTERN, POLICY_PATTERN, duration_problem, is_name, variable_problem
+from koala.descriptions.fields import (
+    ANY_NAMES,
+    NAME_PATTERN,
+    POLICY_PATTERN,
+    KnownNames,
+    duration_problem,
+    is_name,
+    variable_problem,
+)
 from koala.descriptions.job.invalid import told
-from koala.descriptions.known import ANY, Known
 from koala.descriptions.rsl.attributes import (
     COMPONENT_ATTRIBUTES,
     JOB_ATTRIBUTES,
@@ -79,7 +86,7 @@ _NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,40})?([eE][-+]?[0-9]{1,3})?")
 T = TypeVar("T")
 
 
-def read_rsl(text: str, source: str, known: Known = ANY) -> Request:
+def read_rsl(text: str, source: str, known: KnownNames = ANY_NAMES) -> Request:
     """The Request that an RSL text describes; DescriptionError with all problems where it describes none."""
     content, subrequests = read_subrequests(text, source)
     return _Reader(content, subrequests, known).request()
@@ -90,7 +97,7 @@ class _UnreadableError(Exception):
 
 
 class _Reader:
-    def __init__(self, content: SourceText, subrequests: tuple[Subrequest, ...], known: Known) -> None:
+    def __init__(self, content: SourceText, subrequests: tuple[Subrequest, ...], known: KnownNames) -> None:
         self.content = content
         self.known = known
         self.subrequests = subrequests

@@ -216,7 +216,7 @@ class _Parser:
         return Subrequest(tuple(relations), index)
 
     def _conjunction(self, relations: list[Relation], variables: dict[str, str]) -> int:
-        """``& ( relation ) ...``; & may be left out, and a conjunction may stand for a relation. Returns its index."""
+        """``& ( relation ) ...``, & or not; a conjunction may stand for a relation. Returns its index."""
         indices = []
         if self._next.kind == "OPERATOR":
             operator = self._take("OPERATOR")

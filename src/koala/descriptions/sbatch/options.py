@@ -109,7 +109,7 @@ _DIRECTIVE = re.compile(r"#(SBATCH|KOALA)(?=[ \t]|$)")
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class OptionWord:
     """A word of an option line without its quotes.
 
     ``places`` are where its characters stand in the script, and ``quoted`` which of them stood in quotes.
@@ -120,14 +120,14 @@ class Word:
     places: tuple[int, ...] = ()
     quoted: frozenset[int] = frozenset()
 
-    def part(self, start: int, end: int | None = None) -> Word:
+    def part(self, start: int, end: int | None = None) -> OptionWord:
         """The word from one of its characters to another."""
         index = self.places[start] if start < len(self.places) else self.index + start
-        return Word(self.text[start:end], index, self.places[start:end], self.quoted)
+        return OptionWord(self.text[start:end], index, self.places[start:end], self.quoted)
 
-    def between_commas(self) -> list[Word]:
+    def between_commas(self) -> list[OptionWord]:
         """The parts of the word between commas: A='x,y',B=1 and "A=1,B=2" have two each."""
-        parts: list[Word] = []
+        parts: list[OptionWord] = []
         start = 0
         for at, character in enumerate(self.text):
             # Quotes keep a comma inside a value; quotes that began before the part's name go around several parts.
@@ -143,7 +143,7 @@ class Option:
     """An option as it was given: its long name, its value (empty where it takes none) and where it stands."""
 
     name: str
-    value: Word
+    value: OptionWord
     index: int
 
 
@@ -191,7 +191,7 @@ class OptionLines:
                 "write its #SBATCH options, at least --ntasks, or remove the line",
             )
 
-    def _read_line(self, kind: str, index: int, words: list[Word]) -> None:
+    def _read_line(self, kind: str, index: int, words: list[OptionWord]) -> None:
         if kind == "SBATCH" and words and words[0].text in {"hetjob", "packjob"}:
             self._refuse_empty_component(index if self._hetjob_index is None else self._hetjob_index)
             self._hetjob_index = index
@@ -204,7 +204,9 @@ class OptionLines:
         while remaining:
             self._read_option(kind, known, remaining.pop(), remaining)
 
-    def _read_option(self, kind: str, known: dict[str, str | None], word: Word, remaining: list[Word]) -> None:
+    def _read_option(
+        self, kind: str, known: dict[str, str | None], word: OptionWord, remaining: list[OptionWord]
+    ) -> None:
         """Take one option, and its value from the words that remain (the next one is last)."""
         if not word.text.startswith("-") or word.text in {"-", "--"}:
             self._note(word.index, f"{shown(word.text)} is not an option", "options start with - or --")
@@ -222,7 +224,7 @@ class OptionLines:
         elif name in WITHOUT_VALUE:
             if value is not None:
                 self._note(value.index, f"--{name} takes no value", f"write --{name} alone")
-            self._add(Option(name, Word("", word.index), word.index))
+            self._add(Option(name, OptionWord("", word.index), word.index))
         elif value is None and not remaining:
             self._note(word.index, f"--{name} needs a value", f"write --{name}=VALUE")
         else:
@@ -241,7 +243,7 @@ class OptionLines:
         letters |= {short: name for name, (short, _) in UNSUPPORTED_OPTIONS.items() if short is not None}
         return letters.get(letter, f"-{letter}")
 
-    def _note_unknown(self, kind: str, known: dict[str, str | None], name: str, word: Word) -> None:
+    def _note_unknown(self, kind: str, known: dict[str, str | None], name: str, word: OptionWord) -> None:
         if kind == "SBATCH" and name in UNSUPPORTED_OPTIONS:
             self._note(word.index, f"--{name} cannot be honoured across clusters", UNSUPPORTED_OPTIONS[name][1])
         elif kind == "SBATCH" and name in KOALA_OPTIONS:
@@ -250,9 +252,9 @@ class OptionLines:
             written = name if name.startswith("-") else f"--{name}"
             self._note(word.index, f"{shown(written)} is not a known option", nearest(name, [*known]))
 
-    def _words(self, line: str, start: int, place: int) -> list[Word]:
+    def _words(self, line: str, start: int, place: int) -> list[OptionWord]:
         """The words of a line from a place on; a # at the start of a word begins a comment."""
-        words: list[Word] = []
+        words: list[OptionWord] = []
         while place < len(line):
             if line[place] in " \t":
                 place += 1
@@ -263,7 +265,7 @@ class OptionLines:
                 words.append(word)
         return words
 
-    def _word(self, line: str, start: int, place: int) -> tuple[Word, int]:
+    def _word(self, line: str, start: int, place: int) -> tuple[OptionWord, int]:
         begin = place
         places: list[int] = []
         quoted: set[int] = set()
@@ -284,7 +286,7 @@ class OptionLines:
         if mark:
             self._note(start + begin, "the quotation is not closed", f"close it with {mark}")
         text = "".join(self.content.text[at] for at in places)
-        return Word(text, start + begin, tuple(places), frozenset(quoted)), place
+        return OptionWord(text, start + begin, tuple(places), frozenset(quoted)), place
 
     def _note(self, index: int, message: str, advice: str) -> None:
         self.problems.append(self.content.problem(index, message, advice))

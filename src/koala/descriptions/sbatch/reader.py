@@ -19,10 +19,9 @@ from koala.descriptions.errors import (
     control_problem,
     shown,
 )
-from koala.descriptions.fields import NAME_PATTERN, POLICY_PATTERN, duration_problem, is_name
+from koala.descriptions.fields import ANY_NAMES, NAME_PATTERN, POLICY_PATTERN, KnownNames, duration_problem, is_name
 from koala.descriptions.job.invalid import told
-from koala.descriptions.known import ANY, Known
-from koala.descriptions.sbatch.options import Option, OptionLines, Word
+from koala.descriptions.sbatch.options import Option, OptionLines, OptionWord
 from koala.descriptions.yaml.problems import NAME_ADVICE, nearest
 from koala.model.request import (
     COMPONENTS_MAX,
@@ -89,7 +88,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 T = TypeVar("T")
 
 
-def read_sbatch(text: str, source: str, known: Known = ANY) -> Request:
+def read_sbatch(text: str, source: str, known: KnownNames = ANY_NAMES) -> Request:
     """The Request that a batch script describes; DescriptionError with all problems where it describes none."""
     content = checked_source(text, source)
     if not content.text.startswith("#!"):
@@ -121,7 +120,7 @@ class _UnreadableError(Exception):
 
 
 class _Reader:
-    def __init__(self, lines: OptionLines, known: Known) -> None:
+    def __init__(self, lines: OptionLines, known: KnownNames) -> None:
         self.content = lines.content
         self.known = known
         self.problems: list[Problem] = lines.problems
@@ -249,22 +248,22 @@ class _Reader:
 
     # --------------------------------------------------------------------------------- the kinds of values
 
-    def _get(self, index: int, name: str, read: Callable[[Word], T]) -> T | None:
+    def _get(self, index: int, name: str, read: Callable[[OptionWord], T]) -> T | None:
         option = self.components[index].get(name)
         return None if option is None else self._try(option, read)
 
-    def _try(self, option: Option, read: Callable[[Word], T]) -> T | None:
+    def _try(self, option: Option, read: Callable[[OptionWord], T]) -> T | None:
         try:
             return read(option.value)
         except _UnreadableError:
             return None
 
-    def _some_text(self, word: Word) -> str:
+    def _some_text(self, word: OptionWord) -> str:
         if not word.text:
             self._refuse(word, "the value is empty", "write a value, or remove the option")
         return word.text
 
-    def _file_name(self, word: Word) -> str:
+    def _file_name(self, word: OptionWord) -> str:
         name = self._some_text(word).replace("%%", "")
         if "%" in name:
             self._refuse(
@@ -274,35 +273,35 @@ class _Reader:
             )
         return word.text.replace("%%", "%")
 
-    def _whole(self, word: Word) -> int:
+    def _whole(self, word: OptionWord) -> int:
         if not re.fullmatch(r"[0-9]{1,18}", word.text):
             self._refuse(word, f"{shown(word.text)} is not a whole number", "write digits")
         return int(word.text)
 
-    def _count(self, word: Word) -> int:
+    def _count(self, word: OptionWord) -> int:
         number = self._whole(word)
         if number < 1:
             self._refuse(word, f"{number} is too small", "write 1 or more")
         return number
 
-    def _name(self, word: Word, pattern: str = NAME_PATTERN) -> str:
+    def _name(self, word: OptionWord, pattern: str = NAME_PATTERN) -> str:
         if not is_name(word.text, pattern):
             self._refuse(word, f"{shown(word.text)} is not a name", NAME_ADVICE)
         return word.text
 
-    def _label(self, word: Word) -> str:
+    def _label(self, word: OptionWord) -> str:
         found = CONTROL.search(self._some_text(word))
         if found is not None:
             self._refuse(word.part(found.start()), str(control_problem(word.text)), CONTROL_ADVICE)
         return word.text
 
-    def _policy(self, word: Word) -> str:
+    def _policy(self, word: OptionWord) -> str:
         problem = self.known.policy_problem(self._name(word, POLICY_PATTERN))
         if problem is not None:
             self._refuse(word, *problem)
         return word.text
 
-    def _site(self, word: Word) -> str:
+    def _site(self, word: OptionWord) -> str:
         if "," in word.text:
             self._refuse(
                 word,
@@ -314,7 +313,7 @@ class _Reader:
             self._refuse(word, *problem)
         return word.text
 
-    def _time_s(self, word: Word) -> float:
+    def _time_s(self, word: OptionWord) -> float:
         seconds = slurm_time_s(word.text)
         if seconds is None:
             self._refuse(word, f"{shown(word.text)} is not a time", _TIME_ADVICE)
@@ -323,15 +322,15 @@ class _Reader:
             self._refuse(word, *problem)
         return float(seconds)
 
-    def _choice(self, choices: dict[str, T]) -> Callable[[Word], T]:
-        def read(word: Word) -> T:
+    def _choice(self, choices: dict[str, T]) -> Callable[[OptionWord], T]:
+        def read(word: OptionWord) -> T:
             if word.text.lower() not in choices:
                 self._refuse(word, f"{shown(word.text)} is not one of the choices", nearest(word.text, [*choices]))
             return choices[word.text.lower()]
 
         return read
 
-    def _environment(self, word: Word) -> tuple[tuple[str, str], ...]:
+    def _environment(self, word: OptionWord) -> tuple[tuple[str, str], ...]:
         if word.text.upper() in {"NONE", "NIL"}:
             return ()
         variables: list[tuple[str, str]] = []
@@ -348,7 +347,7 @@ class _Reader:
             variables.append((name, value))
         return tuple(variables)
 
-    def _input_file(self, word: Word) -> InputFile:
+    def _input_file(self, word: OptionWord) -> InputFile:
         name, *rest = word.text.split(":", 2)
         mode = InputMode.WHOLE
         if rest and rest[0] in set(InputMode):
@@ -361,7 +360,7 @@ class _Reader:
         self._label(word.part(0, len(name)))
         return InputFile(name=name, mode=mode, path=path)
 
-    def _splits(self, word: Word) -> tuple[tuple[int, ...], ...]:
+    def _splits(self, word: OptionWord) -> tuple[tuple[int, ...], ...]:
         splits = []
         for split in word.text.split(","):
             parts = split.split("+")
@@ -375,6 +374,6 @@ class _Reader:
     def _note(self, index: int, message: str, advice: str) -> None:
         self.problems.append(self.content.problem(index, message, advice))
 
-    def _refuse(self, word: Word, message: str, advice: str) -> NoReturn:
+    def _refuse(self, word: OptionWord, message: str, advice: str) -> NoReturn:
         self._note(word.index, message, advice)
         raise _UnreadableError

@@ -8,7 +8,16 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, model_validator
 
 from koala.descriptions.errors import shown
-from koala.descriptions.fields import Bandwidth, Description, Fraction01, Name, Number
+from koala.descriptions.fields import (
+    Bandwidth,
+    Description,
+    Fraction01,
+    Name,
+    Number,
+    as_constant,
+    exactly_one,
+    in_order,
+)
 from koala.descriptions.job.communication import (
     BISECTION_WORDS,
     DIMENSIONS_WORDS,
@@ -17,7 +26,6 @@ from koala.descriptions.job.communication import (
     SHARE_WORDS,
     Dimensions,
 )
-from koala.descriptions.workload.draws import as_constant, exactly_one, in_order
 from koala.descriptions.yaml.problems import wrong
 from koala.model.request import Communication, Pattern
 

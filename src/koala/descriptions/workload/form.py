@@ -27,11 +27,13 @@ from koala.descriptions.fields import (
     SecondsAboveZero,
     Size,
     SizeBytes,
+    as_constant,
+    exactly_one,
+    in_order,
     schema_of,
 )
 from koala.descriptions.job.form import JobText, job_request
 from koala.descriptions.workload.communication import GeneratedCommunicationText, Home
-from koala.descriptions.workload.draws import as_constant, exactly_one, in_order
 from koala.descriptions.yaml.problems import nearest, wrong
 from koala.descriptions.yaml.text import Document, read_document
 from koala.model.request import COMPONENTS_MAX, InputMode, Request

@@ -71,7 +71,7 @@ _HINTS = (
 )
 
 
-class Node:
+class YamlNode:
     """A value of the document: ``content`` is a scalar, a list of nodes, or (key node, node) pairs by key."""
 
     __slots__ = ("content", "height", "index", "nodes", "plain", "raw")
@@ -94,7 +94,7 @@ class Node:
         return self.content
 
 
-Content: TypeAlias = Scalar | list[Node] | dict[str, tuple[Node, Node]]
+Content: TypeAlias = Scalar | list[YamlNode] | dict[str, tuple[YamlNode, YamlNode]]
 
 
 def scalar_value(raw: str) -> Scalar:
@@ -117,12 +117,12 @@ class _Builder:
         self.content = content
         self.limit = limit
         self.problems: list[Problem] = []
-        self.anchors: dict[str, Node] = {}
+        self.anchors: dict[str, YamlNode] = {}
         self.nodes = 0
         # Open collections: the node, its anchor, and for a mapping the key that waits for its value.
-        self.open: list[tuple[Node, str | None]] = []
-        self.keys: list[Node | None] = []
-        self.root: Node | None = None
+        self.open: list[tuple[YamlNode, str | None]] = []
+        self.keys: list[YamlNode | None] = []
+        self.root: YamlNode | None = None
 
     def take(self, event: Any) -> None:
         index: int = event.start_mark.index
@@ -137,7 +137,7 @@ class _Builder:
             self._refuse_tag(event.tag, index)
             self._refuse_not_text(event.value, index)
             plain = not event.style
-            node = Node(index, scalar_value(event.value) if plain else event.value, raw=event.value, plain=plain)
+            node = YamlNode(index, scalar_value(event.value) if plain else event.value, raw=event.value, plain=plain)
             self._add(node)
             self._anchor(event.anchor, node)
         elif isinstance(event, yaml.CollectionStartEvent):
@@ -145,7 +145,7 @@ class _Builder:
             if len(self.open) >= DEPTH_MAX:
                 raise self._too_deep(index)
             collection: Content = {} if isinstance(event, yaml.MappingStartEvent) else []
-            self.open.append((Node(index, collection), event.anchor))
+            self.open.append((YamlNode(index, collection), event.anchor))
             self.keys.append(None)
         elif isinstance(event, yaml.CollectionEndEvent):
             node, anchor = self.open.pop()
@@ -153,7 +153,7 @@ class _Builder:
             self._add(node)
             self._anchor(anchor, node)
 
-    def _add(self, node: Node) -> None:
+    def _add(self, node: YamlNode) -> None:
         """Give a complete node to the collection that is open, or make it the root."""
         # The nodes below this one were counted when they were added, unless they come through an alias.
         self.nodes += 1
@@ -179,7 +179,7 @@ class _Builder:
             self._set(parent.content, key, node)
             self.keys[-1] = None
 
-    def _set(self, mapping: dict[str, tuple[Node, Node]], key: Node, node: Node) -> None:
+    def _set(self, mapping: dict[str, tuple[YamlNode, YamlNode]], key: YamlNode, node: YamlNode) -> None:
         if isinstance(key.content, list | dict):
             self._complain(key, "a list or mapping stands where a key should", "write a name before the colon")
         elif key.raw in mapping:
@@ -190,7 +190,7 @@ class _Builder:
         else:
             mapping[key.raw] = (key, node)
 
-    def _aliased(self, name: str, index: int) -> Node:
+    def _aliased(self, name: str, index: int) -> YamlNode:
         node = self.anchors.get(name)
         if node is None:
             raise self.content.error(
@@ -203,7 +203,7 @@ class _Builder:
             raise self._too_deep(index)
         return node
 
-    def _anchor(self, name: str | None, node: Node) -> None:
+    def _anchor(self, name: str | None, node: YamlNode) -> None:
         if name is not None:
             self.anchors[name] = node
 
@@ -231,7 +231,7 @@ class _Builder:
             "no description nests so deep; check the brackets and the indentation",
         )
 
-    def _complain(self, node: Node, message: str, advice: str) -> None:
+    def _complain(self, node: YamlNode, message: str, advice: str) -> None:
         self.problems.append(self.content.problem(node.index, message, advice))
 
 
@@ -248,7 +248,7 @@ class Composed(NamedTuple):
     """A text, the root of its tree, and the problems that did not stop the reading."""
 
     content: SourceText
-    root: Node
+    root: YamlNode
     problems: list[Problem]
 
 

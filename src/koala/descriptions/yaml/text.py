@@ -1,7 +1,8 @@
 """YAML text to a pydantic model, every problem reported at its line and column.
 
 ``read_yaml`` is the whole way; ``read_document`` also gives the document, for checks that a model cannot make
-alone. The tree and its limits are in ``yaml_nodes``, the wording of pydantic's errors in ``yaml_problems``.
+alone. The tree and its limits are in ``koala.descriptions.yaml.nodes``, the wording of pydantic's errors in
+``koala.descriptions.yaml.problems``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from koala.descriptions.errors import DescriptionError, Problem, SourceText
-from koala.descriptions.yaml.nodes import DEPTH_MAX, NODES_MAX, Composed, Node, compose
+from koala.descriptions.yaml.nodes import DEPTH_MAX, NODES_MAX, Composed, YamlNode, compose
 from koala.descriptions.yaml.problems import Wording, worded
 
 __all__ = ["DEPTH_MAX", "NODES_MAX", "Document", "read_composed", "read_document", "read_yaml"]
@@ -26,32 +27,32 @@ _ROUNDS_MAX = 4
 _TEXT_WANTED = frozenset({"string_type", "string_sub_type"})
 
 
-class Found(NamedTuple):
+class FoundNode(NamedTuple):
     """A place in the tree: the node, the key before it, and the steps from the root that led there."""
 
-    node: Node
-    key: Node | None
+    node: YamlNode
+    key: YamlNode | None
     steps: tuple[str | int, ...]
 
 
 class Document(Generic[M]):
     """A document that was read: the model, and where each part of it stands in the text."""
 
-    def __init__(self, content: SourceText, root: Node) -> None:
+    def __init__(self, content: SourceText, root: YamlNode) -> None:
         self.content = content
         self.root = root
         self.model: M
 
-    def find(self, path: Sequence[str | int]) -> Found:
+    def find(self, path: Sequence[str | int]) -> FoundNode:
         """The place that a path names; steps that are not in the tree (names of union branches) are passed over."""
-        found = Found(self.root, None, ())
+        found = FoundNode(self.root, None, ())
         for step in path:
             content = found.node.content
             if isinstance(content, dict) and isinstance(step, str) and step in content:
                 key, node = content[step]
-                found = Found(node, key, (*found.steps, step))
+                found = FoundNode(node, key, (*found.steps, step))
             elif isinstance(content, list) and isinstance(step, int) and 0 <= step < len(content):
-                found = Found(content[step], None, (*found.steps, step))
+                found = FoundNode(content[step], None, (*found.steps, step))
         return found
 
     def problem(self, path: Sequence[str | int], message: str, advice: str, *, at_key: bool = False) -> Problem:

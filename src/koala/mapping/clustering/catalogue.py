@@ -14,9 +14,8 @@ import msgspec
 
 from koala.mapping.clustering.correlation import SignedGraph, correlations, signed_graph
 from koala.mapping.clustering.exact import exact
-from koala.mapping.clustering.local_search import local_search
+from koala.mapping.clustering.local_search import local_search, lp_search
 from koala.mapping.clustering.lp import relaxed
-from koala.mapping.clustering.lp_search import lp_search
 from koala.mapping.clustering.region_growing import region_growing
 from koala.model.task_graph import TaskGraph
 

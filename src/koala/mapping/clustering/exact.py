@@ -12,8 +12,8 @@ from typing import NamedTuple
 from koala.mapping.clustering.correlation import SignedGraph, joined
 from koala.mapping.clustering.local_search import local_search
 from koala.mapping.clustering.lp import VIOLATION, PathLp, Point
-from koala.mapping.clustering.moves import Clusters
-from koala.model.libraries import library
+from koala.mapping.clustering.moves import MovingClusters
+from koala.mapping.libraries import library
 
 # Two costs nearer than this are the same: what the solver's tolerances leave open.
 COST_TOLERANCE = 1e-6
@@ -126,7 +126,7 @@ class _Search:
         short = [
             (one, other) for (one, other, _), length in zip(positive, point.lengths, strict=True) if length < 0.5
         ]
-        clusters = Clusters(self._neighbours, joined(self._signed.tasks, short))
+        clusters = MovingClusters(self._neighbours, joined(self._signed.tasks, short))
         clusters.improve(range(self._signed.tasks))
         cost = self._signed.cost(clusters.labels)
         if cost < self._cost:

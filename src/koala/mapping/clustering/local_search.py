@@ -2,17 +2,18 @@
 
 When those gain nothing more, a few clusters at a time are taken apart, contracted again under a little noise and
 mended, and the cheapest that came out is kept. Nothing here says how far from the best the result is: the bound of
-``koala.mapping.clustering.lp`` does.
+``koala.mapping.clustering.lp`` does. Where that LP can be solved, the search can also begin where it points.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
 from random import Random
 
-from koala.mapping.clustering.correlation import Neighbours, SignedGraph
-from koala.mapping.clustering.edge_contraction import contracted
-from koala.mapping.clustering.moves import GAIN_MIN, Clusters
+from koala.mapping.clustering.correlation import Neighbours, SignedGraph, joined
+from koala.mapping.clustering.lp import Relaxation
+from koala.mapping.clustering.moves import GAIN_MIN, MovingClusters
 
 # What taking apart and mending may cost, counted in edges looked at: for each task, and at most in all. It bounds the
 # time whatever the graph's size; what every try costs besides counts as so many edges.
@@ -28,6 +29,8 @@ TAKEN_TASKS = 60
 TAKEN_TASKS_OF_LARGE = (10, 60)
 # The noise on the weights has a standard deviation drawn from this range.
 NOISE = (0.1, 0.7)
+# Positive edges shorter than this are joined to begin with: once only the shortest, once the shorter half.
+THRESHOLDS = (0.2, 0.5)
 
 
 def local_search(
@@ -39,16 +42,29 @@ def local_search(
     ``effort`` is by default ``EFFORT_PER_TASK`` for each task and at most ``EFFORT``; with 0 nothing is taken apart.
     """
     neighbours = signed.neighbours()
-    clusters = Clusters(neighbours, contracted(neighbours) if start is None else start)
+    clusters = MovingClusters(neighbours, contracted(neighbours) if start is None else start)
     clusters.improve(range(signed.tasks))
     if effort is None:
         effort = min(EFFORT, EFFORT_PER_TASK * signed.tasks)
-    clusters = Clusters(neighbours, _best_mended(clusters, signed.cost(clusters.labels), draws, effort))
+    clusters = MovingClusters(neighbours, _best_mended(clusters, signed.cost(clusters.labels), draws, effort))
     clusters.improve(range(signed.tasks))
     return clusters.labels
 
 
-def _best_mended(clusters: Clusters, cost: float, draws: Random, effort: int) -> list[int]:
+def lp_search(signed: SignedGraph, relaxation: Relaxation, draws: Random) -> list[int]:
+    """Where the LP's lengths are 0 and 1, as in most sparse graphs, they are the best clustering already; elsewhere
+    they are one more place to begin.
+
+    Labels by task: the cheapest of ``local_search`` from its own beginning and from those of the LP, ties to the
+    first. It never costs more than ``local_search`` with the same draws."""
+    found = [local_search(signed, draws)]
+    for threshold in THRESHOLDS:
+        short = [(one, other) for one, other, _ in signed.positive if relaxation.distances[one, other] < threshold]
+        found.append(local_search(signed, draws, start=joined(signed.tasks, short)))
+    return min(found, key=signed.cost)
+
+
+def _best_mended(clusters: MovingClusters, cost: float, draws: Random, effort: int) -> list[int]:
     """Contract a few clusters anew, and take it back where that leaves the cost too far above the least, until the
     effort is spent or nothing is left to gain; the labels that cost least."""
     linked = [task for task, each in enumerate(clusters.neighbours) if each]
@@ -71,7 +87,7 @@ def _best_mended(clusters: Clusters, cost: float, draws: Random, effort: int) ->
     return best
 
 
-def _taken(clusters: Clusters, task: int, draws: Random) -> list[int]:
+def _taken(clusters: MovingClusters, task: int, draws: Random) -> list[int]:
     """The tasks of this one's cluster and of a few clusters that edges lead to; of a large one what is near."""
     label = clusters.labels[task]
     labels = {label}
@@ -91,7 +107,7 @@ def _taken(clusters: Clusters, task: int, draws: Random) -> list[int]:
     return taken
 
 
-def _near(clusters: Clusters, task: int, count: int) -> list[int]:
+def _near(clusters: MovingClusters, task: int, count: int) -> list[int]:
     """So many tasks, the nearest to this one, whatever clusters they are in."""
     found = {task: None}
     for each in (reached := [task]):
@@ -104,7 +120,7 @@ def _near(clusters: Clusters, task: int, count: int) -> list[int]:
     return list(found)[:count]
 
 
-def _contracted_anew(clusters: Clusters, taken: list[int], draws: Random) -> list[tuple[list[int], int | None]]:
+def _contracted_anew(clusters: MovingClusters, taken: list[int], draws: Random) -> list[tuple[list[int], int | None]]:
     """Groups of the tasks taken, each with the label of the cluster around that it was contracted with, if any."""
     weights, outside = _weights_around(clusters, taken)
     deviation = draws.uniform(*NOISE)
@@ -126,7 +142,7 @@ def _contracted_anew(clusters: Clusters, taken: list[int], draws: Random) -> lis
     return [(tasks, label_of.get(group)) for group, tasks in groups.items()]
 
 
-def _weights_around(clusters: Clusters, taken: list[int]) -> tuple[list[dict[int, float]], list[int]]:
+def _weights_around(clusters: MovingClusters, taken: list[int]) -> tuple[list[dict[int, float]], list[int]]:
     """The weights between the tasks taken and, as one place each after them, the clusters around; their labels."""
     place_of = {task: place for place, task in enumerate(taken)}
     place_outside: dict[int, int] = {}
@@ -142,3 +158,43 @@ def _weights_around(clusters: Clusters, taken: list[int]) -> tuple[list[dict[int
                     weights.append({})
             weights[place][other] = weights[place].get(other, 0.0) + weight
     return weights, list(place_outside)
+
+
+def contracted(neighbours: Neighbours) -> list[int]:
+    """Labels by task, by greedy additive edge contraction: the two clusters with the most to gain are joined, until
+    no join gains anything. Weights between the same two clusters add up; equal gains go to the lowest indices."""
+    between = [dict(each) for each in neighbours]
+    heap = [
+        (-weight, task, other)
+        for task, weights in enumerate(between)
+        for other, weight in weights.items()
+        if weight > 0 and task < other
+    ]
+    heapify(heap)
+    parent = list(range(len(neighbours)))
+    while heap:
+        gain, one, other = heappop(heap)
+        # What was put in before one of the two was joined or the weight changed is out of date.
+        if parent[one] != one or parent[other] != other or between[one].get(other) != -gain:
+            continue
+        if len(between[one]) < len(between[other]):
+            one, other = other, one
+        parent[other] = one
+        weights = between[one]
+        del weights[other]
+        for third, weight in between[other].items():
+            if third == one:
+                continue
+            del between[third][other]
+            total = weights.get(third, 0.0) + weight
+            weights[third] = between[third][one] = total
+            if total > 0:
+                heappush(heap, (-total, min(one, third), max(one, third)))
+        between[other] = {}
+    return [_root(parent, task) for task in range(len(neighbours))]
+
+
+def _root(parent: list[int], task: int) -> int:
+    while parent[task] != task:
+        task = parent[task]
+    return task

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from koala.mapping.clustering.correlation import SignedGraph
-from koala.model.libraries import library
+from koala.mapping.libraries import library
 
 # A constraint is added where it is violated by more than this; the solver keeps those it has to a tenth of it.
 VIOLATION = 1e-6

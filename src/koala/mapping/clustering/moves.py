@@ -18,7 +18,7 @@ GAIN_MIN = 1e-9
 CHAIN_PATIENCE = 20
 
 
-class Clusters:
+class MovingClusters:
     """Tasks with labels that change where that gains.
 
     ``gained`` is by how much the cost has fallen since the beginning, and ``looked_at`` how many edges that took.

@@ -11,14 +11,13 @@ from collections.abc import Sequence
 import msgspec
 
 from koala.mapping.placing.closest_first import SearchOrders
-from koala.mapping.placing.far_lans import WantsAffinity
-from koala.mapping.placing.greedy import map_greedily, map_greedily_by_scan
 from koala.mapping.placing.power_left import Placing, PowerLeft
 from koala.mapping.placing.scarce_machines import map_scarcely
 from koala.mapping.placing.soft_bandwidth import WantsBandwidth
-from koala.mapping.placing.wase import select_lans
-from koala.mapping.placing.whole_clusters import Both, Judge, Lenient, map_whole
-from koala.mapping.result import NoPlace, TaskMapping
+from koala.mapping.placing.suitability import best_fit, powers_by_size
+from koala.mapping.placing.wase import no_machine, select_lans
+from koala.mapping.placing.whole_clusters import Both, Judge, Lenient, WantsAffinity, map_whole
+from koala.mapping.result import NoPlace, TaskMapping, plurality_lan
 from koala.model.dendrogram import Dendrogram
 from koala.model.task_graph import TaskGraph
 
@@ -116,6 +115,46 @@ def _judge(placing: Placing, method: str, options: MappingOptions) -> Judge:
         return far
     soft = WantsBandwidth(placing.graph, placing.left.flat, options.mbit_s_per_rqoc)
     return soft if method == "wase-soft" else Both(far, soft)
+
+
+def map_greedily(placing: Placing) -> NoPlace | None:
+    """The baseline, which knows neither clusters nor LANs: each task, those that need most first, onto the machine of
+    the whole grid that has enough, and least of those; ties by index. None means that all have one."""
+    left = placing.left
+    by_size = powers_by_size(left, range(len(left.power)))
+    for task in placing.by_need(range(len(placing.needs))):
+        spot = best_fit(by_size, left, placing.needs[task])
+        if spot is None:
+            return _failed(placing, "greedy", task)
+        placing.put(task, spot[0])
+    _settle_homes(placing)
+    return None
+
+
+def map_greedily_by_scan(placing: Placing) -> NoPlace | None:
+    """The same, looking at every machine for every task, as in the paper, to compare times with."""
+    power = placing.left.power
+    for task in placing.by_need(range(len(placing.needs))):
+        need = placing.needs[task]
+        tightest = -1
+        for machine, left in enumerate(power):
+            if left >= need and (tightest < 0 or left < power[tightest]):
+                tightest = machine
+        if tightest < 0:
+            return _failed(placing, "greedy-scan", task)
+        placing.put(task, tightest)
+    _settle_homes(placing)
+    return None
+
+
+def _settle_homes(placing: Placing) -> None:
+    for cluster, tasks in enumerate(placing.clusters):
+        placing.homes[cluster] = plurality_lan(placing.left.flat, [placing.machines[task] for task in tasks])
+
+
+def _failed(placing: Placing, method: str, task: int) -> NoPlace:
+    cluster = next(index for index, tasks in enumerate(placing.clusters) if task in tasks)
+    return no_machine(placing, method, cluster, task)
 
 
 def check_clusters(graph: TaskGraph, clusters: Sequence[Sequence[int]]) -> None:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from koala.mapping.libraries import library
 from koala.model.dendrogram import Dendrogram
-from koala.model.libraries import library
 from koala.model.task_graph import TaskGraph
 
 OBJECTIVES = ("lan-hit", "inter-lan")

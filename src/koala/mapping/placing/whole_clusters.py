@@ -65,6 +65,39 @@ class Lenient:
         """Nothing to remember."""
 
 
+class WantsAffinity:
+    """The judge who wants every task's machine to have so many times the power that the task needs.
+
+    Closest first stops at the first LAN that will do, so the affinity of the worst-off task does not gain from a
+    larger grid. With this judge the search goes on until a LAN gives each task of the cluster the affinity wanted.
+    """
+
+    def __init__(self, affinity: float) -> None:
+        self._wanted = affinity
+        self._needs: list[float] = []
+
+    def begin(self, placing: Placing, tasks: Sequence[int]) -> None:
+        """Note what the tasks need."""
+        self._needs = [placing.needs[task] for task in tasks]
+
+    def promising(self, man: int, lans: Sequence[int], enough: float) -> Sequence[int]:
+        """Nothing is known of a MAN without a look at its LANs."""
+        return lans
+
+    def least_lack(self, placing: Placing, lan: int, enough: float) -> float:
+        """What the task that needs most would lack on the best machine."""
+        lack = 1.0 - placing.left.lan_best[lan] / self._needs[0] / self._wanted
+        return lack if lack > 0.0 else 0.0
+
+    def lack(self, placing: Placing, lan: int, spots: Sequence[Spot]) -> float:
+        """What the worst-off task lacks, as a share of what is wanted."""
+        affinity = min(power / need for (_, power), need in zip(spots, self._needs, strict=True))
+        return max(0.0, 1.0 - affinity / self._wanted)
+
+    def settled(self, placing: Placing, tasks: Sequence[int]) -> None:
+        """Nothing to remember."""
+
+
 class Both:
     """Two judges: what a LAN lacks by either is added up."""
 
@@ -97,7 +130,7 @@ class Both:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class LanChoice:
     """A LAN for some tasks, with their machines in it."""
 
     lan: int
@@ -136,12 +169,12 @@ def place_cluster(placing: Placing, orders: SearchOrders, origin: int, cluster: 
 
 def whole_choice(
     placing: Placing, orders: SearchOrders, origin: int, tasks: list[int], judge: Judge
-) -> Choice | None:
+) -> LanChoice | None:
     """The closest LAN that takes all tasks and lacks nothing, or the one that lacks least; ties to the closest."""
     left = placing.left
     needs = [placing.needs[task] for task in tasks]
     total = sum(needs)
-    best: Choice | None = None
+    best: LanChoice | None = None
     least = math.inf
     weighed = 0
     for man, lans in orders.closest_first(origin).by_man():
@@ -153,13 +186,13 @@ def whole_choice(
                 spots = pack_whole(left, lan, needs)
                 lack = math.inf if spots is None else judge.lack(placing, lan, spots)
                 if spots is not None and lack < least:
-                    best, least = Choice(lan, tasks, spots), lack
+                    best, least = LanChoice(lan, tasks, spots), lack
             if least <= 0 or weighed >= LANS_WEIGHED_MAX:
                 return best
     return best
 
 
-def part_choice(placing: Placing, lans: Iterable[int], tasks: list[int]) -> Choice | None:
+def part_choice(placing: Placing, lans: Iterable[int], tasks: list[int]) -> LanChoice | None:
     """Of these LANs the one that takes most of the tasks, the smallest first; ties to the first.
 
     ``tasks`` need most first. None where no machine has room for any.
@@ -167,7 +200,7 @@ def part_choice(placing: Placing, lans: Iterable[int], tasks: list[int]) -> Choi
     left = placing.left
     increasing = tasks[::-1]
     needs = [placing.needs[task] for task in increasing]
-    best: Choice | None = None
+    best: LanChoice | None = None
     weighed = 0
     for lan in lans:
         if left.lan_best[lan] < needs[0]:
@@ -175,13 +208,13 @@ def part_choice(placing: Placing, lans: Iterable[int], tasks: list[int]) -> Choi
         weighed += 1
         spots = pack_most(left, lan, needs)
         if best is None or len(spots) > len(best.spots):
-            best = Choice(lan, increasing[: len(spots)], spots)
+            best = LanChoice(lan, increasing[: len(spots)], spots)
         if len(best.spots) == len(needs) or weighed >= LANS_WEIGHED_MAX:
             break
     return best
 
 
-def near_choice(placing: Placing, orders: SearchOrders, home: int, tasks: list[int]) -> Choice | None:
+def near_choice(placing: Placing, orders: SearchOrders, home: int, tasks: list[int]) -> LanChoice | None:
     """The same among the LANs at the least distance from home that have room for any of the tasks.
 
     The rest of a cluster talks to what is at home, so near comes before together.

@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from koala.model.launch import ABORT, MAIL_BYTES_MAX, Go, Launch, LaunchError, Link, check_mail_name, check_token
+from koala.model.launch import ABORT, MAIL_BYTES_MAX, Go, InputLink, Launch, LaunchError, check_mail_name, check_token
 from koala.model.messages import (
     ComponentAccepted,
     ComponentEnded,
@@ -265,7 +265,7 @@ class LocalWorker:
             return
         component.released_at = now
 
-    def _stage(self, token: Token, wanted: Sequence[Link]) -> None:
+    def _stage(self, token: Token, wanted: Sequence[InputLink]) -> None:
         """Make the links to input files. Raises ``SiteError`` where one must not be made."""
         if not wanted:
             return

@@ -1,7 +1,7 @@
 """The libraries of the extra ``mapping``, loaded when they are first needed.
 
-Types, local search and the mapping itself work without any of them; the LP, the exact clustering and networkx graphs
-do not, and say so.
+Local search and the heuristics of mapping work without any of them; the LP, the exact clustering and the optimal
+mapping do not, and say so.
 """
 
 from __future__ import annotations
