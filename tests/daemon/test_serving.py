@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -14,18 +13,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
-from koala.daemon.api.limits import CONNECTIONS_MAX, HEADER_BYTES_MAX
+from koala.daemon.api.limits import HEADER_BYTES_MAX
 from koala.daemon.options import DaemonOptions, StartError
 from koala.daemon.sockets import SOCKET_PATH_BYTES_MAX, bind_tcp, bind_unix
 from koala.daemon.state_directory import locked, prepare
 from tests.support.api_world import GRID, end_processes_of
 from tests.support.paths import ROOT
+from tests.support.raw_http import error_in, sent
 
 WAIT_S = 120.0
 PROGRAM = """
@@ -36,10 +36,6 @@ from tests.support.api_world import GRID
 from koala.daemon.options import DaemonOptions
 from koala.daemon.run import run
 listen = ("127.0.0.1", 0) if "listen" in sys.argv[3:] else None
-if "impatient" in sys.argv[3:]:
-    from koala.daemon import connections
-    connections.HEADER_S_MAX = 0.3
-    connections.CONNECTIONS_MAX = 4
 try:
     run(
         DaemonOptions(grid=GRID, state=Path(sys.argv[2]), listen=listen),
@@ -215,51 +211,12 @@ def test_every_line_of_the_log_is_whole_and_of_one_form(tmp_path: Path) -> None:
 # --------------------------------------------------------------------------------- connections by hand
 
 
-def raw(url: str, text: bytes) -> bytes:
-    """Send bytes, and read until the daemon closes."""
-    host, _, port = url.removeprefix("http://").partition(":")
-    with socket.create_connection((host, int(port)), timeout=WAIT_S) as connection:
-        parts = []
-        with suppress(ConnectionError):  # it may close before all was sent
-            connection.sendall(text)
-            while part := connection.recv(65_536):
-                parts.append(part)
-    return b"".join(parts)
-
-
-def error_in(answer: bytes) -> tuple[int, str]:
-    """The status and the code of an error."""
-    head, _, body = answer.partition(b"\r\n\r\n")
-    return int(head.split()[1]), json.loads(body)["error"]["code"]
-
-
 def test_what_is_no_http_is_refused_in_the_one_form(tmp_path: Path) -> None:
-    with daemon(tmp_path / "state", "listen", "impatient") as process:
-        assert error_in(raw(process.url, b"\x16\x03\x01\x02\x00\x01\r\n\r\n")) == (400, "invalid")
+    with daemon(tmp_path / "state", "listen") as process:
+        port = process.url.rpartition(":")[2]
+        assert error_in(sent(int(port), b"\x16\x03\x01\x02\x00\x01\r\n\r\n")) == (400, "invalid")
         long_head = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"x" * (HEADER_BYTES_MAX + 1)
-        assert error_in(raw(process.url, long_head)) == (400, "invalid")
-        two_lengths = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"
-        assert error_in(raw(process.url, two_lengths)) == (400, "invalid")
-        assert error_in(raw(process.url, b"GET / HTTP/1.1\r\nHost: 127")) == (408, "too_slow")
-        assert error_in(raw(process.url, b"")) == (408, "too_slow")
-
-
-def test_no_more_connections_are_held_than_the_limit(tmp_path: Path) -> None:
-    assert CONNECTIONS_MAX > 4  # the process has a smaller one
-    with daemon(tmp_path / "state", "listen", "impatient") as process:
-        host, _, port = process.url.removeprefix("http://").partition(":")
-        held = []
-        try:
-            for _ in range(4):
-                connection = socket.create_connection((host, int(port)), timeout=WAIT_S)
-                connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-                assert b"200 OK" in connection.recv(65_536)
-                held.append(connection)
-            assert error_in(raw(process.url, b"")) == (503, "unavailable")
-        finally:
-            for connection in held:
-                connection.close()
-        until(lambda: b"200 OK" in raw(process.url, b"GET /healthz HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n"))
+        assert error_in(sent(int(port), long_head)) == (400, "invalid")
 
 
 def test_a_client_that_sends_too_much_still_hears_why(tmp_path: Path) -> None:

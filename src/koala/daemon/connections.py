@@ -1,83 +1,154 @@
-"""One connection of a caller: uvicorn's, made to end when the caller takes too long over a request's head, to keep a
-limit on how many there are, and to tell errors in the API's own form."""
+"""Limits on the connections of callers: how many there are, and how long the head of a request may take.
+
+uvicorn limits neither: its ``limit_concurrency`` counts a connection only when a request has come, and its
+``timeout_keep_alive`` begins after an answer. So an asyncio protocol stands before uvicorn's own, and refuses in the
+form of the API.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import logging
+from typing import Any, cast
 
-import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from koala.daemon.api.limits import CONNECTIONS_MAX, HEADER_BYTES_MAX, HEADER_S_MAX
 from koala.model.api import ErrorAnswer, ErrorBody
 
+_CONNECTION = "koala.connection"  # where in a request's state its connection is
 
-class Connection(H11Protocol):
-    """A connection whose request heads are limited in time as they are in size."""
+log = logging.getLogger("koala.daemon.api")
 
-    _head_timer: asyncio.TimerHandle | None = None
-    _is_refused = False
 
-    def connection_made(self, transport: Any) -> None:
-        """Begin; one connection too many is told so and closed."""
-        super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS_MAX:
-            self._is_refused = True
-            self._refuse(503, "unavailable", f"{CONNECTIONS_MAX} connections are open (CONNECTIONS_MAX); come back")
-        else:
-            self._await_head()
+class LimitedConnections:
+    """An app whose connections are limited. uvicorn is given both this app and its ``connect``."""
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
-        self._head_came()
-        super().connection_lost(exc)
+    def __init__(
+        self, app: ASGIApp, *, connections_max: int = CONNECTIONS_MAX, header_s_max: float = HEADER_S_MAX
+    ) -> None:
+        self._app = app
+        self.connections_max = connections_max
+        self.header_s_max = header_s_max
+        self.count = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, whose head has come."""
+        connection: _Connection = scope["state"][_CONNECTION]
+        connection.begin_answer()
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            connection.end_answer()
+
+    def connect(self, *, app_state: dict[str, Any], **of_server: Any) -> asyncio.Protocol:
+        """The protocol of a new connection, for uvicorn's ``http``."""
+        connection = _Connection(self)
+        connection.server = H11Protocol(app_state={**app_state, _CONNECTION: connection}, **of_server)
+        return connection
+
+
+class _Connection(asyncio.Protocol):
+    """One connection. Everything goes on to ``server``, uvicorn's protocol, unless it is refused here."""
+
+    server: asyncio.Protocol
+    is_reading = False
+
+    def __init__(self, limits: LimitedConnections) -> None:
+        self._limits = limits
+        self._answers = 0
+        self._head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._limits.count += 1
+        most = self._limits.connections_max
+        if self._limits.count > most:
+            self.server = asyncio.Protocol()
+            self.refuse(503, "unavailable", f"{most} connections are open (CONNECTIONS_MAX); come back")
+            return
+        self.server.connection_made(cast(asyncio.Transport, _Transport(self, self._transport)))
+        self._await_head()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._limits.count -= 1
+        self._stop_waiting()
+        self.server.connection_lost(error)
 
     def data_received(self, data: bytes) -> None:
-        """Take what came; a head that has begun must become complete in time."""
-        if self._is_refused:
-            return
-        super().data_received(data)
-        under_way: RequestResponseCycle | None = self.cycle
-        if under_way is None or under_way.response_complete:
+        self.is_reading = True
+        try:
+            self.server.data_received(data)
+        except Exception as error:
+            # Nothing may be sent any more: uvicorn answers 400 even where its answer to the request has begun.
+            log.debug("connection closed", extra={"reason": repr(error)})
+            self._transport.abort()
+        finally:
+            self.is_reading = False
+        if not self._answers:
             self._await_head()
-        else:
-            self._head_came()
 
-    def on_response_complete(self) -> None:
-        """One request is answered. The next one may take its time to begin, within the keep-alive time."""
-        self._head_came()
-        super().on_response_complete()
+    def eof_received(self) -> bool | None:
+        return self.server.eof_received()
 
-    def send_400_response(self, msg: str) -> None:
-        """What came is no HTTP, or its head is too large."""
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            self._refuse(
-                400, "invalid", f"this is no HTTP request, or its head has more than {HEADER_BYTES_MAX} bytes"
-            )
-        else:
-            self.transport.close()
+    def pause_writing(self) -> None:
+        self.server.pause_writing()
 
-    def _await_head(self) -> None:
-        if self._head_timer is None and not self.transport.is_closing():
-            self._head_timer = self.loop.call_later(HEADER_S_MAX, self._head_is_late)
+    def resume_writing(self) -> None:
+        self.server.resume_writing()
 
-    def _head_came(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+    def begin_answer(self) -> None:
+        """The head of a request is complete. The next one has no limit until its first byte comes."""
+        self._answers += 1
+        self._stop_waiting()
 
-    def _head_is_late(self) -> None:
-        self._head_timer = None
-        if not self.transport.is_closing():
-            self._refuse(408, "too_slow", f"the request's head did not come within {HEADER_S_MAX:.0f} s")
+    def end_answer(self) -> None:
+        """The request is answered."""
+        self._answers -= 1
 
-    def _refuse(self, status: int, code: str, message: str) -> None:
-        """Say so in the API's form, and close."""
+    def refuse(self, status: int, code: str, message: str) -> None:
+        """Tell why in the API's form, and close."""
+        if self._transport.is_closing():
+            return
         body = ErrorAnswer(error=ErrorBody(code=code, message=message)).model_dump_json().encode()
         head = (
             f"HTTP/1.1 {status} {code}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
             "cache-control: no-store\r\nx-content-type-options: nosniff\r\nconnection: close\r\n\r\n"
         )
-        self.transport.write(head.encode("ascii") + body)
-        self.transport.close()
+        self._transport.write(head.encode("ascii") + body)
+        self._transport.close()
+
+    def _await_head(self) -> None:
+        if self._head_timer is None and not self._transport.is_closing():
+            loop = asyncio.get_running_loop()
+            self._head_timer = loop.call_later(self._limits.header_s_max, self._refuse_slow_head)
+
+    def _stop_waiting(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _refuse_slow_head(self) -> None:
+        self._head_timer = None
+        limit_s = self._limits.header_s_max
+        self.refuse(408, "too_slow", f"the request's head did not come within {limit_s:g} s (HEADER_S_MAX)")
+
+
+class _Transport:
+    """The transport as uvicorn sees it. What uvicorn writes while it reads is its own refusal of what came, in a form
+    that is not the API's."""
+
+    def __init__(self, connection: _Connection, transport: asyncio.Transport) -> None:
+        self._connection = connection
+        self._transport = transport
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if self._connection.is_reading:
+            told = f"this is no HTTP request, or its head has more than {HEADER_BYTES_MAX} bytes (HEADER_BYTES_MAX)"
+            self._connection.refuse(400, "invalid", told)
+        else:
+            self._transport.write(data)

@@ -13,13 +13,14 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from typing import cast
 
 import uvicorn
 from fastapi import FastAPI
 
 from koala.daemon.api import Lobby, make_app
 from koala.daemon.api.limits import HEADER_BYTES_MAX, KEEP_ALIVE_S
-from koala.daemon.connections import Connection
+from koala.daemon.connections import LimitedConnections
 from koala.daemon.engine.loop import Engine
 from koala.daemon.logs import log_to
 from koala.daemon.options import DaemonOptions, Listening
@@ -165,9 +166,10 @@ class _Server(uvicorn.Server):
 
 
 def _config(app: FastAPI, address: ListenAddress | None = None) -> uvicorn.Config:
+    limited = LimitedConnections(app)
     config = uvicorn.Config(
-        app,
-        http=Connection,
+        limited,
+        http=cast(type[asyncio.Protocol], limited.connect),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -11,7 +11,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 import schemathesis
@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, Phase, settings
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
 from koala.daemon.api import Lobby, make_app
-from koala.daemon.connections import Connection
+from koala.daemon.connections import LimitedConnections
 from koala.daemon.service.service import Service
 from koala.daemon.service.tokens import AccessTokens
 from koala.model.api import Scope
@@ -107,8 +107,10 @@ async def serve_at_loopback(world: World) -> tuple[uvicorn.Server, asyncio.Task[
     )
     bound = socket.socket()
     bound.bind(("127.0.0.1", 0))
+    limited = LimitedConnections(app)
+    connect = cast(type[asyncio.Protocol], limited.connect)
     server = uvicorn.Server(
-        uvicorn.Config(app, http=Connection, ws="none", lifespan="off", log_config=None, access_log=False)
+        uvicorn.Config(limited, http=connect, ws="none", lifespan="off", log_config=None, access_log=False)
     )
     serving = asyncio.create_task(server.serve(sockets=[bound]))
     async with asyncio.timeout(60):
