@@ -125,7 +125,7 @@ def test_an_answer_that_the_server_gives_up_has_the_one_form(tmp_path: Path, mon
                     with pytest.raises(asyncio.CancelledError):
                         await task
                     continue
-                world.lobby.stop()
+                world.traffic.stop()
                 task.cancel("the server has waited long enough")
                 answer = await task
                 assert answer.status_code == 503

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import httpx
 from fastapi import FastAPI
 
-from koala.daemon.api import Lobby, make_app
+from koala.daemon.api import Traffic, make_app
 from koala.daemon.engine.loop import Engine
 from koala.daemon.service.principal import owner
 from koala.daemon.service.service import Service
@@ -43,22 +43,22 @@ QUICK_JOB = (
 
 
 class World:
-    """A daemon without its process: both doors, and tokens to use them with."""
+    """A daemon without its process: both listeners, and tokens to use them with."""
 
-    def __init__(self, service: Service, tokens: AccessTokens, engine: Engine, lobby: Lobby, root: Path) -> None:
+    def __init__(self, service: Service, tokens: AccessTokens, engine: Engine, traffic: Traffic, root: Path) -> None:
         self.service = service
         self.tokens = tokens
         self.engine = engine
         self.store = engine.store
-        self.lobby = lobby
+        self.traffic = traffic
         self.root = root
-        self.trusted = make_app(service, tokens, trusted=True, owner=OWNER, lobby=lobby, url="http://127.0.0.1:1")
+        self.trusted = make_app(service, tokens, trusted=True, owner=OWNER, traffic=traffic, url="http://127.0.0.1:1")
         self.open = make_app(
             service,
             tokens,
             trusted=False,
             owner=OWNER,
-            lobby=lobby,
+            traffic=traffic,
             hosts=frozenset({"koala.test"}),
             url="http://k:1",
         )
@@ -68,7 +68,7 @@ class World:
         return (await self.tokens.create(TokenWish(user=user, scopes=list(scopes)))).secret
 
     def caller(self, secret: str | None = None, app: FastAPI | None = None, **options: Any) -> httpx.AsyncClient:
-        """A client at the open door, with a token if one is given."""
+        """A client at the listener for everybody, with a token if one is given."""
         headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
         return client_of(self.open if app is None else app, headers=headers, **options)
 
@@ -77,7 +77,7 @@ class World:
         return client_of(self.trusted)
 
     async def session(self, code: str | None = None) -> httpx.AsyncClient:
-        """The daemon's own user in a browser at the open door."""
+        """The daemon's own user in a browser at the listener for everybody."""
         secret = self.tokens.open_session(code or self.tokens.make_code(owner(OWNER))[0])
         assert secret is not None
         return client_of(self.open, headers={"Cookie": f"koala_session={secret}"})
@@ -89,12 +89,12 @@ def client_of(app: FastAPI, **options: Any) -> httpx.AsyncClient:
 
 
 @asynccontextmanager
-async def api_world(root: Path, grid: Grid = GRID, lobby: Lobby | None = None) -> AsyncIterator[World]:
+async def api_world(root: Path, grid: Grid = GRID, traffic: Traffic | None = None) -> AsyncIterator[World]:
     """A world while the block lasts; nothing of it goes on running after it."""
     try:
         async with open_daemon(root, grid) as daemon:
             tokens = AccessTokens(daemon.engine.store, daemon.engine.now)
-            yield World(daemon.service, tokens, daemon.engine, Lobby() if lobby is None else lobby, root)
+            yield World(daemon.service, tokens, daemon.engine, Traffic() if traffic is None else traffic, root)
             await tokens.close()
     finally:
         end_processes_of(root)

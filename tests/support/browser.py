@@ -15,8 +15,8 @@ CHROMIUM = Path("/usr/bin/chromium")
 
 
 @pytest.fixture
-def door(tmp_path: Path) -> Iterator[Served]:
-    """The busy grid behind a door that asks who one is."""
+def server(tmp_path: Path) -> Iterator[Served]:
+    """The busy grid behind a server that asks who one is."""
     with served(tmp_path) as opened:
         yield opened
 

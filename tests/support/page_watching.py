@@ -26,7 +26,7 @@ class Watched:
             self.complaints.append(f"{message.type}: {message.text}")
 
     def sign_in(self, url: str, secret: str) -> None:
-        """Come to the door, be sent to sign in, paste a token."""
+        """Open the dashboard, be sent to sign in, paste a token."""
         self.page.goto(f"{url}/")
         expect(self.page).to_have_url(f"{url}/login")
         self.page.get_by_label("Token or one-time code").fill(secret)

@@ -1,7 +1,7 @@
 """A grid painted by hand behind the real API and the real dashboard, so that a test decides what there is to see.
 
-``PaintedService`` answers what ``Service`` answers, from values that a test changes; ``Served`` is the daemon's door
-for browsers, on a port of the loopback, which can be closed and opened again.
+``PaintedService`` answers what ``Service`` answers, from values that a test changes; ``Served`` is the server for
+browsers, on a port of the loopback, which can be closed and opened again.
 """
 
 from __future__ import annotations
@@ -485,8 +485,8 @@ class Served:
 @contextmanager
 def served(state: Path, make: Callable[[], PaintedService] = busy_grid, *, trusted: bool = False) -> Iterator[Served]:
     """A painted grid that browsers can look at."""
-    door = Served(make, state, trusted=trusted)
+    server = Served(make, state, trusted=trusted)
     try:
-        yield door
+        yield server
     finally:
-        door.end()
+        server.end()

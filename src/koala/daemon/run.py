@@ -18,7 +18,7 @@ from typing import cast
 import uvicorn
 from fastapi import FastAPI
 
-from koala.daemon.api import Lobby, make_app
+from koala.daemon.api import Traffic, make_app
 from koala.daemon.api.limits import HEADER_BYTES_MAX, KEEP_ALIVE_S
 from koala.daemon.connections import LimitedConnections
 from koala.daemon.engine.loop import Engine
@@ -119,19 +119,19 @@ async def _opened_engine(options: DaemonOptions, state: Path) -> AsyncIterator[E
 async def _answering(
     service: Service, tokens: AccessTokens, unix: socket.socket, address: ListenAddress | None
 ) -> AsyncIterator[None]:
-    """Answer at both doors while the block lasts. On the way out streams and waits end at once, changes of files
+    """Answer at both listeners while the block lasts. On the way out streams and waits end at once, changes of files
     somewhat later, other answers within ``ANSWERS_S_MAX``."""
-    lobby = Lobby()
+    traffic = Traffic()
     owner = owner_name()
     url = None if address is None else address.url
-    servers = [_Server(_config(make_app(service, tokens, trusted=True, owner=owner, lobby=lobby, url=url)), unix)]
+    servers = [_Server(_config(make_app(service, tokens, trusted=True, owner=owner, traffic=traffic, url=url)), unix)]
     if address is not None:
         app = make_app(
             service,
             tokens,
             trusted=False,
             owner=owner,
-            lobby=lobby,
+            traffic=traffic,
             secure=address.tls is not None,
             hosts=address.hosts,
             url=url,
@@ -146,7 +146,7 @@ async def _answering(
             await asyncio.sleep(STARTED_POLL_S)
         yield
     finally:
-        lobby.stop()
+        traffic.stop()
         for server in servers:
             server.should_exit = True
         await asyncio.gather(service.stop(), *tasks)

@@ -19,7 +19,7 @@ import uvicorn
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
-from koala.daemon.api import Lobby, make_app
+from koala.daemon.api import Traffic, make_app
 from koala.daemon.connections import LimitedConnections
 from koala.daemon.service.service import Service
 from koala.daemon.service.tokens import AccessTokens
@@ -91,19 +91,19 @@ class Served(NamedTuple):
     secret: str
 
 
-def loosened(clock_rate: float = 10_000.0) -> Lobby:
-    """A lobby whose time runs fast, so that rates, which have tests of their own, hide nothing here."""
-    return Lobby(lambda: time.monotonic() * clock_rate)
+def loosened(clock_rate: float = 10_000.0) -> Traffic:
+    """A traffic whose time runs fast, so that rates, which have tests of their own, hide nothing here."""
+    return Traffic(lambda: time.monotonic() * clock_rate)
 
 
 async def serve_at_loopback(world: World) -> tuple[uvicorn.Server, asyncio.Task[None], Served]:
-    """A real server for the open door, its URL, and a token that reads and submits."""
+    """A real server for the open listener, its URL, and a token that reads and submits."""
     async with world.owner() as owner:
         for site in ("west", "east"):
             assert (await owner.post(f"/v1/sites/{site}/drain")).json()["drained"]
     secret = await world.secret("fuzz", Scope.READ, Scope.SUBMIT)
     app = make_app(
-        world.service, world.tokens, trusted=False, owner=OWNER, lobby=loosened(), hosts=frozenset({"127.0.0.1"})
+        world.service, world.tokens, trusted=False, owner=OWNER, traffic=loosened(), hosts=frozenset({"127.0.0.1"})
     )
     bound = socket.socket()
     bound.bind(("127.0.0.1", 0))

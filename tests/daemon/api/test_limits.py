@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from koala.daemon.api import Lobby, bodies, limits
+from koala.daemon.api import Traffic, limits
 from koala.daemon.api.bodies import check_json
+from koala.daemon.api.guard import Guard
 from koala.daemon.api.limits import Buckets
 from koala.daemon.service.principal import Principal, owner
 from koala.model.api import DESCRIPTION_BYTES_MAX, Scope
@@ -67,8 +68,7 @@ def test_a_stranger_may_send_only_little(tmp_path: Path) -> None:
     in_world(tmp_path, scene)
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "BODY_S_MAX", 0.01)
+def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
     sent: list[dict[str, object]] = []
 
     async def scene(world: World) -> None:
@@ -88,7 +88,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path, monkeypatch
             "query_string": b"",
             "headers": [(b"content-length", b"10")],
         }
-        await world.trusted(scope, receive, send)
+        await Guard(world.trusted, world.trusted.state.listener, body_s_max=0.01)(scope, receive, send)
 
     in_world(tmp_path, scene)
     assert sent[0]["status"] == 408
@@ -134,6 +134,23 @@ def test_json_that_is_not_utf_8_is_refused_at_its_byte() -> None:
         check_json(b'"a\xff"')
 
 
+@pytest.mark.parametrize(
+    "text",
+    [b'"' + b'\\"' * 2_000_000, b'"\\' + b"\\" * 4_000_000, b'["' + b'\\"' * 2_000_000 + b'"]'],
+    ids=["quotes without an end", "backslashes", "quotes"],
+)
+def test_json_full_of_quotes_is_read_once(text: bytes) -> None:
+    """Were the text read again from each quote on, this would take hours."""
+    check_json(text)
+
+
+def test_brackets_count_outside_of_strings_only() -> None:
+    deep = b"[" * (limits.JSON_DEPTH_MAX + 1)
+    check_json(b'"\\\\\\"' + deep)
+    with pytest.raises(InvalidError, match="JSON_DEPTH_MAX"):
+        check_json(b'"\\\\"' + deep)
+
+
 def test_an_address_has_a_limited_length(tmp_path: Path) -> None:
     async def scene(world: World) -> None:
         async with world.owner() as owner:
@@ -165,9 +182,8 @@ def test_a_bucket_lets_a_burst_through_and_then_the_rate() -> None:
     assert [buckets.take("a") > 0 for _ in range(4)] == [False, False, False, True]
 
 
-def test_buckets_are_limited_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "KEYS_MAX", 2)
-    buckets = Buckets(1.0, 1.0, Clock())
+def test_buckets_are_limited_in_number() -> None:
+    buckets = Buckets(1.0, 1.0, Clock(), keys_max=2)
     for key in "abc":
         assert buckets.take(key) == 0
     assert buckets.take("c") > 0
@@ -191,15 +207,15 @@ def test_requests_beyond_the_rate_of_a_user_are_refused_and_no_one_elses(tmp_pat
         assert error_of(refused)["code"] == "too_many"
         assert refused.headers["retry-after"] == "1"
 
-    in_world(tmp_path, scene, lobby=Lobby(clock))
+    in_world(tmp_path, scene, traffic=Traffic(clock))
 
 
 def test_the_owner_has_a_rate_as_well_but_a_large_one() -> None:
-    lobby = Lobby(Clock())
+    traffic = Traffic(Clock())
     for _ in range(int(limits.OWNER_REQUESTS_BURST)):
-        lobby.count_request(owner(OWNER))
+        traffic.count_request(owner(OWNER))
     with pytest.raises(TooManyError):
-        lobby.count_request(owner(OWNER))
+        traffic.count_request(owner(OWNER))
 
 
 def test_wrong_tokens_are_refused_faster_after_a_while_and_right_ones_never(tmp_path: Path) -> None:
@@ -215,21 +231,19 @@ def test_wrong_tokens_are_refused_faster_after_a_while_and_right_ones_never(tmp_
             assert answers[-1].status_code == 429
             assert (await bob.get("/v1/whoami")).status_code == 200
 
-    in_world(tmp_path, scene, lobby=Lobby(clock))
+    in_world(tmp_path, scene, traffic=Traffic(clock))
 
 
-def test_streams_are_limited_for_each_caller_and_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "STREAMS_MAX", 3)
-    monkeypatch.setattr(limits, "STREAMS_PER_PRINCIPAL_MAX", 2)
-    lobby = Lobby()
+def test_streams_are_limited_for_each_caller_and_in_all() -> None:
+    traffic = Traffic(streams_max=3, streams_per_principal_max=2)
     bob, eve = (Principal(name=name, scopes=frozenset({Scope.READ})) for name in ("bob", "eve"))
-    with lobby.stream_of(bob), lobby.stream_of(bob):
-        with pytest.raises(TooManyError, match="STREAMS_PER_PRINCIPAL_MAX"), lobby.stream_of(bob):
+    with traffic.stream_of(bob), traffic.stream_of(bob):
+        with pytest.raises(TooManyError, match="STREAMS_PER_PRINCIPAL_MAX"), traffic.stream_of(bob):
             pass
-        with lobby.stream_of(eve):
-            with pytest.raises(TooManyError, match="STREAMS_MAX"), lobby.stream_of(owner(OWNER)):
+        with traffic.stream_of(eve):
+            with pytest.raises(TooManyError, match="STREAMS_MAX"), traffic.stream_of(owner(OWNER)):
                 pass
-            assert lobby.streams_open == 3
-    assert lobby.streams_open == 0
-    with lobby.stream_of(bob):
-        assert lobby.streams_open == 1
+            assert traffic.streams_open == 3
+    assert traffic.streams_open == 0
+    with traffic.stream_of(bob):
+        assert traffic.streams_open == 1

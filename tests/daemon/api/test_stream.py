@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
-from koala.daemon.api import sse
+from koala.daemon.api import Traffic
+from koala.daemon.api.journal import HEARTBEAT
 from koala.model.api import Scope
 from tests.support.api_world import WAITING_JOB, World, in_world
 
@@ -152,7 +153,7 @@ def test_a_stream_resumes_without_a_gap_and_without_a_repeat(tmp_path: Path, by:
 
 
 def owner_of(world: World) -> Any:
-    return world.trusted.state.door.owner
+    return world.trusted.state.listener.owner
 
 
 def test_a_stream_of_one_job_has_nothing_of_others(tmp_path: Path) -> None:
@@ -166,26 +167,24 @@ def test_a_stream_of_one_job_has_nothing_of_others(tmp_path: Path) -> None:
     in_world(tmp_path, scene)
 
 
-def test_a_quiet_stream_says_that_it_is_still_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "HEARTBEAT_S", 0.02)
-
+def test_a_quiet_stream_says_that_it_is_still_there(tmp_path: Path) -> None:
     async def scene(world: World) -> None:
         async with reading(world) as (reader, _):
-            await reader.until(lambda: reader.text.count(sse.HEARTBEAT.decode()) >= 2)
+            await reader.until(lambda: reader.text.count(HEARTBEAT.decode()) >= 2)
 
-    in_world(tmp_path, scene)
+    in_world(tmp_path, scene, traffic=Traffic(heartbeat_s=0.02))
 
 
 def test_streams_end_when_the_daemon_stops_and_no_new_ones_begin(tmp_path: Path) -> None:
     async def scene(world: World) -> None:
         async with reading(world) as (reader, task), reading(world) as (other, _):
-            world.lobby.stop()
+            world.traffic.stop()
             await reader.until(lambda: reader.is_over)
             await other.until(lambda: other.is_over)
             await task
         async with world.owner() as owner:
             assert (await owner.get("/v1/events/stream")).status_code == 503
-        assert world.lobby.streams_open == 0
+        assert world.traffic.streams_open == 0
 
     in_world(tmp_path, scene)
 
@@ -196,7 +195,7 @@ def test_a_wait_ends_when_the_daemon_stops(tmp_path: Path) -> None:
         async with world.owner() as owner:
             waiting = asyncio.create_task(owner.get(f"/v1/jobs/{job}/wait?timeout_s=60"))
             await asyncio.sleep(0.2)
-            world.lobby.stop()
+            world.traffic.stop()
             assert (await waiting).status_code == 503
 
     in_world(tmp_path, scene)
@@ -205,11 +204,11 @@ def test_a_wait_ends_when_the_daemon_stops(tmp_path: Path) -> None:
 def test_a_reader_that_leaves_gives_up_its_place(tmp_path: Path) -> None:
     async def scene(world: World) -> None:
         async with reading(world) as (reader, task):
-            assert world.lobby.streams_open == 1
+            assert world.traffic.streams_open == 1
             reader.leave()
             async with asyncio.timeout(WAIT_S):
                 await task
-            assert world.lobby.streams_open == 0
+            assert world.traffic.streams_open == 0
 
     in_world(tmp_path, scene)
 
@@ -232,9 +231,7 @@ def test_a_revoked_reader_gets_not_one_entry_more(tmp_path: Path) -> None:
     in_world(tmp_path, scene)
 
 
-def test_a_reader_that_takes_nothing_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "STREAM_SEND_S_MAX", 0.05)
-
+def test_a_reader_that_takes_nothing_is_disconnected(tmp_path: Path) -> None:
     async def scene(world: World) -> None:
         stuck = asyncio.Event()
 
@@ -246,6 +243,6 @@ def test_a_reader_that_takes_nothing_is_let_go(tmp_path: Path, monkeypatch: pyte
         reader._send = send  # type: ignore[method-assign]
         async with asyncio.timeout(WAIT_S):
             await reader.run()
-        assert world.lobby.streams_open == 0
+        assert world.traffic.streams_open == 0
 
-    in_world(tmp_path, scene)
+    in_world(tmp_path, scene, traffic=Traffic(stream_send_s_max=0.05))

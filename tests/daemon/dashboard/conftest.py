@@ -1,5 +1,5 @@
 """What the tests here share; it lives in ``tests.support.browser``."""
 
-from tests.support.browser import browser, door
+from tests.support.browser import browser, server
 
-__all__ = ["browser", "door"]
+__all__ = ["browser", "server"]

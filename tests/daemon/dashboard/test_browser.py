@@ -44,57 +44,57 @@ CONTRAST = """() => {
 
 
 @pytest.fixture
-def looking(browser: Browser, door: Served) -> Iterator[Watched]:
+def looking(browser: Browser, server: Served) -> Iterator[Watched]:
     """An operator who is signed in and sees the overview."""
     with watched(browser) as seen:
-        seen.sign_in(door.url, door.token(*ALL))
+        seen.sign_in(server.url, server.token(*ALL))
         yield seen
 
 
-def test_all_pages_are_shown_without_a_complaint_of_the_browser(door: Served, looking: Watched) -> None:
+def test_all_pages_are_shown_without_a_complaint_of_the_browser(server: Served, looking: Watched) -> None:
     for path in PAGES:
-        looking.page.goto(door.url + path)
+        looking.page.goto(server.url + path)
         looking.live()
         assert looking.page.locator("h1").count() == 1
 
 
-def test_a_wrong_token_is_refused_with_words(browser: Browser, door: Served) -> None:
+def test_a_wrong_token_is_refused_with_words(browser: Browser, server: Served) -> None:
     with watched(browser) as seen:
-        seen.page.goto(f"{door.url}/login")
+        seen.page.goto(f"{server.url}/login")
         seen.page.get_by_label("Token or one-time code").fill("koala_wrong")
         seen.page.keyboard.press("Enter")
         expect(seen.page.locator("#problem")).to_contain_text("is not valid")
 
 
-def test_signing_out_ends_the_session(door: Served, looking: Watched) -> None:
+def test_signing_out_ends_the_session(server: Served, looking: Watched) -> None:
     looking.page.get_by_role("button", name="Sign out").click()
-    expect(looking.page).to_have_url(f"{door.url}/login")
-    looking.page.goto(f"{door.url}/jobs")
-    expect(looking.page).to_have_url(f"{door.url}/login")
+    expect(looking.page).to_have_url(f"{server.url}/login")
+    looking.page.goto(f"{server.url}/jobs")
+    expect(looking.page).to_have_url(f"{server.url}/login")
 
 
-def test_a_new_job_appears_and_moves_through_its_states_in_place(door: Served, looking: Watched) -> None:
+def test_a_new_job_appears_and_moves_through_its_states_in_place(server: Served, looking: Watched) -> None:
     looking.mark()
-    door.paint(lambda service: service.paint_job(job(20, name="newcomer", since=service.grid.now)))
+    server.paint(lambda service: service.paint_job(job(20, name="newcomer", since=service.grid.now)))
     mine = looking.page.locator('li[data-job="20"]')
     expect(mine).to_contain_text("newcomer")
     for state in ("placed", "starting", "running"):
         moved = job(20, state, name="newcomer")
-        door.paint(partial(PaintedService.paint_job, painted=moved))
+        server.paint(partial(PaintedService.paint_job, painted=moved))
         expect(mine.locator(".badge")).to_have_text(state)
         expect(looking.page.locator("#announcer")).to_contain_text(f"Job 20 is {state}.")
-    door.paint(lambda service: service.paint_job(job(20, "done", ended_at=service.grid.now)))
+    server.paint(lambda service: service.paint_job(job(20, "done", ended_at=service.grid.now)))
     expect(mine).to_have_count(0)
     assert looking.is_marked()
 
 
-def test_what_the_reader_does_survives_a_change(door: Served, looking: Watched) -> None:
+def test_what_the_reader_does_survives_a_change(server: Served, looking: Watched) -> None:
     page = looking.page
     looking.mark()
     page.locator("details[data-key=links] summary").click()
     page.locator('li[data-job="10"] a').focus()
     page.evaluate("scrollTo(0, 300)")
-    door.paint(lambda service: service.paint_site("leiden", drained=True))
+    server.paint(lambda service: service.paint_site("leiden", drained=True))
     expect(page.locator('[data-key="site-leiden"] .badge')).to_have_text("drained")
     assert page.evaluate("document.activeElement.getAttribute('href')") == "/jobs/10"
     assert page.evaluate("scrollY") == 300
@@ -102,11 +102,11 @@ def test_what_the_reader_does_survives_a_change(door: Served, looking: Watched) 
     assert looking.is_marked()
 
 
-def test_nothing_changes_under_a_selection_until_it_is_let_go(door: Served, looking: Watched) -> None:
+def test_nothing_changes_under_a_selection_until_it_is_let_go(server: Served, looking: Watched) -> None:
     page = looking.page
     page.evaluate("getSelection().selectAllChildren(document.querySelector('[data-key=site-leiden] .site-facts'))")
     chosen = page.evaluate("getSelection().toString()")
-    door.paint(lambda service: service.paint_site("leiden", ours=16, others=0, idle=0))
+    server.paint(lambda service: service.paint_site("leiden", ours=16, others=0, idle=0))
     with page.expect_event("console", predicate=lambda message: message.text == "later"):
         page.evaluate("setTimeout(() => console.log('later'), 3500)")
     assert page.evaluate("getSelection().toString()") == chosen
@@ -114,7 +114,7 @@ def test_nothing_changes_under_a_selection_until_it_is_let_go(door: Served, look
     expect(page.locator("[data-key=site-leiden] .site-facts")).to_contain_text("16 ours")
 
 
-def test_an_operator_drains_and_resumes_a_site(door: Served, looking: Watched) -> None:
+def test_an_operator_drains_and_resumes_a_site(server: Served, looking: Watched) -> None:
     page = looking.page
     page.get_by_role("link", name="leiden", exact=True).first.click()
     page.get_by_role("button", name="Drain").click()
@@ -122,43 +122,43 @@ def test_an_operator_drains_and_resumes_a_site(door: Served, looking: Watched) -
     expect(page.locator(".page-head .badge")).to_have_text("drained")
     page.get_by_role("button", name="Resume").click()
     expect(page.locator(".page-head .badge")).to_have_text("usable")
-    assert door.service.did == [("drain", "leiden"), ("resume", "leiden")]
+    assert server.service.did == [("drain", "leiden"), ("resume", "leiden")]
 
 
-def test_a_job_is_cancelled_only_after_a_second_click(door: Served, looking: Watched) -> None:
+def test_a_job_is_cancelled_only_after_a_second_click(server: Served, looking: Watched) -> None:
     page = looking.page
-    page.goto(f"{door.url}/jobs/10")
+    page.goto(f"{server.url}/jobs/10")
     page.get_by_text("Cancel…").click()
-    assert door.service.did == []
+    assert server.service.did == []
     page.get_by_role("button", name="Yes, cancel job 10").click()
     expect(page.locator(".page-head .badge")).to_have_text("cancelled")
-    assert door.service.did == [("cancel", "10")]
+    assert server.service.did == [("cancel", "10")]
 
 
-def test_everything_can_be_done_without_javascript(browser: Browser, door: Served) -> None:
+def test_everything_can_be_done_without_javascript(browser: Browser, server: Served) -> None:
     with watched(browser, java_script_enabled=False) as seen:
         page = seen.page
-        page.goto(f"{door.url}/login")
-        page.get_by_label("Token or one-time code").fill(door.token(*ALL))
+        page.goto(f"{server.url}/login")
+        page.get_by_label("Token or one-time code").fill(server.token(*ALL))
         page.get_by_role("button", name="Sign in").click()
         expect(page.get_by_role("heading", name="das")).to_be_visible()
-        page.goto(f"{door.url}/sites/delft")
+        page.goto(f"{server.url}/sites/delft")
         page.get_by_role("button", name="Drain").click()
         expect(page.locator(".page-head .badge")).to_have_text("drained")
-        page.goto(f"{door.url}/jobs/10")
+        page.goto(f"{server.url}/jobs/10")
         page.get_by_text("Cancel…").click()
         page.get_by_role("button", name="Yes, cancel job 10").click()
         expect(page.locator(".page-head .badge")).to_have_text("cancelled")
 
 
-def test_output_is_followed_as_it_is_written(door: Served, looking: Watched) -> None:
+def test_output_is_followed_as_it_is_written(server: Served, looking: Watched) -> None:
     page = looking.page
-    page.goto(f"{door.url}/jobs/7")
+    page.goto(f"{server.url}/jobs/7")
     output = page.locator("pre.output")
     expect(output).to_contain_text("step 59 of 100")
 
     def write(text: bytes) -> None:
-        door.paint(
+        server.paint(
             lambda service: service.outputs.update({(7, 0, "stdout"): service.outputs[(7, 0, "stdout")] + text})
         )
 
@@ -171,48 +171,48 @@ def test_output_is_followed_as_it_is_written(door: Served, looking: Watched) -> 
     write(b"step 61\n")
     expect(output).to_contain_text("step 61")
     assert output.evaluate("element => element.scrollTop") == 0, "a reader who scrolled up is left alone"
-    door.paint(lambda service: service.complete.add(7))
+    server.paint(lambda service: service.complete.add(7))
     expect(page.locator("[data-output-note]")).to_have_text("This is all.")
 
 
-def test_the_theme_follows_the_system_until_the_reader_chooses(browser: Browser, door: Served) -> None:
+def test_the_theme_follows_the_system_until_the_reader_chooses(browser: Browser, server: Served) -> None:
     def brightness(seen: Watched) -> int:
         background = seen.page.evaluate("getComputedStyle(document.body).backgroundColor")
         return sum(int(part) for part in re.findall(r"\d+", background)[:3])
 
     with watched(browser, color_scheme="dark") as seen:
-        seen.sign_in(door.url, door.token(*ALL))
+        seen.sign_in(server.url, server.token(*ALL))
         assert brightness(seen) < 150
         seen.page.get_by_role("button", name="Change between light and dark").click()
         assert brightness(seen) > 600
-        seen.page.goto(f"{door.url}/jobs")
+        seen.page.goto(f"{server.url}/jobs")
         assert brightness(seen) > 600, "the choice lasts"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_word_has_enough_contrast(browser: Browser, door: Served, scheme: str) -> None:
+def test_every_word_has_enough_contrast(browser: Browser, server: Served, scheme: str) -> None:
     with watched(browser, color_scheme=scheme) as seen:
-        seen.sign_in(door.url, door.token(*ALL))
+        seen.sign_in(server.url, server.token(*ALL))
         for path in PAGES:
-            seen.page.goto(door.url + path)
+            seen.page.goto(server.url + path)
             seen.live()
             assert seen.page.evaluate(CONTRAST) == [], path
 
 
-def test_no_page_is_wider_than_a_phone(browser: Browser, door: Served) -> None:
+def test_no_page_is_wider_than_a_phone(browser: Browser, server: Served) -> None:
     with watched(browser, viewport={"width": 360, "height": 740}) as seen:
-        seen.page.goto(f"{door.url}/login")
+        seen.page.goto(f"{server.url}/login")
         assert seen.page.evaluate("document.documentElement.scrollWidth") <= 360
-        seen.sign_in(door.url, door.token(*ALL))
+        seen.sign_in(server.url, server.token(*ALL))
         for path in PAGES:
-            seen.page.goto(door.url + path)
+            seen.page.goto(server.url + path)
             seen.live()
             assert seen.page.evaluate("document.documentElement.scrollWidth") <= 360, path
 
 
-def test_the_keyboard_reaches_everything(door: Served, looking: Watched) -> None:
+def test_the_keyboard_reaches_everything(server: Served, looking: Watched) -> None:
     page = looking.page
-    page.goto(f"{door.url}/")
+    page.goto(f"{server.url}/")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
     page.keyboard.press("Enter")
@@ -225,45 +225,45 @@ def test_the_keyboard_reaches_everything(door: Served, looking: Watched) -> None
     expect(page.get_by_role("dialog")).to_be_hidden()
     page.keyboard.press("g")
     page.keyboard.press("j")
-    expect(page).to_have_url(f"{door.url}/jobs")
+    expect(page).to_have_url(f"{server.url}/jobs")
     page.get_by_label("Owner").fill("g")
     page.keyboard.press("o")
-    assert page.url == f"{door.url}/jobs", "what is typed is no shortcut"
+    assert page.url == f"{server.url}/jobs", "what is typed is no shortcut"
     page.locator("h1").click()
     page.keyboard.press("g")
     page.keyboard.press("o")
-    expect(page).to_have_url(f"{door.url}/")
+    expect(page).to_have_url(f"{server.url}/")
 
 
-def test_nothing_moves_for_those_who_want_less_motion(browser: Browser, door: Served) -> None:
+def test_nothing_moves_for_those_who_want_less_motion(browser: Browser, server: Served) -> None:
     for wish, animation in (("no-preference", "flow"), ("reduce", "none")):
         with watched(browser, reduced_motion=wish) as seen:
-            seen.sign_in(door.url, door.token(*ALL))
+            seen.sign_in(server.url, server.token(*ALL))
             arrow = seen.page.locator(".network .arrow").first
             assert arrow.evaluate("element => getComputedStyle(element).animationName") == animation
 
 
-def test_a_lost_connection_is_told_and_found_again(door: Served, looking: Watched) -> None:
+def test_a_lost_connection_is_told_and_found_again(server: Served, looking: Watched) -> None:
     page = looking.page
     looking.mark()
-    door.close()
+    server.close()
     expect(page.locator("#lost")).to_contain_text("The connection to the daemon is lost")
-    door.open()
+    server.open()
     looking.live()
     expect(page.locator("#lost")).to_be_hidden()
     ran = [component(claimed_at=0.0)]
-    door.paint(lambda service: service.paint_job(job(30, "running", name="afterwards", components=ran)))
+    server.paint(lambda service: service.paint_job(job(30, "running", name="afterwards", components=ran)))
     expect(page.locator('li[data-job="30"]')).to_contain_text("afterwards")
     assert looking.is_marked()
     # A browser notes every request that found nobody; that is what was to be seen here.
     looking.complaints[:] = [each for each in looking.complaints if "Failed to load resource: net::ERR" not in each]
 
 
-def test_a_session_that_has_ended_is_told_with_the_way_back(door: Served, looking: Watched) -> None:
+def test_a_session_that_has_ended_is_told_with_the_way_back(server: Served, looking: Watched) -> None:
     page = looking.page
-    door.revoke_all()
-    door.paint(lambda service: service.happen("something"))
+    server.revoke_all()
+    server.paint(lambda service: service.happen("something"))
     expect(page.locator("#lost")).to_contain_text("You are signed out")
     page.get_by_role("link", name="Sign in again").click()
-    expect(page).to_have_url(f"{door.url}/login")
+    expect(page).to_have_url(f"{server.url}/login")
     looking.complaints[:] = [each for each in looking.complaints if "status of 401" not in each]

@@ -19,15 +19,15 @@ PAGES = ("/", "/jobs", "/jobs/7", "/jobs/10", "/jobs/4", "/sites/delft", "/sites
 ALL = (Scope.READ, Scope.SUBMIT, Scope.OPERATE)
 
 
-def caller(door: Served, *scopes: Scope, user: str = "ada") -> httpx.Client:
+def caller(server: Served, *scopes: Scope, user: str = "ada") -> httpx.Client:
     """Somebody who shows a token at every call."""
-    token = door.token(*(scopes or ALL), user=user)
-    return httpx.Client(base_url=door.url, headers={"Authorization": f"Bearer {token}"}, timeout=60)
+    token = server.token(*(scopes or ALL), user=user)
+    return httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {token}"}, timeout=60)
 
 
 @pytest.fixture
-def operator(door: Served) -> Iterator[httpx.Client]:
-    with caller(door) as client:
+def operator(server: Served) -> Iterator[httpx.Client]:
+    with caller(server) as client:
         yield client
 
 
@@ -119,19 +119,19 @@ def test_the_buttons_are_for_those_who_may_press_them(still: Served) -> None:
         assert "Cancel" not in ada.get("/jobs/3").text, "it has ended"
 
 
-def test_a_form_that_its_sender_may_not_send_changes_nothing(door: Served) -> None:
-    with caller(door, Scope.READ) as reader:
+def test_a_form_that_its_sender_may_not_send_changes_nothing(server: Served) -> None:
+    with caller(server, Scope.READ) as reader:
         answer = reader.post("/sites/delft/drain")
     assert answer.status_code == 403
     assert "needs the scope operate" in answer.text
-    assert door.service.did == []
+    assert server.service.did == []
 
 
 @pytest.mark.parametrize("act", ["drain", "resume", "probe"])
-def test_a_form_leads_back_to_the_page_of_the_site(door: Served, operator: httpx.Client, act: str) -> None:
+def test_a_form_leads_back_to_the_page_of_the_site(server: Served, operator: httpx.Client, act: str) -> None:
     answer = operator.post(f"/sites/delft/{act}")
     assert (answer.status_code, answer.headers["location"]) == (303, f"/sites/delft?did={act}")
-    assert door.service.did == [(act, "delft")]
+    assert server.service.did == [(act, "delft")]
     assert 'role="status"' in operator.get(answer.headers["location"]).text
 
 
@@ -147,25 +147,25 @@ def test_what_is_not_there_is_told_on_a_page(reader: httpx.Client, path: str) ->
     assert "<b>" not in answer.text
 
 
-def test_an_act_that_no_site_knows_is_not_found(door: Served, operator: httpx.Client) -> None:
+def test_an_act_that_no_site_knows_is_not_found(server: Served, operator: httpx.Client) -> None:
     assert operator.post("/sites/delft/explode").status_code == 404
-    assert door.service.did == []
+    assert server.service.did == []
 
 
-def test_a_daemon_that_cannot_work_says_why_on_every_page(door: Served, operator: httpx.Client) -> None:
-    door.paint(lambda service: setattr(service, "why_not", "the disk is full"))
+def test_a_daemon_that_cannot_work_says_why_on_every_page(server: Served, operator: httpx.Client) -> None:
+    server.paint(lambda service: setattr(service, "why_not", "the disk is full"))
     for path in ("/", "/jobs", "/jobs/7", "/sites/delft"):
         assert "the disk is full" in operator.get(path).text
 
 
-def test_jobs_are_listed_by_state_and_owner_a_page_at_a_time(door: Served, operator: httpx.Client) -> None:
+def test_jobs_are_listed_by_state_and_owner_a_page_at_a_time(server: Served, operator: httpx.Client) -> None:
     def shown(path: str) -> list[int]:
         return [int(number) for number in re.findall(r'data-job="(\d+)"', operator.get(path).text)]
 
     assert shown("/jobs?state=failed") == [4]
     assert shown("/jobs?owner=grace") == [7, 4]
     assert shown("/jobs?state=live") == [12, 11, 10, 9, 8, 7, 6]
-    door.paint(lambda service: service.painted.update({n: job(n) for n in range(100, 100 + 2 * PAGE_JOBS)}))
+    server.paint(lambda service: service.painted.update({n: job(n) for n in range(100, 100 + 2 * PAGE_JOBS)}))
     first = operator.get("/jobs").text
     assert len(re.findall(r"data-job=", first)) == PAGE_JOBS
     older = re.search(r'href="(/jobs\?[^"]*cursor=[^"]*)"', first)
@@ -186,7 +186,7 @@ def test_a_static_file_may_be_kept_for_ever_under_its_mark_alone(reader: httpx.C
 
 
 def test_an_empty_grid_has_a_page(tmp_path: Path) -> None:
-    with served(tmp_path, lambda: PaintedService(overview([]), [])) as door, caller(door) as operator:
+    with served(tmp_path, lambda: PaintedService(overview([]), [])) as server, caller(server) as operator:
         told = text_of(operator.get("/").raise_for_status().text)
         assert "This grid has no sites" in told
         assert "no jobs yet" in told
@@ -200,7 +200,7 @@ def many() -> PaintedService:
 
 
 def test_fifty_sites_and_a_thousand_waiting_jobs_stay_one_page(tmp_path: Path) -> None:
-    with served(tmp_path, many) as door, caller(door) as operator:
+    with served(tmp_path, many) as server, caller(server) as operator:
         page = operator.get("/").raise_for_status().text
     assert len(re.findall('class="panel site"', page)) == 50
     assert len(re.findall('class="chart"', page)) == 0, f"charts are for {SITE_CHARTS_MAX} sites at most"
@@ -230,10 +230,10 @@ def long_output() -> PaintedService:
 
 
 def test_of_a_long_output_the_end_is_shown_after_few_reads(tmp_path: Path) -> None:
-    with served(tmp_path, long_output) as door, caller(door) as operator:
+    with served(tmp_path, long_output) as server, caller(server) as operator:
         page = operator.get("/jobs/1").raise_for_status().text
-        assert isinstance(door.service, Counting)
-        assert door.service.reads < 50
+        assert isinstance(server.service, Counting)
+        assert server.service.reads < 50
     assert "line 000999999\n" in page
     assert "line 000000000\n" not in page
     assert page.count("line 0") <= 2 * TAIL_BYTES / 15
@@ -241,9 +241,9 @@ def test_of_a_long_output_the_end_is_shown_after_few_reads(tmp_path: Path) -> No
     assert "are not shown" in page
 
 
-def test_a_component_shows_its_run_also_when_its_barrier_never_opened(door: Served, operator: httpx.Client) -> None:
+def test_a_component_shows_its_run_also_when_its_barrier_never_opened(server: Served, operator: httpx.Client) -> None:
     """Two openings may have the same time, and a claim that failed before one belongs to the run that it was for."""
-    door.service.painted[90] = job(
+    server.service.painted[90] = job(
         90,
         "running",
         components=[

@@ -1,18 +1,35 @@
-"""Routes about who may come in: tokens and logins for the daemon's own user, and who a caller is for everybody."""
+"""Routes about who may call: tokens and logins for the daemon's own user, who a caller is for everybody, and signing
+in to the dashboard, where a one-time code or a token becomes a cookie.
+
+``POST /login`` takes the field ``secret`` (a code or a token) of a form, ``GET /login?code=`` the code of a link, and
+``POST /logout`` ends the session. All three redirect: to ``/``, or to ``/login?problem=`` with ``wrong`` or ``many``.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated
+from urllib.parse import parse_qs
 
-from fastapi import APIRouter, Body, Path, Request
+from fastapi import APIRouter, Body, FastAPI, Path, Request
+from fastapi.openapi.models import Example
+from fastapi.responses import RedirectResponse, Response
+from starlette.routing import Match, Route
+from starlette.types import Scope as RequestScope
 
-from koala.daemon.api.callers import Owner, Who
+from koala.daemon.api.callers import SESSION_COOKIE, Owner, Who, address_of, check_origin, session_secret
 from koala.daemon.api.errors import declared
-from koala.daemon.api.examples import TOKEN_WISHES
-from koala.daemon.api.lobby import door_of
+from koala.daemon.api.limits import RateError
+from koala.daemon.api.listeners import listener_of
+from koala.daemon.service.tokens import SESSION_S
 from koala.model.api import Login, NewToken, Scope, TokenInfo, TokenWish, Whoami
 
 router = APIRouter(prefix="/v1", tags=["access"])
+
+FORM_FIELDS_MAX = 8
+# Each example could be sent as it is.
+TOKEN_WISHES: dict[str, Example] = {
+    "user": {"value": {"user": "ada", "scopes": ["read", "submit"], "note": "laptop"}},
+}
 
 
 @router.get("/whoami", summary="Who the daemon takes the caller for", responses=declared())
@@ -26,14 +43,14 @@ async def create_token(
     request: Request, _who: Owner, wish: Annotated[TokenWish, Body(openapi_examples=TOKEN_WISHES)]
 ) -> NewToken:
     """A token for a user. Its secret is in this answer and never shown again. Only for the daemon's own user."""
-    return await door_of(request).tokens.create(wish)
+    return await listener_of(request).tokens.create(wish)
 
 
 @router.get("/tokens", summary="List tokens", responses=declared())
 async def list_tokens(request: Request, _who: Owner) -> list[TokenInfo]:
     """Valid tokens and those revoked in the last 30 days, the newest first, without the secrets. Only for the
     daemon's own user."""
-    return await door_of(request).tokens.tokens()
+    return await listener_of(request).tokens.tokens()
 
 
 @router.delete("/tokens/{token}", status_code=204, summary="Revoke a token", responses=declared())
@@ -43,12 +60,82 @@ async def revoke_token(
     token: Annotated[str, Path(min_length=1, max_length=64, description="The token's id, not its secret.")],
 ) -> None:
     """End a token at once, and every dashboard session that was opened with it. Only for the daemon's own user."""
-    await door_of(request).tokens.revoke(token)
+    await listener_of(request).tokens.revoke(token)
 
 
 @router.post("/logins", summary="A link that opens the dashboard", responses=declared())
 async def create_login(request: Request, who: Owner) -> Login:
     """A link that signs in the daemon's own user once, until it expires. Only for the daemon's own user."""
-    door = door_of(request)
-    code, expires_at = door.tokens.make_code(who)
-    return Login(url=None if door.url is None else f"{door.url}/login?code={code}", expires_at=expires_at)
+    listener = listener_of(request)
+    code, expires_at = listener.tokens.make_code(who)
+    return Login(url=None if listener.url is None else f"{listener.url}/login?code={code}", expires_at=expires_at)
+
+
+# ------------------------------------------------------------------------------------- signing in and out
+
+
+async def sign_in_by_link(request: Request) -> Response:
+    """The one-time code of a link becomes a session."""
+    return _signed_in(request, request.query_params["code"])
+
+
+async def sign_in_by_form(request: Request) -> Response:
+    """The code or token that somebody pasted becomes a session. Only from the dashboard's own page, so that no other
+    site signs its visitors in as somebody else."""
+    check_origin(request.headers)
+    body = (await request.body()).decode("utf-8", errors="replace")
+    try:
+        fields = parse_qs(body, max_num_fields=FORM_FIELDS_MAX)
+    except ValueError:
+        fields = {}
+    return _signed_in(request, fields.get("secret", [""])[0].strip())
+
+
+async def sign_out(request: Request) -> Response:
+    """End the session, here and in the browser."""
+    check_origin(request.headers)
+    listener = listener_of(request)
+    secret = session_secret(request.headers)
+    if secret is not None:
+        listener.tokens.close_session(secret)
+    answer = RedirectResponse("/login", status_code=303)
+    answer.delete_cookie(SESSION_COOKIE, path="/", httponly=True, samesite="strict", secure=listener.secure)
+    return answer
+
+
+def _signed_in(request: Request, secret: str) -> Response:
+    listener = listener_of(request)
+    session = listener.tokens.open_session(secret)
+    if session is None:
+        try:
+            listener.traffic.count_failed_sign_in(address_of(request.scope))
+        except RateError:
+            return RedirectResponse("/login?problem=many", status_code=303)
+        return RedirectResponse("/login?problem=wrong", status_code=303)
+    answer = RedirectResponse("/", status_code=303)
+    answer.set_cookie(
+        SESSION_COOKIE,
+        session,
+        max_age=int(SESSION_S),
+        path="/",
+        httponly=True,
+        samesite="strict",
+        secure=listener.secure,
+    )
+    return answer
+
+
+class _LinkRoute(Route):
+    """``GET /login`` with a code; without one the dashboard shows its page."""
+
+    def matches(self, scope: RequestScope) -> tuple[Match, RequestScope]:
+        if not scope["query_string"].startswith(b"code="):
+            return Match.NONE, {}
+        return super().matches(scope)
+
+
+def install_sign_in(app: FastAPI) -> None:
+    """Add the routes of signing in and out; to be called before those of the dashboard are added."""
+    app.router.routes.append(_LinkRoute("/login", sign_in_by_link, methods=["GET"]))
+    app.router.routes.append(Route("/login", sign_in_by_form, methods=["POST"]))
+    app.router.routes.append(Route("/logout", sign_out, methods=["POST"]))

@@ -1,13 +1,13 @@
-"""The app behind one door of the daemon: its routes, its guard and its OpenAPI document, put together."""
+"""The app behind one listener of the daemon: its routes, its guard and its OpenAPI document, put together."""
 
 from __future__ import annotations
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from koala.daemon.api import access, errors, files, guard, health, jobs, journal, sessions, sites
+from koala.daemon.api import access, errors, files, guard, health, jobs, journal, sites
 from koala.daemon.api.callers import signed_in
-from koala.daemon.api.lobby import Door, Lobby
+from koala.daemon.api.listeners import Listener, Traffic
 from koala.daemon.dashboard import dashboard_router
 from koala.daemon.service.principal import owner as owner_named
 from koala.daemon.service.service import Service
@@ -34,17 +34,18 @@ def make_app(
     *,
     trusted: bool,
     owner: str,
-    lobby: Lobby | None = None,
+    traffic: Traffic | None = None,
     secure: bool = False,
     hosts: frozenset[str] | None = None,
     url: str | None = None,
 ) -> FastAPI:
-    """The app of one door. Behind a ``trusted`` one every caller is the ``owner``. Doors of one daemon share a
-    ``lobby``; for the others see ``Door``. To be called in the event loop that serves it."""
-    door = Door(
+    """The app of one listener. Behind a ``trusted`` one every caller is the ``owner``. The listeners of one daemon
+    share a ``traffic``; the other arguments are those of ``Listener``. To be called in the event loop that serves
+    it."""
+    listener = Listener(
         service=service,
         tokens=tokens,
-        lobby=Lobby() if lobby is None else lobby,
+        traffic=Traffic() if traffic is None else traffic,
         owner=owner_named(owner),
         trusted=trusted,
         secure=secure,
@@ -64,13 +65,13 @@ def make_app(
         generate_unique_id_function=_operation_id,
         separate_input_output_schemas=False,
     )
-    app.state.door = door
-    for part in (jobs, sites, files, journal, access, health):
-        app.include_router(part.router)
-    sessions.install(app)
+    app.state.listener = listener
+    for routes in (jobs, sites, files, journal, access, health):
+        app.include_router(routes.router)
+    access.install_sign_in(app)
     app.include_router(dashboard_router(service, signed_in), include_in_schema=False)
     errors.install(app)
-    guard.install(app, door)
+    guard.install(app, listener)
     return app
 
 

@@ -23,7 +23,9 @@ from koala.daemon.api.limits import (
 )
 from koala.model.errors import InvalidError, TooLargeError
 
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+# A string, to its end or to the end of the text. It matches wherever it begins and never goes back, so that a text
+# full of quotes is read once.
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
@@ -51,7 +53,9 @@ def check_head(scope: Scope) -> None:
             raise InvalidError(f"the {what} of the address is not UTF-8; encode it so") from None
 
 
-async def read_body(receive: Receive, headers: Mapping[str, str], bytes_max: int) -> bytes:
+async def read_body(
+    receive: Receive, headers: Mapping[str, str], bytes_max: int, limit_s: float = BODY_S_MAX
+) -> bytes:
     """The whole body. Raises ``TooLargeError`` as soon as it is larger than it may be, and ``TooSlowError`` when it
     takes too long. What comes after the limit is read and thrown away for a while, since a client that is still
     sending would not see the answer."""
@@ -62,7 +66,7 @@ async def read_body(receive: Receive, headers: Mapping[str, str], bytes_max: int
     parts: list[bytes] = []
     size_bytes = 0
     try:
-        async with asyncio.timeout(BODY_S_MAX):
+        async with asyncio.timeout(limit_s):
             more = True
             while more:
                 message: Message = await receive()
@@ -77,7 +81,7 @@ async def read_body(receive: Receive, headers: Mapping[str, str], bytes_max: int
                 more = message.get("more_body", False)
     except TimeoutError:
         if size_bytes <= bytes_max:
-            raise TooSlowError(f"the body did not come within {BODY_S_MAX:.0f} s (BODY_S_MAX)") from None
+            raise TooSlowError(f"the body did not come within {limit_s:g} s (BODY_S_MAX)") from None
     if size_bytes > bytes_max:
         raise too_large
     return b"".join(parts)

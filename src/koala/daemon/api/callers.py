@@ -1,4 +1,4 @@
-"""Who is asking: the owner behind a trusted door, and elsewhere the holder of a token or of a dashboard session.
+"""Who is asking: the owner behind a trusted listener, and elsewhere the holder of a token or of a dashboard session.
 
 Only the question who somebody is gets its answer here; what they may do is the service's part, but for tokens and
 logins, which only the daemon's own user deals with.
@@ -16,7 +16,7 @@ from fastapi import Depends, Request
 from fastapi.security import APIKeyCookie, HTTPBearer
 from starlette.types import Scope
 
-from koala.daemon.api.lobby import Door, door_of
+from koala.daemon.api.listeners import Listener, listener_of
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.tokens import Credential
 from koala.model.errors import ClientError, ForbiddenError, NotSignedInError
@@ -32,28 +32,28 @@ _cookie = APIKeyCookie(name=SESSION_COOKIE, auto_error=False, scheme_name="sessi
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is asking, and by what they proved it; the owner behind a trusted door needs no proof."""
+    """Who is asking, and by what they proved it; the owner behind a trusted listener needs no proof."""
 
     principal: Principal
     credential: Credential | None = None
 
-    def check(self, door: Door) -> None:
+    def check(self, listener: Listener) -> None:
         """Raises ``NotSignedInError`` when the credential was revoked or ran out since the request came."""
-        if self.credential is not None and not door.tokens.holds(self.credential):
+        if self.credential is not None and not listener.tokens.holds(self.credential):
             raise NotSignedInError("the token was revoked or the session has ended; sign in again")
 
 
-def identify(door: Door, scope: Scope, headers: Mapping[str, str]) -> Caller | ClientError:
+def identify(listener: Listener, scope: Scope, headers: Mapping[str, str]) -> Caller | ClientError:
     """Who sends this request, or why that is not known. A wrong secret counts against the sender's address."""
-    if door.trusted:
-        return Caller(principal=door.owner)
+    if listener.trusted:
+        return Caller(principal=listener.owner)
     try:
         authorization = headers.get("authorization")
         if authorization is not None:
-            return _by_bearer(door, authorization, address_of(scope))
+            return _by_bearer(listener, authorization, address_of(scope))
         session = session_secret(headers)
         if session is not None:
-            return _by_session(door, session, scope, headers)
+            return _by_session(listener, session, scope, headers)
     except ClientError as error:
         return error
     return NotSignedInError("send a token: `Authorization: Bearer koala_...`; the daemon's owner creates one")
@@ -112,7 +112,7 @@ def caller_of(request: Request) -> Caller:
     found: Caller | ClientError = request.scope[CALLER]
     if isinstance(found, ClientError):
         raise found
-    found.check(door_of(request))
+    found.check(listener_of(request))
     return found
 
 
@@ -120,19 +120,19 @@ Who = Annotated[Principal, Depends(signed_in)]
 Owner = Annotated[Principal, Depends(owner_only)]
 
 
-def _by_bearer(door: Door, authorization: str, address: str) -> Caller:
+def _by_bearer(listener: Listener, authorization: str, address: str) -> Caller:
     scheme, _, secret = authorization.partition(" ")
-    credential = door.tokens.by_secret(secret.strip()) if scheme.lower() == "bearer" else None
+    credential = listener.tokens.by_secret(secret.strip()) if scheme.lower() == "bearer" else None
     if credential is None:
-        door.lobby.count_failed_sign_in(address)
+        listener.traffic.count_failed_sign_in(address)
         raise NotSignedInError("the token is not valid: it is wrong, or it was revoked; ask for a new one")
     return Caller(principal=credential.principal, credential=credential)
 
 
-def _by_session(door: Door, secret: str, scope: Scope, headers: Mapping[str, str]) -> Caller:
-    credential = door.tokens.by_session(secret)
+def _by_session(listener: Listener, secret: str, scope: Scope, headers: Mapping[str, str]) -> Caller:
+    credential = listener.tokens.by_session(secret)
     if credential is None:
-        door.lobby.count_failed_sign_in(address_of(scope))
+        listener.traffic.count_failed_sign_in(address_of(scope))
         raise NotSignedInError("the session has ended; sign in again")
     if scope["method"] not in HARMLESS_METHODS:
         check_origin(headers)

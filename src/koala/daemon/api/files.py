@@ -5,16 +5,33 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Path, Query
+from fastapi.openapi.models import Example
 
 from koala.daemon.api.callers import Who
 from koala.daemon.api.errors import declared
-from koala.daemon.api.examples import FORGETTINGS, REGISTRATIONS, REPLICATIONS
 from koala.daemon.api.parameters import Cursor, Limit, The
 from koala.model.api import PAGE_ITEMS_DEFAULT, FileInfo, Forgetting, Page, Registration, Replication
 
 NAME_CHARACTERS_MAX = 1_024
 
 router = APIRouter(prefix="/v1", tags=["files"])
+
+# Each example could be sent as it is.
+REGISTRATIONS: dict[str, Example] = {
+    "path": {
+        "summary": "A copy of a file",
+        "value": {"name": "data/genome", "site": "west", "path": "/data/genome.fa"},
+    },
+    "url": {
+        "summary": "A file that stays at its URL",
+        "value": {"name": "data/genome", "site": "west", "url": "https://files.example/genome.fa"},
+    },
+}
+REPLICATIONS: dict[str, Example] = {"site": {"value": {"name": "data/genome", "site": "east"}}}
+FORGETTINGS: dict[str, Example] = {
+    "replica": {"summary": "One replica", "value": {"name": "data/genome", "site": "east"}},
+    "file": {"summary": "The file and all its replicas", "value": {"name": "data/genome"}},
+}
 
 
 @router.get("/files", summary="List files", responses=declared())

@@ -14,8 +14,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from koala.daemon.api.bodies import GoneError, check_head, check_json, read_body
 from koala.daemon.api.callers import CALLER, Caller, identify
 from koala.daemon.api.errors import answer_to, answer_to_unexpected
-from koala.daemon.api.limits import BODY_BYTES_MAX, STRANGER_BODY_BYTES_MAX
-from koala.daemon.api.lobby import Door
+from koala.daemon.api.limits import BODY_BYTES_MAX, BODY_S_MAX, STRANGER_BODY_BYTES_MAX
+from koala.daemon.api.listeners import Listener
 from koala.descriptions.errors import printable
 from koala.model.errors import ClientError, UnavailableError
 from koala.version import __version__
@@ -37,17 +37,18 @@ class WrongHostError(ClientError):
 class Guard:
     """The outermost layer of the app."""
 
-    def __init__(self, app: ASGIApp, door: Door) -> None:
+    def __init__(self, app: ASGIApp, listener: Listener, *, body_s_max: float = BODY_S_MAX) -> None:
         self._app = app
-        self._door = door
+        self._listener = listener
+        self._body_s_max = body_s_max
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        answer = _Answer(scope, send, secure=self._door.secure)
-        clock = self._door.lobby.clock
+        answer = _Answer(scope, send, secure=self._listener.secure)
+        clock = self._listener.traffic.clock
         begun_at = clock()
         try:
             await self._app(scope, await self._checked(scope, receive), answer.send)
@@ -56,7 +57,7 @@ class Guard:
         except GoneError:
             return
         except asyncio.CancelledError:
-            if answer.is_begun or not self._door.lobby.is_stopping:
+            if answer.is_begun or not self._listener.traffic.is_stopping:
                 raise
             # The server's patience is over; that is no fault of the request's.
             late = UnavailableError(
@@ -71,21 +72,22 @@ class Guard:
             await response(scope, receive, answer.send)
         finally:
             method = scope["method"] if scope["method"] in KNOWN_METHODS else "other"
-            self._door.lobby.requests.count(method, route_of(scope), answer.status, clock() - begun_at)
+            self._listener.traffic.requests.count(method, route_of(scope), answer.status, clock() - begun_at)
 
     async def _checked(self, scope: Scope, receive: Receive) -> Receive:
         """Look at everything but what the route itself must; gives the body in one piece."""
         headers = Headers(scope=scope)
-        check_host(self._door, headers)
+        check_host(self._listener, headers)
         check_head(scope)
-        if self._door.lobby.is_stopping:
+        if self._listener.traffic.is_stopping:
             raise UnavailableError("the daemon is stopping; ask again when it is back")
         # Whoever is known may send more; whether nobody will do is for the route to say.
-        caller = scope[CALLER] = identify(self._door, scope, headers)
+        caller = scope[CALLER] = identify(self._listener, scope, headers)
         known = isinstance(caller, Caller)
         if isinstance(caller, Caller):
-            self._door.lobby.count_request(caller.principal)
-        body = await read_body(receive, headers, BODY_BYTES_MAX if known else STRANGER_BODY_BYTES_MAX)
+            self._listener.traffic.count_request(caller.principal)
+        bytes_max = BODY_BYTES_MAX if known else STRANGER_BODY_BYTES_MAX
+        body = await read_body(receive, headers, bytes_max, self._body_s_max)
         if body and "json" in headers.get("content-type", "").lower():
             check_json(body)
         # A part of an answer is never worth asking for here, and a server may always give the whole.
@@ -93,15 +95,15 @@ class Guard:
         return _replay(body, receive)
 
 
-def check_host(door: Door, headers: Mapping[str, str]) -> None:
+def check_host(listener: Listener, headers: Mapping[str, str]) -> None:
     """Raises ``WrongHostError`` where a request calls the daemon by a name that is not among its own."""
-    if door.hosts is None:
+    if listener.hosts is None:
         return
     host = headers.get("host", "").lower()
     name = host[: host.find("]") + 1] if host.startswith("[") else host.partition(":")[0]
-    if name not in door.hosts:
+    if name not in listener.hosts:
         raise WrongHostError(
-            f"the daemon is not called {printable(name)!r}; use one of: {', '.join(sorted(door.hosts))}"
+            f"the daemon is not called {printable(name)!r}; use one of: {', '.join(sorted(listener.hosts))}"
         )
 
 
@@ -155,6 +157,6 @@ class _Answer:
         await self._send(message)
 
 
-def install(app: FastAPI, door: Door) -> None:
+def install(app: FastAPI, listener: Listener) -> None:
     """Put the guard before everything else of the app."""
-    app.add_middleware(Guard, door=door)
+    app.add_middleware(Guard, listener=listener)

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 
 from koala.daemon.api.callers import CALLER, Caller, Who
 from koala.daemon.api.errors import declared
-from koala.daemon.api.lobby import door_of
+from koala.daemon.api.listeners import listener_of
 from koala.daemon.api.metrics import CONTENT_TYPE_LATEST, exposition
 from koala.daemon.api.parameters import The
 from koala.model.api import Health, Scope
@@ -53,7 +53,7 @@ async def readyz(request: Request, service: The, response: Response) -> Health:
 async def metrics(request: Request, who: Who, service: The) -> Response:
     """Jobs, sites, queues, transfers, the store and the requests in numbers. Needs `read`."""
     who.need(Scope.READ)
-    lobby = door_of(request).lobby
+    traffic = listener_of(request).traffic
     numbers = await service.numbers()
-    text = exposition(numbers, lobby.requests, streams_open=lobby.streams_open)
+    text = exposition(numbers, traffic.requests, streams_open=traffic.streams_open)
     return Response(text, media_type=CONTENT_TYPE_LATEST)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Body, Query, Request, Response
+from fastapi.openapi.models import Example
 
 from koala.core.lifecycle import JobState
 from koala.daemon.api.callers import Who, caller_of
 from koala.daemon.api.errors import declared
-from koala.daemon.api.examples import SUBMISSIONS
-from koala.daemon.api.lobby import door_of
+from koala.daemon.api.listeners import listener_of
 from koala.daemon.api.parameters import Cursor, JobPath, Limit, The
 from koala.model.api import (
     OUTPUT_BYTES_MAX,
@@ -29,6 +29,26 @@ from koala.model.request import COMPONENTS_MAX
 from koala.store import NUMBER_MAX
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
+
+# Each example could be sent as it is.
+EXAMPLE_JOB = """\
+name: pair
+application:
+  executable: /bin/hostname
+components:
+  - processors: 2
+  - processors: 2
+"""
+SUBMISSIONS: dict[str, Example] = {
+    "yaml": {
+        "summary": "A job in YAML",
+        "value": {"description": EXAMPLE_JOB, "source": "pair.yaml", "client_token": "3f1c9f0e-pair"},
+    },
+    "script": {
+        "summary": "A Slurm script",
+        "value": {"description": "#!/bin/sh\n#SBATCH --ntasks=4\nhostname\n", "source": "job.sbatch"},
+    },
+}
 
 Wish = Annotated[Submission, Body(openapi_examples=SUBMISSIONS)]
 
@@ -91,7 +111,7 @@ async def wait_for_job(
     timeout_s: Annotated[float, Query(ge=0, le=WAIT_S_MAX, allow_inf_nan=False)] = WAIT_S_MAX,
 ) -> JobSummary:
     """The job when it has ended, or as it is after the timeout: ask again while `ended_at` is null."""
-    found = await door_of(request).lobby.unless_stopped(service.wait(who, job, timeout_s))
+    found = await listener_of(request).traffic.unless_stopped(service.wait(who, job, timeout_s))
     caller_of(request)  # a token that was revoked meanwhile sees nothing any more
     return found
 

@@ -1,20 +1,32 @@
-"""Routes about what happened: a piece of the journal, and the stream that goes on with it."""
+"""Routes about what happened: a piece of the journal, and its stream as server-sent events, whose ids are the
+journal's numbers, so that a reader can resume."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from contextlib import AbstractContextManager, suppress
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
+from starlette.types import Receive, Scope, Send
 
 from koala.daemon.api.callers import Who, caller_of
 from koala.daemon.api.errors import declared
-from koala.daemon.api.lobby import door_of
+from koala.daemon.api.limits import HEARTBEAT_S, STREAM_SEND_S_MAX
+from koala.daemon.api.listeners import listener_of
 from koala.daemon.api.parameters import After, JobFilter, Limit, The
-from koala.daemon.api.sse import EventStream
+from koala.daemon.service.journal import RenderedEntry
 from koala.model.api import PAGE_ITEMS_DEFAULT, JournalEntry
+from koala.model.errors import ClientError
 from koala.store import NUMBER_MAX
 
 router = APIRouter(prefix="/v1/events", tags=["events"])
+
+RETRY_MS = 1_000
+HEARTBEAT = b": still here\n\n"
+# Events that come together are sent together, up to about so much.
+PART_BYTES = 65_536
 
 STREAM_ANSWER: dict[int | str, dict[str, Any]] = {
     200: {
@@ -55,7 +67,7 @@ async def stream_events(
     ] = None,
 ) -> Response:
     """Entries from the one after `Last-Event-ID`, or `after`, on; nothing is left out in between."""
-    door, caller = door_of(request), caller_of(request)
+    listener, caller = listener_of(request), caller_of(request)
     begin = last_event_id if last_event_id is not None else after
     if begin is None:
         begin = service.last_seq
@@ -63,7 +75,109 @@ async def stream_events(
     await service.journal(who, after=begin, limit=1, job=job)
     return EventStream(
         service.follow_rounds(who, after=begin, job=job),
-        check=lambda: caller.check(door),
-        stopped=door.lobby.stopped,
-        place=door.lobby.stream_of(who),
+        check=lambda: caller.check(listener),
+        stopped=listener.traffic.stopped,
+        place=listener.traffic.stream_of(who),
+        heartbeat_s=listener.traffic.heartbeat_s,
+        send_s_max=listener.traffic.stream_send_s_max,
     )
+
+
+def event_of(told: RenderedEntry) -> bytes:
+    """An entry as an event. JSON holds no line break, so one line of data is enough."""
+    return f"id: {told.entry.seq}\nevent: journal\ndata: {told.json}\n\n".encode()
+
+
+def parts_of(found: Iterable[RenderedEntry]) -> Iterator[bytes]:
+    """Entries as events, several in one part."""
+    part = b""
+    for told in found:
+        part += event_of(told)
+        if len(part) >= PART_BYTES:
+            yield part
+            part = b""
+    if part:
+        yield part
+
+
+class EventStream(Response):
+    """The entries as they come, and a comment every ``heartbeat_s``.
+
+    It ends when the daemon stops, when the reader has gone or takes nothing for ``send_s_max``, and when ``check``
+    raises because the reader may no longer read; nothing is sent after that. ``place`` is entered for as long as the
+    stream lasts.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self,
+        rounds: AsyncIterator[list[RenderedEntry]],
+        *,
+        check: Callable[[], None],
+        stopped: Callable[[], Coroutine[Any, Any, None]],
+        place: AbstractContextManager[None],
+        heartbeat_s: float = HEARTBEAT_S,
+        send_s_max: float = STREAM_SEND_S_MAX,
+    ) -> None:
+        super().__init__(media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._rounds = rounds
+        self._check = check
+        self._stopped = stopped
+        self._place = place
+        self._heartbeat_s = heartbeat_s
+        self._send_s_max = send_s_max
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until there is a reason to end."""
+        with self._place:
+            tasks = [asyncio.ensure_future(work) for work in (self._pump(send), _gone(receive), self._stopped())]
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                ends = await asyncio.gather(*tasks, return_exceptions=True)
+        if isinstance(ends[0], Exception) and not isinstance(ends[0], ClientError | OSError):
+            raise ends[0]
+        with suppress(OSError, TimeoutError):
+            await self._send_part(send, b"", more=False)
+
+    async def _pump(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await self._send_part(send, f"retry: {RETRY_MS}\n\n".encode())
+        following = asyncio.ensure_future(_next(self._rounds))
+        try:
+            while True:
+                done, _ = await asyncio.wait({following}, timeout=self._heartbeat_s)
+                self._check()
+                if not done:
+                    await self._send_part(send, HEARTBEAT)
+                    continue
+                found = following.result()
+                if found is None:
+                    return
+                for part in parts_of(found):
+                    self._check()
+                    await self._send_part(send, part)
+                following = asyncio.ensure_future(_next(self._rounds))
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+            close = getattr(self._rounds, "aclose", None)
+            if close is not None:
+                await close()
+
+    async def _send_part(self, send: Send, body: bytes, *, more: bool = True) -> None:
+        async with asyncio.timeout(self._send_s_max):
+            await send({"type": "http.response.body", "body": body, "more_body": more})
+
+
+async def _next(rounds: AsyncIterator[list[RenderedEntry]]) -> list[RenderedEntry] | None:
+    return await anext(rounds, None)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

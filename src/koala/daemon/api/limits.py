@@ -50,13 +50,14 @@ class TooSlowError(ClientError):
 
 
 class Buckets:
-    """For every key a bucket of ``burst`` permits that fills again by ``per_s`` each second. At most ``KEYS_MAX``
+    """For every key a bucket of ``burst`` permits that fills again by ``per_s`` each second. At most ``keys_max``
     buckets are kept; beyond that the one that was used longest ago is forgotten, which makes it full."""
 
-    def __init__(self, per_s: float, burst: float, clock: Callable[[], float]) -> None:
+    def __init__(self, per_s: float, burst: float, clock: Callable[[], float], *, keys_max: int = KEYS_MAX) -> None:
         self._per_s = per_s
         self._burst = burst
         self._clock = clock
+        self._keys_max = keys_max
         self._levels: dict[str, tuple[float, float]] = {}  # key -> permits left, and when that was
 
     def take(self, key: str) -> float:
@@ -66,6 +67,6 @@ class Buckets:
         left = min(self._burst, left + (now - at) * self._per_s)
         wait_s = 0.0 if left >= 1 else (1 - left) / self._per_s
         self._levels[key] = (left - 1 if wait_s == 0 else left, now)
-        if len(self._levels) > KEYS_MAX:
+        if len(self._levels) > self._keys_max:
             self._levels.pop(next(iter(self._levels)))
         return wait_s

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Depends, Path, Query
 
-from koala.daemon.api.lobby import service_of
+from koala.daemon.api.listeners import service_of
 from koala.daemon.service.cursors import CURSOR_CHARACTERS_MAX
 from koala.daemon.service.service import Service
 from koala.model.api import PAGE_ITEMS_MAX

@@ -1,4 +1,5 @@
-"""What the doors of one daemon share (``Lobby``), what one door knows (``Door``), and how a route gets at it."""
+"""A ``Listener`` is one socket that the daemon answers at; ``Traffic`` is what all listeners share: rates, open
+streams, numbers of requests, and whether the daemon is stopping."""
 
 from __future__ import annotations
 
@@ -23,11 +24,23 @@ from koala.model.errors import TooManyError, UnavailableError
 Answered = TypeVar("Answered")
 
 
-class Lobby:
-    """The rates, the open streams, the numbers of requests, and whether the daemon is stopping: one for all doors."""
+class Traffic:
+    """The requests of all listeners together: how many there may be, and whether they still may."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        streams_max: int = limits.STREAMS_MAX,
+        streams_per_principal_max: int = limits.STREAMS_PER_PRINCIPAL_MAX,
+        heartbeat_s: float = limits.HEARTBEAT_S,
+        stream_send_s_max: float = limits.STREAM_SEND_S_MAX,
+    ) -> None:
         self.clock = clock
+        self.heartbeat_s = heartbeat_s
+        self.stream_send_s_max = stream_send_s_max
+        self._streams_max = streams_max
+        self._streams_per_principal_max = streams_per_principal_max
         self.requests = RequestNumbers()
         self._stopping = asyncio.Event()
         self._streams: Counter[str] = Counter()
@@ -86,13 +99,12 @@ class Lobby:
     def stream_of(self, who: Principal) -> Iterator[None]:
         """One more open stream of this caller while the block lasts; raises ``TooManyError`` beyond a limit."""
         key = "owner" if who.owner else f"user {who.name}"
-        if self._streams[key] >= limits.STREAMS_PER_PRINCIPAL_MAX:
-            raise TooManyError(
-                f"{who.name} has {limits.STREAMS_PER_PRINCIPAL_MAX} streams open (STREAMS_PER_PRINCIPAL_MAX); "
-                "close one"
-            )
-        if self._streams.total() >= limits.STREAMS_MAX:
-            raise TooManyError(f"{limits.STREAMS_MAX} streams are open (STREAMS_MAX); ask GET /v1/events instead")
+        most = self._streams_per_principal_max
+        if self._streams[key] >= most:
+            raise TooManyError(f"{who.name} has {most} streams open (STREAMS_PER_PRINCIPAL_MAX); close one")
+        most = self._streams_max
+        if self._streams.total() >= most:
+            raise TooManyError(f"{most} streams are open (STREAMS_MAX); ask GET /v1/events instead")
         self._streams[key] += 1
         try:
             yield
@@ -107,13 +119,14 @@ class Lobby:
         return self._streams.total()
 
 
-class Door(msgspec.Struct, frozen=True, kw_only=True):
-    """One way in. Behind a ``trusted`` door every caller is the owner. ``hosts`` are the names that a request may
-    call the daemon by, None for any; ``secure`` says that TLS protects it; ``url`` is where browsers find it."""
+class Listener(msgspec.Struct, frozen=True, kw_only=True):
+    """What one listener's app knows. Behind a ``trusted`` one every caller is the owner. ``hosts`` are the names
+    that a request may call the daemon by, None for any; ``secure`` says that TLS protects it; ``url`` is where
+    browsers find it."""
 
     service: Service
     tokens: AccessTokens
-    lobby: Lobby
+    traffic: Traffic
     owner: Principal
     trusted: bool
     secure: bool = False
@@ -121,12 +134,12 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
     url: str | None = None
 
 
-def door_of(request: Request) -> Door:
-    """The door that a request came through."""
-    door: Door = request.app.state.door
-    return door
+def listener_of(request: Request) -> Listener:
+    """The listener that a request came through."""
+    listener: Listener = request.app.state.listener
+    return listener
 
 
 async def service_of(request: Request) -> Service:
-    """The service behind the door. A coroutine, since the framework would call a plain function in a thread."""
-    return door_of(request).service
+    """The service behind the listener. A coroutine, since the framework would call a plain function in a thread."""
+    return listener_of(request).service
