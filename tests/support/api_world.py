@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import httpx
 from fastapi import FastAPI
 
-from koala.daemon.api import Traffic, make_app
+from koala.daemon.api import RequestTraffic, make_app
 from koala.daemon.engine.loop import Engine
 from koala.daemon.service.principal import owner
 from koala.daemon.service.service import Service
@@ -45,7 +45,9 @@ QUICK_JOB = (
 class World:
     """A daemon without its process: both listeners, and tokens to use them with."""
 
-    def __init__(self, service: Service, tokens: AccessTokens, engine: Engine, traffic: Traffic, root: Path) -> None:
+    def __init__(
+        self, service: Service, tokens: AccessTokens, engine: Engine, traffic: RequestTraffic, root: Path
+    ) -> None:
         self.service = service
         self.tokens = tokens
         self.engine = engine
@@ -89,12 +91,12 @@ def client_of(app: FastAPI, **options: Any) -> httpx.AsyncClient:
 
 
 @asynccontextmanager
-async def api_world(root: Path, grid: Grid = GRID, traffic: Traffic | None = None) -> AsyncIterator[World]:
+async def api_world(root: Path, grid: Grid = GRID, traffic: RequestTraffic | None = None) -> AsyncIterator[World]:
     """A world while the block lasts; nothing of it goes on running after it."""
     try:
         async with open_daemon(root, grid) as daemon:
             tokens = AccessTokens(daemon.engine.store, daemon.engine.now)
-            yield World(daemon.service, tokens, daemon.engine, Traffic() if traffic is None else traffic, root)
+            yield World(daemon.service, tokens, daemon.engine, RequestTraffic() if traffic is None else traffic, root)
             await tokens.close()
     finally:
         end_processes_of(root)

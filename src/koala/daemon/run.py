@@ -18,7 +18,7 @@ from typing import cast
 import uvicorn
 from fastapi import FastAPI
 
-from koala.daemon.api import Traffic, make_app
+from koala.daemon.api import RequestTraffic, make_app
 from koala.daemon.api.limits import HEADER_BYTES_MAX, KEEP_ALIVE_S
 from koala.daemon.connections import LimitedConnections
 from koala.daemon.engine.loop import Engine
@@ -121,7 +121,7 @@ async def _answering(
 ) -> AsyncIterator[None]:
     """Answer at both listeners while the block lasts. On the way out streams and waits end at once, changes of files
     somewhat later, other answers within ``ANSWERS_S_MAX``."""
-    traffic = Traffic()
+    traffic = RequestTraffic()
     owner = owner_name()
     url = None if address is None else address.url
     servers = [_Server(_config(make_app(service, tokens, trusted=True, owner=owner, traffic=traffic, url=url)), unix)]

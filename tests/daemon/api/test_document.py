@@ -19,7 +19,7 @@ import uvicorn
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
-from koala.daemon.api import Traffic, make_app
+from koala.daemon.api import RequestTraffic, make_app
 from koala.daemon.connections import LimitedConnections
 from koala.daemon.service.service import Service
 from koala.daemon.service.tokens import AccessTokens
@@ -91,9 +91,9 @@ class Served(NamedTuple):
     secret: str
 
 
-def loosened(clock_rate: float = 10_000.0) -> Traffic:
+def loosened(clock_rate: float = 10_000.0) -> RequestTraffic:
     """A traffic whose time runs fast, so that rates, which have tests of their own, hide nothing here."""
-    return Traffic(lambda: time.monotonic() * clock_rate)
+    return RequestTraffic(lambda: time.monotonic() * clock_rate)
 
 
 async def serve_at_loopback(world: World) -> tuple[uvicorn.Server, asyncio.Task[None], Served]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.daemon.api import Traffic, limits
+from koala.daemon.api import RequestTraffic, limits
 from koala.daemon.api.bodies import check_json
 from koala.daemon.api.guard import Guard
 from koala.daemon.api.limits import Buckets
@@ -207,11 +207,11 @@ def test_requests_beyond_the_rate_of_a_user_are_refused_and_no_one_elses(tmp_pat
         assert error_of(refused)["code"] == "too_many"
         assert refused.headers["retry-after"] == "1"
 
-    in_world(tmp_path, scene, traffic=Traffic(clock))
+    in_world(tmp_path, scene, traffic=RequestTraffic(clock))
 
 
 def test_the_owner_has_a_rate_as_well_but_a_large_one() -> None:
-    traffic = Traffic(Clock())
+    traffic = RequestTraffic(Clock())
     for _ in range(int(limits.OWNER_REQUESTS_BURST)):
         traffic.count_request(owner(OWNER))
     with pytest.raises(TooManyError):
@@ -231,11 +231,11 @@ def test_wrong_tokens_are_refused_faster_after_a_while_and_right_ones_never(tmp_
             assert answers[-1].status_code == 429
             assert (await bob.get("/v1/whoami")).status_code == 200
 
-    in_world(tmp_path, scene, traffic=Traffic(clock))
+    in_world(tmp_path, scene, traffic=RequestTraffic(clock))
 
 
 def test_streams_are_limited_for_each_caller_and_in_all() -> None:
-    traffic = Traffic(streams_max=3, streams_per_principal_max=2)
+    traffic = RequestTraffic(streams_max=3, streams_per_principal_max=2)
     bob, eve = (Principal(name=name, scopes=frozenset({Scope.READ})) for name in ("bob", "eve"))
     with traffic.stream_of(bob), traffic.stream_of(bob):
         with pytest.raises(TooManyError, match="STREAMS_PER_PRINCIPAL_MAX"), traffic.stream_of(bob):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
-from koala.daemon.api import Traffic
+from koala.daemon.api import RequestTraffic
 from koala.daemon.api.journal import HEARTBEAT
 from koala.model.api import Scope
 from tests.support.api_world import WAITING_JOB, World, in_world
@@ -172,7 +172,7 @@ def test_a_quiet_stream_says_that_it_is_still_there(tmp_path: Path) -> None:
         async with reading(world) as (reader, _):
             await reader.until(lambda: reader.text.count(HEARTBEAT.decode()) >= 2)
 
-    in_world(tmp_path, scene, traffic=Traffic(heartbeat_s=0.02))
+    in_world(tmp_path, scene, traffic=RequestTraffic(heartbeat_s=0.02))
 
 
 def test_streams_end_when_the_daemon_stops_and_no_new_ones_begin(tmp_path: Path) -> None:
@@ -245,4 +245,4 @@ def test_a_reader_that_takes_nothing_is_disconnected(tmp_path: Path) -> None:
             await reader.run()
         assert world.traffic.streams_open == 0
 
-    in_world(tmp_path, scene, traffic=Traffic(stream_send_s_max=0.05))
+    in_world(tmp_path, scene, traffic=RequestTraffic(stream_send_s_max=0.05))

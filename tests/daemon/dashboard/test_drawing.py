@@ -21,8 +21,8 @@ from koala.daemon.dashboard.charts import (
 from koala.daemon.dashboard.network import HEIGHT, NODES_MAX, WIDTH, network
 from koala.daemon.dashboard.timeline import (
     ROWS_MAX,
-    Phase,
     Stretch,
+    TimelinePhase,
     component_rows,
     component_stretches,
     job_row,
@@ -83,10 +83,10 @@ def a_whole_life() -> JobDetail:
 def test_a_bar_is_as_wide_as_its_share_of_the_time() -> None:
     row = job_row(a_whole_life(), recent(NOW, 200), NOW)
     assert [(bar.phase, bar.left, bar.width) for bar in row.bars] == [
-        (Phase.QUEUE, 50, 10),
-        (Phase.TRANSFER, 60, 10),
-        (Phase.BARRIER, 70, 5),
-        (Phase.RUNNING, 75, 25),
+        (TimelinePhase.QUEUE, 50, 10),
+        (TimelinePhase.TRANSFER, 60, 10),
+        (TimelinePhase.BARRIER, 70, 5),
+        (TimelinePhase.RUNNING, 75, 25),
     ]
     assert row.end == 100
 
@@ -100,21 +100,28 @@ def test_a_job_that_was_started_again_shows_both_runs_and_the_queue_between() ->
         ],
     )
     phases = [each.phase for each in job_stretches(again, NOW)]
-    assert phases == [Phase.QUEUE, Phase.BARRIER, Phase.RUNNING, Phase.QUEUE, Phase.BARRIER, Phase.RUNNING]
+    assert phases == [
+        TimelinePhase.QUEUE,
+        TimelinePhase.BARRIER,
+        TimelinePhase.RUNNING,
+        TimelinePhase.QUEUE,
+        TimelinePhase.BARRIER,
+        TimelinePhase.RUNNING,
+    ]
 
 
 def test_a_claim_that_was_given_up_at_the_barrier_never_ran() -> None:
     given_up = component(claimed_at=NOW - 20, ready_at=NOW - 20, ended_at=NOW - 5, outcome="aborted")
-    assert [each.phase for each in component_stretches(given_up, NOW)] == [Phase.BARRIER]
+    assert [each.phase for each in component_stretches(given_up, NOW)] == [TimelinePhase.BARRIER]
 
 
 def test_until_it_reports_a_claim_is_in_the_queue_of_its_site() -> None:
     waiting = component(claimed_at=NOW - 20)
-    assert component_stretches(waiting, NOW) == [Stretch(Phase.QUEUE, NOW - 20, NOW)]
+    assert component_stretches(waiting, NOW) == [Stretch(TimelinePhase.QUEUE, NOW - 20, NOW)]
     ready = component(claimed_at=NOW - 20, ready_at=NOW - 15)
     assert component_stretches(ready, NOW) == [
-        Stretch(Phase.QUEUE, NOW - 20, NOW - 15),
-        Stretch(Phase.BARRIER, NOW - 15, NOW),
+        Stretch(TimelinePhase.QUEUE, NOW - 20, NOW - 15),
+        Stretch(TimelinePhase.BARRIER, NOW - 15, NOW),
     ]
 
 

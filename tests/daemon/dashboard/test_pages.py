@@ -9,8 +9,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from koala.daemon.dashboard.gathering import PAGE_JOBS, QUEUE_JOBS_MAX, SITE_CHARTS_MAX, TIMELINE_JOBS_MAX
-from koala.daemon.dashboard.tailing import TAIL_BYTES
+from koala.daemon.dashboard.page_contents import (
+    PAGE_JOBS,
+    QUEUE_JOBS_MAX,
+    SITE_CHARTS_MAX,
+    TAIL_BYTES,
+    TIMELINE_JOBS_MAX,
+)
 from koala.model.api import Output, Scope
 from tests.support.grid_forms import NOW, component, job, overview, site
 from tests.support.painted_grid import PaintedService, Served, served
@@ -205,9 +210,9 @@ def test_fifty_sites_and_a_thousand_waiting_jobs_stay_one_page(tmp_path: Path) -
     assert len(re.findall('class="panel site"', page)) == 50
     assert len(re.findall('class="chart"', page)) == 0, f"charts are for {SITE_CHARTS_MAX} sites at most"
     assert len(re.findall(r'<li data-key="job-\d+"', page)) == QUEUE_JOBS_MAX + 1
-    lanes = re.findall(r'class="lane" data-key="job-(\d+)"', page)
-    assert len(lanes) == TIMELINE_JOBS_MAX
-    assert "1" in lanes, "the job that runs is shown before those that wait"
+    rows = re.findall(r'class="timeline-row" data-key="job-(\d+)"', page)
+    assert len(rows) == TIMELINE_JOBS_MAX
+    assert "1" in rows, "the job that runs is shown before those that wait"
     assert f"{1_000 - QUEUE_JOBS_MAX} more" in page
     assert len(page) < 400_000
 

@@ -6,6 +6,6 @@ Nothing here decides what a caller may see or do; that is the service's part.
 from __future__ import annotations
 
 from koala.daemon.api.app import make_app
-from koala.daemon.api.listeners import Traffic
+from koala.daemon.api.listeners import RequestTraffic
 
-__all__ = ["Traffic", "make_app"]
+__all__ = ["RequestTraffic", "make_app"]

@@ -7,7 +7,7 @@ from fastapi.routing import APIRoute
 
 from koala.daemon.api import access, errors, files, guard, health, jobs, journal, sites
 from koala.daemon.api.callers import signed_in
-from koala.daemon.api.listeners import Listener, Traffic
+from koala.daemon.api.listeners import Listener, RequestTraffic
 from koala.daemon.dashboard import dashboard_router
 from koala.daemon.service.principal import owner as owner_named
 from koala.daemon.service.service import Service
@@ -34,7 +34,7 @@ def make_app(
     *,
     trusted: bool,
     owner: str,
-    traffic: Traffic | None = None,
+    traffic: RequestTraffic | None = None,
     secure: bool = False,
     hosts: frozenset[str] | None = None,
     url: str | None = None,
@@ -45,7 +45,7 @@ def make_app(
     listener = Listener(
         service=service,
         tokens=tokens,
-        traffic=Traffic() if traffic is None else traffic,
+        traffic=RequestTraffic() if traffic is None else traffic,
         owner=owner_named(owner),
         trusted=trusted,
         secure=secure,

@@ -1,5 +1,5 @@
-"""A ``Listener`` is one socket that the daemon answers at; ``Traffic`` is what all listeners share: rates, open
-streams, numbers of requests, and whether the daemon is stopping."""
+"""A ``Listener`` is one socket that the daemon answers at; ``RequestTraffic`` is what all listeners share: rates,
+open streams, numbers of requests, and whether the daemon is stopping."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from koala.model.errors import TooManyError, UnavailableError
 Answered = TypeVar("Answered")
 
 
-class Traffic:
+class RequestTraffic:
     """The requests of all listeners together: how many there may be, and whether they still may."""
 
     def __init__(
@@ -126,7 +126,7 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
 
     service: Service
     tokens: AccessTokens
-    traffic: Traffic
+    traffic: RequestTraffic
     owner: Principal
     trusted: bool
     secure: bool = False

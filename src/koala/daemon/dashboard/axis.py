@@ -21,7 +21,7 @@ _STEPS_S = [
 ]
 
 
-class Tick(msgspec.Struct, frozen=True, kw_only=True):
+class AxisTick(msgspec.Struct, frozen=True, kw_only=True):
     """A mark on the axis, and how its label hangs on it so that it stays inside the picture."""
 
     percent: float
@@ -50,7 +50,7 @@ class Axis(msgspec.Struct, frozen=True, kw_only=True):
         """Where a moment stands, 0 to 100; moments outside stand at the nearer end."""
         return round(100.0 * min(1.0, max(0.0, (at - self.from_at) / self.length_s)), 3)
 
-    def ticks(self) -> list[Tick]:
+    def ticks(self) -> list[AxisTick]:
         """At most ``TICKS_MAX`` marks at round distances from ``zero_at``."""
         step_s = next((step for step in _STEPS_S if self.length_s / step <= TICKS_MAX - 1), None)
         if step_s is None:
@@ -59,10 +59,10 @@ class Axis(msgspec.Struct, frozen=True, kw_only=True):
         last = math.floor((self.to_at - self.zero_at) / step_s + 1e-9)
         return [self._tick(number * step_s, step_s) for number in range(first, last + 1)]
 
-    def _tick(self, offset_s: float, step_s: int) -> Tick:
+    def _tick(self, offset_s: float, step_s: int) -> AxisTick:
         percent = self.percent(self.zero_at + offset_s)
         anchor = "start" if percent < 8 else "end" if percent > 92 else "middle"
-        return Tick(percent=percent, label=self._label(offset_s, step_s), anchor=anchor)
+        return AxisTick(percent=percent, label=self._label(offset_s, step_s), anchor=anchor)
 
     def _label(self, offset_s: float, step_s: int) -> str:
         """The distance in the largest unit in which all labels are whole."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from koala.daemon.dashboard.axis import Axis, Tick
+from koala.daemon.dashboard.axis import Axis, AxisTick
 from koala.model.api import SiteHistory, SiteInfo, UsagePoint
 
 CELLS_MAX = 48
@@ -90,7 +90,7 @@ class UsageChart(msgspec.Struct, frozen=True, kw_only=True):
     others: str
     capacity: str
     top: int
-    ticks: tuple[Tick, ...]
+    ticks: tuple[AxisTick, ...]
     told: str
 
 

@@ -1,4 +1,4 @@
-"""The sites and the links between them as a small diagram, with what is on its way drawn as arrows.
+"""The sites and the links between them as a small diagram, with running transfers as arrows.
 
 Pure functions from the API's forms to positions in a box of WIDTH by HEIGHT; templates draw them. Where the grid is
 too large for a diagram only the sites that files move between are drawn; the table of links is always complete.
@@ -24,7 +24,7 @@ _BEND = 16.0
 _LABEL_AT = 0.4  # not in the middle, where links cross
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True):
+class DiagramNode(msgspec.Struct, frozen=True, kw_only=True):
     """A site: a circle with its use in it and its name under it. ``used`` is the held share, 0 to 1."""
 
     x: float
@@ -36,7 +36,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     told: str
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class DiagramLine(msgspec.Struct, frozen=True, kw_only=True):
     """A link. ``label`` is empty where it would not fit: among many links, and under arrows."""
 
     x1: float
@@ -49,8 +49,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     told: str
 
 
-class Arrow(msgspec.Struct, frozen=True, kw_only=True):
-    """Files on their way from one site to another, all of one direction together; ``done`` is 0 to 1."""
+class DiagramArrow(msgspec.Struct, frozen=True, kw_only=True):
+    """The running transfers from one site to another together; ``done`` is 0 to 1."""
 
     path: str
     label_x: float
@@ -60,34 +60,34 @@ class Arrow(msgspec.Struct, frozen=True, kw_only=True):
     told: str
 
 
-class Network(msgspec.Struct, frozen=True, kw_only=True):
+class NetworkDiagram(msgspec.Struct, frozen=True, kw_only=True):
     """The diagram. ``left_out`` counts the sites that are not drawn."""
 
-    nodes: tuple[Node, ...]
-    lines: tuple[Line, ...]
-    arrows: tuple[Arrow, ...]
+    nodes: tuple[DiagramNode, ...]
+    lines: tuple[DiagramLine, ...]
+    arrows: tuple[DiagramArrow, ...]
     left_out: int
 
 
-def network(overview: Overview) -> Network:
+def network(overview: Overview) -> NetworkDiagram:
     """The grid's diagram."""
     moving = [each for each in overview.transfers if each.ended_at is None]
     sites = _drawn(overview.sites, moving)
     spots = dict(zip((site.name for site in sites), _around(len(sites)), strict=True))
     labelled = len(sites) <= LABELLED_LINKS_NODES_MAX
-    by_way: dict[tuple[str, str], list[TransferInfo]] = {}
+    by_route: dict[tuple[str, str], list[TransferInfo]] = {}
     for transfer in moving:
         if transfer.source in spots and transfer.target in spots and transfer.source != transfer.target:
-            by_way.setdefault((transfer.source, transfer.target), []).append(transfer)
-    busy = {frozenset(way) for way in by_way}
-    return Network(
+            by_route.setdefault((transfer.source, transfer.target), []).append(transfer)
+    busy = {frozenset(route) for route in by_route}
+    return NetworkDiagram(
         nodes=tuple(_node(site, spots[site.name]) for site in sites),
         lines=tuple(
             _line(link, spots, labelled and frozenset(link.between) not in busy)
             for link in overview.links
             if link.between[0] in spots and link.between[1] in spots and link.between[0] != link.between[1]
         ),
-        arrows=tuple(_arrow(way, transfers, spots) for way, transfers in by_way.items()),
+        arrows=tuple(_arrow(route, transfers, spots) for route, transfers in by_route.items()),
         left_out=len(overview.sites) - len(sites),
     )
 
@@ -114,10 +114,10 @@ def _around(count: int) -> list[tuple[float, float]]:
     ]
 
 
-def _node(site: SiteInfo, spot: tuple[float, float]) -> Node:
+def _node(site: SiteInfo, spot: tuple[float, float]) -> DiagramNode:
     held = site.ours + site.others
     state = condition(site)
-    return Node(
+    return DiagramNode(
         x=spot[0],
         y=spot[1],
         name=site.name,
@@ -128,10 +128,10 @@ def _node(site: SiteInfo, spot: tuple[float, float]) -> Node:
     )
 
 
-def _line(link: LinkInfo, spots: dict[str, tuple[float, float]], labelled: bool) -> Line:
+def _line(link: LinkInfo, spots: dict[str, tuple[float, float]], labelled: bool) -> DiagramLine:
     (x1, y1), (x2, y2) = (spots[name] for name in link.between)
     believed = bandwidth(link.believed_mbit_s)
-    return Line(
+    return DiagramLine(
         x1=x1,
         y1=y1,
         x2=x2,
@@ -144,9 +144,11 @@ def _line(link: LinkInfo, spots: dict[str, tuple[float, float]], labelled: bool)
     )
 
 
-def _arrow(way: tuple[str, str], transfers: Sequence[TransferInfo], spots: dict[str, tuple[float, float]]) -> Arrow:
+def _arrow(
+    route: tuple[str, str], transfers: Sequence[TransferInfo], spots: dict[str, tuple[float, float]]
+) -> DiagramArrow:
     """A bent arrow from rim to rim; the bend keeps the two directions of a link apart."""
-    (x1, y1), (x2, y2) = (spots[name] for name in way)
+    (x1, y1), (x2, y2) = (spots[name] for name in route)
     length = math.hypot(x2 - x1, y2 - y1) or 1.0
     along = ((x2 - x1) / length, (y2 - y1) / length)
     across = (-along[1] * _BEND, along[0] * _BEND)
@@ -158,11 +160,11 @@ def _arrow(way: tuple[str, str], transfers: Sequence[TransferInfo], spots: dict[
     brought = sum(min(each.brought_bytes, each.size_bytes) for each in transfers)
     done = brought / size if size else 0.0
     files = f"{len(transfers)} files, " if len(transfers) > 1 else ""
-    return Arrow(
+    return DiagramArrow(
         path="M{:.1f} {:.1f}Q{:.1f} {:.1f} {:.1f} {:.1f}".format(*begin, *turn, *end),
         label_x=round((x1 + x2) / 2 + across[0] * 1.4, 1),
         label_y=round((y1 + y2) / 2 + across[1] * 1.4, 1),
         label=f"{files}{done:.0%}",
         done=done,
-        told=f"{way[0]} to {way[1]}: {files}{amount(brought)} of {amount(size)}",
+        told=f"{route[0]} to {route[1]}: {files}{amount(brought)} of {amount(size)}",
     )

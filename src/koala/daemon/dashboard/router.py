@@ -16,9 +16,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from fastapi.routing import APIRoute
 
-from koala.daemon.dashboard.gathering import STATES, Gathering, may_cancel, window_min
+from koala.daemon.dashboard.page_contents import STATES, OutputSelection, PageContents, may_cancel, window_min
 from koala.daemon.dashboard.rendering import STATIC, page
-from koala.daemon.dashboard.tailing import Wanted
 from koala.daemon.service.principal import Principal
 from koala.model.api import Scope
 from koala.model.errors import ClientError, NotFoundError, NotSignedInError
@@ -66,13 +65,13 @@ def dashboard_router(service: Service, who: Who, *, clock: Callable[[], float] =
     """The dashboard, to be mounted at ``/``. ``who`` is the dependency that gives the caller, and raises
     ``NotSignedInError`` where there is none."""
     router = APIRouter(route_class=_PageRoute, include_in_schema=False)
-    _add_pages(router, service, Gathering(service, clock), who)
+    _add_pages(router, service, PageContents(service, clock), who)
     _add_forms(router, service, who)
     _add_open_to_all(router)
     return router
 
 
-def _add_pages(router: APIRouter, service: Service, gathering: Gathering, who: Who) -> None:
+def _add_pages(router: APIRouter, service: Service, contents: PageContents, who: Who) -> None:
     known = Depends(who)
 
     def answer(template: str, caller: Principal, did: str, **context: Any) -> HTMLResponse:
@@ -80,14 +79,14 @@ def _add_pages(router: APIRouter, service: Service, gathering: Gathering, who: W
 
     @router.get("/")
     async def overview_page(caller: Principal = known, minutes: str = "") -> Response:
-        context = await gathering.overview(caller, window_min(minutes))
+        context = await contents.overview(caller, window_min(minutes))
         return answer("overview.html", caller, "", here="overview", **context)
 
     @router.get("/jobs")
     async def jobs_page(caller: Principal = known, state: str = "", owner: str = "", cursor: str = "") -> Response:
         if state not in ("", "live", *STATES):
             raise NotFoundError(f"there is no state {state[:40]!r}; a job is one of: {', '.join(STATES)}")
-        context = await gathering.jobs(caller, state=state, owner=owner.strip(), cursor=cursor)
+        context = await contents.jobs(caller, state=state, owner=owner.strip(), cursor=cursor)
         return answer("jobs.html", caller, "", here="jobs", **context)
 
     @router.get("/jobs/{job}")
@@ -99,14 +98,16 @@ def _add_pages(router: APIRouter, service: Service, gathering: Gathering, who: W
         stream: str = "stdout",
         did: str = "",
     ) -> Response:
-        wanted = Wanted(job=job, part=part, run=run or None, stream="stderr" if stream == "stderr" else "stdout")
-        context = await gathering.job(caller, wanted)
+        wanted = OutputSelection(
+            job=job, part=part, run=run or None, stream="stderr" if stream == "stderr" else "stdout"
+        )
+        context = await contents.job(caller, wanted)
         context["may_cancel"] = may_cancel(caller, context["job"])
         return answer("job.html", caller, did, here="job", **context)
 
     @router.get("/sites/{site}")
     async def site_page(site: str, caller: Principal = known, minutes: str = "", did: str = "") -> Response:
-        context = await gathering.site(caller, site, window_min(minutes))
+        context = await contents.site(caller, site, window_min(minutes))
         return answer("site.html", caller, did, here="site", operator=caller.may(Scope.OPERATE), **context)
 
 

@@ -19,7 +19,7 @@ ROWS_MAX = 100
 _ARROW = "\N{RIGHTWARDS ARROW}"
 
 
-class Phase(enum.StrEnum):
+class TimelinePhase(enum.StrEnum):
     """What is going on. Where several are at the same time a job's row shows the last of this list."""
 
     QUEUE = "queue"
@@ -29,17 +29,17 @@ class Phase(enum.StrEnum):
 
 
 PHASE_MEANING = {
-    Phase.QUEUE: "waits in a queue",
-    Phase.TRANSFER: "files are on their way",
-    Phase.BARRIER: "claimed, waits at the barrier",
-    Phase.RUNNING: "runs",
+    TimelinePhase.QUEUE: "waits in a queue",
+    TimelinePhase.TRANSFER: "files are on their way",
+    TimelinePhase.BARRIER: "claimed, waits at the barrier",
+    TimelinePhase.RUNNING: "runs",
 }
 
 
 class Stretch(msgspec.Struct, frozen=True):
     """A phase from one moment to another."""
 
-    phase: Phase
+    phase: TimelinePhase
     from_at: float
     to_at: float
 
@@ -47,7 +47,7 @@ class Stretch(msgspec.Struct, frozen=True):
 class Bar(msgspec.Struct, frozen=True, kw_only=True):
     """A stretch as it is drawn: where it begins and how wide it is in percent of the axis, and what it says."""
 
-    phase: Phase
+    phase: TimelinePhase
     left: float
     width: float
     title: str
@@ -68,11 +68,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 def job_stretches(job: JobDetail, now: float) -> list[Stretch]:
     """A job's phases one after another, without gap or overlap, from its submission to its end or to now."""
     until = max(job.submitted_at, now if job.ended_at is None else job.ended_at)
-    layers: dict[Phase, list[tuple[float, float]]] = {
-        Phase.QUEUE: [(job.submitted_at, until)],
-        Phase.TRANSFER: [(each.started_at, _or(each.ended_at, until)) for each in job.transfers],
-        Phase.BARRIER: [],
-        Phase.RUNNING: [],
+    layers: dict[TimelinePhase, list[tuple[float, float]]] = {
+        TimelinePhase.QUEUE: [(job.submitted_at, until)],
+        TimelinePhase.TRANSFER: [(each.started_at, _or(each.ended_at, until)) for each in job.transfers],
+        TimelinePhase.BARRIER: [],
+        TimelinePhase.RUNNING: [],
     }
     for component in job.components:
         for stretch in component_stretches(component, until):
@@ -84,7 +84,7 @@ def job_stretches(job: JobDetail, now: float) -> list[Stretch]:
     stretches: list[Stretch] = []
     ordered = sorted(edges)
     for from_at, to_at in itertools.pairwise(ordered):
-        phase = next(each for each in reversed(Phase) if _covers(merged[each], from_at, to_at))
+        phase = next(each for each in reversed(TimelinePhase) if _covers(merged[each], from_at, to_at))
         if stretches and stretches[-1].phase is phase:
             from_at = stretches.pop().from_at
         stretches.append(Stretch(phase, from_at, to_at))
@@ -100,11 +100,11 @@ def component_stretches(component: ComponentRun, now: float) -> list[Stretch]:
         arrived_at = opened_at if component.released_at is None else component.claimed_at
     arrived_at = min(opened_at, max(component.claimed_at, arrived_at))
     stretches = [
-        Stretch(Phase.QUEUE, component.claimed_at, arrived_at),
-        Stretch(Phase.BARRIER, arrived_at, opened_at),
+        Stretch(TimelinePhase.QUEUE, component.claimed_at, arrived_at),
+        Stretch(TimelinePhase.BARRIER, arrived_at, opened_at),
     ]
     if component.released_at is not None:
-        stretches.append(Stretch(Phase.RUNNING, opened_at, ended_at))
+        stretches.append(Stretch(TimelinePhase.RUNNING, opened_at, ended_at))
     return [each for each in stretches if each.to_at > each.from_at]
 
 
@@ -141,17 +141,19 @@ def component_rows(job: JobDetail, axis: Axis, now: float) -> list[Row]:
 
 
 def _transfer_rows(transfers: Sequence[TransferInfo], axis: Axis, until: float) -> list[Row]:
-    by_way: dict[tuple[str, str], list[TransferInfo]] = {}
+    by_route: dict[tuple[str, str], list[TransferInfo]] = {}
     for transfer in sorted(transfers, key=lambda each: each.started_at):
-        by_way.setdefault((transfer.file, transfer.target), []).append(transfer)
+        by_route.setdefault((transfer.file, transfer.target), []).append(transfer)
     return [
         Row(
             key=f"file-{file}-{target}",
             label=file,
             detail=f"{moves[-1].source} {_ARROW} {target}, {amount(moves[-1].size_bytes)}",
-            bars=bars((Stretch(Phase.TRANSFER, each.started_at, _or(each.ended_at, until)) for each in moves), axis),
+            bars=bars(
+                (Stretch(TimelinePhase.TRANSFER, each.started_at, _or(each.ended_at, until)) for each in moves), axis
+            ),
         )
-        for (file, target), moves in list(by_way.items())[:ROWS_MAX]
+        for (file, target), moves in list(by_route.items())[:ROWS_MAX]
     ]
 
 

@@ -10,13 +10,14 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from koala.daemon.dashboard.axis import life, recent
 from koala.daemon.dashboard.charts import processor_bar, usage_chart
 from koala.daemon.dashboard.network import network
-from koala.daemon.dashboard.tailing import Tail, Wanted, read_tail
 from koala.daemon.dashboard.timeline import component_rows, job_row, rows_at_site
 from koala.daemon.service.principal import Principal
-from koala.model.api import JobDetail, JobSummary, JournalEntry, LinkInfo, Overview, Scope, TransferInfo
+from koala.model.api import JobDetail, JobSummary, JournalEntry, LinkInfo, Output, Overview, Scope, TransferInfo
 from koala.model.errors import ClientError, NotFoundError
 
 if TYPE_CHECKING:
@@ -37,7 +38,31 @@ PAGE_JOBS = 50
 STATES = ("waiting", "placed", "claiming", "starting", "running", "unwinding", "done", "failed", "cancelled")
 ENDED = frozenset({"done", "failed", "cancelled"})
 
+TAIL_BYTES = 65_536
+# Enough to find the end of an output of 2 ** 50 bytes, doubling and halving.
+PROBES_MAX = 100
+_PROBE_BYTES = 64
+
 Context = dict[str, Any]
+
+
+class Tail(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest text of an output. It goes on at ``next_offset`` unless it is ``complete``; ``skipped_bytes`` come
+    before it."""
+
+    text: str
+    skipped_bytes: int
+    next_offset: int
+    complete: bool
+
+
+class OutputSelection(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose output: a component's in one run (None: the last) of a job."""
+
+    job: int
+    part: int
+    run: int | None
+    stream: str
 
 
 def window_min(wish: str | None) -> int | None:
@@ -50,8 +75,8 @@ def window_for(up_s: float) -> int:
     return min(WINDOW_DEFAULT_MIN, next((each for each in WINDOWS_MIN if each * 60 >= up_s), WINDOW_DEFAULT_MIN))
 
 
-class Gathering:
-    """Asks the service on behalf of one caller at a time."""
+class PageContents:
+    """The values of each page, asked of the service for one caller at a time."""
 
     def __init__(self, service: Service, clock: Callable[[], float]) -> None:
         self._service = service
@@ -104,7 +129,7 @@ class Gathering:
             "refresh_s": 5,
         }
 
-    async def job(self, who: Principal, wanted: Wanted) -> Context:
+    async def job(self, who: Principal, wanted: OutputSelection) -> Context:
         """One job, with the output of one of its components."""
         job = await self._service.job(who, wanted.job)
         explanation = await self._service.explain(who, wanted.job)
@@ -190,13 +215,49 @@ class Gathering:
         told = [each for each in found if each.what not in ("Tick", "WakeAt", "AskSite")]
         return told[::-1][:EVENTS_MAX]
 
-    async def _output(self, who: Principal, job: JobDetail, wanted: Wanted) -> tuple[Tail | None, str]:
+    async def _output(self, who: Principal, job: JobDetail, wanted: OutputSelection) -> tuple[Tail | None, str]:
         if not job.components:
             return None, "No component has started yet."
         try:
             return await read_tail(self._service, who, wanted), ""
         except ClientError as error:
             return None, error.for_user()
+
+
+async def read_tail(service: Service, who: Principal, wanted: OutputSelection) -> Tail:
+    """At most the last ``TAIL_BYTES`` of an output, from the beginning of a line where some is left out."""
+
+    async def read(offset: int, limit: int) -> Output:
+        return await service.output(
+            who,
+            wanted.job,
+            part=wanted.part,
+            run=wanted.run,
+            stream=wanted.stream,
+            offset=offset,
+            limit=limit,
+        )
+
+    first = await read(0, TAIL_BYTES)
+    if first.complete or first.next_offset < TAIL_BYTES // 2:
+        return Tail(text=first.text, skipped_bytes=0, next_offset=first.next_offset, complete=first.complete)
+    low, high = first.next_offset, first.next_offset * 2  # something is written up to low; is there at high?
+    ended = False
+    for _ in range(PROBES_MAX):
+        if ended and high - low <= _PROBE_BYTES:
+            break
+        at = (low + high) // 2 if ended else high
+        there = (await read(at, _PROBE_BYTES)).text != ""
+        if there:
+            low = at
+            high = high if ended else high * 2
+        else:
+            high = at
+            ended = True
+    begin = max(0, high - TAIL_BYTES)
+    last = await read(begin, 2 * TAIL_BYTES)
+    text = last.text.partition("\n")[2] if begin and "\n" in last.text else last.text
+    return Tail(text=text, skipped_bytes=begin, next_offset=last.next_offset, complete=last.complete)
 
 
 def busiest_links(grid: Overview) -> list[LinkInfo]:
