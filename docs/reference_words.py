@@ -181,7 +181,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     (
         "koala.daemon.engine.loop",
         "SNAPSHOT_EVENTS",
-        "events until new books are written, or twice the live jobs if that is more",
+        "events until a new snapshot is taken, or twice the live jobs if that is more",
     ),
     ("koala.daemon.engine.loop", "JOBS_LIVE_MAX", "jobs that have not ended; one more is refused until some have"),
     (

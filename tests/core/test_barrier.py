@@ -14,7 +14,7 @@ from koala.model.messages import (
     Outcome,
     ReleaseBarrier,
 )
-from tests.support.core_driver import Desk, ask, assert_books_balance, assert_clean, kind, part, without_wakes
+from tests.support.core_driver import Desk, ask, assert_clean, assert_ledger_balances, kind, part, without_wakes
 
 
 def test_the_barrier_opens_once_with_all_tokens_when_the_last_component_reports() -> None:
@@ -142,7 +142,7 @@ def test_a_component_that_the_site_has_never_heard_of_returns_the_job() -> None:
     commands = desk.end("1.2", outcome=Outcome.ABSENT)
     assert [abort.token for abort in kind(commands, AbortComponent)] == ["1.1"]
     assert len(kind(commands, JobRequeued)) == 1
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)
 
 
 def test_a_running_job_is_asked_about_at_every_check_interval_and_never_if_there_is_none() -> None:
@@ -175,7 +175,7 @@ def test_when_the_deadline_passes_everything_is_aborted_and_the_job_returns() ->
     assert requeued.reason == "1 of 2 components did not reach the barrier in time (b)"
     assert desk.job(1).claim_fraction == 0.625
     assert [site.errors for site in desk.ledger.sites] == [0, 0]
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)
 
 
 def test_a_site_that_never_said_a_word_about_a_component_has_made_an_error() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from koala.core import JobState
 from koala.model.messages import AbortComponent, CancelTransfer, JobEnded, JobOutcome, Outcome
-from tests.support.core_driver import Desk, ask, assert_books_balance, assert_clean, kind, part, without_wakes
+from tests.support.core_driver import Desk, ask, assert_clean, assert_ledger_balances, kind, part, without_wakes
 
 
 def waiting() -> Desk:
@@ -92,7 +92,7 @@ def test_a_cancelled_job_leaves_nothing_behind_in_whatever_state_it_was(arrange:
     assert desk.ledger.jobs == {}
     assert {abort.token for abort in desk.all(AbortComponent)} >= living
     assert {cancel.transfer for cancel in desk.all(CancelTransfer)} == set(desk.transfers())
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)
     for token in living:
         desk.end(token, outcome=Outcome.ABORTED)
     assert_clean(desk.ledger)

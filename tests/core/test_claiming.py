@@ -23,7 +23,7 @@ from koala.model.messages import (
     StartComponent,
     StartTransfer,
 )
-from tests.support.core_driver import Desk, ask, assert_books_balance, assert_clean, kind, part, without_wakes
+from tests.support.core_driver import Desk, ask, assert_clean, assert_ledger_balances, kind, part, without_wakes
 
 
 def claiming_desk(**parameters: Any) -> Desk:
@@ -106,7 +106,7 @@ def test_at_the_job_start_time_started_components_are_aborted_and_the_job_return
     assert {cancel.transfer for cancel in kind(commands, CancelTransfer)} == set(desk.transfers())
     assert desk.state(1) is JobState.WAITING
     assert [job.id for job in desk.ledger.low] == [1]
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)
 
 
 def test_each_return_lowers_l_down_to_its_floor_and_the_next_claim_uses_it() -> None:
@@ -238,7 +238,7 @@ def test_placed_processors_are_held_when_the_grid_says_so() -> None:
     assert desk.state(2) is JobState.WAITING
     desk.wait_until(75.0)
     assert desk.state(1) is JobState.STARTING
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)
 
 
 # -------------------------------------------------------------------------------------- re-placement
@@ -261,7 +261,7 @@ def test_a_component_that_cannot_start_moves_where_its_file_can_be_in_time() -> 
     assert [start.site for start in kind(commands, StartComponent)] == ["near"]
     assert [cancel.transfer for cancel in kind(commands, CancelTransfer)] == desk.transfers()
     assert desk.job(1).start_estimate == 100.0
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)
     assert kind(desk.ready(*desk.tokens(1)), ReleaseBarrier) != []
 
 
@@ -293,7 +293,7 @@ def test_the_transfer_of_a_moved_component_starts_at_once_and_the_old_one_is_can
     assert desk.state(1) is JobState.STARTING
     desk.bring(desk.transfers()[0])
     assert desk.state(1) is JobState.RUNNING
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)
 
 
 def test_a_transfer_that_another_component_still_needs_is_not_cancelled_by_a_move() -> None:
@@ -305,7 +305,7 @@ def test_a_transfer_that_another_component_still_needs_is_not_cancelled_by_a_mov
     commands = desk.wait_until(75.0)
     assert [each.target for each in kind(commands, StartTransfer)] == ["a"]
     assert kind(commands, CancelTransfer) == []
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)
 
 
 def test_a_component_whose_site_the_user_chose_is_not_moved() -> None:
@@ -325,7 +325,7 @@ def test_the_components_of_one_claim_do_not_take_the_same_processors_twice() -> 
     desk.report("near", others=0)
     assert [start.site for start in kind(desk.wait_until(75.0), StartComponent)] == ["near"]
     assert desk.state(1) is JobState.CLAIMING
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)
 
 
 # ------------------------------------------------------------------------- sites that do not take part
@@ -351,7 +351,7 @@ def test_a_component_that_its_site_did_not_take_is_claimed_again_while_there_is_
     assert without_wakes(desk.end("1.2", outcome=outcome)) == []
     assert desk.state(1) is JobState.CLAIMING
     assert desk.job(1).claim_at == 76.0 + 0.75 * 24.0
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)
     (start,) = kind(desk.wait_until(94.0), StartComponent)
     assert (start.site, start.part, start.token) == ("b", 1, "1.3")
     assert desk.state(1) is JobState.STARTING
@@ -369,7 +369,7 @@ def test_after_the_job_start_time_a_component_that_was_not_taken_returns_the_job
     (requeued,) = kind(commands, JobRequeued)
     assert "no queue for you" in requeued.reason
     assert desk.state(1) is JobState.WAITING
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)
 
 
 def test_claims_that_succeeded_do_not_count_against_the_limit() -> None:

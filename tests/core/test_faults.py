@@ -6,7 +6,7 @@ import pytest
 
 from koala.core import JobState
 from koala.model.messages import AbortComponent, JobEnded, JobOutcome, JobPlaced, JobRequeued, Outcome, StartComponent
-from tests.support.core_driver import Desk, ask, assert_books_balance, assert_clean, kind, part
+from tests.support.core_driver import Desk, ask, assert_clean, assert_ledger_balances, kind, part
 
 OF_THE_SITE = [Outcome.SITE_FAILED, Outcome.ABORTED, Outcome.ABSENT, Outcome.REFUSED]
 
@@ -29,7 +29,7 @@ def test_a_failed_component_aborts_the_whole_job_which_returns_to_its_own_queue(
     assert desk.state(1) is JobState.WAITING
     assert [job.id for job in (desk.ledger.high if high else desk.ledger.low)] == [1]
     assert (desk.job(1).failures, desk.job(1).claim_fraction) == (1, 0.625)
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)
 
 
 def test_a_job_that_ran_is_not_started_again_before_every_site_has_let_go_of_it() -> None:
@@ -60,7 +60,7 @@ def test_before_the_barrier_a_failed_job_returns_at_once_and_its_processors_stay
     assert (desk.idle("a"), desk.idle("b")) == (1, 10)
     desk.end("1.1", outcome=Outcome.ABORTED)
     assert desk.idle("a") == 10
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)
 
 
 @pytest.mark.parametrize("hold_placed", [True, False])
@@ -76,7 +76,7 @@ def test_the_books_balance_after_a_failure_of_a_half_claimed_job(
     desk.wait_until(at)
     desk.ready("1.1")
     desk.end("1.1", outcome=outcome)
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)
     desk.cancel(1)
     desk.end("1.2", "1.3", outcome=Outcome.ABORTED)
     assert_clean(desk.ledger)
@@ -174,4 +174,4 @@ def test_a_component_that_ends_before_the_barrier_opened_has_not_done_its_work()
     desk.ready()
     desk.end("1.1", outcome=Outcome.DONE)
     assert desk.state(1) is JobState.WAITING
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)

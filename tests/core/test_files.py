@@ -15,8 +15,8 @@ from tests.support.core_driver import (
     Desk,
     ask,
     ask_total,
-    assert_books_balance,
     assert_clean,
+    assert_ledger_balances,
     kind,
     part,
     seconds,
@@ -152,7 +152,7 @@ def test_after_the_limit_of_tries_every_job_that_needs_the_file_returns() -> Non
     assert [record.job for record in kind(commands, JobRequeued)] == [1, 2]
     assert kind(commands, JobRequeued)[0].reason == "file f could not be brought to a: disk full"
     assert (desk.state(1), desk.state(2)) == (JobState.WAITING, JobState.WAITING)
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)
 
 
 def test_tries_start_anew_with_the_next_placement() -> None:
@@ -173,7 +173,7 @@ def test_a_file_that_breaks_when_the_components_are_at_the_barrier_aborts_them()
     desk.bring("t1", ok=False)
     assert desk.state(1) is JobState.WAITING
     desk.end("1.1", "1.2", outcome=Outcome.ABORTED)
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)
 
 
 def test_a_file_whose_last_replica_is_forgotten_meanwhile_returns_the_job() -> None:
@@ -183,7 +183,7 @@ def test_a_file_whose_last_replica_is_forgotten_meanwhile_returns_the_job() -> N
     desk.send(FileChanged(at=1.0, file="f", size_bytes=0, replicas=()))
     desk.bring("t1", ok=False)
     assert desk.state(1) is JobState.WAITING
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)
 
 
 def test_answers_about_old_transfers_change_nothing() -> None:

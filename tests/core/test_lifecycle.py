@@ -62,7 +62,7 @@ def test_the_claiming_queue_holds_living_states_only() -> None:
 @pytest.mark.parametrize("state", JobState)
 @pytest.mark.parametrize("target", JobState)
 def test_a_job_moves_by_the_table_and_in_no_other_way(state: JobState, target: JobState) -> None:
-    job = Job(7, REQUEST, 0.0, 0.75)
+    job = Job.submitted(7, REQUEST, 0.0, 0.75)
     job.state = state
     if target in TRANSITIONS[state]:
         job.move(target)
@@ -74,7 +74,7 @@ def test_a_job_moves_by_the_table_and_in_no_other_way(state: JobState, target: J
 
 
 def test_a_wrong_move_is_reported_with_the_story_of_the_job() -> None:
-    job = Job(7, REQUEST, 0.0, 0.75)
+    job = Job.submitted(7, REQUEST, 0.0, 0.75)
     job.tell(3.0, "refused", (1, 2))
     job.tell(4.5, "claimed")
     with pytest.raises(InvalidTransitionError) as caught:

@@ -12,7 +12,7 @@ import pytest
 
 from koala.core import JobState
 from koala.model.messages import AbortComponent, JobRequeued, Outcome, SiteDrained, StartComponent, StartTransfer
-from tests.support.core_driver import Desk, ask, assert_books_balance, assert_clean, kind, part
+from tests.support.core_driver import Desk, ask, assert_clean, assert_ledger_balances, kind, part
 
 
 def preemption_desk(**parameters: Any) -> Desk:
@@ -55,7 +55,7 @@ def test_the_preempting_job_starts_when_the_last_component_it_waits_for_has_ende
     assert (start.job, start.site, start.processors) == (1, "a", 10)
     assert desk.state(1) is JobState.STARTING
     assert desk.state(2) is JobState.WAITING
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)
 
 
 def test_a_victim_keeps_its_l_and_returns_to_the_low_queue() -> None:
@@ -79,7 +79,7 @@ def test_a_victim_that_has_not_started_its_application_returns_at_once() -> None
     desk.wait_until(75.0)
     assert desk.state(2) is JobState.WAITING
     assert desk.idle("a") == 0
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)
 
 
 def test_victims_are_taken_in_descending_job_start_time_and_no_more_than_needed() -> None:
@@ -169,7 +169,7 @@ def test_several_components_at_one_site_share_the_victims() -> None:
     desk.submit(ask(part(5, "a", "f"), part(5, "a", "f"), high=True))
     tokens = desk.run(ask(part(10, "a")))
     desk.wait_until(75.0)
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)
     assert [start.processors for start in kind(desk.end(*tokens, outcome=Outcome.ABORTED), StartComponent)] == [5, 5]
     assert desk.state(1) is JobState.STARTING
 
@@ -193,7 +193,7 @@ def test_the_claim_is_given_up_when_nothing_is_freed_within_the_barrier_timeout(
     assert desk.state(1) is JobState.PLACED
     desk.wait_until(400.0)
     assert desk.state(1) is JobState.WAITING
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)
     assert all(site.earmarked == 0 for site in desk.ledger.sites)
 
 
@@ -232,7 +232,7 @@ def test_a_preempting_job_that_is_cancelled_leaves_the_processors_to_others() ->
     tokens = desk.run(ask(part(10, "a")))
     desk.wait_until(75.0)
     desk.cancel(1)
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)
     desk.end(*tokens, outcome=Outcome.ABORTED)
     desk.settle()
     assert desk.state(2) is JobState.STARTING
@@ -271,7 +271,7 @@ def test_each_of_two_preempting_jobs_preempts_just_what_it_needs(processors: int
     desk = two_high_jobs(processors, lows)
     preempted = [record.job for record in desk.all(JobRequeued)]
     assert preempted == [2 + lows, 1 + lows]
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)
 
 
 def test_freed_processors_go_to_the_job_that_waited_first() -> None:
@@ -281,7 +281,7 @@ def test_freed_processors_go_to_the_job_that_waited_first() -> None:
     assert (desk.state(1), desk.state(2)) == (JobState.STARTING, JobState.PLACED)
     desk.end(*desk.tokens(4), outcome=Outcome.ABORTED)
     assert desk.state(2) is JobState.STARTING
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)
 
 
 def test_with_placed_processors_held_a_preempting_job_starts_as_soon_as_its_victim_is_gone() -> None:
@@ -294,4 +294,4 @@ def test_with_placed_processors_held_a_preempting_job_starts_as_soon_as_its_vict
     assert desk.state(1) is JobState.STARTING
     desk.report("a", others=0)
     assert desk.idle("a") == 5
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)

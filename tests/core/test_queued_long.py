@@ -6,7 +6,7 @@ import pytest
 
 from koala.core import JobState
 from koala.model.messages import AbortComponent, JobRequeued, Outcome, ReleaseBarrier, StartComponent, Tick
-from tests.support.core_driver import Desk, ask, ask_total, assert_books_balance, assert_clean, kind, part
+from tests.support.core_driver import Desk, ask, ask_total, assert_clean, assert_ledger_balances, kind, part
 
 PATIENCE_S = 5.0
 
@@ -34,7 +34,7 @@ def test_it_moves_when_patience_is_over_and_the_job_runs_once_in_its_new_place(w
     assert [abort.token for abort in waiting.all(AbortComponent)] == ["1.1"]
     assert waiting.job(1).places == (("c", 6), ("b", 6))
     assert waiting.story(1)[-1] == "component 0 moved from a, where it could not start, to c"
-    assert_books_balance(waiting.ledger)
+    assert_ledger_balances(waiting.ledger)
     assert waiting.idle("a") == 0, "what is being aborted is held until its end is told"
     assert kind(waiting.ready("1.1"), ReleaseBarrier) == [], "the old one opens nothing"
     (release,) = kind(waiting.ready("1.3"), ReleaseBarrier)
@@ -75,7 +75,7 @@ def test_it_stays_where_nothing_else_has_room_and_the_deadline_holds(waiting: De
     waiting.wait_until(100.0)
     (back,) = waiting.all(JobRequeued)
     assert back.reason == "1 of 2 components did not reach the barrier in time (a)"
-    assert_books_balance(waiting.ledger)
+    assert_ledger_balances(waiting.ledger)
 
 
 def test_it_moves_once_and_stays_where_it_came_to(waiting: Desk) -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from koala.core import JobState
 from koala.core.state.ledger import REST_S, REST_S_MAX
 from koala.model.messages import JobEnded, JobPlaced, Outcome
-from tests.support.core_driver import Desk, ask, assert_books_balance, assert_clean, kind
+from tests.support.core_driver import Desk, ask, assert_clean, assert_ledger_balances, kind
 
 
 def refuse_at_once(desk: Desk, times: int) -> list[float]:
@@ -50,7 +50,7 @@ def test_a_resting_job_waits_and_is_not_tried() -> None:
     explanation = desk.scheduler.explain(1)
     assert explanation is not None
     assert (explanation.placement_tries, explanation.place_in_line) == (1, 1)
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)
 
 
 def test_the_scans_during_a_rest_are_not_tries_of_the_resting_job() -> None:

@@ -26,7 +26,7 @@ from koala.model.messages import (
     StartComponent,
 )
 from koala.model.request import Communication, Component, Flexibility, InputMode, Pattern, Request
-from tests.support.core_driver import Desk, ask, ask_total, assert_books_balance, assert_clean, kind, part, seconds
+from tests.support.core_driver import Desk, ask, ask_total, assert_clean, assert_ledger_balances, kind, part, seconds
 
 SITES = ("a", "b", "store")
 NETWORK = Network(uplink_mbit_s=100.0, groups=(LinkGroup(name="ab", members=("a", "b"), uplink_mbit_s=50.0),))
@@ -119,7 +119,7 @@ class Storm:
             self.change_file,
         )
         self.watch(self.draw(st.sampled_from(acts))())
-        assert_books_balance(self.desk.ledger)
+        assert_ledger_balances(self.desk.ledger)
 
     def watch(self, commands: list[AnyCommand]) -> None:
         """No job is let through the barrier while a component of an earlier run of it may still be running."""
@@ -184,7 +184,7 @@ class Storm:
     def cancel_all(self) -> None:
         for job in list(self.desk.ledger.jobs):
             self.desk.cancel(job)
-            assert_books_balance(self.desk.ledger)
+            assert_ledger_balances(self.desk.ledger)
         self.desk.end(*list(self.desk.ledger.claims), outcome=Outcome.ABORTED)
 
     def heal(self) -> None:
@@ -199,7 +199,7 @@ class Storm:
                 break
             self.serve()
             self.watch(desk.pass_time(5.0))
-            assert_books_balance(desk.ledger)
+            assert_ledger_balances(desk.ledger)
 
     def serve(self) -> None:
         """One round of good answers."""

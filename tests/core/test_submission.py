@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koala.core import JobState, Scheduler
-from koala.core.state.scan_clock import ScanClock
+from koala.core.state.ledger import ScanClock
 from koala.model.messages import (
     JobEnded,
     JobOutcome,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koala.core import Scheduler, decode_books, encode_books
+from koala.core import Scheduler, decode_snapshot, encode_snapshot
 from koala.model.messages import JobOutcome, StartComponent
 from koala.model.request import Flexibility, Request
 from koala.model.task_graph import TaskGraph
@@ -46,8 +46,8 @@ def test_the_books_keep_the_tasks_of_a_placed_job() -> None:
     desk = Desk(SITES, files={"film": (100.0, ("C1",))})
     desk.submit(tasks("film"))
     assert starts(desk) == []
-    books = decode_books(encode_books(desk.scheduler.books()))
-    again = Scheduler.from_books(desk.scheduler.grid, None, books)
+    books = decode_snapshot(encode_snapshot(desk.scheduler.snapshot()))
+    again = Scheduler.from_snapshot(desk.scheduler.grid, None, books)
     (job,) = again.ledger.jobs.values()
     assert job.spots is not None
     assert job.spots.tasks == ((0, 1, 2), (3, 4, 5))

@@ -8,10 +8,19 @@ import pytest
 
 from koala.core import JobState, Scheduler
 from koala.core.state.sites import Trust
-from koala.core.state.snapshot import decode_books, encode_books
+from koala.core.state.snapshot import decode_snapshot, encode_snapshot
 from koala.model.messages import JobOutcome, JobPlaced, Outcome, StartComponent, Tick
 from koala.policies.front_door import replace_one, try_place
-from tests.support.core_driver import Desk, ask, ask_total, assert_books_balance, assert_clean, kind, make_grid, part
+from tests.support.core_driver import (
+    Desk,
+    ask,
+    ask_total,
+    assert_clean,
+    assert_ledger_balances,
+    kind,
+    make_grid,
+    part,
+)
 
 # A job that comes back rests before it is tried again.
 RESTED_S = 60.0
@@ -26,8 +35,8 @@ def places(desk: Desk, job: int) -> list[tuple[tuple[str, int], ...]]:
 
 
 def restart(desk: Desk, **grid: int) -> None:
-    books = decode_books(encode_books(desk.scheduler.books()))
-    desk.scheduler = Scheduler.from_books(make_grid(grid) if grid else desk.scheduler.grid, None, books)
+    books = decode_snapshot(encode_snapshot(desk.scheduler.snapshot()))
+    desk.scheduler = Scheduler.from_snapshot(make_grid(grid) if grid else desk.scheduler.grid, None, books)
     desk.ledger = desk.scheduler.ledger
     desk.send(Tick(at=desk.now))
 
@@ -114,7 +123,7 @@ def test_what_the_job_had_elsewhere_is_given_back() -> None:
     desk.ready("1.2")
     refuse(desk, "1.1")
     desk.end("1.2", outcome=Outcome.ABORTED)
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)
     assert (desk.idle("a"), desk.idle("b"), desk.state(1)) == (10, 10, JobState.WAITING)
     desk.report("c", others=0)
     desk.pass_time(RESTED_S)
@@ -162,9 +171,9 @@ def test_what_is_kept_of_a_job_that_ended_so_is_the_same_after_a_restart() -> No
     desk = Desk({"a": 10})
     desk.submit(ask(5))
     refuse(desk, "1.1")
-    before = desk.scheduler.books()
+    before = desk.scheduler.snapshot()
     restart(desk)
-    assert desk.scheduler.books() == before
+    assert desk.scheduler.snapshot() == before
 
 
 @pytest.mark.parametrize("late", [False, True])

@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from koala.core.state.job import Job
-from koala.core.state.transfer import FileTransfer
+from koala.core.state.job import FileTransfer, Job
 from koala.daemon.launches import barrier_patience_s, check_launch, launch_for
 from koala.model.grid import BatchSettings, SchedulerParameters, Site, SiteKind
 from koala.model.launch import BARRIER_TIMEOUT_S_MAX, LaunchError
@@ -53,7 +52,7 @@ def test_the_refusal_names_the_component() -> None:
 
 
 def job_of(request: Request) -> Job:
-    job = Job(1, request, 100.0, 0.75)
+    job = Job.submitted(1, request, 100.0, 0.75)
     job.start_estimate = 130.0
     return job
 

@@ -255,7 +255,7 @@ class Desk:
 # ------------------------------------------------------------------------------- what must always hold
 
 
-def assert_books_balance(ledger: Ledger) -> None:
+def assert_ledger_balances(ledger: Ledger) -> None:
     """What is written of each site is the sum of what the jobs have there; each job is where its state says."""
     _assert_sites_balance(ledger)
     _assert_links_balance(ledger)
@@ -327,7 +327,7 @@ def _earmarked(job: Job, index: int) -> int:
 
 def assert_clean(ledger: Ledger) -> None:
     """No living job, and nothing held, queued, promised, earmarked or transferred for anybody."""
-    assert_books_balance(ledger)
+    assert_ledger_balances(ledger)
     assert ledger.jobs == {}
     assert ledger.claims == {}
     assert len(ledger.high) == len(ledger.low) == len(ledger.claiming) == 0

@@ -2,16 +2,16 @@
 
 from koala.core.lifecycle import JobState
 from koala.core.scheduler import Scheduler
-from koala.core.state.snapshot import Books, SnapshotError, decode_books, encode_books
+from koala.core.state.snapshot import Snapshot, SnapshotError, decode_snapshot, encode_snapshot
 from koala.core.story import JobExplanation, StoryEntry
 
 __all__ = [
-    "Books",
     "JobExplanation",
     "JobState",
     "Scheduler",
+    "Snapshot",
     "SnapshotError",
     "StoryEntry",
-    "decode_books",
-    "encode_books",
+    "decode_snapshot",
+    "encode_snapshot",
 ]

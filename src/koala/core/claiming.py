@@ -18,6 +18,7 @@ from koala.core.state.ledger import Ledger
 from koala.core.state.sites import Sites, Trust
 from koala.core.state.timers import Alarm
 from koala.core.state.transfers import Transfers
+from koala.model.messages import Token
 from koala.policies.front_door import replace_one
 
 
@@ -195,11 +196,13 @@ class JobClaiming:
             job.move(JobState.CLAIMING)
         self.running.claim_later(job)
 
-    def _queued_long(self, claim: ComponentClaim) -> None:
+    def _queued_long(self, token: Token) -> None:
         """A component waits in its site's own queue for processors that other users hold, as when one of them came
         while it was on its way: it is claimed elsewhere, if there is room and no file is missing. The job's deadline
         stays, and so does a component that would hardly reach another barrier before it."""
-        job, component, ledger = claim.job, claim.component, self.ledger
+        ledger = self.ledger
+        claim = ledger.claims[token]
+        job, component = claim.job, claim.component
         timer, claim.timer = claim.timer, None
         assert timer is not None
         patience_s = ledger.parameters.queue_patience_s
@@ -217,6 +220,7 @@ class JobClaiming:
             self.running.be_patient(claim)
             return
         job.claims[component] = None
+        claim.given_up = True
         self.ending.abort(claim)
         self._move(job, *plan.replace[0], promised=False)
         self._claim_component(job, component).moved = True

@@ -6,7 +6,7 @@ from koala.core.lifecycle import IN_CLAIMING_QUEUE, JobState
 from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.ledger import ENDED_KEPT, Ledger, first_given, tries_in_words
 from koala.core.state.timers import Alarm
-from koala.model.messages import AbortComponent, JobEnded, JobOutcome, JobRequeued
+from koala.model.messages import AbortComponent, JobEnded, JobOutcome, JobRequeued, Token
 
 # An unanswered abort is repeated ever more rarely, at most this many times the answer timeout apart.
 ABORT_WAIT_FACTOR_MAX = 16
@@ -23,7 +23,7 @@ class JobEnding:
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        ledger.timers.on(Alarm.ABORT_AGAIN, self._abort)
+        ledger.timers.on(Alarm.ABORT_AGAIN, self._abort_again)
 
     def back_to_queue(self, job: Job, reason: str, *, lower: bool = True) -> None:
         """The job loses its places and goes back to its placement queue, as a whole.
@@ -105,10 +105,12 @@ class JobEnding:
 
     def _requeue(self, job: Job) -> None:
         job.move(JobState.WAITING)
+        for claim in job.claims:
+            if claim is not None:
+                claim.given_up = True
         job.claims = []
         job.spots = None
         job.places = ()
-        job.task_parts = ()
         job.started_at = None
         job.observed = False
         job.ready = 0
@@ -143,10 +145,13 @@ class JobEnding:
         claim.stop_timer()
         self._abort(claim)
 
+    def _abort_again(self, token: Token) -> None:
+        self._abort(self.ledger.claims[token])
+
     def _abort(self, claim: ComponentClaim) -> None:
         """Tell the site, and tell it again, ever more rarely, until it says that the component is gone."""
         ledger = self.ledger
         ledger.commands.append(AbortComponent(site=ledger.names[claim.site], token=claim.token))
         wait_s = ledger.parameters.answer_timeout_s * min(2**claim.abort_tries, ABORT_WAIT_FACTOR_MAX)
         claim.abort_tries += 1
-        claim.timer = ledger.timers.set(ledger.now + wait_s, Alarm.ABORT_AGAIN, claim)
+        claim.timer = ledger.timers.set(ledger.now + wait_s, Alarm.ABORT_AGAIN, claim.token)

@@ -6,6 +6,7 @@ from koala.core.ending import JobEnding
 from koala.core.lifecycle import JobState
 from koala.core.running import JobRunning
 from koala.core.staging import JobStaging
+from koala.core.state.encoded import INFINITY
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger, tries_in_words
 from koala.core.state.queues import PlacementQueue
@@ -16,8 +17,6 @@ from koala.policies.front_door import Demand, DemandKey, Spots, compile_demand, 
 
 # Equal requests share one compiled demand; this many different ones are remembered at a time.
 DEMANDS_REMEMBERED = 10_000
-
-INFINITY = float("inf")
 
 
 class JobPlacing:
@@ -44,7 +43,8 @@ class JobPlacing:
         if event.job <= self.last_job:
             return
         self.last_job = event.job
-        job = Job(event.job, event.request, event.at, ledger.parameters.claim_fraction)
+        job = Job(event.job, event.at, event.at, ledger.parameters.claim_fraction)
+        job.bind(event.request)
         ledger.jobs[job.id] = job
         sites, queue = ledger.sites, ledger.high if job.high else ledger.low
         try:
@@ -63,7 +63,7 @@ class JobPlacing:
             return
         queue.passed_changed = sites.changed
         job.refused = sites.seen_now()
-        job.tell(ledger.now, "refused", job.refused[0])
+        job.tell(ledger.now, "refused")
         if ledger.placement_tries_max(job) == 1:
             self._out_of_tries(job)
         else:
@@ -146,9 +146,8 @@ class JobPlacing:
         if job.first_start_estimate is None:
             job.first_start_estimate = job.start_estimate
         job.move(JobState.PLACED)
-        job.tell(now, "placed", spots, transfer_s)
+        job.tell(now, "placed", spots.sites, spots.sizes, transfer_s)
         job.places = ledger.places(spots)
-        job.task_parts = spots.tasks
         ledger.commands.append(JobPlaced(job=job.id, places=job.places))
         if transfer_s > 0:
             for site, size in zip(spots.sites, spots.sizes, strict=True):

@@ -1,319 +1,294 @@
-"""Reads the books of the core into the ledger of a new scheduler. They were written by ``books_writing``.
+"""From a snapshot to the ledger of a new scheduler: what follows from the stored values is worked out again.
 
-On the grid that they were written on, the scheduler goes on exactly as before. On another one sites are found by
-name, and ``books_fitting`` does the rest.
+On the grid that the snapshot was taken on, the scheduler goes on exactly as before. On another one sites are found by
+name, parameters are the new grid's, and every waiting job is tried again; a site may only be missing when nothing is
+left there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
-from koala.core.lifecycle import IN_CLAIMING_QUEUE, JobState
+import msgspec
+
+from koala.core.lifecycle import ENDED, IN_CLAIMING_QUEUE, JobState
 from koala.core.placement import JobPlacing
-from koala.core.state.job import ComponentClaim, Job, Seen
+from koala.core.state.encoded import INFINITY, Time, known_time
+from koala.core.state.job import ComponentClaim, FileTransfer, Job, Seen, TransferKey
 from koala.core.state.ledger import Ledger
-from koala.core.state.queues import INFINITY, PlacementQueue
+from koala.core.state.queues import PlacementQueue
 from koala.core.state.sites import SiteBelief
-from koala.core.state.snapshot import (
-    AlarmPage,
-    Books,
-    Detail,
-    JobPage,
-    QueuePage,
-    SnapshotError,
-    StoryEntry,
-    TransferPage,
-    check_version,
-    damaged,
-    from_time,
-)
-from koala.core.state.snapshot_fitting import fit_to_grid, nothing_is_left_at_missing_sites
-from koala.core.state.snapshot_writing import AS_IT_IS
-from koala.core.state.timers import OF_CLAIMS, Alarm
-from koala.core.state.transfer import FileTransfer
+from koala.core.state.snapshot import Snapshot, SnapshotError, Value, check_version, damaged
+from koala.core.state.timers import OF_CLAIMS, Alarm, Whom
 from koala.core.story import TOLD, words
+from koala.model.request import SiteName
 from koala.policies import UnknownPolicyError
-from koala.policies.front_door import FileAt, Spots, quota_processors
+from koala.policies.front_door import FileAt
+
+# How many of a kind are named in an error before the rest is only counted.
+NAMED_IN_ERROR = 5
 
 AnyKey = TypeVar("AnyKey", int, str)
 AnyValue = TypeVar("AnyValue")
 
+_decode_site = msgspec.json.Decoder(SiteBelief).decode
+_decode_queue = msgspec.json.Decoder(PlacementQueue).decode
+_decode_job = msgspec.json.Decoder(Job).decode
+_decode_claim = msgspec.json.Decoder(ComponentClaim).decode
+_decode_transfer = msgspec.json.Decoder(FileTransfer).decode
+_decode_timer = msgspec.json.Decoder(tuple[Time, Alarm, Whom]).decode
 
-def read_books(books: Books, ledger: Ledger, placement: JobPlacing, *, same_grid: bool) -> None:
+
+def restore(snapshot: Snapshot, ledger: Ledger, placing: JobPlacing, *, same_grid: bool) -> None:
     """Fill the ledger of a scheduler that has not seen any event.
 
     Raises SnapshotError where the grid lacks a site at which something is left, where the catalogue lacks a policy
-    that a job asks for, and where the books contradict themselves.
+    that a job asks for, and where the snapshot contradicts itself.
     """
-    check_version(books.version)
-    nothing_is_left_at_missing_sites(books, ledger.index)
+    check_version(snapshot.version)
     try:
-        _Reading(books, ledger, placement, same_grid=same_grid).read()
+        _Restoring(snapshot, ledger, placing, same_grid=same_grid).run()
     except SnapshotError:
         raise
-    except (AssertionError, LookupError, TypeError, ValueError) as error:
-        # Pages of the right form may still contradict each other in ways for which there is no check of their own.
-        raise damaged(f"their pages do not go together ({type(error).__name__}: {error})") from error
+    except (msgspec.MsgspecError, AssertionError, LookupError, TypeError, ValueError) as error:
+        # Values of the right form may still contradict each other in ways for which there is no check of their own.
+        raise damaged(f"its values do not go together ({type(error).__name__}: {error})") from error
     if not same_grid:
-        fit_to_grid(ledger)
+        _fit_to_grid(ledger)
 
 
-class _Reading:
-    def __init__(self, books: Books, ledger: Ledger, placement: JobPlacing, *, same_grid: bool) -> None:
-        self._books = books
+class _Restoring:
+    def __init__(self, snapshot: Snapshot, ledger: Ledger, placing: JobPlacing, *, same_grid: bool) -> None:
+        self._snapshot = snapshot
         self._ledger = ledger
-        self._placement = placement
-        self._index = ledger.index
-        self._names = [page.name for page in books.sites]
-        self._same_sites = self._names == ledger.names
+        self._placing = placing
         self._same_grid = same_grid
-        self._idles = [self._idle_here(idle) for idle in books.idles]
-        self._gone: dict[int, Job] = {}
+        self._beliefs = [_decode_site(value) for value in snapshot.sites]
+        self._jobs = [_decode_job(value) for value in snapshot.jobs]
+        self._claims = [_decode_claim(value) for value in snapshot.claims]
+        self._transfers = [_decode_transfer(value) for value in snapshot.transfers]
+        self._names = [belief.name for belief in self._beliefs]
+        self._same_sites = self._names == ledger.names
+        # By the number of a site in the snapshot its index in this grid; -1 for one that is missing.
+        self._here = [ledger.index.get(name, -1) for name in self._names]
+        self._seen_once: dict[Seen, Seen] = {}  # many jobs were refused on the very same idle processors
 
-    def read(self) -> None:
-        books, ledger = self._books, self._ledger
-        ledger.now = books.now
-        self._placement.last_job = books.last_job
-        for page in books.jobs:
-            job = ledger.jobs[page.id] = self._job(page)
-            self._bind(job, page)
-        for page in books.gone:
-            self._gone[page.id] = ledger.ended[page.id] = self._job(page)
-        self._claims()
-        self._transfers()
-        self._files()
-        self._sites()
-        self._queue(ledger.high, books.high)
-        self._queue(ledger.low, books.low)
-        for place in books.claiming:
-            ledger.claiming.stand(self._live(place.job), from_time(place.at), place.sequence)
-        ledger.claiming.sequence = books.claiming_sequence
-        for alarm in books.alarms:
-            self._alarm(alarm)
-        idle_of = {page.name: page.idle for page in books.sites}
-        idle = [idle_of.get(name, 0) for name in ledger.names]
-        self._links()
-        ledger.sites.restore(idle, helped=books.helped, changed=books.changed)
+    def run(self) -> None:
+        snapshot, ledger = self._snapshot, self._ledger
+        for job, request in zip(self._jobs, snapshot.requests, strict=True):
+            job.bind(request)
+        _nothing_is_left_at_missing_sites(self._names, self._here, self._jobs, self._claims, self._transfers)
+        ledger.now = snapshot.now
+        self._placing.last_job = snapshot.last_job
+        for belief, index in zip(self._beliefs, self._here, strict=True):
+            if index >= 0:
+                ledger.sites.put(index, belief)
+        self._restore_files()
+        for job in self._jobs:
+            self._restore_job(job)
+        self._restore_transfers()
+        self._restore_claims()
+        self._restore_queues()
+        for value in snapshot.timers:
+            at, what, whom = _decode_timer(value)
+            self._restore_timer(known_time(at), what, whom)
+        self._restore_links()
+        changes = 0 if self._same_grid else 1  # on another grid there may be more for those who wait
+        ledger.sites.restored(helped=snapshot.helped + changes, changed=snapshot.changed + changes)
 
-    def _idle_here(self, idle: tuple[int, ...]) -> tuple[int, ...]:
-        """What a try saw idle, by the sites of this grid; of a new one it saw nothing."""
+    def _site(self, number: int) -> int:
+        """The index of a site that must be there."""
+        index = self._site_or_none(number)
+        assert index >= 0, "nothing is left at a missing site"
+        return index
+
+    def _site_or_none(self, number: int) -> int:
+        """The index of a site, -1 where the grid has it no more."""
+        if not 0 <= number < len(self._here):
+            raise damaged(f"there is no site with the number {number}")
+        return self._here[number]
+
+    def _sites_left(self, numbers: Iterable[int]) -> list[int]:
+        """The indexes of those that the grid still has."""
+        return [index for index in map(self._site_or_none, numbers) if index >= 0]
+
+    def _seen(self, seen: Seen) -> Seen:
+        """What a try saw, by the sites of this grid; of new sites and of the links of another grid it saw nothing."""
+        idle, link_demand_bit_s = seen
         if len(idle) != len(self._names):
             raise damaged(f"of {len(self._names)} sites {len(idle)} have idle processors")
-        if self._same_sites:
-            return idle
-        idle_of = dict(zip(self._names, idle, strict=True))
-        return tuple([idle_of.get(name, 0) for name in self._ledger.names])
-
-    def _idle(self, number: Any) -> tuple[int, ...]:
-        if not isinstance(number, int) or not 0 <= number < len(self._idles):
-            raise damaged(f"there are {len(self._idles)} lists of idle processors, and none has the number {number}")
-        return self._idles[number]
-
-    def _seen(self, idle: Any, demand: Any = None) -> Seen:
-        """What a try saw. Of the links of another grid nothing is said."""
-        if demand is None or not self._same_grid:
-            return self._idle(idle), ()
-        demands = self._books.link_demands
-        if not 0 <= demand < len(demands) or len(demands[demand]) != len(self._ledger.sites.view.wiring.names):
-            raise damaged(f"what was on the links, with the number {demand}, is missing or of another network")
-        return self._idle(idle), demands[demand]
-
-    def _links(self) -> None:
-        """What jobs ask of links follows from their places, on this grid's network."""
-        ledger, books = self._ledger, self._books
-        for job in ledger.jobs.values():
-            if (
-                job.spots is not None
-                and job.request.communication is not None
-                and job.state is not JobState.UNWINDING
-            ):
-                ledger.links.add(job)
-        ledger.links.observations = books.observations
-        ledger.sites.view.observed_bisection_bit_s = books.observed_bisection_bit_s
-
-    def _live(self, job: int) -> Job:
-        return _known(self._ledger.jobs, job, "job")
+        if (
+            link_demand_bit_s
+            and self._same_grid
+            and len(link_demand_bit_s) != len(self._ledger.sites.view.wiring.names)
+        ):
+            raise damaged("what was on the links is of another network")
+        if not self._same_sites:
+            idle_of = dict(zip(self._names, idle, strict=True))
+            idle = tuple([idle_of.get(name, 0) for name in self._ledger.names])
+        found = idle, link_demand_bit_s if self._same_grid else ()
+        return self._seen_once.setdefault(found, found)
 
     # ----------------------------------------------------------------------------------------- jobs
 
-    def _job(self, page: JobPage) -> Job:
-        """The job by itself, without what ties it to claims, transfers and queues."""
-        job = Job(page.id, page.request, page.submitted_at, page.claim_fraction)
-        for field in AS_IT_IS:
-            setattr(job, field, getattr(page, field))
-        job.story = [self._story_entry(entry) for entry in page.story]
-        job.refused = None if page.refused_idle is None else self._seen(page.refused_idle, page.refused_demand)
-        job.start_estimate = None if page.start_estimate is None else from_time(page.start_estimate)
-        if page.first_start_estimate is not None:
-            job.first_start_estimate = from_time(page.first_start_estimate)
-        job.deadline = from_time(page.deadline)
-        if self._same_grid:  # another grid may have what the sites of this one would not run
-            job.barred = dict(page.barred)
-        job.needs = [()] * len(page.needs)  # an ended job needs nothing; those of the others come with the transfers
-        return job
+    def _restore_job(self, job: Job) -> None:
+        if not self._same_sites:
+            # The story speaks of the sites by their old numbers: it stays as the words that it had.
+            story = [entry if entry[1] == "left_out" else self._told(job, entry) for entry in job.story]
+            job.story = story
+        if job.refused is not None:
+            job.refused = self._seen(job.refused)
+        elif any(entry[1] == "refused" for entry in job.story):
+            raise damaged(f"what job {job.id} saw at its first try is missing")
+        if job.placed_at is not None:
+            job.start_estimate = known_time(job.start_estimate)
+            job.first_start_estimate = known_time(job.first_start_estimate)
+        job.deadline = known_time(job.deadline)
+        job.claim_at = known_time(job.claim_at)
+        if job.state in ENDED:
+            self._ledger.ended[job.id] = job
+            if not self._same_sites:
+                job.spots = None
+            return
+        self._ledger.jobs[job.id] = job
+        self._restore_demand(job)
+        if job.spots is not None:
+            sites, sizes, tasks = job.spots
+            job.spots = job.spots._replace(sites=tuple([self._site(number) for number in sites]))
+            if not len(sites) == len(sizes) == len(job.places) or len(tasks) not in (0, len(sites)):
+                raise damaged(f"the places of job {job.id} do not go together")
+            job.claims = [None] * len(sites)
+            job.earmarks = {_within(component, sites): job.spots.sites[component] for component in job.earmarks}
+        job.needs = [tuple([self._key(key) for key in keys]) for keys in job.needs]
 
-    def _bind(self, job: Job, page: JobPage) -> None:
-        """What a living job asks for and where it was placed, by the sites of this grid."""
+    def _told(self, job: Job, entry: Sequence[object]) -> tuple[object, ...]:
+        return entry[0], TOLD, words(job, entry, self._names)
+
+    def _restore_demand(self, job: Job) -> None:
         try:
-            job.demand = self._placement.demand_of(job.request)
+            job.demand = self._placing.demand_of(job.request)
         except UnknownPolicyError as error:
             raise SnapshotError(
                 f"job {job.id} ({job.request.name}) asks for the policy {error.name!r}, which is not known any more",
                 "start with the file or package that has the policy, or cancel the job there first",
             ) from error
-        if job.barred:
-            job.demand = job.demand.barring(self._index[site] for site in job.barred)
-        if page.places:
-            sites = tuple([self._index[site] for site, _ in page.places])
-            job.spots = Spots(sites=sites, sizes=tuple([size for _, size in page.places]), tasks=page.task_parts)
-            for component in page.earmarks:
-                job.earmarks[component] = sites[component]
-
-    def _story_entry(self, entry: StoryEntry) -> tuple[Any, ...]:
-        """A line as data; on another set of sites as the words that it had, since the data speak of the old ones."""
-        at, what, written = entry
-        details: tuple[Detail | Spots, ...] = written
-        if what == "refused":
-            details = (self._books.idles[_whole(written[0])],)
-        elif what == "placed":
-            sites, sizes, transfer_s = written
-            assert isinstance(sites, tuple)
-            assert isinstance(sizes, tuple)
-            details = (Spots(sites, sizes), INFINITY if isinstance(transfer_s, str) else transfer_s)
-        if self._same_sites or what in ("left_out", TOLD):
-            return (at, what, *details)
-        return (at, TOLD, words(what, details, self._names))
+        if not self._same_grid:  # another grid may have what the sites of this one would not run
+            job.barred = {}
+        elif job.barred:
+            job.demand = job.demand.barring(self._ledger.index[site] for site in job.barred)
 
     # ------------------------------------------------------------------- claims, transfers and files
 
-    def _claims(self) -> None:
-        ledger = self._ledger
-        owners = {**self._gone, **ledger.jobs}
-        for page in self._books.claims:
-            job = _known(owners, page.job, "job")
-            claim = ComponentClaim(page.token, job, page.part, self._index[page.site], page.processors)
-            claim.phase = page.phase
-            claim.moved = page.moved
-            claim.aborting = page.aborting
-            claim.abort_tries = page.abort_tries
-            ledger.claims[page.token] = claim
-        for page_of_job in (*self._books.jobs, *self._books.gone):
-            owners[page_of_job.id].claims = [
-                None if token is None else _known(ledger.claims, token, "component") for token in page_of_job.claims
-            ]
+    def _key(self, key: TransferKey) -> TransferKey:
+        file, chunk, site = key
+        return file, chunk, self._site(site)
 
-    def _transfers(self) -> None:
-        book = self._ledger.transfers
-        book.sequence = self._books.transfers_started
-        for page in self._books.transfers:
-            transfer = self._transfer(page)
-            book.by_id[page.id] = book.by_key[transfer.key] = transfer
-        for job_page in self._books.jobs:
-            job = self._live(job_page.id)
-            for transfer_id in job_page.transfers:
-                transfer = _known(book.by_id, transfer_id, "transfer")
-                job.transfers[transfer.key] = transfer
-                job.transfers_open += not transfer.done
-            own = {transfer.id: transfer.key for transfer in job.transfers.values()}
-            job.needs = [
-                tuple([_known(own, transfer_id, "transfer") for transfer_id in ids]) for ids in job_page.needs
-            ]
-        for link in self._books.links:
-            one, other = (self._index.get(site) for site in link.between)
-            if one is not None and other is not None:
-                described = book.view.bytes_per_s[one][other]
-                if described == link.described_bytes_per_s:
-                    book.learn(one, other, link.bytes_per_s)
+    def _restore_transfers(self) -> None:
+        ledger, transfers = self._ledger, self._ledger.transfers
+        transfers.sequence = self._snapshot.transfers_started
+        for transfer in self._transfers:
+            transfer.key = self._key(transfer.key)
+            transfer.source = self._site_or_none(transfer.source) if transfer.source >= 0 else -1
+            if transfer.source < 0 and not transfer.done:
+                raise damaged(f"the transfer {transfer.id} is under way from nowhere")
+            transfer.estimate_s = known_time(transfer.estimate_s)
+            transfer.failed_sources = self._sites_left(transfer.failed_sources)
+            for job_id in transfer.jobs:
+                _known(ledger.jobs, job_id, "job")
+            transfers.by_id[transfer.id] = transfers.by_key[transfer.key] = transfer
+        for job in ledger.jobs.values():
+            job.transfers = transfers.needed(job)
+            job.transfers_open = sum(not transfer.done for transfer in job.transfers.values())
+            if any(job.id not in transfer.jobs for transfer in job.transfers.values()):
+                raise damaged(f"a transfer for job {job.id} does not name it")
+        for one, other, described, bytes_per_s in self._snapshot.links:
+            pair = self._sites_left((one, other))
+            if len(pair) == 2 and transfers.view.bytes_per_s[pair[0]][pair[1]] == described:
+                transfers.learn(pair[0], pair[1], bytes_per_s)
 
-    def _transfer(self, page: TransferPage) -> FileTransfer:
-        index = self._index
-        transfer = FileTransfer((page.file, page.chunk, index[page.target]), page.size_bytes)
-        transfer.id = page.id
-        transfer.source = -1 if page.source is None else index.get(page.source, -1)
-        if transfer.source < 0 and not page.done:
-            raise damaged(f"the transfer {page.id} is under way from nowhere")
-        transfer.started_at = page.started_at
-        transfer.estimate_s = from_time(page.estimate_s)
-        transfer.jobs = {self._live(job).id: None for job in page.jobs}
-        transfer.tries = page.tries
-        transfer.done = page.done
-        transfer.failed_sources = {index[site] for site in page.failed_sources if site in index}
-        return transfer
-
-    def _files(self) -> None:
+    def _restore_files(self) -> None:
         sites = self._ledger.sites
-        for page in self._books.files:
-            holders = tuple(sorted({self._index[site] for site in page.replicas if site in self._index}))
-            if holders:
-                sites.view.files[page.name] = FileAt(page.size_bytes, holders)
+        for name, (size_bytes, holders) in self._snapshot.files.items():
+            left = self._sites_left(holders)
+            if left:
+                sites.view.files[name] = FileAt(size_bytes, tuple(sorted(left)))
             else:
-                sites.view.files.pop(page.name, None)
-            sites.files_told[page.name] = None
+                sites.view.files.pop(name, None)
+            sites.files_told[name] = None
 
-    # ---------------------------------------------------------------------------------------- sites
-
-    def _sites(self) -> None:
+    def _restore_claims(self) -> None:
+        """The claims, and what is promised and earmarked at each site: that follows from claims and jobs."""
         ledger = self._ledger
-        beliefs = ledger.sites.sites
-        for page in self._books.sites:
-            index = self._index.get(page.name)
-            if index is None:
+        sites = ledger.sites.sites
+        for claim in self._claims:
+            job = ledger.jobs.get(claim.job_id) or _known(ledger.ended, claim.job_id, "job")
+            claim.bind(job)
+            claim.site = self._site(claim.site)
+            ledger.claims[claim.token] = claim
+            sites[claim.site].claims[claim.token] = claim
+            sites[claim.site].ours += claim.processors
+            if not claim.given_up and job.state not in ENDED:
+                job.claims[_within(claim.component, job.claims)] = claim
+        for job in ledger.jobs.values():
+            if job.state not in IN_CLAIMING_QUEUE:
                 continue
-            site = beliefs[index]
-            if page.processors is not None:
-                site.reported = True
-                site.processors = page.processors
-                site.limit = ledger.sites.view.limit[index] = quota_processors(page.processors, site.quota)
-            site.others = page.others
-            site.trust = page.trust
-            site.drained = page.drained
-            site.errors = page.errors
-            site.probe_job = page.probe_job
-            site.waiters = {job: self._live(job) for job in page.waiters}
-        for claim in ledger.claims.values():
-            beliefs[claim.site].claims[claim.token] = claim
-            beliefs[claim.site].ours += claim.processors
+            assert job.spots is not None
+            for component, (index, size) in enumerate(zip(job.spots.sites, job.spots.sizes, strict=True)):
+                if component in job.earmarks:
+                    sites[index].earmarked += size
+                elif job.claims[component] is None:
+                    sites[index].promised += size
+        for site in sites:
+            for job_id in site.waiters:
+                _known(ledger.jobs, job_id, "job")
+            if sum(site.waiters.values()) != site.earmarked:
+                raise damaged(f"what is earmarked at {site.name} is not what jobs wait for there")
+
+    def _restore_links(self) -> None:
+        """What jobs ask of links follows from their places, on this grid's network."""
+        ledger, snapshot = self._ledger, self._snapshot
+        for job in ledger.jobs.values():
+            unwinding = job.state is JobState.UNWINDING
+            if job.spots is not None and job.request.communication is not None and not unwinding:
+                ledger.links.add(job)
+        ledger.links.observations = snapshot.observations
+        ledger.sites.view.observed_bisection_bit_s = snapshot.observed_bisection_bit_s
+
+    # --------------------------------------------------------------------------- queues and timers
+
+    def _restore_queues(self) -> None:
+        ledger, snapshot = self._ledger, self._snapshot
+        ledger.high, ledger.low = high, low = self._queue(snapshot.queues[0]), self._queue(snapshot.queues[1])
+        high.high, low.high = True, False
+        waiting = [job for job in ledger.jobs.values() if job.state is JobState.WAITING]
+        for queue, scans_so_far in zip((high, low), snapshot.scans_so_far, strict=True):
+            # With another scan interval the scans are counted otherwise; nobody gains or loses a try by that.
+            shift = ledger.scans_so_far(queue) - scans_so_far
+            here = [job for job in waiting if job.high is queue.high]
+            queue.resting = {job.id: job for job in here if job.position < 0}
+            for job in sorted((job for job in here if job.position >= 0), key=lambda job: job.position):
+                job.entered_scan += shift
+                if job.exhausted_at_scan is not None:
+                    job.exhausted_at_scan += shift
+                queue.stand(job)
         for job in ledger.jobs.values():
             if job.state in IN_CLAIMING_QUEUE:
-                self._promises(job, beliefs)
+                ledger.claiming.stand(job, job.claim_at, job.claim_sequence)
+        ledger.claiming.sequence = snapshot.claiming_sequence
 
-    @staticmethod
-    def _promises(job: Job, beliefs: list[SiteBelief]) -> None:
-        assert job.spots is not None
-        for component, (site, size) in enumerate(zip(job.spots.sites, job.spots.sizes, strict=True)):
-            if component in job.earmarks:
-                beliefs[site].earmarked += size
-            elif job.claims[component] is None:
-                beliefs[site].promised += size
+    def _queue(self, value: Value) -> PlacementQueue:
+        queue = _decode_queue(value)
+        queue.every_event = self._ledger.scans_every_event
+        queue.scan_due_at = known_time(queue.scan_due_at)
+        queue.seen = [(position, self._seen(seen)) for position, seen in queue.seen]
+        return queue
 
-    # --------------------------------------------------------------------------- queues and alarms
-
-    def _queue(self, queue: PlacementQueue, page: QueuePage) -> None:
-        queue.scan_due_at = from_time(page.scan_due_at)
-        queue.scanned_helped = page.scanned_helped
-        queue.scanned_changed = page.scanned_changed
-        queue.passed_changed = page.passed_changed
-        queue.next_position = page.next_position
-        queue.scans = page.scans
-        queue.untried = page.untried
-        queue.seen = [(position, self._seen(*numbers)) for position, *numbers in page.seen]
-        queue.resting = {job: self._live(job) for job in page.resting}
-        # With another scan interval the scans are counted otherwise; nobody gains or loses a try by that.
-        shift = self._ledger.scans_so_far(queue) - page.scans_so_far
-        for place in page.in_line:
-            job = self._live(place.job)
-            job.position = place.position
-            job.entered_scan = place.entered_scan + shift
-            job.joined_after_scan = place.joined_after_scan
-            queue.stand(job, None if place.exhausted_at_scan is None else place.exhausted_at_scan + shift)
-
-    def _alarm(self, page: AlarmPage) -> None:
+    def _restore_timer(self, at: float, what: Alarm, whom: Whom) -> None:
         ledger = self._ledger
-        at, what, whom = from_time(page.at), page.what, page.whom
         if what is Alarm.COOLED_DOWN:
-            index = self._index.get(str(whom))
-            if index is not None:
+            index = self._site_or_none(int(whom))
+            if index >= 0:
                 ledger.sites.sites[index].cooling = ledger.timers.set(at, what, index)
             return
         owner: Job | ComponentClaim | FileTransfer
@@ -322,18 +297,78 @@ class _Reading:
         elif what is Alarm.TRANSFER_OVERDUE:
             owner = _known(ledger.transfers.by_id, str(whom), "transfer")
         else:
-            owner = self._live(_whole(whom))
-        owner.timer = ledger.timers.set(at, what, owner)
+            owner = _known(ledger.jobs, int(whom), "job")
+        owner.timer = ledger.timers.set(at, what, whom)
 
 
 def _known(mapping: Mapping[AnyKey, AnyValue], key: AnyKey, what: str) -> AnyValue:
     found = mapping.get(key)
     if found is None:
-        raise damaged(f"they speak of the {what} {key}, which has no page")
+        raise damaged(f"it speaks of the {what} {key}, which is not in it")
     return found
 
 
-def _whole(number: Any) -> int:
-    if not isinstance(number, int):
-        raise damaged(f"{number!r} stands where a number belongs")
-    return number
+def _within(component: int, components: Sequence[object]) -> int:
+    if not 0 <= component < len(components):
+        raise damaged(f"there is no component {component} among {len(components)}")
+    return component
+
+
+# ----------------------------------------------------------------------------------- on another grid
+
+
+def _fit_to_grid(ledger: Ledger) -> None:
+    """The grid is not the one that the snapshot was taken on: what was planned by its parameters is planned anew."""
+    for queue in (ledger.high, ledger.low):
+        queue.scan_due_at = INFINITY
+        queue.untried = queue.size > 0
+    interval_s = ledger.parameters.check_interval_s
+    for job in ledger.jobs.values():
+        if job.state is not JobState.RUNNING:
+            continue
+        if interval_s is None:
+            job.stop_timer()
+        elif job.timer is None:
+            job.timer = ledger.timers.set(ledger.now + interval_s, Alarm.LOOK_AFTER, job.id)
+
+
+def _nothing_is_left_at_missing_sites(
+    names: Sequence[SiteName],
+    here: Sequence[int],
+    jobs: Sequence[Job],
+    claims: Sequence[ComponentClaim],
+    transfers: Sequence[FileTransfer],
+) -> None:
+    """Whatever is held, promised or on its way must have its site in the grid; the first that lacks is told."""
+    live = [job for job in jobs if job.state not in ENDED]
+    for number, name in enumerate(names):
+        if here[number] >= 0:
+            continue
+        found: tuple[tuple[str, Sequence[int | str]], ...] = (
+            ("components", [claim.token for claim in claims if claim.site == number]),
+            ("jobs placed there", [job.id for job in live if job.spots is not None and number in job.spots.sites]),
+            ("transfers", [each.id for each in transfers if _needs_site(each, number)]),
+            ("jobs that name it", [job.id for job in live if _names_site(job, name)]),
+        )
+        left = [f"{what} ({_some(ids)})" for what, ids in found if ids]
+        if left:
+            raise SnapshotError(
+                f"the grid does not have the site {name!r} any more, but there are still {', '.join(left)}",
+                "put the site back into the grid file, drain it, and take it out when nothing is left there; "
+                "or cancel these jobs first",
+            )
+
+
+def _needs_site(transfer: FileTransfer, number: int) -> bool:
+    return transfer.key[2] == number or (transfer.source == number and not transfer.done)
+
+
+def _names_site(job: Job, name: SiteName) -> bool:
+    request = job.request
+    return request.home == name or any(component.site == name for component in request.components)
+
+
+def _some(ids: Sequence[int | str]) -> str:
+    more = len(ids) - NAMED_IN_ERROR
+    shown = ", ".join(map(str, ids[:NAMED_IN_ERROR]))
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -24,6 +24,7 @@ from koala.model.messages import (
     StartComponent,
     Token,
 )
+from koala.model.request import JobId
 from koala.policies.front_door import can_ever_fit, tasks_of
 
 # The sequence JCT(n) comes ever closer to the job start time; closer than this counts as reached.
@@ -48,7 +49,8 @@ class JobRunning:
         assert job.demand is not None
         ledger = self.ledger
         site, size = job.spots.sites[component], job.spots.sizes[component]
-        claim = ComponentClaim(job.next_token(), job, component, site, size)
+        claim = ComponentClaim(job.next_token(), job.id, component, site, size)
+        claim.bind(job)
         job.claims[component] = claim
         ledger.claims[claim.token] = claim
         ledger.sites.claim(claim)
@@ -95,7 +97,7 @@ class JobRunning:
             return
         assert job.start_estimate is not None
         since = max(self.ledger.now, job.start_estimate)
-        claim.timer = self.ledger.timers.set(since + patience_s, Alarm.QUEUED_LONG, claim)
+        claim.timer = self.ledger.timers.set(since + patience_s, Alarm.QUEUED_LONG, claim.token)
 
     def on_starting(self, event: ComponentStarting) -> None:
         """It waits no more: however long it takes to the barrier now, it has its processors."""
@@ -155,11 +157,12 @@ class JobRunning:
             at = ledger.now + ledger.parameters.answer_timeout_s
             if job.state is JobState.STARTING:
                 at = min(at, job.deadline)
-        job.timer = ledger.timers.set(at, Alarm.LOOK_AFTER, job)
+        job.timer = ledger.timers.set(at, Alarm.LOOK_AFTER, job.id)
 
-    def _look_after(self, job: Job) -> None:
+    def _look_after(self, job_id: JobId) -> None:
         """Ask the job's sites, or give the claim up when its deadline has passed."""
         ledger = self.ledger
+        job = ledger.jobs[job_id]
         job.timer = None
         if job.state is JobState.RUNNING:
             self._ask(claim for claim in job.claims if claim is not None)
@@ -210,7 +213,8 @@ class JobRunning:
     def wake_waiters(self, index: int) -> None:
         """Something came free: jobs that wait for preempted processors there go on with their claim."""
         ledger = self.ledger
-        for job in ledger.sites.sites[index].waiters.values():
+        for job_id in ledger.sites.sites[index].waiters:
+            job = ledger.jobs[job_id]
             if ledger.sites.earmark_is_free(index, job):
                 job.claim_resumed = True
                 ledger.claiming.move(job, ledger.now)

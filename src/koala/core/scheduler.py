@@ -1,8 +1,8 @@
 """The scheduler: events in, commands out. It has no clock, no I/O and no threads; a driver brings it all three.
 
-``Scheduler.handle`` is the only way in. The parts behind it follow the life of a job: ``placement`` finds places,
-``claiming`` claims on every site or none, ``staging`` brings files, ``running`` opens the barrier and watches the
-components, ``ending`` gives everything back. Each uses only those named after it, and the ``ledger``.
+``Scheduler.handle`` is the only way in. The modules behind it follow the life of a job: ``placement`` finds places,
+``claiming`` claims on every site or none, ``staging`` has files transferred, ``running`` opens the barrier and
+watches the components, ``ending`` frees everything. Each uses only those named after it, and the ``ledger``.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 from koala.core.claiming import JobClaiming
 from koala.core.ending import JobEnding
 from koala.core.lifecycle import JobState
-from koala.core.placement import INFINITY, JobPlacing
-from koala.core.restore import read_books
+from koala.core.placement import JobPlacing
+from koala.core.restore import restore
 from koala.core.running import JobRunning
 from koala.core.staging import JobStaging
+from koala.core.state.encoded import INFINITY
 from koala.core.state.ledger import Ledger
-from koala.core.state.snapshot import Books
-from koala.core.state.snapshot_writing import grid_digest, write_books
+from koala.core.state.snapshot import Snapshot, grid_digest, take_snapshot
 from koala.core.story import JobExplanation, explain
 from koala.model.grid import Grid
 from koala.model.messages import (
@@ -47,7 +47,7 @@ from koala.policies import Catalogue
 
 
 class Scheduler:
-    """The co-allocating scheduler of one grid. Its books are in ``ledger``, for whoever wants to look."""
+    """The co-allocating scheduler of one grid. Its state is in ``ledger``."""
 
     def __init__(self, grid: Grid, catalogue: Catalogue | None = None) -> None:
         self.grid = grid
@@ -64,7 +64,7 @@ class Scheduler:
             self._staging,
         )
         self._due_at = INFINITY
-        self._grid_digest = ""  # made when somebody asks for the books
+        self._grid_digest = ""  # made when somebody asks for a snapshot
         self._wakes: list[float] = []  # what the driver has been asked for and has not brought yet
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             JobSubmitted: self._placement.on_submitted,
@@ -116,28 +116,28 @@ class Scheduler:
             commands.append(WakeAt(at=due_at))
         return commands
 
-    # --------------------------------------------------------------------------------------- its books
+    # --------------------------------------------------------------------------------------- its snapshot
 
-    def books(self) -> Books:
+    def snapshot(self) -> Snapshot:
         """Everything that decides what it will do next, as a value; the stories of ended jobs are not in it."""
-        writing = self.books_in_steps()
+        taking = self.snapshot_in_steps()
         while True:
             try:
-                next(writing)
-            except StopIteration as written:
-                books: Books = written.value
-                return books
+                next(taking)
+            except StopIteration as taken:
+                snapshot: Snapshot = taken.value
+                return snapshot
 
-    def books_in_steps(self) -> Generator[None, None, Books]:
+    def snapshot_in_steps(self) -> Generator[None, None, Snapshot]:
         """The same in short steps, for a driver that has other things to do in between.
 
-        It may look at the scheduler meanwhile, and hands it no event before the last step has given the books.
+        It may look at the scheduler meanwhile, and hands it no event before the last step has given the snapshot.
         """
-        return write_books(self.ledger, grid=self._digest(), last_job=self._placement.last_job)
+        return take_snapshot(self.ledger, grid=self._digest(), last_job=self._placement.last_job)
 
     @classmethod
-    def from_books(cls, grid: Grid, catalogue: Catalogue | None, books: Books) -> Scheduler:
-        """A scheduler that goes on where the one that wrote the books was; send it a ``Tick`` first.
+    def from_snapshot(cls, grid: Grid, catalogue: Catalogue | None, snapshot: Snapshot) -> Scheduler:
+        """A scheduler that goes on where the one was that the snapshot was taken of; send it a ``Tick`` first.
 
         To every later event it answers as that one would have done, ``WakeAt`` aside. On another grid it takes
         parameters and new sites from there. Raises SnapshotError where a site or a policy is missing that a job
@@ -145,7 +145,7 @@ class Scheduler:
         """
         scheduler = cls(grid, catalogue)
         ledger = scheduler.ledger
-        read_books(books, ledger, scheduler._placement, same_grid=books.grid == scheduler._digest())
+        restore(snapshot, ledger, scheduler._placement, same_grid=snapshot.grid == scheduler._digest())
         queues_due_at = min(ledger.high.scan_due_at, ledger.low.scan_due_at)
         scheduler._due_at = min(ledger.timers.next_at(), ledger.claiming.next_at, queues_due_at)
         return scheduler

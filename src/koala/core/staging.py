@@ -5,11 +5,10 @@ from __future__ import annotations
 from koala.core.ending import JobEnding
 from koala.core.lifecycle import JobState
 from koala.core.running import JobRunning
-from koala.core.state.job import Job
+from koala.core.state.job import FileTransfer, Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.timers import Alarm
-from koala.core.state.transfer import FileTransfer
-from koala.model.messages import CancelTransfer, FileChanged, TransferEnded
+from koala.model.messages import CancelTransfer, FileChanged, TransferEnded, TransferId
 from koala.policies.front_door import FileAt, inputs
 
 
@@ -61,9 +60,10 @@ class JobStaging:
     def _watch(self, transfer: FileTransfer) -> None:
         parameters = self.ledger.parameters
         patience_s = max(parameters.answer_timeout_s, parameters.transfer_patience * transfer.estimate_s)
-        transfer.timer = self.ledger.timers.set(self.ledger.now + patience_s, Alarm.TRANSFER_OVERDUE, transfer)
+        transfer.timer = self.ledger.timers.set(self.ledger.now + patience_s, Alarm.TRANSFER_OVERDUE, transfer.id)
 
-    def _overdue(self, transfer: FileTransfer) -> None:
+    def _overdue(self, transfer_id: TransferId) -> None:
+        transfer = self.ledger.transfers.by_id[transfer_id]
         self.ledger.transfers.overdue(transfer, self.ledger.now)
         self.ledger.commands.append(CancelTransfer(transfer=transfer.id))
         self._broke(transfer, "it took far longer than estimated")

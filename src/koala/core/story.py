@@ -9,6 +9,7 @@ import msgspec
 
 from koala.core.lifecycle import MEANING, JobState
 from koala.core.refusals import refusal_of
+from koala.core.state.encoded import known_time
 from koala.core.state.job import ComponentPhase, Job
 from koala.core.state.queues import PlacementQueue
 from koala.core.state.sites import Sites
@@ -52,13 +53,17 @@ def tell(job: Job, names: Sequence[SiteName]) -> tuple[StoryEntry, ...]:
     """The whole story, from the submission on."""
     size = job.request.processors
     first = StoryEntry(at=job.submitted_at, text=f"submitted: {job.request.kind} request for {_processors(size)}")
-    return (first, *(StoryEntry(at=at, text=words(what, details, names)) for at, what, *details in job.story))
+    return (first, *(StoryEntry(at=entry[0], text=words(job, entry, names)) for entry in job.story))
 
 
-def words(what: str, details: Sequence[Any], names: Sequence[SiteName]) -> str:
-    """One entry of a story in words."""
+def words(job: Job, entry: Sequence[Any], names: Sequence[SiteName]) -> str:
+    """One entry of the job's story in words."""
+    _, what, *details = entry
     if what == TOLD:
         return str(details[0])
+    if what == "refused":
+        assert job.refused is not None, "the job remembers what its first try saw"
+        details = [job.refused[0]]
     return _WORDS[what](names, *details)
 
 
@@ -113,9 +118,10 @@ def _refused(names: Sequence[SiteName], idle: tuple[int, ...]) -> str:
     return f"no place found (idle: {seen}); it waits in its placement queue"
 
 
-def _placed(names: Sequence[SiteName], spots: Any, transfer_s: float) -> str:
-    where = ", ".join(f"{size} on {names[site]}" for site, size in zip(spots.sites, spots.sizes, strict=True))
-    files = f"; its files take about {transfer_s:.0f} s" if transfer_s > 0 else ""
+def _placed(names: Sequence[SiteName], sites: Sequence[int], sizes: Sequence[int], transfer_s: float | None) -> str:
+    where = ", ".join(f"{size} on {names[site]}" for site, size in zip(sites, sizes, strict=True))
+    takes_s = known_time(transfer_s)
+    files = f"; its files take about {takes_s:.0f} s" if takes_s > 0 else ""
     return f"placed: {where}{files}"
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from koala.core import Scheduler, decode_books, encode_books
+from koala.core import Scheduler, decode_snapshot, encode_snapshot
 from koala.model.grid import Network
 from koala.model.messages import JobPlaced, JobSubmitted, Outcome, StartComponent, Tick
 from koala.model.request import Communication, Component, Flexibility, Request
-from tests.support.core_driver import Desk, ask, assert_books_balance, assert_clean, kind, make_grid, part
+from tests.support.core_driver import Desk, ask, assert_clean, assert_ledger_balances, kind, make_grid, part
 
 MBIT = 1_000_000
 SITES = {"a": 10, "b": 10, "c": 10}
@@ -88,7 +88,7 @@ def test_a_cancelled_job_and_one_that_goes_back_to_its_queue_give_their_bandwidt
         else:
             desk.end(tokens[0], outcome=outcome)
         assert on_links(desk) == [0, 0, 0]
-        assert_books_balance(desk.ledger)
+        assert_ledger_balances(desk.ledger)
 
 
 def test_a_component_that_moves_before_it_is_claimed_takes_its_traffic_along() -> None:
@@ -100,7 +100,7 @@ def test_a_component_that_moves_before_it_is_claimed_takes_its_traffic_along() -
     desk.pass_time(25.0)
     assert desk.job(1).places == (("a", 4), ("c", 4))
     assert on_links(desk) == [100 * MBIT, 0, 100 * MBIT]
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)
 
 
 # -------------------------------------------------------------------------------------------- placing
@@ -186,12 +186,12 @@ def test_a_job_that_waits_for_files_is_observed_when_it_is_claimed() -> None:
     assert desk.ledger.links.observations == 1
 
 
-# -------------------------------------------------------------------------------------------- books
+# -------------------------------------------------------------------------------------------- snapshots
 
 
 def restarted(desk: Desk, network: Network | None = NETWORK) -> Scheduler:
     grid = make_grid(SITES, network=network, scan_interval_s=0.0)
-    return Scheduler.from_books(grid, None, decode_books(encode_books(desk.scheduler.books())))
+    return Scheduler.from_snapshot(grid, None, decode_snapshot(encode_snapshot(desk.scheduler.snapshot())))
 
 
 def test_a_restart_keeps_demands_observations_and_what_refused_jobs_saw() -> None:
@@ -203,7 +203,7 @@ def test_a_restart_keeps_demands_observations_and_what_refused_jobs_saw() -> Non
     assert again.ledger.links.observations == 1
     assert again.ledger.sites.view.observed_bisection_bit_s == desk.ledger.sites.view.observed_bisection_bit_s
     assert again.explain(2) == desk.scheduler.explain(2)
-    assert again.books() == desk.scheduler.books()
+    assert again.snapshot() == desk.scheduler.snapshot()
 
 
 def test_on_a_grid_with_other_links_the_demand_is_worked_out_anew_and_the_waiting_are_tried_again() -> None:
@@ -211,31 +211,31 @@ def test_on_a_grid_with_other_links_the_demand_is_worked_out_anew_and_the_waitin
     desk.run(ask(part(4, "a"), part(4, "b"), communication=TALK))
     desk.submit(total(14))
     again = restarted(desk, Network(uplink_mbit_s=1_000.0))
-    assert_books_balance(again.ledger)
+    assert_ledger_balances(again.ledger)
     assert again.explain(2) is not None
     commands = [*again.handle(Tick(at=desk.now)), *again.handle(Tick(at=desk.now))]
     assert [each.job for each in kind(commands, JobPlaced)] == [2]
 
 
-def test_books_that_name_a_list_of_demands_that_is_not_there_are_refused() -> None:
+def test_a_snapshot_with_the_load_of_another_network_is_refused() -> None:
     desk = make_desk()
     desk.run(ask(part(4, "a"), part(4, "b"), communication=TALK))
     desk.submit(total(14))
-    books = desk.scheduler.books()
-    for demands in ((), ((1, 2),)):
-        broken = msgspec.structs.replace(books, link_demands=demands)
-        with pytest.raises(ValueError, match="what was on the links"):
-            Scheduler.from_books(desk.scheduler.grid, None, broken)
+    snapshot = msgspec.json.decode(encode_snapshot(desk.scheduler.snapshot()))
+    idle, load = snapshot["jobs"][1]["refused"]
+    snapshot["jobs"][1]["refused"] = idle, load[1:]
+    with pytest.raises(ValueError, match="what was on the links"):
+        Scheduler.from_snapshot(desk.scheduler.grid, None, decode_snapshot(msgspec.json.encode(snapshot)))
 
 
-def test_books_and_requests_from_before_there_were_links_are_read() -> None:
+def test_requests_from_before_there_were_links_are_read() -> None:
     desk = Desk(SITES, scan_interval_s=0.0)
     desk.submit(ask(10, 10, 10))
     desk.submit(ask(5))
-    text = encode_books(desk.scheduler.books())
-    for word in (b"link_demands", b"observations", b"communication", b"home", b"refused_demand"):
+    text = encode_snapshot(desk.scheduler.snapshot())
+    for word in (b"communication", b"home"):
         assert word not in text
-    again = Scheduler.from_books(desk.scheduler.grid, None, decode_books(text))
+    again = Scheduler.from_snapshot(desk.scheduler.grid, None, decode_snapshot(text))
     assert again.explain(2) == desk.scheduler.explain(2)
 
 

@@ -48,7 +48,7 @@ class Worlds:
 
     def push(self, request: Request) -> None:
         rule = CATALOGUE.find(request.policy or "WF")
-        job = Job(len(self.jobs), request, 0.0, 0.75)
+        job = Job.submitted(len(self.jobs), request, 0.0, 0.75)
         job.demand = compile_demand(request, rule, self.view.index)
         self.jobs[job.id] = job
         self.queue.push(job, exhausted_at_scan=None, untried=True)
@@ -139,7 +139,7 @@ def test_a_job_out_of_tries_is_taken_out_once_and_only_if_it_is_still_there() ->
     queue = PlacementQueue(high=True)
     jobs = []
     for number, exhausted in enumerate((3, None, 2, 2)):
-        job = Job(number, ask(1), 0.0, 0.75)
+        job = Job.submitted(number, ask(1), 0.0, 0.75)
         job.demand = compile_demand(job.request, CATALOGUE.find("WF"), twins.view.index)
         queue.push(job, exhausted_at_scan=exhausted, untried=False)
         jobs.append(job)
@@ -161,7 +161,7 @@ def test_a_policy_that_breaks_stops_the_jobs_from_there_on_and_none_before() -> 
     queue = PlacementQueue(high=False)
     jobs = []
     for number, name in enumerate(("moody", "WF", "moody", "moody")):
-        job = Job(number, ask(5, policy=name), 0.0, 0.75)
+        job = Job.submitted(number, ask(5, policy=name), 0.0, 0.75)
         job.demand = compile_demand(job.request, catalogue.find(name), view.index)
         queue.push(job, exhausted_at_scan=None, untried=True)
         jobs.append(job)
@@ -191,7 +191,7 @@ def test_the_claiming_queue_is_ordered_by_claiming_time_then_by_arrival(steps: l
     queue = ClaimingQueue()
     naive: list[tuple[float, Job]] = []
     for number, (claim_at, drop) in enumerate(steps):
-        job = Job(number, ask(1), 0.0, 0.75)
+        job = Job.submitted(number, ask(1), 0.0, 0.75)
         queue.push(job, claim_at)
         naive.append((claim_at, job))
         if drop == 0:
@@ -207,8 +207,8 @@ def test_the_claiming_queue_is_ordered_by_claiming_time_then_by_arrival(steps: l
 
 def test_a_job_that_was_never_in_the_claiming_queue_can_be_removed_from_it() -> None:
     queue = ClaimingQueue()
-    queue.push(Job(1, ask(1), 0.0, 0.75), 0.0)
-    queue.remove(Job(2, ask(1), 0.0, 0.75))
+    queue.push(Job.submitted(1, ask(1), 0.0, 0.75), 0.0)
+    queue.remove(Job.submitted(2, ask(1), 0.0, 0.75))
     assert len(queue) == 1
 
 

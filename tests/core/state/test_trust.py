@@ -7,7 +7,7 @@ import pytest
 from koala.core import JobState
 from koala.core.state.sites import Trust
 from koala.model.messages import JobPlaced, Outcome, SiteDrained, SiteResumed, SiteSilent, StartComponent
-from tests.support.core_driver import Desk, ask, assert_books_balance, kind, part
+from tests.support.core_driver import Desk, ask, assert_ledger_balances, kind, part
 
 
 def silence(desk: Desk, site: str, times: int) -> None:
@@ -119,7 +119,7 @@ def test_a_probe_that_ends_without_a_verdict_leaves_the_site_to_the_next() -> No
     assert desk.state(2) is JobState.WAITING
     desk.end("1.1", outcome=Outcome.ABORTED)
     assert [record.job for record in kind(desk.settle(), JobPlaced)] == [2]
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)
 
 
 def test_a_placed_probe_keeps_others_away_until_it_moves_or_claims() -> None:
@@ -227,7 +227,7 @@ def test_idle_is_the_quota_less_what_others_and_we_hold_and_never_negative(
         desk.run(ask(ours))
     desk.report("a", others=others, processors=processors)
     assert desk.idle("a") == idle
-    assert_books_balance(desk.ledger)
+    assert_ledger_balances(desk.ledger)
 
 
 def test_a_job_that_no_quota_lets_in_waits_though_the_site_is_empty() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from koala.core import Scheduler, encode_books
-from koala.core.state import snapshot_writing as books_writing
+from koala.core import Scheduler, encode_snapshot
+from koala.core.state import snapshot as core_snapshot
 from koala.daemon.engine import loop as engine_module
 from koala.daemon.engine import recovery as recovering
 from koala.daemon.engine.recovery import RecoveryError
@@ -52,20 +52,20 @@ async def cancel(world: EngineWorld, jobs: list[int]) -> None:
 def test_others_have_their_turn_while_a_snapshot_is_taken_and_what_they_submit_is_replayed(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(books_writing, "STEP_JOBS", 1)
+    monkeypatch.setattr(core_snapshot, "STEP_JOBS", 1)
     monkeypatch.setattr(engine_module, "SNAPSHOT_EVENTS", 0)
     threads: list[int] = []
     submitted: list[asyncio.Task[int]] = []
     turns: list[str] = []
 
-    def encode(books: Any) -> bytes:
+    def encode(snapshot: Any) -> bytes:
         threads.append(threading.get_ident())
-        return encode_books(books)
+        return encode_snapshot(snapshot)
 
     async def scenario() -> None:
         async with open_engine(root, local_grid((1,))) as world:
             jobs = await waiting_jobs(world, 5)
-            steps = world.engine.scheduler.books_in_steps
+            steps = world.engine.scheduler.snapshot_in_steps
 
             def while_it_is_taken() -> Any:
                 writing = steps()
@@ -77,10 +77,10 @@ def test_others_have_their_turn_while_a_snapshot_is_taken_and_what_they_submit_i
                 turns.append("of the snapshot")
                 return (yield from writing)
 
-            monkeypatch.setattr(recovering, "encode_books", encode)
-            monkeypatch.setattr(world.engine.scheduler, "books_in_steps", while_it_is_taken)
+            monkeypatch.setattr(recovering, "encode_snapshot", encode)
+            monkeypatch.setattr(world.engine.scheduler, "snapshot_in_steps", while_it_is_taken)
             await next_snapshot(world)
-            monkeypatch.setattr(world.engine.scheduler, "books_in_steps", steps)
+            monkeypatch.setattr(world.engine.scheduler, "snapshot_in_steps", steps)
             jobs.append(await submitted[0])
             monkeypatch.setattr(engine_module.Engine, "_snapshot", no_snapshot)
         assert turns[:2] == ["of another", "of the snapshot"]

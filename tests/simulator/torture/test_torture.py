@@ -13,8 +13,7 @@ from koala.core.ending import JobEnding
 from koala.core.placement import JobPlacing
 from koala.core.running import JobRunning
 from koala.core.state.job import ComponentClaim, ComponentPhase, Job
-from koala.core.state.links import LinkUse
-from koala.core.state.sites import Sites
+from koala.core.state.sites import LinkUse, Sites
 from koala.core.state.transfers import Transfers
 from koala.model.messages import ReleaseBarrier
 from koala.simulator.torture.storms import draw_storm

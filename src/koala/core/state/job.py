@@ -1,24 +1,32 @@
-"""What the core remembers of a job while it lives, and the story of everything it decided about it."""
+"""What the core knows of a job, of its claimed components and of the files that are transferred for it.
+
+The fields of these classes are what a snapshot holds of them, see ``encoded``.
+"""
 
 from __future__ import annotations
 
 import enum
+from dataclasses import field
 from typing import Any, TypeAlias
 
 from koala.core.lifecycle import TRANSITIONS, InvalidTransitionError, JobState
+from koala.core.state.encoded import Time, encoded
 from koala.core.state.timers import Timer
-from koala.core.state.transfer import FileTransfer, Key
-from koala.model.messages import Token
+from koala.model.messages import Token, TransferId
 from koala.model.request import JobId, Priority, Request, SiteName
 from koala.policies.front_door import Demand, Spots
 
 # The longest story that is kept of one job; beyond it the middle is left out.
 STORY_LINES_MAX = 400
 STORY_HEAD_LINES = 20
+# A transfer that is late is never believed to be there at once.
+LATE_S_MIN = 1.0
 
 # What a try to place a job saw: idle processors by site, and bit/s by link where jobs asked any. A plain pair, since
 # one is made for nearly every try, and a tuple with names takes several times as long.
 Seen: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
+# A file, the piece of it (offset and size in bytes; None for all of it), and the index of the site that needs it.
+TransferKey: TypeAlias = tuple[str, tuple[int, int] | None, int]
 
 
 class ComponentPhase(enum.IntEnum):
@@ -30,37 +38,35 @@ class ComponentPhase(enum.IntEnum):
     RUNNING = 3
 
 
-class ComponentClaim:
+class _ClaimLinks:
+    __slots__ = ("job", "timer")
+    job: Job
+    timer: Timer | None
+
+
+@encoded
+class ComponentClaim(_ClaimLinks):
     """One start of one component: from the command until the site says that it holds nothing any more.
 
     A claim outlives its job's interest in it: an aborted one counts against its site until its end is
     confirmed, so no processor is ever believed idle while something may still sit on it.
     """
 
-    __slots__ = (
-        "abort_tries",
-        "aborting",
-        "component",
-        "job",
-        "moved",
-        "phase",
-        "processors",
-        "site",
-        "timer",
-        "token",
-    )
+    token: Token
+    job_id: JobId
+    component: int
+    site: int
+    processors: int
+    phase: ComponentPhase = ComponentPhase.SENT
+    moved: bool = False  # whether it was claimed here since the component waited too long elsewhere
+    given_up: bool = False  # whether the job has another claim for the component, or has lost its places
+    aborting: bool = False
+    abort_tries: int = 0
 
-    def __init__(self, token: Token, job: Job, component: int, site: int, processors: int) -> None:
-        self.token = token
+    def bind(self, job: Job) -> None:
+        """Tie it to its job; no timer runs."""
         self.job = job
-        self.component = component
-        self.site = site
-        self.processors = processors
-        self.phase = ComponentPhase.SENT
-        self.moved = False  # whether it was claimed here since the component waited too long elsewhere
-        self.aborting = False
-        self.abort_tries = 0
-        self.timer: Timer | None = None
+        self.timer = None
 
     def stop_timer(self) -> None:
         if self.timer is not None:
@@ -68,109 +74,112 @@ class ComponentClaim:
             self.timer = None
 
 
-class Job:
+class _TransferLinks:
+    __slots__ = ("timer",)
+    timer: Timer | None
+
+
+@encoded
+class FileTransfer(_TransferLinks):
+    """One file, or one piece of it, on its way to one site for the jobs that need it there, or there already."""
+
+    key: TransferKey
+    size_bytes: int
+    id: TransferId = ""
+    source: int = -1
+    started_at: float = 0.0
+    estimate_s: Time = 0.0
+    jobs: dict[JobId, None] = field(default_factory=dict)  # in the order in which they came
+    done: bool = False
+    tries: int = 0
+    failed_sources: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.timer = None
+
+    def remaining_s(self, now: float) -> float:
+        """How long it will still take: as estimated, or, once it is late, as long again as it is late by now."""
+        if self.done:
+            return 0.0
+        remaining_s = self.started_at + self.estimate_s - now
+        return remaining_s if remaining_s >= 0.0 else max(LATE_S_MIN, -remaining_s)
+
+
+class _JobLinks:
+    __slots__ = ("claims", "demand", "high", "link_demands", "request", "timer", "transfers", "transfers_open")
+    request: Request
+    high: bool
+    demand: Demand | None
+    claims: list[ComponentClaim | None]  # by component, while it has places
+    transfers: dict[TransferKey, FileTransfer]  # those in ``needs``, in their order
+    transfers_open: int
+    link_demands: list[tuple[int, int]]  # (link, bit/s), while they count
+    timer: Timer | None
+
+
+@encoded
+class Job(_JobLinks):
     """A job between its submission and its end."""
 
-    __slots__ = (
-        "application_failures",
-        "barred",
-        "claim_at",
-        "claim_fraction",
-        "claim_resumed",
-        "claim_sequence",
-        "claiming_tries",
-        "claiming_tries_in_row",
-        "claims",
-        "deadline",
-        "demand",
-        "earmarks",
-        "ended_at",
-        "entered_scan",
-        "failures",
-        "first_start_estimate",
-        "has_limit",
-        "high",
-        "id",
-        "joined_after_scan",
-        "link_demands",
-        "needs",
-        "observed",
-        "outstanding",
-        "placed_at",
-        "placement_tries",
-        "places",
-        "position",
-        "preemptions",
-        "ready",
-        "refused",
-        "request",
-        "rests",
-        "runs",
-        "spots",
-        "start_estimate",
-        "started_at",
-        "starts",
-        "state",
-        "story",
-        "submitted_at",
-        "task_parts",
-        "timer",
-        "transfers",
-        "transfers_open",
-        "waiting_since",
-    )
+    id: JobId
+    submitted_at: float
+    waiting_since: float
+    claim_fraction: float
+    state: JobState = JobState.WAITING
+    ended_at: float | None = None
+    story: list[tuple[Any, ...]] = field(default_factory=list)
+    # In the placement queue: its position there, the scan at which its tries are used up, what its first try saw.
+    position: int = -1
+    entered_scan: int = 0
+    joined_after_scan: int = 0
+    exhausted_at_scan: int | None = None
+    placement_tries: int = 0
+    refused: Seen | None = None
+    # Since its last placement.
+    spots: Spots | None = None
+    places: tuple[tuple[SiteName, int], ...] = ()
+    placed_at: float | None = None
+    started_at: float | None = None
+    start_estimate: float | None = None
+    first_start_estimate: float | None = None
+    earmarks: dict[int, int] = field(default_factory=dict)  # component -> site
+    needs: list[tuple[TransferKey, ...]] = field(default_factory=list)  # the transfers that each component needs
+    observed: bool = False  # whether its bandwidth counts in what was observed
+    ready: int = 0
+    outstanding: int = 0
+    deadline: Time = 0.0
+    # In the claiming queue.
+    claim_at: Time = 0.0
+    claim_sequence: int = 0
+    claim_resumed: bool = False  # the next try goes on with the last one: preempted processors came free
+    # Over its whole life.
+    rests: int = 0
+    claiming_tries: int = 0
+    claiming_tries_in_row: int = 0  # since it last ran or was sent back for another reason: what a limit counts
+    runs: int = 0
+    starts: int = 0
+    failures: int = 0
+    application_failures: int = 0
+    preemptions: int = 0
+    barred: dict[SiteName, str] = field(default_factory=dict)  # sites that will never run it, and why
 
-    def __init__(self, job_id: JobId, request: Request, at: float, claim_fraction: float) -> None:
-        self.id = job_id
+    @classmethod
+    def submitted(cls, job_id: JobId, request: Request, at: float, claim_fraction: float) -> Job:
+        """A new job."""
+        job = cls(job_id, at, at, claim_fraction)
+        job.bind(request)
+        return job
+
+    def bind(self, request: Request) -> None:
+        """Tie it to its request; nothing is claimed or transferred for it, and no timer runs."""
         self.request = request
         self.high = request.priority is Priority.HIGH
-        self.state = JobState.WAITING
-        self.demand: Demand | None = None
-        self.submitted_at = at
-        self.waiting_since = at
-        self.ended_at: float | None = None
-        self.story: list[tuple[Any, ...]] = []
-        # In the placement queue: its position there, and what its last own try saw.
-        self.position = -1
-        self.entered_scan = 0
-        self.has_limit = False
-        self.joined_after_scan = 0
-        self.placement_tries = 0
-        self.refused: Seen | None = None
-        # Since its last placement.
-        self.spots: Spots | None = None
-        self.places: tuple[tuple[SiteName, int], ...] = ()
-        self.task_parts: tuple[tuple[int, ...], ...] = ()  # of a job of tasks: what each component holds
-        self.placed_at: float | None = None
-        self.started_at: float | None = None
-        self.start_estimate: float | None = None
-        self.first_start_estimate: float | None = None
-        self.claims: list[ComponentClaim | None] = []
-        self.earmarks: dict[int, int] = {}
-        self.transfers: dict[Key, FileTransfer] = {}
-        self.needs: list[tuple[Key, ...]] = []  # what each component needs of them
+        self.demand = None
+        self.claims = []
+        self.transfers = {}
         self.transfers_open = 0
-        self.link_demands: list[tuple[int, int]] = []  # (link, bit/s), while they are booked
-        self.observed = False  # whether its bandwidth counts in what was observed
-        self.ready = 0
-        self.outstanding = 0
-        self.deadline = 0.0
-        self.timer: Timer | None = None
-        # In the claiming queue.
-        self.claim_at = 0.0
-        self.claim_sequence = 0
-        self.claim_resumed = False  # the next try goes on with the last one: preempted processors came free
-        # Over its whole life.
-        self.claim_fraction = claim_fraction
-        self.rests = 0
-        self.claiming_tries = 0
-        self.claiming_tries_in_row = 0  # since it last ran or was sent back for another reason: what a limit counts
-        self.runs = 0
-        self.starts = 0
-        self.failures = 0
-        self.application_failures = 0
-        self.preemptions = 0
-        self.barred: dict[SiteName, str] = {}  # sites that will never run it, and why
+        self.link_demands = []
+        self.timer = None
 
     def move(self, target: JobState) -> None:
         """Change state by the table, or fail with the job's story."""

@@ -1,7 +1,6 @@
 """Everything the core knows at one moment, and the commands that the present event has led to so far.
 
-The parts of the core (placement, staging, running, claiming, ending) share one ledger; it keeps the books and
-decides nothing.
+Placement, staging, running, claiming and ending share one ledger; it keeps the state and decides nothing.
 """
 
 from __future__ import annotations
@@ -9,10 +8,8 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from koala.core.state.job import ComponentClaim, Job
-from koala.core.state.links import LinkUse
 from koala.core.state.queues import ClaimingQueue, PlacementQueue
-from koala.core.state.scan_clock import ScanClock
-from koala.core.state.sites import Sites
+from koala.core.state.sites import LinkUse, Sites
 from koala.core.state.timers import Alarm, Timers
 from koala.core.state.transfers import Transfers
 from koala.model.grid import Grid
@@ -28,8 +25,53 @@ REST_S_MAX = 64.0
 ENDED_KEPT = 1_000
 
 
+class ScanClock:
+    """When the placement queues are scanned: every interval one of them, the high one S times for each time of the
+    low one; or, with an interval of 0, both at every event that could help.
+
+    Scan number k happens at k * interval; the queues take turns in rounds of S high scans and one low scan.
+    """
+
+    def __init__(self, interval_s: float, high_scans_per_low_scan: int) -> None:
+        self.interval_s = interval_s
+        self._high_scans = high_scans_per_low_scan
+        self._round = high_scans_per_low_scan + 1
+
+    def count(self, high: bool, until: float) -> int:
+        """How many scans of the queue have been due up to and including this time."""
+        rounds, rest = divmod(self._number(until), self._round)
+        if high:
+            return rounds * self._high_scans + min(rest, self._high_scans)
+        return rounds
+
+    def next_at(self, high: bool, after: float) -> float:
+        """When the next scan of the queue is due, later than this time."""
+        number = self._number(after) + 1
+        turn = (number - 1) % self._round
+        if high and turn == self._high_scans:
+            number += 1
+        elif not high:
+            number += self._high_scans - turn
+        return number * self.interval_s
+
+    def is_due(self, high: bool, at: float) -> bool:
+        """Whether a scan of the queue is due exactly at this time."""
+        number = self._number(at)
+        turn = (number - 1) % self._round
+        return number > 0 and number * self.interval_s == at and (turn < self._high_scans) is high
+
+    def _number(self, until: float) -> int:
+        """The last scan at or before this time, exactly as ``number * interval`` is computed elsewhere."""
+        number = int(until / self.interval_s)
+        while (number + 1) * self.interval_s <= until:
+            number += 1
+        while number * self.interval_s > until:
+            number -= 1
+        return number
+
+
 class Ledger:
-    """The books of one scheduler."""
+    """The state of one scheduler."""
 
     def __init__(self, grid: Grid) -> None:
         self.parameters = grid.scheduler
@@ -39,8 +81,9 @@ class Ledger:
         self.ended: OrderedDict[JobId, Job] = OrderedDict()
         # With an interval of 0, every event that could help brings a scan.
         self.scans_every_event = self.parameters.scan_interval_s == 0
-        self.high = PlacementQueue(high=True, every_event=self.scans_every_event)
-        self.low = PlacementQueue(high=False, every_event=self.scans_every_event)
+        self.high = PlacementQueue(high=True)
+        self.low = PlacementQueue(high=False)
+        self.high.every_event = self.low.every_event = self.scans_every_event
         self.claiming = ClaimingQueue()
         self.claims: dict[Token, ComponentClaim] = {}
         self.sites = Sites(grid)
@@ -82,7 +125,7 @@ class Ledger:
             rest_s = min(REST_S * 2**job.rests, REST_S_MAX)
             job.rests += 1
             queue.resting[job.id] = job
-            job.timer = self.timers.set(self.now + rest_s, Alarm.RESTED, job)
+            job.timer = self.timers.set(self.now + rest_s, Alarm.RESTED, job.id)
         else:
             self._join(queue, job, tried=tried)
 
@@ -90,7 +133,8 @@ class Ledger:
         """How many failed tries in a row make the job's submission fail."""
         return first_given(job.request.placement_tries_max, self.parameters.placement_tries_max)
 
-    def _rested(self, job: Job) -> None:
+    def _rested(self, job_id: JobId) -> None:
+        job = self.jobs[job_id]
         queue = self.queue_of(job)
         job.timer = None
         del queue.resting[job.id]

@@ -11,8 +11,10 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
+from dataclasses import field
 from typing import Any
 
+from koala.core.state.encoded import INFINITY, Time, encoded
 from koala.core.state.job import Job, Seen
 from koala.core.state.sites import Sites
 from koala.model.request import JobId
@@ -21,8 +23,6 @@ from koala.policies.front_door import Demand, Spots, try_place
 
 # Entries of jobs that have left are thrown out when they outnumber the others by this many.
 LIMITS_SLACK = 64
-
-INFINITY = float("inf")
 
 
 class DemandGroup:
@@ -36,7 +36,36 @@ class DemandGroup:
         self.jobs: list[Job] = []
 
 
-class PlacementQueue:
+class _QueueLinks:
+    __slots__ = (
+        "_by_least",
+        "_fickle",
+        "_group_sequence",
+        "_groups",
+        "_limited",
+        "_limits",
+        "every_event",
+        "patient",
+        "resting",
+        "size",
+    )
+    every_event: bool  # whether the queue is scanned at every event
+    size: int
+    patient: int
+    # Jobs that take a rest before they stand at the tail again: they wait, but are not tried.
+    resting: dict[JobId, Job]
+    _fickle: int
+    _groups: dict[Any, DemandGroup]
+    # (least, key order, group): the groups in order of what one site must have for them at least.
+    _by_least: list[tuple[int, int, DemandGroup]]
+    _group_sequence: int
+    # (scan number at which its tries are used up, position, job): entries of jobs that have left are skipped.
+    _limits: list[tuple[int, int, Job]]
+    _limited: int
+
+
+@encoded
+class PlacementQueue(_QueueLinks):
     """Jobs of one priority that have no places yet, in the order of their last return to the queue.
 
     A job whose policy could place it even because less is free than before is *fickle*: any change is a reason to
@@ -44,32 +73,28 @@ class PlacementQueue:
     pass over the queue and no more, so what others took in that pass is a reason only when the next job comes.
     """
 
-    def __init__(self, *, high: bool, every_event: bool = False) -> None:
-        self.high = high
-        self._every_event = every_event
-        # When the next scan is due, and the sites' counts of changes when the last one began. A pass is a scan, or
-        # the try of a job that has just come: what it took is no reason to try patient jobs again.
-        self.scan_due_at = INFINITY
-        self.scanned_helped = 0
-        self.scanned_changed = 0
-        self.passed_changed = 0  # the same when the last pass was over
-        self._groups: dict[Any, DemandGroup] = {}
-        # (least, key order, group): the groups in order of what one site must have for them at least.
-        self._by_least: list[tuple[int, int, DemandGroup]] = []
+    high: bool
+    # When the next scan is due, and the sites' counts of changes when the last one began. A pass is a scan, or
+    # the try of a job that has just come: what it took is no reason to try patient jobs again.
+    scan_due_at: Time = INFINITY
+    scanned_helped: int = 0
+    scanned_changed: int = 0
+    passed_changed: int = 0  # the same when the last pass was over
+    next_position: int = 0
+    untried: bool = False
+    scans: int = 0
+    # What the last scan saw: at its start, and after each placement, with the position of the placed job.
+    seen: list[tuple[int, Seen]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.every_event = False
+        self.size = self.patient = self._fickle = 0
+        self.resting = {}
+        self._groups = {}
+        self._by_least = []
         self._group_sequence = 0
-        self.next_position = 0
-        self._fickle = 0
-        self.patient = 0
-        self.size = 0
-        # (scan number at which its tries are used up, position, job): entries of jobs that have left are skipped.
-        self._limits: list[tuple[int, int, Job]] = []
+        self._limits = []
         self._limited = 0
-        self.untried = False
-        # Jobs that take a rest before they stand at the tail again: they wait, but are not tried.
-        self.resting: dict[JobId, Job] = {}
-        self.scans = 0
-        # What the last scan saw: at its start, and after each placement, with the position of the placed job.
-        self.seen: list[tuple[int, Seen]] = []
 
     def __len__(self) -> int:
         return self.size + len(self.resting)
@@ -86,10 +111,6 @@ class PlacementQueue:
     def in_line(self) -> list[Job]:
         """Those that are tried, head to tail."""
         return sorted((job for group in self._groups.values() for job in group.jobs), key=lambda job: job.position)
-
-    def limits(self) -> dict[JobId, int]:
-        """At which scan the tries of a job here are used up, for those that have a limit."""
-        return {job.id: scan for scan, position, job in self._limits if job.position == position}
 
     def is_worth_a_scan(self, sites: Sites) -> bool:
         """Whether something has changed since the last scan that could help a job here.
@@ -125,9 +146,10 @@ class PlacementQueue:
         job.position = self.next_position
         self.next_position += 1
         self.untried |= untried
-        self.stand(job, exhausted_at_scan)
+        job.exhausted_at_scan = exhausted_at_scan
+        self.stand(job)
 
-    def stand(self, job: Job, exhausted_at_scan: int | None) -> None:
+    def stand(self, job: Job) -> None:
         """Enter the job at the position that it has been given, behind all others."""
         assert job.demand is not None
         demand = job.demand
@@ -141,10 +163,9 @@ class PlacementQueue:
         self.size += 1
         if not demand.steady:
             self._count_unsteady(demand, 1)
-        if exhausted_at_scan is not None:
-            job.has_limit = True
+        if job.exhausted_at_scan is not None:
             self._limited += 1
-            heapq.heappush(self._limits, (exhausted_at_scan, job.position, job))
+            heapq.heappush(self._limits, (job.exhausted_at_scan, job.position, job))
             if len(self._limits) > 2 * self._limited + LIMITS_SLACK:
                 self._limits = [entry for entry in self._limits if entry[2].position == entry[1]]
                 heapq.heapify(self._limits)
@@ -170,8 +191,8 @@ class PlacementQueue:
         del group.positions[place]
         job = group.jobs.pop(place)
         job.position = -1
-        if job.has_limit:
-            job.has_limit = False
+        if job.exhausted_at_scan is not None:
+            job.exhausted_at_scan = None
             self._limited -= 1
         self.size -= 1
         if not group.demand.steady:
@@ -188,7 +209,7 @@ class PlacementQueue:
         return job
 
     def _count_unsteady(self, demand: Demand, jobs: int) -> None:
-        if self._every_event and demand.policy.module is not None:
+        if self.every_event and demand.policy.module is not None:
             self.patient += jobs
         else:
             self._fickle += jobs

@@ -1,6 +1,7 @@
-"""What the core believes of each site: processors, who holds them, and whether the site can be trusted.
+"""What the core believes of each site: processors, who holds them, and whether the site can be trusted; and what
+placed jobs ask of the links between sites.
 
-The book keeps the policies' view of the grid up to date. ``changed`` counts every change of what is idle or of what
+``Sites`` keeps the policies' view of the grid up to date. ``changed`` counts every change of what is idle or of what
 is on the links, ``helped`` those by which more became free; a queue that has been scanned since the last one need
 not be scanned again.
 """
@@ -9,10 +10,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
+from dataclasses import field
 
+from koala.core.state.encoded import encoded
 from koala.core.state.job import ComponentClaim, Job, Seen
 from koala.core.state.timers import Timer
-from koala.model.grid import Grid
+from koala.model.grid import Grid, Site
+from koala.model.network import bisection_factor
+from koala.model.request import JobId, SiteName
 from koala.policies.front_door import View, quota_processors
 
 
@@ -28,46 +33,42 @@ class Trust(enum.StrEnum):
 NOTHING = -(10**12)
 
 
-class SiteBelief:
-    """One site."""
+class _SiteLinks:
+    __slots__ = ("claims", "cooling", "described_limit", "earmarked", "limit", "ours", "promised", "quota")
+    quota: float
+    described_limit: int  # what the quota allows of the processors in the grid file
+    limit: int  # what it allows of those that there are
+    ours: int  # held by our claims, until their end is confirmed
+    earmarked: int  # being freed by preemption, for a job that waits for them
+    promised: int  # placed and not yet claimed
+    cooling: Timer | None  # set while it is unusable, until it is probed
+    claims: dict[str, ComponentClaim]
 
-    __slots__ = (
-        "claims",
-        "cooling",
-        "described_limit",
-        "drained",
-        "earmarked",
-        "errors",
-        "limit",
-        "name",
-        "others",
-        "ours",
-        "probe_job",
-        "processors",
-        "promised",
-        "quota",
-        "reported",
-        "trust",
-        "waiters",
-    )
 
-    def __init__(self, name: str, processors: int, quota: float) -> None:
-        self.name = name
-        self.processors = processors
-        self.reported = False  # whether the number of processors is the site's own word
-        self.quota = quota
-        self.limit = self.described_limit = quota_processors(processors, quota)
-        self.others = 0  # held by other users, as last reported
-        self.ours = 0  # held by our claims, until their end is confirmed
-        self.earmarked = 0  # being freed by preemption, for a job that waits for them
-        self.promised = 0  # placed and not yet claimed
-        self.trust = Trust.USABLE
-        self.drained = False
-        self.errors = 0
-        self.probe_job: int | None = None
-        self.cooling: Timer | None = None  # set while it is unusable, until it is probed
-        self.claims: dict[str, ComponentClaim] = {}
-        self.waiters: dict[int, Job] = {}  # jobs with an earmark here
+@encoded
+class SiteBelief(_SiteLinks):
+    """One site. What is encoded is what the grid file does not say and what does not follow from claims and jobs."""
+
+    name: SiteName
+    processors: int
+    reported: bool = False  # whether the number of processors is the site's own word
+    others: int = 0  # held by other users, as last reported
+    trust: Trust = Trust.USABLE
+    drained: bool = False
+    errors: int = 0
+    probe_job: JobId | None = None
+    waiters: dict[JobId, int] = field(default_factory=dict)  # what is earmarked here for each job, first come first
+
+    def bind(self, described: Site) -> None:
+        """Take from the grid file what it says; nothing is claimed or promised."""
+        if not self.reported:
+            self.processors = described.processors
+        self.quota = described.quota
+        self.described_limit = quota_processors(described.processors, described.quota)
+        self.limit = quota_processors(self.processors, described.quota)
+        self.ours = self.earmarked = self.promised = 0
+        self.cooling = None
+        self.claims = {}
 
     def stop_cooling(self) -> None:
         if self.cooling is not None:
@@ -85,7 +86,10 @@ class Sites:
 
     def __init__(self, grid: Grid) -> None:
         self.view = View.from_grid(grid)
-        self.sites = [SiteBelief(site.name, site.processors, site.quota) for site in grid.sites]
+        self.sites = [SiteBelief(site.name, site.processors) for site in grid.sites]
+        for belief, described in zip(self.sites, grid.sites, strict=True):
+            belief.bind(described)
+        self._described = grid.sites
         self.hold_placed = grid.scheduler.hold_placed
         self.error_threshold = grid.scheduler.error_threshold
         self.helped = 0
@@ -135,18 +139,20 @@ class Sites:
         if helped:
             self.helped += 1
 
-    def restore(self, idle: list[int], *, helped: int, changed: int) -> None:
-        """Go on from counts that were written down, and from what was idle then; beliefs are in place already.
+    def put(self, index: int, belief: SiteBelief) -> None:
+        """Go on from what was believed of the site before a restart."""
+        belief.bind(self._described[index])
+        self.sites[index] = belief
+        self.view.limit[index] = belief.limit
 
-        Where they give another number than the one that was idle, because the grid is another one, that is a change.
-        """
-        self.helped = helped
-        self.changed = changed
-        self.view.idle[:] = idle
+    def restored(self, *, helped: int, changed: int) -> None:
+        """All beliefs, claims and jobs are in place: go on from these counts."""
         for index in range(len(self.sites)):
             self.refresh(index)
+        self.helped = helped
+        self.changed = changed
         self._seen = tuple(self.view.idle), self._link_demand_bit_s
-        self._seen_as_of = self.changed
+        self._seen_as_of = changed
 
     def files_changed(self, file: str) -> None:
         """Replicas have come or gone: a job that could not be placed may fit now."""
@@ -261,7 +267,7 @@ class Sites:
         site = self.sites[index]
         site.promised -= processors
         job.earmarks[component] = index
-        site.waiters[job.id] = job
+        site.waiters[job.id] = site.waiters.get(job.id, 0) + processors
         site.earmarked += processors
         self.refresh(index)
 
@@ -273,7 +279,8 @@ class Sites:
         index = job.earmarks.pop(component)
         site = self.sites[index]
         site.earmarked -= processors
-        if index not in job.earmarks.values():
+        site.waiters[job.id] -= processors
+        if not site.waiters[job.id]:
             del site.waiters[job.id]
         return index
 
@@ -303,16 +310,16 @@ class Sites:
     def coming(self, index: int, job: Job) -> int:
         """How many more processors components that are being aborted will free, beyond what others wait for."""
         site = self.sites[index]
-        own = _own_earmark(job, index)
+        own = site.waiters.get(job.id, 0)
         behind = site.earmarked - self._earmarked_before(index, job) - own
         return sum(claim.processors for claim in site.claims.values() if claim.aborting) - behind
 
     def _earmarked_before(self, index: int, job: Job) -> int:
         kept = 0
-        for waiter in self.sites[index].waiters.values():
-            if waiter is job:
+        for waiter, processors in self.sites[index].waiters.items():
+            if waiter == job.id:
                 break
-            kept += _own_earmark(waiter, index)
+            kept += processors
         return kept
 
     def earmark_is_free(self, index: int, job: Job) -> bool:
@@ -320,11 +327,6 @@ class Sites:
         assert job.spots is not None
         smallest = min(job.spots.sizes[component] for component, site in job.earmarks.items() if site == index)
         return self.startable(index, job) >= smallest
-
-
-def _own_earmark(job: Job, index: int) -> int:
-    assert job.spots is not None
-    return sum(job.spots.sizes[component] for component, site in job.earmarks.items() if site == index)
 
 
 def _own_promise(job: Job, index: int) -> int:
@@ -335,3 +337,58 @@ def _own_promise(job: Job, index: int) -> int:
         for component, site in enumerate(job.spots.sites)
         if site == index and job.claims[component] is None and component not in job.earmarks
     )
+
+
+class LinkUse:
+    """What placed jobs ask of the links that they share, kept in the policies' view, and what was observed of the
+    bandwidths of jobs that started. Jobs without communication, or on one site, load nothing.
+
+    A job's demand counts from its placement until it gives its places back, so that policies see links as loaded as
+    they will be. It follows from the job and its places alone.
+    """
+
+    def __init__(self, sites: Sites) -> None:
+        self._sites = sites
+        self.observations = 0  # how many jobs make up the observed mean
+
+    def add(self, job: Job) -> None:
+        """The job has these places now: its demand counts until it is released."""
+        spots, demand = job.spots, job.demand
+        assert spots is not None
+        assert demand is not None
+        assert not job.link_demands
+        view = self._sites.view
+        parts = [0] * len(view.names)
+        for site, size in zip(spots.sites, spots.sizes, strict=True):
+            parts[site] += size
+        traffic = demand.traffic
+        job.link_demands = view.wiring.demands_bit_s(
+            traffic.pattern, traffic.dimensions, parts, traffic.per_processor_bit_s
+        )
+        for link, bit_s in job.link_demands:
+            view.link_demand_bit_s[link] += bit_s
+        if job.link_demands:
+            self._sites.links_changed(helped=False)
+
+    def remove(self, job: Job) -> None:
+        """What the job asked of links is free again."""
+        demand_bit_s = self._sites.view.link_demand_bit_s
+        for link, bit_s in job.link_demands:
+            demand_bit_s[link] -= bit_s
+        job.link_demands = []
+        self._sites.links_changed(helped=True)
+
+    def observe(self, job: Job) -> None:
+        """The job starts on several sites: its bisection bandwidth counts in the mean, once a placement."""
+        assert job.demand is not None
+        assert job.spots is not None
+        traffic = job.demand.traffic
+        if job.observed or traffic.per_processor_bit_s == 0.0 or len(set(job.spots.sites)) == 1:
+            return
+        factor = bisection_factor(traffic.pattern, traffic.dimensions, job.demand.total)
+        bisection_bit_s = traffic.per_processor_bit_s * factor
+        if bisection_bit_s > 0.0:
+            view = self._sites.view
+            job.observed = True
+            self.observations += 1
+            view.observed_bisection_bit_s += (bisection_bit_s - view.observed_bisection_bit_s) / self.observations

@@ -5,18 +5,25 @@ from __future__ import annotations
 import enum
 import heapq
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
+
+from koala.core.state.encoded import INFINITY
+from koala.model.messages import Token, TransferId
+from koala.model.request import JobId
+
+# Whom an alarm concerns: a job, the token of a claim, a transfer, or the index of a site.
+Whom: TypeAlias = JobId | Token | TransferId
 
 
 class Alarm(enum.StrEnum):
-    """What an alarm is for, by a name that can be written down; beside it stands whom it concerns."""
+    """What an alarm is for, and whom it concerns."""
 
     RESTED = "rested"  # a job
     LOOK_AFTER = "look_after"  # a job
     QUEUED_LONG = "queued_long"  # a claim
     ABORT_AGAIN = "abort_again"  # a claim
     TRANSFER_OVERDUE = "transfer_overdue"  # a transfer
-    COOLED_DOWN = "cooled_down"  # the index of a site
+    COOLED_DOWN = "cooled_down"  # a site
 
 
 # Alarms that concern one claim.
@@ -28,7 +35,7 @@ class Timer:
 
     __slots__ = ("at", "cancelled", "what", "whom")
 
-    def __init__(self, at: float, what: Alarm, whom: Any) -> None:
+    def __init__(self, at: float, what: Alarm, whom: Whom) -> None:
         self.at = at
         self.what = what
         self.whom = whom
@@ -47,31 +54,31 @@ class Timers:
         self._actions: dict[Alarm, Callable[[Any], None]] = {}
 
     def on(self, what: Alarm, action: Callable[[Any], None]) -> None:
-        """Every part of the core says once what it does when an alarm of its own goes off."""
+        """Each module of the core says once what it does when an alarm of its own goes off."""
         self._actions[what] = action
 
-    def set(self, at: float, what: Alarm, whom: Any) -> Timer:
+    def set(self, at: float, what: Alarm, whom: Whom) -> Timer:
         timer = Timer(at, what, whom)
         self._sequence += 1
         heapq.heappush(self._heap, (at, self._sequence, timer))
         return timer
 
     def next_at(self) -> float:
-        """When the next living alarm fires; infinity when there is none."""
+        """When the next alarm fires; infinity when there is none."""
         heap = self._heap
         while heap and heap[0][2].cancelled:
             heapq.heappop(heap)
-        return heap[0][0] if heap else float("inf")
+        return heap[0][0] if heap else INFINITY
 
     def fire_next(self, now: float) -> bool:
-        """Let the first living alarm that is due go off; False when none is."""
+        """Let the first alarm that is due go off; False when none is."""
         if self.next_at() > now:
             return False
         timer = heapq.heappop(self._heap)[2]
         self._actions[timer.what](timer.whom)
         return True
 
-    def living(self) -> list[Timer]:
+    def all(self) -> list[Timer]:
         """The alarms that have not been cancelled, in the order in which they will fire."""
         return [timer for _, _, timer in sorted(self._heap, key=_order) if not timer.cancelled]
 

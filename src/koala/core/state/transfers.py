@@ -4,12 +4,11 @@ need it, tried again from another replica when it breaks, and the bandwidth that
 
 from __future__ import annotations
 
-from koala.core.state.job import Job
-from koala.core.state.transfer import FileTransfer, Key
+from koala.core.state.encoded import INFINITY
+from koala.core.state.job import FileTransfer, Job, TransferKey
 from koala.model.messages import AnyCommand, CancelTransfer, StartTransfer, TransferId
 from koala.policies.front_door import Input, View, link_s
 
-INFINITY = float("inf")
 # How much a newly observed bandwidth weighs against the estimate so far.
 OBSERVATION_WEIGHT = 0.3
 
@@ -20,7 +19,7 @@ class Transfers:
     def __init__(self, view: View) -> None:
         self.view = view
         self.by_id: dict[TransferId, FileTransfer] = {}
-        self.by_key: dict[Key, FileTransfer] = {}
+        self.by_key: dict[TransferKey, FileTransfer] = {}
         self.sequence = 0
         # (one site, other site) -> the link's bandwidth in bytes/s as it was before any was observed, and as learned.
         self.learned: dict[tuple[int, int], tuple[float, float]] = {}
@@ -39,7 +38,7 @@ class Transfers:
                 job.transfers_open += 1
         return transfer
 
-    def remaining_s(self, key: Key, now: float) -> float:
+    def remaining_s(self, key: TransferKey, now: float) -> float:
         """When a piece that is on its way to a site will be there; infinity for one that is not."""
         transfer = self.by_key.get(key)
         return INFINITY if transfer is None else transfer.remaining_s(now)
@@ -96,7 +95,8 @@ class Transfers:
         """The transfer broke: start it again from the best replica that has not failed, or, if all have, from the
         best of all. False when the file has no replica any more."""
         del self.by_id[transfer.id]
-        transfer.failed_sources.add(transfer.source)
+        if transfer.source not in transfer.failed_sources:
+            transfer.failed_sources.append(transfer.source)
         known = self.view.files.get(transfer.key[0])
         holders = known.holders if known is not None else ()
         fresh = [holder for holder in holders if holder not in transfer.failed_sources] or list(holders)
@@ -115,6 +115,11 @@ class Transfers:
             if not transfer.done:
                 job.transfers_open -= 1
             self._let_go(transfer, job, commands)
+        job.transfers = self.needed(job)
+
+    def needed(self, job: Job) -> dict[TransferKey, FileTransfer]:
+        """What the components of the job need, in their order."""
+        return {key: self.by_key[key] for keys in job.needs for key in keys}
 
     def leave(self, job: Job, commands: list[AnyCommand]) -> None:
         """The job needs none of its files any more."""

@@ -184,7 +184,7 @@ class Engine:
 
     @property
     def scheduler(self) -> Scheduler:
-        """The core. A recovery replaces it, so that nobody keeps it; its books may be a batch ahead of the record."""
+        """The core. A recovery replaces it, so that nobody keeps it; its state may be a batch ahead of the record."""
         return self._state.scheduler
 
     @property
@@ -490,11 +490,11 @@ class Engine:
         return self._state.events_since_snapshot > max(SNAPSHOT_EVENTS, 2 * len(self._state.rows.jobs))
 
     async def _snapshot(self) -> None:
-        """Between two batches the books in memory are those of the record; no event is handled meanwhile."""
+        """Between two batches the state in memory is that of the record; no event is handled meanwhile."""
         state = self._state
-        books = await _others_between(state.scheduler.books_in_steps())
+        snapshot = await _others_between(state.scheduler.snapshot_in_steps())
         state.events_since_snapshot = 0
-        await self._in_store(store_snapshot, self._store, self._core_grid, books, state.last_seq)
+        await self._in_store(store_snapshot, self._store, self._core_grid, snapshot, state.last_seq)
         self.counters.snapshots += 1
         self._journal_pruner.start(state.last_seq)
 

@@ -1,4 +1,4 @@
-"""Back to where the record ends: a snapshot of the core's books, the events after it, and the rows of all that lives.
+"""Back to where the record ends: a snapshot of the core, the events after it, and the rows of all that lives.
 
 The core is deterministic, so that the same events lead to the same state, provided that it sees the same grid: a
 snapshot keeps the grid that was in force, and a changed grid takes effect only after the replay. All of this blocks.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from koala import files
-from koala.core import Books, Scheduler, decode_books, encode_books
+from koala.core import Scheduler, Snapshot, decode_snapshot, encode_snapshot
 from koala.core.lifecycle import ENDED, JobState
 from koala.daemon.engine.live_rows import LiveRows
 from koala.daemon.engine.outbox import Outbox
@@ -39,11 +39,11 @@ class RecoveryError(ValueError):
         return str(self)
 
 
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """The core's books, and the grid that they are about."""
+class StoredSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """A snapshot of the core, and the grid that it was taken on."""
 
     grid: Grid
-    books: msgspec.Raw
+    core: msgspec.Raw = msgspec.field(name="books")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,15 +78,15 @@ def live_grid(grid: Grid) -> Grid:
     return msgspec.structs.replace(grid, files=())
 
 
-def store_snapshot(store: Store, grid: Grid, books: Books, seq: int) -> None:
-    """Keep the books as of entry ``seq``, and the grid that they are about."""
-    data = msgspec.json.encode(Snapshot(grid=grid, books=msgspec.Raw(encode_books(books))))
+def store_snapshot(store: Store, grid: Grid, snapshot: Snapshot, seq: int) -> None:
+    """Keep the snapshot as of entry ``seq``, and the grid that it was taken on."""
+    data = msgspec.json.encode(StoredSnapshot(grid=grid, core=msgspec.Raw(encode_snapshot(snapshot))))
     store.save_books(data, seq)
 
 
-def _decode(data: bytes) -> Snapshot:
+def _decode(data: bytes) -> StoredSnapshot:
     try:
-        return msgspec.json.decode(data, type=Snapshot)
+        return msgspec.json.decode(data, type=StoredSnapshot)
     except msgspec.MsgspecError as error:
         raise RecoveryError(f"the snapshot makes no sense ({error}); restore the database from a backup") from None
 
@@ -104,14 +104,14 @@ def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
         scheduler = Scheduler(grid, catalogue)
         known: Grid | None = None
     else:
-        snapshot = _decode(found.books)
-        known = snapshot.grid
-        scheduler = Scheduler.from_books(known, catalogue, decode_books(bytes(snapshot.books)))
+        stored = _decode(found.books)
+        known = stored.grid
+        scheduler = Scheduler.from_snapshot(known, catalogue, decode_snapshot(bytes(stored.core)))
     wakes = _replay(scheduler, found.entries)
     if known is not None and known != grid:
-        scheduler = Scheduler.from_books(grid, catalogue, scheduler.books())
+        scheduler = Scheduler.from_snapshot(grid, catalogue, scheduler.snapshot())
     if known != grid or found.entries:
-        store_snapshot(store, grid, scheduler.books(), found.last_seq)
+        store_snapshot(store, grid, scheduler.snapshot(), found.last_seq)
     return Recovery(
         scheduler=scheduler,
         rows=_live_rows(store, scheduler),

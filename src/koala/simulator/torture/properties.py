@@ -168,7 +168,7 @@ def no_partial_coallocation(watch: PromiseChecker) -> None:
 
 
 def no_processor_leaked(watch: PromiseChecker) -> None:
-    """What a site holds for us the scheduler knows of, and its books add up."""
+    """What a site holds for us the scheduler knows of, and its counts add up."""
     ledger = watch.ledger
     for token, component in watch.world.components.components.items():
         if component.state is not SimulatedState.ENDED and token not in ledger.claims:
@@ -189,9 +189,9 @@ def no_processor_leaked(watch: PromiseChecker) -> None:
         elif job.earmarks:
             watch.fail("no processor leaked", f"job {job.id} is {job.state} and keeps an earmark")
     for index, site in enumerate(ledger.sites):
-        books = (site.ours, site.promised, site.earmarked)
-        if books != (ours[index], promised[index], earmarked[index]):
-            watch.fail("no processor leaked", f"the books of {site.name} say {books}")
+        counts = (site.ours, site.promised, site.earmarked)
+        if counts != (ours[index], promised[index], earmarked[index]):
+            watch.fail("no processor leaked", f"{site.name} is believed to hold {counts}")
 
 
 def links_add_up(watch: PromiseChecker) -> None:

@@ -1,12 +1,14 @@
-"""Restarts in a storm: at drawn moments a twin of the scheduler is made from its books, as a restarted one would be.
+"""Restarts in a storm: at drawn moments a twin of the scheduler is made from a snapshot of it, as after a restart.
 
 From then on the twin hears the same events and must answer with the same commands, until the next restart; and when
-it goes, its books and explanations are those of the scheduler that never stopped. The storm itself is not changed.
+it goes, its snapshot and explanations are those of the scheduler that never stopped. The storm itself is not changed.
 """
 
 from __future__ import annotations
 
-from koala.core import Books, Scheduler, decode_books, encode_books
+import msgspec
+
+from koala.core import Scheduler, Snapshot, SnapshotError, decode_snapshot, encode_snapshot
 from koala.model.messages import AnyCommand, AnyEvent, WakeAt
 from koala.simulator.torture.properties import PropertyBrokenError
 from koala.simulator.workloads.draws import stream
@@ -33,26 +35,29 @@ class Twin:
             self._compare(event, _without_wakes(commands), _without_wakes(self._twin.handle(event)))
         self._events_left -= 1
         if self._events_left <= 0:
-            self.compare_books()
+            self.compare_snapshots()
             self._restart()
             self._events_left = self._draw_events()
 
-    def compare_books(self) -> None:
+    def compare_snapshots(self) -> None:
         """What the twin knows by now is what the scheduler knows."""
         if self._twin is None:
             return
-        ours, theirs = self._scheduler.books(), self._twin.books()
-        if encode_books(ours) != encode_books(theirs):
-            self._fail(f"the books differ in {_difference(ours, theirs)}")
+        ours, theirs = self._scheduler.snapshot(), self._twin.snapshot()
+        if encode_snapshot(ours) != encode_snapshot(theirs):
+            self._fail(f"the snapshots differ in {_difference(ours, theirs)}")
         for job in self._scheduler.ledger.jobs:
             one, other = self._scheduler.explain(job), self._twin.explain(job)
             if one != other:
                 self._fail(f"job {job} is explained as {other} after a restart, as {one} without")
 
     def _restart(self) -> None:
-        written = encode_books(self._scheduler.books())
-        self._twin = Scheduler.from_books(self._scheduler.grid, None, decode_books(written))
-        self.compare_books()
+        written = encode_snapshot(self._scheduler.snapshot())
+        try:
+            self._twin = Scheduler.from_snapshot(self._scheduler.grid, None, decode_snapshot(written))
+        except SnapshotError as error:
+            self._fail(f"the snapshot cannot be read: {error}")
+        self.compare_snapshots()
 
     def _compare(self, event: AnyEvent, ours: list[AnyCommand], theirs: list[AnyCommand]) -> None:
         if ours != theirs:
@@ -67,10 +72,14 @@ def _without_wakes(commands: list[AnyCommand]) -> list[AnyCommand]:
     return [command for command in commands if type(command) is not WakeAt]
 
 
-def _difference(ours: Books, theirs: Books) -> str:
+def _difference(ours: Snapshot, theirs: Snapshot) -> str:
     """The first field that differs, with both values."""
-    for field in Books.__struct_fields__:
+    for field in Snapshot.__struct_fields__:
         one, other = getattr(ours, field), getattr(theirs, field)
         if one != other:
-            return f"{field}: {other} after a restart, {one} without"
+            return f"{field}: {_shown(other)} after a restart, {_shown(one)} without"
     return "nothing but their form"
+
+
+def _shown(value: object) -> str:
+    return msgspec.json.encode(value).decode()

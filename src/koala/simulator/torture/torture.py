@@ -98,7 +98,7 @@ class _Run:
                 self.world.perform(command, event.at)
             self.watch.after(event, commands)
             self.twin.after(event, commands)
-        self.twin.compare_books()
+        self.twin.compare_snapshots()
 
     def _over(self) -> bool:
         """All jobs came and ended, the storm is over, and every abort has been answered."""
