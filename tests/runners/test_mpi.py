@@ -60,7 +60,7 @@ class World:
         await self.sites[0].until(lambda: bool(self.sites[0].mail))
         (mail,) = self.sites[0].mail
         assert mail.name == PROXIES
-        for part, data in enumerate(proxy_mail(mail.data, parts=2)):
+        for part, data in enumerate(proxy_mail(mail.data, components=2)):
             await self.sites[part].site.deliver(TOKENS[part], PROXY, data)
 
     async def ends(self) -> list[ComponentEnded]:

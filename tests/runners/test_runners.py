@@ -161,7 +161,7 @@ def test_recorded_output_of_mpiexec_becomes_one_command_for_each_component() -> 
     commands = parse_proxies("a warning of somebody\n" + RECORDED + "output of the program\n")
     assert [command[-1] for command in commands] == ["0", "1"]
     assert commands[0][0] == "/opt/mpich/bin/hydra_pmi_proxy"
-    first, second = proxy_mail(SENT.encode(), parts=2)
+    first, second = proxy_mail(SENT.encode(), components=2)
     assert first.decode().split("\n")[:3] == ["0", "/opt/mpich/bin/hydra_pmi_proxy", "--control-port"]
     assert second.startswith(b"0\n/opt/")
     assert second.endswith(b"--proxy-id\n1\n\n")
@@ -170,7 +170,7 @@ def test_recorded_output_of_mpiexec_becomes_one_command_for_each_component() -> 
 def test_a_component_gets_the_proxies_of_all_its_nodes() -> None:
     hosts = "KOALA_MPI_HOSTS=component0-0:2,component0-2:2,component1-0:3"
     printed = "".join(f"HYDRA_LAUNCH: /p --proxy-id {number}\n" for number in (2, 0, 1))
-    letters = proxy_mail(f"{hosts}\n{printed}HYDRA_LAUNCH_END\n".encode(), parts=2)
+    letters = proxy_mail(f"{hosts}\n{printed}HYDRA_LAUNCH_END\n".encode(), components=2)
     assert letters == (b"0\n/p\n--proxy-id\n0\n\n2\n/p\n--proxy-id\n1\n\n", b"0\n/p\n--proxy-id\n2\n\n")
 
 
@@ -207,13 +207,13 @@ def test_what_hydra_did_not_print_is_refused(text: str, named: str) -> None:
 )
 def test_proxies_that_are_not_those_of_all_nodes_are_refused(hosts: str, named: str) -> None:
     with pytest.raises(HydraOutputError, match=named):
-        proxy_mail(f"{hosts}\n{RECORDED}".encode(), parts=2)
+        proxy_mail(f"{hosts}\n{RECORDED}".encode(), components=2)
 
 
 @given(st.binary(max_size=200) | st.text("HYDRA_LAUNCH: END\n/-proxyid01", max_size=200).map(str.encode))
 def test_garbage_never_becomes_mail_or_a_stack_trace(data: bytes) -> None:
     with pytest.raises(HydraOutputError):
-        proxy_mail(data, parts=1)
+        proxy_mail(data, components=1)
 
 
 # --------------------------------------------------------------------------------------------- torchrun

@@ -45,7 +45,7 @@ def test_the_shipped_laplace_job_runs_over_two_sites(tmp_path: Path) -> None:
                 await sites[part].ready(tokens[part])
                 await sites[part].site.release(tokens[part], go)
             await one.until(lambda: bool(one.mail))
-            for part, data in enumerate(proxy_mail(one.mail[0].data, parts=2)):
+            for part, data in enumerate(proxy_mail(one.mail[0].data, components=2)):
                 await sites[part].site.deliver(tokens[part], PROXY, data)
             ends = [await site.ended(token) for site, token in zip(sites, tokens, strict=True)]
             assert [end.outcome for end in ends] == [Outcome.DONE] * 2

@@ -62,7 +62,7 @@ async def running(cluster: SlurmCluster, root: Path, program: str) -> AsyncItera
         for token, go in zip(TOKENS, go_for(JobType.MPI, 1, peers), strict=True):
             await one.site.release(token, go)
         await one.until(lambda: bool(one.mail))
-        for token, letter in zip(TOKENS, proxy_mail(one.mail[0].data, parts=2), strict=True):
+        for token, letter in zip(TOKENS, proxy_mail(one.mail[0].data, components=2), strict=True):
             await one.site.deliver(token, PROXY, letter)
         yield one
     cluster.clear()

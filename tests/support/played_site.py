@@ -111,7 +111,7 @@ Reaction = str | ShellResult | OSError | Callable[[str], str | ShellResult]
 # What a site answers with which nothing is wrong; the first part that a text holds decides.
 HEALTHY: dict[str, Reaction] = {
     "koala-answers": "koala-answers\n",
-    "koala room": "koala nodes\nn1|idle|0/16/0/16|main*|up|infinite\nkoala room\n",
+    "koala resources": "koala nodes\nn1|idle|0/16/0/16|main*|up|infinite\nkoala resources\n",
     "uname -sm": "Linux x86_64\n",
     "date +%s": f"{NOW:.0f}\n",
     "df -Pk": "there\n/share\n/dev/x 1000000000 0 500000000 1% /\n",

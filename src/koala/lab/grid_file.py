@@ -12,9 +12,9 @@ from koala.lab.plan import LabPlan, SitePlan
 from koala.lab.slurm import cluster_files
 from koala.model.grid import SiteKind
 
-# A lab's jobs come and go in seconds: the scheduler looks at every event.
+# A lab's jobs come and go in seconds: the scheduler acts on every event.
 _SCHEDULER = {"scan_interval_s": 0}
-# What the loopback of a machine carries, roughly; it is far from being what limits a job.
+# The bandwidth of a machine's loopback, roughly; it is far from being what limits a job.
 _LOOPBACK = WideAreaLink(rate_mbit_s=10_000.0, delay_s=0.000_05)
 
 

@@ -162,7 +162,7 @@ def up(options: LabOptions, say: Say | None = None) -> Lab:
 def down(directory: Path, *, keep: bool = False) -> int:
     """End what belongs to the lab in a directory, in whatever state it is, and return how many processes that were.
 
-    Its files go too, unless they are kept for a look at them; the next ``up`` removes them. LabError if there is no
+    Its files go too, unless they are kept; the next ``up`` removes them. LabError if there is no
     lab.
     """
     if not (directory / record.FILE).exists():

@@ -20,8 +20,8 @@ from koala.sites import processes
 
 _PROC = Path("/proc")
 _END_S = 10.0
-# A job's processes carry both: where its batch system is, and that they are a job. A shell of a user that only
-# points at the lab carries the first alone.
+# The environment of a job's processes has both: where its batch system is, and that they are a job. A shell of a
+# user that only points at the lab has the first alone.
 _JOB_MARKS = (("SLURM_CONF", "SLURM_JOB_ID"), ("SGE_ROOT", "JOB_ID"))
 # The supervisor of a job may have a session of its own and an environment that cannot be read.
 _SUPERVISORS = ("slurmstepd", "sge_shepherd")
@@ -109,7 +109,7 @@ def _is_supervisor(found: LabProcess, directory: Path) -> bool:
 
 
 def _environment(pid: int) -> dict[str, str]:
-    """Of another user's process nothing is told; that one is not ours."""
+    """That of another user's process cannot be read; that one is not ours."""
     try:
         text = (_PROC / str(pid) / "environ").read_bytes()
     except OSError:

@@ -1,4 +1,4 @@
-"""What a lab consists of, as its user asks for it, and how links are written. Nothing here looks at the machine."""
+"""What a lab consists of, as its user asks for it, and how links are written. Nothing here depends on the machine."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _DELAYS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 class WideAreaLink(msgspec.Struct, frozen=True, kw_only=True):
-    """The way between two sites, the same in both directions: what one direction carries, how long it takes one way,
-    and the fraction of its packets that never arrive."""
+    """The link between two sites, the same in both directions: the rate of one direction, the delay one way, and the
+    fraction of its packets that are lost."""
 
     rate_mbit_s: float
     delay_s: float
@@ -98,12 +98,12 @@ def check(options: LabOptions) -> None:
     _check_number("--first-port", options.first_port, FIRST_PORT_MIN, FIRST_PORT_LAST)
     if options.links and options.wan is None:
         raise LabError("--link is for an emulated wide area: add --wan with the link of the other pairs")
-    told: set[frozenset[str]] = set()
+    named: set[frozenset[str]] = set()
     for pair in options.links:
         _check_pair(pair, options.sites)
-        if frozenset(pair.between) in told:
+        if frozenset(pair.between) in named:
             raise LabError(f"--link {','.join(pair.between)}: this pair is named twice; name it once")
-        told.add(frozenset(pair.between))
+        named.add(frozenset(pair.between))
 
 
 def parse_sites(text: str) -> tuple[str, ...]:

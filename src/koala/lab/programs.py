@@ -21,7 +21,7 @@ TIMEOUT_S = 30.0
 # Administrators' programs are not on the path of an ordinary user.
 _MORE_DIRECTORIES = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 _LAST_LINES = 8
-_LOOK_AGAIN_S = 0.03
+_POLL_S = 0.03
 
 
 class ProgramResult(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class ProgramResult(msgspec.Struct, frozen=True):
 
 @functools.cache
 def search_path() -> str:
-    """Where programs are looked for."""
+    """The directories with programs, as PATH has them."""
     path = os.environ.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join([*path, *(each for each in _MORE_DIRECTORIES if each not in path)])
 
@@ -91,10 +91,10 @@ def last_lines(lines: Iterable[str]) -> str:
 
 
 def wait_until(holds: Callable[[], bool], timeout_s: float) -> bool:
-    """Whether a condition came to hold in time; it is looked at again and again."""
+    """Whether a condition came to hold in time; it is polled."""
     deadline = time.monotonic() + timeout_s
     while not holds():
         if time.monotonic() > deadline:
             return False
-        time.sleep(_LOOK_AGAIN_S)
+        time.sleep(_POLL_S)
     return True

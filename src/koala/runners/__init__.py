@@ -1,6 +1,6 @@
-"""How a co-allocated application starts: the script that each component runs, and what its barrier tells it.
+"""How a co-allocated application starts: the script of each component, and what it gets when its barrier opens.
 
-Pure functions from values to text. Sites run the text, and the daemon transfers the mail.
+Pure functions from values to text. Sites run the script, and the daemon relays the mail.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _RUNNERS = {JobType.PLAIN: plain_go, JobType.MPI: mpi_go, JobType.TORCHRUN: torc
 
 
 def go_for(job_type: JobType, job: JobId, peers: Sequence[Peer], port: int | None = None) -> tuple[Go, ...]:
-    """What every component of a job is told when its barrier opens: one ``Go`` for each of ``peers``, in their order.
+    """What the components of a job get when their barrier opens: one ``Go`` for each of ``peers``, in their order.
 
     ``port`` is where the components may meet at the first one's host; by default ``rendezvous_port(job)``.
     """

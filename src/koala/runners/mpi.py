@@ -1,7 +1,7 @@
 """The MPI runner: one MPI_COMM_WORLD over all components, by the manual launcher of MPICH's hydra.
 
 The first component's script runs ``mpiexec``, which prints one proxy command for each node of each component; the
-driver carries them to the components as mail, and each runs its own. Programs are unmodified MPICH programs.
+driver relays them to the components as mail, and each runs its own. Programs are unmodified MPICH programs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HOSTS = "KOALA_MPI_HOSTS"
 
 _LAUNCH = "HYDRA_LAUNCH:"
 _LAUNCH_END = "HYDRA_LAUNCH_END"
-# The place of a node among those of a part, and how many ranks it gets.
+# The component, the index of a node among its nodes, and how many ranks the node gets.
 _HOST = re.compile(r"component([0-9]{1,9})-([0-9]{1,9}):([1-9][0-9]{0,9})")
 # A proxy command is made of paths, options, numbers and addresses; a word with anything else is not one of hydra's.
 _WORD = re.compile(r"[A-Za-z0-9_.,:/@%+=\[\]-]+")
@@ -35,7 +35,7 @@ class HydraOutputError(LaunchError):
 
 
 def mpi_go(job: JobId, peers: Sequence[Peer], port: int | None = None) -> tuple[Go, ...]:
-    """What each component of an MPI job is told; ranks are dealt out in the order of components and their nodes."""
+    """The ``Go`` of each component of an MPI job; ranks are numbered in the order of components and their nodes."""
     check_peers(peers)
     chosen = rendezvous_port(job) if port is None else port
     # Hydra wants a name for each proxy's host and never looks it up under the manual launcher.
@@ -56,7 +56,7 @@ def mpi_go(job: JobId, peers: Sequence[Peer], port: int | None = None) -> tuple[
 def parse_proxies(text: str) -> tuple[tuple[str, ...], ...]:
     """The proxy commands in what ``mpiexec -launcher manual`` printed, each as its words, in the order of proxy ids.
 
-    Lines of others are passed over. Raises ``HydraOutputError`` for commands that are not hydra's, too many or too
+    Other lines are ignored. Raises ``HydraOutputError`` for commands that are not hydra's, too many or too
     few of them, or an end that is missing.
     """
     if len(text) > MAIL_BYTES_MAX:
@@ -89,10 +89,10 @@ def _proxy_id(words: tuple[str, ...]) -> int:
     return int(words[-1])
 
 
-def proxy_mail(proxies: bytes, parts: int) -> tuple[bytes, ...]:
+def proxy_mail(proxies: bytes, components: int) -> tuple[bytes, ...]:
     """For each of the job's components the mail ``PROXY``, made from the first component's mail ``PROXIES``.
 
-    The mail tells of each proxy the place of its node among the component's, from 0, and the words of its command, a
+    The mail has for each proxy the index of its node among the component's, from 0, and the words of its command, a
     line each, with an empty line after the last: data that the script runs as it stands, not shell text.
     """
     text = proxies.decode(errors="replace")
@@ -100,16 +100,16 @@ def proxy_mail(proxies: bytes, parts: int) -> tuple[bytes, ...]:
     hosts = _parse_hosts(text)
     if len(commands) != len(hosts):
         raise HydraOutputError(f"it printed {len(commands)} proxies for {len(hosts)} nodes")
-    if sorted({part for part, _ in hosts}) != list(range(parts)):
-        raise HydraOutputError(f"it was not given the nodes of all {parts} components")
-    letters = [""] * parts
-    for (part, node), command in zip(hosts, commands, strict=True):
-        letters[part] += "".join(f"{word}\n" for word in (str(node), *command, ""))
-    return tuple(letter.encode() for letter in letters)
+    if sorted({component for component, _ in hosts}) != list(range(components)):
+        raise HydraOutputError(f"it was not given the nodes of all {components} components")
+    mail = [""] * components
+    for (component, node), command in zip(hosts, commands, strict=True):
+        mail[component] += "".join(f"{word}\n" for word in (str(node), *command, ""))
+    return tuple(letter.encode() for letter in mail)
 
 
 def _parse_hosts(text: str) -> list[tuple[int, int]]:
-    """Part and place of the node that each proxy is for; the first component's script has put them first."""
+    """The component and the index of the node of each proxy, from the line that the first component's script adds."""
     line = text.partition("\n")[0]
     found = []
     for host in line.removeprefix(f"{HOSTS}=").split(","):

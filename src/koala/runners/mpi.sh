@@ -3,7 +3,7 @@
 # is in mpi.py.
 # shellcheck disable=SC2154  # other parts of the script set them
 
-# What mpiexec prints: first the proxies, for the driver, who is told too which nodes they are for; then the
+# What mpiexec prints: first the proxies, which go to the driver with the nodes that they are for; then the
 # application's output.
 koala_sort_output() {
     printf 'KOALA_MPI_HOSTS=%s\n' "$(koala_go_value KOALA_MPI_HOSTS)" >"$koala_home/.proxies.new"
@@ -86,7 +86,7 @@ koala_rank_code() {
     koala_code_in "$koala_home"/.ranks-*
 }
 
-# The mail tells of each proxy the place of its node and the words of its command, with an empty line at the end.
+# The mail has for each proxy the index of its node and the words of its command, with an empty line at the end.
 koala_run_proxies() {
     exec 4</dev/null
     koala_open_group

@@ -5,7 +5,7 @@
 # at once, and whoever ends the script ends them all.
 # shellcheck disable=SC2154,SC2034  # other parts of the script set and read them
 
-# What the file site tells otherwise: a component without one has this node alone.
+# The file site defines these anew; a component without that file has this node alone.
 koala_nodes() {
     printf '%s %s\n' "$(uname -n)" "$koala_processors"
 }
@@ -15,7 +15,7 @@ koala_on_node() {
     exit 126
 }
 
-# Where the component is, for those who tell the others.
+# Where the component is, for the site, which hands it on.
 koala_put_nodes() {
     koala_found=$(koala_nodes) || return
     if [ -z "$koala_found" ]; then
@@ -24,7 +24,7 @@ koala_put_nodes() {
     koala_put nodes "$koala_found" && koala_put addresses "$(hostname -I 2>/dev/null)"
 }
 
-# Become a command on one of the nodes, by its place from 0; the script's own node is the first.
+# Become a command on one of the nodes, by its index from 0; the script's own node is the first.
 koala_exec_at() {
     koala_node_index=$1
     shift
@@ -34,7 +34,7 @@ koala_exec_at() {
     koala_on_node "$(sed -n "$((koala_node_index + 1))s/ .*//p" "$koala_home/nodes")" "$@"
 }
 
-# Somebody wants the child to end: it is asked, and then made to.
+# End the child: with SIGTERM, and after a while with SIGKILL.
 koala_end_child() {
     koala_must_end=1
     if [ -z "$koala_child" ] || [ -n "$koala_ending" ]; then
@@ -49,7 +49,7 @@ koala_end_child() {
     koala_signal_child KILL
 }
 
-# A child may be a proxy, which does not listen, and whose ranks lead sessions of their own.
+# A child may be a proxy, which ignores signals, and whose ranks lead sessions of their own.
 koala_signal_child() {
     if [ -n "$koala_ranks" ]; then
         for koala_one in "$koala_ranks"/*; do
@@ -59,7 +59,7 @@ koala_signal_child() {
     kill -s "$1" "$koala_child" 2>/dev/null
 }
 
-# The exit code of a command at a place, which reads from descriptor 4 and ends with us.
+# The exit code of a command on a node, which reads from descriptor 4 and ends with us.
 koala_with_child() {
     koala_child=
     koala_must_end=
@@ -74,7 +74,7 @@ koala_with_child() {
     koala_await "$koala_child"
 }
 
-# One of the group: its exit code becomes a line in descriptor 5.
+# One command of the group: its exit code becomes a line in descriptor 5.
 koala_member() {
     koala_with_child "$@"
     printf '%s\n' "$?" >&5 2>/dev/null
@@ -129,7 +129,7 @@ koala_await_group() {
     return "$koala_code"
 }
 
-# A signal ends the whole group, also where it did not reach them; mpiexec does not listen to SIGTERM.
+# A signal ends the whole group, also where it did not reach them; mpiexec ignores SIGTERM.
 koala_interrupt() {
     koala_interrupted=1
     if [ -n "$koala_mpiexec" ]; then
@@ -149,7 +149,7 @@ koala_group_runs() {
     return 1
 }
 
-# Nobody stays behind. One that was only just started may lose a signal, so they are told again every second.
+# End all commands of the group. One that was only just started may lose a signal, so it is sent again every second.
 koala_end_group() {
     koala_begin_waiting
     while koala_group_runs; do

@@ -1,6 +1,6 @@
-"""The plain runner: each component runs the program once, on its first node, and is told who the others are.
+"""The plain runner: each component runs the program once, on its first node, and gets the addresses of the others.
 
-What every runner tells is here too, and how many tasks each node of a component gets.
+Also here: the variables that every runner sets, and how many tasks each node of a component gets.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def tasks_of_nodes(peer: Peer) -> tuple[int, ...]:
 
 
 def plain_go(job: JobId, peers: Sequence[Peer], port: int | None = None) -> tuple[Go, ...]:
-    """What each component of a plain job is told: the ``KOALA_`` variables and nothing else."""
+    """The ``Go`` of each component of a plain job: the ``KOALA_`` variables and nothing else."""
     check_peers(peers)
     chosen = rendezvous_port(job) if port is None else port
     return tuple(Go(environment=environment) for environment in common_environment(job, peers, chosen))

@@ -24,7 +24,7 @@ _HEADER = "# shellcheck shell=sh\n"
 class ScriptTimings(NamedTuple):
     """How long a component's script waits for what, in tenths of a second."""
 
-    # The barrier is looked at every 0.1 s for so long, then every second: nobody can be in a hurry any more.
+    # The barrier is polled every 0.1 s for so long, then every second.
     barrier_brisk_tenths: int = 300
     # How long a command may take to end after SIGTERM before it gets SIGKILL.
     group_grace_tenths: int = 50

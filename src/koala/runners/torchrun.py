@@ -18,7 +18,7 @@ WORKERS = "KOALA_TORCHRUN_WORKERS"
 
 
 def torchrun_go(job: JobId, peers: Sequence[Peer], port: int | None = None) -> tuple[Go, ...]:
-    """What each component of a torchrun job is told. The first component's host is the master.
+    """The ``Go`` of each component of a torchrun job. The first component's host is the master.
 
     ``NODE_RANK`` and ``NPROC_PER_NODE`` are those of the component's first node; the script counts on from there.
     A node that gets no worker is no node of torchrun.
@@ -26,11 +26,11 @@ def torchrun_go(job: JobId, peers: Sequence[Peer], port: int | None = None) -> t
     check_peers(peers)
     chosen = rendezvous_port(job) if port is None else port
     common = common_environment(job, peers, chosen)
-    dealt = [tasks_of_nodes(peer) for peer in peers]
-    used = [sum(1 for workers in each if workers > 0) for each in dealt]
+    tasks = [tasks_of_nodes(peer) for peer in peers]
+    used = [sum(1 for workers in each if workers > 0) for each in tasks]
     shared = _shared(job, peers[0].host, chosen, nodes=sum(used), world=sum(peer.tasks for peer in peers))
     return tuple(
-        Go(environment=common[place] + shared + _own(first_rank=sum(used[:place]), workers=dealt[place]))
+        Go(environment=common[place] + shared + _own(first_rank=sum(used[:place]), workers=tasks[place]))
         for place in range(len(peers))
     )
 

@@ -1,4 +1,4 @@
-"""The files of a Grid Engine cell, as texts. How a cell is started from them is in ``koala.lab.grid_engine.cell``."""
+"""What stands in the files of a Grid Engine cell. ``koala.lab.grid_engine.cell`` starts it from them."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def queue(site: SitePlan) -> str:
 
 
 def scheduler() -> str:
-    """The cell's scheduler: it looks every second and after every submission and end, and honours reservations."""
+    """The cell's scheduler: it runs every second and after every submission and end, and honours reservations."""
     return _rows(
         {
             "algorithm": "default",

@@ -84,7 +84,7 @@ def remove(plan: LabPlan) -> None:
 
 
 def emulator_settings(plan: LabPlan) -> dict[str, Any]:
-    """What the emulator is told."""
+    """The settings of the emulator."""
     links = []
     for one, other in pairs(plan.options):
         link = plan.options.link(one, other)

@@ -1,4 +1,4 @@
-"""The files of a Slurm cluster, as texts. How a cluster is started from them is in ``koala.lab.slurm.cluster``."""
+"""What stands in the files of a Slurm cluster. ``koala.lab.slurm.cluster`` starts it from them."""
 
 from __future__ import annotations
 

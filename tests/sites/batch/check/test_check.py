@@ -91,7 +91,7 @@ def test_a_question_that_is_not_answered_fails_its_step_alone() -> None:
 
 # A node of which another has most of the memory, and an empty one.
 MEMORY = (
-    "koala nodes\nn1|mixed|2/6/0/8|main*|up|infinite\nn2|idle|0/8/0/8|main*|up|infinite\nkoala room\nuser me\n"
+    "koala nodes\nn1|mixed|2/6/0/8|main*|up|infinite\nn2|idle|0/8/0/8|main*|up|infinite\nkoala resources\nuser me\n"
     "configuration SelectTypeParameters=CR_CPU_MEMORY\nnode NodeName=n1 RealMemory=9000 AllocMem=7000\n"
     "node NodeName=n2 RealMemory=9000 AllocMem=0\n"
 )
@@ -170,26 +170,26 @@ CASES: list[tuple[dict[str, Reaction], dict[str, object], str, Sign, str, str]] 
         "processors", WARNED, "they lack what submit_options ask for", "correct 'submit_options: ...'",
     ),
     ({"LISTING": listing(others=3)}, {}, "processors", PASSED, "16 can be used, 3 of them taken by others", ""),
-    ({"koala room": refused("slow")}, {}, "memory", FAILED, "cannot be listed: slow", "sinfo"),
-    ({"koala room": "garbage"}, {}, "memory", FAILED, "makes no sense here", "version"),
+    ({"koala resources": refused("slow")}, {}, "memory", FAILED, "cannot be listed: slow", "sinfo"),
+    ({"koala resources": "garbage"}, {}, "memory", FAILED, "makes no sense here", "version"),
     (
-        {"koala room": MEMORY}, {}, "memory", WARNED,
+        {"koala resources": MEMORY}, {}, "memory", WARNED,
         "all memory of each node (as no default is set): it could get 8 of 14 idle processors", "--mem-per-cpu",
     ),
     (
-        {"koala room": MEMORY}, {"submit_options": ("--mem-per-cpu=1G",)}, "memory", PASSED,
+        {"koala resources": MEMORY}, {"submit_options": ("--mem-per-cpu=1G",)}, "memory", PASSED,
         "a job asks for 1024 MB a processor (as --mem-per-cpu says): it could get 9 of 14 idle processors", "",
     ),
     (
-        {"koala room": MEMORY}, {"submit_options": ("--mem=3000",)}, "memory", PASSED,
+        {"koala resources": MEMORY}, {"submit_options": ("--mem=3000",)}, "memory", PASSED,
         "a job asks for 3000 MB on each node (as --mem says): it could get 8 of 14 idle processors", "",
     ),
     (
-        {"koala room": MEMORY}, {"submit_options": ("--mem=1T",)}, "memory", WARNED,
+        {"koala resources": MEMORY}, {"submit_options": ("--mem=1T",)}, "memory", WARNED,
         "no node has what it asks for", "ask for less",
     ),
     (
-        {"koala room": MEMORY.replace("AllocMem", "ActiveFeatures=fast AllocMem")},
+        {"koala resources": MEMORY.replace("AllocMem", "ActiveFeatures=fast AllocMem")},
         {"submit_options": ("-C", "typo", "--mem=10")}, "memory", WARNED,
         "no node has what it asks for", "'--constraint' (-C), correct it",
     ),
@@ -253,14 +253,14 @@ def test_a_step_says_what_it_found_and_what_to_do(
 
 
 def test_the_memory_is_asked_for_without_what_start_files_may_set(tmp_path: Path) -> None:
-    _, site = played({"koala room": MEMORY})
-    [asked] = [text for text in site.texts if "koala room" in text]
+    _, site = played({"koala resources": MEMORY})
+    [asked] = [text for text in site.texts if "koala resources" in text]
     for name in ("sinfo", "scontrol"):
         (tmp_path / name).write_text('#!/bin/sh\nprintf "%s" "${SINFO_PARTITION-}"\n')
         (tmp_path / name).chmod(0o755)
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SINFO_PARTITION": "other"}
     done = subprocess.run(["/bin/sh"], input=asked, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == "koala nodes\nkoala room\n"
+    assert done.stdout == "koala nodes\nkoala resources\n"
 
 
 # --------------------------------------------------------------------------------------------- the tiny job

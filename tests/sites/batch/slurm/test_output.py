@@ -281,7 +281,7 @@ LINES = st.one_of(
             "koala nodes",
             "koala waiting",
             "koala quota",
-            "koala room",
+            "koala resources",
             "configuration SelectTypeParameters=CR_CPU_MEMORY",
             "node NodeName=n1 RealMemory=9 AllocMem=99 ThreadsPerCore=0",
             "koala jobs",

@@ -1,4 +1,4 @@
-"""Steps of a check that need no batch system: the way to a site, its shell, clock, work directory, MPI and files."""
+"""Steps of a check that need no batch system: connection, shell, clock, work directory, MPI and files."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ RESERVATION_LENGTH_S = 60.0
 # How long what a node wrote may take to be seen at the login host: network file systems keep what they know of a
 # directory for a while.
 FILE_GRACE_S = 10.0
-_LOOK_EVERY_S = 0.5
+_POLL_EVERY_S = 0.5
 
 _SCRIPT, _LOG, _WORD, _SEEN, _DONE = "script", "log", "word", "seen", "done"
 _SPOKEN = "koala check ran on"
@@ -76,7 +76,7 @@ async def _directory(context: CheckContext) -> AsyncIterator[None]:
 
 
 async def _dry(context: CheckContext, settings: BatchSettings, options: tuple[str, ...]) -> Reply:
-    """A submission that the batch system looks at as at any other, and does not take."""
+    """A submission that the batch system checks and does not take."""
     system = context.make_system(
         msgspec.structs.replace(settings, submit_options=(*settings.submit_options, *options))
     )
@@ -84,7 +84,7 @@ async def _dry(context: CheckContext, settings: BatchSettings, options: tuple[st
 
 
 class DrySteps:
-    """The steps that submit nothing, with the options by which a batch system only looks."""
+    """The steps that submit nothing, with the options by which a batch system only checks a submission."""
 
     def __init__(self, options: tuple[str, ...]) -> None:
         self.options = options
@@ -198,7 +198,7 @@ async def _until_done(context: CheckContext, identifier: str, asked_at: float) -
             return await _not_seen(context, identifier, seen)
         if now - asked_at > context.patience_s:
             return _late(context, identifier, seen)
-        await context.sleep(_LOOK_EVERY_S)
+        await context.sleep(_POLL_EVERY_S)
 
 
 def _late(context: CheckContext, identifier: str, job: BatchJob | None) -> StepResult:
@@ -216,8 +216,8 @@ def _late(context: CheckContext, identifier: str, job: BatchJob | None) -> StepR
 
 
 async def _is_done(context: CheckContext) -> bool:
-    look = await context.ask(f"if [ -e {shlex.quote(f'{context.home}/{_DONE}')} ]; then echo done; fi\n")
-    return look.printed.strip() == "done"
+    reply = await context.ask(f"if [ -e {shlex.quote(f'{context.home}/{_DONE}')} ]; then echo done; fi\n")
+    return reply.printed.strip() == "done"
 
 
 async def _not_seen(context: CheckContext, identifier: str, job: BatchJob | None) -> StepResult:

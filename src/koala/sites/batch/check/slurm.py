@@ -6,8 +6,8 @@ import msgspec
 
 from koala.sites.batch.check.steps import CheckContext, StepResult, failed, listed, passed, warned
 from koala.sites.batch.slurm.listing import MemoryReport, listing_script, parse_memory
-from koala.sites.batch.slurm.needs import Need
 from koala.sites.batch.slurm.options import requested_by
+from koala.sites.batch.slurm.resources import MemoryNeed
 from koala.sites.shell_script import shell_file
 
 PROGRAMS = ("sbatch", "squeue", "sinfo", "scancel", "scontrol")
@@ -32,8 +32,8 @@ class Partition(msgspec.Struct, frozen=True):
 
     @property
     def processors(self) -> int:
-        told = self.fields.get("TotalCPUs", "")
-        return int(told) if told.isascii() and told.isdigit() else 0
+        count = self.fields.get("TotalCPUs", "")
+        return int(count) if count.isascii() and count.isdigit() else 0
 
     def closed_to(self, groups: set[str], account: str | None) -> str | None:
         """Why we may not use it; None if nothing speaks against it."""
@@ -62,9 +62,9 @@ def parse_partitions(printed: str) -> list[Partition]:
     return found
 
 
-def _names(told: str | None) -> set[str] | None:
+def _names(text: str | None) -> set[str] | None:
     """The names of a list; None for all."""
-    return None if told in (None, "ALL", "(null)", "") else set(told.split(","))
+    return None if text in (None, "ALL", "(null)", "") else set(text.split(","))
 
 
 async def controller(context: CheckContext) -> StepResult:
@@ -116,22 +116,22 @@ async def memory(context: CheckContext) -> StepResult | None:
     reply = await context.ask(listing_script(settings, "koala_memory"))
     if reply.code != 0:
         return failed(f"the nodes cannot be listed: {reply.reason}", "find out with sinfo there")
-    told = parse_memory(reply.printed, settings.queue, requested_by(settings))
-    if told is None:
+    report = parse_memory(reply.printed, settings.queue, requested_by(settings))
+    if report is None:
         return None
-    asks = "; ".join(dict.fromkeys(_asks_for(need) for need in told.needs.values()))
-    if told.there == 0:
+    asks = "; ".join(dict.fromkeys(_asks_for(need) for need in report.needs.values()))
+    if report.there == 0:
         return warned(
             f"a job asks for {asks}: no node has what it asks for",
             "ask for less: 'submit_options: [--mem-per-cpu=...]'; if they have a '--constraint' (-C), correct it",
         )
-    words = f"a job asks for {asks}: {_leaves(told)}"
-    if any(need.node_mb == 0 for need in told.needs.values()):
+    words = f"a job asks for {asks}: {_leaves(report)}"
+    if any(need.node_mb == 0 for need in report.needs.values()):
         return warned(words, "write 'submit_options: [--mem-per-cpu=...]', if jobs of others are to share its nodes")
     return passed(words)
 
 
-def _asks_for(need: Need) -> str:
+def _asks_for(need: MemoryNeed) -> str:
     if need.processor_mb is not None:
         return f"{need.processor_mb} MB a processor ({need.source})"
     if need.node_mb:
@@ -139,5 +139,5 @@ def _asks_for(need: Need) -> str:
     return f"all memory of each node ({need.source})"
 
 
-def _leaves(told: MemoryReport) -> str:
-    return f"it could get {told.free} of {told.idle} idle processors"
+def _leaves(report: MemoryReport) -> str:
+    return f"it could get {report.free} of {report.idle} idle processors"

@@ -42,7 +42,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepResult(msgspec.Struct, frozen=True):
-    """What a step found, before it is known as that of the step."""
+    """What a step found."""
 
     sign: Sign
     words: str
@@ -65,7 +65,7 @@ def failed(words: str, advice: str) -> StepResult:
 
 
 def skipped(words: str) -> StepResult:
-    """Nothing was looked at."""
+    """The step was not tried."""
     return StepResult(Sign.SKIPPED, words)
 
 

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # How jobs ended that Grid Engine lists no more.
 
-# koala_history IDS...: of a job that it does not know, or when there is no accounting, qacct says so in vain.
+# koala_history IDS...: what qacct has of these jobs. That it does not know one, or has no accounting, is no error.
 koala_history() {
     if command -v qacct >/dev/null; then
         for koala_each in "$@"; do

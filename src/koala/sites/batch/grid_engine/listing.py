@@ -1,7 +1,7 @@
-"""One look at a Grid Engine cell: the text that takes it, and what ``qstat`` printed, as a ``BatchListing``.
+"""A listing of a Grid Engine cell: the script that asks for it, and the parser of what ``qstat`` and others print.
 
-How XML becomes queues and jobs is in ``grid_engine_xml``. Here is what they mean: which slots our users could get,
-who has them, and which jobs are ours.
+How XML becomes queues and jobs is in ``koala.sites.batch.grid_engine.xml``. Here is what they mean: which slots our
+users could get, who has them, and which jobs are ours.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from koala.sites.shell_script import assign, call, shell_file
 # In front of the name of each part of what is printed. No line of Grid Engine begins so.
 _MARK = "koala: "
 _PARTS = ("user", "jobs", "queues", "environment", "quotas", "errors", "complexes", "hosts", "end")
-# Without these nothing is told of resources.
+# A listing may lack these.
 _PARTS_OF_RESOURCES = ("complexes", "hosts")
 
 
@@ -116,7 +116,7 @@ class ListingReader:
         needs: Needs,
     ) -> _Slots:
         """The slots of queues that take jobs. What a host offers is shared by all of its queues. Resources that our
-        jobs want bound those that are free: how much there is of them if nobody is there is not told."""
+        jobs want bound those that are free: how much there would be of them in an empty cell is not known."""
         totals = frees = 0
         most = {each.name: needs.slots(each) for each in usable}
         for host in dict.fromkeys(each.host for each in usable):

@@ -1,7 +1,7 @@
 """How many slots of a Grid Engine host our jobs could get, by the resources that they ask for (``-l``).
 
 Only amounts count, which a job may have up to what there is: numbers, memory and times with the relation ``<=``. What
-is not told, or not understood, takes no slot away.
+is not known, or not understood, takes no slot away.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _rounded_off(text: str) -> float:
 
 
 class Needs(msgspec.Struct, frozen=True):
-    """What our jobs want, and what hosts have beside what is told of their queues."""
+    """What our jobs want, and what hosts have beside what their queues have."""
 
     wants: Sequence[Want] = ()
     hosts: Mapping[str, Sequence[Resource]] = {}

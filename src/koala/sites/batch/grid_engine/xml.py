@@ -85,7 +85,7 @@ class QueueInstance(msgspec.Struct, frozen=True, kw_only=True):
 
     def free(self, reserved_used_max: int) -> int:
         """Slots that are neither in use nor kept for a reservation. Which of those in use are reserved ones is not
-        told: as many as can be, and at most so many.
+        known: as many as can be, and at most so many.
         """
         return max(0, self.total - self.used - max(0, self.reserved - min(self.used, reserved_used_max)))
 

@@ -1,4 +1,4 @@
-"""Shell scripts for the component directories of a batch site: they are made, inspected, told and removed.
+"""Shell scripts for the component directories of a batch site: they make, inspect, notify and remove them.
 
 The functions that the scripts call are in ``directory.sh``; here each gets its values. How input files appear is in
 ``koala.sites.links``.
@@ -19,7 +19,7 @@ from koala.sites.shell_script import assign, call, directory_word, function, pri
 
 OWNER = "owner"  # the file that says which Koala uses the work directory
 
-# Of a component's files a line is told that is no longer than so many characters; a longer one nobody of ours wrote.
+# The longest lines that Koala and its scripts write; a longer one is not read.
 _EXIT_CHARACTERS_MAX = 100
 _VERDICT_CHARACTERS_MAX = 4_096
 # How long the pauses are while files are awaited, as a share of the whole wait, and at least; where ``sleep`` knows
@@ -105,7 +105,7 @@ def settle(root: str, events: Sequence[ComponentEnded], before: Mapping[Token, s
     for event in events:
         settling = call("koala_settle", event.token, _json(event))
         first = (before or {}).get(event.token)
-        text += f"if (\n{first}); then\n{settling}fi\n" if first else settling
+        text += f"{function('koala_before', first)}(koala_before) &&\n{settling}" if first else settling
     return text
 
 

@@ -227,7 +227,7 @@ koala_forget() {
     rm -rf "$koala_gone"
 }
 
-# ------------------------------------------------------------------------------------------ what they are told
+# ------------------------------------------------------------------------------------------ what they get
 
 # koala_release TOKEN GO TIME: open the barrier, unless it is open or the component is to end: first the links, by
 # koala_stage TOKEN, then the time, then the barrier. It stays shut where koala_stage sets koala_trouble.
@@ -299,15 +299,15 @@ koala_refresh() {
     for koala_each in "$@"; do
         if [ -d "$koala_each" ] && [ ! -h "$koala_each" ]; then
             {
-                printf '' >"$koala_each/.look.$koala_new"
-                rm -f "$koala_each/.look.$koala_new"
+                printf '' >"$koala_each/.refresh.$koala_new"
+                rm -f "$koala_each/.refresh.$koala_new"
             } 2>/dev/null
         fi
     done
 }
 
 # koala_inspect EXIT_CHARACTERS VERDICT_CHARACTERS TOKENS...: what these components' files say, without a process for
-# each. Of a line that is longer than one of ours nothing is told.
+# each. A line that is longer than one of ours is not read.
 koala_inspect() {
     koala_exit_characters=$1
     koala_verdict_characters=$2

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class ScriptResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a script brought back: its sections, and what was written on standard error."""
+    """What a script printed: its sections, and what it wrote on standard error."""
 
     sections: list[OutputSection]
     complaint: str

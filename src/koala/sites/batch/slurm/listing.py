@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from koala.model.grid import BatchSettings
-from koala.sites.batch.slurm.needs import Need, Room, parse_room
 from koala.sites.batch.slurm.options import RequestedResources, Sharing, requested_by
 from koala.sites.batch.slurm.quota import SlurmQuota, Terms, parse_quota, terms_of
+from koala.sites.batch.slurm.resources import ClusterResources, MemoryNeed, parse_resources
 from koala.sites.batch.slurm.states import (
     end_of,
     is_at_a_limit,
@@ -42,7 +42,7 @@ _JOB_WORD = "job "
 _NODES_LINE = "koala nodes"
 _WAITING_LINE = "koala waiting"
 _QUOTA_LINE = "koala quota"
-_ROOM_LINE = "koala room"
+_RESOURCES_LINE = "koala resources"
 _JOBS_LINE = "koala jobs"
 # How long the database behind the controller is waited for.
 DATABASE_S = 5
@@ -61,7 +61,7 @@ def listing_script(settings: BatchSettings, function: str = "koala_listing", *, 
         koala_database_s=database_s,
         koala_nodes_differ="yes" if asked.features.names or asked.sharing is Sharing.OWN_USER else "",
     )
-    files = ("commands.sh", "listing.sh", "quota.sh", "room.sh")
+    files = ("commands.sh", "listing.sh", "quota.sh", "resources.sh")
     return f"{values}{''.join(shell_file(__package__, name) for name in files)}{function}\n"
 
 
@@ -84,7 +84,7 @@ class MemoryReport(msgspec.Struct, frozen=True):
     """How memory is shared out: what a job of ours needs in each partition, how many processors are idle, how many of
     these it could get, and how many if nobody were there."""
 
-    needs: dict[str, Need]
+    needs: dict[str, MemoryNeed]
     idle: int
     free: int
     there: int
@@ -101,11 +101,11 @@ class _Waiting(msgspec.Struct, frozen=True):
 def parse_listing(
     printed: str, partition: str | None, terms: Terms | None = None, asked: RequestedResources | None = None
 ) -> BatchListing:
-    """What the text of a listing prints. ``partition`` is the one that components go to, or several with commas
-    between; None is the default one. ``terms`` are the account and the QOS that submissions name, ``asked`` is what
-    they ask for beside processors."""
-    parts = _parts(printed, (_NODES_LINE, _WAITING_LINE, _QUOTA_LINE, _ROOM_LINE, _JOBS_LINE))
-    room = parse_room(parts[_ROOM_LINE], asked or RequestedResources())
+    """Parse a listing. ``partition`` is the one that components go to, or several with commas between; None is the
+    default one. ``terms`` are the account and the QOS that submissions name, ``asked`` is what they ask for beside
+    processors."""
+    parts = _parts(printed, (_NODES_LINE, _WAITING_LINE, _QUOTA_LINE, _RESOURCES_LINE, _JOBS_LINE))
+    resources = parse_resources(parts[_RESOURCES_LINE], asked or RequestedResources())
     nodes = _chosen([_node(line) for line in parts[_NODES_LINE]], partition)
     names = {node.partition for node in nodes}
     lines = [_job_fields(line) for line in _whole_jobs(parts[_JOBS_LINE])]
@@ -114,16 +114,18 @@ def parse_listing(
     ours = tuple(_within(quota, job) for fields in lines if (job := _job(fields, names)).token)
     unique = {node.name: node for node in nodes}.values()
     allocated = sum(node.allocated for node in unique)
-    there = _there(nodes, room)
+    there = _there(nodes, resources)
     kept = sum(node.idle for node in unique if node.is_answering and is_kept_for_a_job(node.state))
-    free = _free(nodes, room)
+    free = _free(nodes, resources)
     held = min(allocated, sum(job.processors for job in ours if job.state in (BatchState.RUNNING, BatchState.ENDING)))
     if any(job.processors > 0 and job.end is None and is_at_a_limit(job.state, job.reason) for job in ours):
         left = 0
     else:
         waiting = _waiting_jobs(parts[_WAITING_LINE], names, {job.id for job in ours})
         # Jobs of others do not ask for what ours do: one may start where no job of ours could.
-        left = min(each - _taken_soon(waiting, kept, each + held) for each in (free, _free(nodes, Room())))
+        left = min(
+            each - _taken_soon(waiting, kept, each + held) for each in (free, _free(nodes, ClusterResources()))
+        )
     # Of those that we hold, some may only be there since Slurm gives more than a job asks for.
     working = _least(max(there, held + left), quota.most)
     return BatchListing(
@@ -135,32 +137,32 @@ def parse_listing(
 
 
 def parse_memory(printed: str, partition: str | None, asked: RequestedResources) -> MemoryReport | None:
-    """What the nodes and the room of a listing say of the memory; None where it is not shared out."""
-    parts = _parts(printed, (_NODES_LINE, _ROOM_LINE))
-    room = parse_room(parts[_ROOM_LINE], asked)
+    """What the nodes and the resources of a listing say of the memory; None where it is not shared out."""
+    parts = _parts(printed, (_NODES_LINE, _RESOURCES_LINE))
+    resources = parse_resources(parts[_RESOURCES_LINE], asked)
     nodes = _chosen([_node(line) for line in parts[_NODES_LINE]], partition)
-    needs = {node.partition: need for node in nodes if (need := room.need(node.partition)) is not None}
+    needs = {node.partition: need for node in nodes if (need := resources.need(node.partition)) is not None}
     if not needs:
         return None
-    return MemoryReport(needs, _free(nodes, Room()), _free(nodes, room), _there(nodes, room))
+    return MemoryReport(needs, _free(nodes, ClusterResources()), _free(nodes, resources), _there(nodes, resources))
 
 
-def _there(nodes: Sequence[_Node], room: Room) -> int:
+def _there(nodes: Sequence[_Node], resources: ClusterResources) -> int:
     """How many processors our jobs could get if nobody were there. A node counts once, in its best partition."""
     best: dict[str, int] = {}
     for node in nodes:
         processors = node.allocated + (node.idle if node.is_answering else 0)
-        ours = room.processors_of_empty(node.name, node.partition, processors)
+        ours = resources.processors_of_empty(node.name, node.partition, processors)
         best[node.name] = max(ours, best.get(node.name, 0))
     return sum(best.values())
 
 
-def _free(nodes: Sequence[_Node], room: Room) -> int:
+def _free(nodes: Sequence[_Node], resources: ClusterResources) -> int:
     """How many processors our jobs could get now."""
     best: dict[str, int] = {}
     for node in nodes:
         if node.is_answering and is_free(node.state):
-            ours = room.processors(node.name, node.partition, node.idle, node.allocated)
+            ours = resources.processors(node.name, node.partition, node.idle, node.allocated)
             best[node.name] = max(ours, best.get(node.name, 0))
     return sum(best.values())
 
@@ -186,12 +188,12 @@ def _within(quota: SlurmQuota, job: BatchJob) -> BatchJob:
 
 
 def _parts(printed: str, heads: Sequence[str]) -> dict[str, list[str]]:
-    """The lines behind each head, which must be there in this order, but for the room: nothing is told of it where
-    it is missing. Behind the last one anything may stand."""
+    """The lines behind each head, which must be there in this order, but for the resources, which
+    may be missing. Behind the last one anything may stand."""
     parts: dict[str, list[str]] = {}
     expected = list(heads)
     for line in printed.split("\n"):
-        if expected[:1] == [_ROOM_LINE] and expected[1:2] == [line]:
+        if expected[:1] == [_RESOURCES_LINE] and expected[1:2] == [line]:
             parts[expected.pop(0)] = []
         if expected and line == expected[0]:
             parts[expected.pop(0)] = []
@@ -294,17 +296,17 @@ def _waiting_jobs(lines: Sequence[str], partitions: set[str], ours: set[BatchId]
     return list(found.values())
 
 
-def _taken_soon(waiting: Sequence[_Waiting], kept: int, room: int) -> int:
+def _taken_soon(waiting: Sequence[_Waiting], kept: int, available: int) -> int:
     """How many processors jobs that wait will take of those that are free or ours, beside those that Slurm keeps for
     them already. One for which there is no room even when ours come free takes none: nobody knows how long it waits
     for the jobs of others, and where Slurm lets nobody pass it, it keeps nodes for it."""
-    left = room
+    left = available
     for job in waiting:
         times = min(job.times, (kept + left) // job.processors) if job.processors > 0 else 0
         wanted = job.processors * times
         from_kept = min(kept, wanted)
         kept, left = kept - from_kept, left - (wanted - from_kept)
-    return room - left
+    return available - left
 
 
 def _array_tasks(number: str) -> int:

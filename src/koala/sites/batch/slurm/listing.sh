@@ -14,8 +14,8 @@ koala_listing() {
         --user="$koala_user") || return
     echo 'koala quota'
     koala_quota
-    echo 'koala room'
-    koala_room
+    echo 'koala resources'
+    koala_resources
     printf 'koala jobs\n%s\n' "$koala_jobs"
 }
 
@@ -23,8 +23,8 @@ koala_listing() {
 koala_memory() {
     koala_plain_output
     koala_list_nodes || return
-    echo 'koala room'
-    koala_room
+    echo 'koala resources'
+    koala_resources
 }
 
 # A line for each partition that a node is in.

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # The nodes of a component, for its script.
 
-# How many processors a node has is told as 4(x2),3.
+# Slurm writes the processors of the nodes as 4(x2),3.
 koala_nodes() {
     koala_counts=
     koala_rest=$SLURM_TASKS_PER_NODE,

@@ -53,7 +53,7 @@ class RequestedResources(msgspec.Struct, frozen=True):
 
 
 def requested_by(settings: BatchSettings) -> RequestedResources:
-    """What a site's settings name, in any of the ways in which sbatch can be told."""
+    """What a site's settings ask for, as options of sbatch or as its variables."""
     words, environment = settings.submit_options, dict(settings.environment)
     of_processor, of_node, is_known = _memory(words, environment)
     features = option(words, "--constraint", "-C") or environment.get("SBATCH_CONSTRAINT", "")

@@ -31,7 +31,7 @@ class Terms(msgspec.Struct, frozen=True):
 
 
 def terms_of(settings: BatchSettings) -> Terms:
-    """What a site's settings name, in any of the ways in which sbatch can be told. Its last option counts."""
+    """What a site's settings name, as options of sbatch, as settings or as variables. The last option counts."""
     environment = dict(settings.environment)
     options = settings.submit_options
     account = option(options, "--account", "-A") or settings.account or environment.get("SBATCH_ACCOUNT")
@@ -71,8 +71,8 @@ class _Qos(msgspec.Struct, frozen=True):
     users: dict[str, dict[str, str]]
 
 
-class _Told(msgspec.Struct, frozen=True):
-    """All that the text prints."""
+class _Report(msgspec.Struct, frozen=True):
+    """All that ``quota.sh`` prints."""
 
     names: set[str]  # of this user: the name and the number
     enforced: set[str]
@@ -84,23 +84,23 @@ class _Told(msgspec.Struct, frozen=True):
 
 def parse_quota(lines: Sequence[str], terms: Terms, partitions: Collection[str], newest: Terms) -> SlurmQuota:
     """What is left to a job with these terms in these partitions, where ``newest`` are those of our newest job. What
-    is not understood, or not told, limits nothing: then it shows when a job waits for it.
+    is not understood, or not known, limits nothing: then it shows when a job waits for it.
 
     As Slurm does it, what the partition's QOS says goes before the job's QOS, and that before the association and
     all accounts above it.
     """
-    told = _read(lines)
-    own = _own_association(told, terms.account or newest.account, partitions)
-    if own is None or "limits" not in told.enforced:
+    report = _read(lines)
+    own = _own_association(report, terms.account or newest.account, partitions)
+    if own is None or "limits" not in report.enforced:
         return SlurmQuota()
-    name = terms.qos or newest.qos or _default_qos(told, own)
+    name = terms.qos or newest.qos or _default_qos(report, own)
     limits: dict[str, _Limit] = {}
     longest_s = _longest_s(own.fields)
-    for each in (name, _partition_qos(told, partitions)):
-        if each in told.qualities:
-            limits |= _qos_limits(each, told.qualities[each], own.account, told.names)
-            longest_s = _longest_s(told.qualities[each].fields) or longest_s
-    every = [*limits.values(), *_association_limits(told, own, limits)]
+    for each in (name, _partition_qos(report, partitions)):
+        if each in report.qualities:
+            limits |= _qos_limits(each, report.qualities[each], own.account, report.names)
+            longest_s = _longest_s(report.qualities[each].fields) or longest_s
+    every = [*limits.values(), *_association_limits(report, own, limits)]
     return msgspec.structs.replace(_quota(every), longest_s=longest_s)
 
 
@@ -120,33 +120,33 @@ def _quota(limits: Sequence[_Limit]) -> SlurmQuota:
     return SlurmQuota(least.most, 0 if is_full else left, f"{least.most} processors ({least.where})")
 
 
-def _read(lines: Sequence[str]) -> _Told:
-    told = _Told(set(), set(), [], {}, {}, [])
+def _read(lines: Sequence[str]) -> _Report:
+    report = _Report(set(), set(), [], {}, {}, [])
     fields: dict[str, str] = {}
     named: dict[str, dict[str, str]] = {}
     for line in lines:
         words = line.split()
         if line.startswith(_USER_WORD):
-            told.names.update(words[1:])
+            report.names.update(words[1:])
         elif line.startswith(_ENFORCED_WORD):
-            told.enforced.update("".join(words[1:]).lower().split(","))
+            report.enforced.update("".join(words[1:]).lower().split(","))
         elif line.startswith(_PARTITION_WORD) and len(words) == 3:
-            told.of_partitions[words[1]] = words[2]
+            report.of_partitions[words[1]] = words[2]
         elif line.startswith(_DEFAULT_WORD):
-            told.defaults.append(line.removeprefix(_DEFAULT_WORD).split("|"))
+            report.defaults.append(line.removeprefix(_DEFAULT_WORD).split("|"))
         elif line.startswith(_ASSOCIATION_WORD):
             fields = _fields(words)
-            told.associations.append(_association(fields))
+            report.associations.append(_association(fields))
         elif line.startswith(_QOS_WORD):
             fields = _fields(words)
-            quality = told.qualities[_bare(fields["QOS"])] = _Qos(fields, {}, {})
-        elif words[-1:] == ["Limits"] and told.qualities:
+            quality = report.qualities[_bare(fields["QOS"])] = _Qos(fields, {}, {})
+        elif words[-1:] == ["Limits"] and report.qualities:
             named = quality.users if words[0] == "User" else quality.accounts
         elif len(words) == 1 and "=" not in line:
             fields = named[_bare(words[0])] = {}
         else:
             fields |= _fields(words)
-    return told
+    return report
 
 
 def _fields(words: Sequence[str]) -> dict[str, str]:
@@ -171,12 +171,12 @@ def _association(fields: dict[str, str]) -> _Association:
 # ---------------------------------------------------------------------------------- which of all these are ours
 
 
-def _own_association(told: _Told, account: str | None, partitions: Collection[str]) -> _Association | None:
+def _own_association(report: _Report, account: str | None, partitions: Collection[str]) -> _Association | None:
     """The one that a job of ours counts for; one for its partition goes before one for all."""
     ours = [
         each
-        for each in told.associations
-        if each.user in told.names and (not each.partition or each.partition in partitions)
+        for each in report.associations
+        if each.user in report.names and (not each.partition or each.partition in partitions)
     ]
     if account is not None:
         ours = [each for each in ours if each.account == account]
@@ -185,19 +185,19 @@ def _own_association(told: _Told, account: str | None, partitions: Collection[st
     return max(ours, key=lambda each: bool(each.partition), default=None)
 
 
-def _default_qos(told: _Told, own: _Association) -> str | None:
+def _default_qos(report: _Report, own: _Association) -> str | None:
     """What Slurm takes where a job names none: the association's default, or its only one, or the one that is called
-    normal. None where the database did not tell."""
-    for row in told.defaults:
+    normal. None where the database did not answer."""
+    for row in report.defaults:
         if len(row) == 5 and row[:3] == [own.cluster, own.account, own.partition]:
             allowed = row[4].split(",")
             return row[3] or (allowed[0] if len(allowed) == 1 and allowed[0] else "normal")
     return None
 
 
-def _partition_qos(told: _Told, partitions: Collection[str]) -> str | None:
+def _partition_qos(report: _Report, partitions: Collection[str]) -> str | None:
     """The one that all these partitions have; where they differ, a job may start in either."""
-    found = {told.of_partitions.get(each, "") for each in partitions}
+    found = {report.of_partitions.get(each, "") for each in partitions}
     return next(iter(found)) if len(found) == 1 and found.isdisjoint(_NOBODY) else None
 
 
@@ -221,12 +221,12 @@ def _qos_limits(name: str, quality: _Qos, account: str, user: Collection[str]) -
     return found
 
 
-def _association_limits(told: _Told, own: _Association, over: Mapping[str, _Limit]) -> Iterator[_Limit]:
+def _association_limits(report: _Report, own: _Association, over: Mapping[str, _Limit]) -> Iterator[_Limit]:
     """Those of the association and of all accounts above it, but for what a QOS says instead."""
     jobs = _limit(_JOBS, f"MaxJobs of user {own.user}", own.fields.get("MaxJobs", ""))
     if jobs is not None and "MaxJobsPU" not in over:
         yield jobs
-    accounts = {each.account: each for each in told.associations if not each.user}
+    accounts = {each.account: each for each in report.associations if not each.user}
     chain, name = [(own, f"of user {own.user}")], own.account
     while name in accounts:
         chain.append((accounts.pop(name), f"of account {name}"))

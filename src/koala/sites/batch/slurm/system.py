@@ -60,7 +60,7 @@ _TRANSIENT = (
 
 # What it says when there are too many jobs, in the cluster or of ours.
 _TOO_MANY = ("maximum number of jobs", "temporarily unable to accept job")
-# A limit on how many jobs wait passes; one on the size or the time of a job, told in the same words, does not.
+# A limit on how many jobs wait passes; one on the size or the time of a job, in the same words, does not.
 _POLICY = "Job violates accounting/QOS policy"
 _TOO_MANY_WAIT = "SubmitJob"
 # What is said of a job that asks for more than any may have; the rest is said of accounts, partitions and options,

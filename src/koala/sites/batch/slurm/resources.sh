@@ -1,10 +1,10 @@
 # shellcheck shell=sh
-# What nodes have beside processors, for needs.py. Nodes are asked for only where memory is shared out, or where the
+# What nodes have beside processors, for resources.py. Nodes are asked for only where memory is shared out, or where the
 # site's options make a difference between them, which koala_nodes_differ says. It never fails.
 
 : "${koala_partition?}" "${koala_nodes_differ?}"
 
-koala_room() {
+koala_resources() {
     export koala_partition
     koala_sharing=$(scontrol show config 2>/dev/null | awk '
         $1 ~ /^(SelectTypeParameters|(Def|Max)MemPer(CPU|Node))$/ { print "configuration " $1 "=" $3 }')

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from koala.model.grid import BatchSettings
 from koala.sites.batch.slurm.listing import listing_script
-from koala.sites.batch.slurm.needs import Need, Room, parse_room, processors_within
 from koala.sites.batch.slurm.options import (
     Features,
     RequestedResources,
@@ -22,6 +21,7 @@ from koala.sites.batch.slurm.options import (
     megabytes,
     requested_by,
 )
+from koala.sites.batch.slurm.resources import ClusterResources, MemoryNeed, parse_resources, processors_within
 from koala.sites.batch.slurm.system import SlurmSystem
 from koala.sites.batch.system import BatchListing
 
@@ -141,27 +141,27 @@ def test_memory_of_an_option_goes_before_a_variable_that_is_not_understood() -> 
 @pytest.mark.parametrize(
     ("need", "processors", "free_mb", "left"),
     [
-        (Need(processor_mb=1000), 4, 3900, 3),
-        (Need(processor_mb=1000), 4, 9000, 4),
-        (Need(processor_mb=5000), 4, 4000, 0),
-        (Need(processor_mb=0), 4, 0, 4),
-        (Need(node_mb=3900), 4, 3900, 4),
-        (Need(node_mb=3901), 4, 3900, 0),
-        (Need(node_mb=0), 4, 9000, 4),
-        (Need(node_mb=0), 4, 8999, 0),
-        (Need(processor_mb=1500, most_mb=1000), 3, 3000, 1),  # two for each
-        (Need(processor_mb=1500, most_mb=1000), 4, 2999, 1),
-        (Need(processor_mb=1000, most_mb=1000), 4, 4000, 4),
-        (Need(node_mb=2500, most_mb=1000), 3, 2500, 3),
-        (Need(node_mb=2500, most_mb=1000), 2, 2500, 0),  # it takes three
+        (MemoryNeed(processor_mb=1000), 4, 3900, 3),
+        (MemoryNeed(processor_mb=1000), 4, 9000, 4),
+        (MemoryNeed(processor_mb=5000), 4, 4000, 0),
+        (MemoryNeed(processor_mb=0), 4, 0, 4),
+        (MemoryNeed(node_mb=3900), 4, 3900, 4),
+        (MemoryNeed(node_mb=3901), 4, 3900, 0),
+        (MemoryNeed(node_mb=0), 4, 9000, 4),
+        (MemoryNeed(node_mb=0), 4, 8999, 0),
+        (MemoryNeed(processor_mb=1500, most_mb=1000), 3, 3000, 1),  # two for each
+        (MemoryNeed(processor_mb=1500, most_mb=1000), 4, 2999, 1),
+        (MemoryNeed(processor_mb=1000, most_mb=1000), 4, 4000, 4),
+        (MemoryNeed(node_mb=2500, most_mb=1000), 3, 2500, 3),
+        (MemoryNeed(node_mb=2500, most_mb=1000), 2, 2500, 0),  # it takes three
     ],
 )
-def test_processors_of_a_node_of_9000_mb(need: Need, processors: int, free_mb: int, left: int) -> None:
+def test_processors_of_a_node_of_9000_mb(need: MemoryNeed, processors: int, free_mb: int, left: int) -> None:
     assert processors_within(need, processors, free_mb, 9000) == left
 
 
 def test_whole_cores_and_whole_nodes() -> None:
-    need = Need(processor_mb=500)
+    need = MemoryNeed(processor_mb=500)
     assert processors_within(need, 8, 3600, 3600) == 7
     assert processors_within(need, 8, 3600, 3600, unit=2) == 6
     assert processors_within(need, 8, 3600, 3600, is_whole=True) == 0
@@ -171,8 +171,8 @@ def test_whole_cores_and_whole_nodes() -> None:
 sizes = st.integers(0, 10_000)
 
 
-@given(st.builds(Need, sizes | st.none(), sizes, sizes | st.none()), sizes, sizes, sizes, st.integers(1, 8))
-def test_no_node_gives_more_than_it_has(need: Need, processors: int, free: int, taken: int, unit: int) -> None:
+@given(st.builds(MemoryNeed, sizes | st.none(), sizes, sizes | st.none()), sizes, sizes, sizes, st.integers(1, 8))
+def test_no_node_gives_more_than_it_has(need: MemoryNeed, processors: int, free: int, taken: int, unit: int) -> None:
     left = processors_within(need, processors, free, free + taken, unit=unit)
     assert 0 <= left <= processors
     assert need.processor_mb is None or left * need.processor_mb <= free
@@ -183,22 +183,24 @@ def test_no_node_gives_more_than_it_has(need: Need, processors: int, free: int, 
 SHARED = "configuration SelectTypeParameters=CR_CORE_MEMORY"
 
 
-def needed(*lines: str, asked: RequestedResources | None = None, partition: str = "main") -> Need | None:
-    return parse_room(lines, asked or RequestedResources()).need(partition)
+def needed(*lines: str, asked: RequestedResources | None = None, partition: str = "main") -> MemoryNeed | None:
+    return parse_resources(lines, asked or RequestedResources()).need(partition)
 
 
 def test_the_option_goes_before_the_partition_and_that_before_the_cluster() -> None:
     cluster = "configuration DefMemPerCPU=500"
     of_main = "partition PartitionName=main DefMemPerNode=3000 MaxMemPerCPU=800"
     unlimited = "partition PartitionName=main DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED"
-    assert needed(SHARED) == Need(None, 0, None, "as no default is set")
-    assert needed(SHARED, cluster) == Need(500, None, None, "DefMemPerCPU of the cluster")
-    assert needed(SHARED, cluster, unlimited) == Need(500, None, None, "DefMemPerCPU of the cluster")
-    assert needed(SHARED, cluster, of_main) == Need(None, 3000, 800, "DefMemPerNode of the partition main")
-    assert needed(SHARED, cluster, of_main, partition="low") == Need(500, None, None, "DefMemPerCPU of the cluster")
+    assert needed(SHARED) == MemoryNeed(None, 0, None, "as no default is set")
+    assert needed(SHARED, cluster) == MemoryNeed(500, None, None, "DefMemPerCPU of the cluster")
+    assert needed(SHARED, cluster, unlimited) == MemoryNeed(500, None, None, "DefMemPerCPU of the cluster")
+    assert needed(SHARED, cluster, of_main) == MemoryNeed(None, 3000, 800, "DefMemPerNode of the partition main")
+    assert needed(SHARED, cluster, of_main, partition="low") == MemoryNeed(
+        500, None, None, "DefMemPerCPU of the cluster"
+    )
     asked = RequestedResources(processor_mb=7)
-    assert needed(SHARED, cluster, of_main, asked=asked) == Need(7, None, 800, "as --mem-per-cpu says")
-    assert needed(SHARED, cluster, "configuration MaxMemPerCPU=9", asked=RequestedResources(node_mb=0)) == Need(
+    assert needed(SHARED, cluster, of_main, asked=asked) == MemoryNeed(7, None, 800, "as --mem-per-cpu says")
+    assert needed(SHARED, cluster, "configuration MaxMemPerCPU=9", asked=RequestedResources(node_mb=0)) == MemoryNeed(
         None, 0, 9, "as --mem=0 says"
     )
 
@@ -208,11 +210,11 @@ def test_who_asks_in_a_way_that_is_not_understood_has_no_processor_taken_away_fo
     gpus = RequestedResources(has_gpus=True)
     for asked in (UNKNOWN, gpus):
         assert needed(SHARED, asked=asked) is None
-        assert parse_room([SHARED, full], asked).processors("n1", "main", 4, 2) == 4
-    assert parse_room([SHARED, full], RequestedResources()).processors("n1", "main", 4, 2) == 0
+        assert parse_resources([SHARED, full], asked).processors("n1", "main", 4, 2) == 4
+    assert parse_resources([SHARED, full], RequestedResources()).processors("n1", "main", 4, 2) == 0
     default = "configuration DefMemPerCPU=500"
     assert needed(SHARED, default, asked=UNKNOWN) is None
-    assert needed(SHARED, default, asked=gpus) == Need(500, None, None, "DefMemPerCPU of the cluster")
+    assert needed(SHARED, default, asked=gpus) == MemoryNeed(500, None, None, "DefMemPerCPU of the cluster")
 
 
 def test_the_most_for_a_processor_is_the_cluster_s_only_where_the_partition_has_no_limit() -> None:
@@ -238,10 +240,10 @@ def test_the_most_for_a_processor_is_the_cluster_s_only_where_the_partition_has_
 )
 def test_whole_cores_are_given_where_cores_or_sockets_are_selected(selection: str, left: int) -> None:
     node = "node NodeName=n1 RealMemory=3500 AllocMem=0 CPUTot=8 Sockets=1 CoresPerSocket=4 ThreadsPerCore=2"
-    room = parse_room(
+    resources = parse_resources(
         [f"configuration SelectTypeParameters={selection}", node], RequestedResources(processor_mb=1000)
     )
-    assert room.processors("n1", "main", 8, 0) == left
+    assert resources.processors("n1", "main", 8, 0) == left
 
 
 @pytest.mark.parametrize(
@@ -257,7 +259,9 @@ def test_whole_cores_are_given_where_cores_or_sockets_are_selected(selection: st
 )
 def test_threads_count_only_where_they_are_processors(cores: str, left: int) -> None:
     node = f"node NodeName=n1 RealMemory=4000 AllocMem=0 ThreadsPerCore=2 {cores}"
-    assert parse_room([SHARED, node], RequestedResources(processor_mb=3000)).processors("n1", "main", 4, 0) == left
+    assert (
+        parse_resources([SHARED, node], RequestedResources(processor_mb=3000)).processors("n1", "main", 4, 0) == left
+    )
 
 
 @pytest.mark.parametrize("selection", ["CR_CPU", "CR_CORE,CR_LLN", "NONE", "", "OTHER_MEMORY"])
@@ -272,26 +276,26 @@ def test_memory_is_shared_out(selection: str) -> None:
 
 def test_the_first_of_two_fields_counts() -> None:
     """Operators' comments come last."""
-    room = parse_room(
+    resources = parse_resources(
         ["node NodeName=n1 RealMemory=9000 AllocMem=1 Reason=RealMemory=7 AllocMem=8"], RequestedResources()
     )
-    assert (room.nodes["n1"].whole_mb, room.nodes["n1"].taken_mb) == (9000, 1)
+    assert (resources.nodes["n1"].whole_mb, resources.nodes["n1"].taken_mb) == (9000, 1)
 
 
 def test_a_node_that_is_not_told_of_is_taken_as_it_is() -> None:
-    assert parse_room([SHARED], RequestedResources(node_mb=10**6)).processors("n1", "main", 4, 2) == 4
+    assert parse_resources([SHARED], RequestedResources(node_mb=10**6)).processors("n1", "main", 4, 2) == 4
     assert (
-        parse_room([SHARED, "node NodeName=n1 RealMemory=?"], RequestedResources(node_mb=9)).processors(
+        parse_resources([SHARED, "node NodeName=n1 RealMemory=?"], RequestedResources(node_mb=9)).processors(
             "n1", "main", 4, 2
         )
         == 4
     )
-    assert Room().processors("n1", "main", 4, 2) == 4
+    assert ClusterResources().processors("n1", "main", 4, 2) == 4
 
 
 def test_a_node_that_another_has_to_itself_is_not_ours() -> None:
     def left(owner: str, used: int, sharing: Sharing = Sharing.ANYBODY) -> int:
-        return parse_room(
+        return parse_resources(
             ["user me", f"node NodeName=n1 Owner={owner}"], RequestedResources(sharing=sharing)
         ).processors("n1", "main", 4, used)
 
@@ -311,9 +315,9 @@ GARBAGE = st.lists(st.lists(WORDS | st.text(max_size=9), max_size=8).map(" ".joi
 
 @given(GARBAGE, st.lists(WORDS | st.text(max_size=9) | st.sampled_from(["--mem", "-C", "--exclusive"]), max_size=5))
 def test_garbage_takes_no_listing_away(lines: list[str], options: list[str]) -> None:
-    room = parse_room(lines, requested_by(settings(*options)))
-    assert 0 <= room.processors("n1", "main", 4, 2) <= 4
-    assert 0 <= room.processors_of_empty("n1", "main", 6) <= 6
+    resources = parse_resources(lines, requested_by(settings(*options)))
+    assert 0 <= resources.processors("n1", "main", 4, 2) <= 4
+    assert 0 <= resources.processors_of_empty("n1", "main", 6) <= 6
 
 
 # ---------------------------------------------------------------------------------------------------- in a listing
@@ -324,7 +328,7 @@ n1|mixed|2/6/0/8|main*|up|infinite
 n2|idle|0/8/0/8|main*|up|infinite
 koala waiting
 {waiting}koala quota
-koala room
+koala resources
 user me
 configuration SelectTypeParameters=CR_CPU_MEMORY
 node NodeName=n1 RealMemory=9000 AllocMem=7000 ActiveFeatures=big,fast
@@ -360,8 +364,8 @@ def test_what_waits_ahead_takes_of_those_that_we_could_get() -> None:
 
 def test_what_waits_ahead_takes_what_is_idle_also_where_our_jobs_could_not_get_as_much() -> None:
     printed = (
-        "koala nodes\nn1|mixed|0/8/0/8|main*|up|infinite\nkoala waiting\n7|6|main|None\nkoala quota\nkoala room\n"
-        "user me\nconfiguration SelectTypeParameters=CR_CPU_MEMORY\n"
+        "koala nodes\nn1|mixed|0/8/0/8|main*|up|infinite\nkoala waiting\n7|6|main|None\nkoala quota\n"
+        "koala resources\nuser me\nconfiguration SelectTypeParameters=CR_CPU_MEMORY\n"
         "node NodeName=n1 RealMemory=9000 AllocMem=4000\nkoala jobs\n"
     )
     told = SlurmSystem(settings("--mem-per-cpu=1000")).parse_listing(printed)
@@ -383,9 +387,9 @@ def test_ours_that_hold_more_than_they_asked_for_leave_the_rest_idle() -> None:
 
 def test_what_is_kept_for_slurm_itself_is_not_for_jobs() -> None:
     node = "node NodeName=n1 RealMemory=4000 AllocMem=1000 MemSpecLimit=400"
-    room = parse_room([SHARED, node], RequestedResources(processor_mb=900))
-    assert (room.processors("n1", "main", 8, 1), room.processors_of_empty("n1", "main", 9)) == (2, 4)
-    assert parse_room([SHARED, node], RequestedResources(node_mb=3601)).processors_of_empty("n1", "main", 9) == 0
+    resources = parse_resources([SHARED, node], RequestedResources(processor_mb=900))
+    assert (resources.processors("n1", "main", 8, 1), resources.processors_of_empty("n1", "main", 9)) == (2, 4)
+    assert parse_resources([SHARED, node], RequestedResources(node_mb=3601)).processors_of_empty("n1", "main", 9) == 0
 
 
 # ------------------------------------------------------------------------------------------------ how it is asked
@@ -411,7 +415,7 @@ def printed(tmp_path: Path, selection: str, *options: str, **fields: Any) -> lis
     (tmp_path / "scontrol").chmod(0o755)
     done = subprocess.run(
         ["/bin/sh", "-e"],
-        input=listing_script(settings(*options, **fields), "koala_room"),
+        input=listing_script(settings(*options, **fields), "koala_resources"),
         env={"PATH": f"{tmp_path}:{os.defpath}"},
         capture_output=True,
         text=True,

@@ -1,8 +1,8 @@
 """How many processors of a Slurm node our jobs could get, by the memory, the features and the whole nodes that they
 ask for.
 
-How it is asked is in ``room.sh``, what the site's own options say in ``koala.sites.batch.slurm.options``.
-What is not told, or not understood, takes no processor away.
+How it is asked is in ``resources.sh``, what the site's own options say in ``koala.sites.batch.slurm.options``.
+What is not known, or not understood, takes no processor away.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _BY_CORE = re.compile(r"CR_(CORE|SOCKET)(_MEMORY)?", re.IGNORECASE | re.ASCII)
 _NOBODY = ("", "N/A", "(null)")
 
 
-class NodeRoom(msgspec.Struct, frozen=True):
-    """What a node has beside its processors. ``whole_mb`` is None where its memory is not told."""
+class NodeResources(msgspec.Struct, frozen=True):
+    """What a node has beside its processors. ``whole_mb`` is None where its memory is not known."""
 
     whole_mb: int | None = None
     taken_mb: int = 0
@@ -31,7 +31,7 @@ class NodeRoom(msgspec.Struct, frozen=True):
     owner: str | None = None  # the one user whose jobs it takes
 
 
-class Need(msgspec.Struct, frozen=True):
+class MemoryNeed(msgspec.Struct, frozen=True):
     """What a job of ours takes: so much for each processor, or else for each node, 0 for all that it has. ``most_mb``
     is the most for one processor: whoever asks for more gets more processors. ``source`` says who wants it so."""
 
@@ -41,8 +41,8 @@ class Need(msgspec.Struct, frozen=True):
     source: str = ""
 
 
-class Room(msgspec.Struct, frozen=True):
-    """All that the text prints, and what jobs of ours ask for."""
+class ClusterResources(msgspec.Struct, frozen=True):
+    """What ``resources.sh`` prints, and what jobs of ours ask for."""
 
     asked: RequestedResources = RequestedResources()
     user: str = ""
@@ -50,9 +50,9 @@ class Room(msgspec.Struct, frozen=True):
     shares_memory: bool = False
     configuration: Mapping[str, str] = {}
     partitions: Mapping[str, Mapping[str, str]] = {}
-    nodes: Mapping[str, NodeRoom] = {}
+    nodes: Mapping[str, NodeResources] = {}
 
-    def need(self, partition: str) -> Need | None:
+    def need(self, partition: str) -> MemoryNeed | None:
         """What a job there asks for of the memory; None where memory is not shared out, or nobody knows."""
         if not self.shares_memory or not self.asked.memory_is_known:
             return None
@@ -60,41 +60,41 @@ class Room(msgspec.Struct, frozen=True):
         limits = own if _size(own, "MaxMemPerCPU") or _size(own, "MaxMemPerNode") else general
         most = _size(limits, "MaxMemPerCPU")
         if asked.processor_mb is not None:
-            return Need(asked.processor_mb, None, most, "as --mem-per-cpu says")
+            return MemoryNeed(asked.processor_mb, None, most, "as --mem-per-cpu says")
         if asked.node_mb is not None:
-            return Need(None, asked.node_mb, most, "as --mem says" if asked.node_mb else "as --mem=0 says")
+            return MemoryNeed(None, asked.node_mb, most, "as --mem says" if asked.node_mb else "as --mem=0 says")
         for fields, where in ((own, f"of the partition {partition}"), (general, "of the cluster")):
             for_processor, for_node = _size(fields, "DefMemPerCPU"), _size(fields, "DefMemPerNode")
             if for_processor:
-                return Need(for_processor, None, most, f"DefMemPerCPU {where}")
+                return MemoryNeed(for_processor, None, most, f"DefMemPerCPU {where}")
             if for_node:
-                return Need(None, for_node, most, f"DefMemPerNode {where}")
+                return MemoryNeed(None, for_node, most, f"DefMemPerNode {where}")
         if asked.has_gpus:  # there may be a default for each of them
             return None
-        return Need(None, 0, most, "as no default is set")
+        return MemoryNeed(None, 0, most, "as no default is set")
 
     def processors(self, name: str, partition: str, idle: int, used: int) -> int:
         """How many of the idle processors of a node our jobs could get, of which ``used`` others are in use."""
-        node = self.nodes.get(name, NodeRoom())
+        node = self.nodes.get(name, NodeResources())
         if not self._lets_us_in(node, used):
             return 0
         return self._with_memory(node, partition, idle, node.taken_mb)
 
     def processors_of_empty(self, name: str, partition: str, processors: int) -> int:
         """How many of a node's processors our jobs could get if nobody were there."""
-        node = self.nodes.get(name, NodeRoom())
+        node = self.nodes.get(name, NodeResources())
         return self._with_memory(node, partition, processors, 0) if self._suits(node) else 0
 
-    def _suits(self, node: NodeRoom) -> bool:
+    def _suits(self, node: NodeResources) -> bool:
         return node.features is None or self.asked.features.are_met(set(node.features))
 
-    def _lets_us_in(self, node: NodeRoom, used: int) -> bool:
+    def _lets_us_in(self, node: NodeResources, used: int) -> bool:
         if not self._suits(node) or node.owner not in (None, self.user):
             return False
         sharing = self.asked.sharing
         return sharing is Sharing.ANYBODY or used == 0 or (sharing is Sharing.OWN_USER and node.owner == self.user)
 
-    def _with_memory(self, node: NodeRoom, partition: str, processors: int, taken_mb: int) -> int:
+    def _with_memory(self, node: NodeResources, partition: str, processors: int, taken_mb: int) -> int:
         need = self.need(partition)
         if need is None or node.whole_mb is None:
             return processors
@@ -106,7 +106,7 @@ class Room(msgspec.Struct, frozen=True):
 
 
 def processors_within(
-    need: Need, processors: int, free_mb: int, whole_mb: int, *, unit: int = 1, is_whole: bool = False
+    need: MemoryNeed, processors: int, free_mb: int, whole_mb: int, *, unit: int = 1, is_whole: bool = False
 ) -> int:
     """How many processors of a node with so much memory a job could get. It takes ``unit`` processors at a time, as
     where whole cores are given, or with ``is_whole`` all or none. What it needs of a node it needs whole on each."""
@@ -129,11 +129,11 @@ def _times(wanted_mb: int, most_mb: int | None) -> int:
     return max(1, -(-wanted_mb // most_mb)) if most_mb else 1
 
 
-def parse_room(lines: Sequence[str], asked: RequestedResources) -> Room:
-    """What the text prints, for jobs that ask for this."""
+def parse_resources(lines: Sequence[str], asked: RequestedResources) -> ClusterResources:
+    """Parse what ``resources.sh`` prints, for jobs that ask for this."""
     user, configuration = "", dict[str, str]()
     partitions: dict[str, dict[str, str]] = {}
-    nodes: dict[str, NodeRoom] = {}
+    nodes: dict[str, NodeResources] = {}
     for line in lines:
         fields = dict(word.partition("=")[::2] for word in reversed(line.split()) if "=" in word)
         if line.startswith(_USER_WORD):
@@ -145,7 +145,7 @@ def parse_room(lines: Sequence[str], asked: RequestedResources) -> Room:
         elif line.startswith(_NODE_WORD) and "NodeName" in fields:
             nodes[fields["NodeName"]] = _node(fields)
     selection = configuration.get("SelectTypeParameters", "")
-    return Room(
+    return ClusterResources(
         asked=asked,
         user=user,
         by_core=any(_BY_CORE.fullmatch(word) for word in selection.split(",")),
@@ -156,11 +156,11 @@ def parse_room(lines: Sequence[str], asked: RequestedResources) -> Room:
     )
 
 
-def _node(fields: Mapping[str, str]) -> NodeRoom:
+def _node(fields: Mapping[str, str]) -> NodeResources:
     real = _size(fields, "RealMemory")
     features = fields.get("ActiveFeatures")
     owner = fields.get("Owner", "").partition("(")[0]
-    return NodeRoom(
+    return NodeResources(
         whole_mb=None if real is None else max(0, real - (_size(fields, "MemSpecLimit") or 0)),
         taken_mb=_size(fields, "AllocMem") or 0,
         threads=_threads(fields),
