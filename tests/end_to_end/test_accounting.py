@@ -16,8 +16,8 @@ from koala.model.launch import Launch
 from koala.model.messages import ComponentEnded, Outcome
 from koala.model.request import Application
 from koala.runners import component_script
-from koala.sites.batch import poller
 from koala.sites.batch.slurm.system import SlurmSystem
+from koala.sites.batch.timings import BatchTimings
 from tests.support.accounted_cluster import COLLEAGUE, PROCESSORS, SITE, USER, AccountedCluster, accounted_cluster
 from tests.support.batch_sites import BatchWatcher, opened_batch, until_true
 
@@ -53,7 +53,7 @@ def idle(cluster: AccountedCluster) -> Iterator[AccountedCluster]:
 
 def opened(cluster: AccountedCluster, **fields: object) -> AbstractAsyncContextManager[BatchWatcher]:
     settings = cluster.settings(**fields)
-    return opened_batch(settings, SlurmSystem(settings), PROCESSORS)
+    return opened_batch(settings, SlurmSystem(settings), PROCESSORS, timings=BatchTimings(fresh_s=0.0))
 
 
 def launch(token: str, processors: int = 1) -> Launch:
@@ -77,10 +77,8 @@ async def runs(cluster: AccountedCluster, number: str) -> None:
 
 
 def test_no_more_is_idle_than_the_account_the_qos_and_the_users_other_jobs_leave(
-    idle: AccountedCluster, monkeypatch: pytest.MonkeyPatch
+    idle: AccountedCluster,
 ) -> None:
-    monkeypatch.setattr(poller, "FRESH_S", 0.0)
-
     async def scenario() -> None:
         async with opened(idle, account="free") as one:
             assert await report(one) == (PROCESSORS, 0)
@@ -107,10 +105,8 @@ def test_no_more_is_idle_than_the_account_the_qos_and_the_users_other_jobs_leave
 
 
 def test_where_users_see_nothing_of_others_what_they_see_counts(
-    idle: AccountedCluster, monkeypatch: pytest.MonkeyPatch
+    idle: AccountedCluster,
 ) -> None:
-    monkeypatch.setattr(poller, "FRESH_S", 0.0)
-
     async def scenario() -> None:
         async with opened(idle) as one:
             with idle.configured("PrivateData=accounts,events,jobs,reservations,usage,users"):

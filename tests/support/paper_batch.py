@@ -12,13 +12,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
+import msgspec
 
 from koala.model.grid import BatchSettings
 from koala.model.launch import Launch
 from koala.model.messages import Token
 from koala.model.request import Application
-from koala.sites.batch import poller
 from koala.sites.batch.system import (
     BatchEnd,
     BatchId,
@@ -29,21 +28,28 @@ from koala.sites.batch.system import (
     BatchSubmission,
     EndKind,
 )
+from koala.sites.batch.timings import BatchTimings
 from tests.support.batch_sites import BatchWatcher
 
 WAIT_S = 120.0
 PREFIX = "koala-"
 
 
-@pytest.fixture
-def brisk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sites are looked at often, so that tests take no longer than they must."""
-    monkeypatch.setattr(poller, "CALM_FIRST_S", 0.2)
-    monkeypatch.setattr(poller, "CALM_MOST_S", 0.2)
-    monkeypatch.setattr(poller, "GLANCE_FIRST_S", 0.05)
-    monkeypatch.setattr(poller, "REST_FIRST_S", 0.1)
-    monkeypatch.setattr(poller, "REST_MOST_S", 0.1)
-    monkeypatch.setattr(poller, "FRESH_S", 0.0)
+# Sites are polled often, so that tests take no longer than they must.
+BRISK = BatchTimings(
+    calm_first_s=0.2, calm_most_s=0.2, poll_first_s=0.05, rest_first_s=0.1, rest_most_s=0.1, fresh_s=0.0
+)
+
+
+def brisk(**fields: Any) -> BatchTimings:
+    """These timings, but for some."""
+    return msgspec.structs.replace(BRISK, **fields)
+
+
+# Nothing is listed, and the next poll of files would come long after a test has given up.
+ONLY_AT_THE_SITE = brisk(
+    calm_first_s=600.0, calm_most_s=600.0, poll_first_s=60.0, poll_most_s=60.0, pause_share=0.001
+)
 
 
 class PaperBatch:
@@ -185,12 +191,13 @@ def _end(words: Sequence[str]) -> BatchEnd:
 
 
 class PaperSite(BatchWatcher):
-    """A site under such a batch system below ``root``; a test plays the part of the components' scripts."""
+    """A site under such a batch system below ``root``, polled briskly; a test plays the part of the components'
+    scripts."""
 
     def __init__(self, root: Path, *, batch: PaperBatch | None = None, **options: Any) -> None:
         self.batch = batch or PaperBatch(root / "batch")
         self.settings = options.pop("settings", None) or BatchSettings(work_directory=str(root / "work"))
-        super().__init__(self.settings, self.batch, options.pop("processors", 8), **options)
+        super().__init__(self.settings, self.batch, options.pop("processors", 8), **{"timings": BRISK, **options})
 
     def again(self, **options: Any) -> PaperSite:
         """Another object for the same site, as after a kill of the driver."""

@@ -16,15 +16,11 @@ import pytest
 from koala.model.launch import Go
 from koala.model.messages import ComponentEnded, Outcome
 from koala.sites import Stream
-from koala.sites.batch import components, poller
 from koala.sites.batch.scripts import directory, runner
 from koala.sites.batch.scripts.runner import ScriptRunner
 from koala.sites.batch.system import BatchListing
 from koala.sites.remote_shell import ShellTimeoutError
-from tests.support.paper_batch import PaperBatch, PaperSite, component, eventually
-
-pytestmark = pytest.mark.usefixtures("brisk")
-
+from tests.support.paper_batch import BRISK, ONLY_AT_THE_SITE, PaperBatch, PaperSite, brisk, component, eventually
 
 # --------------------------------------------------------------------------------------------- processors
 
@@ -115,11 +111,10 @@ def test_a_history_that_takes_too_long_is_asked_for_in_smaller_pieces(
         return await run(self, body, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(ScriptRunner, "run", slow)
-    monkeypatch.setattr(components, "HISTORY_JOBS_AT_A_TIME", 8)
 
     async def scenario() -> None:
         tokens = [f"1.{number}" for number in range(5)]
-        async with PaperSite(tmp_path) as one:
+        async with PaperSite(tmp_path, timings=brisk(history_jobs_max=8)) as one:
             for token in tokens:
                 await one.begin(token)
                 await one.site.release(token, Go())
@@ -156,9 +151,9 @@ def test_a_long_listing_is_read_beside_the_event_loop(tmp_path: Path, monkeypatc
 
 
 def test_a_batch_system_that_takes_long_to_list_rests_as_long_whatever_is_to_be_confirmed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(poller, "ENDING_MOST_S", poller.ENDING_FIRST_S)
+    evenly = brisk(confirm_most_s=BRISK.confirm_first_s)
 
     class Slow(PaperBatch):
         def listing(self) -> str:
@@ -166,7 +161,7 @@ def test_a_batch_system_that_takes_long_to_list_rests_as_long_whatever_is_to_be_
             return f"date +%s.%N >>{times}; sleep 0.3; date +%s.%N >>{times}\n{super().listing()}"
 
     async def scenario() -> None:
-        async with PaperSite(tmp_path, batch=Slow(tmp_path / "batch")) as one:
+        async with PaperSite(tmp_path, batch=Slow(tmp_path / "batch"), timings=evenly) as one:
             await one.begin("1.1")
             before = one.site.calls["listing"]
             one.write("1.1", "exit", "exited 0\n")
@@ -180,20 +175,9 @@ def test_a_batch_system_that_takes_long_to_list_rests_as_long_whatever_is_to_be_
     asyncio.run(scenario())
 
 
-def see_only_at_the_site(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is listed, and the next glance would come long after a test has given up."""
-    for name in ("CALM_FIRST_S", "CALM_MOST_S"):
-        monkeypatch.setattr(poller, name, 600.0)
-    for name in ("GLANCE_FIRST_S", "GLANCE_MOST_S"):
-        monkeypatch.setattr(poller, name, 60.0)
-    monkeypatch.setattr(directory, "PAUSE_SHARE", 0.001)
-
-
-def test_what_is_about_to_change_is_waited_for_at_the_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    see_only_at_the_site(monkeypatch)
-
+def test_what_is_about_to_change_is_waited_for_at_the_site(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with PaperSite(tmp_path) as one, asyncio.timeout(30.0):
+        async with PaperSite(tmp_path, timings=ONLY_AT_THE_SITE) as one, asyncio.timeout(30.0):
             await one.begin("1.1")
             await one.site.release("1.1", Go())
             one.write("1.1", "outbox/question", "why\n")
@@ -206,10 +190,9 @@ def test_what_is_about_to_change_is_waited_for_at_the_site(tmp_path: Path, monke
     asyncio.run(scenario())
 
 
-def test_too_many_to_be_waited_for_at_the_site_are_looked_at_from_here(
+def test_too_many_to_be_waited_for_at_the_site_are_polled_from_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(poller, "PATIENT_COMPONENTS", 1)
     bodies: list[str] = []
     run = ScriptRunner.try_to_run
 
@@ -220,7 +203,7 @@ def test_too_many_to_be_waited_for_at_the_site_are_looked_at_from_here(
     monkeypatch.setattr(ScriptRunner, "try_to_run", noted)
 
     async def scenario() -> None:
-        async with PaperSite(tmp_path) as one:
+        async with PaperSite(tmp_path, timings=brisk(awaited_components_max=1)) as one:
             await one.start(component("1.1"))
             await eventually(lambda: any("\nkoala_await " in body for body in bodies))
             await one.start(component("1.2"))
@@ -236,13 +219,9 @@ def test_too_many_to_be_waited_for_at_the_site_are_looked_at_from_here(
     asyncio.run(scenario())
 
 
-def test_a_component_that_comes_while_a_glance_waits_for_others_is_seen_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    see_only_at_the_site(monkeypatch)
-
+def test_a_component_that_comes_while_a_poll_waits_for_others_is_seen_too(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with PaperSite(tmp_path) as one, asyncio.timeout(30.0):
+        async with PaperSite(tmp_path, timings=ONLY_AT_THE_SITE) as one, asyncio.timeout(30.0):
             await one.begin("1.1")
             await one.begin("1.2")
             await one.begin("1.3")
@@ -250,12 +229,11 @@ def test_a_component_that_comes_while_a_glance_waits_for_others_is_seen_too(
     asyncio.run(scenario())
 
 
-def test_a_sign_that_is_no_news_does_not_have_the_site_looked_at_all_the_time(
+def test_a_sign_that_is_no_news_does_not_have_the_site_polled_all_the_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Something in the place of a file shows at once and for ever."""
-    for name in ("CALM_FIRST_S", "CALM_MOST_S", "GLANCE_FIRST_S", "GLANCE_MOST_S"):
-        monkeypatch.setattr(poller, name, 600.0)
+    rare = brisk(calm_first_s=600.0, calm_most_s=600.0, poll_first_s=600.0, poll_most_s=600.0)
     looks = 0
     inspect = directory.inspect
 
@@ -267,7 +245,7 @@ def test_a_sign_that_is_no_news_does_not_have_the_site_looked_at_all_the_time(
     monkeypatch.setattr(directory, "inspect", counted)
 
     async def scenario() -> None:
-        async with PaperSite(tmp_path) as one:
+        async with PaperSite(tmp_path, timings=rare) as one:
             (one.root / "components/1.1").mkdir()
             await one.start(component("1.1"))
             (one.home("1.1") / "exit").mkdir()

@@ -11,24 +11,18 @@ from koala.model.grid import BatchSettings
 from koala.model.messages import ComponentAccepted, ComponentEnded, Outcome, SiteSilent, Token
 from koala.runners import component_script
 from koala.sites import NotNowError
-from koala.sites.batch import submit
 from koala.sites.batch.grid_engine.system import GridEngineSystem
 from koala.sites.batch.slurm.system import SlurmSystem
 from koala.sites.batch.system import BatchSystem
-from tests.support.paper_batch import PaperSite, component, eventually
-
-pytestmark = pytest.mark.usefixtures("brisk")
+from tests.support.paper_batch import PaperSite, brisk, component, eventually
 
 POLICY = "Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time)"
 ONLY = "Unable to run job: job rejected: Only 4 jobs are allowed per user (current job count: 4)\nExiting."
 SETTINGS = BatchSettings(work_directory="/work")
 
 
-@pytest.fixture
-def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A crowded batch system is tried often."""
-    monkeypatch.setattr(submit, "CROWDED_FIRST_S", 0.05)
-    monkeypatch.setattr(submit, "CROWDED_MOST_S", 0.1)
+# A crowded batch system is tried often.
+EAGER = brisk(crowded_first_s=0.05, crowded_most_s=0.1)
 
 
 def crowd(one: PaperSite) -> None:
@@ -41,10 +35,9 @@ async def start_in_a_crowd(one: PaperSite, token: Token) -> None:
         await one.site.start(launch, component_script(launch))
 
 
-@pytest.mark.usefixtures("eager")
 def test_what_finds_no_room_waits_at_the_site_which_tries_again_and_is_not_silent(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with PaperSite(tmp_path) as one:
+        async with PaperSite(tmp_path, timings=EAGER) as one:
             crowd(one)
             await start_in_a_crowd(one, "1.1")
             assert one.told(ComponentAccepted, "1.1")
@@ -61,10 +54,9 @@ def test_what_finds_no_room_waits_at_the_site_which_tries_again_and_is_not_silen
     asyncio.run(scenario())
 
 
-@pytest.mark.usefixtures("eager")
 def test_one_that_waits_for_room_is_found_by_the_next_driver_and_can_be_ended(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with PaperSite(tmp_path) as one:
+        async with PaperSite(tmp_path, timings=EAGER) as one:
             crowd(one)
             await start_in_a_crowd(one, "1.1")
             await start_in_a_crowd(one, "1.2")
@@ -78,10 +70,9 @@ def test_one_that_waits_for_room_is_found_by_the_next_driver_and_can_be_ended(tm
     asyncio.run(scenario())
 
 
-@pytest.mark.usefixtures("eager")
 def test_one_that_waits_for_room_and_is_refused_for_good_then_ends(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with PaperSite(tmp_path) as one:
+        async with PaperSite(tmp_path, timings=EAGER) as one:
             crowd(one)
             await start_in_a_crowd(one, "1.1")
             (one.batch.root / "refuse").write_text("never: too long")
@@ -90,12 +81,9 @@ def test_one_that_waits_for_room_and_is_refused_for_good_then_ends(tmp_path: Pat
     asyncio.run(scenario())
 
 
-def test_the_end_of_one_makes_room_for_another_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submit, "CROWDED_FIRST_S", 600.0)
-    monkeypatch.setattr(submit, "CROWDED_MOST_S", 600.0)
-
+def test_the_end_of_one_makes_room_for_another_at_once(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with PaperSite(tmp_path) as one:
+        async with PaperSite(tmp_path, timings=brisk(crowded_first_s=600.0, crowded_most_s=600.0)) as one:
             await one.begin("1.1")
             crowd(one)
             await start_in_a_crowd(one, "1.2")

@@ -18,8 +18,6 @@ from koala.runners import component_script
 from koala.sites.batch.system import BatchId
 from tests.support.paper_batch import PREFIX, PaperBatch, PaperSite, component, eventually
 
-pytestmark = pytest.mark.usefixtures("brisk")
-
 
 def mark(one: PaperSite) -> str:
     return (one.root / "mark").read_text()

@@ -9,33 +9,31 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from koala.model.launch import Go
 from koala.model.messages import Outcome
 from koala.sites.batch import components, poller, submit
-from koala.sites.batch.poller import CALM_FIRST_S, CALM_MOST_S, ENDING_FIRST_S, ENDING_MOST_S, ENDING_STEADY
+from koala.sites.batch.timings import BatchTimings
 from koala.sites.pace import Pace
-from tests.sites.batch.test_components import see_only_at_the_site
-from tests.support.paper_batch import PaperSite, eventually
-
-pytestmark = pytest.mark.usefixtures("brisk")
+from tests.support.paper_batch import ONLY_AT_THE_SITE, PaperSite, eventually
 
 MINUTE_S = 60.0
+USUAL = BatchTimings()
+# Listings as usual; files are waited for at the site.
+TIMINGS = msgspec.structs.replace(ONLY_AT_THE_SITE, calm_first_s=USUAL.calm_first_s, calm_most_s=USUAL.calm_most_s)
 
 
 class MovedClock:
     """Stands in for the event loop's clock and for waiting by it: time passes at once, up to ``until_s``. Only
-    listings are waited for so, since glances wait at the site."""
+    listings are waited for so, since polls of files wait at the site."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.moved_s = 0.0
         self.until_s = 0.0
         self.wait_s = 0.0  # the newest wait that was asked for
         self.is_through = False
-        see_only_at_the_site(monkeypatch)
-        monkeypatch.setattr(poller, "CALM_FIRST_S", CALM_FIRST_S)
-        monkeypatch.setattr(poller, "CALM_MOST_S", CALM_MOST_S)
         for module in (submit, components, poller):
             monkeypatch.setattr(module, "now_s", lambda: 1_000.0 + self.moved_s)
         monkeypatch.setattr(poller, "_first", self._first)
@@ -67,12 +65,12 @@ def test_a_batch_system_where_nothing_changes_is_listed_ever_more_rarely(
     clock = MovedClock(monkeypatch)
 
     async def scenario() -> None:
-        async with PaperSite(tmp_path) as one:
+        async with PaperSite(tmp_path, timings=TIMINGS) as one:
             await one.begin("1.1")
             await one.site.release("1.1", Go())
             first, *_, last = [await clock.listings(one, MINUTE_S) for _ in range(6)]
-            assert last == MINUTE_S / CALM_MOST_S
-            assert last < first < MINUTE_S / CALM_FIRST_S
+            assert last == MINUTE_S / USUAL.calm_most_s
+            assert last < first < MINUTE_S / USUAL.calm_first_s
             await one.site.ask(["1.1"])
             assert await clock.listings(one, MINUTE_S) >= first, "something was done there, so something may change"
             assert await clock.listings(one, MINUTE_S) == last
@@ -86,18 +84,18 @@ def test_an_end_is_confirmed_evenly_at_first_and_ever_more_rarely_where_the_batc
     clock = MovedClock(monkeypatch)
 
     async def scenario() -> None:
-        async with PaperSite(tmp_path) as one:
+        async with PaperSite(tmp_path, timings=TIMINGS) as one:
             await one.begin("1.1")
             await one.site.release("1.1", Go())
-            await eventually(lambda: clock.wait_s == CALM_FIRST_S)
+            await eventually(lambda: clock.wait_s == USUAL.calm_first_s)
             one.write("1.1", "exit", "exited 0\n")
-            await eventually(lambda: clock.wait_s <= ENDING_FIRST_S)
-            even_s = (ENDING_STEADY + 0.5) * ENDING_FIRST_S
-            assert await clock.listings(one, even_s) == ENDING_STEADY
+            await eventually(lambda: clock.wait_s <= USUAL.confirm_first_s)
+            even_s = (USUAL.confirm_steady + 0.5) * USUAL.confirm_first_s
+            assert await clock.listings(one, even_s) == USUAL.confirm_steady
             *_, last = [await clock.listings(one, MINUTE_S) for _ in range(4)]
-            assert last == MINUTE_S / ENDING_MOST_S
+            assert last == MINUTE_S / USUAL.confirm_most_s
             one.batch.set("1.1", "over", "itself")
-            clock.until_s += ENDING_MOST_S
+            clock.until_s += USUAL.confirm_most_s
             assert (await one.ended("1.1")).outcome is Outcome.DONE
 
     asyncio.run(scenario())
@@ -114,7 +112,7 @@ def listed_at_s(pace: Pace, until_s: float) -> list[float]:
 
 @pytest.mark.parametrize("lets_go_s", [0.7, 1.0, 1.3, 1.6, 1.9])
 def test_an_end_is_seen_soon_after_grid_engine_shows_the_job_no_more_and_takes_few_listings(lets_go_s: float) -> None:
-    times = listed_at_s(Pace(ENDING_FIRST_S, ENDING_MOST_S, steady=ENDING_STEADY), lets_go_s)
+    times = listed_at_s(Pace(USUAL.confirm_first_s, USUAL.confirm_most_s, steady=USUAL.confirm_steady), lets_go_s)
     assert times[-1] - lets_go_s < 0.4
     assert len(times) <= 8
 

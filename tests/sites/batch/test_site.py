@@ -25,10 +25,7 @@ from koala.model.messages import (
 from koala.model.request import Application
 from koala.runners import component_script
 from koala.sites import SiteError, Stream
-from koala.sites.batch import components
-from tests.support.paper_batch import PaperSite, component, eventually
-
-pytestmark = pytest.mark.usefixtures("brisk")
+from tests.support.paper_batch import PaperSite, brisk, component, eventually
 
 
 def test_a_component_is_accepted_then_ready_then_running_then_done(tmp_path: Path) -> None:
@@ -120,12 +117,12 @@ def test_a_job_that_is_missing_from_a_listing_is_looked_for_in_the_history(tmp_p
 
 def test_a_job_of_which_nothing_is_known_fails_only_when_nothing_was_heard_for_a_while(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with PaperSite(tmp_path, unknown_grace_s=600.0) as one:
+        async with PaperSite(tmp_path, timings=brisk(unknown_grace_s=600.0)) as one:
             await one.begin("1.1")
             one.batch.lose("1.1")
             await eventually(lambda: one.site.calls["history"] >= 3)
             assert not one.told(ComponentEnded, "1.1")
-        async with one.again(unknown_grace_s=0.3) as one:
+        async with one.again(timings=brisk(unknown_grace_s=0.3)) as one:
             ended = await one.ended("1.1")
             assert ended.outcome is Outcome.SITE_FAILED
             assert "vanished" in ended.reason
@@ -179,13 +176,9 @@ def test_an_abort_stands_and_is_carried_out_also_when_the_batch_system_was_down(
     asyncio.run(scenario())
 
 
-def test_a_job_that_goes_on_after_its_cancellation_is_cancelled_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(components, "CANCEL_AGAIN_S", 0.1)
-
+def test_a_job_that_goes_on_after_its_cancellation_is_cancelled_again(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with PaperSite(tmp_path) as one:
+        async with PaperSite(tmp_path, timings=brisk(cancel_again_s=0.1)) as one:
             await one.begin("1.1")
             job = one.batch.job("1.1")
             await one.site.abort("1.1")

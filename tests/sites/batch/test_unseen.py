@@ -13,12 +13,10 @@ from koala.model.grid import BatchSettings
 from koala.model.launch import Go
 from koala.model.messages import ComponentEnded, Outcome, SiteSilent, Token
 from koala.sites.batch import poller
-from koala.sites.batch.parse import ComponentStatus, parse_looks
+from koala.sites.batch.parse import ComponentStatus, parse_statuses
 from koala.sites.batch.scripts.runner import ScriptResult, ScriptRunner
 from koala.sites.remote_shell import ShellError
-from tests.support.paper_batch import PaperSite, component, eventually
-
-pytestmark = pytest.mark.usefixtures("brisk")
+from tests.support.paper_batch import PaperSite, brisk, component, eventually
 
 # What the batch system tells of a job whose script has recorded its end, where nobody sees the record yet.
 WORDS: list[Callable[[PaperSite], None]] = [
@@ -37,7 +35,7 @@ async def running(one: PaperSite) -> None:
 @pytest.mark.parametrize("tell", WORDS, ids=IDS)
 def test_a_record_that_is_not_to_be_seen_yet_is_waited_for(tmp_path: Path, tell: Callable[[PaperSite], None]) -> None:
     async def scenario() -> None:
-        async with PaperSite(tmp_path, unknown_grace_s=0.0, unseen_grace_s=600.0) as one:
+        async with PaperSite(tmp_path, timings=brisk(unknown_grace_s=0.0, unseen_grace_s=600.0)) as one:
             await running(one)
             tell(one)
             await eventually(lambda: one.site.calls["history"] >= 3)
@@ -54,7 +52,7 @@ def test_a_record_that_never_comes_is_a_failure_of_the_site_after_a_while(
     tmp_path: Path, tell: Callable[[PaperSite], None]
 ) -> None:
     async def scenario() -> None:
-        async with PaperSite(tmp_path, unknown_grace_s=600.0, unseen_grace_s=0.3) as one:
+        async with PaperSite(tmp_path, timings=brisk(unknown_grace_s=600.0, unseen_grace_s=0.3)) as one:
             await running(one)
             tell(one)
             ended = await one.ended("1.1")
@@ -68,7 +66,7 @@ def test_a_directory_in_doubt_is_written_to_before_it_is_looked_at(tmp_path: Pat
     """So the client of a file server asks anew what is in it."""
 
     async def scenario() -> None:
-        async with PaperSite(tmp_path, unseen_grace_s=600.0) as one:
+        async with PaperSite(tmp_path, timings=brisk(unseen_grace_s=600.0)) as one:
             await running(one)
             home = one.home("1.1")
             before, names = home.stat().st_mtime_ns, sorted(path.name for path in home.iterdir())
@@ -146,13 +144,13 @@ def test_one_look_that_does_not_find_a_component_does_not_end_it(
     wrong_looks = [1]
 
     def wrong(text: str, tokens: Sequence[Token]) -> dict[Token, ComponentStatus]:
-        statuses = parse_looks(text, tokens)
+        statuses = parse_statuses(text, tokens)
         if wrong_looks and "1.1" in statuses and statuses["1.1"].ready:
             wrong_looks.pop()
             statuses["1.1"] = ComponentStatus(lost=True)
         return statuses
 
-    monkeypatch.setattr(poller, "parse_looks", wrong)
+    monkeypatch.setattr(poller, "parse_statuses", wrong)
 
     async def scenario() -> None:
         async with PaperSite(tmp_path) as one:

@@ -1,6 +1,6 @@
-"""The components that live at a batch site: what a look at their files and at the batch system means for each.
+"""The components that live at a batch site: what their files and the batch system's listing mean for each.
 
-Whatever follows from a look is carried out at the site first and told then. Who looks when is in
+Whatever follows is carried out at the site first and told then. When files and listings are polled is in
 ``koala.sites.batch.poller``, what a driver may ask in ``koala.sites.batch.site``.
 """
 
@@ -17,7 +17,7 @@ from koala.model.launch import Launch, LaunchError, check_mail_name
 from koala.model.messages import ComponentEnded, ComponentReady, ComponentStarting, Outcome, Token
 from koala.model.request import Application
 from koala.sites.batch.component import BatchComponent, best_end, never_starts
-from koala.sites.batch.parse import ComponentStatus, parse_looks
+from koala.sites.batch.parse import ComponentStatus, parse_statuses
 from koala.sites.batch.scripts import directory
 from koala.sites.batch.scripts.runner import BATCH_S, ScriptRunner, offload_if_large
 from koala.sites.batch.system import (
@@ -30,6 +30,7 @@ from koala.sites.batch.system import (
     BatchState,
     BatchSystem,
 )
+from koala.sites.batch.timings import BatchTimings
 from koala.sites.component import ComponentPhase, Ending
 from koala.sites.component_directory import BATCH, AbortRecord, AcceptanceRecord, RecordedComponent
 from koala.sites.protocol import Clock, Deliver, Emit, Mail
@@ -37,16 +38,6 @@ from koala.sites.remote_shell import ShellError, ShellTimeoutError
 
 _log = logging.getLogger(__name__)
 
-# A job that its batch system does not know any more is waited for so long: its record may come later than its end.
-# Grid Engine writes its accounting every 15 s, and a file server shows it later.
-UNKNOWN_GRACE_S = 30.0
-# The record of a script that ended by itself is waited for so long: a client of NFS may not see for a minute (its
-# option acdirmax) what another machine has written.
-UNSEEN_GRACE_S = 90.0
-# How many jobs' ends are asked for in one script; fewer after one that took too long.
-HISTORY_JOBS_AT_A_TIME = 32
-# A job that goes on after it was cancelled is cancelled again after so long.
-CANCEL_AGAIN_S = 10.0
 _GONE = "its directory at the site was removed or altered while it was there"
 
 
@@ -61,13 +52,12 @@ class BatchComponents:
         self,
         runner: ScriptRunner,
         system: BatchSystem,
+        timings: BatchTimings,
         *,
         emit: Emit,
         clock: Clock,
         on_mail: Deliver | None,
         reserves: bool = False,
-        unknown_grace_s: float = UNKNOWN_GRACE_S,
-        unseen_grace_s: float = UNSEEN_GRACE_S,
     ) -> None:
         self.alive: dict[Token, BatchComponent] = {}
         self.unclear: set[Token] = set()  # those whose start failed on the way
@@ -79,10 +69,9 @@ class BatchComponents:
         self._clock = clock
         self._on_mail = on_mail
         self._reserves = reserves
-        self._unknown_grace_s = unknown_grace_s
-        self._unseen_grace_s = unseen_grace_s
-        self._missed: set[Token] = set()  # those that the last look did not find
-        self._history_jobs = HISTORY_JOBS_AT_A_TIME
+        self._timings = timings
+        self._missed: set[Token] = set()  # those that the last poll did not find
+        self._history_jobs = timings.history_jobs_max
 
     @property
     def is_found(self) -> bool:
@@ -157,7 +146,7 @@ class BatchComponents:
     # ------------------------------------------------------------------------------------ what files show
 
     async def take_statuses(self, statuses: Mapping[Token, ComponentStatus]) -> bool:
-        """See to what a look at the files showed; whether there was any news."""
+        """See to what the files show; whether there was any news."""
         news = False
         for token, status in statuses.items():
             component = self.alive.get(token)
@@ -180,7 +169,7 @@ class BatchComponents:
         return news
 
     def _miss(self, component: BatchComponent) -> bool:
-        """A look did not find its directory. It is lost when the next one does not either: a file server in trouble
+        """A poll did not find its directory. It is lost when the next one does not either: a file server in trouble
         may say for a moment of anything that it is not there. Whether that is news."""
         if component.token in self._missed:
             return self.lose(component)
@@ -216,7 +205,7 @@ class BatchComponents:
     # ------------------------------------------------------------------------- what the batch system shows
 
     async def take_listing(self, listing: BatchListing, began: float, busy: Collection[Token]) -> None:
-        """See to what a listing showed that began at a time; files were looked at after it.
+        """See to what a listing showed that began at a time; files were inspected after it.
 
         Of tokens that are ``busy`` some call is under way.
         """
@@ -273,7 +262,9 @@ class BatchComponents:
         states = {job.state for job in jobs} - {BatchState.OVER}
         # A submission that came through twice: what still waits has nothing to do any more.
         is_spare = component.exit_words is not None and states <= {BatchState.PENDING, BatchState.HELD}
-        if (component.abort is None and not is_spare) or now_s() < component.cancelled_at + CANCEL_AGAIN_S:
+        if (
+            component.abort is None and not is_spare
+        ) or now_s() < component.cancelled_at + self._timings.cancel_again_s:
             return False
         return bool(states - {BatchState.ENDING})
 
@@ -313,7 +304,7 @@ class BatchComponents:
     ) -> list[tuple[BatchComponent, Ending]]:
         """The ends that the batch system tells, and those that it has not told, or whose scripts have not recorded
         them, for long enough. Those come first that were not asked about for longest, and the others at the next
-        look."""
+        listing."""
         if not doubtful:
             return []
         asked = sorted(doubtful, key=lambda component: component.asked_at)[: self._history_jobs]
@@ -329,12 +320,14 @@ class BatchComponents:
                 ends.append((component, evidence.ending()))
             elif component.unknown_since is None:
                 component.unknown_since = now_s()
-            elif now_s() >= component.unknown_since + (self._unseen_grace_s if unseen else self._unknown_grace_s):
+            elif now_s() >= component.unknown_since + (
+                self._timings.unseen_grace_s if unseen else self._timings.unknown_grace_s
+            ):
                 ends.append((component, evidence.ending()))
         return ends
 
     async def _told(self, jobs: Sequence[BatchJob], unseen: Sequence[Token]) -> dict[BatchId, BatchEnd]:
-        """How the batch system says that jobs ended. After that, those of which nothing was seen are looked at anew:
+        """How the batch system says that jobs ended. After that, those of which nothing was seen are inspected anew:
         what a script records is there before its job ends."""
         text = f"koala_mark history\n(\n{self._system.history(jobs)})\nkoala_mark asked $?\n"
         try:
@@ -345,10 +338,10 @@ class BatchComponents:
             # Where accounts are long, each job takes a while.
             self._history_jobs = max(1, self._history_jobs // 2)
             raise
-        self._history_jobs = min(HISTORY_JOBS_AT_A_TIME, 2 * self._history_jobs)
+        self._history_jobs = min(self._timings.history_jobs_max, 2 * self._history_jobs)
         inspected = done.section("inspected")
         if inspected is not None:
-            await self.take_statuses(parse_looks(inspected.text, unseen))
+            await self.take_statuses(parse_statuses(inspected.text, unseen))
         section = done.section("history")
         if section is None or done.code("asked") != 0:
             raise ShellError(self._runner.shell.host, done.complaint or "the batch system tells no history")
@@ -361,7 +354,7 @@ class BatchComponents:
 
     async def settle(self, over: Sequence[tuple[BatchComponent, Ending]]) -> None:
         """These hold nothing any more: reservations are given back, ends put on record, all in one script, and then
-        told. Of what fails there nothing is told, and the next look brings it here again."""
+        told. Of what fails there nothing is told, and the next listing brings it here again."""
         if not over:
             return
         events = {component.token: self.end_event(component.token, *how) for component, how in over}

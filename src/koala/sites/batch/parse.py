@@ -29,7 +29,7 @@ class ComponentStatus(msgspec.Struct, kw_only=True):
     mail: list[str] = msgspec.field(default_factory=list)
 
 
-def parse_looks(text: str, tokens: Sequence[Token]) -> dict[Token, ComponentStatus]:
+def parse_statuses(text: str, tokens: Sequence[Token]) -> dict[Token, ComponentStatus]:
     """What ``directory.inspect`` printed. Lines about anything else are passed over."""
     statuses = {token: ComponentStatus() for token in tokens}
     for line in text.split("\n"):

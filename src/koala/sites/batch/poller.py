@@ -1,7 +1,7 @@
-"""When a batch site is looked at: briskly while something is about to change, ever more rarely when nothing does.
+"""When a batch site is polled: briskly while something is about to change, ever more rarely when nothing does.
 
-There are two kinds of look. A glance sees only files and costs the batch system nothing: it waits at the site until
-something shows there. A look lists the batch system's jobs and sees the files after that, in one script. What they
+There are two loops. One polls only files and costs the batch system nothing: it waits at the site until something
+shows there. The other lists the batch system's jobs and inspects the files after that, in one script. What they
 show is for ``koala.sites.batch.components``.
 """
 
@@ -16,41 +16,20 @@ from collections.abc import Awaitable, Callable, Collection
 from koala.model.messages import SiteSilent, Token
 from koala.sites.batch.component import BatchComponent
 from koala.sites.batch.components import BatchComponents, now_s
-from koala.sites.batch.parse import parse_looks
+from koala.sites.batch.parse import parse_statuses
 from koala.sites.batch.scripts import directory
 from koala.sites.batch.scripts.runner import BATCH_S, FILES_S, ScriptResult, ScriptRunner, offload_if_large
 from koala.sites.batch.system import BatchListing, BatchOutputError, BatchSystem
+from koala.sites.batch.timings import BatchTimings
 from koala.sites.pace import Pace
 from koala.sites.protocol import Clock, Emit
 from koala.sites.remote_shell import ShellError
 
 _log = logging.getLogger(__name__)
 
-# How soon and how rarely files are glanced at while components live.
-GLANCE_FIRST_S = 0.25
-GLANCE_MOST_S = 5.0
-# Glances wait at the site where no more components live there than this. One that waits longer than so long is given
-# up when something else is to be looked at: it would not know of it.
-PATIENT_COMPONENTS = 64
-GIVEN_UP_S = 0.5
-# How soon and how rarely the batch system is listed: while an end is to be confirmed, and while nothing is expected.
-# Grid Engine shows a job for one or two seconds after its script has ended: so long listings come evenly, so that the
-# end is seen soon after it.
-ENDING_FIRST_S = 0.3
-ENDING_STEADY = 6
-ENDING_MOST_S = 10.0
-CALM_FIRST_S = 2.0
-CALM_MOST_S = 20.0
-# A listing of this age is fresh enough for whoever asks.
-FRESH_S = 1.0
-# How soon and how rarely a site that fails is tried again, and how often its silence is told.
-REST_FIRST_S = 0.5
-REST_MOST_S = 30.0
-TELL_AGAIN_S = 30.0
-
 
 class BatchPoller:
-    """Looks at a site from ``start`` to ``stop``, whatever happens.
+    """Polls a site from ``start`` to ``stop``, whatever happens.
 
     ``present`` makes sure that the site was found, ``time_out`` ends a component whose walltime is over, ``submit``
     sees to one that the batch system never got, ``busy`` tells for which tokens a call is under way.
@@ -62,6 +41,7 @@ class BatchPoller:
         runner: ScriptRunner,
         system: BatchSystem,
         components: BatchComponents,
+        timings: BatchTimings,
         *,
         emit: Emit,
         clock: Clock,
@@ -74,35 +54,36 @@ class BatchPoller:
         self._runner = runner
         self._system = system
         self._components = components
+        self._timings = timings
         self._emit = emit
         self._clock = clock
         self._present = present
         self._time_out = time_out
         self._submit = submit
         self._busy = busy
-        self._glance_now = asyncio.Event()
+        self._poll_now = asyncio.Event()
         self._list_now = asyncio.Event()
-        self._glances = Pace(GLANCE_FIRST_S, GLANCE_MOST_S)
-        self._confirmations = Pace(ENDING_FIRST_S, ENDING_MOST_S, steady=ENDING_STEADY)
-        self._calm = Pace(CALM_FIRST_S, CALM_MOST_S)
+        self._polls = Pace(timings.poll_first_s, timings.poll_most_s)
+        self._confirmations = Pace(timings.confirm_first_s, timings.confirm_most_s, steady=timings.confirm_steady)
+        self._calm = Pace(timings.calm_first_s, timings.calm_most_s)
         self._listing_turn = asyncio.Lock()
         self._listing: BatchListing | None = None
         self._listed_at = 0.0
         self._listing_took_s = 0.0
-        self._glanced_at = 0.0
-        self._is_patient = True  # whether a glance may wait at the site
-        self._glanced_until = 0.0  # as the clock says
+        self._polled_at = 0.0
+        self._waits_at_site = True  # whether a poll of files may wait there
+        self._polled_until = 0.0  # as the clock says
         self._told_silent_at: float | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begin to look."""
+        """Begin to poll."""
         self._listing, self._listed_at = None, 0.0
-        loops = ((self._keep_glancing, "glances"), (self._keep_listing, "listings"))
+        loops = ((self._keep_polling, "polls"), (self._keep_listing, "listings"))
         self._tasks = [asyncio.create_task(loop(), name=f"{what} {self._name}") for loop, what in loops]
 
     async def stop(self) -> None:
-        """Look no more."""
+        """Poll no more."""
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -110,10 +91,10 @@ class BatchPoller:
 
     def hurry(self) -> None:
         """Something was done at the site, so something may change soon."""
-        self._glances.hurry()
+        self._polls.hurry()
         self._calm.hurry()
         self._confirmations.hurry()
-        self._glance_now.set()
+        self._poll_now.set()
         self._list_now.set()
 
     @property
@@ -121,14 +102,14 @@ class BatchPoller:
         """How long a job may run, as far as is known."""
         return None if self._listing is None else self._listing.job_limit_s
 
-    # ------------------------------------------------------------------------------------------- looking
+    # ------------------------------------------------------------------------------------------- polling
 
     async def listing(self, age_s: float | None = None) -> BatchListing:
         """A listing that began at most so long ago, after all that follows from it was seen to.
 
         Raises ``ShellError`` when there is none: then nothing is known, and nothing was concluded.
         """
-        since = now_s() - (FRESH_S if age_s is None else age_s)
+        since = now_s() - (self._timings.fresh_s if age_s is None else age_s)
         async with self._listing_turn:
             if self._listing is not None and self._listed_at >= since:
                 return self._listing
@@ -141,7 +122,7 @@ class BatchPoller:
             text + directory.inspect(self._components.root, tokens), timeout_s=BATCH_S, calls="listing"
         )
         if await self._take_files(done, tokens):
-            self._glances.hurry()
+            self._polls.hurry()
         listing = await self._parse(done)
         self._listing_took_s = now_s() - began
         await self._components.take_listing(listing, began, self._busy())
@@ -162,27 +143,27 @@ class BatchPoller:
         section = done.section("inspected")
         if section is None:
             return False
-        return await self._components.take_statuses(parse_looks(section.text, tokens))
+        return await self._components.take_statuses(parse_statuses(section.text, tokens))
 
-    async def _glance(self, patience_s: float) -> bool:
+    async def _poll_files(self, patience_s: float) -> bool:
         tokens = tuple(self._components.alive)
         awaited = [component.awaited for component in self._components.alive.values()]
-        text = directory.inspect(self._components.root, tokens, awaited, patience_s)
+        text = directory.inspect(self._components.root, tokens, awaited, patience_s, self._timings.pause_share)
         script = asyncio.create_task(self._runner.run(text, timeout_s=FILES_S + patience_s))
         try:
-            if patience_s > GIVEN_UP_S and await self._is_hurried(script):
+            if patience_s > self._timings.abandon_s and await self._is_hurried(script):
                 return False
             news = await self._take_files(await script, tokens)
         finally:
             script.cancel()
             await asyncio.gather(script, return_exceptions=True)
         # What shows all the time and is no news is not to be waited for.
-        self._is_patient = news or now_s() >= self._glanced_at + patience_s
+        self._waits_at_site = news or now_s() >= self._polled_at + patience_s
         return news
 
     async def _is_hurried(self, script: asyncio.Task[ScriptResult]) -> bool:
-        """Wait for the script's end; whether something else is to be looked at before that."""
-        hurried = asyncio.create_task(self._glance_now.wait())
+        """Wait for the script's end; whether something else is to be polled before that."""
+        hurried = asyncio.create_task(self._poll_now.wait())
         try:
             await asyncio.wait({script, hurried}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -191,37 +172,37 @@ class BatchPoller:
 
     # --------------------------------------------------------------------------------------- the two loops
 
-    async def _keep_glancing(self) -> None:
-        rest = Pace(REST_FIRST_S, REST_MOST_S)
+    async def _keep_polling(self) -> None:
+        rest = Pace(self._timings.rest_first_s, self._timings.rest_most_s)
         while True:
-            self._glance_now.clear()
+            self._poll_now.clear()
             patience_s = self._patience_s()
             if patience_s == 0.0:
-                due_s = self._glanced_at + self._glances.wait_s - now_s()
-                if await _first(self._glance_now, None if self._is_idle() else self._until_due(due_s)):
+                due_s = self._polled_at + self._polls.wait_s - now_s()
+                if await _first(self._poll_now, None if self._is_idle() else self._until_due(due_s)):
                     continue  # with another pace
-            self._glances.slow_down()
-            await self._rest_if_it_fails(functools.partial(self._glance_once, patience_s), rest)
+            self._polls.slow_down()
+            await self._rest_if_it_fails(functools.partial(self._poll_once, patience_s), rest)
 
     def _patience_s(self) -> float:
-        """How long the next glance waits at the site; 0 where it is to come when it is due."""
-        if not self._is_patient or not 0 < len(self._components.alive) <= PATIENT_COMPONENTS:
+        """How long the next poll of files waits at the site; 0 where it is to come when it is due."""
+        if not self._waits_at_site or not 0 < len(self._components.alive) <= self._timings.awaited_components_max:
             return 0.0
-        return self._until_due(self._glances.wait_s)
+        return self._until_due(self._polls.wait_s)
 
-    async def _glance_once(self, patience_s: float) -> None:
-        self._glanced_at = now_s()
+    async def _poll_once(self, patience_s: float) -> None:
+        self._polled_at = now_s()
         await self._present()
-        before, self._glanced_until = self._glanced_until, self._clock()
-        now = self._glanced_until
+        before, self._polled_until = self._polled_until, self._clock()
+        now = self._polled_until
         if any(before - now < begins_s <= 0 for begins_s in self._beginnings(now)):
-            self._glances.hurry()  # processors that are kept for us from now on are to wait for nobody
+            self._polls.hurry()  # processors that are kept for us from now on are to wait for nobody
         for component in list(self._components.alive.values()):
             left_s = component.walltime_left_s(now)
             if left_s is not None and left_s <= 0:
                 await self._time_out(component)
-        if self._components.alive and await self._glance(patience_s):
-            self._glances.hurry()
+        if self._components.alive and await self._poll_files(patience_s):
+            self._polls.hurry()
             if any(component.is_ending for component in self._components.alive.values()):
                 self._confirmations.hurry()
                 self._list_now.set()
@@ -238,7 +219,7 @@ class BatchPoller:
         return [each for each in times if each is not None]
 
     async def _keep_listing(self) -> None:
-        rest = Pace(REST_FIRST_S, REST_MOST_S)
+        rest = Pace(self._timings.rest_first_s, self._timings.rest_most_s)
         while True:
             self._list_now.clear()
             pace = self._confirmations if self._is_urgent() else self._calm
@@ -252,7 +233,7 @@ class BatchPoller:
             await self._rest_if_it_fails(self._list_once, rest)
 
     def _is_idle(self) -> bool:
-        """Whether there is nothing to look at; at a site that was not found yet there may be."""
+        """Whether there is nothing to poll; at a site that was not found yet there may be."""
         return self._components.is_found and not self._components.alive
 
     def _is_urgent(self) -> bool:
@@ -263,21 +244,21 @@ class BatchPoller:
         await self._present()
         began = now_s()
         # What others asked for a moment ago will do, unless there is something to confirm.
-        await self.listing(0.0 if self._is_urgent() else FRESH_S)
+        await self.listing(0.0 if self._is_urgent() else self._timings.fresh_s)
         for component in list(self._components.alive.values()):
             if component.batch_id is None and not component.is_ending and component.known_since <= began:
                 await self._submit(component)
 
-    async def _rest_if_it_fails(self, look: Callable[[], Awaitable[None]], rest: Pace) -> None:
-        if await self._succeeds(look):
+    async def _rest_if_it_fails(self, poll: Callable[[], Awaitable[None]], rest: Pace) -> None:
+        if await self._succeeds(poll):
             rest.hurry()
         else:
             await asyncio.sleep(rest.wait_s)
             rest.slow_down()
 
-    async def _succeeds(self, look: Callable[[], Awaitable[None]]) -> bool:
+    async def _succeeds(self, poll: Callable[[], Awaitable[None]]) -> bool:
         try:
-            await look()
+            await poll()
         except Exception as error:
             if not isinstance(error, OSError):
                 _log.exception("site %s cannot be watched", self._name)
@@ -288,7 +269,7 @@ class BatchPoller:
 
     def _tell_silent(self, reason: str) -> None:
         """A silence is told when it begins, and now and then while it lasts."""
-        if self._told_silent_at is None or now_s() >= self._told_silent_at + TELL_AGAIN_S:
+        if self._told_silent_at is None or now_s() >= self._told_silent_at + self._timings.tell_again_s:
             self._told_silent_at = now_s()
             self._emit(SiteSilent(at=self._clock(), site=self._name, reason=reason))
 

@@ -1,9 +1,9 @@
 """A site under a batch system: components are its jobs, and everything about them is in a directory at the site.
 
-Nothing is installed there: all that happens are short texts for ``sh``. Kill this object at any point and make
-another with the same settings: it finds every component again. What a look means is in
-``koala.sites.batch.components``, when the site is looked at in ``koala.sites.batch.poller``; here is what a driver
-may ask.
+Nothing is installed there: all that happens are short shell scripts. Kill this object at any point and make
+another with the same settings: it finds every component again. What its files
+and the batch system's listing mean is in ``koala.sites.batch.components``, when they are polled in
+``koala.sites.batch.poller``; here is what a driver may ask.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 
@@ -31,13 +30,14 @@ from koala.model.launch import (
 from koala.model.messages import AnyEvent, ComponentEnded, Outcome, SiteReported, SiteSilent, Token
 from koala.sites import links
 from koala.sites.batch.component import BatchComponent
-from koala.sites.batch.components import UNKNOWN_GRACE_S, UNSEEN_GRACE_S, BatchComponents
+from koala.sites.batch.components import BatchComponents
 from koala.sites.batch.parse import parse_found, parse_nodes
 from koala.sites.batch.poller import BatchPoller
 from koala.sites.batch.scripts import directory
 from koala.sites.batch.scripts.runner import BATCH_S, REMOVE_S, ScriptRunner
 from koala.sites.batch.submit import BatchSubmitter, is_same
 from koala.sites.batch.system import BatchSystem
+from koala.sites.batch.timings import DEFAULT_TIMINGS, BatchTimings
 from koala.sites.component import ComponentPhase
 from koala.sites.component_directory import AbortRecord, RecordedComponent, output_paths, parse_time
 from koala.sites.protocol import OUTPUT_BYTES_MAX, Clock, Deliver, Emit, NotNowError, SiteError, Stream
@@ -70,8 +70,7 @@ class BatchSite:
         clock: Clock,
         on_mail: Deliver | None = None,
         shell: RemoteShell | None = None,
-        unknown_grace_s: float = UNKNOWN_GRACE_S,
-        unseen_grace_s: float = UNSEEN_GRACE_S,
+        timings: BatchTimings = DEFAULT_TIMINGS,
     ) -> None:
         self._name = name
         self._settings = settings
@@ -85,24 +84,24 @@ class BatchSite:
         self._components = BatchComponents(
             self._runner,
             system,
+            timings,
             emit=self._tell,
             clock=clock,
             on_mail=on_mail,
             reserves=settings.claims is Claims.RESERVATION,
-            unknown_grace_s=unknown_grace_s,
-            unseen_grace_s=unseen_grace_s,
         )
         self._poller = BatchPoller(
             name,
             self._runner,
             system,
             self._components,
+            timings,
             emit=self._tell,
             clock=clock,
             present=self._be_present,
             time_out=self._time_out,
             submit=self._submit_again,
-            busy=lambda: tuple(self._turns),
+            busy=lambda: self._turns.tokens,
         )
         self._submitter = BatchSubmitter(
             name,
@@ -110,13 +109,14 @@ class BatchSite:
             system,
             self._runner,
             self._components,
+            timings,
             clock=clock,
             job_limit_s=lambda: self._poller.job_limit_s,
         )
         self._system = system
         self._open = False
         self._finding = asyncio.Lock()
-        self._turns: weakref.WeakValueDictionary[Token, asyncio.Lock] = weakref.WeakValueDictionary()
+        self._turns = _TurnsByToken()
 
     @property
     def name(self) -> str:
@@ -399,7 +399,7 @@ class BatchSite:
             done = await self._runner.run(text)
             trouble, released = done.section("trouble"), done.section("released")
             if done.section("unseen") is not None:
-                # Whether that is so for good, the next looks tell.
+                # Whether that is so for good, the next polls tell.
                 raise ShellError(self._runner.shell.host, f"the directory of {token} is not to be seen")
             if done.section("lost") is not None:
                 self._components.lose(component)
@@ -511,9 +511,33 @@ class BatchSite:
     async def _alone(self, token: Token) -> AsyncIterator[None]:
         check_token(token)
         await self._be_present()
-        lock = self._turns.setdefault(token, asyncio.Lock())
-        async with lock:
+        async with self._turns.take(token):
             yield
+
+
+class _TurnsByToken:
+    """The calls under way, of which those about one component come one after the other."""
+
+    def __init__(self) -> None:
+        self._locks: dict[Token, asyncio.Lock] = {}
+        self._counts: Counter[Token] = Counter()
+
+    @property
+    def tokens(self) -> frozenset[Token]:
+        """The components that calls are about, whether they run or wait for their turn."""
+        return frozenset(self._locks)
+
+    @contextlib.asynccontextmanager
+    async def take(self, token: Token) -> AsyncIterator[None]:
+        """Wait until no other call is about this component."""
+        self._counts[token] += 1
+        try:
+            async with self._locks.setdefault(token, asyncio.Lock()):
+                yield
+        finally:
+            self._counts[token] -= 1
+            if not self._counts[token]:
+                del self._counts[token], self._locks[token]
 
 
 def _mark_of(owner: str, work_directory: str) -> str:

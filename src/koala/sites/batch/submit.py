@@ -19,6 +19,7 @@ from koala.sites.batch.parse import parse_found
 from koala.sites.batch.scripts import directory
 from koala.sites.batch.scripts.runner import BATCH_S, ScriptResult, ScriptRunner
 from koala.sites.batch.system import BatchId, BatchOutputError, BatchSubmission, BatchSystem
+from koala.sites.batch.timings import BatchTimings
 from koala.sites.component_directory import COMPONENTS, RESERVATION, AcceptanceRecord, RecordedComponent
 from koala.sites.pace import Pace
 from koala.sites.protocol import Clock, NotNowError
@@ -30,10 +31,6 @@ _log = logging.getLogger(__name__)
 RESERVE_AHEAD_S = 5.0
 # The batch system's own limit comes so long after ours.
 LIMIT_SLACK_S = 60.0
-
-# A batch system that has too many jobs is given another one no sooner than after so long, and ever more rarely.
-CROWDED_FIRST_S = 5.0
-CROWDED_MOST_S = 30.0
 
 # What is the same of a launch whenever it is tried.
 _LASTING = ("token", "job", "processors", "application", "part", "parts", "job_type")
@@ -53,13 +50,14 @@ class BatchSubmitter:
         system: BatchSystem,
         runner: ScriptRunner,
         components: BatchComponents,
+        timings: BatchTimings,
         *,
         clock: Clock,
         job_limit_s: Callable[[], float | None],
     ) -> None:
         self.sequence = 0
         self._job_limit_s = job_limit_s
-        self._crowded = Pace(CROWDED_FIRST_S, CROWDED_MOST_S)
+        self._crowded = Pace(timings.crowded_first_s, timings.crowded_most_s)
         self._crowded_until = 0.0
         self._name = name
         self._settings = settings

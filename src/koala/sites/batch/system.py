@@ -67,7 +67,7 @@ class BatchJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchListing(msgspec.Struct, frozen=True, kw_only=True):
-    """What one look at a batch system shows.
+    """What one listing of a batch system shows.
 
     ``jobs`` are ours that it still knows. ``processors`` are those that the site's users could get if nobody else
     were there: those of nodes that are down or drained, or beyond a quota, are not among them. ``others`` of these

@@ -17,6 +17,7 @@ from koala.model.grid import BatchSettings, Claims
 from koala.model.launch import Go, Launch, NodeShare
 from koala.model.messages import ComponentAccepted, ComponentEnded, ComponentReady, Outcome, SiteSilent
 from koala.sites.batch.grid_engine.system import GridEngineSystem
+from koala.sites.batch.timings import BatchTimings
 from tests.support.batch_sites import BatchWatcher, opened_batch, unanswered, until_true
 from tests.support.grid_engine_cell import SLOTS, GridEngineCell, grid_engine_cell
 from tests.support.live_sites import file_appears, launch, processes_of
@@ -46,7 +47,7 @@ def opened(cell: GridEngineCell | CellAt, root: Path, **fields: Any) -> Any:
         host="127.0.0.1",
         **fields,
     )
-    return opened_batch(settings, GridEngineSystem(settings), SLOTS, unknown_grace_s=3.0)
+    return opened_batch(settings, GridEngineSystem(settings), SLOTS, timings=BatchTimings(unknown_grace_s=3.0))
 
 
 def jobs_of_ours(cell: GridEngineCell) -> list[str]:

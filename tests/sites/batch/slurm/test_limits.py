@@ -149,9 +149,9 @@ def test_grid_engine_has_no_queue_for_it_or_refuses_everything_of_ours() -> None
 
 def test_a_job_that_can_never_start_is_unsuitable_unless_no_other_would_either() -> None:
     for kind, outcome in ((EndKind.UNSUITABLE, Outcome.UNSUITABLE), (EndKind.SITE, Outcome.SITE_FAILED)):
-        verdict = never_starts(BatchEnd(kind=kind, reason="QOSMaxWallDurationPerJobLimit"))
-        assert verdict.outcome is outcome
-        assert verdict.reason == "its job can never start: QOSMaxWallDurationPerJobLimit"
+        abort = never_starts(BatchEnd(kind=kind, reason="QOSMaxWallDurationPerJobLimit"))
+        assert abort.outcome is outcome
+        assert abort.reason == "its job can never start: QOSMaxWallDurationPerJobLimit"
 
 
 # ------------------------------------------------------------------------------------------------------ whose limits

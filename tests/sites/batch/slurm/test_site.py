@@ -15,8 +15,8 @@ from koala.model.launch import Go, NodeShare
 from koala.model.messages import ComponentAccepted, ComponentEnded, ComponentReady, ComponentRunning, Outcome
 from koala.model.request import Application
 from koala.sites import SiteError, Stream
-from koala.sites.batch import poller
 from koala.sites.batch.slurm.system import SlurmSystem
+from koala.sites.batch.timings import BatchTimings
 from tests.support.batch_sites import BatchWatcher, opened_batch, unanswered, until_true
 from tests.support.live_sites import file_appears, launch, processes_of
 from tests.support.slurm_cluster import SlurmCluster, slurm_cluster
@@ -237,16 +237,14 @@ def test_mail_comes_out_once_for_each_opening_and_goes_in_whole(idle: SlurmClust
 
 
 def test_processors_of_others_of_drained_nodes_and_of_the_queue_ahead_are_not_idle(
-    idle: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    idle: SlurmCluster, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(poller, "FRESH_S", 0.0)
-
     async def report(one: BatchWatcher) -> tuple[int, int]:
         told = await one.site.probe()
         return told.processors, told.others
 
     async def scenario() -> None:
-        async with opened(idle, tmp_path) as one:
+        async with opened(idle, tmp_path, options={"timings": BatchTimings(fresh_s=0.0)}) as one:
             assert await report(one) == (8, 0)
             idle.submit("-n", "3")
             await one.start(launch("1.1"))

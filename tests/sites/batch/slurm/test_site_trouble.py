@@ -19,9 +19,9 @@ from koala.model.grid import BatchSettings
 from koala.model.launch import Go
 from koala.model.messages import ComponentAccepted, ComponentEnded, ComponentReady, Outcome, SiteSilent
 from koala.runners import component_script
-from koala.sites.batch import poller
 from koala.sites.batch.slurm.system import SlurmSystem
 from koala.sites.batch.system import BatchJob, BatchState
+from koala.sites.batch.timings import BatchTimings
 from koala.sites.remote_shell import RemoteShell
 from tests.support.batch_sites import opened_batch, until_true
 from tests.support.live_sites import file_appears, launch
@@ -146,9 +146,9 @@ def test_a_submission_that_was_never_answered_is_found_again_by_its_name(
 
 
 def test_a_controller_that_is_away_makes_the_site_silent_and_costs_no_component(
-    cluster: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: SlurmCluster, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(poller, "REST_MOST_S", 1.0)
+    timings = BatchTimings(rest_most_s=1.0)
     # Commands that the site runs wait less long for a controller that does not answer.
     impatient = tmp_path / "slurm.conf"
     impatient.write_text((cluster.root / "slurm.conf").read_text().replace("MessageTimeout=5", "MessageTimeout=1"))
@@ -156,7 +156,7 @@ def test_a_controller_that_is_away_makes_the_site_silent_and_costs_no_component(
     gate = tmp_path / "gate"
 
     async def scenario() -> None:
-        async with opened_batch(settings, SlurmSystem(settings)) as one:
+        async with opened_batch(settings, SlurmSystem(settings), timings=timings) as one:
             wait = f"touch {tmp_path}/on; while [ ! -e {gate} ]; do sleep 0.05; done; exit 6"
             await one.start(launch("1.1", wait), launch("1.2"))
             await one.ready("1.1", "1.2")
@@ -167,7 +167,7 @@ def test_a_controller_that_is_away_makes_the_site_silent_and_costs_no_component(
                 gate.touch()
                 await one.until(lambda: any(isinstance(event, SiteSilent) for event in one.events))
                 await one.site.release("1.2", Go())  # files are enough for that
-                await asyncio.sleep(poller.FRESH_S)  # what it listed before is too old then
+                await asyncio.sleep(timings.fresh_s)  # what it listed before is too old then
                 with pytest.raises(OSError, match="contact slurm controller"):
                     await one.site.probe()
                 assert await one.site.held() == ("1.1", "1.2")

@@ -22,9 +22,7 @@ OWNER = "owner"  # the file that says which Koala uses the work directory
 # The longest lines that Koala and its scripts write; a longer one is not read.
 _EXIT_CHARACTERS_MAX = 100
 _VERDICT_CHARACTERS_MAX = 4_096
-# How long the pauses are while files are awaited, as a share of the whole wait, and at least; where ``sleep`` knows
-# fractions of a second.
-PAUSE_SHARE = 0.1
+# How long the pauses are at least while files are awaited, where ``sleep`` knows fractions of a second.
 PAUSE_LEAST_S = 0.05
 
 
@@ -143,13 +141,13 @@ class AwaitedFiles(NamedTuple):
     mail_known: tuple[str, ...] | None = None
 
 
-def _wait(awaited: Sequence[AwaitedFiles], patience_s: float) -> str:
-    """Wait until one of these shows, at most so long."""
+def _wait(awaited: Sequence[AwaitedFiles], patience_s: float, pause_share: float) -> str:
+    """Wait until one of these shows, at most so long, with pauses that are such a share of it."""
     signs = [quoted(("[", "-e", f"{each.token}/{name}", "]")) for each in awaited for name in each.files]
     signs += [
         quoted(("koala_new_mail", each.token, *each.mail_known)) for each in awaited if each.mail_known is not None
     ]
-    pause_s = max(PAUSE_LEAST_S, PAUSE_SHARE * patience_s)
+    pause_s = max(PAUSE_LEAST_S, pause_share * patience_s)
     shows = function("koala_shows", f"{' || '.join(signs) or 'false'}\n")
     return shows + call("koala_await", max(1, round(patience_s / pause_s)), f"{pause_s:.3f}")
 
@@ -159,6 +157,7 @@ def inspect(
     tokens: Sequence[Token],
     awaited: Sequence[AwaitedFiles] = (),
     patience_s: float = 0.0,
+    pause_share: float = 0.1,
 ) -> str:
     """Inspect components that have not ended, without a process for each. See ``koala.sites.batch.parse`` for what it
     prints. Section ``inspected``.
@@ -167,7 +166,7 @@ def inspect(
     """
     if not tokens:
         return ""
-    wait = _wait(awaited, patience_s) if patience_s > 0 else ""
+    wait = _wait(awaited, patience_s, pause_share) if patience_s > 0 else ""
     return f"{_begin(root)}{wait}{_inspect(tokens)}"
 
 
