@@ -332,8 +332,8 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.cli.daemon.background", "STOP_S_MAX", "seconds that `koala down` waits for the daemon's end"),
     (
         "koala.sites.local.site",
-        "STRAY_LOOKS_MAX",
-        "looks for processes without a component that an embedded site takes when it is opened",
+        "STRAY_SEARCHES_MAX",
+        "searches for processes without a component that an embedded site makes when it is opened",
     ),
     (
         "koala.daemon.upkeep.retention",

@@ -9,13 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from koala.sites.remote_shell import RemoteShell
-from koala.sites.ssh_sockets import SocketDirectory
+from koala.sites.remote_shell import RemoteShell, SocketDirectory
 
 MAKER = """
 import sys, time
 from pathlib import Path
-from koala.sites.ssh_sockets import SocketDirectory
+from koala.sites.remote_shell import SocketDirectory
 print(SocketDirectory(Path(sys.argv[1])).path, flush=True)
 time.sleep(600)
 """

@@ -1,7 +1,5 @@
-"""What batch systems are found at a host: one text for ``sh`` that looks, and the reader of what it prints.
-
-Who is asked, and what becomes of the answer, is the caller's. Slurm and Grid Engine are looked for; other systems
-have a ``qsub`` too, but no ``qconf``.
+"""What batch systems are found at a host: a shell script that searches for Slurm and Grid Engine, and the parser of
+what it prints. Who is asked, and what becomes of the answer, is the caller's.
 """
 
 from __future__ import annotations
@@ -9,6 +7,7 @@ from __future__ import annotations
 import msgspec
 
 from koala.model.grid import SiteKind
+from koala.sites.shell_script import assign, shell_file
 
 # Of a cluster with more, the first ones are told.
 QUEUES_TOLD_MAX = 50
@@ -17,59 +16,10 @@ _MARK = "koala-found"
 # What the programs need of a login's environment where a command by itself does not have it.
 _LOGIN_VARIABLES = ("PATH", "SLURM_CONF", "SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT")
 
-_LOOK = rf"""koala_look() {{
-    if command -v sbatch > /dev/null 2>&1 && command -v sinfo > /dev/null 2>&1; then
-        if koala_said=$(sinfo -h -o '%P|%a|%C' 2>&1); then
-            printf '%s\n' "$koala_said" | sed -n -e 's/^/slurm-queue /p' -e {QUEUES_TOLD_MAX}q
-            scontrol show config 2> /dev/null |
-                sed -n -e 's/^ClusterName *= */slurm-name /p' -e 's/^SlurmctldHost[^=]*= */slurm-master /p'
-        else
-            printf 'slurm-silent %s\n' "$(printf '%s\n' "$koala_said" | sed -n -e '/./h' -e '${{g;p;}}')"
-        fi
-    fi
-    if command -v qsub > /dev/null 2>&1 && command -v qconf > /dev/null 2>&1; then
-        if koala_said=$(qstat -g c 2>&1); then
-            printf '%s\n' "$koala_said" | sed -n -e 's/^/grid_engine-queue /p' -e {QUEUES_TOLD_MAX}q
-            printf 'grid_engine-name %s\n' "${{SGE_CELL:-default}}"
-            koala_said=$(cat "${{SGE_ROOT:-}}/${{SGE_CELL:-default}}/common/act_qmaster")
-            printf 'grid_engine-master %s\n' "$koala_said ${{SGE_ROOT:-}} ${{SGE_QMASTER_PORT:-}}"
-            for koala_each in $(qconf -spl | sed {QUEUES_TOLD_MAX}q); do
-                printf 'grid_engine-environment %s %s\n' "$koala_each" \
-                    "$(qconf -sp "$koala_each" | sed -n 's/^control_slaves *//p')"
-            done
-            for koala_each in $(qconf -sql | sed {QUEUES_TOLD_MAX}q); do
-                printf 'grid_engine-offers %s %s\n' "$koala_each" \
-                    "$(qconf -sq "$koala_each" | sed -n 's/^pe_list *//p')"
-            done
-        else
-            printf 'grid_engine-silent %s\n' "$(printf '%s\n' "$koala_said" | sed -n -e '/./h' -e '${{g;p;}}')"
-        fi
-    fi
-}} 2> /dev/null
-"""
-
-# Where a plain command finds nothing that answers, the login's environment may know more.
-DISCOVERY_SCRIPT = rf"""{_LOOK}
-koala_found=$(koala_look)
-case $koala_found in
-*slurm-queue* | *grid_engine-queue*) printf '%s\n' {_MARK} "$koala_found" ;;
-*)
-    koala_login=$(sh -lc 'for each in {" ".join(_LOGIN_VARIABLES)}; do
-        eval "value=\${{$each:-}}"
-        [ -z "$value" ] || printf "koala-login %s %s\n" "$each" "$value"
-    done' 2> /dev/null | sed -n '/^koala-login /p')
-    while read -r koala_word koala_name koala_value; do
-        [ -z "$koala_name" ] || export "$koala_name=$koala_value"
-    done << KOALA_END
-$koala_login
-KOALA_END
-    koala_again=$(koala_look)
-    case $koala_again in
-    *slurm-queue* | *grid_engine-queue*) printf '%s\n' {_MARK} "$koala_login" "$koala_again" ;;
-    *) printf '%s\n' {_MARK} "$koala_found" "$koala_again" ;;
-    esac ;;
-esac
-"""
+_VALUES = assign(
+    koala_queues_max=QUEUES_TOLD_MAX, koala_found_mark=_MARK, koala_login_names=" ".join(_LOGIN_VARIABLES)
+)
+DISCOVERY_SCRIPT = f"{_VALUES}{shell_file(__package__, 'discovery.sh')}"
 
 
 class FoundQueue(msgspec.Struct, frozen=True, kw_only=True):

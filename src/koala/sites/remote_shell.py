@@ -8,17 +8,21 @@ connection to a host is shared by all commands. What the texts say is no concern
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
 import os
 import re
 import shlex
+import shutil
+import stat
+import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from koala.sites import processes
-from koala.sites.ssh_sockets import SocketDirectory
 
 # Limits on what one command may write, and on how many run at a time: sshd allows 10 sessions a connection.
 COMMAND_OUTPUT_BYTES_MAX = 67_108_864
@@ -43,6 +47,10 @@ _TIME_UP = 124
 _COMPLAINT_BYTES = 16_384
 _COMPLAINT_CHARACTERS = 400
 _HOST = re.compile(r"[A-Za-z0-9_.@:%\[\]-]+")
+
+# Sockets are not below TMPDIR: their path must be short.
+_SOCKETS_ABOVE = Path("/tmp")  # noqa: S108 - what is in it is checked to be ours alone
+_SOCKETS_LOCK = ".lock"
 
 
 class ShellError(OSError):
@@ -197,3 +205,71 @@ def last_words(complaint: bytes) -> str:
     lines = [line.strip() for line in end.splitlines() if line.strip()]
     text = "; ".join(lines[-3:])
     return text if len(text) <= _COMPLAINT_CHARACTERS else f"{text[:_COMPLAINT_CHARACTERS]}..."
+
+
+class SocketDirectory:
+    """A directory for the sockets of shared ssh connections, in one of this user alone.
+
+    It is there until ``remove``, or until this process ends in whichever way: then another one finds that nobody
+    holds its lock, and removes it.
+    """
+
+    def __init__(self, above: Path = _SOCKETS_ABOVE) -> None:
+        home = above / f"koala-ssh-{os.getuid()}"
+        try:
+            home.mkdir(mode=0o700, exist_ok=True)
+            if not _is_ours_alone(home):
+                raise PermissionError
+            with _locked(home / _SOCKETS_LOCK, make=True):
+                _sweep(home)
+                self.path, self._lock = _make(home)
+        except OSError:
+            # Somebody else has taken the name. The directory goes only with who made it, then.
+            self.path, self._lock = _make(above, "koala-ssh-")
+
+    def remove(self) -> None:
+        """Give it back. May be repeated."""
+        if self._lock is not None:
+            shutil.rmtree(self.path, ignore_errors=True)
+            os.close(self._lock)
+            self._lock = None
+
+
+def _make(above: Path, prefix: str = "") -> tuple[Path, int | None]:
+    path = Path(tempfile.mkdtemp(prefix=prefix, dir=above))
+    lock = os.open(path / _SOCKETS_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return path, lock
+
+
+def _sweep(home: Path) -> None:
+    """Remove what nobody holds. A connection that still has its socket there ends by itself when it was idle long."""
+    for each in home.iterdir():
+        if each.name == _SOCKETS_LOCK:
+            continue
+        try:
+            with _locked(each / _SOCKETS_LOCK, make=False):
+                shutil.rmtree(each, ignore_errors=True)
+        except BlockingIOError:
+            continue  # it is in use
+        except OSError:
+            # Who made it did not even come to lock it, or somebody cleaned up: then sockets may be in use.
+            with contextlib.suppress(OSError):
+                each.rmdir()
+
+
+@contextlib.contextmanager
+def _locked(path: Path, *, make: bool) -> Iterator[None]:
+    """Hold the lock of a file: one that is made if need be is waited for, another is to be free."""
+    wanted = os.O_CREAT if make else 0
+    descriptor = os.open(path, os.O_RDWR | wanted | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if make else fcntl.LOCK_NB))
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_ours_alone(home: Path) -> bool:
+    found = home.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077

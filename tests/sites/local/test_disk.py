@@ -14,7 +14,6 @@ from koala.model.launch import Go
 from koala.model.messages import ComponentAccepted, ComponentReady, Outcome, SiteSilent
 from koala.runners import component_script
 from koala.sites import processes
-from koala.sites.local import site as local
 from koala.sites.local.directory import ComponentDirectory
 from tests.support.live_sites import launch, opened
 
@@ -31,10 +30,8 @@ def fails(error: OSError) -> Callable[..., Any]:
 def test_a_component_that_a_full_disk_keeps_from_starting_holds_no_slot_and_starts_when_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "REST_S", 0.1)
-
     async def scenario() -> None:
-        async with opened(tmp_path / "a") as one:
+        async with opened(tmp_path / "a", rest_s=0.1) as one:
             with monkeypatch.context() as full:
                 full.setattr(ComponentDirectory, "_put", fails(FULL))
                 await one.start(launch())
@@ -52,10 +49,8 @@ def test_a_component_that_a_full_disk_keeps_from_starting_holds_no_slot_and_star
 def test_a_process_that_cannot_be_started_on_a_full_disk_ends_as_soon_as_that_can_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "REST_S", 0.1)
-
     async def scenario() -> None:
-        async with opened(tmp_path / "a") as one:
+        async with opened(tmp_path / "a", rest_s=0.1) as one:
             with monkeypatch.context() as full:
                 full.setattr(
                     processes, "spawn", fails(BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"))

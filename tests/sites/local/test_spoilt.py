@@ -21,7 +21,6 @@ from koala.model.messages import (
     SiteSilent,
 )
 from koala.sites import Stream
-from koala.sites.local import site as local
 from koala.sites.local.directory import ComponentDirectory
 from koala.sites.local.worker import LocalWorker
 from tests.support.live_sites import file_appears, launch, opened, processes_of
@@ -223,21 +222,20 @@ def test_processes_whose_directory_went_while_nobody_watched_are_ended_at_the_ne
 def test_a_site_opens_also_when_such_processes_cannot_be_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    looks: list[LocalWorker] = []
+    searches: list[LocalWorker] = []
 
     def end_strays(worker: LocalWorker) -> bool:
-        looks.append(worker)
+        searches.append(worker)
         return True
 
     monkeypatch.setattr(LocalWorker, "end_strays", end_strays)
-    monkeypatch.setattr(local, "STRAY_LOOKS_MAX", 3)
 
     async def scenario() -> None:
-        async with opened(tmp_path / "a") as one:
+        async with opened(tmp_path / "a", stray_searches_max=3) as one:
             assert (await one.run(launch())).outcome is Outcome.DONE
 
     asyncio.run(scenario())
-    assert len(looks) == 3
+    assert len(searches) == 3
     assert "cannot be ended" in caplog.text
 
 

@@ -25,14 +25,14 @@ from koala.sites.protocol import OUTPUT_BYTES_MAX, Clock, Deliver, Emit, Mail, S
 
 _log = logging.getLogger(__name__)
 
-# How often live components are looked at; a site where none lives is not looked at.
+# How often components are inspected while there are any.
 POLL_S = 0.05
 # How long an application may take to end after SIGTERM before it gets SIGKILL.
 GRACE_S = 5.0
 # How long the watch rests when this machine fails it, for example with a full disk.
 REST_S = 1.0
-# How often an opening looks for processes that nobody knows, until there are none.
-STRAY_LOOKS_MAX = 100
+# How often an opening searches for processes that nobody knows, until there are none.
+STRAY_SEARCHES_MAX = 100
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -92,6 +92,8 @@ class LocalSite:
         on_mail: Deliver | None = None,
         first_fit: bool = True,
         grace_s: float = GRACE_S,
+        rest_s: float = REST_S,
+        stray_searches_max: int = STRAY_SEARCHES_MAX,
         host: str = "127.0.0.1",
         environment: Mapping[str, str] | None = None,
     ) -> None:
@@ -103,6 +105,8 @@ class LocalSite:
         self._on_mail = on_mail
         self._first_fit = first_fit
         self._grace_s = grace_s
+        self._rest_s = rest_s
+        self._stray_searches_max = stray_searches_max
         self._host = host
         self._environment = processes.own_environment() if environment is None else dict(environment)
         self._opened: _Opened | None = None
@@ -182,7 +186,7 @@ class LocalSite:
 
     async def _end_strays(self, worker: LocalWorker, thread: OrderedThread) -> None:
         """Nothing new starts before they are gone: their processors are not free."""
-        for _ in range(STRAY_LOOKS_MAX):
+        for _ in range(self._stray_searches_max):
             if not await thread.do(worker.end_strays):
                 return
             await asyncio.sleep(POLL_S)
@@ -274,7 +278,7 @@ class LocalSite:
                 trouble, busy = repr(error), True
             if trouble:
                 self._emit(SiteSilent(at=self._clock(), site=self._name, reason=trouble))
-                await asyncio.sleep(REST_S)
+                await asyncio.sleep(self._rest_s)
             if busy:
                 await asyncio.sleep(POLL_S)
             else:
