@@ -23,7 +23,7 @@ Ending: TypeAlias = tuple[Outcome, str, int | None]
 SIGNALLED = 128
 
 
-class ComponentPhase(enum.Enum):
+class LivePhase(enum.Enum):
     """Where a component is at its site. Slots of an embedded site are held from STARTING until ENDED; at a batch site
     a component is QUEUED until its files tell more."""
 
@@ -41,7 +41,7 @@ class LiveComponent:
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
-        self.phase = ComponentPhase.QUEUED
+        self.phase = LivePhase.QUEUED
         self.released_at: float | None = None
         self.abort: AbortRecord | None = None
         self.lost = False
@@ -64,9 +64,9 @@ class LiveComponent:
 
     def newest(self, at: float) -> AnyEvent:
         """Its newest event."""
-        if self.phase is ComponentPhase.READY and self.released_at is not None:
+        if self.phase is LivePhase.READY and self.released_at is not None:
             return ComponentRunning(at=at, token=self.token)
-        if self.phase is ComponentPhase.READY:
+        if self.phase is LivePhase.READY:
             return ComponentReady(at=at, token=self.token)
         return ComponentAccepted(at=at, token=self.token)
 

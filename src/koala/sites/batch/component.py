@@ -14,7 +14,7 @@ from koala.model.launch import EXIT, KILLED, READY, Launch
 from koala.model.messages import Outcome, Token
 from koala.sites.batch.scripts.directory import AwaitedFiles
 from koala.sites.batch.system import BatchEnd, BatchId, BatchJob, BatchState, EndKind
-from koala.sites.component import SIGNALLED, ComponentPhase, Ending, LiveComponent, ending, recorded_exit_code
+from koala.sites.component import SIGNALLED, Ending, LiveComponent, LivePhase, ending, recorded_exit_code
 from koala.sites.component_directory import AbortRecord, RecordedComponent
 
 # The exit code of a start of a component that came second; it says nothing about the component.
@@ -118,7 +118,7 @@ class BatchComponent(LiveComponent):
         """What its files may show next."""
         if self.is_ending:
             return AwaitedFiles(self.token)
-        signs = (READY, EXIT) if self.phase is ComponentPhase.QUEUED else (EXIT,)
+        signs = (READY, EXIT) if self.phase is LivePhase.QUEUED else (EXIT,)
         return AwaitedFiles(self.token, signs, tuple(sorted(self.mailed)))
 
     def evidence(self, end: BatchEnd | None) -> EndEvidence:
@@ -137,7 +137,7 @@ class BatchComponent(LiveComponent):
         start in it any more."""
         if self.reservation is None or self.launch.begin_at is None:
             return None
-        return self.launch.begin_at - now if self.phase is ComponentPhase.QUEUED and not self.is_ending else None
+        return self.launch.begin_at - now if self.phase is LivePhase.QUEUED and not self.is_ending else None
 
 
 def never_starts(end: BatchEnd) -> AbortRecord:

@@ -31,7 +31,7 @@ from koala.sites.batch.system import (
     BatchSystem,
 )
 from koala.sites.batch.timings import BatchTimings
-from koala.sites.component import ComponentPhase, Ending
+from koala.sites.component import Ending, LivePhase
 from koala.sites.component_directory import BATCH, AbortRecord, AcceptanceRecord, RecordedComponent
 from koala.sites.protocol import Clock, Deliver, Emit, Mail
 from koala.sites.remote_shell import ShellError, ShellTimeoutError
@@ -160,8 +160,8 @@ class BatchComponents:
                 component.abort, news = status.abort, True  # whoever put it there never heard that it is there
             if status.exit_words is not None and component.exit_words is None:
                 component.exit_words, news = status.exit_words, True
-            if status.ready and component.phase is ComponentPhase.QUEUED:
-                component.phase, news = ComponentPhase.READY, True
+            if status.ready and component.phase is LivePhase.QUEUED:
+                component.phase, news = LivePhase.READY, True
                 if component.released_at is None and not component.is_ending:
                     self._emit(ComponentReady(at=self._clock(), token=token))
             if component.released_at is not None and component.abort is None:
@@ -239,7 +239,7 @@ class BatchComponents:
 
     def _has_begun(self, component: BatchComponent) -> None:
         """The batch system has given it its processors; told once, unless its files tell more."""
-        if component.phase is ComponentPhase.QUEUED and not component.has_begun and not component.is_ending:
+        if component.phase is LivePhase.QUEUED and not component.has_begun and not component.is_ending:
             component.has_begun = True
             self._emit(ComponentStarting(at=self._clock(), token=component.token))
 

@@ -38,7 +38,7 @@ from koala.sites.batch.scripts.runner import BATCH_S, REMOVE_S, ScriptRunner
 from koala.sites.batch.submit import BatchSubmitter, is_same
 from koala.sites.batch.system import BatchSystem
 from koala.sites.batch.timings import DEFAULT_TIMINGS, BatchTimings
-from koala.sites.component import ComponentPhase
+from koala.sites.component import LivePhase
 from koala.sites.component_directory import AbortRecord, RecordedComponent, output_paths, parse_time
 from koala.sites.protocol import OUTPUT_BYTES_MAX, Clock, Deliver, Emit, NotNowError, SiteError, Stream
 from koala.sites.remote_shell import RemoteShell, ShellError, ShellTimeoutError
@@ -330,7 +330,7 @@ class BatchSite:
     async def _end(self, token: Token, abort: AbortRecord) -> None:
         """Put an abort on record and cancel the job; a batch system that does not answer is asked again later."""
         component = self._components.alive.get(token)
-        if component is not None and component.phase is ComponentPhase.QUEUED and not abort.reason:
+        if component is not None and component.phase is LivePhase.QUEUED and not abort.reason:
             abort = msgspec.structs.replace(abort, reason="aborted in the site's queue")
         unknown = self._components.end_event(token, abort.outcome, abort.reason or "aborted before it came")
         ids = [component.batch_id] if component is not None and component.batch_id is not None else []

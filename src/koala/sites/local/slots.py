@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from koala.model.launch import LOG, SCRIPT, Launch
 from koala.model.messages import ComponentEnded, ComponentReady, Outcome, Token
 from koala.sites import processes
-from koala.sites.component import ComponentPhase, LiveComponent, ending
+from koala.sites.component import LiveComponent, LivePhase, ending
 from koala.sites.component_directory import AbortRecord
 from koala.sites.local.directory import ComponentDirectory, is_spoilt
 from koala.sites.protocol import Clock, Deliver, Emit, Mail
@@ -78,12 +78,12 @@ class Slots:
     @property
     def held(self) -> int:
         """How many slots components hold. May be asked from any thread."""
-        return sum(each.processors for each in self.alive.copy().values() if each.phase is not ComponentPhase.QUEUED)
+        return sum(each.processors for each in self.alive.copy().values() if each.phase is not LivePhase.QUEUED)
 
     @property
     def is_busy(self) -> bool:
         """Whether there is anything to inspect."""
-        return bool(self._held_up) or any(each.phase is not ComponentPhase.QUEUED for each in self.alive.values())
+        return bool(self._held_up) or any(each.phase is not LivePhase.QUEUED for each in self.alive.values())
 
     # ------------------------------------------------------------------------------------------- starting
 
@@ -105,7 +105,7 @@ class Slots:
         for_components = self._processors - self._others()
         free = for_components - self.held
         for component in list(self.alive.values()):
-            if component.phase is not ComponentPhase.QUEUED:
+            if component.phase is not LivePhase.QUEUED:
                 continue
             if component.processors <= free:
                 try:
@@ -126,7 +126,7 @@ class Slots:
                 raise
             self.lose(component, error)
             return
-        component.phase = ComponentPhase.STARTING
+        component.phase = LivePhase.STARTING
         self.spawn(component)
 
     def spawn(self, component: LocalComponent) -> None:
@@ -149,7 +149,7 @@ class Slots:
 
     def begin_end(self, component: LocalComponent, abort: AbortRecord) -> None:
         """Ask its processes to end; those that have not when their time is up are ended by force."""
-        if component.phase is ComponentPhase.QUEUED:
+        if component.phase is LivePhase.QUEUED:
             self.settle(component, abort.outcome, abort.reason or "aborted in the site's queue", None)
             return
         if component.abort is not None:
@@ -177,7 +177,7 @@ class Slots:
             at=self._clock(), token=component.token, outcome=outcome, reason=reason, exit_code=exit_code
         )
         component.directory.settle(event)
-        component.phase = ComponentPhase.ENDED
+        component.phase = LivePhase.ENDED
         if component.child is not None:
             processes.has_left(component.child)  # so that no zombie stays behind
         del self.alive[component.token]
@@ -210,7 +210,7 @@ class Slots:
 
     def inspect(self, component: LocalComponent) -> None:
         """Find out what became of one component, and see to what follows."""
-        if component.phase in (ComponentPhase.QUEUED, ComponentPhase.ENDED):
+        if component.phase in (LivePhase.QUEUED, LivePhase.ENDED):
             return
         try:
             if component.lost:
@@ -268,8 +268,8 @@ class Slots:
             if now >= component.kill_at:
                 processes.end(process, directory.home, by_force=True)
             return
-        if component.phase is ComponentPhase.STARTING and directory.is_ready():
-            component.phase = ComponentPhase.READY
+        if component.phase is LivePhase.STARTING and directory.is_ready():
+            component.phase = LivePhase.READY
             if component.released_at is None:
                 self._emit(ComponentReady(at=now, token=directory.token))
         if component.released_at is None:

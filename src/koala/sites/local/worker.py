@@ -24,7 +24,7 @@ from koala.model.messages import (
     Token,
 )
 from koala.sites import links, processes
-from koala.sites.component import ComponentPhase
+from koala.sites.component import LivePhase
 from koala.sites.component_directory import (
     COMPONENTS,
     ENDED,
@@ -154,15 +154,15 @@ class LocalWorker:
         component = LocalComponent(recorded.record.launch, directory)
         component.released_at = recorded.released_at
         if directory.was_spawned():
-            component.phase = ComponentPhase.STARTING
+            component.phase = LivePhase.STARTING
             component.process = directory.identity()
         return [(recorded, component)]
 
     def _resume(self, component: LocalComponent, abort: AbortRecord | None) -> None:
-        if component.phase is ComponentPhase.STARTING and component.process is None:
+        if component.phase is LivePhase.STARTING and component.process is None:
             # Its process may not have come to the point of saying so; of two, one goes on.
             self.slots.spawn(component)
-        if abort is not None and component.phase is not ComponentPhase.ENDED:
+        if abort is not None and component.phase is not LivePhase.ENDED:
             self.slots.begin_end(component, abort)
 
     def _give_up(self, directory: ComponentDirectory, error: Exception) -> None:
@@ -224,7 +224,7 @@ class LocalWorker:
                 self._settle(directory, abort.outcome, abort.reason or "aborted before it came")
             return
         self.slots.inspect(component)
-        if component.phase is ComponentPhase.ENDED or component.lost:
+        if component.phase is LivePhase.ENDED or component.lost:
             return
         try:
             if directory.recorded(ABORT).abort is None:
