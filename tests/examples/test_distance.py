@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pytest
 
-from koala.examples.applications.clusters import ProcessClusters
-from koala.examples.applications.wan import WanEmulation
+from koala.examples.applications.clusters import ProcessClusters, WanEmulation
 from koala.examples.applications.world import Array, _Transit
 from tests.support.application_runs import python, told
 
@@ -26,7 +25,7 @@ WORLD = """
 import json, sys, time
 import numpy as np
 from koala.examples.applications.clusters import ProcessClusters
-from koala.examples.applications.wan import WanEmulation
+from koala.examples.applications.clusters import WanEmulation
 from koala.examples.applications.world import Parcel, MpiWorld, connected
 comm = connected()
 world = MpiWorld(comm, ProcessClusters({clusters}), WanEmulation({wan}))

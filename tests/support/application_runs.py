@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pytest
 
-from koala.examples.applications.clusters import VARIABLE, ProcessClusters
+from koala.examples.applications.clusters import VARIABLE, ProcessClusters, WanEmulation
 from koala.examples.applications.program import Solver
-from koala.examples.applications.wan import WanEmulation
 from koala.examples.applications.world import MpiWorld
 
 if TYPE_CHECKING:

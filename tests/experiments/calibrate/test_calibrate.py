@@ -20,8 +20,14 @@ from koala.experiments.frame.experiment import ParameterError, parameters_from
 from koala.experiments.frame.report import write_report
 from koala.experiments.frame.run import processes_for
 from koala.experiments.frame.shipped import shipped_grid, shipped_workload
-from koala.experiments.koala2006.execution_model import applications_as_json, read_execution_model, with_applications
-from koala.experiments.koala2006.study import WORKLOADS, Koala2006, Koala2006Parameters
+from koala.experiments.koala2006.study import (
+    WORKLOADS,
+    Koala2006,
+    Koala2006Parameters,
+    applications_as_json,
+    read_execution_model,
+    with_applications,
+)
 from tests.support.calibrate_samples import COSTS, results
 
 FLEXIBLE = ("koala2006-w1-flexible", "koala2006-w2-flexible")

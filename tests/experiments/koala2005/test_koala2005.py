@@ -17,7 +17,7 @@ from koala.experiments.koala2005.data import (
     Koala2005Data,
 )
 from koala.experiments.koala2005.study import GRID, WORKLOAD, Koala2005, Koala2005Parameters
-from koala.experiments.koala2005.use import WINDOW_S, Use
+from koala.experiments.koala2005.utilisation import WINDOW_S, UtilisationRecorder
 from koala.model.grid import Background, Grid, SchedulerParameters, Site, SiteFaults, SiteSimulation
 from koala.model.request import Component, Request
 from koala.simulator import Arrival, Workload, simulate
@@ -98,8 +98,8 @@ def test_a_run_with_all_jobs_has_the_log_of_koala_simulate() -> None:
 # ----------------------------------------------------------------------------------- the use of processors
 
 
-def used(grid: Grid, *jobs: Arrival) -> Use:
-    use = Use(grid)
+def used(grid: Grid, *jobs: Arrival) -> UtilisationRecorder:
+    use = UtilisationRecorder(grid)
     simulate(grid, Workload.from_arrivals(jobs), log=use.take)
     return use
 

@@ -12,7 +12,6 @@ from koala.descriptions.errors import DescriptionError
 from koala.experiments.frame.experiment import Unit
 from koala.experiments.frame.shipped import shipped_grid, shipped_workload
 from koala.experiments.koala2006 import study
-from koala.experiments.koala2006.execution_model import MissingApplicationError
 from koala.experiments.koala2006.study import (
     ATTEMPTS_MAX,
     GRID,
@@ -20,6 +19,7 @@ from koala.experiments.koala2006.study import (
     AlwaysVoidError,
     Koala2006,
     Koala2006Parameters,
+    MissingApplicationError,
 )
 from koala.model.grid import Grid
 from koala.simulator import simulate

@@ -1,4 +1,9 @@
-"""Which processes run together in one cluster: by an option, or by what Koala tells every component."""
+"""Which processes run together in one cluster, and how far clusters are apart.
+
+The clusters are known from an option, or from what Koala tells every component. Distance is emulated, so that one
+machine can show what several clusters would cost: a message is held back for the latency and for its bytes over the
+bandwidth. Messages do not slow each other down: the links of this emulation are never saturated.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +17,7 @@ from koala.examples.applications.errors import ApplicationError
 # The processors of each component, in order; Koala sets it for every component of a job.
 VARIABLE = "KOALA_PROCESSORS_ALL"
 GROUPS_WANTED = "the processes of each cluster, such as 4,4"
+_BITS_PER_BYTE = 8
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,30 @@ class ProcessClusters:
     def leaders(self) -> list[int]:
         """The first rank of every cluster."""
         return [self.members(cluster)[0] for cluster in range(len(self.sizes))]
+
+
+@dataclass(frozen=True)
+class WanEmulation:
+    """How far clusters are apart. Without a bandwidth only the latency counts."""
+
+    latency_ms: float = 0.0
+    bandwidth_mbit_s: float | None = None
+
+    @property
+    def is_emulated(self) -> bool:
+        """Whether any message is held back at all."""
+        return self.latency_ms > 0 or self.bandwidth_mbit_s is not None
+
+    def delay_s(self, size_bytes: int) -> float:
+        """How long after it was sent a message of this size may be used in another cluster."""
+        delay_s = self.latency_ms / 1e3
+        if self.bandwidth_mbit_s is not None:
+            delay_s += size_bytes * _BITS_PER_BYTE / (self.bandwidth_mbit_s * 1e6)
+        return delay_s
+
+    def __str__(self) -> str:
+        speed = "any bandwidth" if self.bandwidth_mbit_s is None else f"{self.bandwidth_mbit_s:g} Mbit/s"
+        return f"{self.latency_ms:g} ms, {speed}"
 
 
 def clusters_from(option: tuple[int, ...] | None, environment: Mapping[str, str], processes: int) -> ProcessClusters:

@@ -23,11 +23,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from koala.examples.applications.clusters import clusters_from
+from koala.examples.applications.clusters import WanEmulation, clusters_from
 from koala.examples.applications.errors import ApplicationError
 from koala.examples.applications.options import Parser
 from koala.examples.applications.report import Report, spent_by_all
-from koala.examples.applications.wan import WanEmulation
 from koala.examples.applications.world import Array, MpiWorld, connected
 
 if TYPE_CHECKING:

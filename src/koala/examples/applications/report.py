@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from koala.examples.applications.clocks import Seconds
-from koala.examples.applications.wan import WanEmulation
+from koala.examples.applications.clusters import WanEmulation
 from koala.examples.applications.world import MpiWorld
 
 

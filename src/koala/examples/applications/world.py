@@ -19,9 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from koala.examples.applications.clocks import Doing, Stopwatch
-from koala.examples.applications.clusters import ProcessClusters
+from koala.examples.applications.clusters import ProcessClusters, WanEmulation
 from koala.examples.applications.errors import ApplicationError
-from koala.examples.applications.wan import WanEmulation
 
 if TYPE_CHECKING:
     from mpi4py import MPI

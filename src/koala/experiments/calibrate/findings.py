@@ -1,7 +1,4 @@
-"""What the measured times amount to: costs, times on the DAS-2, the form, and claims.
-
-How figures are drawn is in ``figures``.
-"""
+"""What the measured times amount to: costs, times on the DAS-2, the form, claims and figures."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from statistics import mean, median
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from koala.experiments.calibrate.das2 import (
     CLUSTERS,
@@ -21,12 +18,14 @@ from koala.experiments.calibrate.das2 import (
     form_of,
     model_yaml,
 )
-from koala.experiments.calibrate.figures import fit_figure, measured_figure, times_figure
 from koala.experiments.calibrate.fit import Costs, fitted, least, relative_errors, spread
 from koala.experiments.calibrate.runs import APPLICATIONS, SolverRun
 from koala.experiments.frame.claims import PaperClaim, above, below, judge
-from koala.experiments.frame.figures import ReportFigure
+from koala.experiments.frame.figures import NEUTRAL, ReportFigure, Series, error_bars, legend, lines, new_figure
 from koala.experiments.frame.statistics import Interval, mean_interval, paired_difference
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # The administrators' limit on an execution, by the paper of 2006.
 EXECUTION_S_MAX = 900.0
@@ -34,6 +33,10 @@ EXECUTION_S_MAX = 900.0
 CLUSTERS_MAX = 5
 # The runs on so many processes are those that differ by their clusters alone.
 _COMPARED_PROCESSES = 4
+# application, whether it is across clusters, and the least, fitted and median time in milliseconds
+Point = tuple[str, bool, float, float, float]
+# Where the logarithmic axes have ticks, as far as they reach.
+_TICKS_MS = (1, 2, 5, 10, 20, 50, 100, 150, 200, 250, 300, 500, 1_000, 2_000, 5_000, 10_000)
 
 
 class Extrapolation(NamedTuple):
@@ -277,20 +280,93 @@ class CalibrationFindings:
                 "Measured and fitted times",
                 f"Each run of a solver: its least time over {count} repetitions, and to the right its median. On the "
                 "line the model is right.",
-                partial(fit_figure, points),
+                partial(_fit_figure, points),
             ),
             ReportFigure(
                 "iteration-by-clusters",
                 "Measured time of an iteration by clusters",
                 f"Four processes in 1 to 4 groups with an emulated distance between them. Means over {count} "
                 "repetitions with 95 % confidence intervals. Heat's includes the time to deal out and take back.",
-                partial(measured_figure, measured),
+                partial(_measured_figure, measured),
             ),
             ReportFigure(
                 "execution-by-clusters",
                 "Predicted execution time on the DAS-2 by clusters combined",
                 f"Means over {count} repetitions with 95 % confidence intervals; dashed, the form "
                 "T1 * (1 + beta * (clusters - 1)) of the model file.",
-                partial(times_figure, table, self.best.forms),
+                partial(_times_figure, table, self.best.forms),
             ),
         ]
+
+
+# ------------------------------------------------------------------------------------------- figures
+
+
+def _fit_figure(points: Sequence[Point]) -> Figure:
+    """Two panels, runs on one cluster and across; both axes logarithmic, with the line where both are equal."""
+    figure, all_axes = new_figure(2)
+    applications = list(dict.fromkeys(point[0] for point in points))
+    for axes, title, is_across in zip(all_axes, ("On one cluster", "Across clusters"), (False, True), strict=True):
+        shown = [point for point in points if point[1] is is_across]
+        for application, look in zip(applications, NEUTRAL, strict=False):
+            own = [point for point in shown if point[0] == application]
+            axes.hlines(
+                [fitted_ms for *_, fitted_ms, _ in own],
+                [least_ms for *_, least_ms, _, _ in own],
+                [median_ms for *_, median_ms in own],
+                color=look.colour,
+                linewidth=1.0,
+            )
+            axes.plot(
+                [least_ms for *_, least_ms, _, _ in own],
+                [fitted_ms for *_, fitted_ms, _ in own],
+                look.marker,
+                color=look.colour,
+                label=application.capitalize(),
+            )
+        ends = [time_ms for _, _, *times_ms in shown for time_ms in times_ms]
+        line = [0.8 * min(ends), 1.25 * max(ends)]
+        axes.plot(line, line, "-", color="#bbbbbb", linewidth=1.0, zorder=0)
+        axes.set(xscale="log", yscale="log", title=title, xlabel="measured time (ms)")
+        ticks = [tick for tick in _TICKS_MS if line[0] <= tick <= line[1]]
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_ticks(ticks, [str(tick) for tick in ticks])
+            axis.set_ticks([], minor=True)
+        axes.set(xlim=line, ylim=line)
+    all_axes[0].set_ylabel("fitted time (ms)")
+    legend(figure, all_axes[0])
+    return figure
+
+
+def _measured_figure(measured: Mapping[str, Mapping[int, Interval]]) -> Figure:
+    """A line for each application."""
+    series = [
+        Series(application.capitalize(), look, dict(by_clusters))
+        for (application, by_clusters), look in zip(measured.items(), NEUTRAL, strict=False)
+    ]
+    return lines({"": series}, "groups of the four processes", "time of an iteration (ms)")
+
+
+def _times_figure(
+    table: Mapping[str, Mapping[int, Mapping[int, Interval]]], forms: Mapping[str, ExecutionTimeModel]
+) -> Figure:
+    """A panel for each application and a line for each size, with the form beside it."""
+    figure, all_axes = new_figure(len(table), shared_y=True)
+    sizes = sorted({size for by_size in table.values() for size in by_size})
+    for axes, (application, by_size) in zip(all_axes, table.items(), strict=True):
+        for size, by_clusters in by_size.items():
+            look = NEUTRAL[sizes.index(size)]
+            places = list(by_clusters)
+            means = [by_clusters[clusters].mean for clusters in places]
+            axes.plot(places, means, "-", color=look.colour, marker=look.marker, label=f"{size} processors")
+            for clusters in places:
+                error_bars(axes, clusters, by_clusters[clusters], ecolor=look.colour, elinewidth=1.1)
+            form = [forms[application].seconds(size, clusters) for clusters in places]
+            axes.plot(places, form, "--", color=look.colour, linewidth=1.0)
+        axes.set(title=application.capitalize(), xlabel="clusters combined", xticks=places)
+    all_axes[0].set_ylabel("execution time (s)")
+    for axes in all_axes:
+        axes.set_ylim(bottom=0)
+    fullest = max(range(len(all_axes)), key=lambda index: len(list(table.values())[index]))
+    legend(figure, all_axes[fullest])
+    return figure

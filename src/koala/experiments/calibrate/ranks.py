@@ -39,12 +39,11 @@ def measure(comm: MPI.Comm, runs: Sequence[SolverRun], rounds: int) -> list[list
 
 
 def _elapsed_s(comm: MPI.Comm, run: SolverRun) -> float:
-    from koala.examples.applications.clusters import ProcessClusters
+    from koala.examples.applications.clusters import ProcessClusters, WanEmulation
     from koala.examples.applications.heat import Heat
     from koala.examples.applications.laplace import Laplace
     from koala.examples.applications.poisson import Poisson
     from koala.examples.applications.report import spent_by_all
-    from koala.examples.applications.wan import WanEmulation
     from koala.examples.applications.world import MpiWorld
 
     solvers: dict[str, type[Laplace | Heat | Poisson]] = {"laplace": Laplace, "heat": Heat, "poisson": Poisson}

@@ -22,7 +22,7 @@ from koala.experiments.koala2005.data import (
     Koala2005Data,
     Measure,
 )
-from koala.experiments.koala2005.use import WINDOW_S
+from koala.experiments.koala2005.utilisation import WINDOW_S
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,6 +1,6 @@
 """The experiment of 2005: jobs of two priorities with files, placed close to them, on a testbed that keeps failing.
 
-Here is what is run and what is measured of each run. How the use of processors is followed is in ``use``,
+Here is what is run and what is measured of each run. How the use of processors is followed is in ``utilisation``,
 what the measurements amount to in ``data``, the claims in ``claims`` and the figures in
 ``figures``.
 """
@@ -19,7 +19,7 @@ from koala.experiments.frame.shipped import fingerprint, shipped_grid, shipped_w
 from koala.experiments.koala2005.claims import claims
 from koala.experiments.koala2005.data import STABLE, UNSTABLE, Cell, Koala2005Data, cell_name
 from koala.experiments.koala2005.figures import figures
-from koala.experiments.koala2005.use import Use
+from koala.experiments.koala2005.utilisation import UtilisationRecorder
 from koala.model.grid import Grid, SiteFaults
 from koala.simulator import JobRow, Workload, simulate
 from koala.simulator.workloads.generators import workload_from_file
@@ -151,7 +151,7 @@ def _stable(grid: Grid, component_failure: float) -> Grid:
 
 def measures(grid: Grid, workload: Workload, seed: int) -> dict[str, Any]:
     """One run in numbers: sums for each group of jobs, and how the processors were used over time."""
-    use = Use(msgspec.structs.replace(grid, files=(*grid.files, *workload.files(grid, seed))))
+    use = UtilisationRecorder(msgspec.structs.replace(grid, files=(*grid.files, *workload.files(grid, seed))))
     result = simulate(grid, workload, seed=seed, log=use.take)
     rows = list(result.rows())
     metrics = result.metrics()

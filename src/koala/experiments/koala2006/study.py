@@ -1,7 +1,8 @@
 """The experiment of 2006: WF, CM and FCM on the DAS-2, with jobs that come seldom (W1) and often (W2).
 
 Here is what is run: workloads, void runs and what is measured of each run. What the measurements amount to is in
-``data``, the claims in ``claims`` and the figures in ``figures``.
+``data``, the claims in ``claims`` and the figures in ``figures``. A file of execution times, such as ``calibrate``
+writes, can take the place of those of the workloads.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
+from pydantic import Field
 
-from koala.descriptions.workload.form import RequestKind, WorkloadFile, WorkloadText
+from koala.descriptions import decoded
+from koala.descriptions.fields import Description, Label
+from koala.descriptions.workload.form import ApplicationModelText, RequestKind, WorkloadFile, WorkloadText
+from koala.descriptions.yaml.text import read_document
 from koala.experiments.frame.experiment import Conclusion, Experiment, FinishedUnit, Parameters, Unit
 from koala.experiments.frame.shipped import fingerprint, shipped_grid, shipped_workload
 from koala.experiments.koala2006.claims import claims
 from koala.experiments.koala2006.data import Koala2006Data
-from koala.experiments.koala2006.execution_model import applications_as_json, read_execution_model, with_applications
 from koala.experiments.koala2006.figures import figures
 from koala.simulator import JobRow, Result, Workload, simulate
 from koala.simulator.workloads.generators import workload_from_file
@@ -86,6 +90,23 @@ class Koala2006Parameters(Parameters, frozen=True, kw_only=True):
     low_share: Share = 0.1
     similar_share: Share = 0.1
     much_lower_share: Share = 0.5
+
+
+class ExecutionModelText(Description):
+    """Execution times on one cluster by application and size, T1, and beta: T1 * (1 + beta * (clusters - 1))."""
+
+    source: str = Field(default="", description="where the numbers come from, for reports")
+    applications: dict[Label, ApplicationModelText] = Field(
+        min_length=1, description="how long each application runs, as in a workload file"
+    )
+
+
+class MissingApplicationError(ValueError):
+    """An execution model does not cover what a workload runs."""
+
+    def for_user(self) -> str:
+        """Which application and size, and what to add."""
+        return str(self)
 
 
 class AlwaysVoidError(ValueError):
@@ -226,3 +247,37 @@ def _sums(rows: Iterable[JobRow], key: Callable[[JobRow], str], name: str) -> di
         group[0] += _number(row, name)
         group[1] += 1
     return dict(sorted(sums.items()))
+
+
+# ---------------------------------------------------------- execution models: how long the applications run
+
+
+def read_execution_model(path: Path) -> ExecutionModelText:
+    """The model in a file; DescriptionError names every problem with its place, OSError the file."""
+    return read_document(decoded(path.read_bytes(), str(path)), str(path), ExecutionModelText).model
+
+
+def applications_as_json(applications: dict[str, ApplicationModelText]) -> dict[str, Any]:
+    """The model in a form that a unit of work can carry and ``with_applications`` reads back."""
+    return {
+        name: model.model_dump(mode="json", exclude_defaults=True) for name, model in sorted(applications.items())
+    }
+
+
+def with_applications(text: WorkloadText, applications: dict[str, Any], source: str) -> WorkloadText:
+    """The workload with these execution times instead of its own; MissingApplicationError where one is not given."""
+    models = {name: ApplicationModelText.model_validate(model) for name, model in applications.items()}
+    for generator in text.generate:
+        for mix in generator.mix:
+            if mix.application not in models:
+                raise MissingApplicationError(
+                    f"{source}: there is no {mix.application} under applications, and {text.name} runs it; add it"
+                )
+            for size in mix.sizes:
+                for processors in size.processors.bounds:
+                    if not models[mix.application].execution_s.covers(processors):
+                        raise MissingApplicationError(
+                            f"{source}: {mix.application} has no execution time for {processors} processors, "
+                            f"and {text.name} runs it with so many; add it under by_size"
+                        )
+    return text.model_copy(update={"applications": models})

@@ -10,9 +10,18 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from koala.experiments.frame.figures import ReportFigure, Series, Style, bands, bars, grouped_bars, style_of
+from koala.experiments.frame.figures import (
+    ReportFigure,
+    Scale,
+    Series,
+    Style,
+    bands,
+    bars,
+    grouped_bars,
+    style_of,
+    surface,
+)
 from koala.experiments.frame.statistics import Interval, mean_interval
-from koala.experiments.frame.surfaces import Scale, surface
 from koala.experiments.minigrid.cases import (
     CHUNKS_TO_THE_ENDS,
     FULL_LSLT,

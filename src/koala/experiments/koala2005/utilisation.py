@@ -25,7 +25,7 @@ WINDOWS_PER_HOUR = 6
 _EVENT = b'{"event"'
 
 
-class Window:
+class _Window:
     """Processor-seconds within one period: held by our jobs, by others, and there to be used."""
 
     __slots__ = ("available", "others", "ours")
@@ -36,13 +36,13 @@ class Window:
         self.available = 0.0
 
 
-class Use:
+class UtilisationRecorder:
     """Follows a run through the pieces of its log; ``taken_out_s`` says when each site was first taken out."""
 
     def __init__(self, grid: Grid) -> None:
         self._scheduler = Scheduler(grid)
         self._decoder = msgspec.json.Decoder(AnyEvent)
-        self._windows: list[Window] = []
+        self._windows: list[_Window] = []
         self._from_s: float | None = None  # the first event
         self._now_s = 0.0
         self._held = (0, 0, 0)
@@ -79,7 +79,7 @@ class Use:
             if end_s <= self._now_s:  # rounded down to the window before
                 number, end_s = number + 1, end_s + WINDOW_S
             while len(self._windows) <= number:
-                self._windows.append(Window())
+                self._windows.append(_Window())
             passed_s = min(until_s, end_s) - self._now_s
             window = self._windows[number]
             window.ours += ours * passed_s
@@ -102,16 +102,16 @@ class Use:
         }
 
 
-def _used(window: Window) -> float:
+def _used(window: _Window) -> float:
     return window.ours + window.others
 
 
-def _share(windows: Sequence[Window], amount: Callable[[Window], float]) -> float:
+def _share(windows: Sequence[_Window], amount: Callable[[_Window], float]) -> float:
     available = sum(window.available for window in windows)
     return sum(map(amount, windows)) / available if available > 0 else 0.0
 
 
-def _busiest(windows: Sequence[Window], length: int) -> float:
+def _busiest(windows: Sequence[_Window], length: int) -> float:
     """The highest share over so many windows in a row, or over all where there are fewer."""
     last = max(0, len(windows) - length)
     return max((_share(windows[start : start + length], _used) for start in range(last + 1)), default=0.0)
