@@ -199,7 +199,7 @@ def test_lines_are_marked_with_their_part_when_there_are_several(shell: Shell, t
     assert shell("job", "logs", str(job)).stdout.splitlines() == both
     assert shell("job", "logs", str(job), "--part", "1").stdout == "first of 1\nsecond"
     assert shell("job", "logs", str(job), "--stderr", "--part", "0").stdout == "wrong\n"
-    assert "it has 2 parts" in shell("job", "logs", str(job), "--part", "2", code=2).stderr
+    assert "it has 2 components" in shell("job", "logs", str(job), "--part", "2", code=2).stderr
 
 
 def test_following_prints_until_the_job_has_ended(shell: Shell, daemon: Daemon, tmp_path: Path) -> None:

@@ -25,8 +25,8 @@ _JOB = re.compile(r"\bjob (\d+)\b")
 
 
 class JournalTimeline(Timeline):
-    """What has happened so far; ``read`` brings it up to date. ``priorities`` of jobs, which the journal does not
-    tell, are for the caller to set."""
+    """What has happened so far; ``read`` takes in what is new. The caller sets the ``priorities`` of jobs, which the
+    journal does not have."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -50,7 +50,7 @@ Show = Callable[["Client", JournalTimeline], None]
 
 
 def mpi_is_installed() -> bool:
-    """Whether this Python environment can run the MPI job: the extra ``mpi`` brings what it needs."""
+    """Whether this Python environment can run the MPI job: the extra ``mpi`` has what it needs."""
     from importlib.util import find_spec
 
     from koala.daemon.launches import search_path

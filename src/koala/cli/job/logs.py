@@ -1,4 +1,4 @@
-"""``koala job logs``: what the components of a job wrote, each line marked with its part when there are several."""
+"""``koala job logs``: what the components of a job wrote; where there are several, each line begins with a number."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 # How often --follow looks for more.
 POLL_S = 0.5
-_PART_COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "bright_cyan", "bright_magenta", "bright_yellow")
+_COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "bright_cyan", "bright_magenta", "bright_yellow")
 
 
-class _Part(click.ParamType[int | None]):
-    """A part's number, or ``all``."""
+class _ComponentNumber(click.ParamType[int | None]):
+    """A component's number, or ``all``."""
 
     name = "N|all"
 
@@ -34,19 +34,25 @@ class _Part(click.ParamType[int | None]):
         except ValueError:
             number = -1
         if number < 0:
-            self.fail(f"{value!r} is no part; write a number from 0 on, or all", param, ctx)
+            self.fail(f"{value!r} is no component; write a number from 0 on, or all", param, ctx)
         return number
 
 
 class _Tap:
-    """What one component writes, from the beginning on; whole lines only where they are marked with the part."""
+    """What one component writes, from the beginning on; whole lines only where they are marked with its number."""
 
     def __init__(
-        self, client: Client, job: int, part: int, run: int | None, stream: Literal["stdout", "stderr"], mark: str
+        self,
+        client: Client,
+        job: int,
+        component: int,
+        run: int | None,
+        stream: Literal["stdout", "stderr"],
+        mark: str,
     ) -> None:
         self._client = client
         self._job = job
-        self._part = part
+        self._component = component
         self._run = run
         self._stream = stream
         self._mark = mark
@@ -57,7 +63,7 @@ class _Tap:
     def draw(self) -> bool:
         """Print what is there now; says whether there was anything."""
         piece = self._client.output(
-            self._job, part=self._part, run=self._run, stream=self._stream, offset=self._offset
+            self._job, part=self._component, run=self._run, stream=self._stream, offset=self._offset
         )
         if self._token not in (None, piece.token):
             # The job was started again: this is another component's output, which begins at its beginning.
@@ -86,24 +92,33 @@ class _Tap:
 
 @click.command()
 @click.argument("job_id", metavar="ID", type=JOB_ID, shell_complete=complete_job)
-@click.option("--part", type=_Part(), default="all", show_default=True, help="One component, counted from 0, or all.")
+@click.option(
+    "--part",
+    "component",
+    type=_ComponentNumber(),
+    default="all",
+    show_default=True,
+    help="One component, counted from 0, or all.",
+)
 @click.option("--run", type=click.IntRange(min=1), metavar="N", help="An earlier run of the job, counted from 1.")
 @click.option("--stderr", "errors", is_flag=True, help="What went to standard error, instead of standard output.")
 @click.option("-f", "--follow", is_flag=True, help="Go on printing until the job has ended.")
 @with_client
-def logs(client: Client, /, job_id: int, part: int | None, run: int | None, errors: bool, follow: bool) -> None:
+def logs(client: Client, /, job_id: int, component: int | None, run: int | None, errors: bool, follow: bool) -> None:
     """Print what a job's components wrote.
 
-    With several components each line begins with the number of its part. An MPI job is one program: what all its
+    With several components each line begins with the number of its component. An MPI job is one program: what all its
     ranks write comes through component 0. --follow waits for a job that has not started.
     """
     if follow:
         be_patient(client)
     job = _placed(client, job_id, follow and run is None)
-    parts = _parts(job)
-    if part is not None and part >= parts:
-        raise UserError(f"job {job_id} has no part {part}; it has {counted(parts, 'part')}, counted from 0")
-    chosen = range(parts) if part is None else [part]
+    count = _component_count(job)
+    if component is not None and component >= count:
+        raise UserError(
+            f"job {job_id} has no component {component}; it has {counted(count, 'component')}, counted from 0"
+        )
+    chosen = range(count) if component is None else [component]
     stream: Literal["stdout", "stderr"] = "stderr" if errors else "stdout"
     taps = [_Tap(client, job_id, each, run, stream, _mark(each, len(chosen))) for each in chosen]
     if follow:
@@ -130,20 +145,20 @@ def _placed(client: Client, job_id: int, to_wait: bool) -> JobDetail:
         time.sleep(POLL_S)
 
 
-def _parts(job: JobDetail) -> int:
+def _component_count(job: JobDetail) -> int:
     """How many components the job has, or had in its last run."""
     return len(job.places) or max(each.part for each in job.components) + 1
 
 
-def _mark(part: int, parts: int) -> str:
-    if parts < 2:
+def _mark(component: int, count: int) -> str:
+    if count < 2:
         return ""
-    mark = f"{part:>{len(str(parts - 1))}} | "
-    return click.style(mark, fg=_PART_COLOURS[part % len(_PART_COLOURS)]) if sys.stdout.isatty() else mark
+    mark = f"{component:>{len(str(count - 1))}} | "
+    return click.style(mark, fg=_COLOURS[component % len(_COLOURS)]) if sys.stdout.isatty() else mark
 
 
 def _print_all(taps: list[_Tap]) -> None:
-    """Print what is there. A part that has written nothing anybody could read is a note; all of them an error."""
+    """Print what is there. A component that has written nothing is a note; all of them an error."""
     from koala.client import NotFoundError
 
     missing: list[NotFoundError] = []

@@ -223,8 +223,8 @@ class CalibrationFindings:
         comparisons = []
         for name in self.best.forms:
             errors = [
-                100.0 * mean(abs(each) for each in deviations(carried.forms[name], carried.table[name]))
-                for carried in self._each.values()
+                100.0 * mean(abs(share) for share in deviations(each.forms[name], each.table[name]))
+                for each in self._each.values()
             ]
             comparisons.append(
                 below(f"mean error of the form, {name}", mean_interval(errors), 100.0 * share, unit="%")
@@ -240,8 +240,8 @@ class CalibrationFindings:
 
     def _within_limit(self) -> PaperClaim:
         longest = [
-            max(form.seconds(size, CLUSTERS_MAX) for form in carried.forms.values() for size in form.by_size)
-            for carried in self._each.values()
+            max(form.seconds(size, CLUSTERS_MAX) for form in each.forms.values() for size in form.by_size)
+            for each in self._each.values()
         ]
         what = f"the longest execution, on {CLUSTERS_MAX} clusters, by the form"
         text = "Every execution ends within the 15 minutes that the paper's administrators allow."

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from koala.experiments.frame.experiment import Experiment, Unit
-from koala.experiments.frame.run import Computed, Computer, UnitError, carry, delivered
+from koala.experiments.frame.run import Computed, Computer, UnitError, result_of, run_in_worker
 from koala.version import __version__
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _first(pending: Iterator[int], count: int) -> Iterator[int]:
 
 def _submitted(client: Client, experiment: Experiment[Any], unit: Unit, index: int, numbers: dict[Any, int]) -> Any:
     """Hand over one unit. Earlier ones go first, since neighbours often share what a worker has at hand."""
-    future = client.submit(carry, experiment, unit, pure=False, priority=-index)
+    future = client.submit(run_in_worker, experiment, unit, pure=False, priority=-index)
     numbers[future.key] = index
     return future
 
@@ -94,9 +94,9 @@ def _outcome(experiment: Experiment[Any], unit: Unit, future: Any, address: str)
         raise UnitError(experiment.name, unit.label, problem) from None
     except (CancelledError, TimeoutError, OSError):
         raise UnitError(experiment.name, unit.label, f"the Dask scheduler at {address} went away") from None
-    except Exception as error:  # what the cluster itself raises, of any kind; the unit's own errors are carried
+    except Exception as error:  # what the cluster itself raises, of any kind; the unit's own errors come as text
         raise UnitError(experiment.name, unit.label, f"{type(error).__name__}: {error}") from error
-    return delivered(experiment, outcome)
+    return result_of(experiment, outcome)
 
 
 @contextmanager

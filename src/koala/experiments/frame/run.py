@@ -33,7 +33,7 @@ Computer = Callable[[Experiment[Any], Sequence[Unit], Sequence[int]], Computed]
 
 
 class UnitError(RuntimeError):
-    """A unit could not be computed; names it, and carries what went wrong there."""
+    """A unit could not be computed: which one, and what went wrong there."""
 
     def __init__(self, experiment: str, label: str, problem: str) -> None:
         super().__init__(f"{experiment}, {label}: {problem}")
@@ -55,7 +55,7 @@ class TooManyUnitsError(ValueError):
 
 
 class StoredResults:
-    """The results that are on disk already, one file for each unit, named after all that the result depends on."""
+    """The results on disk: one file for each unit, named after all that the result depends on."""
 
     def __init__(self, folder: Path, experiment: str) -> None:
         self._folder = folder
@@ -109,17 +109,17 @@ def run_units(
             f"{experiment.name}: {len(units):,} units are more than the {UNITS_MAX:,} that one run may have; "
             "ask for fewer repetitions"
         )
-    kept = StoredResults(folder / UNITS_FOLDER, experiment.name)
+    stored = StoredResults(folder / UNITS_FOLDER, experiment.name)
     if fresh:
-        kept.clear()
-    results = {index: result for index, unit in enumerate(units) if (result := kept.find(unit)) is not None}
+        stored.clear()
+    results = {index: result for index, unit in enumerate(units) if (result := stored.find(unit)) is not None}
     left = [index for index in range(len(units)) if index not in results]
     tell = progress or _say_nothing
     tell(len(results), len(units))
     compute = computer or partial(_computed_here, processes_for(experiment, processes, len(left)))
     with closing(compute(experiment, units, left)) as computed:
         for index, text in computed:
-            results[index] = kept.keep(units[index], text)
+            results[index] = stored.keep(units[index], text)
             tell(len(results), len(units))
     return [FinishedUnit(unit, results[index]) for index, unit in enumerate(units)]
 
@@ -135,7 +135,7 @@ def _say_nothing(_finished: int, _units: int) -> None:
 
 
 def _work(experiment: Experiment[Any], unit: Unit) -> bytes:
-    """The result of one unit as JSON, or what went wrong in words that survive the way to another process."""
+    """The result of one unit as JSON. Raises UnitError with what went wrong in words."""
     try:
         return msgspec.json.encode(experiment.run(unit))
     except Exception as error:
@@ -156,7 +156,7 @@ def _computed_here(
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context, initializer=_die_of_interrupts) as pool:
         try:
-            futures = {pool.submit(carry, experiment, units[index]): index for index in left}
+            futures = {pool.submit(run_in_worker, experiment, units[index]): index for index in left}
             for future in as_completed(futures):
                 yield futures[future], _outcome(experiment, units[futures[future]], future)
         except BaseException:
@@ -169,8 +169,9 @@ def _die_of_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def carry(experiment: Experiment[Any], unit: Unit) -> bytes | tuple[str, str]:
-    """The result of one unit, in a worker: an error is carried as text, since not every exception can be sent."""
+def run_in_worker(experiment: Experiment[Any], unit: Unit) -> bytes | tuple[str, str]:
+    """The result of one unit, in a worker; of an error, the unit's label and the message, since not every exception
+    can be sent to another process."""
     try:
         return _work(experiment, unit)
     except UnitError as error:
@@ -184,11 +185,11 @@ def _outcome(experiment: Experiment[Any], unit: Unit, future: Future[bytes | tup
         raise UnitError(
             experiment.name, unit.label, "its process, or one beside it, was killed, perhaps for lack of memory"
         ) from None
-    return delivered(experiment, outcome)
+    return result_of(experiment, outcome)
 
 
-def delivered(experiment: Experiment[Any], outcome: bytes | tuple[str, str]) -> bytes:
-    """What was carried: the result, or a UnitError with the words that came in its place."""
+def result_of(experiment: Experiment[Any], outcome: bytes | tuple[str, str]) -> bytes:
+    """The result that a worker sent; raises UnitError where it sent a label and a message instead."""
     if isinstance(outcome, tuple):
         raise UnitError(experiment.name, *outcome)
     return outcome

@@ -258,7 +258,7 @@ def read_execution_model(path: Path) -> ExecutionModelText:
 
 
 def applications_as_json(applications: dict[str, ApplicationModelText]) -> dict[str, Any]:
-    """The model in a form that a unit of work can carry and ``with_applications`` reads back."""
+    """The model as JSON for a unit of work; ``with_applications`` reads it."""
     return {
         name: model.model_dump(mode="json", exclude_defaults=True) for name, model in sorted(applications.items())
     }

@@ -1,7 +1,7 @@
 """A replay on a live grid: submits each job at its time, follows the journal until all have ended, and adds up.
 
 One call a job and one stream of the journal, whatever happens to the jobs meanwhile. A daemon that goes away is
-waited for as long as the client has patience; a submission carries a token of its own, so that no job comes twice.
+waited for as long as the client has patience; a submission has a client token of its own, so that no job comes twice.
 What is submitted is in ``plan``, what the journal tells in ``record``, what it adds up to in
 ``result``.
 """
