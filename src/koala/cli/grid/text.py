@@ -45,7 +45,7 @@ class SurveyedHost(NamedTuple):
 
 
 class OmittedHost(NamedTuple):
-    """What stands in the file as a comment alone, and why."""
+    """A host that is in the file as a comment only, and why."""
 
     host: str
     reason: str

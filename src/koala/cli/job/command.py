@@ -1,4 +1,4 @@
-"""``koala job``: one job: how it stands and why, waiting for it, cancelling it. What it wrote is in ``logs``."""
+"""``koala job``: show one job, explain its state, wait for it or cancel it. Its output is printed in ``logs``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class JobGroup(click.Group):
-    """Knows what somebody means who gives a job's number and no command."""
+    """Says what to write where a job's number is given without a command."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

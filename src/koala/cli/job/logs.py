@@ -1,4 +1,4 @@
-"""``koala job logs``: what the components of a job wrote; where there are several, each line begins with a number."""
+"""``koala job logs``: what the components of a job wrote; with several, each line begins with a number."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _ComponentNumber(click.ParamType[int | None]):
         return number
 
 
-class _Tap:
+class _OutputReader:
     """What one component writes, from the beginning on; whole lines only where they are marked with its number."""
 
     def __init__(
@@ -60,7 +60,7 @@ class _Tap:
         self._begun = ""
         self._token: str | None = None
 
-    def draw(self) -> bool:
+    def print_new(self) -> bool:
         """Print what is there now; says whether there was anything."""
         piece = self._client.output(
             self._job, part=self._component, run=self._run, stream=self._stream, offset=self._offset
@@ -120,11 +120,11 @@ def logs(client: Client, /, job_id: int, component: int | None, run: int | None,
         )
     chosen = range(count) if component is None else [component]
     stream: Literal["stdout", "stderr"] = "stderr" if errors else "stdout"
-    taps = [_Tap(client, job_id, each, run, stream, _mark(each, len(chosen))) for each in chosen]
+    readers = [_OutputReader(client, job_id, each, run, stream, _mark(each, len(chosen))) for each in chosen]
     if follow:
-        _follow(client, job_id, taps)
+        _follow(client, job_id, readers)
     else:
-        _print_all(taps)
+        _print_all(readers)
 
 
 def _placed(client: Client, job_id: int, to_wait: bool) -> JobDetail:
@@ -157,42 +157,42 @@ def _mark(component: int, count: int) -> str:
     return click.style(mark, fg=_COLOURS[component % len(_COLOURS)]) if sys.stdout.isatty() else mark
 
 
-def _print_all(taps: list[_Tap]) -> None:
+def _print_all(readers: list[_OutputReader]) -> None:
     """Print what is there. A component that has written nothing is a note; all of them an error."""
     from koala.client import NotFoundError
 
     missing: list[NotFoundError] = []
-    for tap in taps:
+    for reader in readers:
         try:
-            while tap.draw():
+            while reader.print_new():
                 pass
         except NotFoundError as error:
             missing.append(error)
-        tap.finish()
-    if len(missing) == len(taps):
+        reader.finish()
+    if len(missing) == len(readers):
         raise missing[0]
     for each in missing:
         click.echo(f"Note: {each.for_user()}", err=True)
 
 
-def _follow(client: Client, job_id: int, taps: list[_Tap]) -> None:
+def _follow(client: Client, job_id: int, readers: list[_OutputReader]) -> None:
     """Print as it comes, until the job has ended and all is printed."""
     from koala.client import ENDED_STATES, NotFoundError
 
-    def drawn(tap: _Tap) -> bool:
+    def printed(reader: _OutputReader) -> bool:
         try:
-            return tap.draw()
+            return reader.print_new()
         except NotFoundError:  # a component that is yet to be started
             return False
 
     while True:
         # The end is asked for before the output, so that nothing written before it is missed.
         ended = client.wait(job_id, timeout_s=0).state in ENDED_STATES
-        more = [drawn(tap) for tap in taps]
+        more = [printed(reader) for reader in readers]
         if any(more):
             continue
         if ended:
             break
         client.wait(job_id, timeout_s=POLL_S)
-    for tap in taps:
-        tap.finish()
+    for reader in readers:
+        reader.finish()

@@ -1,4 +1,4 @@
-"""A job for people: its components with bars of their time, and the explanation of where it stands."""
+"""A job for people: its components with bars of their time, and the explanation of its state."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class _Answer(msgspec.Struct, kw_only=True):
 
 
 class RunningTasks(NamedTuple):
-    """The graph with the tasks that run before those that come, and where they run."""
+    """A graph whose first tasks run already, and the mapping of these."""
 
     graph: TaskGraph
     mapping: TaskMapping

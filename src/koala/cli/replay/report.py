@@ -37,7 +37,7 @@ _COMPARED = (
 
 
 class ReplayReport(NamedTuple):
-    """A replay that is over, with all that is said of it."""
+    """A replay that is over, its jobs and its metrics."""
 
     replayed: Replayed
     source: ReplaySource

@@ -1,4 +1,4 @@
-"""WORKLOAD|TRACE of ``koala replay``: what ``koala simulate`` takes, read with the same readers, as a plan."""
+"""The jobs of ``koala replay``: a workload or a trace, read as ``koala simulate`` reads it, as a plan."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PACKED_ENDINGS = (".gz", ".xz", ".bz2")
 
 
 class ReplayOptions(NamedTuple):
-    """What the user asked for on the command line."""
+    """The options of a replay, from the command line."""
 
     source: str
     speed: float
@@ -36,7 +36,7 @@ class ReplayOptions(NamedTuple):
 
 
 class ReplaySource(NamedTuple):
-    """A plan, and what the results say of where its jobs are from; in ``remarks`` what a reader must know of them."""
+    """A plan, the origin of its jobs for the results (``about``), and remarks on them for the reader."""
 
     plan: ReplayPlan
     about: dict[str, Any]

@@ -30,7 +30,7 @@ DISCIPLINES = ("fcfs", "first-fit", "easy")
 
 
 class RunOptions(NamedTuple):
-    """How a run is to go, as its user said it on the command line."""
+    """The options of a run, from the command line."""
 
     policy: str | None
     policy_files: tuple[str, ...]
@@ -57,7 +57,7 @@ class RunOutputs(NamedTuple):
 
 
 class RunResult(NamedTuple):
-    """What came of a run; the table of jobs and the picture are made when they are asked for."""
+    """The result of a run; the table of jobs and the picture are made on demand."""
 
     metrics: dict[str, Any]
     csv: Callable[[], str]

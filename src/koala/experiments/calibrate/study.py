@@ -1,7 +1,7 @@
 """The experiment that calibrates execution times: the real solvers, measured here and extrapolated to the DAS-2.
 
-Here is what is run. Starting it is in ``runs``, the cost model in ``fit``, the prediction for the DAS-2 and the choice
-of the run there in ``das2``, claims and figures in ``findings``.
+Here is what is run. Starting it is in ``runs``, the cost model in ``fit``, the prediction for the DAS-2 and the run
+that is chosen for it in ``das2``, claims and figures in ``findings``.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """What is run live: single jobs on an otherwise idle lab, from which the model of the simulation comes, and the
-workload of the paper in small under each policy. Both are replays: see ``replaying``.
+workload of the paper in small under each policy. Both are replays: see ``koala.experiments.replay``.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class JobRecord:
 
 
 class ReplayRecord:
-    """The replay's jobs, and those of strangers that came meanwhile until they are told apart.
+    """The replay's jobs. A job that is submitted meanwhile is kept too until it is known whose it is.
 
     ``waiting`` are those of the replay's jobs that have no places, ``running`` those whose barrier is open, and
     ``unended`` those that have not ended.
@@ -78,7 +78,7 @@ class ReplayRecord:
     def own(self, job: JobId, submitted_at: float) -> None:
         """This job is the replay's, whether or not the journal has told of it yet.
 
-        Numbers only grow and the replay's jobs come in order, so that all others below it are strangers'.
+        Numbers only grow and the replay's jobs come in order, so that all others below it are not its own.
         """
         self.jobs[job] = self._unclaimed.pop(job, JobRecord(submitted_at=submitted_at))
         self._unclaimed = {number: record for number, record in self._unclaimed.items() if number > job}
