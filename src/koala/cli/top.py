@@ -13,7 +13,7 @@ import click
 
 from koala.cli.connection import with_client
 from koala.cli.events import told
-from koala.cli.terminal.live_screen import Latest, watch_screen
+from koala.cli.terminal.live_screen import LatestEntries, watch_screen
 from koala.cli.terminal.output import console, counted
 from koala.cli.terminal.words import (
     STATE_STYLES,
@@ -103,7 +103,7 @@ def top(client: Client, /, once: bool) -> None:
     screen.print(frame(overview, list(told(recent))[-EVENTS_ONCE:], screen.width, None))
 
 
-def _frame_now(client: Client, screen: Console, latest: Latest) -> RenderableType:
+def _frame_now(client: Client, screen: Console, latest: LatestEntries) -> RenderableType:
     return frame(client.overview(), list(told(list(latest.entries))), screen.width, screen.height, latest.away)
 
 

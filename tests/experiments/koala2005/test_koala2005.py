@@ -12,8 +12,8 @@ from koala.experiments.koala2005.data import (
     PLACEMENT_S,
     STABLE,
     UNSTABLE,
-    Cell,
     JobFilter,
+    JobSums,
     Koala2005Data,
 )
 from koala.experiments.koala2005.study import GRID, WORKLOAD, Koala2005, Koala2005Parameters
@@ -75,7 +75,7 @@ def test_a_run_is_that_of_the_command_line_and_its_groups_add_up() -> None:
     unstable, stable = experiment.units(FEW_JOBS, 1, 1)
     result = experiment.run(unstable)
     assert result["not_completed"] == 0
-    cells = [Cell(**cell) for cell in result["cells"].values()]
+    cells = [JobSums(**cell) for cell in result["cells"].values()]
     assert sum(cell.jobs for cell in cells) == 40
     assert all(cell.coallocated <= cell.jobs for cell in cells)
     assert len(result["use"]["total"]) == pytest.approx(result["makespan_s"] / WINDOW_S, abs=2)
@@ -146,7 +146,7 @@ def test_a_site_that_is_taken_out_is_not_there_to_be_used_any_more() -> None:
 
 def test_slopes_are_fitted_over_the_jobs_of_a_seed() -> None:
     def cell(jobs: int, mean_s: float) -> dict[str, float]:
-        return Cell(jobs, 0, 0, jobs * mean_s, jobs * mean_s).as_json()
+        return JobSums(jobs, 0, 0, jobs * mean_s, jobs * mean_s).as_json()
 
     cells = {"low/72/3": cell(5, 30.0), "high/72/4": cell(1, 40.0), "low/72/8": cell(9, 80.0)}
     cells["low/36/3"] = cell(7, 0.0)

@@ -21,7 +21,7 @@ from koala.experiments.live2006.findings import Live2006Findings, LiveRun
 from koala.experiments.live2006.lab import LabSize, LiveGrid, live_grid, options_for
 from koala.experiments.live2006.load import JOB_NAME, LoadController
 from koala.experiments.live2006.model import fitted, predicted
-from koala.experiments.live2006.runs import Drawn, SolverProblem, calibrated, run_policy
+from koala.experiments.live2006.runs import SolverProblem, WorkloadDraw, calibrated, run_policy
 from koala.lab import Lab, LabError, requirements
 from koala.lab.lab import plan_of
 from koala.model.grid import Background
@@ -33,7 +33,7 @@ SIZE = LabSize(nodes=1, processors_per_node=8, slots=8, first_port=FIRST_PORT, r
 # Beside it a job of four processors finds room at every site.
 BACKGROUND = Background(user_load=0.1, user_size_mean=1.0, user_execution_mean_s=3.0, band_low=0.25, band_high=0.25)
 PROBLEM = SolverProblem(size=16, laplace_iterations=5, heat_iterations=5)
-DRAWN = Drawn(jobs=2, interarrival_s=0.5, seed=1)
+DRAWN = WorkloadDraw(jobs=2, interarrival_s=0.5, seed=1)
 # Of each kind of measurement as few as there can be.
 FEW = {"APPLICATIONS": ("laplace",), "SIZES": {4: (2,)}, "COMPONENTS": (1, 2), "STARTS": 1, "PAUSE_S": 0.2}
 KIND = "laplace/4"

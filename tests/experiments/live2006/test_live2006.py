@@ -16,7 +16,7 @@ from koala.experiments.koala2006.study import POLICIES
 from koala.experiments.live2006 import lab
 from koala.experiments.live2006.load import Band, LoadError, SiteLoad, cancellation, submission, submitted_id
 from koala.experiments.live2006.model import (
-    Model,
+    SimulationModel,
     crowded_factors,
     fitted,
     fitted_startups,
@@ -26,7 +26,7 @@ from koala.experiments.live2006.model import (
     simulated_grid,
     timed,
 )
-from koala.experiments.live2006.runs import SIZES, Drawn, arrivals, programs
+from koala.experiments.live2006.runs import SIZES, WorkloadDraw, arrivals, programs
 from koala.experiments.live2006.study import Live2006, Live2006Parameters
 from koala.model.grid import Background, Grid, Site, SiteKind, Startup
 from koala.model.request import JobType
@@ -37,7 +37,7 @@ from koala.simulator.world.background import SiteBackground, users_stream
 from koala.simulator.world.site import SimulatedSite
 
 GRID = Grid(name="lab", sites=tuple(Site(name=name, processors=8, kind=SiteKind.SLURM) for name in ("a", "b", "c")))
-DRAWN = Drawn(jobs=30, interarrival_s=5.0, seed=4)
+DRAWN = WorkloadDraw(jobs=30, interarrival_s=5.0, seed=4)
 # By application and processors, the time on one cluster and what each further one adds to it.
 TRUTH = {"laplace/4": (2.0, 1.5), "laplace/6": (3.0, 1.0), "heat/4": (4.0, 0.5), "heat/6": (5.0, 0.25)}
 
@@ -99,7 +99,7 @@ def test_a_simulated_job_takes_the_time_that_was_measured_on_its_clusters() -> N
     bent["executions"] |= {f"{key}/{sites}": 1.0 + len(sites) ** 2 for key in TRUTH for sites in SETS}
     bent["pairs"] = {}
     model, background = fitted([bent]), Background(user_load=0.0, band_low=0.0, band_high=0.0)
-    alone = Drawn(jobs=1, interarrival_s=5.0, seed=4)
+    alone = WorkloadDraw(jobs=1, interarrival_s=5.0, seed=4)
     spread = len(arrivals(GRID, alone, "WF")[0].request.components)
     assert spread > 1
     for policy, clusters in (("WF", spread), ("FCM", 1)):
@@ -115,7 +115,7 @@ def test_a_site_that_is_slow_to_start_and_to_end_is_so_in_a_simulation_too() -> 
         slow["executions"][f"{key}/a"] += 50.0
     background, alone = (
         Background(user_load=0.0, band_low=0.0, band_high=0.0),
-        Drawn(jobs=1, interarrival_s=5, seed=4),
+        WorkloadDraw(jobs=1, interarrival_s=5, seed=4),
     )
     (quick,), (late,) = (
         predicted(fitted([each]), GRID, "FCM", alone, background, 1) for each in (calibration(), slow)
@@ -158,7 +158,7 @@ def test_a_job_of_one_component_starts_in_a_simulation_as_fast_as_its_site_did_l
     slow = calibration()
     slow["overheads"] = [[["a"], 3.0], [["b"], 0.2], [["c"], 0.2]]
     background = Background(user_load=0.0, band_low=0.0, band_high=0.0)
-    alone = Drawn(jobs=1, interarrival_s=5.0, seed=4)
+    alone = WorkloadDraw(jobs=1, interarrival_s=5.0, seed=4)
     (found,) = predicted(fitted([slow]), GRID, "FCM", alone, background, 1)
     assert found["sites"] == {"a": 1}
     assert found["means"]["overhead_s"] == pytest.approx(3.0)
@@ -195,7 +195,7 @@ def test_the_simulation_gets_the_lab_with_its_users_and_the_times_of_the_model()
         assert (job.execution_s, job.per_extra_cluster) == pytest.approx((one_s, beta))
 
 
-def finished(parameters: Live2006Parameters, truth: Model, factor: float = 1.0) -> list[FinishedUnit]:
+def finished(parameters: Live2006Parameters, truth: SimulationModel, factor: float = 1.0) -> list[FinishedUnit]:
     """Results as of a lab that does what a simulation with this model does, but for a factor in all times."""
     shared = msgspec.to_builtins(parameters)
     grid = {"grid": msgspec.to_builtins(GRID)}
@@ -203,7 +203,7 @@ def finished(parameters: Live2006Parameters, truth: Model, factor: float = 1.0) 
     for seed in (1, 2, 3):
         calibrated = {**grid, **calibration()}
         found.append(FinishedUnit(Unit(label="", work={"seed": seed, "policy": None, **shared}), calibrated))
-        drawn = Drawn(jobs=parameters.jobs, interarrival_s=parameters.interarrival_s, seed=seed)
+        drawn = WorkloadDraw(jobs=parameters.jobs, interarrival_s=parameters.interarrival_s, seed=seed)
         for policy in POLICIES:
             live = dict(predicted(truth, GRID, policy, drawn, parameters.background, 1)[0])
             live["means"] = {name: factor * value for name, value in live["means"].items()}

@@ -1,4 +1,4 @@
-"""``koala token``: tokens with which others may call the daemon over the network. Only its own user may create them."""
+"""``koala token``: tokens with which others may call the daemon over the network, for its own user to create."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from koala.client import Client
     from koala.model.api import JournalEntry
 
-    Draw = Callable[[Console, "Latest"], RenderableType]
+    Draw = Callable[[Console, "LatestEntries"], RenderableType]
 
 ENTRIES_KEPT = 200
 # Drawn at most so often, and at least so often, since bars move without events too.
@@ -35,7 +35,7 @@ AWAY_PAUSE_S = 2.0
 _QUIT = frozenset(b"qQ\x03\x04")
 
 
-class Latest:
+class LatestEntries:
     """The newest entries of the journal, read by a thread of its own for as long as the program runs.
 
     A daemon that goes away is waited for; ``away`` says why meanwhile.
@@ -81,7 +81,7 @@ def watch_screen(client: Client, draw: Draw, *, instead: str) -> None:
     if not screen.is_terminal:
         raise UserError(f"standard output is no terminal; {instead}")
     client.exchange.on_wait = None  # the screen tells it
-    latest = Latest(str(client.address))
+    latest = LatestEntries(str(client.address))
     picture = draw(screen, latest)  # an error here is told before the screen is taken
     latest.begin()
     with (
@@ -99,7 +99,7 @@ def watch_screen(client: Client, draw: Draw, *, instead: str) -> None:
             drawn_at = time.monotonic()
 
 
-def _drawn(draw: Draw, screen: Console, latest: Latest) -> RenderableType:
+def _drawn(draw: Draw, screen: Console, latest: LatestEntries) -> RenderableType:
     from rich.text import Text
 
     from koala.client import ClientError

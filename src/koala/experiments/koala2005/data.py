@@ -19,7 +19,7 @@ COMPONENTS = {36: (3, 4), 72: (3, 4, 6, 8)}
 BySeed: TypeAlias = dict[int, float]
 
 
-class Cell(NamedTuple):
+class JobSums(NamedTuple):
     """Sums over the jobs of one group that were done."""
 
     jobs: int = 0
@@ -28,10 +28,10 @@ class Cell(NamedTuple):
     placement_s: float = 0.0
     start_delay_s: float = 0.0
 
-    def __add__(self, other: object) -> Cell:
-        if not isinstance(other, Cell):
+    def __add__(self, other: object) -> JobSums:
+        if not isinstance(other, JobSums):
             return NotImplemented
-        return Cell(
+        return JobSums(
             self.jobs + other.jobs,
             self.failures + other.failures,
             self.coallocated + other.coallocated,
@@ -46,8 +46,8 @@ class Cell(NamedTuple):
 class Measure(NamedTuple):
     """A quantity of a group: a sum over its jobs and what that is divided by."""
 
-    of: Callable[[Cell], float]
-    out_of: Callable[[Cell], float]
+    of: Callable[[JobSums], float]
+    out_of: Callable[[JobSums], float]
 
 
 FAILURE_SHARE = Measure(lambda cell: cell.failures, lambda cell: cell.failures + cell.jobs)
@@ -88,7 +88,9 @@ class Koala2005Data:
         for unit, result in results:
             self._runs[unit.work["system"]][unit.work["seed"]] = result
         self._cells = {
-            system: {seed: {name: Cell(**cell) for name, cell in run["cells"].items()} for seed, run in runs.items()}
+            system: {
+                seed: {name: JobSums(**cell) for name, cell in run["cells"].items()} for seed, run in runs.items()
+            }
             for system, runs in self._runs.items()
         }
 
@@ -104,7 +106,7 @@ class Koala2005Data:
         """The measure of a group for each seed that has such jobs."""
         found = {}
         for seed, cells in self._cells[system].items():
-            cell = sum((cell for name, cell in cells.items() if group.has(name)), Cell())
+            cell = sum((cell for name, cell in cells.items() if group.has(name)), JobSums())
             if measure.out_of(cell) > 0:
                 found[seed] = measure.of(cell) / measure.out_of(cell)
         return found
@@ -125,7 +127,7 @@ class Koala2005Data:
         return found
 
     @staticmethod
-    def _points(measure: Measure, cells: Mapping[str, Cell]) -> Iterator[tuple[float, float, float]]:
+    def _points(measure: Measure, cells: Mapping[str, JobSums]) -> Iterator[tuple[float, float, float]]:
         """(components, value, weight) of each group."""
         for name, cell in cells.items():
             weight = measure.out_of(cell)

@@ -17,7 +17,7 @@ from koala.descriptions.workload.form import WorkloadFile
 from koala.experiments.frame.experiment import Conclusion, Experiment, FinishedUnit, Parameters, Unit
 from koala.experiments.frame.shipped import fingerprint, shipped_grid, shipped_workload
 from koala.experiments.koala2005.claims import claims
-from koala.experiments.koala2005.data import STABLE, UNSTABLE, Cell, Koala2005Data, cell_name
+from koala.experiments.koala2005.data import STABLE, UNSTABLE, JobSums, Koala2005Data, cell_name
 from koala.experiments.koala2005.figures import figures
 from koala.experiments.koala2005.utilisation import UtilisationRecorder
 from koala.model.grid import Grid, SiteFaults
@@ -169,15 +169,15 @@ def measures(grid: Grid, workload: Workload, seed: int) -> dict[str, Any]:
     }
 
 
-def _cells(rows: Iterable[JobRow]) -> dict[str, Cell]:
+def _cells(rows: Iterable[JobRow]) -> dict[str, JobSums]:
     """The jobs that were done, summed up by priority, size and number of components."""
-    cells: dict[str, Cell] = {}
+    cells: dict[str, JobSums] = {}
     for row in rows:
         if row.outcome == "done":
             assert row.queue_s is not None, "a job that was done has been placed"
             assert row.start_delay_s is not None
             name = cell_name(row.priority, row.processors, row.components)
-            cells[name] = cells.get(name, Cell()) + Cell(
+            cells[name] = cells.get(name, JobSums()) + JobSums(
                 1, row.failures, int(row.clusters > 1), row.queue_s, row.start_delay_s
             )
     return dict(sorted(cells.items()))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from koala.experiments.frame.claims import PaperClaim, above, below, judge, within
 from koala.experiments.frame.figures import NEUTRAL, ReportFigure, Series, bars, lines
 from koala.experiments.frame.statistics import Interval, mean_interval, paired_difference
-from koala.experiments.live2006.model import Model, executions, longest_startup_s, overheads, starts
+from koala.experiments.live2006.model import SimulationModel, executions, longest_startup_s, overheads, starts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,7 +47,7 @@ class Live2006Findings:
         self,
         runs: Sequence[LiveRun],
         calibrations: Sequence[Mapping[str, Any]],
-        model: Model,
+        model: SimulationModel,
         *,
         agree_percent: float,
         stolen_percent_max: float,

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from koala.experiments.calibrate.das2 import ExecutionTimeModel, form_of
-from koala.experiments.live2006.runs import SITES_JOINED_BY, Drawn, arrivals, overlap_s, run_measures, sites_of
+from koala.experiments.live2006.runs import SITES_JOINED_BY, WorkloadDraw, arrivals, overlap_s, run_measures, sites_of
 from koala.model.grid import Background, Grid, GridSimulation, SiteKind, SiteSimulation, Startup
 from koala.simulator import JobRow, Result, Workload, simulate
 from koala.simulator.workloads.workload import Arrival
@@ -27,7 +27,7 @@ _HALVINGS = 30
 replace = msgspec.structs.replace
 
 
-class Model(msgspec.Struct, frozen=True, kw_only=True):
+class SimulationModel(msgspec.Struct, frozen=True, kw_only=True):
     """What a simulation is given: start-up times by site, execution times by application and processors, and by which
     fraction a job on one cluster, or on several, takes longer for each job beside it that computes all the time.
 
@@ -105,7 +105,7 @@ def starts(calibrations: Iterable[Mapping[str, Any]]) -> list[tuple[list[str], f
     return [(places, seconds) for calibration in calibrations for places, seconds in calibration["overheads"]]
 
 
-def fitted(calibrations: Sequence[Mapping[str, Any]]) -> Model:
+def fitted(calibrations: Sequence[Mapping[str, Any]]) -> SimulationModel:
     """The model that comes nearest to the measurements."""
     times = _by_sites(calibrations)
     forms = {
@@ -115,7 +115,7 @@ def fitted(calibrations: Sequence[Mapping[str, Any]]) -> Model:
         for kind, each in times.items()
     }
     one, several = (crowding(calibrations, of_one=of_one) for of_one in (True, False))
-    return Model(
+    return SimulationModel(
         startups=fitted_startups(starts(calibrations)),
         forms=forms,
         times=times,
@@ -228,7 +228,7 @@ def simulated_grid(grid: Grid, startups: Mapping[str, Startup], background: Back
     return replace(grid, sites=sites, simulation=GridSimulation())
 
 
-def timed(model: Model, jobs: Iterable[Arrival]) -> list[Arrival]:
+def timed(model: SimulationModel, jobs: Iterable[Arrival]) -> list[Arrival]:
     """The jobs with the execution times of the model."""
     found = []
     for arrival in jobs:
@@ -240,7 +240,7 @@ def timed(model: Model, jobs: Iterable[Arrival]) -> list[Arrival]:
 
 
 def predicted(
-    model: Model, grid: Grid, policy: str, drawn: Drawn, background: Background, runs: int
+    model: SimulationModel, grid: Grid, policy: str, drawn: WorkloadDraw, background: Background, runs: int
 ) -> list[dict[str, Any]]:
     """What the simulator makes of the same jobs beside the same users, under other start-up times in each run."""
     simulated = simulated_grid(grid, model.startups, replace(background, seed=drawn.seed))
@@ -250,7 +250,7 @@ def predicted(
     return [run_measures(_settled(model, simulated, moved, policy, seed)) for seed in range(1, runs + 1)]
 
 
-def _settled(model: Model, grid: Grid, jobs: Sequence[Arrival], policy: str, seed: int) -> Result:
+def _settled(model: SimulationModel, grid: Grid, jobs: Sequence[Arrival], policy: str, seed: int) -> Result:
     """A simulation in which each job takes the time that was measured on the clusters that it combines, and as much
     longer as those that it finds beside it make it.
 
@@ -268,13 +268,13 @@ def _settled(model: Model, grid: Grid, jobs: Sequence[Arrival], policy: str, see
     return result
 
 
-def measured_s(model: Model, row: JobRow) -> float:
+def measured_s(model: SimulationModel, row: JobRow) -> float:
     """The execution time that single jobs had on these sites; by the form where that was not measured."""
     kind = _kind(row)
     return model.times[kind].get(sites_of(row)) or model.forms[kind].seconds(row.processors, max(1, row.clusters))
 
 
-def crowded_factors(model: Model, rows: Sequence[JobRow]) -> list[float]:
+def crowded_factors(model: SimulationModel, rows: Sequence[JobRow]) -> list[float]:
     """By which factor each job takes longer for the jobs that ran while it did. These count by the time that they
     share with it, and by the part of their time in which they compute."""
     computes = {

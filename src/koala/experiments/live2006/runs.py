@@ -53,7 +53,7 @@ class SolverProblem(msgspec.Struct, frozen=True, kw_only=True):
     heat_iterations: int
 
 
-class Drawn(msgspec.Struct, frozen=True, kw_only=True):
+class WorkloadDraw(msgspec.Struct, frozen=True, kw_only=True):
     """The jobs of a run: how many, how often one comes, and the seed of all draws."""
 
     jobs: int
@@ -83,7 +83,7 @@ def _solver(problem: SolverProblem, name: str, *arguments: str) -> Program:
 # ----------------------------------------------------------------------------------------- the workload
 
 
-def arrivals(grid: Grid, drawn: Drawn, policy: str) -> list[Arrival]:
+def arrivals(grid: Grid, drawn: WorkloadDraw, policy: str) -> list[Arrival]:
     """The jobs of one run, with execution times that are yet to be filled in; for all policies the same but for what
     they ask for."""
     sizes = ", ".join(
@@ -105,7 +105,7 @@ generate:
 
 
 async def run_policy(
-    live: LiveGrid, policy: str, drawn: Drawn, problem: SolverProblem, background: Background
+    live: LiveGrid, policy: str, drawn: WorkloadDraw, problem: SolverProblem, background: Background
 ) -> dict[str, Any]:
     """The workload under one policy, measured."""
     settings = ReplaySettings(policy=policy, programs=programs(problem))

@@ -173,7 +173,7 @@ class Live2006(Experiment[Live2006Parameters]):
         """Measure on a lab of its own."""
         from koala.experiments.live2006.host import undisturbed
         from koala.experiments.live2006.lab import live_grid
-        from koala.experiments.live2006.runs import Drawn, calibrated, run_policy
+        from koala.experiments.live2006.runs import WorkloadDraw, calibrated, run_policy
 
         seed, policy = unit.work["seed"], unit.work["policy"]
         given = {name: value for name, value in unit.work.items() if name not in ("seed", "policy", "form")}
@@ -183,7 +183,7 @@ class Live2006(Experiment[Live2006Parameters]):
             sites = {"grid": _as_json(live.grid)}
             if policy is None:
                 return sites | calibrated(live, parameters.problem, parameters.background, seed, stolen_percent_max)
-            drawn = Drawn(jobs=parameters.jobs, interarrival_s=parameters.interarrival_s, seed=seed)
+            drawn = WorkloadDraw(jobs=parameters.jobs, interarrival_s=parameters.interarrival_s, seed=seed)
             measure = partial(run_policy, live, policy, drawn, parameters.problem, parameters.background)
             found = asyncio.run(undisturbed(measure, stolen_percent_max))
             return sites | found.measured | {"host": [(found.stolen_percent, found.tries)]}
@@ -191,7 +191,7 @@ class Live2006(Experiment[Live2006Parameters]):
     def conclude(self, parameters: Live2006Parameters, results: Sequence[FinishedUnit]) -> Conclusion:
         from koala.experiments.live2006.findings import Live2006Findings, LiveRun
         from koala.experiments.live2006.model import fitted, predicted
-        from koala.experiments.live2006.runs import Drawn
+        from koala.experiments.live2006.runs import WorkloadDraw
 
         calibrations = [result for unit, result in results if unit.work["policy"] is None]
         model = fitted(calibrations)
@@ -200,7 +200,7 @@ class Live2006(Experiment[Live2006Parameters]):
             policy, seed = unit.work["policy"], unit.work["seed"]
             if policy is None:
                 continue
-            drawn = Drawn(jobs=parameters.jobs, interarrival_s=parameters.interarrival_s, seed=seed)
+            drawn = WorkloadDraw(jobs=parameters.jobs, interarrival_s=parameters.interarrival_s, seed=seed)
             grid = msgspec.convert(result["grid"], Grid)
             simulated = predicted(model, grid, policy, drawn, parameters.background, parameters.simulations)
             runs.append(LiveRun(policy, seed, result, simulated))

@@ -147,7 +147,7 @@ def grid_of(load: tuple[float, float], seed: int, machines: int, per_lan: int) -
     return random_grid(machines, per_lan, Random(f"grid {seed} {machines} {per_lan}"), GridShape(load=load))
 
 
-class Clustered(NamedTuple):
+class ClusteredGraph(NamedTuple):
     """A graph in clusters of a wanted size, or those that come nearest, and what it took to find them."""
 
     found: Clustering
@@ -155,14 +155,14 @@ class Clustered(NamedTuple):
     cpu_s: float
 
 
-def clustered(graph: TaskGraph, method: str, size: tuple[float, float]) -> Clustered:
+def clustered(graph: TaskGraph, method: str, size: tuple[float, float]) -> ClusteredGraph:
     """The clusters of a graph, with theta scanned for the size wanted."""
     before_s = time.process_time()
     try:
         found, reached = cluster(graph, method, cluster_size=size), True
     except ClusterSizeError as error:
         found, reached = error.nearest, False
-    return Clustered(found, reached, time.process_time() - before_s)
+    return ClusteredGraph(found, reached, time.process_time() - before_s)
 
 
 def run_trials(parameters: WaseParameters, seed: int, tasks: int, number: int) -> dict[str, Any]:
@@ -196,7 +196,7 @@ def run_trials(parameters: WaseParameters, seed: int, tasks: int, number: int) -
     }
 
 
-def _described(group: Clustered) -> dict[str, Any]:
+def _described(group: ClusteredGraph) -> dict[str, Any]:
     found = group.found
     return {
         "theta": found.theta,
