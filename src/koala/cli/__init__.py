@@ -32,7 +32,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     ),
     "events": ("koala.cli.events", "events", "Print the journal: every event and every command, in order."),
     "experiment": (
-        "koala.cli.experiment.command",
+        "koala.cli.experiment",
         "experiment",
         "Run the experiments of the papers again, with their claims.",
     ),

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from koala.experiments.calibrate import runs
 from koala.experiments.calibrate.das2 import SIZES
 from koala.experiments.calibrate.patterns import pattern_of, wait_s
 from koala.experiments.calibrate.runs import MeasuringError, MissingMpiError, SolverRun, measured, mpiexec, runs_on
@@ -98,10 +97,9 @@ def test_solvers_that_cannot_run_are_reported_with_what_they_said() -> None:
 
 
 @pytest.mark.usefixtures("real_mpi")
-def test_solvers_that_never_answer_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "START_S_MAX", 0.01)
+def test_solvers_that_never_answer_are_ended() -> None:
     with pytest.raises(MeasuringError, match=r"ended after 0\.01 s without an answer"):
-        measured([SolverRun(application="heat", size=64, iterations=20, clusters=(2,))], 1)
+        measured([SolverRun(application="heat", size=64, iterations=20, clusters=(2,))], 1, start_s_max=0.01)
 
 
 def test_without_mpi_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -119,11 +119,9 @@ def test_the_kernel_gives_the_same_numbers_on_a_cluster(tmp_path: Path, cluster:
     assert len({finished.result["mean_turnaround_s"] for finished in there}) > 1
 
 
-def test_more_units_than_are_sent_at_once_are_all_computed_once(
-    tmp_path: Path, cluster: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dask_run, "AT_ONCE", 3)
-    results = run_units(Sample(), marked_units(tmp_path / "marks", 10), tmp_path, computer=on_dask(Sample(), cluster))
+def test_more_units_than_are_sent_at_once_are_all_computed_once(tmp_path: Path, cluster: str) -> None:
+    computer = on_dask(Sample(), cluster, at_once=3)
+    results = run_units(Sample(), marked_units(tmp_path / "marks", 10), tmp_path, computer=computer)
     assert [finished.result["value"] for finished in results] == [2.0 * seed for seed in range(1, 11)]
     assert times_computed(tmp_path / "marks") == dict.fromkeys(range(1, 11), 1)
 
@@ -175,16 +173,14 @@ def test_a_worker_that_dies_is_replaced_by_another(tmp_path: Path, lonely: str) 
     assert [finished.result["value"] for finished in results] == [2.0, 4.0, 6.0, 8.0, 10.0, 12.0]
 
 
-def test_a_scheduler_without_workers_is_named(lonely: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask_run, "WORKERS_TIMEOUT_S", 1)
+def test_a_scheduler_without_workers_is_named(lonely: str) -> None:
     with pytest.raises(DaskError, match="has no workers, also after 1 s; start some with: dask worker tcp://"):
-        on_dask(Sample(), lonely)
+        on_dask(Sample(), lonely, workers_timeout_s=1)
 
 
-def test_another_version_there_is_named(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask_run, "__version__", "0.0.1")
+def test_another_version_there_is_named(cluster: str) -> None:
     with pytest.raises(DaskError, match=r"the scheduler has Koala .*, and here is 0\.0\.1; install the same version"):
-        on_dask(Sample(), cluster)
+        on_dask(Sample(), cluster, version="0.0.1")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from koala.experiments.frame import run
 from koala.experiments.frame.experiment import FinishedUnit, Unit
 from koala.experiments.frame.run import TooManyUnitsError, UnitError, processes_for, run_units
 from tests.support.frame_samples import Sample, marked_units, times_computed
@@ -101,10 +100,9 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert told == [(2, 4), (3, 4), (4, 4)]
 
 
-def test_more_units_than_a_run_may_have_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "UNITS_MAX", 2)
+def test_more_units_than_a_run_may_have_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TooManyUnitsError, match="3 units are more than the 2"):
-        run_units(Sample(), marked_units(tmp_path / "marks", 3), tmp_path)
+        run_units(Sample(), marked_units(tmp_path / "marks", 3), tmp_path, units_max=2)
     assert times_computed(tmp_path / "marks") == {}
 
 

@@ -1,15 +1,32 @@
 """``koala demo``: what Koala does, in half a minute: live on three sites of this machine, or simulated.
 
-Both are drawn the same way; see ``live`` and ``simulated``.
+The live demo is in ``live``. The simulated one is here: one co-allocation on three simulated sites, drawn from the
+log of its run. Its scheduler is the real one; only the grid and the jobs, the examples named demo, are made for it.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from koala.cli.demo.picture import TITLE, GridPicture, columns_in, job_name, jobs_table, what_happened
 from koala.cli.errors import UserError
+from koala.cli.examples import read_named
+from koala.cli.terminal.output import console, counted
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+
+    from koala.simulator import Result
+
+SHOW_S = 3.0
+FRAMES = 40
+_PROCESSORS_PER_ROW = 3
 
 
 @click.command()
@@ -46,6 +63,66 @@ def demo(keep: bool, to_end: Path | None, still: bool, simulated: bool, seed: in
         return
     if keep or as_json:
         raise UserError("--keep and --json are about the live demo; leave out --simulated")
-    from koala.cli.demo.simulated import show_simulated
+    _show_simulated(seed, still=still)
 
-    show_simulated(seed, still=still)
+
+def _show_simulated(seed: int, *, still: bool) -> None:
+    """Run the simulation and show it, as an animation where there is a terminal."""
+    from koala.descriptions import read_grid
+    from koala.descriptions.workload.form import read_workload
+    from koala.simulator import simulate
+    from koala.simulator.report.timeline import Timeline
+    from koala.simulator.workloads.generators import workload_from_file
+
+    grid = read_grid(*read_named("grid", "demo"))
+    workload = workload_from_file(read_workload(*read_named("workload", "demo")))
+    log: list[bytes] = []
+    result = simulate(grid, workload, seed=seed, log=log.append)
+    timeline = Timeline.from_log(b"".join(log).splitlines())
+    screen = console()
+    column_s = max(1.0, math.ceil(timeline.end_s / columns_in(screen.width)))
+    picture = GridPicture(
+        {site.name: site.processors for site in grid.sites},
+        timeline,
+        columns=math.ceil(timeline.end_s / column_s),
+        column_s=column_s,
+        processors_per_row=_PROCESSORS_PER_ROW,
+    )
+    screen.print(f"{TITLE}\n", style="bold")
+    if screen.is_terminal and not still:
+        _animate(screen, picture, timeline.end_s)
+    else:
+        screen.print(_at(picture, timeline.end_s))
+    screen.print("", _table(result))
+    ran = f"{counted(result.jobs, 'job')}, {counted(result.events, 'event')}, {result.end_s:.0f} s of virtual time"
+    screen.print(f"\n{ran}\nnext: koala simulate --grid das2 --workload koala2006-w1 --policy CM")
+
+
+def _at(picture: GridPicture, until_s: float, height: int | None = None) -> RenderableType:
+    """The picture and what was said; in a given height only the newest of it."""
+    from rich.console import Group
+
+    rows, remarks = picture.rows(until_s), picture.remarks(until_s)
+    if height is None:
+        return Group(*rows, "", *remarks)
+    return Group(*rows, *remarks[-max(1, height - len(rows) - 1) :])
+
+
+def _animate(screen: Console, picture: GridPicture, end_s: float) -> None:
+    from rich.live import Live
+
+    with Live(console=screen, auto_refresh=False) as live:
+        for frame in range(1, FRAMES):
+            live.update(_at(picture, end_s * frame / FRAMES, screen.height), refresh=True)
+            time.sleep(SHOW_S / FRAMES)
+        live.update(_at(picture, end_s), refresh=True)
+
+
+def _table(result: Result) -> Table:
+    rows = []
+    for row in result.rows():
+        times = (row.queue_s, row.overhead_s, row.execution_s)
+        cells = ["-" if value is None else f"{value:.0f}" for value in times]
+        happened = what_happened(row.preemptions, row.failures, row.outcome)
+        rows.append((job_name(row.job, row.name), row.sites.replace("+", " + "), cells, happened))
+    return jobs_table(("queue", "overhead", "execution"), rows)

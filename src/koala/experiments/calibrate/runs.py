@@ -112,7 +112,7 @@ def mpiexec() -> Path:
     return Path(found)
 
 
-def measured(runs: Sequence[SolverRun], rounds: int) -> dict[str, Any]:
+def measured(runs: Sequence[SolverRun], rounds: int, *, start_s_max: float = START_S_MAX) -> dict[str, Any]:
     """``seconds`` of each run in each round, and the ``cores`` there were. Nothing is left running afterwards."""
     processes = sum(runs[0].clusters)
     with tempfile.TemporaryDirectory(prefix="koala-calibrate-") as folder:
@@ -129,7 +129,7 @@ def measured(runs: Sequence[SolverRun], rounds: int) -> dict[str, Any]:
         ]
         words = " ".join(shlex.quote(str(word)) for word in command)
         (home / _SCRIPT).write_text(f"{words} >{_ANSWER} 2>{_ERRORS}\necho $? >{_CODE}\n")
-        problem = _awaited(home) or _complaint(home)
+        problem = _awaited(home, start_s_max) or _complaint(home)
         if not problem:
             out = (home / _ANSWER).read_text()
             try:
@@ -141,7 +141,7 @@ def measured(runs: Sequence[SolverRun], rounds: int) -> dict[str, Any]:
     raise MeasuringError(f"{processes} MPI processes with the solvers: {problem}")
 
 
-def _awaited(home: Path) -> str:
+def _awaited(home: Path, start_s_max: float) -> str:
     """Run the script of a directory to its end, or end it and all that it started; says what went wrong, if anything.
 
     MPI's processes leave their session, so they are known by the directory in their environment.
@@ -150,11 +150,11 @@ def _awaited(home: Path) -> str:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     child = spawn(home, _SCRIPT, _ERRORS, environment)
     identity = identity_of(child)
-    ends_at = time.monotonic() + START_S_MAX
+    ends_at = time.monotonic() + start_s_max
     try:
         while not has_left(child):
             if time.monotonic() > ends_at:
-                return f"they were ended after {START_S_MAX:g} s without an answer; is the machine overloaded?"
+                return f"they were ended after {start_s_max:g} s without an answer; is the machine overloaded?"
             time.sleep(_LOOK_S)
     finally:
         # After a good end there is nobody left to be ended.

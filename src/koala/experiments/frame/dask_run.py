@@ -32,7 +32,14 @@ class DaskError(ValueError):
         return str(self)
 
 
-def on_dask(experiment: Experiment[Any], address: str) -> Computer:
+def on_dask(
+    experiment: Experiment[Any],
+    address: str,
+    *,
+    at_once: int = AT_ONCE,
+    workers_timeout_s: float = WORKERS_TIMEOUT_S,
+    version: str = __version__,
+) -> Computer:
     """A computer for ``run_units`` that gives the units to the cluster of this scheduler; DaskError where it cannot.
 
     That the cluster is there and its workers are able is found out at once, before anything is written.
@@ -42,12 +49,12 @@ def on_dask(experiment: Experiment[Any], address: str) -> Computer:
             f"{experiment.name} measures this machine and cannot be computed elsewhere; run it without --dask"
         )
     with _connected(address) as client:
-        _check_workers(client, address)
-    return partial(_computed_there, address)
+        _check_workers(client, address, workers_timeout_s, version)
+    return partial(_computed_there, address, at_once)
 
 
 def _computed_there(
-    address: str, experiment: Experiment[Any], units: Sequence[Unit], left: Sequence[int]
+    address: str, at_once: int, experiment: Experiment[Any], units: Sequence[Unit], left: Sequence[int]
 ) -> Computed:
     """The results of the units that are left, as the cluster delivers them."""
     if not left:
@@ -59,7 +66,7 @@ def _computed_there(
         numbers: dict[Any, int] = {}
         arriving: Any = as_completed(loop=client.loop)  # type: ignore[no-untyped-call]
         try:
-            for index in _first(pending, AT_ONCE):
+            for index in _first(pending, at_once):
                 arriving.add(_submitted(client, experiment, units[index], index, numbers))
             for future in arriving:
                 index = numbers.pop(future.key)
@@ -131,13 +138,13 @@ def _connected(address: str) -> Iterator[Client]:
         client.close(timeout=CONNECT_TIMEOUT_S)  # type: ignore[no-untyped-call]
 
 
-def _check_workers(client: Client, address: str) -> None:
+def _check_workers(client: Client, address: str, timeout_s: float, wanted: str) -> None:
     """Raise DaskError where there is no worker, or one without this version of Koala."""
     try:
-        client.wait_for_workers(1, timeout=WORKERS_TIMEOUT_S)
+        client.wait_for_workers(1, timeout=timeout_s)
     except TimeoutError:
         raise DaskError(
-            f"--dask {address}: the scheduler has no workers, also after {WORKERS_TIMEOUT_S} s; "
+            f"--dask {address}: the scheduler has no workers, also after {timeout_s:g} s; "
             f"start some with: dask worker {address}"
         ) from None
     try:
@@ -146,12 +153,12 @@ def _check_workers(client: Client, address: str) -> None:
     except Exception as error:  # whatever it is that importing Koala raises there
         raise DaskError(
             f"--dask {address}: Koala cannot be used there ({type(error).__name__}: {error}); "
-            f"install Koala {__version__} where the scheduler and its workers run"
+            f"install Koala {wanted} where the scheduler and its workers run"
         ) from None
     for who, version in versions.items():
-        if version != __version__:
+        if version != wanted:
             raise DaskError(
-                f"--dask {address}: the {who} has Koala {version}, and here is {__version__}; "
+                f"--dask {address}: the {who} has Koala {version}, and here is {wanted}; "
                 "install the same version there"
             )
 

@@ -98,15 +98,16 @@ def run_units(
     computer: Computer | None = None,
     fresh: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    units_max: int = UNITS_MAX,
 ) -> list[FinishedUnit]:
     """The results of all units, in their order; those that are kept in the folder are not computed again.
 
     They are computed by so many processes of this machine, or by the computer given. ``progress`` is told how many
     are finished, of how many. After a UnitError or a KeyboardInterrupt all results that were finished are kept.
     """
-    if len(units) > UNITS_MAX:
+    if len(units) > units_max:
         raise TooManyUnitsError(
-            f"{experiment.name}: {len(units):,} units are more than the {UNITS_MAX:,} that one run may have; "
+            f"{experiment.name}: {len(units):,} units are more than the {units_max:,} that one run may have; "
             "ask for fewer repetitions"
         )
     stored = StoredResults(folder / UNITS_FOLDER, experiment.name)

@@ -1,1 +1,0 @@
-"""``koala experiment``."""
