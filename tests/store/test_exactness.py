@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 from koala.model.messages import ComponentEnded, FileChanged, JobRequeued, Outcome, SiteSilent, WakeAt
 from koala.model.request import Application, Component, Request
 from koala.store import Batch, Store, StoreError
-from koala.store.exact_json import BODY, ExactJson
+from koala.store.columns import ExactJson, escaped, unescaped
+from koala.store.writes import BODY
 from tests.support.store_samples import (
     REQUEST,
     component_row,
     entry,
     file_entry,
     job_row,
+    submitted,
     tick,
     token_row,
     transfer_row,
@@ -32,19 +34,25 @@ NUMBERS = [0.1 + 0.2, 1e-323, 1.7976931348623157e308, -0.0, 1_750_000_000.123_45
 @pytest.mark.parametrize("text", TEXTS)
 def test_any_text_is_kept_in_every_row(store: Store, text: str) -> None:
     request = Request(components=(Component(processors=1, application=Application(script=text)),), name=text)
-    job = job_row(
-        1, owner=text, name=text, reason=text, client_token=text, request=request, explanation={"x": [text]}
-    )
+    job = job_row(1, owner=text, name=text, reason=text, client_token=text, explanation={"x": [text]})
     component = component_row(text, site=text, reason=text)
     transfer = transfer_row(text, file=text, source=text, reason=text)
+    submission = submitted(3, 1, request)
     silent = entry(1, SiteSilent(at=1.0, site=text, reason=text), site=text)
     requeued = entry(2, JobRequeued(job=1, reason=text), job=1)
     file = file_entry(text, text)
     store.record(
-        Batch(entries=(silent, requeued), jobs=(job,), components=(component,), transfers=(transfer,), files=(file,))
+        Batch(
+            entries=(silent, requeued, submission),
+            jobs=(job,),
+            components=(component,),
+            transfers=(transfer,),
+            files=(file,),
+        )
     )
     store.add_token(token_row(text, user=text, note=text, secret_hash=text))
     assert store.job(1) == job
+    assert store.request(1) == request
     assert store.jobs(owner=text) == [job]
     assert store.job_by_client_token(text, text) == job
     assert store.component(text) == component
@@ -52,7 +60,7 @@ def test_any_text_is_kept_in_every_row(store: Store, text: str) -> None:
     assert store.transfers(1) == [transfer]
     assert store.file(text) == file
     assert store.files(prefix=text) == [file]
-    assert store.journal(owner=text) == [silent, requeued]
+    assert store.journal(owner=text) == [silent, requeued, submission]
     assert store.token_by_hash(text) == token_row(text, user=text, note=text, secret_hash=text)
 
 
@@ -89,10 +97,8 @@ def test_a_number_that_no_row_can_hold_is_refused_and_nothing_of_its_batch_is_ke
 def test_a_request_at_its_limits_is_kept(store: Store) -> None:
     component = Component(processors=10_000_000, application=Application(script="€" * 21_000))
     request = Request(components=(component,) * 1_000)
-    store.record(Batch(jobs=(job_row(1, request=request),)))
-    found = store.job(1)
-    assert found is not None
-    assert found.request == request
+    store.record(Batch(entries=(submitted(1, 1, request),), jobs=(job_row(1),)))
+    assert store.request(1) == request
 
 
 any_text = st.text(st.characters(), max_size=20)  # surrogates too
@@ -101,6 +107,15 @@ any_json = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(any_text, inner, max_size=4),
     max_leaves=20,
 )
+
+
+@given(any_text | st.text("\\u0d8\0\ud83d\ude00"))
+def test_text_comes_back_the_same_and_is_readable_where_it_can_be(text: str) -> None:
+    kept = escaped(text)
+    assert unescaped(kept) == text
+    assert "\0" not in kept
+    kept.encode()  # no halves of surrogate pairs
+    assert kept == text or not set(text).isdisjoint({"\\", "\0", *map(chr, range(0xD800, 0xE000))})
 
 
 @given(st.dictionaries(any_text, any_json))
@@ -112,20 +127,20 @@ def test_json_of_anything_comes_back_the_same(value: dict[str, Any]) -> None:
 @given(st.builds(ComponentEnded, at=st.floats(allow_nan=False), token=any_text, outcome=st.sampled_from(Outcome)))
 def test_a_message_comes_back_the_same(event: ComponentEnded) -> None:
     data = BODY["event"].encode(event)
-    assert b"\0" not in data
+    assert "\0" not in data
     assert BODY["event"].decode(data) == event
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
 @given(names=st.lists(any_text.filter(bool), max_size=8, unique=True), prefix=any_text, after=any_text)
-def test_files_are_ordered_by_bytes_whatever_their_names(
+def test_files_are_ordered_by_their_names_as_they_are_kept_whatever_these_are(
     store: Store, names: list[str], prefix: str, after: str
 ) -> None:
     store.record(Batch(files=tuple(file_entry(file.name) for file in store.all_files())))
     store.record(Batch(files=tuple(file_entry(name, "delft") for name in names)))
 
     def key(name: str) -> bytes:
-        return name.encode("utf-8", "surrogatepass")
+        return escaped(name).encode()
 
     expected = sorted((name for name in names if name.startswith(prefix) and key(name) > key(after)), key=key)
     assert [file.name for file in store.files(after=after, prefix=prefix, limit=99)] == expected

@@ -50,7 +50,7 @@ def test_a_batch_that_fails_at_its_last_row_leaves_nothing(store: Store) -> None
         store.record(
             Batch(
                 entries=whole.entries,
-                owed=whole.owed,
+                outbox=whole.outbox,
                 settled=whole.settled,
                 jobs=whole.jobs,
                 components=whole.components,
@@ -78,7 +78,7 @@ def test_an_entry_is_not_recorded_twice(store: Store) -> None:
 
 def test_a_command_that_is_not_on_record_cannot_be_owed(store: Store) -> None:
     with pytest.raises(StoreError, match="cannot record a batch"):
-        store.record(Batch(entries=(tick(1),), owed=(2,)))
+        store.record(Batch(entries=(tick(1),), outbox=(2,)))
     assert store.journal() == []
 
 
@@ -356,3 +356,9 @@ def test_a_copy_of_the_files_of_a_running_store_can_be_opened(tmp_path: Path, op
     has_batches(copy, 5)
     copy.close()
     store.close()
+
+
+def test_a_database_whose_encoding_cannot_hold_every_text_is_refused(server: PostgresServer) -> None:
+    server.execute("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'")
+    with pytest.raises(StoreError, match="its encoding LATIN1 cannot hold every text; create it again with ENCODING"):
+        Store.open(server.url("latin"))

@@ -22,7 +22,7 @@ from koala.model.grid import Grid, Link, Links, SchedulerParameters, Site, SiteK
 from koala.model.request import Application, Component, InputFile, Request
 from koala.policies import Catalogue
 from koala.sites import LocalSite, Stream
-from koala.store import Batch, JobRow, Store, StoreError
+from koala.store import Batch, Store, StoredJob, StoreError
 from tests.support.seen_files import seen
 
 WAIT_S = 120.0
@@ -73,7 +73,7 @@ class EngineWorld:
         row, _ = await self.engine.submit(request, owner=OWNER, client_token=client_token)
         return row.id
 
-    async def ended(self, *jobs: int) -> list[JobRow]:
+    async def ended(self, *jobs: int) -> list[StoredJob]:
         """The rows of jobs that have ended, in the store."""
         rows = []
         for job in jobs:
@@ -85,7 +85,7 @@ class EngineWorld:
             rows.append(row)
         return rows
 
-    async def run(self, request: Request) -> JobRow:
+    async def run(self, request: Request) -> StoredJob:
         """Submit a job and see its end."""
         return (await self.ended(await self.submit(request)))[0]
 
@@ -96,14 +96,14 @@ class EngineWorld:
                 await asyncio.sleep(0.02)
         return found
 
-    async def in_state(self, job: int, state: str) -> JobRow:
+    async def in_state(self, job: int, state: str) -> StoredJob:
         """Wait until a live job is in a state."""
 
-        def look() -> JobRow | None:
+        def look() -> StoredJob | None:
             row = self.engine.live_row(job)
             return row if row is not None and row.state == state else None
 
-        found: JobRow = await self.until(look)
+        found: StoredJob = await self.until(look)
         return found
 
     async def output(self, job: int, part: int = 0) -> str:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from koala.files import CatalogueEntry, Replica
 from koala.model.messages import AnyCommand, AnyEvent, Event, JobSubmitted, SiteReported, StartComponent, Tick
 from koala.model.request import Application, Component, Request
-from koala.store import Batch, ComponentRow, Entry, JobRow, Store, TokenRow, TransferRow
+from koala.store import Batch, ComponentRow, JournalRow, Store, StoredJob, TokenRow, TransferRow
 
 OpenStore: TypeAlias = Callable[[str | Path], Store]
 
@@ -18,7 +18,7 @@ CHECKSUM = "0f" * 32
 REQUEST = Request(components=(Component(processors=4, application=Application(executable="/bin/true")),), name="pi")
 
 
-def job_row(number: int = 1, **fields: Any) -> JobRow:
+def job_row(number: int = 1, **fields: Any) -> StoredJob:
     """A job that waits."""
     usual: dict[str, Any] = {
         "id": number,
@@ -32,9 +32,8 @@ def job_row(number: int = 1, **fields: Any) -> JobRow:
         "processors": 4,
         "submitted_at": 10.0,
         "since": 10.0,
-        "request": REQUEST,
     }
-    return JobRow(**{**usual, **fields})
+    return StoredJob(**{**usual, **fields})
 
 
 def component_row(name: str = "1.1", **fields: Any) -> ComponentRow:
@@ -84,7 +83,7 @@ def token_row(name: str = "k1", **fields: Any) -> TokenRow:
     return TokenRow(**{**usual, **fields})
 
 
-def entry(seq: int, body: AnyEvent | AnyCommand, **fields: Any) -> Entry:
+def entry(seq: int, body: AnyEvent | AnyCommand, **fields: Any) -> JournalRow:
     """The entry of a message."""
     is_event = isinstance(body, Event)
     at = body.at if isinstance(body, Event) else float(seq)
@@ -94,26 +93,26 @@ def entry(seq: int, body: AnyEvent | AnyCommand, **fields: Any) -> Entry:
         "kind": "event" if is_event else "command",
         "what": type(body).__name__,
     }
-    return Entry(**{**usual, **fields, "body": body})
+    return JournalRow(**{**usual, **fields, "body": body})
 
 
-def tick(seq: int, at: float | None = None) -> Entry:
+def tick(seq: int, at: float | None = None) -> JournalRow:
     """An event of no job and no site."""
     return entry(seq, Tick(at=float(seq) if at is None else at))
 
 
-def submitted(seq: int, job: int) -> Entry:
+def submitted(seq: int, job: int, request: Request = REQUEST) -> JournalRow:
     """The submission of a job."""
-    return entry(seq, JobSubmitted(at=float(seq), job=job, request=REQUEST), job=job)
+    return entry(seq, JobSubmitted(at=float(seq), job=job, request=request), job=job)
 
 
-def started(seq: int, job: int = 1, site: str = "delft") -> Entry:
+def started(seq: int, job: int = 1, site: str = "delft") -> JournalRow:
     """The start of the job's first component."""
     body = StartComponent(job=job, token=f"{job}.1", site=site, processors=4, component=0, part=0, parts=1)
     return entry(seq, body, job=job, site=site)
 
 
-def reported(seq: int, site: str, at: float) -> Entry:
+def reported(seq: int, site: str, at: float) -> JournalRow:
     """A report of a site."""
     return entry(seq, SiteReported(at=at, site=site, processors=32, others=seq), site=site)
 
@@ -125,7 +124,7 @@ def numbered_batch(number: int, entries: int = 3) -> Batch:
     command = started(first + entries - 1, number, site=f"site{number}")
     return Batch(
         entries=(*events, command),
-        owed=(command.seq,),
+        outbox=(command.seq,),
         settled=(command.seq - entries,) if number > 1 else (),
         jobs=(job_row(number, name=f"job {number}"),),
         components=(component_row(f"{number}.1", job=number),),

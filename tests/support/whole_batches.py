@@ -19,5 +19,5 @@ def check_whole(store: Store, entries: int = 3) -> int:
         list(batch.transfers) for batch in batches[-50:]
     ]
     assert [file.name for file in store.all_files()] == [f"file {last}" for _ in batches[-1:]]
-    assert [owed.seq for owed in store.recover().owed] == [seq for batch in batches[-1:] for seq in batch.owed]
+    assert [each.seq for each in store.recover().outbox] == [seq for batch in batches[-1:] for seq in batch.outbox]
     return last

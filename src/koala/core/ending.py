@@ -95,11 +95,7 @@ class JobEnding:
                 first_start_estimate=job.first_start_estimate,
                 last_start_estimate=job.start_estimate,
                 places=job.places,
-                placement_tries=job.placement_tries,
-                claiming_tries=job.claiming_tries,
-                runs=job.runs,
-                failures=job.failures,
-                preemptions=job.preemptions,
+                **job.counts(),
             )
         )
 

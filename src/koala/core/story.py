@@ -13,6 +13,7 @@ from koala.core.state.encoded import known_time
 from koala.core.state.job import ComponentPhase, Job
 from koala.core.state.queues import PlacementQueue
 from koala.core.state.sites import Sites
+from koala.model.messages import JobCounts
 from koala.model.request import JobId, Refusal, SiteName
 
 # An entry that is words already: it was told when the sites had other numbers.
@@ -26,7 +27,7 @@ class StoryEntry(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-class JobExplanation(msgspec.Struct, frozen=True, kw_only=True):
+class JobExplanation(JobCounts, frozen=True, kw_only=True):
     """Where a job stands and why.
 
     ``refusal`` is what its last placement try said of every site; ``place_in_line`` counts from 1. Both are
@@ -38,11 +39,6 @@ class JobExplanation(msgspec.Struct, frozen=True, kw_only=True):
     meaning: str
     since: float
     waiting_since: float | None
-    placement_tries: int
-    claiming_tries: int
-    runs: int
-    failures: int
-    preemptions: int
     place_in_line: int | None
     refusal: Refusal | None
     places: tuple[tuple[SiteName, int], ...]
@@ -82,15 +78,11 @@ def explain(job: Job, queue: PlacementQueue, sites: Sites, placement_tries: int)
         meaning=_meaning(job, sites.view.names),
         since=story[-1].at,
         waiting_since=job.waiting_since if waiting else None,
-        placement_tries=placement_tries,
-        claiming_tries=job.claiming_tries,
-        runs=job.runs,
-        failures=job.failures,
-        preemptions=job.preemptions,
         place_in_line=queue.place_in_line(job) if waiting else None,
         refusal=refusal,
         places=job.places,
         story=story,
+        **job.counts() | {"placement_tries": placement_tries},
     )
 
 

@@ -55,6 +55,16 @@ class JobOutcome(enum.StrEnum):
     CANCELLED = "cancelled"
 
 
+class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is counted over the whole life of a job. ``runs``: how often its barrier opened."""
+
+    placement_tries: int = 0
+    claiming_tries: int = 0
+    runs: int = 0
+    failures: int = 0
+    preemptions: int = 0
+
+
 # ---------------------------------------------------------------------------------------------- events
 
 

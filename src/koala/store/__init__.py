@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from koala.store.errors import StoreError
 from koala.store.queries import NUMBER_MAX
-from koala.store.rows import Batch, ComponentRow, Entry, JobRow, Recovered, TokenRow, TransferRow
+from koala.store.rows import Batch, ComponentRow, JournalRow, Recovered, StoredJob, TokenRow, TransferRow
 from koala.store.store import Store
 
 __all__ = [
     "NUMBER_MAX",
     "Batch",
     "ComponentRow",
-    "Entry",
-    "JobRow",
+    "JournalRow",
     "Recovered",
     "Store",
     "StoreError",
+    "StoredJob",
     "TokenRow",
     "TransferRow",
 ]

@@ -30,6 +30,8 @@ WAL_BYTES_KEPT = 67_108_864
 # The first half of the advisory lock's key; the second is the schema that holds the tables.
 _LOCK_CLASS = 0x6B6F616C  # "koal"
 _WRITES = "koala_writes"
+# Encodings of a PostgreSQL database that hold every text.
+_ENCODINGS = ("UTF8", "SQL_ASCII")
 
 
 class Database(abc.ABC):
@@ -182,6 +184,10 @@ class PostgresDatabase(Database):
                 raise _in_use(self.name) from None
             raise
         connection.execute(text("SET lock_timeout = 0"))
+        encoding = connection.scalar(text("SHOW server_encoding"))
+        if encoding not in _ENCODINGS:
+            message = f"its encoding {encoding} cannot hold every text; create it again with ENCODING 'UTF8'"
+            raise StoreError(self.name, message)
         # What is acknowledged must be on disk, whatever the server's default is.
         connection.execute(
             text(

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from sqlalchemy import (
     Connection,
-    LargeBinary,
     Row,
     Select,
     Table,
@@ -25,13 +24,16 @@ from sqlalchemy import (
 )
 
 from koala.files import CatalogueEntry
+from koala.model.request import Request
 from koala.store import schema as tables
-from koala.store.exact_json import BODY
-from koala.store.rows import ComponentRow, Entry, JobRow, Recovered, TokenRow, TransferRow
-from koala.store.writes import file_head, file_key
+from koala.store.columns import PlainText, escaped
+from koala.store.rows import ComponentRow, JournalRow, Recovered, StoredJob, TokenRow, TransferRow
+from koala.store.writes import BODY, REQUEST, file_head, file_key
 
 # The largest number that the databases keep.
 NUMBER_MAX = 2**63 - 1
+# No character has these numbers.
+FIRST_SURROGATE, LAST_SURROGATE = 0xD800, 0xDFFF
 
 R = TypeVar("R")
 
@@ -41,17 +43,22 @@ def _columns(table: Table, form: type[Any]) -> list[Any]:
     return [table.c[field] for field in form.__struct_fields__]
 
 
-_JOB = _columns(tables.jobs, JobRow)
+_JOB = _columns(tables.jobs, StoredJob)
 # Made once: to build a statement costs more than to run it.
 _BY_ID = select(*_JOB).where(tables.jobs.c.id == bindparam("number"))
 _BY_CLIENT_TOKEN = select(*_JOB).where(
     and_(tables.jobs.c.owner == bindparam("owner"), tables.jobs.c.client_token == bindparam("client_token"))
 )
+_REQUEST_OF = (
+    select(tables.requests.c.body)
+    .join(tables.jobs, tables.jobs.c.request_key == tables.requests.c.key)
+    .where(tables.jobs.c.id == bindparam("number"))
+)
 _COMPONENT = _columns(tables.components, ComponentRow)
 _TRANSFER = _columns(tables.transfers, TransferRow)
 _TOKEN = _columns(tables.tokens, TokenRow)
 _FILE = _columns(tables.files, CatalogueEntry)
-_ENTRY = _columns(tables.journal, Entry)
+_ENTRY = _columns(tables.journal, JournalRow)
 
 
 def _rows(connection: Connection, statement: Select[Any], form: type[R]) -> list[R]:
@@ -63,13 +70,13 @@ def _row(connection: Connection, statement: Select[Any], form: type[R], **values
     return None if row is None else form(**row._mapping)
 
 
-def _entry(row: Row[Any]) -> Entry:
+def _entry(row: Row[Any]) -> JournalRow:
     values = dict(row._mapping)
     values["body"] = BODY[values["kind"]].decode(values["body"])
-    return Entry(**values)
+    return JournalRow(**values)
 
 
-def _entries(connection: Connection, statement: Select[Any]) -> list[Entry]:
+def _entries(connection: Connection, statement: Select[Any]) -> list[JournalRow]:
     return [_entry(row) for row in connection.execute(statement)]
 
 
@@ -88,18 +95,18 @@ def is_whole(number: int) -> bool:
 
 def recover(connection: Connection) -> Recovered:
     """What a restart begins with."""
-    journal, owed = tables.journal, tables.owed
-    books = connection.execute(select(tables.books.c.seq, tables.books.c.body)).first()
-    books_seq = 0 if books is None else books.seq
-    after = select(*_ENTRY).where(journal.c.seq > books_seq, journal.c.kind == "event").order_by(journal.c.seq)
-    still_owed = select(*_ENTRY).join(owed, owed.c.seq == journal.c.seq).order_by(journal.c.seq)
+    journal, outbox = tables.journal, tables.outbox
+    snapshot = connection.execute(select(tables.snapshot.c.seq, tables.snapshot.c.body)).first()
+    known = 0 if snapshot is None else snapshot.seq
+    after = select(*_ENTRY).where(journal.c.seq > known, journal.c.kind == "event").order_by(journal.c.seq)
+    to_perform = select(*_ENTRY).join(outbox, outbox.c.seq == journal.c.seq).order_by(journal.c.seq)
     newest = connection.execute(select(journal.c.seq, journal.c.at).order_by(journal.c.seq.desc()).limit(1)).first()
     return Recovered(
-        books=None if books is None else books.body,
-        books_seq=books_seq,
+        snapshot=None if snapshot is None else snapshot.body.encode(),
+        snapshot_seq=known,
         entries=tuple(_entries(connection, after)),
-        owed=tuple(_entries(connection, still_owed)),
-        last_seq=max(books_seq, 0 if newest is None else newest.seq),
+        outbox=tuple(_entries(connection, to_perform)),
+        last_seq=max(known, 0 if newest is None else newest.seq),
         last_job=connection.scalar(select(func.max(tables.jobs.c.id))) or 0,
         last_at=0.0 if newest is None else newest.at,
     )
@@ -110,22 +117,28 @@ def newest_seq(connection: Connection) -> int:
     return connection.scalar(select(func.max(tables.journal.c.seq))) or 0
 
 
-def books_seq(connection: Connection) -> int:
-    """The last entry that the books know of, 0 when there are none."""
-    return connection.scalar(select(tables.books.c.seq)) or 0
+def snapshot_seq(connection: Connection) -> int:
+    """The last entry that the snapshot knows of, 0 when there is none."""
+    return connection.scalar(select(tables.snapshot.c.seq)) or 0
 
 
 # --------------------------------------------------------------------------------------------------- jobs
 
 
-def job(connection: Connection, number: int) -> JobRow | None:
+def job(connection: Connection, number: int) -> StoredJob | None:
     """The job with this id."""
-    return _row(connection, _BY_ID, JobRow, number=number)
+    return _row(connection, _BY_ID, StoredJob, number=number)
+
+
+def request(connection: Connection, number: int) -> Request | None:
+    """What the job with this id asks for."""
+    found: str | None = connection.scalar(_REQUEST_OF, {"number": number})
+    return None if found is None else REQUEST.decode(found)
 
 
 def jobs(
     connection: Connection, *, owner: str | None, states: Collection[str], before: int | None, limit: int
-) -> list[JobRow]:
+) -> list[StoredJob]:
     """The newest first. Each state is looked up by itself, so that a rare one is found among very many jobs."""
     table = tables.jobs
     newest = select(table.c.id).order_by(table.c.id.desc()).limit(limit)
@@ -137,12 +150,12 @@ def jobs(
         each = [newest.where(table.c.state == state).subquery() for state in sorted(set(states))]
         newest = select(union_all(*(select(one.c.id) for one in each)).subquery().c.id)
     found = select(*_JOB).where(table.c.id.in_(newest)).order_by(table.c.id.desc()).limit(limit)
-    return _rows(connection, found, JobRow)
+    return _rows(connection, found, StoredJob)
 
 
-def job_by_client_token(connection: Connection, owner: str, client_token: str) -> JobRow | None:
+def job_by_client_token(connection: Connection, owner: str, client_token: str) -> StoredJob | None:
     """The job that the owner submitted with this token."""
-    return _row(connection, _BY_CLIENT_TOKEN, JobRow, owner=owner, client_token=client_token)
+    return _row(connection, _BY_CLIENT_TOKEN, StoredJob, owner=owner, client_token=client_token)
 
 
 def counts(connection: Connection, owner: str | None) -> dict[str, int]:
@@ -210,22 +223,27 @@ def transfers(connection: Connection, number: int) -> list[TransferRow]:
 
 
 def files(connection: Connection, *, after: str | None, prefix: str, limit: int | None) -> list[CatalogueEntry]:
-    """Files in the order of their names' bytes. What is said of heads follows from what is said of names; it is there
-    because an index knows it."""
+    """Files in the order of their names as they are kept. What is said of heads follows from what is said of names;
+    an index knows it."""
     table = tables.files
-    name = type_coerce(table.c.name, LargeBinary)
     found = select(*_FILE).order_by(table.c.head, table.c.name).limit(limit)
     if after is not None:
-        found = found.where(table.c.head >= file_head(after), name > tables.text_bytes(after))
+        found = found.where(table.c.head >= file_head(after), table.c.name > after)
     if prefix:
-        found = found.where(table.c.head >= file_head(prefix), name >= tables.text_bytes(prefix))
-        found = found.where(table.c.head < _beyond(file_head(prefix)), name < _beyond(tables.text_bytes(prefix)))
+        found = found.where(table.c.head >= file_head(prefix), table.c.name >= prefix)
+        beyond = _beyond(escaped(prefix))
+        if beyond is not None:
+            found = found.where(table.c.head < beyond, type_coerce(table.c.name, PlainText) < beyond)
     return _rows(connection, found, CatalogueEntry)
 
 
-def _beyond(prefix: bytes) -> bytes:
-    """The first bytes after all that begin with ``prefix``; in UTF-8 no byte is so high that there is none."""
-    return prefix[:-1] + bytes([prefix[-1] + 1])
+def _beyond(prefix: str) -> str | None:
+    """The first text after all that begin with ``prefix``; None when there is none."""
+    prefix = prefix.rstrip("\U0010ffff")
+    if not prefix:
+        return None
+    following = ord(prefix[-1]) + 1
+    return prefix[:-1] + chr(following if following != FIRST_SURROGATE else LAST_SURROGATE + 1)
 
 
 def file(connection: Connection, name: str) -> CatalogueEntry | None:
@@ -236,7 +254,9 @@ def file(connection: Connection, name: str) -> CatalogueEntry | None:
 # ------------------------------------------------------------------------------------------------ journal
 
 
-def journal(connection: Connection, *, after: int, limit: int, number: int | None, owner: str | None) -> list[Entry]:
+def journal(
+    connection: Connection, *, after: int, limit: int, number: int | None, owner: str | None
+) -> list[JournalRow]:
     """The entries after one, in order: of one job, or of one owner's jobs and of no job, or all."""
     table = tables.journal
     found = select(*_ENTRY).where(table.c.seq > clamped(after))
@@ -252,7 +272,7 @@ def journal(connection: Connection, *, after: int, limit: int, number: int | Non
     return _entries(connection, found.order_by(table.c.seq).limit(limit))
 
 
-def site_reports(connection: Connection, site: str, from_at: float, to_at: float) -> list[Entry]:
+def site_reports(connection: Connection, site: str, from_at: float, to_at: float) -> list[JournalRow]:
     """The site's reports from ``from_at`` to ``to_at``, and the last one before: what it said when that began."""
     table = tables.journal
     of_site = and_(table.c.site == site, tables.IS_SITE_REPORT)

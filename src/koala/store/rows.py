@@ -1,5 +1,5 @@
-"""What the store keeps, as frozen values: rows of jobs, components, transfers and tokens, entries of the journal, and
-the batch that is recorded as a whole. Nothing here knows of a database.
+"""What the store keeps, as frozen values: jobs, components, transfers, tokens and journal entries, each the row of a
+table, and the batch that is recorded as a whole. Nothing here knows of a database.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from typing import Any, Literal
 import msgspec
 
 from koala.files import CatalogueEntry
-from koala.model.messages import AnyCommand, AnyEvent, Token, TransferId
-from koala.model.request import FileName, JobId, Request, SiteName
+from koala.model.messages import AnyCommand, AnyEvent, JobCounts, Token, TransferId
+from koala.model.request import FileName, JobId, SiteName
 
 
-class JobRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it stands, or as it ended.
+class StoredJob(JobCounts, frozen=True, kw_only=True):
+    """A job as it stands, or as it ended; what it asks for is stored once, beside it.
 
     ``places`` are where it is or was last placed, ``since`` is when it came into its state. ``explanation`` is the
     core's explanation as builtins, kept once the job has ended. An owner uses a ``client_token`` for one job only.
@@ -36,12 +36,6 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     exit_code: int | None = None
     places: tuple[tuple[SiteName, int], ...] = ()
-    runs: int = 0
-    failures: int = 0
-    preemptions: int = 0
-    placement_tries: int = 0
-    claiming_tries: int = 0
-    request: Request
     client_token: str | None = None
     explanation: dict[str, Any] | None = None
 
@@ -81,7 +75,7 @@ class TransferRow(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[JobId, ...] = ()
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class JournalRow(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the journal: an event that was handled, or a command that it led to. ``what`` is the type of
     ``body``; ``job`` and ``site`` are whom it is about."""
 
@@ -110,15 +104,16 @@ class TokenRow(msgspec.Struct, frozen=True, kw_only=True):
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """What is recorded together or not at all.
 
-    ``entries`` have increasing sequence numbers, above all that were recorded before. ``owed`` are those of commands,
-    in this batch or before, that are to be performed from now on; ``settled`` those that no longer are. Rows replace
-    the ones with the same key; a file without replicas is forgotten.
+    ``entries`` have increasing sequence numbers, above all that were recorded before. ``outbox`` are those of
+    commands, in this batch or before, that are to be performed from now on; ``settled`` those that no longer are.
+    Rows replace the ones with the same key; a file without replicas is forgotten. The entry of a job's submission is
+    in one batch with the job's first row: its request is taken from there.
     """
 
-    entries: tuple[Entry, ...] = ()
-    owed: tuple[int, ...] = ()
+    entries: tuple[JournalRow, ...] = ()
+    outbox: tuple[int, ...] = ()
     settled: tuple[int, ...] = ()
-    jobs: tuple[JobRow, ...] = ()
+    jobs: tuple[StoredJob, ...] = ()
     components: tuple[ComponentRow, ...] = ()
     transfers: tuple[TransferRow, ...] = ()
     files: tuple[CatalogueEntry, ...] = ()
@@ -127,14 +122,14 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     """All that a restart begins with, as of one moment.
 
-    ``entries`` are the events after ``books_seq``, ``owed`` the commands still to be performed, both in order. The
-    last three are the highest ever recorded, 0 where nothing was.
+    ``snapshot`` is JSON. ``entries`` are the events after ``snapshot_seq``, ``outbox`` the commands still to be
+    performed, both in order. The last three are the highest ever recorded, 0 where nothing was.
     """
 
-    books: bytes | None
-    books_seq: int
-    entries: tuple[Entry, ...]
-    owed: tuple[Entry, ...]
+    snapshot: bytes | None
+    snapshot_seq: int
+    entries: tuple[JournalRow, ...]
+    outbox: tuple[JournalRow, ...]
     last_seq: int
     last_job: JobId
     last_at: float

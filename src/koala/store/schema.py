@@ -1,87 +1,18 @@
-"""The tables, and how values become columns.
+"""The tables. Their columns are the fields of their rows, and a few more that only queries need.
 
-Text that comes from outside is kept as its bytes: neither database then has a say in which characters it may hold or
-how it is ordered. Words that Koala itself chooses are plain text. Columns are named like the fields of their rows.
+All text is readable in ``psql`` and ``sqlite3``: plain, or JSON. See ``koala.store.columns`` for what is escaped.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from sqlalchemy import Boolean, Column, Double, ForeignKey, Index, MetaData, Table, false, text
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Dialect,
-    Double,
-    ForeignKey,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    TypeDecorator,
-    false,
-    text,
-)
-
-from koala.files import Replica
-from koala.model.request import JobId, Request, SiteName
-from koala.store.exact_json import ExactJson
+from koala.files import CatalogueEntry
+from koala.store.columns import PlainText, TextColumn, Whole, columns_of
+from koala.store.rows import ComponentRow, StoredJob, TokenRow, TransferRow
 
 # PostgreSQL indexes keys of up to 2,700 bytes and file names may be longer, so an index has only the head of a name.
-NAME_HEAD_BYTES = 512
-
-# 64 bits in both; SQLite makes a key of this type the row's own number.
-Whole = BigInteger().with_variant(Integer(), "sqlite")
-
-
-class Text(TypeDecorator[str]):
-    """Any Python text, also with NUL and halves of surrogate pairs. Ordered by its UTF-8 bytes."""
-
-    impl = LargeBinary
-    cache_ok = True
-
-    def process_bind_param(self, value: str | None, dialect: Dialect) -> bytes | None:
-        return None if value is None else text_bytes(value)
-
-    def process_result_value(self, value: bytes | None, dialect: Dialect) -> str | None:
-        return None if value is None else value.decode("utf-8", "surrogatepass")
-
-
-class Word(TypeDecorator[str]):
-    """A word of Koala's own, such as a state; members of enumerations are kept as their values."""
-
-    impl = String
-    cache_ok = True
-
-    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        return None if value is None else str(value)
-
-
-class Json(TypeDecorator[Any]):
-    """A value of one type, in its exact JSON form."""
-
-    impl = LargeBinary
-    cache_ok = True
-
-    def __init__(self, form: Any) -> None:
-        super().__init__()
-        self.form = form
-        self._json: ExactJson[Any] = ExactJson(form)
-
-    def process_bind_param(self, value: Any, dialect: Dialect) -> bytes | None:
-        return None if value is None else self._json.encode(value)
-
-    def process_result_value(self, value: bytes | None, dialect: Dialect) -> Any:
-        return None if value is None else self._json.decode(value)
-
-
-def text_bytes(value: str) -> bytes:
-    """How ``Text`` keeps it."""
-    return value.encode("utf-8", "surrogatepass")
-
+NAME_HEAD_CHARACTERS = 512
 
 metadata = MetaData(
     naming_convention={
@@ -92,33 +23,20 @@ metadata = MetaData(
     }
 )
 
+# What users asked for in JSON, each different request once. ``key`` is the SHA-256 of ``body``.
+requests = Table(
+    "requests",
+    metadata,
+    Column("key", PlainText, primary_key=True),
+    Column("body", PlainText, nullable=False),
+)
+
+# ``request_key`` is not part of the row: it is written once, with the job's submission.
 jobs = Table(
     "jobs",
     metadata,
-    Column("id", Whole, primary_key=True, autoincrement=False),
-    Column("owner", Text, nullable=False),
-    Column("name", Text, nullable=False),
-    Column("state", Word, nullable=False),
-    Column("priority", Word, nullable=False),
-    Column("job_type", Word, nullable=False),
-    Column("kind", Word, nullable=False),
-    Column("policy", Text, nullable=False),
-    Column("processors", Whole, nullable=False),
-    Column("submitted_at", Double, nullable=False),
-    Column("since", Double, nullable=False),
-    Column("started_at", Double),
-    Column("ended_at", Double),
-    Column("reason", Text, nullable=False),
-    Column("exit_code", Whole),
-    Column("places", Json(tuple[tuple[SiteName, int], ...]), nullable=False),
-    Column("runs", Whole, nullable=False),
-    Column("failures", Whole, nullable=False),
-    Column("preemptions", Whole, nullable=False),
-    Column("placement_tries", Whole, nullable=False),
-    Column("claiming_tries", Whole, nullable=False),
-    Column("request", Json(Request), nullable=False),
-    Column("client_token", Text),
-    Column("explanation", Json(dict[str, Any])),
+    *columns_of(StoredJob, key="id"),
+    Column("request_key", PlainText, ForeignKey("requests.key")),
     Index(None, "owner", "id"),
     Index(None, "state", "id"),
     Index(None, "owner", "state", "id"),
@@ -128,20 +46,7 @@ jobs = Table(
 components = Table(
     "components",
     metadata,
-    Column("token", Text, primary_key=True),
-    Column("job", Whole, nullable=False),
-    Column("run", Whole, nullable=False),
-    Column("part", Whole, nullable=False),
-    Column("parts", Whole, nullable=False),
-    Column("site", Text, nullable=False),
-    Column("processors", Whole, nullable=False),
-    Column("claimed_at", Double, nullable=False),
-    Column("ready_at", Double),
-    Column("released_at", Double),
-    Column("ended_at", Double),
-    Column("outcome", Word),
-    Column("exit_code", Whole),
-    Column("reason", Text, nullable=False),
+    *columns_of(ComponentRow, key="token"),
     # Its site has forgotten it; not part of the row.
     Column("pruned", Boolean, nullable=False, server_default=false()),
     Index(None, "job"),
@@ -149,54 +54,39 @@ components = Table(
     Index(None, "pruned", "ended_at"),
 )
 
-transfers = Table(
-    "transfers",
-    metadata,
-    Column("id", Text, primary_key=True),
-    Column("file", Text, nullable=False),
-    Column("source", Text, nullable=False),
-    Column("target", Text, nullable=False),
-    Column("size_bytes", Whole, nullable=False),
-    Column("chunk", Json(tuple[int, int])),
-    Column("started_at", Double, nullable=False),
-    Column("ended_at", Double),
-    Column("ok", Boolean),
-    Column("reason", Text, nullable=False),
-    Column("jobs", Json(tuple[JobId, ...]), nullable=False),
-)
+transfers = Table("transfers", metadata, *columns_of(TransferRow, key="id"))
 
 # Every job that a transfer was ever recorded for.
 transfer_jobs = Table(
     "transfer_jobs",
     metadata,
     Column("job", Whole, primary_key=True, autoincrement=False),
-    Column("transfer", Text, ForeignKey("transfers.id"), primary_key=True),
+    Column("transfer", TextColumn, ForeignKey("transfers.id"), primary_key=True),
 )
 
-# ``key`` is the SHA-256 of the name and ``head`` its first NAME_HEAD_BYTES: ordering by (head, name) orders by name.
+# ``key`` is the SHA-256 of the name, ``head`` the first NAME_HEAD_CHARACTERS of the name as it is kept: ordering by
+# (head, name) orders by name.
 files = Table(
     "files",
     metadata,
-    Column("key", LargeBinary, primary_key=True),
-    Column("head", LargeBinary, nullable=False, index=True),
-    Column("name", Text, nullable=False),
-    Column("size_bytes", Whole, nullable=False),
-    Column("checksum", Text, nullable=False),
-    Column("replicas", Json(tuple[Replica, ...]), nullable=False),
+    Column("key", PlainText, primary_key=True),
+    Column("head", PlainText, nullable=False, index=True),
+    *columns_of(CatalogueEntry, key="key"),
 )
 
-# ``owner`` is that of the job at the time, empty when the job is not known; NULL for an entry of no job.
+# ``owner`` is that of the job at the time, empty when the job is not known; NULL for an entry of no job. ``body`` is
+# the message in JSON.
 journal = Table(
     "journal",
     metadata,
     Column("seq", Whole, primary_key=True, autoincrement=False),
     Column("at", Double, nullable=False),
-    Column("kind", Word, nullable=False),
-    Column("what", Word, nullable=False),
+    Column("kind", TextColumn, nullable=False),
+    Column("what", TextColumn, nullable=False),
     Column("job", Whole),
-    Column("site", Text),
-    Column("owner", Text),
-    Column("body", LargeBinary, nullable=False),
+    Column("site", TextColumn),
+    Column("owner", TextColumn),
+    Column("body", PlainText, nullable=False),
     Index("ix_journal_owner_seq", "owner", "seq"),
 )
 JOB_IS_KNOWN = text("job IS NOT NULL")
@@ -207,31 +97,24 @@ Index(
 )
 
 # Commands that are on record and still to be performed.
-owed = Table(
-    "owed",
+outbox = Table(
+    "outbox",
     metadata,
     Column("seq", Whole, ForeignKey("journal.seq"), primary_key=True, autoincrement=False),
 )
 
-# One row: the newest snapshot of the core's books, and the last entry of the journal that it knows of.
-books = Table(
-    "books",
+# One row: the newest snapshot of the core in JSON, and the last entry of the journal that it knows of.
+snapshot = Table(
+    "snapshot",
     metadata,
     Column("id", Whole, primary_key=True, autoincrement=False),
     Column("seq", Whole, nullable=False),
-    Column("body", LargeBinary, nullable=False),
+    Column("body", PlainText, nullable=False),
 )
 
 tokens = Table(
     "tokens",
     metadata,
-    Column("id", Text, primary_key=True),
-    Column("user", Text, nullable=False),
-    Column("scopes", Json(tuple[str, ...]), nullable=False),
-    Column("note", Text, nullable=False),
-    Column("secret_hash", Text, nullable=False),
-    Column("created_at", Double, nullable=False),
-    Column("used_at", Double),
-    Column("revoked_at", Double),
+    *columns_of(TokenRow, key="id"),
     Index(None, "secret_hash", unique=True),
 )

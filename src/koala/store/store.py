@@ -17,13 +17,12 @@ from sqlalchemy import Connection, exc
 
 from koala.files import CatalogueEntry
 from koala.model.messages import Token
-from koala.model.request import FileName, JobId, SiteName
-from koala.store import queries as reading
-from koala.store import writes as recording
+from koala.model.request import FileName, JobId, Request, SiteName
+from koala.store import queries, writes
 from koala.store.database import Database, database_of
 from koala.store.errors import StoreError, explained
 from koala.store.migrate import migrate
-from koala.store.rows import Batch, ComponentRow, Entry, JobRow, Recovered, TokenRow, TransferRow
+from koala.store.rows import Batch, ComponentRow, JournalRow, Recovered, StoredJob, TokenRow, TransferRow
 
 PAGE_DEFAULT = 100
 
@@ -70,11 +69,11 @@ class Store:
     # ------------------------------------------------------------------------------------- the engine's calls
 
     def recover(self) -> Recovered:
-        """What a restart begins with: the last books, the events since, and what is owed."""
+        """What a restart begins with: the last snapshot, the events since, and the commands still to be performed."""
         self._last_seq = None
         with self._write("recover") as connection:
-            recovered = reading.recover(connection)
-            self._last_seq = reading.newest_seq(connection)
+            recovered = queries.recover(connection)
+            self._last_seq = queries.newest_seq(connection)
         return recovered
 
     def record(self, batch: Batch) -> None:
@@ -89,39 +88,47 @@ class Store:
                 raise StoreError(self.name, f"cannot record entry {entry.seq} after {last}; recover first")
             last = entry.seq
         with self._write("record a batch") as connection:
-            recording.record(connection, batch)
+            writes.record(connection, batch)
         if self._last_seq is not None:
             self._last_seq = last
 
-    def save_books(self, books: bytes, seq: int) -> None:
-        """Keep this snapshot instead of the last one; ``seq`` is the last journal entry that it knows of."""
-        with self._write("save the books") as connection:
-            known = reading.books_seq(connection)
+    def save_snapshot(self, snapshot: bytes, seq: int) -> None:
+        """Keep this snapshot (JSON) instead of the last one; ``seq`` is the last journal entry that it knows of."""
+        with self._write("save a snapshot") as connection:
+            known = queries.snapshot_seq(connection)
             if seq < known:
-                raise StoreError(self.name, f"cannot save books of entry {seq} after those of {known}; recover first")
-            recording.save_books(connection, books, seq)
+                message = f"cannot save a snapshot of entry {seq} after that of {known}; recover first"
+                raise StoreError(self.name, message)
+            writes.save_snapshot(connection, snapshot, seq)
 
     def prune_journal(self, below: int) -> bool:
-        """Entries below that one go, as far as the books know of them, at most ``PRUNED_ENTRIES_MAX`` a call.
+        """Entries below that one go, as far as the snapshot knows of them, at most ``PRUNED_ENTRIES_MAX`` a call.
 
-        Commands that are owed stay, and so does the newest entry. Says whether another call would find more.
+        Commands still to be performed stay, and so does the newest entry. Says whether another call would find more.
         """
         with self._write("prune the journal") as connection:
-            return recording.prune_journal(connection, below)
+            return writes.prune_journal(connection, below)
 
     def mark_pruned(self, tokens: Iterable[Token]) -> None:
         """Their sites have forgotten these ended components; their rows stay."""
         with self._write("mark components as pruned") as connection:
-            recording.mark_pruned(connection, tokens)
+            writes.mark_pruned(connection, tokens)
 
     # --------------------------------------------------------------------------------------------------- jobs
 
-    def job(self, id: JobId) -> JobRow | None:  # noqa: A002
+    def job(self, id: JobId) -> StoredJob | None:  # noqa: A002
         """The job with this id."""
-        if not reading.is_whole(id):
+        if not queries.is_whole(id):
             return None
         with self._read("read a job") as connection:
-            return reading.job(connection, id)
+            return queries.job(connection, id)
+
+    def request(self, job: JobId) -> Request | None:
+        """What the job asks for; None when its submission is not on record."""
+        if not queries.is_whole(job):
+            return None
+        with self._read("read a request") as connection:
+            return queries.request(connection, job)
 
     def jobs(
         self,
@@ -130,119 +137,120 @@ class Store:
         states: Collection[str] = (),
         before: JobId | None = None,
         limit: int = PAGE_DEFAULT,
-    ) -> list[JobRow]:
+    ) -> list[StoredJob]:
         """The newest first: of one owner, in one of some states, with ids below one; whatever is given."""
         with self._read("read jobs") as connection:
-            return reading.jobs(connection, owner=owner, states=states, before=before, limit=limit)
+            return queries.jobs(connection, owner=owner, states=states, before=before, limit=limit)
 
-    def job_by_client_token(self, owner: str, client_token: str) -> JobRow | None:
+    def job_by_client_token(self, owner: str, client_token: str) -> StoredJob | None:
         """The job that the owner submitted with this token."""
         with self._read("read a job") as connection:
-            return reading.job_by_client_token(connection, owner, client_token)
+            return queries.job_by_client_token(connection, owner, client_token)
 
     def counts(self, owner: str | None = None) -> dict[str, int]:
         """How many jobs, of one owner or of all, are in each state that any is in."""
         with self._read("count jobs") as connection:
-            return reading.counts(connection, owner)
+            return queries.counts(connection, owner)
 
     # ------------------------------------------------------------------------------- components and transfers
 
     def components(self, job: JobId) -> list[ComponentRow]:
         """All starts of all components of a job: by run, then by part, the oldest first."""
-        if not reading.is_whole(job):
+        if not queries.is_whole(job):
             return []
         with self._read("read components") as connection:
-            return reading.components(connection, job)
+            return queries.components(connection, job)
 
     def component(self, token: Token) -> ComponentRow | None:
         """The component with this token."""
         with self._read("read a component") as connection:
-            return reading.component(connection, token)
+            return queries.component(connection, token)
 
     def components_at(self, site: SiteName, from_at: float, to_at: float) -> list[ComponentRow]:
         """What held processors of a site at any time from ``from_at`` to ``to_at``, the oldest claim first."""
         with self._read("read components") as connection:
-            return reading.components_at(connection, site, from_at, to_at)
+            return queries.components_at(connection, site, from_at, to_at)
 
     def ended_components(self, before: float, limit: int) -> list[ComponentRow]:
         """Those that ended before a time and are not marked as pruned, the first to end first."""
         with self._read("read components") as connection:
-            return reading.ended_components(connection, before, limit)
+            return queries.ended_components(connection, before, limit)
 
     def ended_components_count(self) -> int:
         """How many components have ended and are not marked as pruned."""
         with self._read("count components") as connection:
-            return reading.ended_components_count(connection)
+            return queries.ended_components_count(connection)
 
     def transfers(self, job: JobId) -> list[TransferRow]:
         """Every transfer that was ever recorded for a job, the oldest first."""
-        if not reading.is_whole(job):
+        if not queries.is_whole(job):
             return []
         with self._read("read transfers") as connection:
-            return reading.transfers(connection, job)
+            return queries.transfers(connection, job)
 
     # -------------------------------------------------------------------------------------------------- files
 
     def files(
         self, *, after: FileName | None = None, prefix: str = "", limit: int = PAGE_DEFAULT
     ) -> list[CatalogueEntry]:
-        """Files after a name whose names begin with ``prefix``, in the order of their names' UTF-8 bytes."""
+        """Files after a name whose names begin with ``prefix``, in the order of their names as they are kept: by
+        their UTF-8 bytes, escapes as written."""
         with self._read("read files") as connection:
-            return reading.files(connection, after=after, prefix=prefix, limit=limit)
+            return queries.files(connection, after=after, prefix=prefix, limit=limit)
 
     def all_files(self) -> list[CatalogueEntry]:
         """The whole replica catalogue, in the same order."""
         with self._read("read files") as connection:
-            return reading.files(connection, after=None, prefix="", limit=None)
+            return queries.files(connection, after=None, prefix="", limit=None)
 
     def file(self, name: FileName) -> CatalogueEntry | None:
         """The file with this name."""
         with self._read("read a file") as connection:
-            return reading.file(connection, name)
+            return queries.file(connection, name)
 
     # ------------------------------------------------------------------------------------------------ journal
 
     def journal(
         self, *, after: int = 0, limit: int = PAGE_DEFAULT, job: JobId | None = None, owner: str | None = None
-    ) -> list[Entry]:
+    ) -> list[JournalRow]:
         """Entries after a sequence number, in order. With ``job`` only that job's; with ``owner`` only those of the
         owner's jobs, and without ``job`` also those of no job."""
-        if job is not None and not reading.is_whole(job):
+        if job is not None and not queries.is_whole(job):
             return []
         with self._read("read the journal") as connection:
-            return reading.journal(connection, after=after, limit=limit, number=job, owner=owner)
+            return queries.journal(connection, after=after, limit=limit, number=job, owner=owner)
 
-    def site_reports(self, site: SiteName, from_at: float, to_at: float) -> list[Entry]:
+    def site_reports(self, site: SiteName, from_at: float, to_at: float) -> list[JournalRow]:
         """The site's reports from ``from_at`` to ``to_at``, and the last one before, all in order."""
         with self._read("read a site's reports") as connection:
-            return reading.site_reports(connection, site, from_at, to_at)
+            return queries.site_reports(connection, site, from_at, to_at)
 
     # ------------------------------------------------------------------------------------------------- tokens
 
     def add_token(self, row: TokenRow) -> None:
         """Keep a new token; neither its id nor its hash may be known already."""
         with self._write("add a token") as connection:
-            recording.add_token(connection, row)
+            writes.add_token(connection, row)
 
     def tokens(self, *, revoked_since: float | None = None) -> list[TokenRow]:
         """All tokens, the oldest first: the revoked ones too, or of them only those revoked at a time or later."""
         with self._read("read tokens") as connection:
-            return reading.tokens(connection, revoked_since)
+            return queries.tokens(connection, revoked_since)
 
     def token_by_hash(self, secret_hash: str) -> TokenRow | None:
         """The token whose secret has this hash, revoked or not."""
         with self._read("read a token") as connection:
-            return reading.token_by_hash(connection, secret_hash)
+            return queries.token_by_hash(connection, secret_hash)
 
     def revoke_token(self, id: str, at: float) -> bool:  # noqa: A002
         """Mark the token as revoked, once; False when there is no such token."""
         with self._write("revoke a token") as connection:
-            return recording.revoke_token(connection, id, at)
+            return writes.revoke_token(connection, id, at)
 
     def touch_token(self, id: str, at: float) -> None:  # noqa: A002
         """Note when the token was used last. It is a write like any other, so not for every single call."""
         with self._write("note a token's use") as connection:
-            recording.touch_token(connection, id, at)
+            writes.touch_token(connection, id, at)
 
     # -------------------------------------------------------------------------------------------- connections
 
@@ -274,7 +282,7 @@ class Store:
         if self._last_seq is None:
             return
         with connection.begin():
-            newest = reading.newest_seq(connection)
+            newest = queries.newest_seq(connection)
         if newest != self._last_seq:
             raise StoreError(self.name, f"its journal ends at {newest} and not at {self._last_seq}; recover first")
 

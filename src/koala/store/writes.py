@@ -1,4 +1,4 @@
-"""Writing: how a batch, the books and tokens go into their tables. Each function works in its caller's transaction.
+"""Writing: how a batch, a snapshot and tokens go into their tables. Each function works in its caller's transaction.
 
 The statements are built once; the database driver gets all rows of a table in one call.
 """
@@ -15,13 +15,18 @@ from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from koala.files import CatalogueEntry
+from koala.model.messages import AnyCommand, AnyEvent, JobSubmitted
+from koala.model.request import JobId, Request
 from koala.store import schema as tables
-from koala.store.exact_json import BODY
-from koala.store.rows import Batch, Entry, TokenRow
+from koala.store.columns import ExactJson, TextColumn, escaped
+from koala.store.rows import Batch, JournalRow, TokenRow
 
 # So many entries are pruned in one transaction at most, so that nobody waits long for it to end.
 PRUNED_ENTRIES_MAX = 20_000
-_BOOKS_ID = 1
+_SNAPSHOT_ID = 1
+# What a journal entry of each kind holds.
+BODY: dict[str, ExactJson[Any]] = {"event": ExactJson(AnyEvent), "command": ExactJson(AnyCommand)}
+REQUEST: ExactJson[Request] = ExactJson(Request)
 
 
 def _upsert(make: Callable[[Table], Any], table: Table, *, kept: Iterable[str] = ()) -> Insert:
@@ -38,15 +43,17 @@ class _Statements:
     """The statements that each database writes in its own way."""
 
     def __init__(self, make: Callable[[Table], Any]) -> None:
-        self.job = _upsert(make, tables.jobs)
+        self.request: Insert = make(tables.requests).on_conflict_do_nothing()
+        self.job = _upsert(make, tables.jobs, kept=["request_key"])
         self.component = _upsert(make, tables.components, kept=["pruned"])
         self.transfer = _upsert(make, tables.transfers)
         self.transfer_job: Insert = make(tables.transfer_jobs).on_conflict_do_nothing()
         self.file = _upsert(make, tables.files)
-        self.owed: Insert = make(tables.owed).on_conflict_do_nothing()
-        self.books = _upsert(make, tables.books)
+        self.outbox: Insert = make(tables.outbox).on_conflict_do_nothing()
+        self.snapshot = _upsert(make, tables.snapshot)
 
 
+_values = msgspec.structs.asdict
 _STATEMENTS = {"sqlite": _Statements(sqlite_insert), "postgresql": _Statements(postgres_insert)}
 
 _journal = insert(tables.journal).values(
@@ -54,11 +61,11 @@ _journal = insert(tables.journal).values(
     | {
         "owner": func.coalesce(
             select(tables.jobs.c.owner).where(tables.jobs.c.id == bindparam("its_job")).scalar_subquery(),
-            bindparam("its_nobody", type_=tables.Text()),
+            bindparam("its_nobody", type_=TextColumn()),
         )
     }
 )
-_settle = delete(tables.owed).where(tables.owed.c.seq == bindparam("its_seq"))
+_settle = delete(tables.outbox).where(tables.outbox.c.seq == bindparam("its_seq"))
 _forget_file = delete(tables.files).where(tables.files.c.key == bindparam("its_key"))
 _mark_pruned = (
     update(tables.components).where(tables.components.c.token == bindparam("its_token")).values(pruned=True)
@@ -68,12 +75,14 @@ _mark_pruned = (
 def record(connection: Connection, batch: Batch) -> None:
     """Everything in the batch. Jobs come first: a journal entry takes the owner of its job from there."""
     statements = _STATEMENTS[connection.dialect.name]
-    _execute(connection, statements.job, [msgspec.structs.asdict(row) for row in batch.jobs])
+    keys = _record_requests(connection, statements, batch.entries)
+    jobs = [_values(row) | {"request_key": keys.get(row.id)} for row in batch.jobs]
+    _execute(connection, statements.job, jobs)
     _execute(connection, _journal, [_journal_values(entry) for entry in batch.entries])
-    _execute(connection, statements.owed, [{"seq": seq} for seq in batch.owed])
+    _execute(connection, statements.outbox, [{"seq": seq} for seq in batch.outbox])
     _execute(connection, _settle, [{"its_seq": seq} for seq in batch.settled])
-    _execute(connection, statements.component, [msgspec.structs.asdict(row) for row in batch.components])
-    _execute(connection, statements.transfer, [msgspec.structs.asdict(row) for row in batch.transfers])
+    _execute(connection, statements.component, [_values(row) for row in batch.components])
+    _execute(connection, statements.transfer, [_values(row) for row in batch.transfers])
     shared = [{"job": job, "transfer": row.id} for row in batch.transfers for job in row.jobs]
     _execute(connection, statements.transfer_job, shared)
     # A file may be in the batch more than once: its last entry counts.
@@ -82,18 +91,33 @@ def record(connection: Connection, batch: Batch) -> None:
     _execute(connection, _forget_file, [{"its_key": file_key(entry.name)} for entry in last if not entry.replicas])
 
 
-def save_books(connection: Connection, body: bytes, seq: int) -> None:
+def _record_requests(
+    connection: Connection, statements: _Statements, entries: Iterable[JournalRow]
+) -> dict[JobId, str]:
+    """What the submitted jobs ask for, each different request once; the key of each job's."""
+    keys: dict[JobId, str] = {}
+    bodies: dict[str, str] = {}
+    for submission in (entry.body for entry in entries if isinstance(entry.body, JobSubmitted)):
+        body = REQUEST.encode(submission.request)
+        key = keys[submission.job] = hashlib.sha256(body.encode()).hexdigest()
+        bodies[key] = body
+    _execute(connection, statements.request, [{"key": key, "body": body} for key, body in bodies.items()])
+    return keys
+
+
+def save_snapshot(connection: Connection, body: bytes, seq: int) -> None:
     """The one snapshot."""
-    connection.execute(_STATEMENTS[connection.dialect.name].books, {"id": _BOOKS_ID, "seq": seq, "body": body})
+    statement = _STATEMENTS[connection.dialect.name].snapshot
+    connection.execute(statement, {"id": _SNAPSHOT_ID, "seq": seq, "body": body.decode()})
 
 
 def prune_journal(connection: Connection, below: int) -> bool:
-    """Remove the oldest entries that may go; whether more may. What is owed stays, and so does the newest entry."""
+    """Remove the oldest entries that may go; whether more may. The outbox stays, and so does the newest entry."""
     journal = tables.journal
     newest = connection.scalar(select(func.max(journal.c.seq))) or 0
-    known = connection.scalar(select(tables.books.c.seq)) or 0
+    known = connection.scalar(select(tables.snapshot.c.seq)) or 0
     bound = min(below, known + 1, newest)
-    may_go = (journal.c.seq < bound, journal.c.seq.not_in(select(tables.owed.c.seq)))
+    may_go = (journal.c.seq < bound, journal.c.seq.not_in(select(tables.outbox.c.seq)))
     oldest = select(journal.c.seq).where(*may_go).order_by(journal.c.seq).limit(PRUNED_ENTRIES_MAX)
     gone = connection.execute(delete(journal).where(journal.c.seq.in_(oldest))).rowcount
     return bool(gone == PRUNED_ENTRIES_MAX)
@@ -106,7 +130,7 @@ def mark_pruned(connection: Connection, tokens: Iterable[str]) -> None:
 
 def add_token(connection: Connection, row: TokenRow) -> None:
     """A new token."""
-    connection.execute(insert(tables.tokens), msgspec.structs.asdict(row))
+    connection.execute(insert(tables.tokens), _values(row))
 
 
 def revoke_token(connection: Connection, token: str, at: float) -> bool:
@@ -122,14 +146,14 @@ def touch_token(connection: Connection, token: str, at: float) -> None:
     connection.execute(update(tables.tokens).where(tables.tokens.c.id == token).values(used_at=at))
 
 
-def file_key(name: str) -> bytes:
+def file_key(name: str) -> str:
     """What a file is found by: short, however long its name is."""
-    return hashlib.sha256(tables.text_bytes(name)).digest()
+    return hashlib.sha256(escaped(name).encode()).hexdigest()
 
 
-def file_head(name: str) -> bytes:
+def file_head(name: str) -> str:
     """What files are ordered by first."""
-    return tables.text_bytes(name)[: tables.NAME_HEAD_BYTES]
+    return escaped(name)[: tables.NAME_HEAD_CHARACTERS]
 
 
 def _execute(connection: Connection, statement: Any, rows: Sequence[dict[str, Any]]) -> None:
@@ -137,7 +161,7 @@ def _execute(connection: Connection, statement: Any, rows: Sequence[dict[str, An
         connection.execute(statement, rows)
 
 
-def _journal_values(entry: Entry) -> dict[str, Any]:
+def _journal_values(entry: JournalRow) -> dict[str, Any]:
     return {
         "its_seq": entry.seq,
         "its_at": entry.at,
@@ -151,4 +175,4 @@ def _journal_values(entry: Entry) -> dict[str, Any]:
 
 
 def _file_values(entry: CatalogueEntry) -> dict[str, Any]:
-    return msgspec.structs.asdict(entry) | {"key": file_key(entry.name), "head": file_head(entry.name)}
+    return _values(entry) | {"key": file_key(entry.name), "head": file_head(entry.name)}

@@ -23,7 +23,7 @@ from koala.daemon.engine.loop import Engine
 from koala.model.request import Application, Component, Flexibility, InputFile, InputMode, Priority, Request
 from koala.policies import Catalogue
 from koala.sites import LocalSite
-from koala.store import ComponentRow, JobRow, Store
+from koala.store import ComponentRow, Store, StoredJob
 from tests.support.engine_child import DATA, FILE_SITES, OWNER, Wish, grid
 from tests.support.live_sites import processes_of
 from tests.support.paths import SUPPORT
@@ -177,7 +177,7 @@ async def all_ended(root: Path) -> None:
         with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as reader:
             (live,) = reader.execute("SELECT count(*) FROM jobs WHERE ended_at IS NULL").fetchone()
             (held,) = reader.execute("SELECT count(*) FROM components WHERE ended_at IS NULL").fetchone()
-            (owed,) = reader.execute("SELECT count(*) FROM owed").fetchone()
+            (owed,) = reader.execute("SELECT count(*) FROM outbox").fetchone()
         if live == held == owed == 0:
             return
         await asyncio.sleep(0.2)
@@ -208,7 +208,7 @@ def test_a_daemon_killed_at_random_points_loses_and_doubles_nothing(tmp_path: Pa
     sys.stdout.write(f"seed {SEED}: {JOBS} jobs, {kills} kills, {story}\n")
 
 
-def check_applications(root: Path, jobs: list[JobRow], components: list[ComponentRow]) -> None:
+def check_applications(root: Path, jobs: list[StoredJob], components: list[ComponentRow]) -> None:
     """What the applications wrote and what is on record tell the same story."""
     by_token = {row.token: row for row in components}
     started: dict[str, int] = {}

@@ -193,7 +193,7 @@ def test_a_closed_engine_is_opened_again_and_goes_on_with_what_ran_meanwhile(roo
         async with open_engine(root, store=open_store(root, database)) as world:
             found = await asyncio.to_thread(world.store.recover)
             assert [entry.what for entry in found.entries if entry.what != "Tick"] == []
-            assert found.owed == ()
+            assert found.outbox == ()
             assert (await world.run(a_request())).id == waiting + 1
 
     asyncio.run(scenario())
@@ -316,7 +316,7 @@ def test_a_snapshot_is_taken_when_many_events_have_come_and_a_restart_begins_the
                 await world.run(a_request())
             assert world.engine.counters.snapshots >= 1
             found = await asyncio.to_thread(store.recover)
-            assert 0 < found.books_seq <= found.last_seq
+            assert 0 < found.snapshot_seq <= found.last_seq
             assert len(found.entries) <= 20
 
     asyncio.run(scenario())

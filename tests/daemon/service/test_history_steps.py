@@ -12,7 +12,7 @@ from koala.daemon.service.site_history import HISTORY_POINTS_MAX, HISTORY_S_MAX,
 from koala.model.api import UsagePoint
 from koala.model.errors import InvalidError
 from koala.model.messages import SiteReported
-from koala.store.rows import ComponentRow, Entry
+from koala.store.rows import ComponentRow, JournalRow
 
 
 def component(number: int, claimed_at: float, ended_at: float | None, processors: int) -> ComponentRow:
@@ -29,9 +29,9 @@ def component(number: int, claimed_at: float, ended_at: float | None, processors
     )
 
 
-def report(seq: int, at: float, processors: int, others: int) -> Entry:
+def report(seq: int, at: float, processors: int, others: int) -> JournalRow:
     body = SiteReported(at=at, site="A", processors=processors, others=others)
-    return Entry(seq=seq, at=at, kind="event", what="SiteReported", site="A", body=body)
+    return JournalRow(seq=seq, at=at, kind="event", what="SiteReported", site="A", body=body)
 
 
 moments = st.integers(min_value=0, max_value=40).map(float)

@@ -13,16 +13,16 @@ from koala.daemon.service.journal import JournalTail, RenderedEntry
 from koala.daemon.service.principal import Principal
 from koala.model.api import JournalEntry
 from koala.model.messages import AskSite, CancelAsked, Tick
-from koala.store import Batch, Entry, StoreError
+from koala.store import Batch, JournalRow, StoreError
 from tests.support.daemon_world import ANNA, BERT, OWNER, WAIT_S, job_text, open_daemon, small_grid
 
 
-def entry(seq: int, job: int | None = None) -> Entry:
+def entry(seq: int, job: int | None = None) -> JournalRow:
     body = Tick(at=1.0) if job is None else CancelAsked(at=1.0, job=job)
-    return Entry(seq=seq, at=1.0, kind="event", what=type(body).__name__, job=job, site=None, body=body)
+    return JournalRow(seq=seq, at=1.0, kind="event", what=type(body).__name__, job=job, site=None, body=body)
 
 
-def batch(*entries: Entry) -> Batch:
+def batch(*entries: JournalRow) -> Batch:
     return Batch(entries=entries)
 
 
@@ -73,7 +73,7 @@ def test_of_a_job_whose_owner_it_does_not_know_only_the_store_tells_a_user() -> 
 def test_an_entry_that_may_name_strangers_is_veiled_for_users_only() -> None:
     tail = JournalTail()
     body = AskSite(site="A", tokens=("9.1",))
-    asked = Entry(seq=1, at=1.0, kind="command", what="AskSite", job=None, site="A", body=body)
+    asked = JournalRow(seq=1, at=1.0, kind="command", what="AskSite", job=None, site="A", body=body)
     with tail.followed():
         tail.grow(batch(asked), {})
         for owner, named in ((None, True), ("anna", False)):

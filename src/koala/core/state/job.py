@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from koala.core.lifecycle import TRANSITIONS, InvalidTransitionError, JobState
 from koala.core.state.encoded import Time, encoded
 from koala.core.state.timers import Timer
-from koala.model.messages import Token, TransferId
+from koala.model.messages import JobCounts, Token, TransferId
 from koala.model.request import JobId, Priority, Request, SiteName
 from koala.policies.front_door import Demand, Spots
 
@@ -207,6 +207,10 @@ class Job(_JobLinks):
     def count_claiming_try(self) -> None:
         self.claiming_tries += 1
         self.claiming_tries_in_row += 1
+
+    def counts(self) -> dict[str, int]:
+        """All that ``JobCounts`` tells of it, by name."""
+        return {name: getattr(self, name) for name in JobCounts.__struct_fields__}
 
     def stop_timer(self) -> None:
         if self.timer is not None:

@@ -126,7 +126,7 @@ class PendingBatch:
             return None
         return Batch(
             entries=tuple(self._writer.entries),
-            owed=tuple(seq for seq, command in self.commands if is_for_outbox(command)),
+            outbox=tuple(seq for seq, command in self.commands if is_for_outbox(command)),
             settled=settled,
             jobs=tuple(self._draft.jobs.values()),
             components=tuple(self._draft.components.values()),

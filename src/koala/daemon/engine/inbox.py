@@ -12,7 +12,7 @@ from koala.daemon.engine.projection import Submitter
 from koala.model.errors import ClientError
 from koala.model.messages import AnyEvent
 from koala.model.request import Request
-from koala.store.rows import JobRow
+from koala.store.rows import StoredJob
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,8 +23,8 @@ class InboxItem:
     request: Request | None = None
     submitter: Submitter | None = None
     files: Sequence[files.CatalogueEntry] = ()
-    answer: asyncio.Future[JobRow | None] | None = field(default=None)
-    row: JobRow | None = None
+    answer: asyncio.Future[StoredJob | None] | None = field(default=None)
+    row: StoredJob | None = None
 
     def done(self) -> None:
         """It is on record."""

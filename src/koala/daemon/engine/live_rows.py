@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from koala.core.lifecycle import ENDED
 from koala.model.messages import Token, TransferId
 from koala.model.request import JobId
-from koala.store.rows import ComponentRow, JobRow, TransferRow
+from koala.store.rows import ComponentRow, StoredJob, TransferRow
 
 ENDED_STATES = frozenset(str(state) for state in ENDED)
 
@@ -21,11 +21,11 @@ class LiveRows:
 
     def __init__(
         self,
-        jobs: Iterable[JobRow] = (),
+        jobs: Iterable[StoredJob] = (),
         components: Iterable[ComponentRow] = (),
         transfers: Iterable[TransferRow] = (),
     ) -> None:
-        self.jobs: dict[JobId, JobRow] = {row.id: row for row in jobs}
+        self.jobs: dict[JobId, StoredJob] = {row.id: row for row in jobs}
         self.components: dict[Token, ComponentRow] = {}
         self.transfers: dict[TransferId, TransferRow] = {row.id: row for row in transfers}
         self._tokens: dict[JobId, list[Token]] = {}
@@ -80,12 +80,12 @@ class Draft:
 
     def __init__(self, rows: LiveRows) -> None:
         self._rows = rows
-        self.jobs: dict[JobId, JobRow] = {}
+        self.jobs: dict[JobId, StoredJob] = {}
         self.components: dict[Token, ComponentRow] = {}
         self.transfers: dict[TransferId, TransferRow] = {}
         self.transfers_over: set[TransferId] = set()
 
-    def job(self, job: JobId) -> JobRow | None:
+    def job(self, job: JobId) -> StoredJob | None:
         """The newest row of a job."""
         return self.jobs.get(job) or self._rows.jobs.get(job)
 

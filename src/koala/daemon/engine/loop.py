@@ -47,7 +47,7 @@ from koala.model.messages import (
 from koala.model.request import FileName, JobId, Request, SiteName
 from koala.policies import Catalogue
 from koala.sites import LiveSite, Mail
-from koala.store import Batch, ComponentRow, JobRow, Store, StoreError, TransferRow
+from koala.store import Batch, ComponentRow, Store, StoredJob, StoreError, TransferRow
 
 _log = logging.getLogger(__name__)
 P = ParamSpec("P")
@@ -114,12 +114,12 @@ class Engine:
         self._journal_pruner = JournalPruner(store)
         self._silences = Silences()
         self._waiters = Waiters()
-        self._subscribers: list[Callable[[Batch, Mapping[JobId, JobRow]], None]] = []
+        self._subscribers: list[Callable[[Batch, Mapping[JobId, StoredJob]], None]] = []
         self._inbox = Inbox()
         self._wake = asyncio.Event()
         self._store_thread = ThreadPoolExecutor(1, thread_name_prefix="koala-store")
         self._state = EngineState(nothing_yet(self._core_grid, catalogue))
-        self._submitting: dict[tuple[str, str], asyncio.Task[tuple[JobRow, bool]]] = {}
+        self._submitting: dict[tuple[str, str], asyncio.Task[tuple[StoredJob, bool]]] = {}
         self._submissions = 0  # that wait to be put on record
         self._settle_at: float | None = None
         self._turning: asyncio.Task[None] | None = None
@@ -241,11 +241,11 @@ class Engine:
         """The engine's time, in seconds since the epoch. It never goes back, also not over a restart."""
         return self._clock()
 
-    def live_row(self, job: JobId) -> JobRow | None:
+    def live_row(self, job: JobId) -> StoredJob | None:
         """A job that has not ended."""
         return self._state.rows.jobs.get(job)
 
-    def live_rows(self) -> list[JobRow]:
+    def live_rows(self) -> list[StoredJob]:
         """All jobs that have not ended, in order of their ids."""
         return list(self._state.rows.jobs.values())
 
@@ -295,13 +295,15 @@ class Engine:
                 while self._state.last_seq <= after and not self._closing:
                     await self._waiters.journal_grows()
 
-    def subscribe(self, subscriber: Callable[[Batch, Mapping[JobId, JobRow]], None]) -> None:
+    def subscribe(self, subscriber: Callable[[Batch, Mapping[JobId, StoredJob]], None]) -> None:
         """Call this with each batch that is on record from now on, and the rows of the jobs that have not ended."""
         self._subscribers.append(subscriber)
 
     # ------------------------------------------------------------------------------------ what callers may ask
 
-    async def submit(self, request: Request, *, owner: str, client_token: str | None = None) -> tuple[JobRow, bool]:
+    async def submit(
+        self, request: Request, *, owner: str, client_token: str | None = None
+    ) -> tuple[StoredJob, bool]:
         """Put a job on record: its row, and whether it is new. The owner's same client token gives the same job.
 
         When it returns the job is durable. Raises ``UnavailableError`` when the store cannot take it; then it may or
@@ -320,12 +322,12 @@ class Engine:
         row, _ = await asyncio.shield(task)
         return row, False
 
-    def _submitted(self, key: tuple[str, str], done: asyncio.Task[tuple[JobRow, bool]]) -> None:
+    def _submitted(self, key: tuple[str, str], done: asyncio.Task[tuple[StoredJob, bool]]) -> None:
         del self._submitting[key]
         if not done.cancelled():
             done.exception()  # every caller may have given up waiting for it
 
-    async def _submit_once(self, request: Request, submitter: Submitter) -> tuple[JobRow, bool]:
+    async def _submit_once(self, request: Request, submitter: Submitter) -> tuple[StoredJob, bool]:
         assert submitter.client_token is not None
         self._check_able()
         try:
@@ -336,7 +338,7 @@ class Engine:
             return self._state.rows.jobs.get(known.id, known), False
         return await self._submit(request, submitter), True
 
-    async def _submit(self, request: Request, submitter: Submitter) -> JobRow:
+    async def _submit(self, request: Request, submitter: Submitter) -> StoredJob:
         if len(self._state.rows.jobs) + self._submissions >= JOBS_LIVE_MAX:
             raise TooManyError(f"there are {JOBS_LIVE_MAX} jobs already (JOBS_LIVE_MAX); wait until some have ended")
         self._submissions += 1
@@ -367,7 +369,7 @@ class Engine:
         self._check_able()
         await self._poller.freshen()
 
-    async def _put(self, item: InboxItem) -> JobRow | None:
+    async def _put(self, item: InboxItem) -> StoredJob | None:
         self._check_able()
         item.answer = asyncio.get_running_loop().create_future()
         self._inbox.put(item)

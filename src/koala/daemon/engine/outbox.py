@@ -17,7 +17,7 @@ from koala.model.messages import (
     Token,
     TransferId,
 )
-from koala.store.rows import Entry
+from koala.store.rows import JournalRow
 
 _FOR_OUTBOX = (StartComponent, AbortComponent, ReleaseBarrier, StartTransfer, CancelTransfer)
 
@@ -30,7 +30,7 @@ def is_for_outbox(command: AnyCommand) -> bool:
 class Outbox:
     """The commands that are owed, by sequence number, in order."""
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+    def __init__(self, entries: Iterable[JournalRow] = ()) -> None:
         self.commands: dict[int, AnyCommand] = {}
         self._transfers: dict[TransferId, int] = {}
         self._starts: dict[Token, int] = {}

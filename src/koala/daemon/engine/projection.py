@@ -1,6 +1,6 @@
 """From an event and the commands that it led to, to rows and journal entries: what the store keeps of them.
 
-Called right after the core has handled the event, while the core's books show exactly what came of it. Nothing here
+Called right after the core has handled the event, while the core's state shows exactly what came of it. Nothing here
 decides anything, and nothing is written: rows go into a draft.
 """
 
@@ -32,9 +32,12 @@ from koala.model.messages import (
     TransferEnded,
 )
 from koala.model.request import JobId, SiteName
-from koala.store.rows import ComponentRow, Entry, JobRow, TransferRow
+from koala.store.rows import ComponentRow, JournalRow, StoredJob, TransferRow
 
 replace = msgspec.structs.replace
+
+# What a row takes from the core's job as it is: all that both have by the same name, but for the job's number.
+COPIED_FIELDS = tuple(name for name in StoredJob.__struct_fields__ if hasattr(Job, name) and name != "id")
 
 
 class Submitter(msgspec.Struct, frozen=True):
@@ -166,20 +169,11 @@ class Projector:
         if job is None or (before is None and not isinstance(event, JobSubmitted)):
             return  # over long ago; something of it has only now been let go of
         self._join_transfers(job)
-        tries = job.placement_tries
+        changes: dict[str, Any] = {name: getattr(job, name) for name in COPIED_FIELDS}
+        changes["state"] = str(job.state)
+        changes["places"] = job.places or (() if before is None else before.places)
         if job.state is JobState.WAITING:
-            tries += ledger.tries_in_queue(job)
-        changes: dict[str, Any] = {
-            "state": str(job.state),
-            "started_at": job.started_at,
-            "ended_at": job.ended_at,
-            "places": job.places or (() if before is None else before.places),
-            "runs": job.runs,
-            "failures": job.failures,
-            "preemptions": job.preemptions,
-            "placement_tries": tries,
-            "claiming_tries": job.claiming_tries,
-        }
+            changes["placement_tries"] += ledger.tries_in_queue(job)
         if reason is not None:
             changes["reason"] = reason
         if job.ended_at is not None:
@@ -192,11 +186,12 @@ class Projector:
             if changes["state"] != before.state:
                 changes["since"] = event.at
             row = replace(before, **changes)
-        self._draft.jobs[job_id] = row
+        if row != before:
+            self._draft.jobs[job_id] = row
 
-    def _new_row(self, job: Job, submitter: Submitter, changes: dict[str, Any]) -> JobRow:
+    def _new_row(self, job: Job, submitter: Submitter, changes: dict[str, Any]) -> StoredJob:
         request = job.request
-        return JobRow(
+        return StoredJob(
             id=job.id,
             owner=submitter.owner,
             name=request.name,
@@ -205,9 +200,7 @@ class Projector:
             kind=request.kind,
             policy=job.demand.policy.name if job.demand is not None else request.policy or self._default_policy,
             processors=request.processors,
-            submitted_at=job.submitted_at,
             since=job.submitted_at,
-            request=request,
             client_token=submitter.client_token,
             **changes,
         )
@@ -238,7 +231,7 @@ class EntryWriter:
     def __init__(self, draft: Draft, seq: int) -> None:
         self._draft = draft
         self.seq = seq
-        self.entries: list[Entry] = []
+        self.entries: list[JournalRow] = []
 
     def event(self, event: AnyEvent) -> int:
         """Put an event into the journal. Called after its rows are in the draft."""
@@ -252,7 +245,7 @@ class EntryWriter:
         self.seq += 1
         job, site = self._about(body)
         self.entries.append(
-            Entry(seq=self.seq, at=at, kind=kind, what=type(body).__name__, job=job, site=site, body=body)
+            JournalRow(seq=self.seq, at=at, kind=kind, what=type(body).__name__, job=job, site=site, body=body)
         )
         return self.seq
 

@@ -21,7 +21,7 @@ from koala.model.messages import AnyEvent, WakeAt
 from koala.model.request import FileName, JobId
 from koala.policies import Catalogue
 from koala.store import Store
-from koala.store.rows import ComponentRow, Entry, JobRow, TransferRow
+from koala.store.rows import ComponentRow, JournalRow, StoredJob, TransferRow
 
 # Rows are read from the store so many at a time.
 PAGE_ROWS = 1_000
@@ -43,7 +43,7 @@ class StoredSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A snapshot of the core, and the grid that it was taken on."""
 
     grid: Grid
-    core: msgspec.Raw = msgspec.field(name="books")
+    core: msgspec.Raw
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,7 +81,7 @@ def live_grid(grid: Grid) -> Grid:
 def store_snapshot(store: Store, grid: Grid, snapshot: Snapshot, seq: int) -> None:
     """Keep the snapshot as of entry ``seq``, and the grid that it was taken on."""
     data = msgspec.json.encode(StoredSnapshot(grid=grid, core=msgspec.Raw(encode_snapshot(snapshot))))
-    store.save_books(data, seq)
+    store.save_snapshot(data, seq)
 
 
 def _decode(data: bytes) -> StoredSnapshot:
@@ -100,11 +100,11 @@ def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
     """
     found = store.recover()
     grid = live_grid(grid)
-    if found.books is None:
+    if found.snapshot is None:
         scheduler = Scheduler(grid, catalogue)
         known: Grid | None = None
     else:
-        stored = _decode(found.books)
+        stored = _decode(found.snapshot)
         known = stored.grid
         scheduler = Scheduler.from_snapshot(known, catalogue, decode_snapshot(bytes(stored.core)))
     wakes = _replay(scheduler, found.entries)
@@ -115,7 +115,7 @@ def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
     return Recovery(
         scheduler=scheduler,
         rows=_live_rows(store, scheduler),
-        outbox=Outbox(found.owed),
+        outbox=Outbox(found.outbox),
         entries={entry.name: entry for entry in store.all_files()},
         last_seq=found.last_seq,
         last_job=found.last_job,
@@ -124,7 +124,7 @@ def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
     )
 
 
-def _replay(scheduler: Scheduler, entries: Iterable[Entry]) -> list[float]:
+def _replay(scheduler: Scheduler, entries: Iterable[JournalRow]) -> list[float]:
     """Have the core handle the events again; the times of all ticks that it asked for meanwhile.
 
     What was commanded is not performed again as such, but the core relies on every tick that it asks for.
@@ -168,8 +168,8 @@ def _live_rows(store: Store, scheduler: Scheduler) -> LiveRows:
     return LiveRows(jobs, components.values(), transfers.values())
 
 
-def _live_jobs(store: Store) -> list[JobRow]:
-    found: list[JobRow] = []
+def _live_jobs(store: Store) -> list[StoredJob]:
+    found: list[StoredJob] = []
     before: JobId | None = None
     while True:
         page = store.jobs(owner=None, states=LIVE_STATES, before=before, limit=PAGE_ROWS)

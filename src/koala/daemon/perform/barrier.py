@@ -95,7 +95,7 @@ class BarrierOpener:
     def foresee(self, placed: JobPlaced) -> None:
         """A job has places: begin to read the replicas that it will use there, beside its transfers and claims, so
         that its processors need not wait for that."""
-        job = self._engine.rows.jobs.get(placed.job)
+        job = self._engine.scheduler.ledger.jobs.get(placed.job)
         if job is None:
             return
         wanted = set()

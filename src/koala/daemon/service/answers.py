@@ -1,4 +1,4 @@
-"""From what the daemon knows to the forms of the API: rows, the core's books and entries of the journal.
+"""From what the daemon knows to the forms of the API: rows, the core's ledger and entries of the journal.
 
 Pure functions; who may see what is decided in ``koala.daemon.service.service``.
 """
@@ -17,6 +17,7 @@ from koala.core.story import JobExplanation
 from koala.daemon.service.sentences import sentence
 from koala.files import CatalogueEntry
 from koala.model.api import (
+    Answer,
     ComponentRun,
     DryRun,
     DryRunFile,
@@ -38,24 +39,22 @@ from koala.model.messages import JobSubmitted
 from koala.model.request import Placement, Refusal
 from koala.policies.front_door import View
 from koala.policies.view import BYTES_PER_S_PER_MBIT_S, LinkRows
-from koala.store.rows import ComponentRow, Entry, JobRow, TransferRow
+from koala.store.rows import ComponentRow, JournalRow, StoredJob, TransferRow
 
 # With more sites than this an overview tells only of the links that the grid names; others are as the default.
 SITES_ALL_LINKED_MAX = 64
-
-_SUMMARY_FIELDS = tuple(field for field in JobSummary.model_fields if field not in {"places", "place_in_line"})
 
 
 # ------------------------------------------------------------------------------------------------ jobs
 
 
-def job_summary(row: JobRow, place_in_line: int | None = None) -> JobSummary:
+def job_summary(row: StoredJob, place_in_line: int | None = None) -> JobSummary:
     """A job as a list shows it."""
-    return JobSummary(**_summary(row, place_in_line))
+    return JobSummary(**_shared(row, JobSummary), place_in_line=place_in_line)
 
 
 def job_detail(
-    row: JobRow,
+    row: StoredJob,
     *,
     description: str,
     place_in_line: int | None,
@@ -65,18 +64,17 @@ def job_detail(
 ) -> JobDetail:
     """A job with its components and files."""
     return JobDetail(
-        **_summary(row, place_in_line),
+        **_shared(row, JobDetail) | {"place_in_line": place_in_line, "placement_tries": placement_tries},
         description=description,
-        placement_tries=placement_tries,
-        claiming_tries=row.claiming_tries,
         components=[component_run(component) for component in components],
         transfers=list(transfers),
     )
 
 
-def _summary(row: JobRow, place_in_line: int | None) -> dict[str, Any]:
-    fields: dict[str, Any] = {name: getattr(row, name) for name in _SUMMARY_FIELDS}
-    return fields | {"places": _places(row.places), "place_in_line": place_in_line}
+def _shared(row: StoredJob, form: type[Answer]) -> dict[str, Any]:
+    """What a job's row and a form of the API have by the same name."""
+    fields = {name: getattr(row, name) for name in form.model_fields if name in StoredJob.__struct_fields__}
+    return fields | {"places": _places(row.places)}
 
 
 def _places(places: Iterable[Iterable[Any]]) -> list[Place]:
@@ -122,20 +120,10 @@ def stored_explanation(told: Mapping[str, Any], queue_length: int | None = None)
     return Explanation.model_validate({**told, "places": _places(told["places"]), "queue_length": queue_length})
 
 
-def bare_explanation(row: JobRow) -> Explanation:
+def bare_explanation(row: StoredJob) -> Explanation:
     """What can be said of a job whose story nobody has."""
-    return Explanation(
-        job=row.id,
-        state=row.state,
-        meaning=row.reason if row.state == JobState.FAILED and row.reason else MEANING[JobState(row.state)],
-        since=row.since,
-        placement_tries=row.placement_tries,
-        claiming_tries=row.claiming_tries,
-        runs=row.runs,
-        failures=row.failures,
-        preemptions=row.preemptions,
-        places=_places(row.places),
-    )
+    meaning = row.reason if row.state == JobState.FAILED and row.reason else MEANING[JobState(row.state)]
+    return Explanation(job=row.id, meaning=meaning, **_shared(row, Explanation))
 
 
 def refusal_info(refusal: Refusal) -> RefusalInfo:
@@ -242,7 +230,7 @@ def file_info(entry: CatalogueEntry) -> FileInfo:
     )
 
 
-def journal_entry(entry: Entry) -> JournalEntry:
+def journal_entry(entry: JournalRow) -> JournalEntry:
     """An entry of the journal with its sentence.
 
     A submission tells of its request only in outline: the whole may be large, and the job itself shows it.

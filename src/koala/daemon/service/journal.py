@@ -19,7 +19,7 @@ from koala.daemon.offload import offload, query
 from koala.daemon.service.answers import journal_entry
 from koala.model.api import JournalEntry
 from koala.model.request import JobId
-from koala.store.rows import Batch, Entry, JobRow
+from koala.store.rows import Batch, JournalRow, StoredJob
 
 # How many entries a follower holds at a time, and how long it waits before it looks again unasked.
 FOLLOWED_AT_ONCE = 200
@@ -54,7 +54,7 @@ class RenderedEntry:
 class TailEntry:
     """An entry of the tail. ``owner`` is that of its job, None for an entry of no job."""
 
-    def __init__(self, entry: Entry, owner: str | None) -> None:
+    def __init__(self, entry: JournalRow, owner: str | None) -> None:
         self.entry = entry
         self.owner = owner
 
@@ -94,7 +94,7 @@ class JournalTail:
             if not self._followers:
                 self._kept.clear()
 
-    def grow(self, batch: Batch, live: Mapping[JobId, JobRow]) -> None:
+    def grow(self, batch: Batch, live: Mapping[JobId, StoredJob]) -> None:
         """A batch is on record; ``live`` are the rows of the jobs that have not ended."""
         if not (self._followers and batch.entries):
             return
@@ -173,19 +173,19 @@ class JournalReader:
         )
 
 
-def _for_caller(entries: list[Entry], owner: str | None) -> list[JournalEntry]:
+def _for_caller(entries: list[JournalRow], owner: str | None) -> list[JournalEntry]:
     return [
         journal_entry(entry) if owner is None or not _names_strangers(entry) else _veiled(entry) for entry in entries
     ]
 
 
-def _names_strangers(entry: Entry) -> bool:
+def _names_strangers(entry: JournalRow) -> bool:
     """Whether an entry that is of no one job still names components, which may be anybody's."""
     named = getattr(entry.body, "token", None) or getattr(entry.body, "tokens", None)
     return entry.job is None and bool(named)
 
 
-def _veiled(entry: Entry) -> JournalEntry:
+def _veiled(entry: JournalRow) -> JournalEntry:
     """The entry without whom it is about."""
     return JournalEntry(
         seq=entry.seq,

@@ -15,7 +15,7 @@ from koala.daemon.service.metrics import Metrics, SiteMetrics
 from koala.daemon.service.principal import Principal
 from koala.model.api import JobSummary, Overview, SiteInfo, TransferInfo
 from koala.model.request import Priority
-from koala.store.rows import JobRow, TransferRow
+from koala.store.rows import StoredJob, TransferRow
 from koala.version import __version__
 
 # An overview shows at most so many jobs of each list, and so many transfers; the counts tell how many there are.
@@ -80,11 +80,11 @@ class CallerView:
 
     # ------------------------------------------------------------------------------------------- parts
 
-    def _waiting(self, rows: Iterable[JobRow], priority: Priority) -> list[JobSummary]:
+    def _waiting(self, rows: Iterable[StoredJob], priority: Priority) -> list[JobSummary]:
         """Those of the rows that wait with this priority, head to tail, at most ``OVERVIEW_JOBS_MAX``."""
         ledger = self._engine.scheduler.ledger
 
-        def standing(row: JobRow) -> tuple[bool, int]:
+        def standing(row: StoredJob) -> tuple[bool, int]:
             job = ledger.jobs.get(row.id)
             if job is None or job.state is not JobState.WAITING:
                 return False, -1  # it has just left the queue
@@ -113,7 +113,7 @@ class CallerView:
         return [job for job, row in rows if row is not None and row.owner == self._who.name]
 
 
-def _summaries(rows: Iterable[JobRow]) -> list[JobSummary]:
+def _summaries(rows: Iterable[StoredJob]) -> list[JobSummary]:
     return [job_summary(row) for row in islice(rows, OVERVIEW_JOBS_MAX)]
 
 

@@ -93,11 +93,14 @@ class ReplicaCleanup:
     def _readers(self, name: FileName) -> frozenset[int]:
         """The jobs that may read the file where it is now: those that were placed with it and have not ended."""
         return frozenset(
-            row.id
-            for row in self._engine.live_rows()
-            if row.state != JobState.WAITING
-            and any(file.name == name for component in row.request.components for file in component.input_files)
+            row.id for row in self._engine.live_rows() if row.state != JobState.WAITING and self._reads(row.id, name)
         )
+
+    def _reads(self, number: int, name: FileName) -> bool:
+        ledger = self._engine.scheduler.ledger
+        job = ledger.jobs.get(number) or ledger.ended.get(number)
+        components = () if job is None else job.request.components
+        return any(file.name == name for component in components for file in component.input_files)
 
     def _remove_later(self, site: SiteName, name: FileName, readers: frozenset[int]) -> None:
         if (site, name) in self._read_by:

@@ -59,7 +59,7 @@ from koala.model.messages import CancelAsked, SiteDrained, SiteResumed
 from koala.model.request import Request
 from koala.policies.errors import suggest
 from koala.store import NUMBER_MAX
-from koala.store.rows import ComponentRow, JobRow
+from koala.store.rows import ComponentRow, StoredJob
 
 _STATES_IN_ORDER = [str(state) for state in JobState]
 _STATES = frozenset(_STATES_IN_ORDER)
@@ -95,7 +95,7 @@ class Service:
         check_client_token(wish.client_token)
         request = await self._request(who, wish)
         row, new = await self._engine.submit(request, owner=who.name, client_token=wish.client_token)
-        if not new and row.request != request:
+        if not new and await self._request_of(row.id) != request:
             raise ConflictError(
                 f"client_token: it was used for job {row.id}, which is a different one; use a new token for this job"
             )
@@ -149,7 +149,7 @@ class Service:
         transfers = await query(self._engine.store.transfers, job)
         return job_detail(
             row,
-            description=await offload(write_job_yaml, row.request),
+            description=await offload(write_job_yaml, await self._request_of(job)),
             place_in_line=self._place_in_line(row),
             placement_tries=self._placement_tries(row),
             components=components,
@@ -369,7 +369,7 @@ class Service:
         sites = [site.name for site in self._engine.grid.sites]
         return await self._submissions.read(who, wish, sites=sites, policies=self._engine.catalogue.names())
 
-    async def _row(self, who: Principal, job: int) -> JobRow:
+    async def _row(self, who: Principal, job: int) -> StoredJob:
         """The job, if there is one for this caller."""
         row = None
         if 0 < job <= NUMBER_MAX:
@@ -378,19 +378,25 @@ class Service:
             raise NotFoundError(f"there is no job {job}; look at the list of jobs")
         return row
 
+    async def _request_of(self, job: int) -> Request:
+        """What a job on record asks for."""
+        request = await query(self._engine.store.request, job)
+        assert request is not None, "a job is recorded with its request"
+        return request
+
     async def _components(self, job: int) -> list[ComponentRow]:
         if self._engine.live_row(job) is not None:
             return self._engine.components_of(job)
         return await query(self._engine.store.components, job)
 
-    def _place_in_line(self, row: JobRow) -> int | None:
+    def _place_in_line(self, row: StoredJob) -> int | None:
         ledger = self._engine.scheduler.ledger
         job = ledger.jobs.get(row.id)
         if job is None or job.state is not JobState.WAITING or row.state != JobState.WAITING:
             return None
         return ledger.queue_of(job).place_in_line(job)
 
-    def _placement_tries(self, row: JobRow) -> int:
+    def _placement_tries(self, row: StoredJob) -> int:
         """With those that a waiting job has had since it entered its queue, which the core only counts when asked."""
         ledger = self._engine.scheduler.ledger
         job = ledger.jobs.get(row.id)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from koala.model.api import UsagePoint
 from koala.model.errors import InvalidError
 from koala.model.messages import SiteReported
-from koala.store.rows import ComponentRow, Entry
+from koala.store.rows import ComponentRow, JournalRow
 
 # The longest stretch of time that one question may be about.
 HISTORY_S_MAX = 31 * 86_400.0
@@ -28,7 +28,7 @@ def check_stretch(from_at: float, to_at: float) -> None:
 
 def usage_points(
     components: Iterable[ComponentRow],
-    reports: Iterable[Entry],
+    reports: Iterable[JournalRow],
     *,
     processors: int,
     from_at: float,
