@@ -278,6 +278,18 @@ def no_exception_is_caught_without_a_name(module: Module) -> Iterator[str]:
             yield f"{module.name}:{node.lineno}: a bare except is banned; name the exception"
 
 
+# The end of a shell statement that began on another line.
+SHELL_OF_LINES = re.compile(r"(;|\n)\s*(then|do)\n|\n\s*(fi|done|esac)\n")
+
+
+def shell_of_more_than_a_line_is_a_file(module: Module) -> Iterator[str]:
+    docstrings = {id(node.value) for node in module.nodes if isinstance(node, ast.Expr)}
+    for node in module.nodes:
+        match node:
+            case ast.Constant(value=str(text)) if id(node) not in docstrings and SHELL_OF_LINES.search(text):
+                yield f"{module.name}:{node.lineno}: shell of several lines is banned here, use a .sh file"
+
+
 # Words that only we understood, and what the field says.
 PRIVATE_WORDS = {
     "desk": "the name of what it does",
@@ -315,6 +327,7 @@ RULES: dict[Callable[[Module], Iterator[str]], Module] = {
     every_module_can_be_read_in_one_sitting: Module("core/state/job.py", "import msgspec\n" * (LINES_MAX + 1)),
     nothing_is_left_for_later: Module("core/state/job.py", "name = 1  # TO" + "DO: another"),
     compiled_libraries_are_imported_only_where_they_are_used: Module("core/state/job.py", "import numpy as np"),
+    shell_of_more_than_a_line_is_a_file: Module("sites/ssh.py", "text = 'if true; then\\n    date\\nfi\\n'"),
     names_are_the_fields_own: Module("core/state/job.py", "class PlacementDesk:\n    pass"),
     no_exception_is_caught_without_a_name: Module("core/state/job.py", "try:\n    f()\nexcept:\n    g()"),
 }

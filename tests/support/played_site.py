@@ -1,4 +1,4 @@
-"""A site that is played: texts are answered by what they hold, and a batch system whose texts are plain words."""
+"""A site that is played: scripts are answered by what they hold, and those of its batch system are plain words."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ OWNER = "here:/state site alpha"
 
 
 class PlainSystem:
-    """A batch system whose texts are words; a listing is JSON."""
+    """A batch system whose scripts are words; a listing is JSON."""
 
     def __init__(self, settings: BatchSettings) -> None:
         self.settings = settings
@@ -108,7 +108,7 @@ def listing(*jobs: BatchJob, processors: int = 16, others: int = 0) -> str:
 
 Reaction = str | ShellResult | OSError | Callable[[str], str | ShellResult]
 
-# What a site answers with which nothing is wrong; the first part that a text holds decides.
+# What a site answers with which nothing is wrong; the first part that a script holds decides.
 HEALTHY: dict[str, Reaction] = {
     "koala-answers": "koala-answers\n",
     "koala resources": "koala nodes\nn1|idle|0/16/0/16|main*|up|infinite\nkoala resources\n",
@@ -136,16 +136,16 @@ HEALTHY: dict[str, Reaction] = {
 
 
 class PlayedSite:
-    """Answers as a healthy site does, but for the reactions given; keeps all texts. Time passes when it is asked."""
+    """Answers as a healthy site does, but for the reactions given. Time passes when it is asked."""
 
     def __init__(self, reactions: dict[str, Reaction], asking_takes_s: float) -> None:
         self.reactions = {**reactions, **{part: said for part, said in HEALTHY.items() if part not in reactions}}
-        self.texts: list[str] = []
+        self.scripts: list[str] = []
         self.now = NOW
         self.asking_takes_s = asking_takes_s
 
     async def run(self, text: str, *, timeout_s: float) -> ShellResult:
-        self.texts.append(text)
+        self.scripts.append(text)
         self.now += self.asking_takes_s
         await asyncio.sleep(0)
         for part, reaction in self.reactions.items():

@@ -1,8 +1,8 @@
-"""How texts for ``sh`` are run at a site: on this machine, behind words such as ``ip netns exec``, or over ssh.
+"""How shell scripts are run at a site: on this machine, behind words such as ``ip netns exec``, or over ssh.
 
-The text goes in by standard input, so that nothing of it is ever an argument that some shell in between could take
+The script goes in by standard input, so that nothing of it is ever an argument that some shell in between could take
 apart. The ssh program is used, and not a library, since it knows the user's hosts, keys, agents and jump hosts; one
-connection to a host is shared by all commands. What the texts say is no concern of this module.
+connection to a host is shared by all commands. What the scripts do is no concern of this module.
 """
 
 from __future__ import annotations

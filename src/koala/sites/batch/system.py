@@ -1,6 +1,6 @@
-"""What a batch system is to Koala: texts for ``sh`` that use its commands, and parsers of what these print.
+"""What a batch system is to Koala: shell scripts that use its commands, and parsers of what these print.
 
-All of it is pure. Who runs the texts, where and when, is in ``koala.sites.batch.site``; a batch system never knows.
+All of it is pure. Who runs the scripts, where and when, is in ``koala.sites.batch.site``; a batch system never knows.
 """
 
 from __future__ import annotations
@@ -98,13 +98,13 @@ class BatchSubmission(msgspec.Struct, frozen=True, kw_only=True):
 class BatchSystem(Protocol):
     """One kind of batch system, with the settings of one site.
 
-    A text is for ``sh``, ends in a newline, reads no standard input and prints what its parser wants. Parsers raise
+    A script ends in a newline, reads no standard input and prints what its parser wants. Parsers raise
     ``BatchOutputError`` for anything that they do not understand, and never guess. Our jobs are known by their name,
     which is ``JOB_NAME_PREFIX`` and the token.
     """
 
     def submit(self, submission: BatchSubmission) -> str:
-        """Text that submits a job; it exits with a code other than 0 when the batch system refused."""
+        """A script that submits a job; it exits with a code other than 0 when the batch system refused."""
         ...
 
     def parse_submitted(self, printed: str) -> BatchId: ...
@@ -123,18 +123,18 @@ class BatchSystem(Protocol):
         ...
 
     def cancel(self, token: Token, ids: Sequence[BatchId]) -> str:
-        """Text that ends every job of that name, and these. Of what is gone it says nothing and exits with 0."""
+        """A script that ends every job of that name, and these. Of what is gone it says nothing and exits with 0."""
         ...
 
     def listing(self) -> str:
-        """Text that shows the batch system as it is now; the only one that is run at every poll."""
+        """A script that shows the batch system as it is now; the only one that is run at every poll."""
         ...
 
     def parse_listing(self, printed: str) -> BatchListing: ...
 
     def history(self, jobs: Sequence[BatchJob]) -> str:
-        """Text that tells how jobs ended that a listing shows no more. It exits with 0 when the batch system could be
-        asked, also when it does not know them."""
+        """A script that tells how jobs ended that a listing shows no more. It exits with 0 when the batch system
+        answers, also when it does not know them."""
         ...
 
     def parse_history(self, printed: str, jobs: Sequence[BatchJob]) -> dict[BatchId, BatchEnd]:
@@ -142,7 +142,7 @@ class BatchSystem(Protocol):
         ...
 
     def on_node(self) -> str:
-        """Text of two shell functions for a component's script. ``koala_nodes`` prints the job's nodes, a line of
+        """Two shell functions for a component's script. ``koala_nodes`` prints the job's nodes, a line of
         name and processors each, the one that the script runs on first. ``koala_on_node NAME COMMAND...`` becomes
         (exec) the command on that node, with this environment.
         """
@@ -151,8 +151,8 @@ class BatchSystem(Protocol):
     # Claims by reservation.
 
     def reserve(self, name: str, processors: int, begin_s: float, length_s: float) -> str:
-        """Text that reserves processors for us under a name, from a time (seconds since the epoch) on. Asked again
-        for a name that there is, it changes nothing. It exits with a code other than 0 when the site refuses.
+        """A script that reserves processors for us under a name, from a time (seconds since the epoch) on. For a name
+        that there is already it changes nothing. It exits with a code other than 0 when the site refuses.
         """
         ...
 
@@ -161,7 +161,7 @@ class BatchSystem(Protocol):
         ...
 
     def unreserve(self, name: str) -> str:
-        """Text that gives a reservation back; of one that is gone, or never was, it says nothing. It exits with a
+        """A script that gives a reservation back; of one that is gone, or never was, it says nothing. It exits with a
         code other than 0 while the reservation may still be there.
         """
         ...
@@ -169,7 +169,7 @@ class BatchSystem(Protocol):
     # For ``koala site check``.
 
     def version(self) -> str:
-        """Text that prints the batch system's name and version in one line."""
+        """A script that prints the batch system's name and version in one line."""
         ...
 
 

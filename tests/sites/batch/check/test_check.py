@@ -41,7 +41,7 @@ def test_a_healthy_slurm_site_passes_every_step_and_gets_no_job() -> None:
         "submission", "mpiexec", "files", "job",
     ]  # fmt: skip
     assert signs(found) == dict.fromkeys(found, PASSED) | {"job": SKIPPED}
-    submitted = [text for text in site.texts if text.startswith("SUBMIT")]
+    submitted = [text for text in site.scripts if text.startswith("SUBMIT")]
     assert submitted == ["SUBMIT None None 2 /share/check-abcd --test-only\n"]
 
 
@@ -49,17 +49,17 @@ def test_a_healthy_grid_engine_site_passes_every_step_and_gets_no_job() -> None:
     found, site = played(kind=GE, queue="all.q", parallel_environment="mpi", processors=6)
     assert signs(found) == dict.fromkeys(found, PASSED) | {"job": SKIPPED}
     assert "parallel environment" in found
-    submitted = [text for text in site.texts if text.startswith("SUBMIT")]
+    submitted = [text for text in site.scripts if text.startswith("SUBMIT")]
     assert submitted == ["SUBMIT all.q None 2 /share/check-abcd -w v\n"]
 
 
 def test_what_a_check_makes_is_removed() -> None:
     _, site = played(run=True)
-    made = [index for index, text in enumerate(site.texts) if text.startswith("mkdir /share/check-abcd")]
-    removed = [index for index, text in enumerate(site.texts) if text == "rm -rf -- /share/check-abcd\n"]
+    made = [index for index, text in enumerate(site.scripts) if text.startswith("mkdir /share/check-abcd")]
+    removed = [index for index, text in enumerate(site.scripts) if text == "rm -rf -- /share/check-abcd\n"]
     assert len(made) == len(removed) == 2
     assert all(before < after for before, after in zip(made, removed, strict=True))
-    assert any(text.split() == ["CANCEL", "check-abcd"] for text in site.texts)
+    assert any(text.split() == ["CANCEL", "check-abcd"] for text in site.scripts)
 
 
 def test_without_a_connection_nothing_else_is_tried() -> None:
@@ -70,7 +70,7 @@ def test_without_a_connection_nothing_else_is_tried() -> None:
     others = [finding for step, finding in found.items() if step != "connection"]
     assert {finding.sign for finding in others} == {SKIPPED}
     assert {finding.words for finding in others} == {"not tried, since it needs: connection"}
-    assert len(site.texts) == 1
+    assert len(site.scripts) == 1
 
 
 def test_a_skipped_step_names_the_first_that_is_to_blame() -> None:
@@ -254,7 +254,7 @@ def test_a_step_says_what_it_found_and_what_to_do(
 
 def test_the_memory_is_asked_for_without_what_start_files_may_set(tmp_path: Path) -> None:
     _, site = played({"koala resources": MEMORY})
-    [asked] = [text for text in site.texts if "koala resources" in text]
+    [asked] = [text for text in site.scripts if "koala resources" in text]
     for name in ("sinfo", "scontrol"):
         (tmp_path / name).write_text('#!/bin/sh\nprintf "%s" "${SINFO_PARTITION-}"\n')
         (tmp_path / name).chmod(0o755)
@@ -270,7 +270,7 @@ def test_a_job_that_runs_tells_its_nodes() -> None:
     found, site = played(run=True)
     assert found["job"].sign is PASSED
     assert "job 17 ran on n1, n2" in found["job"].words
-    assert [text for text in site.texts if text.startswith("SUBMIT")] == [
+    assert [text for text in site.scripts if text.startswith("SUBMIT")] == [
         "SUBMIT None None 2 /share/check-abcd --test-only\n",
         "SUBMIT None None 2 /share/check-abcd\n",
     ]
@@ -326,9 +326,9 @@ def test_a_job_that_does_not_run_as_it_should_is_told_and_cleaned_up(
     assert found["job"].sign is FAILED
     assert words in found["job"].words
     assert advice in found["job"].advice
-    assert site.texts[-1] == "rm -rf -- /share/check-abcd\n"
+    assert site.scripts[-1] == "rm -rf -- /share/check-abcd\n"
     if "refused" not in words:
-        assert any(text.startswith("CANCEL check-abcd") for text in site.texts)
+        assert any(text.startswith("CANCEL check-abcd") for text in site.scripts)
 
 
 def test_a_job_that_only_waits_for_others_is_no_fault_of_the_site() -> None:
@@ -337,7 +337,7 @@ def test_a_job_that_only_waits_for_others_is_no_fault_of_the_site() -> None:
     assert found["job"].sign is WARNED
     assert "had to wait for more than 20 s: it is pending (Resources); it was cancelled" in found["job"].words
     assert "--patience" in found["job"].advice
-    assert any(text.startswith("CANCEL check-abcd") for text in site.texts)
+    assert any(text.startswith("CANCEL check-abcd") for text in site.scripts)
 
 
 # ------------------------------------------------------------------------------------------- file servers

@@ -1,1 +1,1 @@
-"""The sh scripts that run at a batch site, how their answers are framed, and how they are run."""
+"""The shell scripts for component directories at a batch site, and how they are run."""
