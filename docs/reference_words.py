@@ -185,7 +185,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ),
     ("koala.daemon.engine.loop", "JOBS_LIVE_MAX", "jobs that have not ended; one more is refused until some have"),
     (
-        "koala.daemon.engine.recovery",
+        "koala.daemon.upkeep.journal_pruning",
         "JOURNAL_ENTRIES_MAX",
         "entries that stay in the journal, besides those that are needed",
     ),

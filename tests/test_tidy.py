@@ -310,6 +310,17 @@ def names_are_the_fields_own(module: Module) -> Iterator[str]:
                     yield f"{module.name}:{node.lineno}: {node.name}: {word} is banned in names, use {advice}"
 
 
+def who_performs_a_command_never_looks_into_the_core(module: Module) -> Iterator[str]:
+    if not module.name.startswith(("daemon/perform/", "daemon/upkeep/")):
+        return
+    for node in module.nodes:
+        match node:
+            case ast.Attribute(attr=name) | ast.Name(id=name) if name in ("scheduler", "ledger"):
+                yield f"{module.name}:{node.lineno}: {name} is banned here, put what is needed into the command"
+            case ast.ImportFrom(module=str(source)) if source.startswith("koala.core"):
+                yield f"{module.name}:{node.lineno}: {source} is banned here, put what is needed into the command"
+
+
 # Each rule with a module that breaks it.
 RULES: dict[Callable[[Module], Iterator[str]], Module] = {
     what_decides_imports_no_clock_no_io_and_no_threads: Module("core/state/job.py", "def f():\n    import time"),
@@ -329,6 +340,9 @@ RULES: dict[Callable[[Module], Iterator[str]], Module] = {
     compiled_libraries_are_imported_only_where_they_are_used: Module("core/state/job.py", "import numpy as np"),
     shell_of_more_than_a_line_is_a_file: Module("sites/ssh.py", "text = 'if true; then\\n    date\\nfi\\n'"),
     names_are_the_fields_own: Module("core/state/job.py", "class PlacementDesk:\n    pass"),
+    who_performs_a_command_never_looks_into_the_core: Module(
+        "daemon/perform/barrier.py", "claims = engine.scheduler"
+    ),
     no_exception_is_caught_without_a_name: Module("core/state/job.py", "try:\n    f()\nexcept:\n    g()"),
 }
 

@@ -6,15 +6,28 @@ from itertools import pairwise
 
 from koala.core import JobState
 from koala.core.ending import ABORT_WAIT_FACTOR_MAX
+from koala.model.launch import BARRIER_TIMEOUT_S_MAX
 from koala.model.messages import (
     AbortComponent,
     AskSite,
     ComponentEnded,
+    InputSource,
     JobRequeued,
     Outcome,
     ReleaseBarrier,
+    StartComponent,
 )
-from tests.support.core_driver import Desk, ask, assert_clean, assert_ledger_balances, kind, part, without_wakes
+from koala.model.request import InputMode
+from tests.support.core_driver import (
+    Desk,
+    ask,
+    assert_clean,
+    assert_ledger_balances,
+    kind,
+    part,
+    seconds,
+    without_wakes,
+)
 
 
 def test_the_barrier_opens_once_with_all_tokens_when_the_last_component_reports() -> None:
@@ -61,7 +74,8 @@ def test_components_that_report_while_others_are_unclaimed_open_nothing() -> Non
     assert kind(desk.ready("1.1"), ReleaseBarrier) == []
     desk.report("b", others=0)
     desk.wait_until(94.0)
-    assert kind(desk.ready("1.2"), ReleaseBarrier) == [ReleaseBarrier(job=1, tokens=("1.1", "1.2"))]
+    (release,) = kind(desk.ready("1.2"), ReleaseBarrier)
+    assert release.tokens == ("1.1", "1.2")
 
 
 def test_answers_that_come_twice_or_late_change_nothing() -> None:
@@ -217,3 +231,45 @@ def test_an_answered_abort_is_not_repeated() -> None:
     assert without_wakes(desk.wait_until(1e6)) == []
     assert len(desk.all(AbortComponent)) == 1
     assert_clean(desk.ledger)
+
+
+def test_a_release_says_where_the_input_files_of_each_component_are() -> None:
+    desk = Desk({"a": 10, "b": 10, "store": 1}, files={"f": (90.0, ("store", "b")), "g": (10.0, ("a",))})
+    chunk = InputMode.CHUNK
+    desk.submit(ask(part(3, "a", "f", "g"), part(3, "b", "f", mode=chunk), part(6, "b", "f", mode=chunk)))
+    desk.wait_until(80.0)
+    for transfer in desk.transfers():
+        desk.bring(transfer)
+    (release,) = kind(desk.ready(*desk.tokens(1)), ReleaseBarrier)
+    third = seconds(30.0)
+    sources = (
+        (InputSource(file="f", transfer="t1"), InputSource(file="g")),
+        (InputSource(file="f", chunk=(0, third)),),
+        (InputSource(file="f", chunk=(third, 2 * third)),),
+    )
+    assert release.inputs == sources
+    last = release.tokens[2]
+    (again,) = kind(desk.ready(last), ReleaseBarrier)
+    assert (again.tokens, again.inputs) == ((last,), sources[2:])
+
+
+def test_a_component_waits_at_the_barrier_longer_than_the_core_ever_does() -> None:
+    desk = Desk({"a": 10, "store": 1}, files={"f": (100.0, ("store",))}, barrier_timeout_s=300.0)
+    desk.submit(ask(part(5, "a", "f")))
+    desk.submit(ask(part(5, "a")))
+    desk.wait_until(75.0)
+    with_file, plain = sorted(desk.all(StartComponent), key=lambda command: command.job)
+    parameters = desk.ledger.parameters
+    assert plain.barrier_timeout_s is not None
+    assert plain.barrier_timeout_s >= 2 * 300.0
+    # The last claim may come a barrier timeout after the job start time, and the others then have another one.
+    tries_s = parameters.transfer_tries_max * parameters.transfer_patience * 100.0
+    assert with_file.barrier_timeout_s is not None
+    assert with_file.barrier_timeout_s >= 25.0 + 2 * 300.0 + tries_s
+    assert with_file.begin_at == 100.0
+
+
+def test_the_wait_at_the_barrier_has_a_limit_that_a_launch_can_have() -> None:
+    desk = Desk({"a": 10}, barrier_timeout_s=1e9)
+    (start,) = kind(desk.submit(ask(5)), StartComponent)
+    assert start.barrier_timeout_s == BARRIER_TIMEOUT_S_MAX

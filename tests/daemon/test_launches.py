@@ -1,15 +1,13 @@
-"""What a request must be like to be startable, and how long its components wait for one another."""
+"""What a request must be like to be startable, and what a site is given of it."""
 
 from __future__ import annotations
 
-import math
-
+import msgspec
 import pytest
 
-from koala.core.state.job import FileTransfer, Job
-from koala.daemon.launches import barrier_patience_s, check_launch, launch_for
-from koala.model.grid import BatchSettings, SchedulerParameters, Site, SiteKind
-from koala.model.launch import BARRIER_TIMEOUT_S_MAX, LaunchError
+from koala.daemon.launches import check_launch, launch_for
+from koala.model.grid import BatchSettings, Site, SiteKind
+from koala.model.launch import BARRIER_TIMEOUT_DEFAULT_S, LaunchError
 from koala.model.messages import StartComponent
 from koala.model.request import Application, Component, InputFile, Request
 from tests.support.engine_world import a_request
@@ -51,36 +49,15 @@ def test_the_refusal_names_the_component() -> None:
         check_launch(Request(components=(good, Component(processors=1))))
 
 
-def job_of(request: Request) -> Job:
-    job = Job.submitted(1, request, 100.0, 0.75)
-    job.start_estimate = 130.0
-    return job
+def test_a_site_is_told_when_the_job_is_planned_to_start_and_how_long_to_wait_at_the_barrier() -> None:
+    told = msgspec.structs.replace(COMMAND, begin_at=130.0, barrier_timeout_s=700.0)
+    launch = launch_for(told, a_request(), HERE)
+    assert (launch.begin_at, launch.barrier_timeout_s) == (130.0, 700.0)
 
 
-def test_a_component_waits_at_the_barrier_longer_than_the_core_ever_does() -> None:
-    parameters = SchedulerParameters(barrier_timeout_s=300.0, answer_timeout_s=60.0)
-    job = job_of(a_request())
-    # The last claim may come a barrier timeout after the start estimate, and the others then have another one.
-    assert barrier_patience_s(job, parameters, 100.0) >= 30.0 + 2 * 300.0
-    transfer = FileTransfer(("data", None, 0), 1)
-    transfer.estimate_s = 30.0
-    job.transfers = {transfer.key: transfer}
-    tries = parameters.transfer_tries_max * parameters.transfer_patience * 30.0
-    assert barrier_patience_s(job, parameters, 100.0) >= 30.0 + 2 * 300.0 + tries
-
-
-def test_the_wait_at_the_barrier_has_a_limit_that_a_launch_can_carry() -> None:
-    parameters = SchedulerParameters(barrier_timeout_s=1e9)
-    launch = launch_for(COMMAND, job_of(a_request()), HERE, parameters, 100.0)
-    assert launch.barrier_timeout_s == BARRIER_TIMEOUT_S_MAX
-
-
-def test_a_site_is_told_when_the_job_is_planned_to_start() -> None:
-    job = job_of(a_request())
-    assert launch_for(COMMAND, job, HERE, SchedulerParameters(), 100.0).begin_at == 130.0
-    for never in (None, math.inf):
-        job.start_estimate = never
-        assert launch_for(COMMAND, job, HERE, SchedulerParameters(barrier_timeout_s=1.0), 100.0).begin_at is None
+def test_a_command_of_a_former_version_waits_as_long_as_is_usual() -> None:
+    launch = launch_for(COMMAND, a_request(), HERE)
+    assert (launch.begin_at, launch.barrier_timeout_s) == (None, BARRIER_TIMEOUT_DEFAULT_S)
 
 
 def test_programs_of_this_machine_are_looked_for_only_where_commands_run_on_it(
@@ -91,7 +68,7 @@ def test_programs_of_this_machine_are_looked_for_only_where_commands_run_on_it(
     def searched(batch: BatchSettings | None) -> tuple[str, ...]:
         kind = SiteKind.LOCAL if batch is None else SiteKind.SLURM
         site = Site(name="a", processors=1, kind=kind, batch=batch)
-        return launch_for(COMMAND, job_of(a_request()), site, SchedulerParameters(), 100.0).search_path
+        return launch_for(COMMAND, a_request(), site).search_path
 
     assert searched(None) == ("/here/bin",)
     assert searched(BatchSettings(work_directory="/w", through=("nice",))) == ("/here/bin",)

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from koala.daemon.engine.loop import Engine
+from koala.daemon.engine.loop import Engine, EngineLimits
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.principal import owner as owner_of
 from koala.daemon.service.service import Service
@@ -109,16 +109,17 @@ async def end_everything(engine: Engine) -> None:
 
 @contextlib.asynccontextmanager
 async def open_daemon(
-    root: Path, grid: Grid | None = None, database: str | None = None, *, leave_running: bool = False
+    root: Path, grid: Grid | None = None, database: str | None = None, *, leave_running: bool = False, **limits: Any
 ) -> AsyncIterator[DaemonWorld]:
-    """A daemon below ``root``. Opened again on the same root it goes on where it was.
+    """A daemon below ``root``, its engine with the limits that are named. Opened again on the same root it goes on
+    where it was.
 
     At the end all its jobs are cancelled and no process of theirs is left, unless it is to ``leave_running``.
     """
     root.mkdir(parents=True, exist_ok=True)
     store = await asyncio.to_thread(Store.open, database or f"sqlite:///{root / 'koala.db'}")
     try:
-        engine = Engine(grid or small_grid(), Catalogue.builtin(), store, root)
+        engine = Engine(grid or small_grid(), Catalogue.builtin(), store, root, limits=EngineLimits(**limits))
         try:
             await engine.open()
             service = Service(engine)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from koala import files
-from koala.daemon.engine.loop import Engine
+from koala.daemon.engine.loop import Engine, EngineLimits
 from koala.daemon.grid_sites import SiteMaker, make_site
 from koala.files.checksums import of_path
 from koala.model.grid import Grid, Link, Links, SchedulerParameters, Site, SiteKind
@@ -139,7 +139,7 @@ class EngineWorld:
         return [each.name for each in [*(root / "copies").iterdir(), *(root / "trash").iterdir()]]
 
     async def all_given_back(self) -> None:
-        """Wait until the core, the sites and the movers hold nothing, and nothing is owed."""
+        """Wait until the core, the sites and the movers hold nothing, and the outbox is empty."""
         engine = self.engine
 
         def nothing_left() -> bool:
@@ -202,12 +202,18 @@ def disturbed(root: Path, url: str | None = None) -> Any:
 
 @contextlib.asynccontextmanager
 async def open_engine(
-    root: Path, grid: Grid | None = None, store: Store | None = None, site_maker: SiteMaker = make_site
+    root: Path,
+    grid: Grid | None = None,
+    store: Store | None = None,
+    site_maker: SiteMaker = make_site,
+    **limits: Any,
 ) -> AsyncIterator[EngineWorld]:
-    """An engine below ``root``; opened again there it goes on where it was."""
+    """An engine below ``root``, with the limits that are named; opened again there it goes on where it was."""
     own = open_store(root) if store is None else store
     try:
-        engine = Engine(grid or local_grid(), Catalogue.builtin(), own, root, site_maker=site_maker)
+        engine = Engine(
+            grid or local_grid(), Catalogue.builtin(), own, root, site_maker=site_maker, limits=EngineLimits(**limits)
+        )
         await engine.open()
         try:
             yield EngineWorld(engine, own)

@@ -5,13 +5,15 @@ Whatever a site says of a component comes in here; so does the passing of time w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 
 from koala.core.ending import JobEnding
 from koala.core.lifecycle import JobState
 from koala.core.state.job import ComponentClaim, ComponentPhase, Job
 from koala.core.state.ledger import Ledger, first_given
 from koala.core.state.timers import Alarm
+from koala.model.launch import BARRIER_TIMEOUT_S_MAX
 from koala.model.messages import (
     AskSite,
     ComponentAccepted,
@@ -19,13 +21,16 @@ from koala.model.messages import (
     ComponentReady,
     ComponentRunning,
     ComponentStarting,
+    InputSource,
     Outcome,
     ReleaseBarrier,
     StartComponent,
     Token,
 )
-from koala.model.request import JobId
+from koala.model.request import InputMode, JobId
+from koala.policies.demand import reads_of
 from koala.policies.front_door import can_ever_fit, tasks_of
+from koala.policies.transfer_estimates import chunk_bytes
 
 # The sequence JCT(n) comes ever closer to the job start time; closer than this counts as reached.
 START_REACHED_S = 1.0
@@ -64,9 +69,27 @@ class JobRunning:
                 part=component,
                 parts=len(job.claims),
                 tasks=tasks_of(job.demand, job.spots, component),
+                begin_at=_finite(job.start_estimate),
+                barrier_timeout_s=self._barrier_patience_s(job),
             )
         )
         return claim
+
+    def _barrier_patience_s(self, job: Job) -> float:
+        """How long a component that is claimed now waits at the barrier, so that it never gives up before the core.
+
+        The core waits for the other claims until the job start time, or a barrier timeout longer where processors are
+        being preempted; then another barrier timeout for all to report; and for files as long as it is patient with
+        them.
+        """
+        parameters, now = self.ledger.parameters, self.ledger.now
+        patience_s = 2 * parameters.barrier_timeout_s + parameters.answer_timeout_s
+        if job.start_estimate is not None:
+            patience_s += max(0.0, job.start_estimate - now)
+        for transfer in job.transfers.values():
+            one_try_s = max(parameters.answer_timeout_s, parameters.transfer_patience * transfer.estimate_s)
+            patience_s += parameters.transfer_tries_max * one_try_s
+        return min(patience_s, float(BARRIER_TIMEOUT_S_MAX))
 
     def all_claimed(self, job: Job) -> None:
         """Every component is claimed: the barrier has until the deadline to fill."""
@@ -118,7 +141,7 @@ class JobRunning:
                 self.open_barrier_if_complete(job)
         elif claim.phase is ComponentPhase.RUNNING:
             # It still waits at the barrier: it has not heard that the others are there.
-            self.ledger.commands.append(ReleaseBarrier(job=job.id, tokens=(claim.token,)))
+            self._release(job, [claim])
 
     def on_running(self, event: ComponentRunning) -> None:
         """Good to hear, and nothing to do: a component is believed to run once the barrier is open."""
@@ -135,15 +158,40 @@ class JobRunning:
         job.runs += 1
         job.claiming_tries_in_row = 0
         job.outstanding = len(job.claims)
-        tokens: list[Token] = []
-        for claim in job.claims:
-            assert claim is not None
+        claims = [claim for claim in job.claims if claim is not None]
+        for claim in claims:
             claim.phase = ComponentPhase.RUNNING
-            tokens.append(claim.token)
         job.tell(ledger.now, "started")
-        ledger.commands.append(ReleaseBarrier(job=job.id, tokens=tuple(tokens)))
+        self._release(job, claims)
         if ledger.parameters.check_interval_s is not None:
             self.look_after_later(job)
+
+    def _release(self, job: Job, claims: Sequence[ComponentClaim]) -> None:
+        """Let these components start the application, with the input files of each."""
+        assert job.demand is not None
+        inputs = tuple(self._inputs(job, claim.component) for claim in claims) if job.demand.files else ()
+        self.ledger.commands.append(
+            ReleaseBarrier(job=job.id, tokens=tuple(claim.token for claim in claims), inputs=inputs)
+        )
+
+    def _inputs(self, job: Job, component: int) -> tuple[InputSource, ...]:
+        """The input files of a component: the copy of a transfer, the site's own replica, or a chunk of that."""
+        assert job.demand is not None
+        assert job.spots is not None
+        view = self.ledger.sites.view
+        transfers = {key[0]: job.transfers[key].id for key in job.needs[component]}
+        reads = {read.file: read for read in reads_of(job.demand, job.spots.sizes, component)}
+        description = job.request.components[0 if job.request.flexible is not None else component]
+        return tuple(
+            InputSource(
+                file=file.name,
+                transfer=transfers.get(file.name),
+                chunk=chunk_bytes(reads[file.name], view)
+                if file.mode is InputMode.CHUNK and file.name in view.files
+                else None,
+            )
+            for file in description.input_files
+        )
 
     # ------------------------------------------------------------------------------- when it is quiet
 
@@ -317,6 +365,10 @@ class JobRunning:
             return
         short = f"{len(unclaimed)} of {len(job.claims)} components"
         self.ending.claim_failed(job, f"{short} unclaimed at the job start time")
+
+
+def _finite(at: float | None) -> float | None:
+    return at if at is not None and math.isfinite(at) else None
 
 
 def _after_restarts(limit: int) -> str:

@@ -1,4 +1,4 @@
-"""From a request to what a site is given: the launch of each component, and the check that all of it can be carried.
+"""From a command and its request to what a site is given, and the check that a request can be given at all.
 
 A request that passes ``check_launch`` never fails later because of what its user wrote. Pure but for one look at
 where this Python keeps ``mpiexec``.
@@ -6,7 +6,6 @@ where this Python keeps ``mpiexec``.
 
 from __future__ import annotations
 
-import math
 import posixpath
 import sys
 from functools import cache
@@ -14,9 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from koala.core.state.job import Job
-from koala.model.grid import SchedulerParameters, Site
-from koala.model.launch import BARRIER_TIMEOUT_S_MAX, InputLink, Launch, LaunchError
+from koala.model.grid import Site
+from koala.model.launch import BARRIER_TIMEOUT_DEFAULT_S, InputLink, Launch, LaunchError
 from koala.model.messages import StartComponent
 from koala.model.request import Application, Component, InputFile, Request
 from koala.runners import component_script
@@ -40,29 +38,13 @@ def destination_of(file: InputFile) -> str:
     return file.name if file.path is None else file.path
 
 
-def barrier_patience_s(job: Job, parameters: SchedulerParameters, now: float) -> float:
-    """How long a component that is claimed now must wait at the barrier so that it never gives up before the core.
-
-    The core waits for the other claims until the job start time, or a barrier timeout longer where processors are
-    being preempted; then another barrier timeout for all to report; and for files as long as it is patient with them.
-    """
-    until_start_s = max(0.0, (job.start_estimate or now) - now)
-    patience_s = until_start_s + 2 * parameters.barrier_timeout_s + parameters.answer_timeout_s
-    for transfer in job.transfers.values():
-        one_try_s = max(parameters.answer_timeout_s, parameters.transfer_patience * transfer.estimate_s)
-        patience_s += parameters.transfer_tries_max * one_try_s
-    return min(patience_s, float(BARRIER_TIMEOUT_S_MAX))
-
-
-def launch_for(command: StartComponent, job: Job, site: Site, parameters: SchedulerParameters, now: float) -> Launch:
-    """What ``site`` gets for a command. Raises ``LaunchError`` for what cannot be carried.
+def launch_for(command: StartComponent, request: Request, site: Site) -> Launch:
+    """What ``site`` gets for a command of a job with this request. Raises ``LaunchError`` for what it cannot get.
 
     The directory of this machine's ``mpiexec`` goes only to sites whose commands run here: elsewhere it is not there,
     or is something else.
     """
-    request = job.request
     elsewhere = site.batch is not None and site.batch.ssh is not None
-    planned_at = job.start_estimate
     return Launch(
         token=command.token,
         job=command.job,
@@ -71,10 +53,12 @@ def launch_for(command: StartComponent, job: Job, site: Site, parameters: Schedu
         part=command.part,
         parts=command.parts,
         job_type=request.job_type,
-        barrier_timeout_s=barrier_patience_s(job, parameters, now),
+        barrier_timeout_s=BARRIER_TIMEOUT_DEFAULT_S
+        if command.barrier_timeout_s is None
+        else command.barrier_timeout_s,
         walltime_s=request.walltime_s,
         search_path=() if elsewhere else search_path(),
-        begin_at=planned_at if planned_at is not None and math.isfinite(planned_at) else None,
+        begin_at=command.begin_at,
     )
 
 

@@ -12,6 +12,8 @@ The contract that both drivers keep:
 - Every answer may come late, more than once, or never. The core asks again (``AskSite``) when it has waited
   too long, and the site then repeats the newest event of each token it is asked about; for a token that it
   has never heard of and will never start, it answers ``ComponentEnded`` with ``Outcome.ABSENT``.
+- A command is complete: whoever performs it needs the command, the request of its job, which the driver keeps by the
+  job's id, and the site, but nothing of what the core knows.
 - Processors of a component are held from the moment ``StartComponent`` is performed until ``ComponentEnded``.
 - No application starts before ``ReleaseBarrier`` names its token. A component that is aborted before that
   never runs its application, however late the abort arrives.
@@ -196,9 +198,10 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults
 class StartComponent(Command, frozen=True, kw_only=True, tag=True):
     """Give the component to the site's batch system; its script reports in and waits at the barrier.
 
-    ``component`` is its index in the request (0 for every part of a flexible job, told apart by ``part``),
+    ``component`` is its index in the request (0 for every component of a flexible job, told apart by ``part``),
     ``parts`` how many components the job has now. ``tasks`` are those of a job of tasks that the component holds, by
-    name, in the order of their ranks.
+    name, in the order of their ranks. ``begin_at`` is the job start time, and ``barrier_timeout_s`` how long the
+    component waits at the barrier before it ends by itself: longer than the core ever waits for the others.
     """
 
     job: JobId
@@ -209,6 +212,8 @@ class StartComponent(Command, frozen=True, kw_only=True, tag=True):
     part: int
     parts: int
     tasks: tuple[str, ...] = ()
+    begin_at: float | None = None
+    barrier_timeout_s: float | None = None
 
 
 class AbortComponent(Command, frozen=True, kw_only=True, tag=True):
@@ -218,11 +223,24 @@ class AbortComponent(Command, frozen=True, kw_only=True, tag=True):
     token: Token
 
 
+class InputSource(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """Where an input file of a component is at its site: the copy of a transfer, or the site's own replica; of that
+    the ``chunk`` (offset and size in bytes), or all of it."""
+
+    file: FileName
+    transfer: TransferId | None = None
+    chunk: tuple[int, int] | None = None
+
+
 class ReleaseBarrier(Command, frozen=True, kw_only=True, tag=True):
-    """All components are there: let every one of these start the application, at the same moment."""
+    """All components are there: let every one of these start the application, at the same moment.
+
+    ``inputs`` are the input files of each, in the order of the request; empty where none has any.
+    """
 
     job: JobId
     tokens: tuple[Token, ...]
+    inputs: tuple[tuple[InputSource, ...], ...] = ()
 
 
 class StartTransfer(Command, frozen=True, kw_only=True, tag=True):

@@ -111,11 +111,11 @@ def test_a_transfer_that_breaks_leaves_nothing_in_memory(root: Path) -> None:
             await world.register("data", b"x" * 500_000, "a")
             job = await world.submit(a_request("exit 0", (1,), "b", ["data"]))
             (moving,) = await world.until(world.engine.transfers_now)
-            await world.until(lambda: world.engine.brought_bytes(moving.id))
+            await world.until(lambda: world.engine.transferred_bytes(moving.id))
             seen(world.engine)["a"].replica("data").unlink()
             await world.until(lambda: any(row.ok is False for row in world.store.transfers(job)))
             await world.until(lambda: moving.id not in world.engine.mover.transfers)
-            await world.until(lambda: world.engine.brought_bytes(moving.id) == 0)
+            await world.until(lambda: world.engine.transferred_bytes(moving.id) == 0)
             await world.engine.tell(CancelAsked(at=0.0, job=job))
             await world.all_given_back()
 

@@ -59,14 +59,10 @@ def test_no_caller_is_answered_and_no_site_told_before_the_commit(root: Path, da
     asyncio.run(scenario())
 
 
-def test_what_gathers_while_a_commit_runs_is_committed_together_up_to_the_limit(
-    root: Path, database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(engine_module, "BATCH_EVENTS_MAX", 20)
-
+def test_what_gathers_while_a_commit_runs_is_committed_together_up_to_the_limit(root: Path, database: str) -> None:
     async def scenario() -> None:
         store = disturbed(root, database)
-        async with open_engine(root, local_grid((10,)), store=store) as world:
+        async with open_engine(root, local_grid((10,)), store=store, batch_events_max=20) as world:
             first = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.05; done"))
             await world.in_state(first, "running")
             await world.until(lambda: not world.engine.outbox.commands and not world.engine.outbox.has_settled())
@@ -279,11 +275,9 @@ def test_a_kind_of_site_that_cannot_run_live_is_refused_with_advice(root: Path) 
     asyncio.run(scenario())
 
 
-def test_more_live_jobs_than_the_limit_are_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "JOBS_LIVE_MAX", 2)
-
+def test_more_live_jobs_than_the_limit_are_refused(root: Path) -> None:
     async def scenario() -> None:
-        async with open_engine(root, local_grid((1,))) as world:
+        async with open_engine(root, local_grid((1,)), jobs_live_max=2) as world:
             first = await world.submit(a_request("sleep 60"))
             second = await world.submit(a_request())
             with pytest.raises(TooManyError, match="JOBS_LIVE_MAX"):
@@ -304,14 +298,10 @@ def test_text_that_cannot_be_put_on_record_is_refused(root: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_snapshot_is_taken_when_many_events_have_come_and_a_restart_begins_there(
-    root: Path, database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(engine_module, "SNAPSHOT_EVENTS", 10)
-
+def test_a_snapshot_is_taken_when_many_events_have_come_and_a_restart_begins_there(root: Path, database: str) -> None:
     async def scenario() -> None:
         store = open_store(root, database)
-        async with open_engine(root, store=store) as world:
+        async with open_engine(root, store=store, snapshot_events=10) as world:
             for _ in range(6):
                 await world.run(a_request())
             assert world.engine.counters.snapshots >= 1

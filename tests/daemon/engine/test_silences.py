@@ -2,35 +2,66 @@
 
 from __future__ import annotations
 
-from koala.daemon.engine.silences import COUNTS_AGAIN_S, Silences
+from koala.daemon.engine.interface import COUNTS_AGAIN_S, Silences
+from koala.model.messages import AnyEvent, SiteSilent
 
 
-def test_a_silence_counts_once_for_all_who_meet_it_and_again_only_when_it_lasts() -> None:
-    silences = Silences()
-    assert silences.begin("a", "probes", 100.0, "no route")
-    assert not silences.begin("a", "commands", 100.5, "no route")
-    assert not silences.begin("a", "commands", 99.9 + COUNTS_AGAIN_S, "no route")
-    assert silences.begin("a", "commands", 100.0 + COUNTS_AGAIN_S, "no route")
-    assert not silences.begin("a", "probes", 100.0 + COUNTS_AGAIN_S, "no route")
-    assert silences.begin("b", "probes", 100.0 + COUNTS_AGAIN_S, "no route"), "another site has a count of its own"
+class HeardEvents:
+    """An engine that keeps what it is told; its time is set."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+        self.heard: list[AnyEvent] = []
+
+    def now(self) -> float:
+        return self.time
+
+    def report(self, event: AnyEvent) -> None:
+        self.heard.append(event)
+
+    def settle(self, seq: int) -> None:
+        raise AssertionError("a silence settles nothing")
+
+
+def failed(silences: Silences, engine: HeardEvents, at: float, site: str, caller: str) -> bool:
+    """A call fails; whether that counts as an error of the site."""
+    before = len(engine.heard)
+    engine.time = at
+    silences.failed(site, caller, "no route")
+    told = engine.heard[before:]
+    assert told in ([], [SiteSilent(at=at, site=site, reason="no route")])
+    return bool(told)
+
+
+def test_a_silence_counts_once_for_all_callers_and_again_only_when_it_lasts() -> None:
+    engine = HeardEvents()
+    silences = Silences(engine)
+    assert failed(silences, engine, 100.0, "a", "probes")
+    assert not failed(silences, engine, 100.5, "a", "commands")
+    assert not failed(silences, engine, 99.9 + COUNTS_AGAIN_S, "a", "commands")
+    assert failed(silences, engine, 100.0 + COUNTS_AGAIN_S, "a", "commands")
+    assert not failed(silences, engine, 100.0 + COUNTS_AGAIN_S, "a", "probes")
+    assert failed(silences, engine, 100.0 + COUNTS_AGAIN_S, "b", "probes"), "another site has a count of its own"
 
 
 def test_a_site_that_falls_silent_again_and_again_is_counted_no_faster() -> None:
-    silences = Silences()
+    engine = HeardEvents()
+    silences = Silences(engine)
     counted = 0
     for second in range(60):
-        counted += silences.begin("a", "probes", float(second), "no route")
-        silences.end("a", "probes")
+        counted += failed(silences, engine, float(second), "a", "probes")
+        silences.answered("a", "probes")
     assert counted == 60 / COUNTS_AGAIN_S
 
 
-def test_a_site_is_silent_until_everybody_was_answered() -> None:
-    silences = Silences()
-    silences.begin("a", "probes", 1.0, "no route")
-    silences.begin("a", "commands", 2.0, "refused")
-    silences.begin("a", "probes", 3.0, "still no route")
-    assert silences.of("a") == (1.0, "still no route")
-    silences.end("a", "probes")
+def test_a_site_is_silent_until_every_caller_was_answered() -> None:
+    engine = HeardEvents()
+    silences = Silences(engine)
+    for at, caller, reason in ((1.0, "probes", "no route"), (2.0, "commands", "refused"), (3.0, "probes", "still")):
+        engine.time = at
+        silences.failed("a", caller, reason)
+    assert silences.of("a") == (1.0, "still")
+    silences.answered("a", "probes")
     assert silences.of("a") == (2.0, "refused")
-    silences.end("a", "commands")
+    silences.answered("a", "commands")
     assert silences.of("a") is None

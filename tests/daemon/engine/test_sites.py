@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from koala.daemon.grid_sites import make_site
-from koala.daemon.upkeep import polling
-from koala.daemon.upkeep import retention as retention_module
+from koala.daemon.upkeep.retention import Retention
 from koala.model.grid import BatchSettings, Site, SiteKind
 from koala.model.messages import CancelAsked, SiteReported
 from koala.sites import LiveSite, LocalSite
-from tests.support.engine_world import a_request, local_grid, open_engine, open_store, root
+from tests.support.engine_world import EngineWorld, a_request, local_grid, open_engine, open_store, root
 from tests.support.troubled_site import trouble, troubled
 
 __all__ = ["root"]
@@ -70,11 +70,10 @@ def test_a_slow_site_does_not_hold_up_another(root: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_call_that_never_returns_counts_as_failed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("koala.daemon.perform.site_worker.SITE_CALL_S", 0.2)
-
+def test_a_call_that_never_returns_counts_as_failed(root: Path) -> None:
     async def scenario() -> None:
-        async with open_engine(root, local_grid(error_threshold=100), site_maker=troubled) as world:
+        grid = local_grid(error_threshold=100)
+        async with open_engine(root, grid, site_maker=troubled, site_call_s=0.2) as world:
             trouble(world, "a").gate.clear()
             job = await world.submit(a_request(sizes=(1,), sites="a"))
             await world.until(lambda: world.engine.silence_of("a"))
@@ -100,13 +99,10 @@ def test_a_start_that_was_given_up_while_its_site_failed_never_happens(root: Pat
     asyncio.run(scenario())
 
 
-def test_a_site_that_does_not_answer_probes_is_silent_until_it_does(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(polling, "PROBE_S", 0.1)
-
+def test_a_site_that_does_not_answer_probes_is_silent_until_it_does(root: Path) -> None:
     async def scenario() -> None:
-        async with open_engine(root, local_grid(error_threshold=100), site_maker=troubled) as world:
+        grid = local_grid(error_threshold=100)
+        async with open_engine(root, grid, site_maker=troubled, poll_s=0.1) as world:
             await world.until(lambda: world.engine.reported_at("a"))
             assert world.engine.silence_of("a") is None
             trouble(world, "a").probes_to_fail = 2
@@ -117,11 +113,9 @@ def test_a_site_that_does_not_answer_probes_is_silent_until_it_does(
     asyncio.run(scenario())
 
 
-def test_what_others_hold_is_learned_and_left_to_them(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(polling, "PROBE_S", 0.1)
-
+def test_what_others_hold_is_learned_and_left_to_them(root: Path) -> None:
     async def scenario() -> None:
-        async with open_engine(root, local_grid((4,))) as world:
+        async with open_engine(root, local_grid((4,)), poll_s=0.1) as world:
             others = root / "sites/a/others"
             others.write_text("3\n")
             await world.until(lambda: world.engine.scheduler.ledger.sites.sites[0].others == 3)
@@ -159,25 +153,28 @@ def test_what_a_site_holds_and_nobody_knows_is_aborted_at_the_start(root: Path) 
     asyncio.run(scenario())
 
 
+def retention_of(world: EngineWorld, site: str, **limits: Any) -> Retention:
+    """Retention at one site of the world, with these limits."""
+    engine = world.engine
+    return Retention(engine, world.store, {site: engine.site(site)}, lambda: engine.rows, **limits)
+
+
 def test_old_components_are_forgotten_at_their_sites_and_stay_on_record(
-    root: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path,
 ) -> None:
     async def scenario() -> None:
         async with open_engine(root) as world:
             done = [await world.run(a_request(sizes=(1,), sites="a")) for _ in range(3)]
             live = await world.submit(a_request(f"[ -e {root}/gate ] || exit 1", sizes=(1,), sites="a"))
             await world.until(lambda: (row := world.engine.live_row(live)) is not None and row.failures)
-            retention = retention_module.Retention(world.engine, world.store, {"a": world.engine.site("a")})
-            assert await retention.step() == 0
-            monkeypatch.setattr(retention_module, "RETENTION_COMPONENTS", 1)
-            monkeypatch.setattr(retention_module, "STEP_COMPONENTS", 1)
+            assert await retention_of(world, "a").step() == 0
+            retention = retention_of(world, "a", components_max=1, step_components=1)
             home = root / "sites/a/components"
             first, second, third = (world.store.components(row.id)[0].token for row in done)
             assert await retention.step() == 1
             assert not (home / first).exists()
             assert (home / second).exists()
-            monkeypatch.setattr(retention_module, "RETENTION_COMPONENTS", 10_000)
-            monkeypatch.setattr(retention_module, "RETENTION_S", 0.0)
+            retention = retention_of(world, "a", retention_s=0.0, step_components=1)
             assert [await retention.step() for _ in range(3)] == [1, 1, 0]
             assert not (home / third).exists()
             assert all((home / row.token).exists() for row in world.store.components(live))
@@ -189,11 +186,8 @@ def test_old_components_are_forgotten_at_their_sites_and_stay_on_record(
 
 
 def test_components_that_a_site_cannot_forget_hold_up_no_others_and_are_tried_again(
-    root: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path,
 ) -> None:
-    monkeypatch.setattr(retention_module, "STEP_COMPONENTS", 2)
-    monkeypatch.setattr(retention_module, "RETENTION_S", 0.0)
-
     async def scenario() -> None:
         async with open_engine(root, site_maker=troubled) as world:
             site = trouble(world, "a")
@@ -201,7 +195,7 @@ def test_components_that_a_site_cannot_forget_hold_up_no_others_and_are_tried_ag
             tokens = [world.store.components(row.id)[0].token for row in done]
             site.unforgettable = set(tokens[:3])
             home = root / "sites/a/components"
-            retention = retention_module.Retention(world.engine, world.store, {"a": site})
+            retention = retention_of(world, "a", retention_s=0.0, step_components=2)
             steps = [(await retention.step(), retention.more) for _ in range(3)]
             assert steps == [(0, True), (1, True), (1, False)]
             assert [(home / token).exists() for token in tokens] == [True, True, True, False, False]
@@ -212,18 +206,14 @@ def test_components_that_a_site_cannot_forget_hold_up_no_others_and_are_tried_ag
     asyncio.run(scenario())
 
 
-def test_components_of_live_jobs_do_not_keep_the_limit_from_being_held(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_components_of_live_jobs_do_not_keep_the_limit_from_being_held(root: Path) -> None:
     async def scenario() -> None:
         async with open_engine(root) as world:
             live = await world.submit(a_request(f"[ -e {root}/gate ] || exit 1", sizes=(1,), sites="a"))
             await world.until(lambda: (row := world.engine.live_row(live)) is not None and row.failures >= 2)
             done = await world.run(a_request(sizes=(1,), sites="b"))
             ended = world.store.ended_components_count()
-            monkeypatch.setattr(retention_module, "RETENTION_COMPONENTS", ended - 1)
-            retention = retention_module.Retention(world.engine, world.store, {"b": world.engine.site("b")})
-            assert await retention.step() == 1
+            assert await retention_of(world, "b", components_max=ended - 1).step() == 1
             assert not (root / "sites/b/components" / world.store.components(done.id)[0].token).exists()
             (root / "gate").touch()
             await world.ended(live)
@@ -231,29 +221,21 @@ def test_components_of_live_jobs_do_not_keep_the_limit_from_being_held(
     asyncio.run(scenario())
 
 
-def test_when_too_many_cannot_be_forgotten_the_rest_waits_for_the_next_look(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retention_module, "STEP_COMPONENTS", 1)
-    monkeypatch.setattr(retention_module, "RETENTION_S", 0.0)
-    monkeypatch.setattr(retention_module, "FAILURES_MAX", 2)
-
+def test_when_too_many_cannot_be_forgotten_the_rest_waits_for_the_next_look(root: Path) -> None:
     async def scenario() -> None:
         async with open_engine(root, site_maker=troubled) as world:
             site = trouble(world, "a")
             done = [await world.run(a_request(sizes=(1,), sites="a")) for _ in range(3)]
             site.unforgettable = {world.store.components(row.id)[0].token for row in done}
-            retention = retention_module.Retention(world.engine, world.store, {"a": site})
+            retention = retention_of(world, "a", retention_s=0.0, step_components=1, failures_max=2)
             assert [(await retention.step(), retention.more) for _ in range(3)] == [(0, True), (0, False), (0, True)]
 
     asyncio.run(scenario())
 
 
-def test_an_idle_engine_writes_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(polling, "PROBE_S", 0.05)
-
+def test_an_idle_engine_writes_nothing(root: Path) -> None:
     async def scenario() -> None:
-        async with open_engine(root, store=open_store(root)) as world:
+        async with open_engine(root, store=open_store(root), poll_s=0.05) as world:
             await world.run(a_request())
             await world.all_given_back()
             await world.until(lambda: not world.engine.outbox.has_settled())

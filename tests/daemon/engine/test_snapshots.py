@@ -14,7 +14,6 @@ from koala.core.state import snapshot as core_snapshot
 from koala.daemon.engine import loop as engine_module
 from koala.daemon.engine import recovery as recovering
 from koala.daemon.engine.recovery import RecoveryError
-from koala.daemon.upkeep import journal_pruning as pruning
 from koala.model.messages import CancelAsked, JobSubmitted
 from koala.store import writes as recording
 from tests.support.engine_world import EngineWorld, a_request, local_grid, open_engine, root
@@ -53,7 +52,6 @@ def test_others_have_their_turn_while_a_snapshot_is_taken_and_what_they_submit_i
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(core_snapshot, "STEP_JOBS", 1)
-    monkeypatch.setattr(engine_module, "SNAPSHOT_EVENTS", 0)
     threads: list[int] = []
     submitted: list[asyncio.Task[int]] = []
     turns: list[str] = []
@@ -63,7 +61,7 @@ def test_others_have_their_turn_while_a_snapshot_is_taken_and_what_they_submit_i
         return encode_snapshot(snapshot)
 
     async def scenario() -> None:
-        async with open_engine(root, local_grid((1,))) as world:
+        async with open_engine(root, local_grid((1,)), snapshot_events=0) as world:
             jobs = await waiting_jobs(world, 5)
             steps = world.engine.scheduler.snapshot_in_steps
 
@@ -97,18 +95,17 @@ def test_others_have_their_turn_while_a_snapshot_is_taken_and_what_they_submit_i
 def test_the_journal_is_held_to_its_bound_in_short_transactions_with_many_entries_at_once(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pruning, "JOURNAL_ENTRIES_MAX", 10)
     monkeypatch.setattr(recording, "PRUNED_ENTRIES_MAX", 3)
 
     async def scenario() -> None:
-        async with open_engine(root, local_grid((1,))) as world:
+        async with open_engine(root, local_grid((1,)), journal_entries_max=10) as world:
             for _ in range(8):
                 await world.run(a_request())
             assert len(world.store.journal(after=0, limit=1_000)) > 40
-        async with open_engine(root, local_grid((1,))) as world:  # closing has taken the snapshot that allows it
+        # Closing has taken the snapshot that allows it.
+        async with open_engine(root, local_grid((1,)), journal_entries_max=10, snapshot_events=5) as world:
             last = world.engine.last_seq
             await world.until(lambda: world.store.journal(after=0, limit=1_000)[0].seq == last - 9)
-            monkeypatch.setattr(engine_module, "SNAPSHOT_EVENTS", 5)
             for _ in range(4):
                 await world.run(a_request())
             taken = world.engine.counters.snapshots

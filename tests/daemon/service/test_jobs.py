@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from koala.daemon.engine import loop as engine_module
 from koala.daemon.service.principal import Principal
 from koala.descriptions import read_job
 from koala.model.api import PAGE_ITEMS_MAX, WAIT_S_MAX, Scope, Submission
@@ -140,13 +139,10 @@ def test_the_same_client_token_gives_the_same_job_and_no_second_one(tmp_path: Pa
     asyncio.run(scenario())
 
 
-def test_no_more_jobs_are_taken_than_the_limit_but_a_known_one_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_more_jobs_are_taken_than_the_limit_but_a_known_one_is_found(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with open_daemon(tmp_path / "d") as world:
+        async with open_daemon(tmp_path / "d", jobs_live_max=1) as world:
             first = await world.submit(job_text(FOREVER), OWNER, "one")
-            monkeypatch.setattr(engine_module, "JOBS_LIVE_MAX", 1)
             with pytest.raises(TooManyError, match="JOBS_LIVE_MAX"):
                 await world.submit(job_text(), OWNER, "two")
             assert (await world.submit(job_text(FOREVER), OWNER, "one")).job.id == first.job.id

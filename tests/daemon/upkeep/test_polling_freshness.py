@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from types import SimpleNamespace
 from typing import cast
 
-import pytest
-
-from koala.daemon.engine.interface import EngineInterface
-from koala.daemon.upkeep import polling
-from koala.daemon.upkeep.polling import PROBE_S, SitePoller
-from koala.model.messages import AnyEvent, SiteReported
+from koala.daemon.engine.interface import Silences
+from koala.daemon.upkeep.polling import FRESHEN_S, PROBE_S, SiteActivity, SitePoller
+from koala.model.messages import AnyEvent, SiteReported, SiteSilent
 from koala.sites import LiveSite
 
 LONG_AGO_S = 2 * PROBE_S
@@ -37,14 +33,10 @@ class SomeSite:
         return SiteReported(at=0.0, site="a", processors=4, others=3)
 
 
-class PaperDesk:
-    """A desk whose scheduler believes that nobody else uses the site; what it hears is kept."""
+class HeardEvents:
+    """An engine that keeps what it is told."""
 
     def __init__(self) -> None:
-        belief = SimpleNamespace(processors=4, others=0)
-        self.scheduler = SimpleNamespace(
-            ledger=SimpleNamespace(index={"a": 0}, sites=SimpleNamespace(sites=[belief]))
-        )
         self.heard: list[AnyEvent] = []
         self.time = 1_000.0
 
@@ -54,77 +46,74 @@ class PaperDesk:
     def report(self, event: AnyEvent) -> None:
         self.heard.append(event)
 
-    def silent(self, site: str, who: str, reason: str) -> None:
-        """Nobody wants to know."""
-
-    def answered(self, site: str, who: str) -> None:
-        """Nobody wants to know."""
+    def settle(self, seq: int) -> None:
+        raise AssertionError("a poller settles nothing")
 
 
-Scenario = Callable[[SomeSite, PaperDesk, SitePoller], Awaitable[None]]
+Scenario = Callable[[SomeSite, HeardEvents, SitePoller], Awaitable[None]]
 
 
-def play(scenario: Scenario, *, under_batch_system: bool = True) -> None:
+def play(scenario: Scenario, *, under_batch_system: bool = True, freshen_s: float = FRESHEN_S) -> None:
     async def scene() -> None:
-        site, desk = SomeSite(), PaperDesk()
+        site, engine = SomeSite(), HeardEvents()
         names = ("a",) if under_batch_system else ()
-        prober = SitePoller(cast(EngineInterface, desk), {"a": cast(LiveSite, site)}, names)
-        await scenario(site, desk, prober)
-        await prober.stop()
+        nothing = SiteActivity(waits=False, claims_at=float("inf"), changes=None)
+        sites = {"a": cast(LiveSite, site)}
+        poller = SitePoller(engine, sites, Silences(engine), lambda _: nothing, names, freshen_s=freshen_s)
+        await scenario(site, engine, poller)
+        await poller.stop()
 
     asyncio.run(scene())
 
 
 def test_a_site_of_which_nothing_was_heard_lately_is_asked_and_the_core_hears_of_it() -> None:
-    async def scenario(site: SomeSite, desk: PaperDesk, prober: SitePoller) -> None:
-        await prober.freshen()
-        assert [getattr(event, "others", None) for event in desk.heard] == [3]
-        await prober.freshen()
+    async def scenario(site: SomeSite, engine: HeardEvents, poller: SitePoller) -> None:
+        await poller.freshen()
+        assert [getattr(event, "others", None) for event in engine.heard] == [3]
+        await poller.freshen()
         assert site.asked == 1  # what was heard is young enough
-        desk.time += LONG_AGO_S
-        await prober.freshen()
+        engine.time += LONG_AGO_S
+        await poller.freshen()
         assert site.asked == 2
 
     play(scenario)
 
 
 def test_jobs_that_come_at_once_ask_once() -> None:
-    async def scenario(site: SomeSite, _: PaperDesk, prober: SitePoller) -> None:
-        await asyncio.gather(*(prober.freshen() for _ in range(5)))
+    async def scenario(site: SomeSite, _: HeardEvents, poller: SitePoller) -> None:
+        await asyncio.gather(*(poller.freshen() for _ in range(5)))
         assert site.asked == 1
 
     play(scenario)
 
 
 def test_a_silent_site_keeps_no_job_waiting() -> None:
-    async def scenario(site: SomeSite, desk: PaperDesk, prober: SitePoller) -> None:
+    async def scenario(site: SomeSite, engine: HeardEvents, poller: SitePoller) -> None:
         site.is_gone = True
-        await prober.freshen()
-        assert desk.heard == []
-        await prober.freshen()
+        await poller.freshen()
+        assert [type(event) for event in engine.heard] == [SiteSilent]
+        await poller.freshen()
         assert site.asked == 1
 
     play(scenario)
 
 
-def test_a_slow_site_is_waited_for_only_so_long_and_heard_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(polling, "FRESHEN_S", 0.01)
-
-    async def scenario(site: SomeSite, desk: PaperDesk, prober: SitePoller) -> None:
+def test_a_slow_site_is_waited_for_only_so_long_and_heard_later() -> None:
+    async def scenario(site: SomeSite, engine: HeardEvents, poller: SitePoller) -> None:
         site.answers.clear()
-        await prober.freshen()
-        assert desk.heard == []
+        await poller.freshen()
+        assert engine.heard == []
         site.answers.set()
         async with asyncio.timeout(10):
-            while not desk.heard:
+            while not engine.heard:
                 await asyncio.sleep(0.001)
 
-    play(scenario)
+    play(scenario, freshen_s=0.01)
 
 
 def test_an_embedded_site_is_not_asked() -> None:
-    async def scenario(site: SomeSite, _: PaperDesk, prober: SitePoller) -> None:
-        await prober.freshen()
+    async def scenario(site: SomeSite, _: HeardEvents, poller: SitePoller) -> None:
+        await poller.freshen()
         assert site.asked == 0
 
     play(scenario, under_batch_system=False)

@@ -12,7 +12,9 @@ from typing import cast
 import pytest
 
 from koala.core.lifecycle import JobState
-from koala.daemon.engine.interface import EngineInterface
+from koala.core.state.ledger import Ledger
+from koala.daemon.engine.batch import activity_at
+from koala.daemon.engine.interface import Silences
 from koala.daemon.upkeep.polling import PROBE_IDLE_S, PROBE_S, PROBES_BRISK, SitePoller
 from koala.model.messages import AnyEvent, SiteReported
 from koala.sites import LiveSite
@@ -32,7 +34,7 @@ class PaperQueue(list[str]):
 
 
 class PaperGrid:
-    """A desk, the books of its scheduler, and a batch site that was never silent so far. Time passes when somebody
+    """An engine, the ledger of its core, and a batch site that was never silent so far. Time passes when somebody
     sleeps; what is planned happens on the way."""
 
     name = "a"
@@ -49,20 +51,16 @@ class PaperGrid:
         self.belief = SimpleNamespace(processors=4, others=0, claims={"1.1": None})
         self.index = {"a": 0}
         self.sites = SimpleNamespace(sites=[self.belief])
-        self.scheduler = SimpleNamespace(ledger=self)
 
     def now(self) -> float:
         return self.time
 
     def report(self, event: AnyEvent) -> None:
-        assert isinstance(event, SiteReported)
-        self.belief.others = event.others
+        if isinstance(event, SiteReported):
+            self.belief.others = event.others
 
-    def answered(self, site: str, who: str) -> None:
-        """Nobody wants to know."""
-
-    def silent(self, site: str, who: str, reason: str) -> None:
-        """Nobody wants to know."""
+    def settle(self, seq: int) -> None:
+        raise AssertionError("a poller settles nothing")
 
     async def probe(self) -> SiteReported:
         self.asked_at.append(self.time - self.begun)
@@ -96,22 +94,26 @@ def pass_an_hour(
     under_batch_system: bool = True,
 ) -> None:
     """The site is asked for an hour; in the middle of it something changes, or a job comes."""
-    prober = SitePoller(
-        cast(EngineInterface, grid), {"a": cast(LiveSite, grid)}, ("a",) if under_batch_system else ()
+    poller = SitePoller(
+        grid,
+        {"a": cast(LiveSite, grid)},
+        Silences(grid),
+        lambda site: activity_at(site, cast(Ledger, grid)),
+        ("a",) if under_batch_system else (),
     )
 
     async def happens() -> None:
         if later is not None:
-            later(grid, prober)
+            later(grid, poller)
         if submits:
-            await prober.freshen()
+            await poller.freshen()
 
     grid.plans[LATER_S] = happens
     monkeypatch.setattr(asyncio, "sleep", grid.sleep)
 
     async def scenario() -> None:
         with pytest.raises(asyncio.CancelledError):
-            await prober._keep_asking(cast(LiveSite, grid))
+            await poller._keep_asking(cast(LiveSite, grid))
 
     asyncio.run(scenario())
 
@@ -134,7 +136,7 @@ def waiting() -> PaperGrid:
         (JobState.UNWINDING, None, True),
     ],
 )
-def test_a_batch_system_is_left_in_peace_while_jobs_only_run(
+def test_a_batch_system_is_asked_rarely_while_jobs_only_run(
     monkeypatch: pytest.MonkeyPatch, state: JobState, queue: str | None, is_asked_briskly: bool
 ) -> None:
     grid = PaperGrid()
@@ -173,9 +175,9 @@ def one_of_ours_ends(grid: PaperGrid, _: SitePoller) -> None:
     del grid.belief.claims["1.1"]
 
 
-def one_of_ours_ends_as_another_starts(grid: PaperGrid, prober: SitePoller) -> None:
-    one_of_ours_ends(grid, prober)
-    it_starts_one_of_ours(grid, prober)
+def one_of_ours_ends_as_another_starts(grid: PaperGrid, poller: SitePoller) -> None:
+    one_of_ours_ends(grid, poller)
+    it_starts_one_of_ours(grid, poller)
 
 
 def a_job_comes_back_to_its_queue(grid: PaperGrid, _: SitePoller) -> None:

@@ -12,6 +12,7 @@ import msgspec
 
 from koala import files
 from koala.core import Scheduler
+from koala.core.lifecycle import JobState
 from koala.core.state.job import ComponentPhase
 from koala.core.state.ledger import Ledger
 from koala.daemon.engine.inbox import InboxItem
@@ -19,6 +20,7 @@ from koala.daemon.engine.live_rows import Draft, LiveRows
 from koala.daemon.engine.outbox import Outbox, is_for_outbox
 from koala.daemon.engine.projection import EntryWriter, Projector, Submitter
 from koala.daemon.engine.recovery import Recovery
+from koala.daemon.upkeep.polling import SiteActivity
 from koala.model.messages import (
     AnyCommand,
     AnyEvent,
@@ -28,12 +30,16 @@ from koala.model.messages import (
     ComponentRunning,
     ComponentStarting,
     JobSubmitted,
+    SiteReported,
     Tick,
     TransferEnded,
     WakeAt,
 )
-from koala.model.request import FileName
+from koala.model.request import FileName, SiteName
 from koala.store import Batch
+
+# From these states a job goes back to its queue when something fails, and is placed again at once.
+_MAY_WAIT_SOON = (JobState.STARTING, JobState.UNWINDING)
 
 
 class EngineState:
@@ -169,4 +175,17 @@ def is_news(event: AnyEvent, ledger: Ledger) -> bool:
         case TransferEnded():
             transfer = ledger.transfers.by_id.get(event.transfer)
             return transfer is not None and not transfer.done
+        case SiteReported():
+            belief = ledger.sites.sites[ledger.index[event.site]]
+            return (event.processors, event.others) != (belief.processors, belief.others)
     return True
+
+
+def activity_at(site: SiteName, ledger: Ledger) -> SiteActivity:
+    """What goes on at a site and in the queues, by which the poller judges how often to ask the site."""
+    waits = bool(ledger.high or ledger.low or ledger.claiming) or any(
+        job.state in _MAY_WAIT_SOON for job in ledger.jobs.values()
+    )
+    claims = tuple(ledger.sites.sites[ledger.index[site]].claims)
+    changes = ledger.high.next_position, ledger.low.next_position, claims
+    return SiteActivity(waits=waits, claims_at=ledger.claiming.next_at, changes=changes)

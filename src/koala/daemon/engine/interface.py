@@ -1,43 +1,24 @@
-"""What those who perform commands may know of the engine, what they tell it, and how they repeat what failed."""
+"""The engine as those see it who perform commands and look after sites: three calls, and which sites are silent."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
 from typing import Protocol
 
-from koala import files
-from koala.core import Scheduler
-from koala.daemon.engine.live_rows import LiveRows
-from koala.daemon.engine.outbox import Outbox
-from koala.model.messages import AnyEvent
-from koala.model.request import FileName, SiteName
+from koala.model.messages import AnyEvent, SiteSilent
+from koala.model.request import SiteName
+
+_log = logging.getLogger("koala.daemon.sites")
 
 # A site call that has not returned after so long counts as failed, and is made again.
 SITE_CALL_S = 120.0
+# While a site is silent, so long passes until that counts as another error of the site, however many call it: a
+# controller that is started again is no reason to leave the site alone for a whole cool-down.
+COUNTS_AGAIN_S = 10.0
 
 
 class EngineInterface(Protocol):
-    """The engine as its helpers see it. The core's books may be a batch ahead of the record, the rows never are."""
-
-    @property
-    def scheduler(self) -> Scheduler:
-        """The core, which a recovery replaces."""
-        ...
-
-    @property
-    def rows(self) -> LiveRows:
-        """What is on record of everything that lives."""
-        ...
-
-    @property
-    def outbox(self) -> Outbox:
-        """What is still to be performed."""
-        ...
-
-    @property
-    def entries(self) -> Mapping[FileName, files.CatalogueEntry]:
-        """The replica catalogue as it is on record."""
-        ...
+    """All that a performer needs of the engine. What it is to do comes with the command."""
 
     def now(self) -> float:
         """The engine's time."""
@@ -51,10 +32,37 @@ class EngineInterface(Protocol):
         """A command has been performed."""
         ...
 
-    def silent(self, site: SiteName, who: str, reason: str) -> None:
-        """A call of a site failed. ``who`` called it, for ``answered`` to name."""
-        ...
 
-    def answered(self, site: SiteName, who: str) -> None:
-        """A call of a site came back."""
-        ...
+class Silences:
+    """Which sites do not answer at present, since when and why: a site is silent as long as anybody's last call of it
+    failed. The core hears of it as an error of the site."""
+
+    def __init__(self, engine: EngineInterface, counts_again_s: float = COUNTS_AGAIN_S) -> None:
+        self._engine = engine
+        self._counts_again_s = counts_again_s
+        self._silent: dict[SiteName, dict[str, tuple[float, str]]] = {}
+        self._counted_at: dict[SiteName, float] = {}
+
+    def failed(self, site: SiteName, caller: str, reason: str) -> None:
+        """A call failed; the first of several in a row says since when the site is silent."""
+        _log.warning("site %s: %s", site, reason)
+        at = self._engine.now()
+        silent = self._silent.setdefault(site, {})
+        since = silent[caller][0] if caller in silent else at
+        silent[caller] = (since, reason)
+        if at >= self._counted_at.get(site, float("-inf")) + self._counts_again_s:
+            self._counted_at[site] = at
+            self._engine.report(SiteSilent(at=at, site=site, reason=reason))
+
+    def answered(self, site: SiteName, caller: str) -> None:
+        """A call of the same caller came back."""
+        self._silent.get(site, {}).pop(caller, None)
+
+    def of(self, site: SiteName) -> tuple[float, str] | None:
+        """Since when, and the reason of the caller that has waited longest; None for a site that answers."""
+        return min(self._silent.get(site, {}).values(), default=None)
+
+    def clear(self) -> None:
+        """Nobody waits for an answer any more."""
+        self._silent.clear()
+        self._counted_at.clear()

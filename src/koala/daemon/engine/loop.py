@@ -20,20 +20,19 @@ import msgspec
 
 from koala import files
 from koala.core import Scheduler
-from koala.daemon.engine.batch import EngineState, PendingBatch
+from koala.daemon.engine.batch import EngineState, PendingBatch, activity_at
 from koala.daemon.engine.clock import SteadyClock
 from koala.daemon.engine.inbox import Inbox, InboxItem
+from koala.daemon.engine.interface import SITE_CALL_S, Silences
 from koala.daemon.engine.live_rows import ENDED_STATES, LiveRows
 from koala.daemon.engine.outbox import Outbox
 from koala.daemon.engine.projection import Submitter
 from koala.daemon.engine.recovery import Recovery, live_grid, nothing_yet, recover, store_snapshot
-from koala.daemon.engine.silences import Silences
 from koala.daemon.engine.waiters import Waiters
-from koala.daemon.grid_sites import GridLinks, SiteMaker, check_kinds, check_ssh, make_areas, make_mover, make_site
+from koala.daemon.grid_sites import SiteMaker, check_kinds, check_ssh, make_areas, make_mover, make_site
 from koala.daemon.perform.performer import Performer
-from koala.daemon.perform.transfers import TransferWorker
-from koala.daemon.upkeep.journal_pruning import JournalPruner
-from koala.daemon.upkeep.polling import SitePoller
+from koala.daemon.upkeep.journal_pruning import JOURNAL_ENTRIES_MAX, JournalPruner
+from koala.daemon.upkeep.polling import PROBE_S, SiteActivity, SitePoller
 from koala.daemon.upkeep.retention import Retention
 from koala.model.errors import InvalidError, TooManyError, UnavailableError
 from koala.model.grid import Grid, SiteKind
@@ -41,7 +40,6 @@ from koala.model.messages import (
     AnyCommand,
     AnyEvent,
     CancelTransfer,
-    SiteSilent,
     Tick,
 )
 from koala.model.request import FileName, JobId, Request, SiteName
@@ -64,6 +62,20 @@ JOBS_LIVE_MAX = 100_000
 # After a failure of the store it is tried again after so long, then ever more rarely.
 RECOVERY_FIRST_S = 0.5
 RECOVERY_MOST_S = 30.0
+
+
+class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much and how often: the constants of the engine and of its parts, for tests to set."""
+
+    batch_events_max: int = BATCH_EVENTS_MAX
+    settle_s: float = SETTLE_S
+    snapshot_events: int = SNAPSHOT_EVENTS
+    jobs_live_max: int = JOBS_LIVE_MAX
+    recovery_first_s: float = RECOVERY_FIRST_S
+    recovery_most_s: float = RECOVERY_MOST_S
+    site_call_s: float = SITE_CALL_S
+    poll_s: float = PROBE_S
+    journal_entries_max: int = JOURNAL_ENTRIES_MAX
 
 
 class Counters(msgspec.Struct):
@@ -91,6 +103,7 @@ class Engine:
         *,
         clock: SteadyClock | None = None,
         site_maker: SiteMaker = make_site,
+        limits: EngineLimits | None = None,
     ) -> None:
         check_kinds(grid)
         check_ssh(grid)
@@ -98,6 +111,7 @@ class Engine:
         self._core_grid = live_grid(grid)
         self._catalogue = catalogue
         self._store = store
+        self._limits = limits = EngineLimits() if limits is None else limits
         self._clock = SteadyClock() if clock is None else clock
         self._areas = make_areas(grid, root)
         self._mover = make_mover(grid, self._areas, root, clock=self._clock)
@@ -105,14 +119,28 @@ class Engine:
             each.name: site_maker(each, root, emit=self.report, on_mail=self._on_mail, clock=self.now)
             for each in grid.sites
         }
-        self._transfers = TransferWorker(self, self._mover, GridLinks(grid.links))
-        self._performer = Performer(self, self._sites, self._areas, self._transfers, grid.scheduler)
-        self._poller = SitePoller(
-            self, self._sites, {each.name for each in grid.sites if each.kind is not SiteKind.LOCAL}
+        self._silences = Silences(self)
+        self._performer = Performer(
+            self,
+            grid,
+            self._sites,
+            self._areas,
+            self._mover,
+            self._silences,
+            self._find_file,
+            call_s=limits.site_call_s,
         )
-        self._retention = Retention(self, store, self._sites)
-        self._journal_pruner = JournalPruner(store)
-        self._silences = Silences()
+        self._poller = SitePoller(
+            self,
+            self._sites,
+            self._silences,
+            self._activity,
+            {each.name for each in grid.sites if each.kind is not SiteKind.LOCAL},
+            poll_s=limits.poll_s,
+            call_s=limits.site_call_s,
+        )
+        self._retention = Retention(self, store, self._sites, lambda: self.rows)
+        self._journal_pruner = JournalPruner(store, limits.journal_entries_max)
         self._waiters = Waiters()
         self._subscribers: list[Callable[[Batch, Mapping[JobId, StoredJob]], None]] = []
         self._inbox = Inbox()
@@ -132,7 +160,7 @@ class Engine:
     # ----------------------------------------------------------------------------------- opening and closing
 
     async def open(self) -> None:
-        """Recover, open the sites, perform what is owed and begin to work.
+        """Recover, open the sites, perform what is in the outbox and begin to work.
 
         Raises an error with ``for_user`` when the record or a site cannot be used; then everything is closed again.
         """
@@ -142,7 +170,7 @@ class Engine:
             await self._mover.open()
             for site in self._sites.values():
                 await site.open()
-            await self._transfers.open(self._wanted_transfers())
+            await self._performer.open(self._wanted_transfers())
         except BaseException:
             await self._close_sites()
             self._store_thread.shutdown()
@@ -209,12 +237,12 @@ class Engine:
 
     @property
     def mover(self) -> files.FileMover:
-        """What brings files to sites."""
+        """What transfers files to sites."""
         return self._mover
 
     @property
     def rows(self) -> LiveRows:
-        """What is on record of all that lives."""
+        """What is on record of live jobs, components and transfers."""
         return self._state.rows
 
     @property
@@ -257,12 +285,12 @@ class Engine:
         """Files that are on their way for some job, or have arrived for it."""
         return list(self._state.rows.transfers.values())
 
-    def brought_bytes(self, transfer: str) -> int:
+    def transferred_bytes(self, transfer: str) -> int:
         """How much of a transfer is at its target."""
         row = self._state.rows.transfers.get(transfer)
         if row is not None and row.ok:
             return row.size_bytes
-        return self._transfers.brought_bytes.get(transfer, 0)
+        return self._performer.transferred_bytes(transfer)
 
     def site(self, name: SiteName) -> LiveSite:
         """The site with this name."""
@@ -339,8 +367,9 @@ class Engine:
         return await self._submit(request, submitter), True
 
     async def _submit(self, request: Request, submitter: Submitter) -> StoredJob:
-        if len(self._state.rows.jobs) + self._submissions >= JOBS_LIVE_MAX:
-            raise TooManyError(f"there are {JOBS_LIVE_MAX} jobs already (JOBS_LIVE_MAX); wait until some have ended")
+        if len(self._state.rows.jobs) + self._submissions >= self._limits.jobs_live_max:
+            most = self._limits.jobs_live_max
+            raise TooManyError(f"there are {most} jobs already (JOBS_LIVE_MAX); wait until some have ended")
         self._submissions += 1
         try:
             await self.freshen()
@@ -396,18 +425,20 @@ class Engine:
         """A command has been performed."""
         self._state.outbox.settle(seq)
         if self._settle_at is None and self._state.outbox.has_settled():
-            self._settle_at = self.now() + SETTLE_S
+            self._settle_at = self.now() + self._limits.settle_s
             self._wake.set()
 
-    def silent(self, site: SiteName, who: str, reason: str) -> None:
-        """A call of a site failed: nothing is known of it, and its silence counts as an error of the site."""
-        _log.warning("site %s: %s", site, reason)
-        if self._silences.begin(site, who, self.now(), reason):
-            self.report(SiteSilent(at=self.now(), site=site, reason=reason))
+    def _find_file(self, name: FileName) -> files.CatalogueEntry | None:
+        """The file's entry in the replica catalogue as it is on record."""
+        return self._state.entries.get(name)
 
-    def answered(self, site: SiteName, who: str) -> None:
-        """A call of a site came back."""
-        self._silences.end(site, who)
+    def _request_of(self, command: AnyCommand) -> Request | None:
+        """The request of the job that a command is for, which goes with the command; None for one that has ended."""
+        job = self._state.scheduler.ledger.jobs.get(getattr(command, "job", 0))
+        return None if job is None else job.request
+
+    def _activity(self, site: SiteName) -> SiteActivity:
+        return activity_at(site, self._state.scheduler.ledger)
 
     def _on_mail(self, mail: Mail) -> None:
         self._performer.take_mail(mail)
@@ -417,7 +448,7 @@ class Engine:
     async def _turn(self) -> None:
         """Batch after batch, until the engine closes; then a last one, and a snapshot."""
         while True:
-            last = self._closing and len(self._inbox) <= BATCH_EVENTS_MAX
+            last = self._closing and len(self._inbox) <= self._limits.batch_events_max
             try:
                 await self._one_batch()
                 if last or self._snapshot_is_due():
@@ -456,7 +487,7 @@ class Engine:
 
     async def _one_batch(self) -> None:
         """Handle what has gathered, put it on record, and only then answer and act."""
-        items = self._inbox.take(BATCH_EVENTS_MAX)
+        items = self._inbox.take(self._limits.batch_events_max)
         try:
             this = PendingBatch(self._state, self._grid.scheduler.policy, self.now)
             this.handle(items)
@@ -481,15 +512,14 @@ class Engine:
         for subscriber in self._subscribers:
             subscriber(batch, self._state.rows.jobs)
         for component in batch.components:
-            if component.ended_at is not None:
-                self._transfers.component_ended(component.token)
+            self._performer.recorded(component)
         if not self._closing:
             for seq, command in commands:
-                self._performer.perform(seq, command)
+                self._performer.perform(seq, command, self._request_of(command))
         self._waiters.wake(row.id for row in batch.jobs if row.state in ENDED_STATES)
 
     def _snapshot_is_due(self) -> bool:
-        return self._state.events_since_snapshot > max(SNAPSHOT_EVENTS, 2 * len(self._state.rows.jobs))
+        return self._state.events_since_snapshot > max(self._limits.snapshot_events, 2 * len(self._state.rows.jobs))
 
     async def _snapshot(self) -> None:
         """Between two batches the state in memory is that of the record; no event is handled meanwhile."""
@@ -511,10 +541,10 @@ class Engine:
             _log.error("the engine failed and starts over", exc_info=error)
         self._inbox.refuse_all(self._unavailable())
         await self._performer.stop()
-        wait_s = RECOVERY_FIRST_S
+        wait_s = self._limits.recovery_first_s
         while not self._closing:
             await self._pause(wait_s)
-            wait_s = min(2 * wait_s, RECOVERY_MOST_S)
+            wait_s = min(2 * wait_s, self._limits.recovery_most_s)
             try:
                 recovery = await self._in_store(recover, self._store, self._core_grid, self._catalogue)
             except Exception as again:
@@ -544,12 +574,17 @@ class Engine:
         self._state = EngineState(recovery)
         self._clock.not_before(recovery.last_at)
         self._settle_at = None
-        self._silences = Silences()  # whoever waited for an answer has been stopped
+        self._silences.clear()  # everybody who waited for an answer has been stopped
+        claims = recovery.scheduler.ledger.claims
+        self._performer.recovered(
+            recovery.rows.components.values(), [token for token, claim in claims.items() if claim.aborting]
+        )
 
     def _go_on(self) -> None:
-        """Perform what is owed, ask the sites, and let the core see what time it is."""
+        """Perform what is in the outbox, ask the sites, and let the core see what time it is."""
         self._failure = ""
-        self._performer.start()
+        commands = list(self._state.outbox.commands.items())
+        self._performer.start((seq, command, self._request_of(command)) for seq, command in commands)
         self._journal_pruner.start(self._state.last_seq)
         self._inbox.put(InboxItem(event=Tick(at=self.now())))
         self._wake.set()

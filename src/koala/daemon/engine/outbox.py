@@ -1,4 +1,4 @@
-"""What the daemon owes the world: commands that are on record and not known to have been performed.
+"""The transactional outbox: commands that are on record and not known to have been performed.
 
 Performing one again does no harm, so that what was performed is put on record with the next batch and not at once.
 """
@@ -14,7 +14,6 @@ from koala.model.messages import (
     ReleaseBarrier,
     StartComponent,
     StartTransfer,
-    Token,
     TransferId,
 )
 from koala.store.rows import JournalRow
@@ -28,15 +27,14 @@ def is_for_outbox(command: AnyCommand) -> bool:
 
 
 class Outbox:
-    """The commands that are owed, by sequence number, in order."""
+    """The commands to be performed, by sequence number, in order."""
 
     def __init__(self, entries: Iterable[JournalRow] = ()) -> None:
         self.commands: dict[int, AnyCommand] = {}
         self._transfers: dict[TransferId, int] = {}
-        self._starts: dict[Token, int] = {}
         self._settled: list[int] = []
         for entry in entries:
-            self.add(entry.seq, entry.body)  # type: ignore[arg-type]  # owed entries are commands
+            self.add(entry.seq, entry.body)  # type: ignore[arg-type]  # these entries are commands
 
     def __len__(self) -> int:
         return len(self.commands)
@@ -46,8 +44,6 @@ class Outbox:
         self.commands[seq] = command
         if isinstance(command, StartTransfer):
             self._transfers[command.transfer] = seq
-        elif isinstance(command, StartComponent):
-            self._starts[command.token] = seq
 
     def settle(self, seq: int) -> None:
         """The command has been performed. Settled twice it is settled once."""
@@ -55,22 +51,16 @@ class Outbox:
         if command is None:
             return
         self._settled.append(seq)
-        if isinstance(command, StartComponent):
-            self._starts.pop(command.token, None)
-        elif isinstance(command, StartTransfer):
+        if isinstance(command, StartTransfer):
             self._transfers.pop(command.transfer, None)
         elif isinstance(command, CancelTransfer):
             self.transfer_is_over(command.transfer)
 
     def transfer_is_over(self, transfer: TransferId) -> None:
-        """The transfer has ended, and that goes on record, or it was cancelled: nobody owes it any more."""
+        """The transfer has ended, and that goes on record, or it was cancelled: it is not to be performed."""
         seq = self._transfers.get(transfer)
         if seq is not None:
             self.settle(seq)
-
-    def has_start(self, token: Token) -> bool:
-        """Whether the site may not have heard of the token yet."""
-        return token in self._starts
 
     def has_settled(self) -> bool:
         """Whether something was performed that the store does not know of."""

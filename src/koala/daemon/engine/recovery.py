@@ -25,8 +25,6 @@ from koala.store.rows import ComponentRow, JournalRow, StoredJob, TransferRow
 
 # Rows are read from the store so many at a time.
 PAGE_ROWS = 1_000
-# Beyond so many entries the oldest are dropped from the journal, once a snapshot makes them needless.
-JOURNAL_ENTRIES_MAX = 1_000_000
 
 LIVE_STATES = frozenset(str(state) for state in JobState if state not in ENDED)
 

@@ -1,4 +1,4 @@
-"""Mail between the components of an MPI job: what ``mpiexec`` prints in the first one is carried to all of them."""
+"""What ``mpiexec`` prints in the first component of an MPI job is relayed to all components of the job."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
-from koala.core.state.job import ComponentPhase
-from koala.daemon.engine.interface import SITE_CALL_S, EngineInterface
+from koala.daemon.engine.interface import SITE_CALL_S
+from koala.daemon.perform.components import ComponentRegister
 from koala.daemon.perform.retry import retry_until_done
 from koala.model.launch import LaunchError
-from koala.model.messages import Outcome, Token
+from koala.model.messages import Outcome
 from koala.model.request import SiteName
 from koala.runners import PROXIES, PROXY, proxy_mail
 from koala.sites import LiveSite, Mail, SiteError
@@ -21,27 +21,29 @@ _log = logging.getLogger(__name__)
 
 
 class MpiRelay:
-    """Carries mail as long as its receiver lives. A site hands out mail again after each start of the daemon."""
+    """Relays mail as long as its receiver is to run. A site hands out mail again after each start of the daemon."""
 
-    def __init__(self, engine: EngineInterface, sites: Mapping[SiteName, LiveSite]) -> None:
-        self._engine = engine
+    def __init__(
+        self, sites: Mapping[SiteName, LiveSite], components: ComponentRegister, *, call_s: float = SITE_CALL_S
+    ) -> None:
         self._sites = sites
+        self._components = components
+        self._call_s = call_s
         self._tasks: set[asyncio.Task[None]] = set()
 
     def take(self, mail: Mail) -> None:
         """A component has mail for the others. Mail of a name that nobody knows is left where it is."""
-        row = self._engine.rows.components.get(mail.token)
+        row = self._components.get(mail.token)
         if mail.name != PROXIES or row is None or row.part != 0:
             return
-        others = [each for each in self._engine.rows.components_of(row.job) if each.run == row.run]
-        parts = sorted((each for each in others if each.released_at is not None), key=lambda each: each.part)
+        receivers = self._components.released_with(mail.token)
         try:
-            letters = proxy_mail(mail.data, len(parts))
+            letters = proxy_mail(mail.data, len(receivers))
         except LaunchError as error:
             self._begin(self._end(row, error.for_user()))
             return
-        for part, letter in zip(parts, letters, strict=True):
-            self._begin(self._deliver(part, letter))
+        for receiver, letter in zip(receivers, letters, strict=True):
+            self._begin(self._deliver(receiver, letter))
 
     async def stop(self) -> None:
         """Give up what is not delivered."""
@@ -50,18 +52,14 @@ class MpiRelay:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _begin(self, errand: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(errand)
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _lives(self, token: Token) -> bool:
-        claim = self._engine.scheduler.ledger.claims.get(token)
-        return claim is not None and claim.phase is ComponentPhase.RUNNING and not claim.aborting
-
     async def _deliver(self, row: ComponentRow, letter: bytes) -> None:
         async def attempt() -> None:
-            async with asyncio.timeout(SITE_CALL_S):
+            async with asyncio.timeout(self._call_s):
                 await self._sites[row.site].deliver(row.token, PROXY, letter)
 
         await self._keep_trying(row, "could not be given its mail", attempt)
@@ -70,7 +68,7 @@ class MpiRelay:
         """What mpiexec printed makes no sense: the component ends, with that as the reason."""
 
         async def attempt() -> None:
-            async with asyncio.timeout(SITE_CALL_S):
+            async with asyncio.timeout(self._call_s):
                 await self._sites[row.site].abort(row.token, outcome=Outcome.FAILED, reason=reason)
 
         await self._keep_trying(row, "could not be ended", attempt)
@@ -80,4 +78,4 @@ class MpiRelay:
             story = None if isinstance(error, OSError | SiteError) else error
             _log.warning("component %s at %s %s yet: %s", row.token, row.site, what, error, exc_info=story)
 
-        await retry_until_done(attempt, failed, lambda: self._lives(row.token))
+        await retry_until_done(attempt, failed, lambda: self._components.is_released(row.token))

@@ -7,15 +7,17 @@ again after the next ``start``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from koala.daemon.engine.interface import EngineInterface
+from koala.daemon.engine.interface import SITE_CALL_S, EngineInterface, Silences
+from koala.daemon.grid_sites import GridLinks
 from koala.daemon.perform.barrier import BarrierOpener
+from koala.daemon.perform.components import ComponentRegister
 from koala.daemon.perform.mpi_relay import MpiRelay
 from koala.daemon.perform.site_worker import SiteWorker
-from koala.daemon.perform.transfers import TransferWorker
-from koala.files import FileArea
-from koala.model.grid import SchedulerParameters
+from koala.daemon.perform.transfers import FindFile, TransferWorker
+from koala.files import FileArea, FileMover
+from koala.model.grid import Grid
 from koala.model.messages import (
     AbortComponent,
     AnyCommand,
@@ -25,41 +27,67 @@ from koala.model.messages import (
     ReleaseBarrier,
     StartComponent,
     StartTransfer,
+    Token,
+    TransferId,
 )
-from koala.model.request import SiteName
+from koala.model.request import Request, SiteName
 from koala.sites import LiveSite, Mail
+from koala.store.rows import ComponentRow
 
 
 class Performer:
-    """Everybody who performs commands, from ``start`` to ``stop``, and again."""
+    """Everything that performs commands, from ``start`` to ``stop``, and again.
+
+    ``find_file`` looks a file up in the replica catalogue as it is on record.
+    """
 
     def __init__(
         self,
         engine: EngineInterface,
+        grid: Grid,
         sites: Mapping[SiteName, LiveSite],
         areas: Mapping[SiteName, FileArea],
-        transfers: TransferWorker,
-        parameters: SchedulerParameters,
+        mover: FileMover,
+        silences: Silences,
+        find_file: FindFile,
+        *,
+        call_s: float = SITE_CALL_S,
     ) -> None:
         self._engine = engine
+        self._grid = grid
         self._sites = sites
-        self._parameters = parameters
-        self._transfers = transfers
-        self._barrier = BarrierOpener(engine, sites, areas, transfers)
-        self._mpi_relay = MpiRelay(engine, sites)
+        self._silences = silences
+        self._call_s = call_s
+        self._components = ComponentRegister()
+        self._transfers = TransferWorker(engine, mover, GridLinks(grid.links), self._components, find_file)
+        self._barrier = BarrierOpener(
+            engine, sites, areas, self._transfers, self._components, silences, find_file, call_s=call_s
+        )
+        self._mpi_relay = MpiRelay(sites, self._components, call_s=call_s)
         self._workers: dict[SiteName, SiteWorker] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
-    def start(self) -> None:
-        """Perform what is owed, in order, and then settle with each site what it holds and what it should."""
+    def recovered(self, components: Iterable[ComponentRow], aborted: Iterable[Token]) -> None:
+        """These components are on record; the aborts of some of them have been commanded."""
+        self._components.reset(components, aborted)
+
+    async def open(self, transfers: Iterable[TransferId]) -> None:
+        """Find out what lies at the sites; ``transfers`` are those that somebody wants or is about to cancel."""
+        await self._transfers.open(transfers)
+
+    def start(self, outbox: Iterable[tuple[int, AnyCommand, Request | None]]) -> None:
+        """Perform what is in the outbox, in order, and then find out what each site holds and what it should."""
         self._transfers.go_on()
-        for name, site in self._sites.items():
-            worker = self._workers[name] = SiteWorker(site, self._engine, self._parameters)
+        for description in self._grid.sites:
+            name = description.name
+            worker = self._workers[name] = SiteWorker(
+                self._sites[name], description, self._engine, self._components, self._silences, call_s=self._call_s
+            )
             self._tasks.append(asyncio.create_task(worker.run(), name=f"site {name}"))
-        for seq, command in list(self._engine.outbox.commands.items()):
-            self.perform(seq, command)
+        for seq, command, request in outbox:
+            self.perform(seq, command, request)
         for worker in self._workers.values():
-            worker.settle_difference()
+            worker.reconcile()
 
     async def stop(self) -> None:
         """Give everything up where it is, but for mail and for what no command orders again."""
@@ -77,19 +105,32 @@ class Performer:
         await self._transfers.close()
         await self._mpi_relay.stop()
 
-    def perform(self, seq: int, command: AnyCommand) -> None:
-        """Hand a command to whom it is for. The others that are for the record alone are for nobody."""
+    def recorded(self, component: ComponentRow) -> None:
+        """This row of a component is on record."""
+        self._components.record(component)
+        if component.ended_at is not None:
+            self._transfers.component_ended(component.token)
+
+    def perform(self, seq: int, command: AnyCommand, request: Request | None) -> None:
+        """Hand a command, and the request of its job, to whom it is for; no request means that the job has ended.
+        Commands that are for the record alone are for nobody."""
         match command:
             case StartComponent() | AbortComponent() | AskSite():
+                if isinstance(command, AbortComponent):
+                    self._components.abort(command.token)
                 worker = self._workers.get(command.site)
                 if worker is None:
                     self._engine.settle(seq)  # the site has left the grid, which it may only when it holds nothing
                 else:
-                    worker.put(seq, command)
+                    worker.put(seq, command, request)
             case JobPlaced():
-                self._barrier.foresee(command)
+                if request is not None:
+                    self._barrier.foresee(command, request)
             case ReleaseBarrier():
-                self._barrier.start(seq, command)
+                if request is None:
+                    self._engine.settle(seq)
+                else:
+                    self._barrier.start(seq, command, request)
             case StartTransfer():
                 self._transfers.start(command)
             case CancelTransfer():
@@ -98,3 +139,7 @@ class Performer:
     def take_mail(self, mail: Mail) -> None:
         """A component has something for the others of its job."""
         self._mpi_relay.take(mail)
+
+    def transferred_bytes(self, transfer: TransferId) -> int:
+        """How much of a transfer under way is at its target."""
+        return self._transfers.transferred_bytes.get(transfer, 0)

@@ -1,8 +1,8 @@
 """One site's commands, performed by a task of its own: a slow site holds up no other.
 
-Ends come first: what is started may need the processors, or the place in a queue, that they give back. All else comes
-in order. What fails is repeated, ever more rarely, and the others pass it meanwhile; but a site that fails is left in
-peace for a while, whatever it is to do. After a failure it is asked about everything that it should hold.
+Aborts come first: what is started may need the processors, or the place in a queue, that they free. All else comes in
+order. What fails is repeated, ever more rarely, and the others pass it meanwhile; but a site that fails is called by
+nobody here for a while. After a failure it is asked about everything that it should hold.
 """
 
 from __future__ import annotations
@@ -14,20 +14,24 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from koala.daemon.engine.interface import SITE_CALL_S, EngineInterface
+from koala.daemon.engine.interface import SITE_CALL_S, EngineInterface, Silences
 from koala.daemon.launches import launch_for
+from koala.daemon.perform.components import ComponentRegister
 from koala.daemon.perform.retry import RETRY_FIRST_S, RETRY_MOST_S
-from koala.model.grid import SchedulerParameters, Site
+from koala.model.grid import Site
 from koala.model.launch import LaunchError
 from koala.model.messages import AbortComponent, AskSite, ComponentEnded, Outcome, StartComponent, Token
+from koala.model.request import Request
 from koala.runners import component_script
 from koala.sites import LiveSite, NotNowError, SiteError
 from koala.sites.pace import Pace
 
 _log = logging.getLogger(__name__)
 
+_CALLER = "commands"
 
-class _Settlement:
+
+class _Reconcile:
     """Instead of a command: ask the site about all that it should hold, and end what it should not."""
 
 
@@ -52,43 +56,62 @@ class _Waits:
 
 
 class _Task:
-    """What is to be performed; ``seq`` is its number on record, if it has one."""
+    """What is to be performed; ``seq`` is its number on record, if it has one, ``request`` that of the job."""
 
-    def __init__(self, seq: int | None, command: SiteCommand | _Settlement) -> None:
-        self.seq = seq
+    def __init__(
+        self, command: SiteCommand | _Reconcile, seq: int | None = None, request: Request | None = None
+    ) -> None:
         self.command = command
+        self.seq = seq
+        self.request = request
         self.waits = _Waits()
 
 
 class SiteWorker:
     """Performs what it is given. ``run`` goes on until it is cancelled, which may happen at any point.
 
-    An end may come before the start of the same component: who is to be ended is not started any more.
+    An abort may come before the start of the same component: that one is then not started any more.
     """
 
-    def __init__(self, site: LiveSite, engine: EngineInterface, parameters: SchedulerParameters) -> None:
+    def __init__(
+        self,
+        site: LiveSite,
+        description: Site,
+        engine: EngineInterface,
+        components: ComponentRegister,
+        silences: Silences,
+        *,
+        call_s: float = SITE_CALL_S,
+    ) -> None:
         self._site = site
+        self._description = description
         self._engine = engine
-        self._parameters = parameters
-        self._ends: deque[_Task] = deque()
+        self._components = components
+        self._silences = silences
+        self._call_s = call_s
+        self._aborts: deque[_Task] = deque()
         self._others: deque[_Task] = deque()
         self._failed: list[_Task] = []  # to be repeated
-        self._peace = _Waits()
+        self._starts: set[Token] = set()  # of which the site may not have heard yet
+        self._rest = _Waits()
         self._wake = asyncio.Event()
         self._failing = False
 
-    def put(self, seq: int | None, command: SiteCommand) -> None:
-        """Perform a command. Questions to a site that does not answer are left out: it is asked about everything when
-        it does again."""
-        if not (self._failing and isinstance(command, AskSite)):
-            self._add(_Task(seq, command))
+    def put(self, seq: int, command: SiteCommand, request: Request | None = None) -> None:
+        """Perform a command; a start comes with the request of its job. Questions to a site that does not answer are
+        left out: it is asked about everything when it does again."""
+        if self._failing and isinstance(command, AskSite):
+            return
+        if isinstance(command, StartComponent):
+            self._starts.add(command.token)
+        self._add(_Task(command, seq, request))
 
-    def settle_difference(self) -> None:
+    def reconcile(self) -> None:
         """After the commands so far: ask about all that the site should hold, and abort what it should not."""
-        self._add(_Task(None, _Settlement()))
+        self._add(_Task(_Reconcile()))
 
     def _add(self, task: _Task) -> None:
-        (self._ends if isinstance(task.command, AbortComponent) else self._others).append(task)
+        (self._aborts if isinstance(task.command, AbortComponent) else self._others).append(task)
         self._wake.set()
 
     async def run(self) -> None:
@@ -102,111 +125,107 @@ class SiteWorker:
 
     def _next(self) -> _Task | None:
         now = _now_s()
-        if now < self._peace.until:
+        if now < self._rest.until:
             return None
         due = [task for task in self._failed if task.waits.until <= now]
         self._failed = [task for task in self._failed if task.waits.until > now]
         for task in due:
             self._add(task)
-        queue = self._ends or self._others
+        queue = self._aborts or self._others
         return queue.popleft() if queue else None
 
     async def _until_something_is_due(self) -> None:
         self._wake.clear()
         at = None
-        if self._ends or self._others:
-            at = self._peace.until
+        if self._aborts or self._others:
+            at = self._rest.until
         elif self._failed:
-            at = max(self._peace.until, min(task.waits.until for task in self._failed))
+            at = max(self._rest.until, min(task.waits.until for task in self._failed))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(at):
                 await self._wake.wait()
 
     async def _attempt(self, task: _Task) -> None:
         try:
-            async with asyncio.timeout(SITE_CALL_S):
-                await self._perform(task.command)
+            async with asyncio.timeout(self._call_s):
+                await self._perform(task)
         except NotNowError as error:
             _log.warning("site %s has a component for which there is no room yet: %s", self._site.name, error)
         except Exception as error:
             self._note_failure(task.command, error)
             task.waits.begin()
-            self._peace.begin()
+            self._rest.begin()
             self._failed.append(task)
             return
+        if isinstance(task.command, StartComponent):
+            self._starts.discard(task.command.token)
         if task.seq is not None:
             self._engine.settle(task.seq)
-        self._peace.forget()
+        self._rest.forget()
         if self._failing:
             self._failing = False
-            self._engine.answered(self._site.name, "commands")
-            self.settle_difference()
+            self._silences.answered(self._site.name, _CALLER)
+            self.reconcile()
 
-    def _note_failure(self, command: SiteCommand | _Settlement, error: Exception) -> None:
+    def _note_failure(self, command: SiteCommand | _Reconcile, error: Exception) -> None:
         if not isinstance(error, OSError | SiteError):
             what = type(command).__name__
             _log.error("site %s: %s could not be performed", self._site.name, what, exc_info=error)
         self._failing = True
-        self._engine.silent(self._site.name, "commands", _reason(error))
+        self._silences.failed(self._site.name, _CALLER, self._reason(error))
 
-    async def _perform(self, command: SiteCommand | _Settlement) -> None:
-        claims = self._engine.scheduler.ledger.claims
-        match command:
-            case StartComponent():
-                claim = claims.get(command.token)
-                # One that was given up meanwhile need not be started to be ended.
-                if claim is not None and not claim.aborting:
-                    await self._start(command)
-            case AbortComponent():
-                if command.token in claims:
+    def _reason(self, error: Exception) -> str:
+        if isinstance(error, TimeoutError):
+            return f"it did not answer within {self._call_s:g} s"
+        if isinstance(error, SiteError):
+            return error.message
+        return str(error) if isinstance(error, OSError) else f"an error inside the daemon ({error!r})"
+
+    async def _perform(self, task: _Task) -> None:
+        match task.command:
+            case StartComponent() as command:
+                # One that is aborted meanwhile need not be started to be ended; nor one whose job is over.
+                if self._components.is_wanted(command.token) and task.request is not None:
+                    await self._start(command, task.request)
+            case AbortComponent() as command:
+                if self._components.is_held(command.token):
                     await self._site.abort(command.token)
-            case AskSite():
+            case AskSite() as command:
                 await self._ask(command.tokens)
-            case _Settlement():
-                await self._settle_difference()
+            case _Reconcile():
+                await self._reconcile()
 
-    async def _start(self, command: StartComponent) -> None:
-        job = self._engine.scheduler.ledger.claims[command.token].job
-        now = self._engine.now()
+    async def _start(self, command: StartComponent, request: Request) -> None:
         try:
-            launch = launch_for(command, job, self._description(), self._parameters, now)
+            launch = launch_for(command, request, self._description)
             script = component_script(launch)
         except LaunchError as error:
             self._engine.report(
-                ComponentEnded(at=now, token=command.token, outcome=Outcome.REFUSED, reason=error.for_user())
+                ComponentEnded(
+                    at=self._engine.now(),
+                    token=command.token,
+                    outcome=Outcome.REFUSED,
+                    reason=error.for_user(),
+                )
             )
             return
         await self._site.start(launch, script)
 
-    def _description(self) -> Site:
-        """The site as the grid describes it; a site that has commands is in the grid."""
-        return next(site for site in self._engine.scheduler.grid.sites if site.name == self._site.name)
-
-    async def _settle_difference(self) -> None:
+    async def _reconcile(self) -> None:
         """Ask about what is on record as held, and end what is not."""
-        engine, name = self._engine, self._site.name
-        claims = engine.scheduler.ledger.claims
+        name = self._site.name
         for token in await self._site.held():
-            if token not in claims:
+            if not self._components.is_held(token):
                 _log.warning("site %s holds component %s, which nobody knows; it is aborted", name, token)
                 await self._site.abort(token)
-        await self._ask([row.token for row in engine.rows.held_at(name)])
+        await self._ask(self._components.held_at(name))
 
     async def _ask(self, tokens: Sequence[Token]) -> None:
         """Ask about components, unless their start is still to come: asking would forbid that."""
-        claims, outbox = self._engine.scheduler.ledger.claims, self._engine.outbox
-        heard = [token for token in tokens if token in claims and not outbox.has_start(token)]
-        if heard:
-            await self._site.ask(heard)
+        asked = [token for token in tokens if self._components.is_held(token) and token not in self._starts]
+        if asked:
+            await self._site.ask(asked)
 
 
 def _now_s() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return f"it did not answer within {SITE_CALL_S:g} s"
-    if isinstance(error, SiteError):
-        return error.message
-    return str(error) if isinstance(error, OSError) else f"an error inside the daemon ({error!r})"

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 from koala.daemon.engine.interface import EngineInterface
 from koala.daemon.grid_sites import GridLinks
+from koala.daemon.perform.components import ComponentRegister
 from koala.daemon.perform.retry import retry_until_done
 from koala.files import (
+    CatalogueEntry,
     FileMover,
     FilesError,
     MissingReplicaError,
@@ -27,23 +30,35 @@ from koala.model.request import FileName, SiteName
 
 _log = logging.getLogger(__name__)
 
+# Looks a file up in the replica catalogue.
+FindFile: TypeAlias = Callable[[FileName], CatalogueEntry | None]
+
 # The id of a piece that a component needs of a replica at its own site: this, its token, and a number.
 PIECE_PREFIX = "piece."
 
 
 class TransferWorker:
-    """Carries out transfers with the mover, and knows what each has brought and where it is."""
+    """Performs transfers with the mover, and knows how far each has come and where its copy is."""
 
-    def __init__(self, engine: EngineInterface, mover: FileMover, links: GridLinks) -> None:
+    def __init__(
+        self,
+        engine: EngineInterface,
+        mover: FileMover,
+        links: GridLinks,
+        components: ComponentRegister,
+        find_file: FindFile,
+    ) -> None:
         self._engine = engine
         self._mover = mover
         self._links = links
+        self._components = components
+        self._find_file = find_file
         self._wanted: set[TransferId] = set()
         self._tasks: dict[TransferId, asyncio.Task[None]] = {}
         self._cancelling: dict[asyncio.Task[None], int | None] = {}
         self._paths: dict[TransferId, str] = {}
         self._pieces: dict[Token, set[TransferId]] = {}
-        self.brought_bytes: dict[TransferId, int] = {}
+        self.transferred_bytes: dict[TransferId, int] = {}
 
     async def open(self, wanted: Iterable[TransferId]) -> None:
         """Find again where everything is, and remove what neither the core nor a component wants.
@@ -62,14 +77,14 @@ class TransferWorker:
                 self._paths[transfer] = path
         for transfer in transfers - self._wanted:
             token = _token_of_piece(transfer)
-            if token is not None and token in self._engine.scheduler.ledger.claims:
+            if token is not None and self._components.is_held(token):
                 self._pieces.setdefault(token, set()).add(transfer)
             else:
                 self._cancel_soon(transfer, None)
 
     def go_on(self) -> None:
         """After ``stop``: remove the pieces of components whose end went on record without being told here."""
-        for token in [token for token in self._pieces if token not in self._engine.scheduler.ledger.claims]:
+        for token in [token for token in self._pieces if not self._components.is_held(token)]:
             self.component_ended(token)
 
     async def stop(self) -> None:
@@ -91,7 +106,7 @@ class TransferWorker:
         """Begin or go on; ends in ``TransferEnded``, unless it is cancelled."""
         self._wanted.add(command.transfer)
         if command.transfer not in self._tasks:
-            task = asyncio.create_task(self._bring(command), name=f"transfer {command.transfer}")
+            task = asyncio.create_task(self._perform(command), name=f"transfer {command.transfer}")
             self._tasks[command.transfer] = task
             task.add_done_callback(lambda done: self._forget(command.transfer, done))
 
@@ -111,14 +126,14 @@ class TransferWorker:
         """Where the transfer's copy is in its site's file area, once it is there."""
         return self._paths.get(transfer)
 
-    async def _bring(self, command: StartTransfer) -> None:
+    async def _perform(self, command: StartTransfer) -> None:
         try:
-            entry = self._engine.entries.get(command.file)
+            entry = self._find_file(command.file)
             if entry is None:
                 raise MissingReplicaError(command.file, command.source, "the catalogue does not have it any more")
             order = order_for(command, entry, self._links.rate_bytes_s(command.source, command.target))
             await asyncio.sleep(self._links.latency_s(command.source, command.target))
-            self._paths[command.transfer] = await self._bring_order(order)
+            self._paths[command.transfer] = await self._transfer(order)
             ended = TransferEnded(at=self._engine.now(), transfer=command.transfer, ok=True)
         except (TransferCancelledError, TransferInterruptedError):
             return
@@ -134,9 +149,9 @@ class TransferWorker:
         self._cancel_soon(transfer, None)
         return TransferEnded(at=self._engine.now(), transfer=transfer, ok=False, reason=reason)
 
-    async def _bring_order(self, order: Order) -> str:
-        def progress(brought_bytes: int) -> None:
-            self.brought_bytes[order.transfer] = brought_bytes
+    async def _transfer(self, order: Order) -> str:
+        def progress(transferred_bytes: int) -> None:
+            self.transferred_bytes[order.transfer] = transferred_bytes
 
         return (await self._mover.transfer(order, progress)).path
 
@@ -152,7 +167,7 @@ class TransferWorker:
 
         await retry_until_done(lambda: self._mover.cancel(transfer), failed)
         self._paths.pop(transfer, None)
-        self.brought_bytes.pop(transfer, None)
+        self.transferred_bytes.pop(transfer, None)
         if seq is not None:
             self._engine.settle(seq)
 
@@ -165,9 +180,9 @@ class TransferWorker:
 
         Raises a ``FilesError`` when it cannot be had. It stays until ``component_ended``.
         """
-        if token not in self._engine.scheduler.ledger.claims:
+        if not self._components.is_held(token):
             raise TransferCancelledError(file, site, f"component {token} needs it no more")
-        entry = self._engine.entries.get(file)
+        entry = self._find_file(file)
         if entry is None:
             raise MissingReplicaError(file, site, "the catalogue does not have it any more")
         command = StartTransfer(
@@ -179,7 +194,7 @@ class TransferWorker:
             chunk=chunk,
         )
         self._pieces.setdefault(token, set()).add(command.transfer)
-        return await self._bring_order(order_for(command, entry))
+        return await self._transfer(order_for(command, entry))
 
     def component_ended(self, token: Token) -> None:
         """The end of the component is on record: its pieces can go."""

@@ -103,7 +103,7 @@ class CallerView:
     def _transfer(self, row: TransferRow, surely: Iterable[int] = ()) -> TransferInfo:
         visible = {*surely, *self._visible(row.jobs)}
         jobs = [job for job in row.jobs if job in visible]
-        return transfer_info(row, self._engine.brought_bytes(row.id), jobs)
+        return transfer_info(row, self._engine.transferred_bytes(row.id), jobs)
 
     def _visible(self, jobs: Iterable[int]) -> list[int]:
         """Those of the jobs that exist for the caller; of jobs that have ended only an operator hears here."""
@@ -147,7 +147,7 @@ def gather_metrics(engine: Engine, counts: Mapping[str, int]) -> Metrics:
         ),
         queues={"high": len(ledger.high), "low": len(ledger.low), "claiming": len(ledger.claiming)},
         transfers_active=len(active),
-        arriving_bytes=sum(engine.brought_bytes(row.id) for row in active),
+        arriving_bytes=sum(engine.transferred_bytes(row.id) for row in active),
         events_handled=counters.events,
         commits=counters.commits,
         commands_owed=len(engine.outbox),

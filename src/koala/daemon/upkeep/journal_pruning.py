@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from koala.daemon.engine.recovery import JOURNAL_ENTRIES_MAX
 from koala.store import Store, StoreError
 
 _log = logging.getLogger(__name__)
 
+# Beyond so many entries the oldest are dropped from the journal, once a snapshot makes them needless.
+JOURNAL_ENTRIES_MAX = 1_000_000
 # The pause between two transactions.
 STEP_S = 0.05
 
@@ -20,14 +21,15 @@ STEP_S = 0.05
 class JournalPruner:
     """Removes old entries of the journal, after ``start`` and until as many as may are gone."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, entries_max: int = JOURNAL_ENTRIES_MAX) -> None:
         self._store = store
+        self._entries_max = entries_max
         self._below = 0
         self._task: asyncio.Task[None] | None = None
 
     def start(self, last_seq: int) -> None:
-        """Books are on record that need no entry up to this one: keep ``JOURNAL_ENTRIES_MAX`` of them."""
-        self._below = last_seq + 1 - JOURNAL_ENTRIES_MAX
+        """A snapshot is on record that needs no entry up to this one: keep ``entries_max`` of them."""
+        self._below = last_seq + 1 - self._entries_max
         if self._below > 0 and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._prune(), name="prune the journal")
 

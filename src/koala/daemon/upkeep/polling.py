@@ -1,4 +1,4 @@
-"""Asking the sites for their state: the core hears of it when something has changed.
+"""Asking the sites for their state.
 
 An embedded site is asked every few seconds. For a batch system an answer is work, so that one is asked as often only
 where a job waits for processors and something was done or has changed a short while ago; then ever more rarely.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
 
-from koala.core.lifecycle import JobState
-from koala.daemon.engine.interface import SITE_CALL_S, EngineInterface
+from koala.daemon.engine.interface import SITE_CALL_S, EngineInterface, Silences
 from koala.model.messages import SiteReported
 from koala.model.request import SiteName
 from koala.sites import LiveSite, SiteError
@@ -26,30 +26,53 @@ PROBE_IDLE_S = 30.0
 PROBE_MOST_S = 60.0
 # After something was done or has changed, so many waits are short before the next ones grow.
 PROBES_BRISK = 6
-# How soon it shows that a batch system that was left in peace is to be asked.
+# How soon it shows that a batch system is to be asked again.
 _LOOK_S = 0.5
 # Processors are claimed by what was heard shortly before.
 _CLAIM_AHEAD_S = 2.0
-# How long a new job waits for the answers of sites that were left in peace.
+# How long a new job waits for the answers of sites that were not asked lately.
 FRESHEN_S = 2.0
-_WHO = "probes"
-# Of these a job goes back to its queue when something fails, and is placed again at once, by what is known then.
-_MAY_WAIT_SOON = (JobState.STARTING, JobState.UNWINDING)
+_CALLER = "probes"
+
+
+class SiteActivity(NamedTuple):
+    """What makes it worth to ask a site under a batch system: whether a job waits for processors or may in a moment,
+    when processors are claimed next, and ``changes``, which is another value after each start and end of ours there
+    and after each job that has begun to wait."""
+
+    waits: bool
+    claims_at: float
+    changes: object
 
 
 class SitePoller:
-    """Asks every site in a task of its own; those ``under_batch_systems`` ever more rarely while nothing changes."""
+    """Asks every site in a task of its own; those ``under_batch_systems`` ever more rarely while nothing changes.
+
+    ``activity`` tells what goes on that a site is of use for.
+    """
 
     def __init__(
         self,
         engine: EngineInterface,
         sites: Mapping[SiteName, LiveSite],
+        silences: Silences,
+        activity: Callable[[SiteName], SiteActivity],
         under_batch_systems: Collection[SiteName] = (),
+        *,
+        poll_s: float = PROBE_S,
+        freshen_s: float = FRESHEN_S,
+        call_s: float = SITE_CALL_S,
     ) -> None:
         self._engine = engine
         self._sites = sites
-        self._paces = {name: Pace(PROBE_S, PROBE_IDLE_S, steady=PROBES_BRISK - 1) for name in under_batch_systems}
-        self._occasions: dict[SiteName, object] = {}
+        self._silences = silences
+        self._activity = activity
+        self._poll_s = poll_s
+        self._freshen_s = freshen_s
+        self._call_s = call_s
+        self._paces = {name: Pace(poll_s, PROBE_IDLE_S, steady=PROBES_BRISK - 1) for name in under_batch_systems}
+        self._last_reports: dict[SiteName, tuple[int, int]] = {}
+        self._changes: dict[SiteName, object] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._asking: dict[SiteName, asyncio.Task[None]] = {}
         self._silent: set[SiteName] = set()
@@ -69,18 +92,18 @@ class SitePoller:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _keep_asking(self, site: LiveSite) -> None:
-        wait_s = PROBE_S
+        wait_s = self._poll_s
         while True:
             if not await self._hear(site.name):
                 wait_s = min(2 * wait_s, PROBE_MOST_S)
                 await asyncio.sleep(wait_s)
             else:
-                wait_s = PROBE_S
-                await asyncio.sleep(PROBE_S)
+                wait_s = self._poll_s
+                await asyncio.sleep(self._poll_s)
                 if site.name in self._paces:
-                    await self._leave_in_peace(site.name)
+                    await self._until_outdated(site.name)
 
-    async def _leave_in_peace(self, name: SiteName) -> None:
+    async def _until_outdated(self, name: SiteName) -> None:
         """Until what is known of a batch system is too old; whoever asked it last, that was the last time."""
         while self._engine.now() < self.reported_at[name] + self._wait_s(name):
             await asyncio.sleep(_LOOK_S)
@@ -90,32 +113,24 @@ class SitePoller:
         """How old may be what is known of a batch system, as things are now.
 
         However many jobs run, it is of little use to ask where nothing is to be placed or claimed, or may be in a
-        moment. Where a job waits, it is asked briskly after each start and end of ours there and after each job that
-        has begun to wait, and before processors are claimed.
+        moment. Where a job waits, it is asked briskly after each change, and before processors are claimed.
         """
-        ledger = self._engine.scheduler.ledger  # which a recovery replaces
-        waits, claims = self._somebody_waits(), ledger.sites.sites[ledger.index[name]].claims
-        occasion = waits, ledger.high.next_position, ledger.low.next_position, tuple(claims)
-        if occasion != self._occasions.get(name):
-            self._occasions[name] = occasion
+        activity = self._activity(name)
+        changes = activity.waits, activity.changes
+        if changes != self._changes.get(name):
+            self._changes[name] = changes
             self._paces[name].hurry()
-        if ledger.claiming.next_at <= self._engine.now() + _CLAIM_AHEAD_S:
-            return PROBE_S
-        return self._paces[name].wait_s if waits else PROBE_IDLE_S
-
-    def _somebody_waits(self) -> bool:
-        ledger = self._engine.scheduler.ledger  # which a recovery replaces
-        return bool(ledger.high or ledger.low or ledger.claiming) or any(
-            job.state in _MAY_WAIT_SOON for job in ledger.jobs.values()
-        )
+        if activity.claims_at <= self._engine.now() + _CLAIM_AHEAD_S:
+            return self._poll_s
+        return self._paces[name].wait_s if activity.waits else PROBE_IDLE_S
 
     async def freshen(self) -> None:
         """Ask the sites under batch systems of which nothing was heard lately, so that a job that comes now is placed
         by what is so now, and all of them briskly from now on. The core hears of it first, unless a site takes longer
-        than ``FRESHEN_S``; one that is silent is not waited for."""
+        than ``freshen_s``; one that is silent is not waited for."""
         for pace in self._paces.values():
             pace.hurry()
-        lately = self._engine.now() - PROBE_S
+        lately = self._engine.now() - self._poll_s
         names = [
             name for name in self._paces if name not in self._silent and self.reported_at.get(name, 0.0) < lately
         ]
@@ -123,7 +138,7 @@ class SitePoller:
             if name not in self._asking:
                 self._asking[name] = asyncio.create_task(self._freshen(name), name=f"freshen {name}")
         if names:
-            await asyncio.wait([self._asking[name] for name in names], timeout=FRESHEN_S)
+            await asyncio.wait([self._asking[name] for name in names], timeout=self._freshen_s)
 
     async def _freshen(self, name: SiteName) -> None:
         try:
@@ -132,37 +147,34 @@ class SitePoller:
             del self._asking[name]
 
     async def _hear(self, name: SiteName) -> bool:
-        """Ask a site, and tell the core what is new; whether it answered."""
+        """Ask a site, and tell the core; whether it answered."""
         report = await self.ask(name)
-        if report is not None and self._is_news(report):
+        if report is not None:
             self._engine.report(report)
         return report is not None
 
     async def ask(self, name: SiteName) -> SiteReported | None:
         """What the site says now; None when it does not answer, which the core then hears."""
         try:
-            async with asyncio.timeout(SITE_CALL_S):
+            async with asyncio.timeout(self._call_s):
                 report = await self._sites[name].probe()
         except Exception as error:
             if not isinstance(error, OSError | SiteError):
                 _log.exception("site %s could not be asked", name)
             reason = error.message if isinstance(error, SiteError) else str(error) or "it does not answer"
-            self._engine.silent(name, _WHO, reason)
+            self._silences.failed(name, _CALLER, reason)
             self._silent.add(name)
             self._hurry(name)  # once it answers
             return None
-        self._engine.answered(name, _WHO)
+        self._silences.answered(name, _CALLER)
         self._silent.discard(name)
         self.reported_at[name] = self._engine.now()
-        if self._is_news(report):
+        state = report.processors, report.others
+        if self._last_reports.get(name, state) != state:
             self._hurry(name)
+        self._last_reports[name] = state
         return report
 
     def _hurry(self, name: SiteName) -> None:
         if name in self._paces:
             self._paces[name].hurry()
-
-    def _is_news(self, report: SiteReported) -> bool:
-        ledger = self._engine.scheduler.ledger
-        belief = ledger.sites.sites[ledger.index[report.site]]
-        return (report.processors, report.others) != (belief.processors, belief.others)

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from koala.daemon.engine.interface import SITE_CALL_S, EngineInterface
+from koala.daemon.engine.live_rows import LiveRows
 from koala.model.messages import Token
 from koala.model.request import SiteName
 from koala.sites import LiveSite, SiteError
@@ -27,18 +28,29 @@ FAILURES_MAX = 1_000
 
 
 class Retention:
-    """Forgets old components at their sites. Those of jobs that have not ended are never touched."""
+    """Forgets old components at their sites. Those of live jobs, by ``live_rows``, are never touched."""
 
     def __init__(
         self,
         engine: EngineInterface,
         store: Store,
         sites: Mapping[SiteName, LiveSite],
+        live_rows: Callable[[], LiveRows],
+        *,
+        retention_s: float = RETENTION_S,
+        components_max: int = RETENTION_COMPONENTS,
+        step_components: int = STEP_COMPONENTS,
+        failures_max: int = FAILURES_MAX,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._engine = engine
         self._store = store
         self._sites = sites
+        self._live_rows = live_rows
+        self._retention_s = retention_s
+        self._components_max = components_max
+        self._step_components = step_components
+        self._failures_max = failures_max
         self._sleep = sleep
         self._task: asyncio.Task[None] | None = None
         self._failed: set[Token] = set()  # since it was last looked
@@ -68,11 +80,11 @@ class Retention:
     async def step(self) -> int:
         """Forget some components that are due; how many. One that its site cannot forget holds up no other."""
         self.more = False
-        live = self._engine.rows
+        live = self._live_rows()
         # Those of live jobs, and those that failed, may stand first, and must not keep others from being found.
         passed_over = sum(row.ended_at is not None for row in live.components.values()) + len(self._failed)
         due, most = await asyncio.to_thread(self._due, passed_over)
-        live = self._engine.rows  # a recovery may have replaced it meanwhile
+        live = self._live_rows()  # a recovery may have replaced it meanwhile
         chosen = [row for row in due if row.job not in live.jobs and row.token not in self._failed][:most]
         forgotten = []
         for row in chosen:
@@ -85,7 +97,7 @@ class Retention:
                 forgotten.append(row.token)
         if forgotten:
             await asyncio.to_thread(self._store.mark_pruned, forgotten)
-        self.more = len(chosen) == most and len(self._failed) < FAILURES_MAX
+        self.more = len(chosen) == most and len(self._failed) < self._failures_max
         if not self.more:
             self._failed.clear()  # they are due again when it is next looked
         return len(forgotten)
@@ -99,8 +111,9 @@ class Retention:
     def _due(self, passed_over: int) -> tuple[list[ComponentRow], int]:
         """The oldest ended components, so many more as are passed over, and how many of them may go now."""
         now = self._engine.now()
-        excess = self._store.ended_components_count() - RETENTION_COMPONENTS
+        excess = self._store.ended_components_count() - self._components_max
         if excess > 0:
-            most = min(excess, STEP_COMPONENTS)
+            most = min(excess, self._step_components)
             return self._store.ended_components(now, most + passed_over), most
-        return self._store.ended_components(now - RETENTION_S, STEP_COMPONENTS + passed_over), STEP_COMPONENTS
+        most = self._step_components
+        return self._store.ended_components(now - self._retention_s, most + passed_over), most

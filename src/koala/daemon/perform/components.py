@@ -1,0 +1,76 @@
+"""The components that sites hold, as far as that is on record: what each is, and whether it is still to run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from koala.model.messages import Token
+from koala.model.request import JobId, SiteName
+from koala.store.rows import ComponentRow
+
+
+class ComponentRegister:
+    """Fed by the record and by the commands that abort; all who perform commands read it.
+
+    A component is held from its start's being on record to its end's being on record. Of one that has ended the row
+    stays as long as another of the same run is held, since that one may still have to be told where it was.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[Token, ComponentRow] = {}
+        self._runs: dict[tuple[JobId, int], dict[Token, None]] = {}
+        self._aborted: set[Token] = set()
+
+    def reset(self, rows: Iterable[ComponentRow], aborted: Iterable[Token]) -> None:
+        """Begin anew from the record; ``aborted`` are the components that are being aborted."""
+        self._rows.clear()
+        self._runs.clear()
+        self._aborted = set(aborted)
+        # The ended ones last: each stays only if one of its run is held.
+        for row in sorted(rows, key=lambda row: row.ended_at is not None):
+            self.record(row)
+
+    def record(self, row: ComponentRow) -> None:
+        """This row is on record."""
+        run = self._runs.setdefault((row.job, row.run), {})
+        self._rows[row.token] = row
+        run[row.token] = None
+        if row.ended_at is None:
+            return
+        self._aborted.discard(row.token)
+        if all(self._rows[token].ended_at is not None for token in run):
+            del self._runs[row.job, row.run]
+            for token in run:
+                del self._rows[token]
+
+    def abort(self, token: Token) -> None:
+        """A command to abort it is on record: it is not to start or run any more."""
+        if self.is_held(token):
+            self._aborted.add(token)
+
+    def get(self, token: Token) -> ComponentRow | None:
+        """A component that is held, or whose run is."""
+        return self._rows.get(token)
+
+    def is_held(self, token: Token) -> bool:
+        """Whether its start is on record and its end is not."""
+        row = self._rows.get(token)
+        return row is not None and row.ended_at is None
+
+    def is_wanted(self, token: Token) -> bool:
+        """Whether it is held and no command aborts it."""
+        return self.is_held(token) and token not in self._aborted
+
+    def is_released(self, token: Token) -> bool:
+        """Whether it is wanted and its barrier is open."""
+        return self.is_wanted(token) and self._rows[token].released_at is not None
+
+    def held_at(self, site: SiteName) -> list[Token]:
+        """All components that a site holds."""
+        return [token for token, row in self._rows.items() if row.site == site and row.ended_at is None]
+
+    def released_with(self, token: Token) -> list[ComponentRow]:
+        """All components that were released with this one, by part, also those that have ended since."""
+        own = self._rows[token]
+        rows = [self._rows[other] for other in self._runs[own.job, own.run]]
+        return sorted((row for row in rows if row.released_at is not None), key=lambda row: row.part)
