@@ -89,7 +89,7 @@ class JobRunning:
         for transfer in job.transfers.values():
             one_try_s = max(parameters.answer_timeout_s, parameters.transfer_patience * transfer.estimate_s)
             patience_s += parameters.transfer_tries_max * one_try_s
-        return min(patience_s, float(BARRIER_TIMEOUT_S_MAX))
+        return float(math.ceil(min(patience_s, BARRIER_TIMEOUT_S_MAX)))
 
     def all_claimed(self, job: Job) -> None:
         """Every component is claimed: the barrier has until the deadline to fill."""
