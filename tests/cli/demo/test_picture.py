@@ -43,7 +43,9 @@ def split_run() -> JournalTimeline:
 
 def drawn(timeline: JournalTimeline, until_s: float, processors_per_row: int = 1) -> list[str]:
     sites = {"amsterdam": 2, "berlin": 4}
-    picture = GridPicture(sites, timeline, columns=4, column_s=1.0, processors_per_row=processors_per_row)
+    picture = GridPicture(
+        sites=sites, timeline=timeline, columns=4, column_s=1.0, processors_per_row=processors_per_row
+    )
     return [line.plain.rstrip() for line in picture.rows(until_s)]
 
 

@@ -6,14 +6,13 @@ log of its run. Its scheduler is the real one; only the grid and the jobs, the e
 
 from __future__ import annotations
 
-import math
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from koala.cli.demo.picture import TITLE, GridPicture, columns_in, job_name, jobs_table, what_happened
+from koala.cli.demo.picture import TITLE, GridPicture, job_name, jobs_table, what_happened, whole_picture
 from koala.cli.errors import UserError
 from koala.cli.examples import read_named
 from koala.cli.terminal.output import console, counted
@@ -80,14 +79,8 @@ def _show_simulated(seed: int, *, still: bool) -> None:
     result = simulate(grid, workload, seed=seed, log=log.append)
     timeline = Timeline.from_log(b"".join(log).splitlines())
     screen = console()
-    column_s = max(1.0, math.ceil(timeline.end_s / columns_in(screen.width)))
-    picture = GridPicture(
-        {site.name: site.processors for site in grid.sites},
-        timeline,
-        columns=math.ceil(timeline.end_s / column_s),
-        column_s=column_s,
-        processors_per_row=_PROCESSORS_PER_ROW,
-    )
+    sites = {site.name: site.processors for site in grid.sites}
+    picture = whole_picture(sites, timeline, timeline.end_s, screen.width, _PROCESSORS_PER_ROW)
     screen.print(f"{TITLE}\n", style="bold")
     if screen.is_terminal and not still:
         _animate(screen, picture, timeline.end_s)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from koala.cli.terminal.words import (
@@ -66,30 +67,22 @@ def columns_in(width: int) -> int:
 
 
 def column_s_for(end_s: float, columns: int) -> float:
-    """The length of a column, in tenths of a second, with which so much time has room."""
-    return max(1, math.ceil(10 * end_s / columns)) / 10
+    """The length of a column with which so much time has room: tenths of a second up to 1 s, then whole seconds."""
+    tenths = max(1, math.ceil(10 * end_s / columns))
+    return tenths / 10 if tenths <= 10 else float(math.ceil(end_s / columns))
 
 
+@dataclass(frozen=True, kw_only=True)
 class GridPicture:
     """A timeline as rows of characters. ``sites`` are names with their processors; there are so many ``columns``, of
     ``column_s`` each; ``airy`` puts an empty line under every site."""
 
-    def __init__(
-        self,
-        sites: Mapping[str, int],
-        timeline: Timeline,
-        *,
-        columns: int,
-        column_s: float,
-        processors_per_row: int,
-        airy: bool = True,
-    ) -> None:
-        self._sites = sites
-        self._timeline = timeline
-        self._columns = columns
-        self._column_s = column_s
-        self._per_row = processors_per_row
-        self._airy = airy
+    sites: Mapping[str, int]
+    timeline: Timeline
+    columns: int
+    column_s: float
+    processors_per_row: int
+    airy: bool = True
 
     def rows(self, until_s: float) -> list[Text]:
         """The picture as far as the time given: sites, files, ruler and legend."""
@@ -97,16 +90,16 @@ class GridPicture:
 
     def remarks(self, until_s: float) -> list[Text]:
         """What was said until then, a line each."""
-        return [remark_line(each, self._timeline.names) for each in self._timeline.remarks if each.at_s <= until_s]
+        return [remark_line(each, self.timeline.names) for each in self.timeline.remarks if each.at_s <= until_s]
 
     def _holds_by_row(self, site: str, processors: int) -> list[list[Hold]]:
         """For each row of a site, the holds that are drawn in it."""
-        rows: list[list[Hold]] = [[] for _ in range(math.ceil(processors / self._per_row))]
+        rows: list[list[Hold]] = [[] for _ in range(math.ceil(processors / self.processors_per_row))]
         free_at = [0.0] * len(rows)
-        for hold in self._timeline.holds:
+        for hold in self.timeline.holds:
             if hold.site != site:
                 continue
-            wanted = math.ceil(hold.processors / self._per_row)
+            wanted = math.ceil(hold.processors / self.processors_per_row)
             for row in [row for row, free_s in enumerate(free_at) if free_s <= hold.from_s][:wanted]:
                 rows[row].append(hold)
                 free_at[row] = hold.to_s
@@ -114,38 +107,38 @@ class GridPicture:
 
     def _times(self, until_s: float) -> Iterator[float]:
         """The middle of each column that has begun."""
-        for column in range(self._columns):
-            if column * self._column_s < until_s:
-                yield min((column + 0.5) * self._column_s, until_s)
+        for column in range(self.columns):
+            if column * self.column_s < until_s:
+                yield min((column + 0.5) * self.column_s, until_s)
 
     def _site_rows(self, until_s: float) -> Iterator[Text]:
         from rich.text import Text
 
-        for site, processors in self._sites.items():
+        for site, processors in self.sites.items():
             for number, holds in enumerate(self._holds_by_row(site, processors)):
                 row = _row(site if number == 0 else "")
                 for at_s in self._times(until_s):
                     row.append(*self._cell(site, holds, at_s))
                 yield row
-            if self._airy:
+            if self.airy:
                 yield Text("")
 
     def _cell(self, site: str, holds: list[Hold], at_s: float) -> tuple[str, str]:
-        if any(each.site == site and each.from_s <= at_s < each.to_s for each in self._timeline.silences):
+        if any(each.site == site and each.from_s <= at_s < each.to_s for each in self.timeline.silences):
             return _DOWN, "red"
         for hold in holds:
             if hold.from_s <= at_s < hold.to_s:
                 ink = _colour(hold.job)
                 # However short its wait at the barrier, a start is seen, so that two in a row are told apart.
-                runs_s = max(hold.runs_s, hold.from_s + self._column_s)
+                runs_s = max(hold.runs_s, hold.from_s + self.column_s)
                 return (letter(hold.job), f"black on {ink}") if runs_s <= at_s else (BARRIER, ink)
         return IDLE, "dim"
 
     def _file_rows(self, until_s: float) -> Iterator[Text]:
         """One row for each file, wherever it goes."""
-        for file in dict.fromkeys(move.file for move in self._timeline.moves):
+        for file in dict.fromkeys(move.file for move in self.timeline.moves):
             row = _row(file)
-            moves = [move for move in self._timeline.moves if move.file == file]
+            moves = [move for move in self.timeline.moves if move.file == file]
             for at_s in self._times(until_s):
                 row.append(_MOVING if any(move.from_s <= at_s < move.to_s for move in moves) else " ", "bright_white")
             yield row
@@ -153,9 +146,9 @@ class GridPicture:
     def _ruler(self) -> Text:
         from rich.text import Text
 
-        ruler = [" "] * (self._columns + 1)
-        step_s = self._column_s * RULER_COLUMNS
-        for mark in range(math.ceil(self._columns / RULER_COLUMNS)):
+        ruler = [" "] * (self.columns + 1)
+        step_s = self.column_s * RULER_COLUMNS
+        for mark in range(math.ceil(self.columns / RULER_COLUMNS)):
             label = f"|{mark * step_s:g} s"
             begin = mark * RULER_COLUMNS
             if begin + len(label) <= len(ruler):
@@ -166,10 +159,21 @@ class GridPicture:
         """What the signs mean, under the picture, where it stays in sight on a small terminal."""
         from rich.text import Text
 
-        down = f"  {_DOWN} site down" if self._timeline.silences else ""
-        per_row = f"{self._per_row} processors" if self._per_row > 1 else "1 processor"
-        words = f"{BARRIER} at the barrier{down}  {_MOVING} file moves  column {self._column_s:g} s  row {per_row}"
+        down = f"  {_DOWN} site down" if self.timeline.silences else ""
+        per_row = f"{self.processors_per_row} processors" if self.processors_per_row > 1 else "1 processor"
+        words = f"{BARRIER} at the barrier{down}  {_MOVING} file moves  column {self.column_s:g} s  row {per_row}"
         return Text(words, style="dim", no_wrap=True, overflow="ellipsis")
+
+
+def whole_picture(
+    sites: Mapping[str, int], timeline: Timeline, end_s: float, width: int, processors_per_row: int
+) -> GridPicture:
+    """The picture of a run that is over, in a terminal of this width."""
+    column_s = column_s_for(end_s, columns_in(width))
+    columns = math.ceil(end_s / column_s)
+    return GridPicture(
+        sites=sites, timeline=timeline, columns=columns, column_s=column_s, processors_per_row=processors_per_row
+    )
 
 
 def _row(name: str) -> Text:
@@ -227,8 +231,8 @@ def frame(overview: Overview, timeline: JournalTimeline, width: int, height: int
     tall = height >= TALL_LINES
     columns = columns_in(width)
     picture = GridPicture(
-        {site.name: site.processors for site in overview.sites},
-        timeline,
+        sites={site.name: site.processors for site in overview.sites},
+        timeline=timeline,
         columns=columns,
         column_s=column_s_for(max(EXPECTED_S, now_s), columns),
         processors_per_row=1 if tall else 2,

@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from koala.cli.demo.picture import (
-    TITLE,
-    GridPicture,
-    column_s_for,
-    columns_in,
-    job_name,
-    jobs_table,
-    letter,
-    what_happened,
-)
+from koala.cli.demo.picture import TITLE, job_name, jobs_table, letter, what_happened, whole_picture
 from koala.cli.terminal.words import clean, places_words
 
 if TYPE_CHECKING:
@@ -119,14 +110,7 @@ def print_summary(screen: Console, summary: DemoSummary, *, with_story: bool) ->
     from rich.text import Text
 
     screen.print(f"{TITLE}\n", style="bold")
-    column_s = column_s_for(summary.end_s, columns_in(screen.width))
-    picture = GridPicture(
-        summary.sites,
-        summary.timeline,
-        columns=math.ceil(summary.end_s / column_s),
-        column_s=column_s,
-        processors_per_row=1,
-    )
+    picture = whole_picture(summary.sites, summary.timeline, summary.end_s, screen.width, processors_per_row=1)
     story = [Text(""), *picture.remarks(math.inf)] if with_story else []
     printed = [Text(f"  {clean(line)}", no_wrap=True, overflow="ellipsis") for line in summary.printed.splitlines()]
     first = min(summary.timeline.names)
