@@ -139,7 +139,7 @@ def starts(the_lab: lab.Lab, root: Path, console: Console) -> tuple[Starts, Star
 
 
 def errands(grid: RealGrid) -> Counts:
-    """How often each batch system was used so far, by what for. A listing is one errand, of several commands."""
+    """How often each batch system was used so far, by what for. A listing is one script, of several commands."""
     found: Counts = {site: {} for site in SITES}
     pattern = r'^koala_site_calls_total\{(?=.*site="(\w+)")(?=.*call="([\w-]+)").*\} (\S+)$'
     for site, call, count in re.findall(pattern, grid.client.metrics(), re.MULTILINE):
