@@ -2,115 +2,101 @@
 // second) and changes what differs. Says when the connection is lost, and when it is back.
 "use strict";
 (() => {
-  const REFRESH_GAP_MS = 1000;
-  const RETRY_MS = [500, 1000, 2000, 4000, 8000];
+  const GAP_MS = 1000;
+  const RETRY_MS_MAX = 8000;
   const ANNOUNCED_MAX = 3;
 
   const main = document.getElementById("main");
   const badge = document.getElementById("connection");
   const lost = document.getElementById("lost");
   const announcer = document.getElementById("announcer");
-  let source = null;
-  let tries = 0;
-  let retryTimer = null;
-  let refreshTimer = null;
+  let source = null; // the stream of events: none while nobody sees the page, or the connection is lost
+  let stale = false; // whether something happened since the page was asked for
   let asking = false;
-  let againAfter = false;
-  let refreshedAt = Date.now();
-  let wasLost = false;
+  let askedAt = Date.now();
+  let retryMs = GAP_MS;
+  let signedOut = false;
 
   // ---------------------------------------------------------------------------------------- connection
 
-  function show(state, word) {
+  function show(state, word, banner = "") {
     badge.hidden = false;
     badge.dataset.connection = state;
     badge.querySelector("[data-connection-word]").textContent = word;
+    lost.textContent = banner;
+    lost.hidden = !banner;
   }
 
-  function connected() {
-    tries = 0;
-    show("live", "live");
-    if (wasLost) {
-      wasLost = false;
-      lost.hidden = true;
-      say("Connected again.");
-    }
-    refreshSoon(0);
-  }
-
-  function disconnected() {
+  function open() {
+    if (document.hidden || signedOut) return;
     close();
-    wasLost = true;
-    show("lost", "lost");
-    lost.textContent = "The connection to the daemon is lost. What you see may be old; trying again.";
-    lost.hidden = false;
-    retryTimer = setTimeout(connect, RETRY_MS[Math.min(tries, RETRY_MS.length - 1)]);
-    tries += 1;
-  }
-
-  function signedOut() {
-    close();
-    show("lost", "signed out");
-    lost.textContent = "You are signed out. ";
-    const link = document.createElement("a");
-    link.href = "/login";
-    link.textContent = "Sign in again";
-    lost.append(link);
-    lost.hidden = false;
+    source = new EventSource("/v1/events/stream");
+    source.addEventListener("open", () => {
+      if (!lost.hidden) say("Connected again.");
+      show("live", "live");
+      retryMs = GAP_MS;
+      refresh();
+    });
+    source.addEventListener("error", disconnected);
+    source.addEventListener("journal", () => {
+      stale = true;
+      if (Date.now() - askedAt >= GAP_MS) refresh();
+    });
   }
 
   function close() {
-    clearTimeout(retryTimer);
     source?.close();
     source = null;
   }
 
-  async function connect() {
+  function disconnected() {
     close();
-    if (document.hidden) return; // a page that nobody sees holds no connection
-    if (wasLost) {
-      // An event source does not tell why it cannot connect; a plain request does.
-      try {
-        const answer = await fetch("/v1/whoami", { headers: { Accept: "application/json" }, cache: "no-store" });
-        if (answer.status === 401) return signedOut();
-        if (!answer.ok) return disconnected();
-      } catch {
-        return disconnected();
-      }
-    }
-    source = new EventSource("/v1/events/stream");
-    source.addEventListener("open", connected);
-    source.addEventListener("error", disconnected);
-    source.addEventListener("journal", () => refreshSoon(REFRESH_GAP_MS));
+    show("lost", "lost", "The connection to the daemon is lost. What you see may be old; trying again.");
+  }
+
+  function tellSignedOut() {
+    close();
+    signedOut = true;
+    show("lost", "signed out", "You are signed out. ");
+    const link = document.createElement("a");
+    link.href = "/login";
+    link.textContent = "Sign in again";
+    lost.append(link);
   }
 
   // ------------------------------------------------------------------------------------------- refresh
-
-  function refreshSoon(gapMs) {
-    if (refreshTimer !== null) return;
-    const wait = Math.max(0, refreshedAt + gapMs - Date.now());
-    refreshTimer = setTimeout(() => { refreshTimer = null; refresh(); }, wait);
-  }
 
   function readerSelects() {
     const selection = getSelection();
     return selection !== null && !selection.isCollapsed && main.contains(selection.anchorNode);
   }
 
+  // The page's own request also tells why there are no events: that nobody answers, or that the session has ended.
   async function refresh() {
-    if (asking) { againAfter = true; return; }
-    if (readerSelects()) { refreshSoon(REFRESH_GAP_MS * 2); refreshedAt = Date.now(); return; }
+    if (asking || (source !== null && readerSelects())) return;
     asking = true;
-    refreshedAt = Date.now();
+    stale = false;
+    askedAt = Date.now();
     try {
       const answer = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
-      if (answer.status === 401 || new URL(answer.url).pathname === "/login") return signedOut();
+      if (answer.status === 401 || new URL(answer.url).pathname === "/login") return tellSignedOut();
       if (answer.ok) take(await answer.text());
+      if (answer.status < 500 && source === null) open();
     } catch {
-      if (source !== null && !wasLost) disconnected();
+      disconnected();
     } finally {
       asking = false;
-      if (againAfter) { againAfter = false; refreshSoon(REFRESH_GAP_MS); }
+    }
+  }
+
+  function look() {
+    if (document.hidden || signedOut) return;
+    const waitedMs = Date.now() - askedAt;
+    const everyMs = Number(main.dataset.refreshS) * 1000;
+    if (source !== null && (stale || (everyMs > 0 && waitedMs >= everyMs))) refresh();
+    if (source === null && waitedMs >= retryMs) {
+      retryMs = Math.min(2 * retryMs, RETRY_MS_MAX);
+      refresh();
     }
   }
 
@@ -123,7 +109,8 @@
   function take(text) {
     const wanted = new DOMParser().parseFromString(text, "text/html");
     const fresh = wanted.getElementById("main");
-    if (fresh === null || readerSelects()) return;
+    if (fresh === null) return;
+    if (readerSelects()) { stale = true; return; }
     const before = states();
     const focused = document.activeElement;
     if (fresh.querySelector(":scope > .banner-notice") === null) {
@@ -140,21 +127,17 @@
       if (changed.length > ANNOUNCED_MAX) told.push(`${changed.length - ANNOUNCED_MAX} more changed.`);
       say(told.join(" "));
     }
-    document.dispatchEvent(new CustomEvent("koala:refreshed"));
   }
 
   function say(text) { announcer.textContent = text; }
 
   // --------------------------------------------------------------------------------------------- begin
 
-  window.koalaRefresh = () => refreshSoon(0);
-  document.addEventListener("visibilitychange", () => { if (document.hidden) close(); else connect(); });
+  window.koalaRefresh = refresh;
+  document.addEventListener("visibilitychange", () => { if (document.hidden) close(); else open(); });
   addEventListener("pagehide", close);
-  addEventListener("pageshow", (event) => { if (event.persisted) connect(); });
-  setInterval(() => {
-    const everyMs = Number(main.dataset.refreshS) * 1000;
-    if (everyMs > 0 && source !== null && !wasLost && Date.now() - refreshedAt >= everyMs) refreshSoon(0);
-  }, 1000);
+  addEventListener("pageshow", (event) => { if (event.persisted) open(); });
+  setInterval(look, GAP_MS);
   show("off", "connecting");
-  connect();
+  open();
 })();
