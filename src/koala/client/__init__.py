@@ -1,6 +1,6 @@
 """The typed client of the daemon's API: ``Client``, ``AsyncClient``, and the errors that they raise.
 
-The forms that they speak are those of ``koala.model.api``.
+Their arguments and answers are the schema of the API, ``koala.model.api``.
 """
 
 from koala.client.address import Address, default_state, find_address, find_token, parse_address

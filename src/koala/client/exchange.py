@@ -81,7 +81,7 @@ class Exchange:
         self._waits = False
 
     def perform(self, call: Call[Value]) -> Steps[Value]:
-        """Carry out one call."""
+        """Make one call, repeated where that is safe and may help."""
         sent = False
         silences = 0
         pauses = Pauses(self.patience_s)

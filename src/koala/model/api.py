@@ -1,4 +1,4 @@
-"""What the API says and hears: the forms that the daemon and the client share, and nothing that behaves.
+"""The schema of the API: the questions and answers that daemon and client share, without behaviour.
 
 Times are seconds since 1970 (UTC). An answer may gain fields in a later version, so a reader ignores what it does not
 know; a question with an unknown field is refused, since it was probably meant.
@@ -23,13 +23,13 @@ Item = TypeVar("Item")
 
 
 class Answer(BaseModel):
-    """Something the daemon says."""
+    """What the daemon answers."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class Question(BaseModel):
-    """Something a client asks for."""
+    """The body of a client's request."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -59,7 +59,7 @@ class ProblemAt(Answer):
 
 
 class ErrorBody(Answer):
-    """Why a call was not carried out. ``code`` is for programs, ``message`` names the thing, what is wrong with it
+    """Why a call failed. ``code`` is for programs, ``message`` names the thing, what is wrong with it
     and what to do."""
 
     code: str
@@ -129,7 +129,7 @@ class ComponentRun(Answer):
 
 
 class TransferInfo(Answer):
-    """A file, or a chunk of it, on its way to a site for jobs that need it there, or there already."""
+    """A transfer of a file, or of a chunk of it, to a site for the jobs that need it there; running, or ended."""
 
     id: str
     file: str
@@ -359,7 +359,7 @@ class Registration(Question):
 
 
 class Replication(Question):
-    """Bring a replica of a known file to a site, from wherever one is."""
+    """Copy a replica of a known file to a site, from any site that has one."""
 
     name: Annotated[str, Field(min_length=1, max_length=1_024)]
     site: Annotated[str, Field(min_length=1, max_length=255)]

@@ -44,18 +44,18 @@ CONTRAST = """() => {
 
 
 @pytest.fixture
-def looking(browser: Browser, server: Served) -> Iterator[Watched]:
+def watching(browser: Browser, server: Served) -> Iterator[Watched]:
     """An operator who is signed in and sees the overview."""
     with watched(browser) as seen:
         seen.sign_in(server.url, server.token(*ALL))
         yield seen
 
 
-def test_all_pages_are_shown_without_a_complaint_of_the_browser(server: Served, looking: Watched) -> None:
+def test_all_pages_are_shown_without_a_complaint_of_the_browser(server: Served, watching: Watched) -> None:
     for path in PAGES:
-        looking.page.goto(server.url + path)
-        looking.live()
-        assert looking.page.locator("h1").count() == 1
+        watching.page.goto(server.url + path)
+        watching.live()
+        assert watching.page.locator("h1").count() == 1
 
 
 def test_a_wrong_token_is_refused_with_words(browser: Browser, server: Served) -> None:
@@ -66,31 +66,31 @@ def test_a_wrong_token_is_refused_with_words(browser: Browser, server: Served) -
         expect(seen.page.locator("#problem")).to_contain_text("is not valid")
 
 
-def test_signing_out_ends_the_session(server: Served, looking: Watched) -> None:
-    looking.page.get_by_role("button", name="Sign out").click()
-    expect(looking.page).to_have_url(f"{server.url}/login")
-    looking.page.goto(f"{server.url}/jobs")
-    expect(looking.page).to_have_url(f"{server.url}/login")
+def test_signing_out_ends_the_session(server: Served, watching: Watched) -> None:
+    watching.page.get_by_role("button", name="Sign out").click()
+    expect(watching.page).to_have_url(f"{server.url}/login")
+    watching.page.goto(f"{server.url}/jobs")
+    expect(watching.page).to_have_url(f"{server.url}/login")
 
 
-def test_a_new_job_appears_and_moves_through_its_states_in_place(server: Served, looking: Watched) -> None:
-    looking.mark()
+def test_a_new_job_appears_and_moves_through_its_states_in_place(server: Served, watching: Watched) -> None:
+    watching.mark()
     server.paint(lambda service: service.paint_job(job(20, name="newcomer", since=service.grid.now)))
-    mine = looking.page.locator('li[data-job="20"]')
+    mine = watching.page.locator('li[data-job="20"]')
     expect(mine).to_contain_text("newcomer")
     for state in ("placed", "starting", "running"):
         moved = job(20, state, name="newcomer")
         server.paint(partial(PaintedService.paint_job, painted=moved))
         expect(mine.locator(".badge")).to_have_text(state)
-        expect(looking.page.locator("#announcer")).to_contain_text(f"Job 20 is {state}.")
+        expect(watching.page.locator("#announcer")).to_contain_text(f"Job 20 is {state}.")
     server.paint(lambda service: service.paint_job(job(20, "done", ended_at=service.grid.now)))
     expect(mine).to_have_count(0)
-    assert looking.is_marked()
+    assert watching.is_marked()
 
 
-def test_what_the_reader_does_survives_a_change(server: Served, looking: Watched) -> None:
-    page = looking.page
-    looking.mark()
+def test_what_the_reader_does_survives_a_change(server: Served, watching: Watched) -> None:
+    page = watching.page
+    watching.mark()
     page.locator("details[data-key=links] summary").click()
     page.locator('li[data-job="10"] a').focus()
     page.evaluate("scrollTo(0, 300)")
@@ -99,11 +99,11 @@ def test_what_the_reader_does_survives_a_change(server: Served, looking: Watched
     assert page.evaluate("document.activeElement.getAttribute('href')") == "/jobs/10"
     assert page.evaluate("scrollY") == 300
     assert page.locator("details[data-key=links]").get_attribute("open") is not None
-    assert looking.is_marked()
+    assert watching.is_marked()
 
 
-def test_nothing_changes_under_a_selection_until_it_is_let_go(server: Served, looking: Watched) -> None:
-    page = looking.page
+def test_nothing_changes_under_a_selection_until_it_is_let_go(server: Served, watching: Watched) -> None:
+    page = watching.page
     page.evaluate("getSelection().selectAllChildren(document.querySelector('[data-key=site-leiden] .site-facts'))")
     chosen = page.evaluate("getSelection().toString()")
     server.paint(lambda service: service.paint_site("leiden", ours=16, others=0, idle=0))
@@ -114,8 +114,8 @@ def test_nothing_changes_under_a_selection_until_it_is_let_go(server: Served, lo
     expect(page.locator("[data-key=site-leiden] .site-facts")).to_contain_text("16 ours")
 
 
-def test_an_operator_drains_and_resumes_a_site(server: Served, looking: Watched) -> None:
-    page = looking.page
+def test_an_operator_drains_and_resumes_a_site(server: Served, watching: Watched) -> None:
+    page = watching.page
     page.get_by_role("link", name="leiden", exact=True).first.click()
     page.get_by_role("button", name="Drain").click()
     expect(page.get_by_role("status")).to_contain_text("nothing new goes there")
@@ -125,8 +125,8 @@ def test_an_operator_drains_and_resumes_a_site(server: Served, looking: Watched)
     assert server.service.did == [("drain", "leiden"), ("resume", "leiden")]
 
 
-def test_a_job_is_cancelled_only_after_a_second_click(server: Served, looking: Watched) -> None:
-    page = looking.page
+def test_a_job_is_cancelled_only_after_a_second_click(server: Served, watching: Watched) -> None:
+    page = watching.page
     page.goto(f"{server.url}/jobs/10")
     page.get_by_text("Cancel…").click()
     assert server.service.did == []
@@ -151,8 +151,8 @@ def test_everything_can_be_done_without_javascript(browser: Browser, server: Ser
         expect(page.locator(".page-head .badge")).to_have_text("cancelled")
 
 
-def test_output_is_followed_as_it_is_written(server: Served, looking: Watched) -> None:
-    page = looking.page
+def test_output_is_followed_as_it_is_written(server: Served, watching: Watched) -> None:
+    page = watching.page
     page.goto(f"{server.url}/jobs/7")
     output = page.locator("pre.output")
     expect(output).to_contain_text("step 59 of 100")
@@ -210,8 +210,8 @@ def test_no_page_is_wider_than_a_phone(browser: Browser, server: Served) -> None
             assert seen.page.evaluate("document.documentElement.scrollWidth") <= 360, path
 
 
-def test_the_keyboard_reaches_everything(server: Served, looking: Watched) -> None:
-    page = looking.page
+def test_the_keyboard_reaches_everything(server: Served, watching: Watched) -> None:
+    page = watching.page
     page.goto(f"{server.url}/")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
@@ -243,27 +243,27 @@ def test_nothing_moves_for_those_who_want_less_motion(browser: Browser, server: 
             assert arrow.evaluate("element => getComputedStyle(element).animationName") == animation
 
 
-def test_a_lost_connection_is_told_and_found_again(server: Served, looking: Watched) -> None:
-    page = looking.page
-    looking.mark()
+def test_a_lost_connection_is_told_and_found_again(server: Served, watching: Watched) -> None:
+    page = watching.page
+    watching.mark()
     server.close()
     expect(page.locator("#lost")).to_contain_text("The connection to the daemon is lost")
     server.open()
-    looking.live()
+    watching.live()
     expect(page.locator("#lost")).to_be_hidden()
     ran = [component(claimed_at=0.0)]
     server.paint(lambda service: service.paint_job(job(30, "running", name="afterwards", components=ran)))
     expect(page.locator('li[data-job="30"]')).to_contain_text("afterwards")
-    assert looking.is_marked()
+    assert watching.is_marked()
     # A browser notes every request that found nobody; that is what was to be seen here.
-    looking.complaints[:] = [each for each in looking.complaints if "Failed to load resource: net::ERR" not in each]
+    watching.complaints[:] = [each for each in watching.complaints if "Failed to load resource: net::ERR" not in each]
 
 
-def test_a_session_that_has_ended_is_told_with_the_way_back(server: Served, looking: Watched) -> None:
-    page = looking.page
+def test_a_session_that_has_ended_is_told_with_the_way_back(server: Served, watching: Watched) -> None:
+    page = watching.page
     server.revoke_all()
     server.paint(lambda service: service.happen("something"))
     expect(page.locator("#lost")).to_contain_text("You are signed out")
     page.get_by_role("link", name="Sign in again").click()
     expect(page).to_have_url(f"{server.url}/login")
-    looking.complaints[:] = [each for each in looking.complaints if "status of 401" not in each]
+    watching.complaints[:] = [each for each in watching.complaints if "status of 401" not in each]

@@ -1,6 +1,6 @@
 """The daemon over HTTP: routes, who is asking, limits, errors in one form, and the stream of events.
 
-Nothing here decides what a caller may see or do; that is the service's part.
+Nothing here decides what a caller may see or do; the service does.
 """
 
 from __future__ import annotations

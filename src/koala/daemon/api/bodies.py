@@ -43,8 +43,8 @@ def check_head(scope: Scope) -> None:
     query: bytes = scope["query_string"]
     if len(raw) + len(query) > URL_BYTES_MAX:
         raise TooLargeError(f"the address has more than {URL_BYTES_MAX} bytes (URL_BYTES_MAX); ask for less at once")
-    for what, part in (("path", raw), ("query", query)):
-        text = unquote_to_bytes(part)
+    for what, quoted in (("path", raw), ("query", query)):
+        text = unquote_to_bytes(quoted)
         if b"\0" in text:
             raise InvalidError(f"the {what} of the address holds a NUL character; take it out")
         try:
@@ -63,7 +63,7 @@ async def read_body(
     too_large = TooLargeError(f"the body has more than {bytes_max} bytes; send less")
     if length.isdecimal() and int(length[:20]) > bytes_max and "expect" in headers:
         raise too_large
-    parts: list[bytes] = []
+    chunks: list[bytes] = []
     size_bytes = 0
     try:
         async with asyncio.timeout(limit_s):
@@ -72,10 +72,10 @@ async def read_body(
                 message: Message = await receive()
                 if message["type"] == "http.disconnect":
                     raise GoneError
-                part: bytes = message.get("body", b"")
-                size_bytes += len(part)
+                chunk: bytes = message.get("body", b"")
+                size_bytes += len(chunk)
                 if size_bytes <= bytes_max:
-                    parts.append(part)
+                    chunks.append(chunk)
                 elif size_bytes > BODY_DRAINED_BYTES_MAX:
                     break
                 more = message.get("more_body", False)
@@ -84,7 +84,7 @@ async def read_body(
             raise TooSlowError(f"the body did not come within {limit_s:g} s (BODY_S_MAX)") from None
     if size_bytes > bytes_max:
         raise too_large
-    return b"".join(parts)
+    return b"".join(chunks)
 
 
 def check_json(body: bytes) -> None:

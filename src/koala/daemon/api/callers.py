@@ -1,6 +1,6 @@
 """Who is asking: the owner behind a trusted listener, and elsewhere the holder of a token or of a dashboard session.
 
-Only the question who somebody is gets its answer here; what they may do is the service's part, but for tokens and
+Only the question who somebody is gets its answer here; the service decides what they may do, but for tokens and
 logins, which only the daemon's own user deals with.
 """
 

@@ -65,7 +65,7 @@ async def get_file(
     return await service.file(who, name)
 
 
-@router.post("/replications", summary="Bring a replica to a site", responses=declared(409))
+@router.post("/replications", summary="Copy a replica to a site", responses=declared(409))
 async def replicate_file(
     who: Who, service: The, wish: Annotated[Replication, Body(openapi_examples=REPLICATIONS)]
 ) -> FileInfo:

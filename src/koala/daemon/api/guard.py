@@ -90,7 +90,7 @@ class Guard:
         body = await read_body(receive, headers, bytes_max, self._body_s_max)
         if body and "json" in headers.get("content-type", "").lower():
             check_json(body)
-        # A part of an answer is never worth asking for here, and a server may always give the whole.
+        # No answer here is large enough for ranges, and a server may always send the whole.
         scope["headers"] = [(name, value) for name, value in scope["headers"] if name != b"range"]
         return _replay(body, receive)
 

@@ -29,7 +29,7 @@ async def healthz() -> Health:
     responses={**declared(), 503: {"model": Health, "description": "It does not; `reason` says why."}},
 )
 async def readyz(request: Request, service: The, response: Response) -> Health:
-    """503 while the daemon cannot carry out calls. Needs no token, but only who is signed in learns the reason."""
+    """503 while the daemon cannot answer calls. Needs no token, but only who is signed in learns the reason."""
     failure = service.failure
     if not failure:
         return Health(status="ok", version=__version__)

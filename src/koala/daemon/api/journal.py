@@ -26,7 +26,7 @@ router = APIRouter(prefix="/v1/events", tags=["events"])
 RETRY_MS = 1_000
 HEARTBEAT = b": still here\n\n"
 # Events that come together are sent together, up to about so much.
-PART_BYTES = 65_536
+CHUNK_BYTES = 65_536
 
 STREAM_ANSWER: dict[int | str, dict[str, Any]] = {
     200: {
@@ -88,16 +88,16 @@ def event_of(told: RenderedEntry) -> bytes:
     return f"id: {told.entry.seq}\nevent: journal\ndata: {told.json}\n\n".encode()
 
 
-def parts_of(found: Iterable[RenderedEntry]) -> Iterator[bytes]:
-    """Entries as events, several in one part."""
-    part = b""
+def chunks_of(found: Iterable[RenderedEntry]) -> Iterator[bytes]:
+    """Entries as events, several in one chunk."""
+    chunk = b""
     for told in found:
-        part += event_of(told)
-        if len(part) >= PART_BYTES:
-            yield part
-            part = b""
-    if part:
-        yield part
+        chunk += event_of(told)
+        if len(chunk) >= CHUNK_BYTES:
+            yield chunk
+            chunk = b""
+    if chunk:
+        yield chunk
 
 
 class EventStream(Response):
@@ -142,25 +142,25 @@ class EventStream(Response):
         if isinstance(ends[0], Exception) and not isinstance(ends[0], ClientError | OSError):
             raise ends[0]
         with suppress(OSError, TimeoutError):
-            await self._send_part(send, b"", more=False)
+            await self._send_chunk(send, b"", more=False)
 
     async def _pump(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        await self._send_part(send, f"retry: {RETRY_MS}\n\n".encode())
+        await self._send_chunk(send, f"retry: {RETRY_MS}\n\n".encode())
         following = asyncio.ensure_future(_next(self._rounds))
         try:
             while True:
                 done, _ = await asyncio.wait({following}, timeout=self._heartbeat_s)
                 self._check()
                 if not done:
-                    await self._send_part(send, HEARTBEAT)
+                    await self._send_chunk(send, HEARTBEAT)
                     continue
                 found = following.result()
                 if found is None:
                     return
-                for part in parts_of(found):
+                for chunk in chunks_of(found):
                     self._check()
-                    await self._send_part(send, part)
+                    await self._send_chunk(send, chunk)
                 following = asyncio.ensure_future(_next(self._rounds))
         finally:
             following.cancel()
@@ -169,7 +169,7 @@ class EventStream(Response):
             if close is not None:
                 await close()
 
-    async def _send_part(self, send: Send, body: bytes, *, more: bool = True) -> None:
+    async def _send_chunk(self, send: Send, body: bytes, *, more: bool = True) -> None:
         async with asyncio.timeout(self._send_s_max):
             await send({"type": "http.response.body", "body": body, "more_body": more})
 

@@ -71,14 +71,14 @@ class _Gathered(Collector):
 def _of_service(numbers: Metrics) -> Iterator[Metric]:
     yield _labelled("build_info", "The daemon's version.", "version", {__version__: 1})
     yield _gauge("up_since_timestamp_seconds", "When the daemon was started.", numbers.started_at)
-    yield _gauge(
-        "working", "1 while the daemon can carry out calls, 0 while its store is away.", int(numbers.working)
-    )
+    yield _gauge("working", "1 while the daemon can answer calls, 0 while its store is away.", int(numbers.working))
     yield _labelled("jobs", "Jobs on record by state, those that have ended included.", "state", numbers.jobs)
     yield _labelled("queue_jobs", "Jobs in each queue.", "queue", numbers.queues)
     yield from _of_sites(numbers)
-    yield _gauge("transfers_active", "Files or chunks on their way.", numbers.transfers_active)
-    yield _gauge("transfers_arrived_bytes", "What the active transfers have brought.", numbers.arriving_bytes)
+    yield _gauge("transfers_active", "Running transfers of files or chunks.", numbers.transfers_active)
+    yield _gauge(
+        "transfers_arrived_bytes", "Bytes that the active transfers have moved so far.", numbers.arriving_bytes
+    )
     yield _counter("events_handled", "Events that the scheduler has handled.", numbers.events_handled)
     yield _counter("commits", "Transactions of the store.", numbers.commits)
     yield _counter("recoveries", "Recoveries after a failed commit.", numbers.recoveries)

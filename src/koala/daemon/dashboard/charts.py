@@ -20,7 +20,7 @@ _GAP_OF_CELL = 0.12
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a bar, in percent of its width."""
+    """A piece of a bar, in percent of its width."""
 
     kind: str
     left: float

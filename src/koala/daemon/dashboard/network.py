@@ -157,8 +157,8 @@ def _arrow(
     end = (x2 - along[0] * (rim + 3) + across[0] / 3, y2 - along[1] * (rim + 3) + across[1] / 3)
     turn = ((x1 + x2) / 2 + across[0] * 2, (y1 + y2) / 2 + across[1] * 2)
     size = sum(each.size_bytes for each in transfers)
-    brought = sum(min(each.brought_bytes, each.size_bytes) for each in transfers)
-    done = brought / size if size else 0.0
+    moved = sum(min(each.brought_bytes, each.size_bytes) for each in transfers)
+    done = moved / size if size else 0.0
     files = f"{len(transfers)} files, " if len(transfers) > 1 else ""
     return DiagramArrow(
         path="M{:.1f} {:.1f}Q{:.1f} {:.1f} {:.1f} {:.1f}".format(*begin, *turn, *end),
@@ -166,5 +166,5 @@ def _arrow(
         label_y=round((y1 + y2) / 2 + across[1] * 1.4, 1),
         label=f"{files}{done:.0%}",
         done=done,
-        told=f"{route[0]} to {route[1]}: {files}{amount(brought)} of {amount(size)}",
+        told=f"{route[0]} to {route[1]}: {files}{amount(moved)} of {amount(size)}",
     )

@@ -1,6 +1,6 @@
 """The dashboard's templates and static files: how a page becomes text, and what stands beside it.
 
-Every value in a template is escaped, so that a job's name is never markup. Pages carry no inline script and no inline
+Every value in a template is escaped, so that a job's name is never markup. Pages have no inline script and no inline
 style, so that the strictest content security policy lets them work.
 """
 

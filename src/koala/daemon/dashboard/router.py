@@ -1,8 +1,7 @@
 """The dashboard's routes: pages, the forms on them, and the static files. All that they show comes from the service.
 
 A form is sent with the session's cookie. That it comes from one of these pages is checked before any route is
-reached, and what the caller may do is checked by the service. Signing in and out is the API's part; only its page is
-here.
+reached, and what the caller may do is checked by the service. Signing in and out is the API's; its page is here.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ def duration(seconds: float) -> str:
     return _two(whole // _DAY_S, "d", whole % _DAY_S // _HOUR_S, "h")
 
 
-def _two(large: int, unit: str, small: int, part: str) -> str:
-    return f"{large} {unit} {small} {part}" if small else f"{large} {unit}"
+def _two(large: int, unit: str, small: int, small_unit: str) -> str:
+    return f"{large} {unit} {small} {small_unit}" if small else f"{large} {unit}"
 
 
 def moment(at: float) -> str:
