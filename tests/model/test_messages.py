@@ -10,7 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koala.model import messages
-from koala.model.messages import AnyCommand, AnyEvent, Command, Event, JobEnded, JobOutcome, JobSubmitted, Outcome
+from koala.model.messages import (
+    AnyCommand,
+    AnyEvent,
+    Command,
+    Event,
+    InputSource,
+    JobEnded,
+    JobOutcome,
+    JobSubmitted,
+    Outcome,
+    ReleaseBarrier,
+    StartComponent,
+)
 from koala.model.request import Application, Component, Flexibility, InputFile, InputMode, JobType, Priority, Request
 
 EVENTS: tuple[type[msgspec.Struct], ...] = typing.get_args(AnyEvent)
@@ -30,6 +42,18 @@ OF_TYPE: dict[typing.Any, st.SearchStrategy[typing.Any]] = {
     float | None: st.none() | times,
     tuple[str, ...]: st.lists(texts, max_size=3).map(tuple),
     tuple[int, int] | None: st.none() | st.tuples(counts, counts),
+    tuple[tuple[InputSource, ...], ...]: st.lists(
+        st.lists(
+            st.builds(
+                InputSource,
+                file=texts,
+                transfer=st.none() | texts,
+                chunk=st.none() | st.tuples(counts, counts),
+            ),
+            max_size=2,
+        ).map(tuple),
+        max_size=2,
+    ).map(tuple),
     tuple[tuple[str, int], ...]: st.lists(st.tuples(texts, counts), max_size=3).map(tuple),
     Request: st.builds(
         Request,
@@ -135,3 +159,19 @@ def test_a_record_without_places_and_times_survives_json() -> None:
         preemptions=0,
     )
     assert msgspec.json.decode(msgspec.json.encode(record), type=AnyCommand) == record
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        (
+            '{"command":"StartComponent","job":1,"token":"1.1","site":"a","processors":2,"component":0,"part":0,"parts":1}',
+            StartComponent(job=1, token=str(1.1), site="a", processors=2, component=0, part=0, parts=1),
+        ),
+        ('{"command":"ReleaseBarrier","job":1,"tokens":["1.1"]}', ReleaseBarrier(job=1, tokens=("1.1",))),
+    ],
+    ids=["StartComponent", "ReleaseBarrier"],
+)
+def test_a_line_of_a_former_version_is_read_with_less_in_it(text: str, command: AnyCommand) -> None:
+    assert msgspec.json.decode(text, type=AnyCommand) == command
+    assert msgspec.json.encode(command).decode() == text

@@ -110,10 +110,8 @@ def test_tokens_outlive_the_daemon_and_revoked_ones_stay_revoked(
     asyncio.run(scene())
 
 
-def test_a_list_has_the_valid_tokens_and_those_revoked_lately(
-    access: AccessTokens, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tokens_module, "REVOKED_LISTED_MAX", 2)
+def test_a_list_has_the_valid_tokens_and_those_revoked_lately(store: Store, clock: Clock) -> None:
+    access = AccessTokens(store, clock, revoked_listed_max=2)
 
     async def scene() -> None:
         new = [await made(access) for _ in range(5)]
@@ -167,8 +165,8 @@ def test_revoking_what_does_not_exist_says_so(access: AccessTokens) -> None:
         asyncio.run(access.revoke("nope"))
 
 
-def test_there_are_at_most_so_many_tokens(access: AccessTokens, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens_module, "TOKENS_MAX", 2)
+def test_there_are_at_most_so_many_tokens(store: Store, clock: Clock) -> None:
+    access = AccessTokens(store, clock, tokens_max=2)
 
     async def scene() -> None:
         first = await made(access)

@@ -1,4 +1,4 @@
-"""The engine as those see it who perform commands and look after sites: three calls, and which sites are silent."""
+"""How the engine is seen by those that perform commands and look after sites: three calls, and silent sites."""
 
 from __future__ import annotations
 

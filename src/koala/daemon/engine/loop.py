@@ -44,6 +44,7 @@ from koala.model.messages import (
 )
 from koala.model.request import FileName, JobId, Request, SiteName
 from koala.policies import Catalogue
+from koala.policies.front_door import link_s
 from koala.sites import LiveSite, Mail
 from koala.store import Batch, ComponentRow, Store, StoredJob, StoreError, TransferRow
 
@@ -291,6 +292,12 @@ class Engine:
         if row is not None and row.ok:
             return row.size_bytes
         return self._performer.transferred_bytes(transfer)
+
+    def transfer_estimate_s(self, source: SiteName, target: SiteName, size_bytes: int) -> float:
+        """How long a transfer takes, by what is known of the link; infinity from a site that is not in the grid."""
+        view = self._state.scheduler.ledger.sites.view
+        begin = view.index.get(source)
+        return float("inf") if begin is None else link_s(begin, view.index[target], size_bytes, view)
 
     def site(self, name: SiteName) -> LiveSite:
         """The site with this name."""

@@ -45,7 +45,6 @@ from koala.model.errors import ClientError, ConflictError, InvalidError, NotFoun
 from koala.model.messages import FileChanged
 from koala.model.request import FileName, SiteName
 from koala.policies.errors import suggest
-from koala.policies.front_door import link_s
 
 # So many files are read at once to be registered, each in a thread; others wait.
 MEASURED_AT_ONCE_MAX = 2
@@ -159,7 +158,7 @@ class FileService:
             await self._check_place(area, entry)
             transfer = f"replica.{uuid.uuid4().hex}"
             try:
-                await self._bring(entry, area.site, transfer)
+                await self._transfer(entry, area.site, transfer)
                 await self._doubt([area.site], name)
                 with _told_to_the_caller():
                     await area.promote(name, copy_name(name, None, entry.checksum))
@@ -219,14 +218,11 @@ class FileService:
         """The sites of the grid that have the file in their own area."""
         return [each.site for each in entry.replicas if each.url is None and each.site in self._engine.areas]
 
-    async def _bring(self, entry: CatalogueEntry, site: SiteName, transfer: str) -> None:
-        """Bring the file from its nearest replica that can be read."""
-        view = self._engine.scheduler.ledger.sites.view
-        target = view.index[site]
+    async def _transfer(self, entry: CatalogueEntry, site: SiteName, transfer: str) -> None:
+        """Transfer the file from its nearest replica that can be read."""
 
         def distance_s(replica: Replica) -> float:
-            source = view.index.get(replica.site)
-            return float("inf") if source is None else link_s(source, target, entry.size_bytes, view)
+            return self._engine.transfer_estimate_s(replica.site, site, entry.size_bytes)
 
         failure: FilesError | None = None
         for replica in sorted(entry.replicas, key=distance_s):

@@ -70,9 +70,18 @@ class _Code(msgspec.Struct, frozen=True, kw_only=True):
 class AccessTokens:
     """Gives out tokens, codes and sessions, and recognises them. Lives in one event loop; ``now`` is in seconds."""
 
-    def __init__(self, store: Store, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        now: Callable[[], float],
+        *,
+        tokens_max: int = TOKENS_MAX,
+        revoked_listed_max: int = REVOKED_LISTED_MAX,
+    ) -> None:
         self._store = store
         self._now = now
+        self._tokens_max = tokens_max
+        self._revoked_listed_max = revoked_listed_max
         self._rows = {row.secret_hash: row for row in store.tokens(revoked_since=float("inf"))}
         self._hashes = {row.id: hashed for hashed, row in self._rows.items()}
         self._touched_at: dict[str, float] = {}
@@ -89,9 +98,9 @@ class AccessTokens:
 
     async def create(self, wish: TokenWish) -> NewToken:
         """A new token; when this returns it is durable, and its secret is known to the caller alone."""
-        if len(self._rows) >= TOKENS_MAX:
+        if len(self._rows) >= self._tokens_max:
             raise ConflictError(
-                f"there are {TOKENS_MAX} tokens already (TOKENS_MAX); revoke some with `koala token revoke`"
+                f"there are {self._tokens_max} tokens already (TOKENS_MAX); revoke some with `koala token revoke`"
             )
         secret = SECRET_PREFIX + secrets.token_urlsafe(SECRET_BYTES)
         row = TokenRow(
@@ -113,7 +122,7 @@ class AccessTokens:
         the newest first."""
         rows = await query(self._store.tokens, revoked_since=self._now() - REVOKED_LISTED_S)
         revoked = sorted(((row.revoked_at, row.id) for row in rows if row.revoked_at is not None), reverse=True)
-        left_out = {token for _, token in revoked[REVOKED_LISTED_MAX:]}
+        left_out = {token for _, token in revoked[self._revoked_listed_max :]}
         listed = (row for row in rows if row.id not in left_out)
         return [info_of(row) for row in sorted(listed, key=lambda row: (-row.created_at, row.id))]
 
