@@ -1,4 +1,4 @@
-"""How long to wait before something is tried or looked at again."""
+"""How long to wait before something is tried or polled again."""
 
 from __future__ import annotations
 

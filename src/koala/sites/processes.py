@@ -252,7 +252,7 @@ def end(process: Identity | None, home: Path, *, by_force: bool) -> None:
 
 
 def strays(components: Path, known: Container[str]) -> dict[str, list[int]]:
-    """The living processes of components below a directory whose names are not known, by these names.
+    """The running processes of components below a directory whose names are not known, by these names.
 
     To such a component belong also those that its processes' sessions hold. Without /proc none are found.
     """

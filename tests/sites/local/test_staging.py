@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from koala.model.launch import Go, InputLink, LaunchError
+from koala.model.messages import Outcome
 from koala.sites import SiteError
 from tests.support.live_sites import launch, opened
 
@@ -54,6 +55,37 @@ def test_a_path_that_leads_elsewhere_is_refused_and_nothing_is_released(
             assert [path.name for path in (one.site.files / "directory").iterdir()] == ["inside"]
             await one.site.abort("1.1")
             await one.ended("1.1")
+
+    asyncio.run(scenario())
+
+
+def test_a_workspace_that_is_gone_is_the_end_of_its_component(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path / "a") as one:
+            (one.site.files / "data").touch()
+            await one.start(launch())
+            await one.ready("1.1")
+            (tmp_path / "a/components/1.1/workspace").rmdir()
+            await one.site.release("1.1", Go(links=(InputLink(source="data", destination="x"),)))
+            assert "directory" in (await one.ended("1.1")).reason
+
+    asyncio.run(scenario())
+
+
+def test_links_that_the_disk_does_not_take_are_an_error_of_the_site_and_nothing_is_released(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path / "a") as one:
+            (one.site.files / "data").touch()
+            await one.start(launch())
+            await one.ready("1.1")
+            go = Go(links=(InputLink(source="data", destination="x"),))
+            one.site.files.rename(tmp_path / "moved")
+            with pytest.raises(OSError, match="cannot be linked"):
+                await one.site.release("1.1", go)
+            assert not (tmp_path / "a/components/1.1/go").exists()
+            (tmp_path / "moved").rename(one.site.files)
+            await one.site.release("1.1", go)
+            assert (await one.ended("1.1")).outcome is Outcome.DONE
 
     asyncio.run(scenario())
 

@@ -224,7 +224,7 @@ class BatchSite:
         if isinstance(outcome, RecordedComponent):
             await self._meet(launch, outcome)
         elif isinstance(outcome, str):
-            await self._bury(self._components.end_event(launch.token, self._refused(outcome), outcome))
+            await self._settle(self._components.end_event(launch.token, self._refused(outcome), outcome))
         else:
             self._tell(outcome.newest(self._clock()))
         self._components.unclear.discard(launch.token)
@@ -283,7 +283,7 @@ class BatchSite:
             self._tell(found.ended)
         else:
             why = "its abort or a question about it came first"
-            await self._bury(self._components.end_event(launch.token, Outcome.REFUSED, why))
+            await self._settle(self._components.end_event(launch.token, Outcome.REFUSED, why))
 
     def _tell_newest(self, token: Token) -> None:
         component = self._components.alive.get(token)
@@ -491,7 +491,7 @@ class BatchSite:
             if error is not None and done.section("gone") is None:
                 raise error
 
-    async def _bury(self, event: ComponentEnded) -> None:
+    async def _settle(self, event: ComponentEnded) -> None:
         done = await self._runner.run(directory.settle(self._components.root, [event]))
         if done.section("settled") is None:
             why = f"the end of component {event.token} cannot be put on record: {done.complaint}"
