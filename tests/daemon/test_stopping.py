@@ -20,7 +20,7 @@ from koala.model.grid import Link, Links
 from tests.support.api_world import World, client_of, error_of, in_world
 from tests.support.daemon_world import OPERATOR, OWNER, WAIT_S, open_daemon, small_grid
 from tests.support.live_daemon import Daemon, running_daemon, until
-from tests.support.seen_files import seen
+from tests.support.local_areas import local_areas
 
 SLOW_GRID = (
     "sites:\n  a: {processors: 2, kind: local}\n  b: {processors: 2, kind: local}\n"
@@ -41,7 +41,7 @@ def test_a_replication_that_would_take_long_is_given_up_and_leaves_nothing(
     async def scenario() -> None:
         async with open_daemon(tmp_path / "d", grid) as world, asyncio.timeout(WAIT_S):
             info = await world.service.register(OWNER, Registration(name="large", site="A", path=str(file)))
-            copies = seen(world.engine)["B"].root / "copies"
+            copies = local_areas(world.engine)["B"].root / "copies"
             slow = asyncio.create_task(world.service.replicate(OPERATOR, Replication(name="large", site="B")))
 
             async def under_way() -> bool:

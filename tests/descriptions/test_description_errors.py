@@ -167,7 +167,7 @@ BAD_RSL = [
     ("+(&(count=1)(koalaFlexible=yes))(&(count=1))", 1, 14, "one component", "one subrequest"),
     ("&(koalaFlexible=yes)(resourceManagerContact=vu)", 1, 22, "names no site", "remove resourceManagerContact"),
     ("&(koalaFlexible=yes)(koalaComponentMin=2)", 1, 22, "2 is not between 1", "smaller"),
-    ("&(koalaFlexible=yes)(koalaComponentsMax=0)", 1, 22, "not a number of parts", "write 1 to 1000"),
+    ("&(koalaFlexible=yes)(koalaComponentsMax=0)", 1, 22, "not a number of components", "write 1 to 1000"),
     ("&(koalaPlacementTries=0)", 1, 3, "0 tries are too few", "1 or more"),
     ("&(koalaName='a\x1b')", 1, 13, "control character U+001B", "take it out"),
     ("&(koalaName='a\nb')", 1, 13, "control character U+000A", "one line"),

@@ -23,7 +23,7 @@ from koala.model.request import Application, Component, InputFile, Request
 from koala.policies import Catalogue
 from koala.sites import LocalSite, Stream
 from koala.store import Batch, Store, StoredJob, StoreError
-from tests.support.seen_files import seen
+from tests.support.local_areas import local_areas
 
 WAIT_S = 120.0
 OWNER = "anna"
@@ -122,9 +122,9 @@ class EngineWorld:
         """Put a file with replicas at some sites on record."""
         entry: files.CatalogueEntry | None = None
         for site in sites:
-            source = seen(self.engine)[site].root / "incoming"
+            source = local_areas(self.engine)[site].root / "incoming"
             source.write_bytes(data)
-            path = seen(self.engine)[site].adopt(name, source)
+            path = local_areas(self.engine)[site].adopt(name, source)
             source.unlink()
             replica = files.Replica(site=site, size_bytes=len(data), checksum=of_path(path))
             if entry is None:
@@ -135,7 +135,7 @@ class EngineWorld:
 
     def copies_at(self, site: str) -> list[str]:
         """What lies in a site's file area beside replicas."""
-        root = seen(self.engine)[site].root
+        root = local_areas(self.engine)[site].root
         return [each.name for each in [*(root / "copies").iterdir(), *(root / "trash").iterdir()]]
 
     async def all_given_back(self) -> None:

@@ -183,12 +183,12 @@ class FileGrid:
         self.sites: dict[str, Site] = {}
         self.areas: dict[str, FileArea] = {}
 
-    def seen(self, name: str, file_server: str | None = None) -> None:
+    def local(self, name: str, file_server: str | None = None) -> None:
         """A site of this machine."""
         self.sites[name] = Site(name=name, processors=1, kind=SiteKind.LOCAL, file_server=file_server)
         self.areas[name] = LocalArea(AreaDirectory(name, self.files(name)), self.here)
 
-    def unseen(self, name: str, path: str = SYSTEM_PATH, file_server: str | None = None, **more: Any) -> None:
+    def remote(self, name: str, path: str = SYSTEM_PATH, file_server: str | None = None, **more: Any) -> None:
         """A site under a batch system, of which this machine does not see the files."""
         settings = BatchSettings(work_directory=str(self.root / name), environment=(("PATH", path),), **more)
         assert self._server is not None or settings.ssh is None

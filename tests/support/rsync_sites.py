@@ -9,8 +9,8 @@ def add_sites(grid: FileGrid, server: SshServer) -> None:
     """``home`` is seen; ``west`` and ``east`` reach each other by ssh, ``lone`` reaches nobody, ``behind`` has no
     ssh at all."""
     reaching = f"{server.reaching}:{SYSTEM_PATH}"
-    grid.seen("home")
-    grid.unseen("west", reaching, ssh="west")
-    grid.unseen("east", reaching, ssh="east")
-    grid.unseen("lone", ssh="east")
-    grid.unseen("behind", through=("env", "KOALA_THROUGH=1"))
+    grid.local("home")
+    grid.remote("west", reaching, ssh="west")
+    grid.remote("east", reaching, ssh="east")
+    grid.remote("lone", ssh="east")
+    grid.remote("behind", through=("env", "KOALA_THROUGH=1"))

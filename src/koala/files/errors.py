@@ -6,7 +6,7 @@ from koala.model.request import FileName, SiteName
 
 
 class FilesError(ValueError):
-    """A file cannot be had as asked. Whatever was under way has left nothing behind, unless a subclass says so."""
+    """A file cannot be had as asked. What was begun has left nothing behind, unless a subclass says so."""
 
     def __init__(self, file: FileName, site: SiteName, message: str) -> None:
         super().__init__(f"file {file!r} at {site}: {message}")

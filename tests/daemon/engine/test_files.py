@@ -13,7 +13,7 @@ from koala.model.errors import UnavailableError
 from koala.model.messages import CancelAsked
 from koala.model.request import InputFile, InputMode
 from tests.support.engine_world import EngineWorld, a_request, disturbed, local_grid, open_engine, root
-from tests.support.seen_files import seen
+from tests.support.local_areas import local_areas
 from tests.support.troubled_site import trouble, troubled
 
 __all__ = ["root"]
@@ -44,7 +44,7 @@ def test_no_part_of_a_job_runs_when_the_file_of_another_is_known_to_be_lost(
     async def scenario() -> None:
         async with open_engine(root, local_grid(error_threshold=100)) as world:
             await world.register("data", b"longer", "a", "b")
-            spoil(seen(world.engine)["b"])
+            spoil(local_areas(world.engine)["b"])
             reads = [InputFile(name="data", mode=mode)]
             job = await world.submit(a_request(NOTE.format(root=root), (1, 1), "ab", reads))
             await world.until(lambda: (row := world.engine.live_row(job)) is not None and row.failures >= 2)
@@ -66,7 +66,7 @@ def test_a_copy_that_was_lost_after_it_came_is_brought_again_before_any_part_run
             trouble(world, "a").gate.clear()
             job = await world.submit(a_request(NOTE.format(root=root), (1, 1), "ab", ["data"]))
             await world.until(lambda: any(row.ok for row in world.engine.transfers_now()))
-            (copy,) = seen(world.engine)["b"].copies()
+            (copy,) = local_areas(world.engine)["b"].copies()
             copy.data.unlink()
             trouble(world, "a").gate.set()
             (row,) = await world.ended(job)
@@ -85,7 +85,7 @@ def test_why_a_component_was_ended_is_known_also_after_a_restart_before_its_end_
         grid = local_grid(error_threshold=100)
         async with open_engine(root, grid, site_maker=troubled) as world:
             await world.register("data", b"here", "a")
-            seen(world.engine)["a"].forget("data")
+            local_areas(world.engine)["a"].forget("data")
             site = trouble(world, "a")
             site.mute = True
             job = await world.submit(a_request("cat data", (1,), "a", ["data"]))
@@ -112,7 +112,7 @@ def test_a_transfer_that_breaks_leaves_nothing_in_memory(root: Path) -> None:
             job = await world.submit(a_request("exit 0", (1,), "b", ["data"]))
             (moving,) = await world.until(world.engine.transfers_now)
             await world.until(lambda: world.engine.transferred_bytes(moving.id))
-            seen(world.engine)["a"].replica("data").unlink()
+            local_areas(world.engine)["a"].replica("data").unlink()
             await world.until(lambda: any(row.ok is False for row in world.store.transfers(job)))
             await world.until(lambda: moving.id not in world.engine.mover.transfers)
             await world.until(lambda: world.engine.transferred_bytes(moving.id) == 0)
@@ -154,7 +154,7 @@ def test_a_piece_that_cannot_be_removed_at_once_is_removed_later_also_through_a_
         store = disturbed(root)
         async with open_engine(root, store=store) as world:
             job = await with_a_piece(world, f"until [ -e {root}/gate ]; do sleep 0.05; done")
-            tries = fail_discards(seen(world.engine)["a"], 2, monkeypatch)
+            tries = fail_discards(local_areas(world.engine)["a"], 2, monkeypatch)
             (root / "gate").touch()
             await world.ended(job)
             await world.until(lambda: tries)

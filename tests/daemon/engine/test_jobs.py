@@ -8,7 +8,7 @@ from pathlib import Path
 from koala.model.messages import CancelAsked, SiteDrained, SiteResumed
 from koala.model.request import Flexibility, InputFile, InputMode, Priority
 from tests.support.engine_world import OWNER, a_request, local_grid, open_engine, root
-from tests.support.seen_files import seen
+from tests.support.local_areas import local_areas
 
 __all__ = ["root"]
 
@@ -179,7 +179,7 @@ def test_input_files_are_brought_linked_or_cut_out_and_go_when_the_job_has_ended
             (transfer,) = world.store.transfers(row.id)
             assert (transfer.file, transfer.source, transfer.target, transfer.ok) == ("big", "a", "b", True)
             await world.all_given_back()
-            assert seen(world.engine)["a"].replica("both").read_bytes() == b"small"
+            assert local_areas(world.engine)["a"].replica("both").read_bytes() == b"small"
 
     asyncio.run(scenario())
 
@@ -188,7 +188,7 @@ def test_a_release_without_its_input_file_ends_the_job_s_run_with_the_reason_and
     async def scenario() -> None:
         async with open_engine(root, local_grid(error_threshold=100)) as world:
             await world.register("data", b"here", "a", "b")
-            replica = seen(world.engine)["a"].replica("data")
+            replica = local_areas(world.engine)["a"].replica("data")
             replica.rename(root / "aside")
             job = await world.submit(a_request("cat data", sizes=(1, 1), sites="ab", reads=["data"]))
             await world.until(lambda: (row := world.engine.live_row(job)) is not None and row.failures)

@@ -26,8 +26,8 @@ from koala.sites import LocalSite
 from koala.store import ComponentRow, Store, StoredJob
 from tests.support.engine_child import DATA, FILE_SITES, OWNER, Wish, grid
 from tests.support.live_sites import processes_of
+from tests.support.local_areas import local_areas
 from tests.support.paths import SUPPORT
-from tests.support.seen_files import seen
 
 CHILD = SUPPORT / "engine_child.py"
 KILLS = int(os.environ.get("KOALA_KILLS", "8"))
@@ -261,12 +261,12 @@ async def check_nothing_is_held(root: Path, store: Store) -> None:
             assert isinstance(site, LocalSite)
             assert site.processors_held == 0
             assert await site.held() == ()
-            area = seen(engine)[name].root
+            area = local_areas(engine)[name].root
             assert list((area / "copies").iterdir()) == []
             assert list((area / "trash").iterdir()) == []
             for file, sites in FILE_SITES.items():
                 if name in sites:
-                    assert seen(engine)[name].replica(file).read_bytes() == DATA
+                    assert local_areas(engine)[name].replica(file).read_bytes() == DATA
         assert {row.owner for row in store.jobs(limit=1_000)} == {OWNER}
     finally:
         await engine.close()

@@ -20,7 +20,7 @@ from koala.model.messages import CancelAsked
 from koala.model.request import InputFile, InputMode
 from tests.daemon.perform.test_unseen_areas import FAR, WORDS, embedded, far_grid, given_back
 from tests.support.engine_world import EngineWorld, a_request, local_grid, open_engine, root
-from tests.support.seen_files import seen
+from tests.support.local_areas import local_areas
 from tests.support.troubled_site import TroubledSite, trouble, troubled
 
 __all__ = ["root"]
@@ -102,11 +102,11 @@ def test_an_unaltered_replica_is_read_once_for_all_jobs_and_an_altered_one_is_ne
             jobs = [await world.submit(request) for _ in range(3)]
             assert [row.state for row in await world.ended(*jobs)] == ["done"] * 3
             assert (await world.run(request)).state == "done"
-            replica = seen(world.engine)["a"].replica("data")
+            replica = local_areas(world.engine)["a"].replica("data")
             assert readings.paths == [replica]
             assert len((root / "log").read_text().split()) == 4
 
-            alter(seen(world.engine)["a"])
+            alter(local_areas(world.engine)["a"])
             bad = await world.submit(request)
             ended = await failed_twice(world, bad)
             assert {row.outcome for row in ended} == {"site_failed"}
@@ -124,7 +124,7 @@ def test_a_replica_that_is_damaged_at_one_site_is_used_at_another(root: Path) ->
     async def scenario() -> None:
         async with open_engine(root, local_grid(error_threshold=1, cooldown_s=1_000.0)) as world:
             await world.register("data", DATA, "a", "b")
-            alter(seen(world.engine)["a"])
+            alter(local_areas(world.engine)["a"])
             jobs = [await world.submit(a_request("cat data", (1,), site, ["data"], name=site)) for site in ("b", "a")]
             (fine,) = await world.ended(jobs[0])
             assert fine.state == "done"
@@ -209,7 +209,7 @@ def test_a_part_that_says_that_it_waits_is_not_let_go_when_the_replica_of_anothe
         grid = local_grid(check_interval_s=0.1, error_threshold=100)
         async with open_engine(root, grid, site_maker=troubled) as world:
             await world.register("data", DATA, "a", "b")
-            alter(seen(world.engine)["b"])
+            alter(local_areas(world.engine)["b"])
             job = await world.submit(a_request(NOTE.format(root=root), (1, 1), "ab", ["data"]))
             waiting, ended = trouble(world, "a"), trouble(world, "b")
             ended.mute = True

@@ -16,7 +16,7 @@ from koala.files.area.layout import encode, replica_path
 from koala.model.api import FileInfo, Forgetting, Registration, Replication
 from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, UnavailableError
 from tests.support.daemon_world import ANNA, OPERATOR, OWNER, DaemonWorld, job_text, open_daemon
-from tests.support.seen_files import seen
+from tests.support.local_areas import local_areas
 
 WORDS = b"the quick brown fox\n" * 1_000
 
@@ -61,7 +61,7 @@ def test_a_file_is_copied_measured_and_there_for_jobs_at_all_sites(tmp_path: Pat
             assert moved[0].jobs == [job]
 
             async def nothing_left() -> bool:
-                return not any(leftovers(area) for area in seen(world.engine).values())
+                return not any(leftovers(area) for area in local_areas(world.engine).values())
 
             await world.until(nothing_left)
         async with open_daemon(tmp_path / "d") as world:
@@ -76,21 +76,21 @@ def test_a_replica_is_brought_to_one_more_site_and_forgotten_there(tmp_path: Pat
             await register(world, words)
             there = await world.service.replicate(OPERATOR, Replication(name="words", site="C"))
             assert place(there) == [("A", None), ("C", None)]
-            area = seen(world.engine)["C"]
+            area = local_areas(world.engine)["C"]
             assert area.replica("words").read_bytes() == WORDS
             again = await world.service.replicate(OPERATOR, Replication(name="words", site="C"))
             assert again == there
             assert leftovers(area) == []
             await world.service.forget(OPERATOR, Forgetting(name="words", site="A"))
             assert place(await world.service.file(ANNA, "words")) == [("C", None)]
-            assert seen(world.engine)["A"].size_bytes(replica_path("words")) is None
+            assert local_areas(world.engine)["A"].size_bytes(replica_path("words")) is None
             await world.service.forget(OPERATOR, Forgetting(name="words"))
             assert area.size_bytes(replica_path("words")) is None
             assert (await world.service.files(ANNA)).items == []
             for wish in (Forgetting(name="words"), Forgetting(name="words", site="A")):
                 with pytest.raises(NotFoundError, match="no file 'words'"):
                     await world.service.forget(OPERATOR, wish)
-            assert not any(leftovers(each) for each in seen(world.engine).values())
+            assert not any(leftovers(each) for each in local_areas(world.engine).values())
 
     asyncio.run(scenario())
 
@@ -109,7 +109,7 @@ def test_calls_about_the_same_name_come_one_after_the_other(tmp_path: Path, word
                 *(world.service.replicate(OWNER, Replication(name="words", site=site)) for site in "AB"),
             )
             info = await world.service.file(OWNER, "words")
-            for site, area in seen(world.engine).items():
+            for site, area in local_areas(world.engine).items():
                 assert (area.size_bytes(replica_path("words")) is not None) == (
                     site in {each.site for each in info.replicas}
                 )
@@ -128,9 +128,9 @@ def test_another_file_under_a_known_name_is_refused_and_the_known_one_stays(tmp_
                 with pytest.raises(ConflictError, match="register this one under another name"):
                     await register(world, other, site=site)
             assert await world.service.file(OWNER, "words") == before
-            assert seen(world.engine)["A"].replica("words").read_bytes() == WORDS
-            assert seen(world.engine)["B"].size_bytes(replica_path("words")) is None
-            assert not any(leftovers(area) for area in seen(world.engine).values())
+            assert local_areas(world.engine)["A"].replica("words").read_bytes() == WORDS
+            assert local_areas(world.engine)["B"].size_bytes(replica_path("words")) is None
+            assert not any(leftovers(area) for area in local_areas(world.engine).values())
             assert await register(world, words) == before
 
     asyncio.run(scenario())
@@ -164,7 +164,7 @@ def test_what_cannot_be_registered_is_refused_with_advice(
             with pytest.raises(InvalidError, match=words_of_error):
                 await world.service.register(OWNER, asked)
             assert (await world.service.files(OWNER)).items == []
-            assert leftovers(seen(world.engine)["A"]) == []
+            assert leftovers(local_areas(world.engine)["A"]) == []
 
     asyncio.run(scenario())
 
@@ -178,13 +178,13 @@ def test_a_file_at_a_url_stays_there_and_is_read_when_it_is_needed(tmp_path: Pat
             info = await world.service.register(OPERATOR, Registration(name="words", site="A", url=url))
             assert place(info) == [("A", url)]
             assert info.checksum == hashlib.sha256(WORDS).hexdigest()
-            assert seen(world.engine)["A"].size_bytes(replica_path("words")) is None
+            assert local_areas(world.engine)["A"].size_bytes(replica_path("words")) is None
             brought = await world.service.replicate(OPERATOR, Replication(name="words", site="A"))
             assert place(brought) == [("A", None)]
-            assert seen(world.engine)["A"].replica("words").read_bytes() == WORDS
+            assert local_areas(world.engine)["A"].replica("words").read_bytes() == WORDS
             back = await world.service.register(OPERATOR, Registration(name="words", site="A", url=url))
             assert place(back) == [("A", url)]
-            assert seen(world.engine)["A"].size_bytes(replica_path("words")) is None
+            assert local_areas(world.engine)["A"].size_bytes(replica_path("words")) is None
 
     asyncio.run(scenario())
 
@@ -222,14 +222,14 @@ def test_a_damaged_replica_is_passed_over_for_a_good_one(tmp_path: Path, words: 
         async with open_daemon(tmp_path / "d") as world:
             for site in "AB":
                 await register(world, words, site=site)
-            seen(world.engine)["A"].replica("words").unlink()
+            local_areas(world.engine)["A"].replica("words").unlink()
             info = await world.service.replicate(OWNER, Replication(name="words", site="C"))
             assert "C" in [replica.site for replica in info.replicas]
-            seen(world.engine)["B"].replica("words").unlink()
+            local_areas(world.engine)["B"].replica("words").unlink()
             await world.service.forget(OWNER, Forgetting(name="words", site="C"))
             with pytest.raises(ConflictError, match="it is not there; forget this replica"):
                 await world.service.replicate(OWNER, Replication(name="words", site="C"))
-            assert leftovers(seen(world.engine)["C"]) == []
+            assert leftovers(local_areas(world.engine)["C"]) == []
 
     asyncio.run(scenario())
 
@@ -287,7 +287,7 @@ def test_what_a_running_job_reads_of_a_forgotten_file_stays_until_it_has_ended(t
             assert (await world.service.output(OWNER, job)).text == "the quick"
 
             async def removed() -> bool:
-                area = seen(world.engine)["A"]
+                area = local_areas(world.engine)["A"]
                 return area.size_bytes(replica_path("words")) is None and not leftovers(area)
 
             await world.until(removed)
@@ -307,8 +307,8 @@ def test_a_forgotten_file_that_comes_back_while_it_is_read_is_not_removed(tmp_pa
             await world.ended(job)
             assert (await world.service.output(OWNER, job)).text == "the quick"
             await asyncio.sleep(1.0)  # longer than the pause after which it would be removed
-            assert seen(world.engine)["A"].replica("words").read_bytes() == WORDS
-            assert leftovers(seen(world.engine)["A"]) == []
+            assert local_areas(world.engine)["A"].replica("words").read_bytes() == WORDS
+            assert leftovers(local_areas(world.engine)["A"]) == []
 
     asyncio.run(scenario())
 
@@ -320,13 +320,13 @@ def test_a_restart_neither_takes_a_file_from_its_reader_nor_forgets_to_remove_it
             job = await reading_job(world, tmp_path / "gate")
             await world.service.forget(OWNER, Forgetting(name="words"))
         async with open_daemon(tmp_path / "d") as world:
-            assert seen(world.engine)["A"].replica("words").read_bytes() == WORDS
+            assert local_areas(world.engine)["A"].replica("words").read_bytes() == WORDS
             (tmp_path / "gate").touch()
             assert (await world.ended(job)).state == "done"
             assert (await world.service.output(OWNER, job)).text == "the quick"
 
             async def removed() -> bool:
-                return seen(world.engine)["A"].size_bytes(replica_path("words")) is None
+                return local_areas(world.engine)["A"].size_bytes(replica_path("words")) is None
 
             await world.until(removed)
 
@@ -353,13 +353,13 @@ def test_a_change_that_the_store_did_not_take_leaves_the_catalogue_as_it_was(
                 with pytest.raises(UnavailableError, match="the store is away"):
                     await call
             assert (await world.service.files(OWNER)).items == [before]
-            assert seen(world.engine)["A"].replica("kept").read_bytes() == WORDS
+            assert local_areas(world.engine)["A"].replica("kept").read_bytes() == WORDS
         async with open_daemon(tmp_path / "d") as world:
             assert (await world.service.files(OWNER)).items == [before]
-            assert seen(world.engine)["A"].replica("kept").read_bytes() == WORDS
-            assert seen(world.engine)["A"].size_bytes(replica_path("words")) is None
-            assert seen(world.engine)["B"].size_bytes(replica_path("kept")) is None
-            assert not any(leftovers(area) for area in seen(world.engine).values())
+            assert local_areas(world.engine)["A"].replica("kept").read_bytes() == WORDS
+            assert local_areas(world.engine)["A"].size_bytes(replica_path("words")) is None
+            assert local_areas(world.engine)["B"].size_bytes(replica_path("kept")) is None
+            assert not any(leftovers(area) for area in local_areas(world.engine).values())
 
     asyncio.run(scenario())
 
@@ -368,7 +368,7 @@ def test_what_a_killed_daemon_left_half_done_is_cleared_up_at_the_next_start(tmp
     async def scenario() -> None:
         async with open_daemon(tmp_path / "d") as world:
             await register(world, words)
-            area = seen(world.engine)["A"]
+            area = local_areas(world.engine)["A"]
         (area.root / "replicas" / f"{encode(chr(0) + 'incoming.')}12").write_bytes(b"half")
         long = "y" * 1_000
         area.replica(long).write_bytes(b"placed, and killed before it was on record")
@@ -398,7 +398,7 @@ def test_a_change_is_finished_when_its_caller_goes_away(tmp_path: Path, words: P
                 return bool((await world.service.files(OWNER)).items)
 
             await world.until(known)
-            assert seen(world.engine)["A"].replica("words").read_bytes() == WORDS
+            assert local_areas(world.engine)["A"].replica("words").read_bytes() == WORDS
 
     asyncio.run(scenario())
 
@@ -410,7 +410,7 @@ def test_a_site_without_room_is_an_error_that_says_so(tmp_path: Path, monkeypatc
             def full(*_: Any) -> None:
                 raise OSError(28, os.strerror(28), "/area")
 
-            monkeypatch.setattr(seen(world.engine)["A"], "adopt", full)
+            monkeypatch.setattr(local_areas(world.engine)["A"], "adopt", full)
             with pytest.raises(ConflictError, match="No space left on device; check the path, and the site's disk"):
                 await register(world, Path("/etc/hostname"))
 

@@ -81,11 +81,11 @@ class PlayedFile:
 
 def test_a_file_is_read_once_until_it_changes_whatever_it_is_found_to_be() -> None:
     async def scenario() -> None:
-        file, proofs = PlayedFile(), KnownChecksums()
-        assert [await proofs.checksum(file.whole) for _ in range(3)] == [sha(BYTES)] * 3
+        file, known = PlayedFile(), KnownChecksums()
+        assert [await known.checksum(file.whole) for _ in range(3)] == [sha(BYTES)] * 3
         assert file.readings == 1
         file.data, file.version = OTHERS, "2"
-        assert [await proofs.checksum(file.whole) for _ in range(3)] == [sha(OTHERS)] * 3
+        assert [await known.checksum(file.whole) for _ in range(3)] == [sha(OTHERS)] * 3
         assert file.readings == 2
 
     run(scenario())
@@ -93,9 +93,9 @@ def test_a_file_is_read_once_until_it_changes_whatever_it_is_found_to_be() -> No
 
 def test_all_who_ask_at_a_time_wait_for_one_reading_and_it_goes_on_when_the_first_gives_up() -> None:
     async def scenario() -> None:
-        file, proofs = PlayedFile(), KnownChecksums()
+        file, known = PlayedFile(), KnownChecksums()
         file.gate.clear()
-        asking = [asyncio.create_task(proofs.checksum(file.whole)) for _ in range(5)]
+        asking = [asyncio.create_task(known.checksum(file.whole)) for _ in range(5)]
         await file.begun()
         asking[0].cancel()
         await asyncio.gather(asking[0], return_exceptions=True)
@@ -108,26 +108,26 @@ def test_all_who_ask_at_a_time_wait_for_one_reading_and_it_goes_on_when_the_firs
 
 def test_one_of_another_size_is_refused_unread() -> None:
     async def scenario() -> None:
-        file, proofs = PlayedFile(), KnownChecksums()
+        file, known = PlayedFile(), KnownChecksums()
         with pytest.raises(ChangedFileError, match="'data' at delft: it has 11 bytes and should have 12; register"):
-            await proofs.checksum(file.whole, 12)
+            await known.checksum(file.whole, 12)
         assert file.readings == 0
-        assert await proofs.checksum(file.whole, 11) == sha(BYTES)
+        assert await known.checksum(file.whole, 11) == sha(BYTES)
 
     run(scenario())
 
 
 def test_one_that_changes_while_it_is_read_is_neither_believed_nor_remembered() -> None:
     async def scenario() -> None:
-        file, proofs = PlayedFile(), KnownChecksums()
+        file, known = PlayedFile(), KnownChecksums()
         file.gate.clear()
-        asking = asyncio.create_task(proofs.checksum(file.whole))
+        asking = asyncio.create_task(known.checksum(file.whole))
         await file.begun()
         file.data, file.version = OTHERS, "2"
         file.gate.set()
         with pytest.raises(ChangedFileError, match="'data' at delft: it changed while it was read"):
             await asking
-        assert await proofs.checksum(file.whole) == sha(OTHERS)
+        assert await known.checksum(file.whole) == sha(OTHERS)
         assert file.readings == 2
 
     run(scenario())
@@ -135,9 +135,9 @@ def test_one_that_changes_while_it_is_read_is_neither_believed_nor_remembered() 
 
 def test_one_whose_place_does_not_tell_changes_is_read_each_time() -> None:
     async def scenario() -> None:
-        file, proofs = PlayedFile(version=""), KnownChecksums()
+        file, known = PlayedFile(version=""), KnownChecksums()
         for _ in range(3):
-            assert await proofs.checksum(file.whole) == sha(BYTES)
+            assert await known.checksum(file.whole) == sha(BYTES)
         assert file.readings == 3
 
     run(scenario())
@@ -145,25 +145,25 @@ def test_one_whose_place_does_not_tell_changes_is_read_each_time() -> None:
 
 def test_a_reading_that_failed_is_tried_anew_by_the_next() -> None:
     async def scenario() -> None:
-        file, proofs = PlayedFile(), KnownChecksums()
+        file, known = PlayedFile(), KnownChecksums()
 
         async def broken(size_bytes: int) -> str:
             raise OSError(5, "Input/output error")
 
         with pytest.raises(OSError, match="Input/output error"):
-            await proofs.checksum(file.whole._replace(read=broken))
-        assert await proofs.checksum(file.whole) == sha(BYTES)
+            await known.checksum(file.whole._replace(read=broken))
+        assert await known.checksum(file.whole) == sha(BYTES)
 
     run(scenario())
 
 
 def test_no_more_than_two_files_of_an_area_are_read_at_a_time() -> None:
     async def scenario() -> None:
-        proofs = KnownChecksums()
+        known = KnownChecksums()
         files = [PlayedFile(str(number)) for number in range(READINGS_AT_A_TIME_MAX + 3)]
         for file in files:
             file.gate.clear()
-        asking = [asyncio.create_task(proofs.checksum(file.whole)) for file in files]
+        asking = [asyncio.create_task(known.checksum(file.whole)) for file in files]
         for first, file in enumerate(files):
             await file.begun()
             for _ in range(100):
@@ -176,17 +176,16 @@ def test_no_more_than_two_files_of_an_area_are_read_at_a_time() -> None:
     run(scenario())
 
 
-def test_the_one_that_was_asked_for_longest_ago_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_one_that_was_asked_for_longest_ago_is_forgotten_first() -> None:
     assert KNOWN_CHECKSUMS_MAX >= 1_000
-    monkeypatch.setattr("koala.files.area.known_checksums.KNOWN_CHECKSUMS_MAX", 2)
 
     async def scenario() -> None:
-        proofs = KnownChecksums()
+        known = KnownChecksums(known_max=2)
         old, older, new = (PlayedFile(key) for key in ("old", "older", "new"))
         for file in (old, older, old, new):
-            await proofs.checksum(file.whole)
+            await known.checksum(file.whole)
         for file in (old, new, older):
-            await proofs.checksum(file.whole)
+            await known.checksum(file.whole)
         assert (old.readings, older.readings, new.readings) == (1, 2, 1)
 
     run(scenario())
@@ -194,16 +193,16 @@ def test_the_one_that_was_asked_for_longest_ago_is_forgotten_first(monkeypatch: 
 
 def test_closing_ends_readings_and_the_next_who_asks_has_the_file_read_anew() -> None:
     async def scenario() -> None:
-        file, proofs = PlayedFile(), KnownChecksums()
+        file, known = PlayedFile(), KnownChecksums()
         file.gate.clear()
-        asking = asyncio.create_task(proofs.checksum(file.whole))
+        asking = asyncio.create_task(known.checksum(file.whole))
         await file.begun()
-        await proofs.close()
+        await known.close()
         with pytest.raises(asyncio.CancelledError):
             await asking
         assert file.now_reading == 0
         file.gate.set()
-        assert await proofs.checksum(file.whole) == sha(BYTES)
+        assert await known.checksum(file.whole) == sha(BYTES)
 
     run(scenario())
 
@@ -366,10 +365,10 @@ def test_a_chunk_for_which_a_large_file_is_still_read_can_be_cancelled(
         world = World(tmp_path)
         world.put("data", DATA)
         async with world.mover() as mover:
-            bringing = asyncio.create_task(mover.transfer(world.order("data", chunk=(0, 10))))
+            running = asyncio.create_task(mover.transfer(world.order("data", chunk=(0, 10))))
             await reading.wait()
             await mover.cancel("t1")
-            (outcome,) = await asyncio.gather(bringing, return_exceptions=True)
+            (outcome,) = await asyncio.gather(running, return_exceptions=True)
             assert "the transfer was cancelled" in str(outcome)
         assert world.left_at() == []
 

@@ -146,32 +146,32 @@ def test_what_cannot_be_taken_in_leaves_the_old_one_and_nothing_else(tmp_path: P
     run(scenario())
 
 
-def test_a_carriage_tells_how_it_ended_and_what_it_said(tmp_path: Path) -> None:
+def test_a_process_tells_how_it_ended_and_what_it_said(tmp_path: Path) -> None:
     async def scenario() -> None:
-        carriage = RemoteProcess(Host(RemoteShell()), str(tmp_path))
-        await carriage.start("echo so far >out; echo 'never mind' >&2; exit 3")
-        while (look := await carriage.look("out")).running:
+        process = RemoteProcess(Host(RemoteShell()), str(tmp_path))
+        await process.start("echo so far >out; echo 'never mind' >&2; exit 3")
+        while (look := await process.look("out")).running:
             await asyncio.sleep(0.02)
         assert (look.code, look.said, look.size_bytes) == (3, "never mind", 7)
-        await carriage.start("exec sleep 1000")
-        assert (await carriage.look()).running
-        carrier = (tmp_path / "process").read_text()
-        await carriage.start("echo another >out")
-        assert (tmp_path / "process").read_text() == carrier, "one at a time"
-        await carriage.stop()
-        await carriage.stop()
-        look = await carriage.look("out")
+        await process.start("exec sleep 1000")
+        assert (await process.look()).running
+        record = (tmp_path / "process").read_text()
+        await process.start("echo another >out")
+        assert (tmp_path / "process").read_text() == record, "one at a time"
+        await process.stop()
+        await process.stop()
+        look = await process.look("out")
         assert (look.running, look.size_bytes) == (False, 7)
 
     run(scenario())
 
 
-def test_a_carriage_whose_directory_is_removed_ends_by_itself(tmp_path: Path) -> None:
+def test_a_process_whose_directory_is_removed_ends_by_itself(tmp_path: Path) -> None:
     async def scenario() -> None:
         home = tmp_path / "home"
         home.mkdir()
-        carriage = RemoteProcess(Host(RemoteShell()), str(home))
-        await carriage.start("exec sleep 1000")
+        process = RemoteProcess(Host(RemoteShell()), str(home))
+        await process.start("exec sleep 1000")
         pid = int((home / "process").read_text().split()[1])
         home.rename(tmp_path / "trash")
         for _ in range(500):

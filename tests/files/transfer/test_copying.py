@@ -123,7 +123,7 @@ def test_a_transfer_cancelled_on_its_way_leaves_nothing_and_says_so(tmp_path: Pa
         gate = Gate()
         async with world.mover(pause=gate) as mover:
             order = world.order("data", rate_bytes_s=1e9)
-            bringing = asyncio.create_task(mover.transfer(order))
+            running = asyncio.create_task(mover.transfer(order))
             await gate.reached.wait()
             cancelling = asyncio.create_task(mover.cancel("t1"))
             # Ordered again while the old copy is still leaving: it begins anew, after it.
@@ -132,7 +132,7 @@ def test_a_transfer_cancelled_on_its_way_leaves_nothing_and_says_so(tmp_path: Pa
             gate.opened.set()
             await cancelling
             with pytest.raises(TransferCancelledError, match="'data' at leiden: the transfer was cancelled"):
-                await bringing
+                await running
             result = await again
             assert result.copied_bytes == len(DATA)
             assert world.bytes_at(result.path) == DATA
@@ -148,12 +148,12 @@ def test_cancelling_at_any_moment_leaves_nothing(tmp_path: Path, steps: int) -> 
         world = World(tmp_path)
         world.put("data", DATA)
         async with world.mover() as mover:
-            bringing = asyncio.create_task(mover.transfer(world.order("data")))
+            running = asyncio.create_task(mover.transfer(world.order("data")))
             await asyncio.sleep(0)
             for _ in range(steps):
                 await asyncio.sleep(0.001)
             await mover.cancel("t1")
-            (outcome,) = await asyncio.gather(bringing, return_exceptions=True)
+            (outcome,) = await asyncio.gather(running, return_exceptions=True)
             assert isinstance(outcome, TransferCancelledError | TransferResult)
             assert world.left_at() == []
 
@@ -185,12 +185,12 @@ def test_a_closed_mover_keeps_what_has_arrived_and_the_next_one_goes_on(tmp_path
         world.put("data", DATA)
         gate = Gate()
         async with world.mover(pause=gate) as mover:
-            bringing = asyncio.create_task(mover.transfer(world.order("data", rate_bytes_s=1e9)))
+            running = asyncio.create_task(mover.transfer(world.order("data", rate_bytes_s=1e9)))
             await gate.reached.wait()
             gate.opened.set()
             await mover.close()
             with pytest.raises(TransferInterruptedError, match="order it again"):
-                await bringing
+                await running
         async with world.mover() as mover:
             assert mover.transfers == {"t1"}
             result = await mover.transfer(world.order("data"))
@@ -236,19 +236,19 @@ def test_copies_that_flow_at_once_share_their_link_in_both_directions_and_no_oth
             await gate(pause_s)
 
         async with world.mover(pause=pause) as mover:
-            bringing = []
+            running = []
             for number, file in enumerate(seen, start=1):
                 rate = None if file == "inside" else 20_000.0
                 order = world.order(file, file, sources.get(file, "delft"), rate_bytes_s=rate)
                 if file == "back":
                     order = msgspec.structs.replace(order, target="delft")
-                bringing.append(asyncio.create_task(mover.transfer(order, seen[file].append)))
+                running.append(asyncio.create_task(mover.transfer(order, seen[file].append)))
                 if rate is None:
-                    await bringing[-1]
+                    await running[-1]
                 while rate is not None and len(pauses) < number:
                     await asyncio.sleep(0.001)  # until it has moved a piece, and flows
             gate.opened.set()
-            await asyncio.gather(*bringing)
+            await asyncio.gather(*running)
         first_pieces = {file: told[1] for file, told in seen.items()}
         assert first_pieces == {"first": 2_000, "second": 1_000, "back": 666, "elsewhere": 2_000, "inside": 8_000}
         assert pauses[:4] == pytest.approx([0.1] * 4, rel=0.01)
@@ -281,11 +281,11 @@ def test_a_cancel_that_fails_is_repeated_and_then_nothing_is_left(
         world.put("data", DATA)
         gate = Gate()
         async with world.mover(pause=gate) as mover:
-            bringing = asyncio.create_task(mover.transfer(world.order("data", rate_bytes_s=1e9)))
+            running = asyncio.create_task(mover.transfer(world.order("data", rate_bytes_s=1e9)))
             await gate.reached.wait()
             if not on_its_way:
                 gate.opened.set()
-                await bringing
+                await running
             fail_once(monkeypatch, world.areas["leiden"], "discard")
             cancelling = asyncio.create_task(mover.cancel("t1"))
             await asyncio.sleep(0)
@@ -296,7 +296,7 @@ def test_a_cancel_that_fails_is_repeated_and_then_nothing_is_left(
             await mover.cancel("t1")
             assert mover.transfers == frozenset()
             assert world.left_at() == []
-            await asyncio.gather(bringing, return_exceptions=True)
+            await asyncio.gather(running, return_exceptions=True)
 
     run(scenario())
 
@@ -404,7 +404,7 @@ def test_a_site_that_the_mover_does_not_see_is_named(tmp_path: Path) -> None:
         order = world.order("data")
         del world.areas["leiden"]
         async with world.mover() as mover:
-            with pytest.raises(FilesError, match=r"at leiden: this mover sees no .* it sees: delft, utrecht"):
+            with pytest.raises(FilesError, match=r"at leiden: the mover knows no .* it knows: delft, utrecht"):
                 await mover.transfer(order)
 
     run(scenario())
@@ -430,7 +430,7 @@ def test_one_transfer_brings_one_thing(tmp_path: Path) -> None:
         world.put("data", DATA)
         async with world.mover() as mover:
             await mover.transfer(world.order("data"))
-            with pytest.raises(FilesError, match="transfer t1 brings something else"):
+            with pytest.raises(FilesError, match="transfer t1 is for something else"):
                 await mover.transfer(world.order("data", chunk=(0, 5)))
 
     run(scenario())

@@ -47,24 +47,24 @@ def servers(root: Path) -> Iterator[dict[str, GridFtpServer]]:
             server.stop()
 
 
-@pytest.fixture(params=["seen", "behind"])
+@pytest.fixture(params=["local", "behind"])
 def grid(request: pytest.FixtureRequest, root: Path, servers: dict[str, GridFtpServer]) -> FileGrid:
-    """Two sites with file servers, whose files this machine sees, or does not."""
-    return made_grid(root, servers, request.param == "seen")
+    """Two sites with file servers, with local files, or with remote ones."""
+    return made_grid(root, servers, request.param == "local")
 
 
 @pytest.fixture
-def unseen(root: Path, servers: dict[str, GridFtpServer]) -> FileGrid:
+def remote(root: Path, servers: dict[str, GridFtpServer]) -> FileGrid:
     return made_grid(root, servers, False)
 
 
-def made_grid(root: Path, servers: dict[str, GridFtpServer], seen: bool) -> FileGrid:
+def made_grid(root: Path, servers: dict[str, GridFtpServer], local: bool) -> FileGrid:
     grid = FileGrid(root)
     for site, server in servers.items():
-        if seen:
-            grid.seen(site, server.url)
+        if local:
+            grid.local(site, server.url)
         else:
-            grid.unseen(site, through=("env",), file_server=server.url)
+            grid.remote(site, through=("env",), file_server=server.url)
     return grid
 
 
@@ -95,20 +95,20 @@ def test_a_file_and_a_chunk_of_it_come_straight_from_server_to_server(grid: File
     run(scenario())
 
 
-def test_two_hundred_megabytes_go_from_server_to_server(unseen: FileGrid) -> None:
+def test_two_hundred_megabytes_go_from_server_to_server(remote: FileGrid) -> None:
     async def scenario() -> None:
-        area = unseen.files("alpha")
-        unseen.put("large", b"", "alpha")
+        area = remote.files("alpha")
+        remote.put("large", b"", "alpha")
         path = area / "replicas" / "=large"
         path.chmod(0o644)
         with path.open("wb") as file:
             block = random.Random(9).randbytes(1_000_000)
             for number in range(LARGE_BYTES // len(block)):
                 file.write(number.to_bytes(8, "big") + block[8:])
-        async with unseen.mover() as mover:
-            result = await mover.transfer(unseen.order("large", "alpha", "beta"))
+        async with remote.mover() as mover:
+            result = await mover.transfer(remote.order("large", "alpha", "beta"))
             assert result.size_bytes == result.copied_bytes == LARGE_BYTES
-            assert result.checksum == unseen.order("large", "alpha", "beta").checksum
+            assert result.checksum == remote.order("large", "alpha", "beta").checksum
 
     run(scenario())
 
@@ -130,9 +130,9 @@ def interrupted(root: Path, then: str) -> str:
 def test_a_client_that_is_killed_goes_on_where_it_was(root: Path, servers: dict[str, GridFtpServer]) -> None:
     async def scenario() -> None:
         grid = FileGrid(root)
-        grid.unseen("alpha", through=("env",), file_server=servers["alpha"].url)
+        grid.remote("alpha", through=("env",), file_server=servers["alpha"].url)
         path = interrupted(root, "kill -9 $$")
-        grid.unseen("beta", path, through=("env",), file_server=servers["beta"].url)
+        grid.remote("beta", path, through=("env",), file_server=servers["beta"].url)
         grid.put("data", DATA, "alpha")
         seen: list[int] = []
         async with grid.mover() as mover:
@@ -145,10 +145,10 @@ def test_a_client_that_is_killed_goes_on_where_it_was(root: Path, servers: dict[
 
 
 def test_a_server_that_is_stopped_for_a_while_is_waited_for(
-    unseen: FileGrid, servers: dict[str, GridFtpServer]
+    remote: FileGrid, servers: dict[str, GridFtpServer]
 ) -> None:
     async def scenario() -> None:
-        unseen.put("data", DATA, "alpha")
+        remote.put("data", DATA, "alpha")
         servers["alpha"].stop()
         pauses: list[float] = []
 
@@ -156,12 +156,12 @@ def test_a_server_that_is_stopped_for_a_while_is_waited_for(
             pauses.append(pause_s)
             await asyncio.sleep(min(pause_s, 0.1))
 
-        async with unseen.mover(pause=pause) as mover:
-            bringing = asyncio.create_task(mover.transfer(unseen.order("data", "alpha", "beta")))
+        async with remote.mover(pause=pause) as mover:
+            running = asyncio.create_task(mover.transfer(remote.order("data", "alpha", "beta")))
             await until_async(lambda: any(each >= 0.5 for each in pauses))
             servers["alpha"].start()
-            result = await bringing
-            assert (unseen.files("beta") / result.path).read_bytes() == DATA
+            result = await running
+            assert (remote.files("beta") / result.path).read_bytes() == DATA
 
     run(scenario())
 
@@ -171,17 +171,17 @@ def test_a_transfer_that_is_cancelled_leaves_nothing_at_either_server(
 ) -> None:
     async def scenario() -> None:
         grid = FileGrid(root)
-        grid.unseen("alpha", through=("env",), file_server=servers["alpha"].url)
+        grid.remote("alpha", through=("env",), file_server=servers["alpha"].url)
         path = interrupted(root, "sleep 1000")
-        grid.unseen("beta", path, through=("env",), file_server=servers["beta"].url)
+        grid.remote("beta", path, through=("env",), file_server=servers["beta"].url)
         grid.put("data", DATA, "alpha")
         seen: list[int] = []
         async with grid.mover() as mover:
-            bringing = asyncio.create_task(mover.transfer(grid.order("data", "alpha", "beta"), seen.append))
+            running = asyncio.create_task(mover.transfer(grid.order("data", "alpha", "beta"), seen.append))
             await until_async(lambda: seen and seen[-1] == 1_500_000)
             await mover.cancel("t1")
             with pytest.raises(TransferCancelledError):
-                await bringing
+                await running
             assert grid.left("beta") == []
             assert not list((root / "alpha" / "served").iterdir())
         await until_async(lambda: grid.processes() == [])
@@ -203,29 +203,29 @@ def test_a_damaged_replica_is_never_used(grid: FileGrid) -> None:
     run(scenario())
 
 
-def test_bytes_that_turn_at_the_target_are_never_used(unseen: FileGrid) -> None:
+def test_bytes_that_turn_at_the_target_are_never_used(remote: FileGrid) -> None:
     async def scenario() -> None:
-        unseen.put("data", DATA, "alpha")
+        remote.put("data", DATA, "alpha")
         spoilt: list[Path] = []
 
         def spoil(done: int) -> None:
-            for arrived in (unseen.root / "beta" / "served").glob("*.to"):
+            for arrived in (remote.root / "beta" / "served").glob("*.to"):
                 if done == len(DATA):
                     with arrived.open("r+b") as file:
                         file.write(bytes([DATA[0] ^ 1]))
                     spoilt.append(arrived)
 
-        async with unseen.mover() as mover:
+        async with remote.mover() as mover:
             with pytest.raises(ChecksumError, match="at beta: what was written is not what was read"):
-                await mover.transfer(unseen.order("data", "alpha", "beta"), spoil)
+                await mover.transfer(remote.order("data", "alpha", "beta"), spoil)
         assert spoilt != []
-        assert unseen.left("beta") == []
+        assert remote.left("beta") == []
 
     run(scenario())
 
 
 def test_a_site_without_room_is_told_from_one_that_cannot_be_reached(
-    unseen: FileGrid, root: Path, servers: dict[str, GridFtpServer]
+    remote: FileGrid, root: Path, servers: dict[str, GridFtpServer]
 ) -> None:
     async def scenario() -> None:
         full = root / "full"
@@ -235,11 +235,11 @@ def test_a_site_without_room_is_told_from_one_that_cannot_be_reached(
             "#!/bin/sh\necho '500-globus_xio: System error in write: No space left on device' >&2\nexit 1\n"
         )
         client.chmod(0o755)
-        unseen.unseen("beta", f"{full}:{SYSTEM_PATH}", through=("env",), file_server=servers["beta"].url)
-        unseen.put("data", DATA, "alpha")
-        async with unseen.mover() as mover:
+        remote.remote("beta", f"{full}:{SYSTEM_PATH}", through=("env",), file_server=servers["beta"].url)
+        remote.put("data", DATA, "alpha")
+        async with remote.mover() as mover:
             with pytest.raises(NoSpaceError, match="'data' at beta: no room for its 3000017 bytes"):
-                await mover.transfer(unseen.order("data", "alpha", "beta"))
+                await mover.transfer(remote.order("data", "alpha", "beta"))
 
     run(scenario())
 
@@ -261,9 +261,9 @@ def test_the_daemons_machine_runs_the_client_for_a_site_that_has_none(
 ) -> None:
     async def scenario() -> None:
         grid = FileGrid(root)
-        grid.unseen("alpha", through=("env",), file_server=servers["alpha"].url)
+        grid.remote("alpha", through=("env",), file_server=servers["alpha"].url)
         path = without(root, "globus-url-copy")
-        grid.unseen("beta", path, through=("env",), file_server=servers["beta"].url)
+        grid.remote("beta", path, through=("env",), file_server=servers["beta"].url)
         grid.put("data", DATA, "alpha")
         async with grid.mover() as mover:
             result = await mover.transfer(grid.order("data", "alpha", "beta", chunk=(17, 1_000_000)))

@@ -26,7 +26,6 @@ from koala.files import (
     UnreachableSiteError,
 )
 from koala.files.area.layout import copy_name
-from koala.files.transfer import remote_piece
 from tests.support.file_servers import SYSTEM_PATH, FileGrid, SshServer, ssh_server, until_async
 from tests.support.paths import SUPPORT, child_environment
 from tests.support.rsync_sites import add_sites
@@ -123,12 +122,12 @@ def test_a_flow_that_is_killed_goes_on_where_it_was(grid: FileGrid) -> None:
         seen: list[int] = []
         async with grid.mover("west", "east") as mover:
             order = grid.order("data", "west", "east", rate_bytes_s=SLOW_BYTES_S)
-            bringing = asyncio.create_task(mover.transfer(order, seen.append))
+            running = asyncio.create_task(mover.transfer(order, seen.append))
             await until_async(lambda: seen and seen[-1] > 0)
             for pid in await one_process_at(grid, "rsync"):
                 os.kill(pid, signal.SIGKILL)
             killed_at = seen[-1]
-            result = await bringing
+            result = await running
             assert (grid.files("east") / result.path).read_bytes() == DATA
             assert seen.count(0) == 1, "it was not begun anew"
             assert 0 < killed_at < len(DATA)
@@ -152,7 +151,7 @@ def cutting(directory: Path, program: str, size: int) -> str:
 def test_a_stream_that_is_cut_goes_on_at_the_next_block(grid: FileGrid, tmp_path: Path, target: str) -> None:
     async def scenario() -> None:
         path = cutting(tmp_path / "cutting", "head", 1_500_000)
-        grid.unseen("cut", path, ssh="west")
+        grid.remote("cut", path, ssh="west")
         grid.put("data", DATA, "cut")
         seen: list[int] = []
         async with grid.mover("cut", target) as mover:
@@ -178,7 +177,7 @@ def test_a_daemon_killed_in_the_middle_finds_the_flow_again(
                 if int(line) > 0:
                     process.kill()
                     break
-        (carrier,) = [pid for pid in grid.processes("east") if leads(pid)]
+        (running,) = [pid for pid in grid.processes("east") if leads(pid)]
         seen: list[int] = []
         async with grid.mover("west", "east") as mover:
             assert mover.transfers == {"t1"}
@@ -187,7 +186,7 @@ def test_a_daemon_killed_in_the_middle_finds_the_flow_again(
             assert seen[0] > 0
             assert (grid.files("east") / result.path).read_bytes() == DATA
             home = (grid.files("east") / result.path).parent
-            assert (home / "process").read_text().split()[1] == str(carrier), "no other process was begun"
+            assert (home / "process").read_text().split()[1] == str(running), "no other process was begun"
 
     run(scenario())
 
@@ -216,12 +215,12 @@ def test_a_transfer_that_is_cancelled_leaves_no_file_and_no_process(grid: FileGr
         seen: list[int] = []
         async with grid.mover(source, target) as mover:
             order = grid.order("data", source, target, rate_bytes_s=STREAM_BYTES_S)
-            bringing = asyncio.create_task(mover.transfer(order, seen.append))
+            running = asyncio.create_task(mover.transfer(order, seen.append))
             await until_async(lambda: seen and seen[-1] > 0)
             assert grid.processes() != []
             await mover.cancel("t1")
             with pytest.raises(TransferCancelledError):
-                await bringing
+                await running
             assert grid.left(target) == []
             assert mover.transfers == frozenset()
         await until_async(lambda: grid.processes() == [])
@@ -260,11 +259,11 @@ def test_a_closed_mover_stops_what_flows_and_the_next_goes_on_there(grid: FileGr
         seen: list[int] = []
         async with grid.mover("west", "east") as mover:
             order = grid.order("data", "west", "east", rate_bytes_s=SLOW_BYTES_S)
-            bringing = asyncio.create_task(mover.transfer(order, seen.append))
+            running = asyncio.create_task(mover.transfer(order, seen.append))
             await until_async(lambda: seen and seen[-1] > 0)
             await mover.close()
             with pytest.raises(TransferInterruptedError):
-                await bringing
+                await running
         await until_async(lambda: grid.processes() == [])
         async with grid.mover("west", "east") as mover:
             result = await mover.transfer(grid.order("data", "west", "east"))
@@ -317,10 +316,10 @@ def test_a_part_that_was_damaged_is_noticed_and_copied_anew(grid: FileGrid) -> N
         seen: list[int] = []
         async with grid.mover("west", "east") as mover:
             order = grid.order("data", "west", "east", rate_bytes_s=SLOW_BYTES_S)
-            bringing = asyncio.create_task(mover.transfer(order, seen.append))
+            running = asyncio.create_task(mover.transfer(order, seen.append))
             await until_async(lambda: seen and seen[-1] > 0)
             await mover.close()
-            await asyncio.gather(bringing, return_exceptions=True)
+            await asyncio.gather(running, return_exceptions=True)
         (part,) = (grid.files("east") / "copies").glob("*/part")
         with part.open("r+b") as file:
             file.write(bytes([DATA[0] ^ 1]))
@@ -334,24 +333,20 @@ def test_a_part_that_was_damaged_is_noticed_and_copied_anew(grid: FileGrid) -> N
     run(scenario())
 
 
-def test_bytes_that_never_arrive_end_a_transfer_with_what_was_said(
-    grid: FileGrid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(remote_piece, "FRUITLESS_TRIES_MAX", 2)
-
+def test_bytes_that_never_arrive_end_a_transfer_with_what_was_said(grid: FileGrid, tmp_path: Path) -> None:
     async def scenario() -> None:
         broken = tmp_path / "broken"
         broken.mkdir()
         (broken / "rsync").write_text("#!/bin/sh\necho 'the wire was eaten' >&2\nexit 12\n")
         (broken / "rsync").chmod(0o755)
         (broken / "ssh").symlink_to(grid_ssh(grid))
-        grid.unseen("bad", f"{broken}:{SYSTEM_PATH}", ssh="east")
+        grid.remote("bad", f"{broken}:{SYSTEM_PATH}", ssh="east")
         grid.put("data", DATA, "west")
 
         async def soon(pause_s: float) -> None:
             await asyncio.sleep(min(pause_s, 0.01))
 
-        async with grid.mover("west", "bad", pause=soon) as mover:
+        async with grid.mover("west", "bad", pause=soon, tries_max=2) as mover:
             words = "'data' at bad: it does not arrive from west, tried 2 times .*the wire was eaten"
             with pytest.raises(UnreachableSiteError, match=words):
                 await mover.transfer(grid.order("data", "west", "bad"))
@@ -374,7 +369,7 @@ def test_a_site_that_is_not_reached_at_first_is_found_later(grid: FileGrid, tmp_
         gate = tmp_path / "gate"
         gate.write_text('#!/bin/sh\necho "no route to host" >&2\nexit 255\n')
         gate.chmod(0o755)
-        grid.unseen("late", through=(str(gate),))
+        grid.remote("late", through=(str(gate),))
         found: list[frozenset[str]] = []
 
         async def soon(pause_s: float) -> None:

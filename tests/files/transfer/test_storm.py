@@ -24,12 +24,12 @@ async def order_and_cancel(world: World, mover: FileMover, rng: random.Random, t
     """Order something, perhaps cancel it, early or late; without that it is there, and stays. True if it does."""
     order = world.order(rng.choice(list(FILES)), transfer, chunk=rng.choice(CHUNKS), rate_bytes_s=2e6)
     await asyncio.sleep(rng.random() * 0.05)
-    bringing = asyncio.create_task(mover.transfer(order))
+    running = asyncio.create_task(mover.transfer(order))
     cancelled = rng.random() < 0.5
     if cancelled:
         await asyncio.sleep(rng.random() * 0.02)
         await mover.cancel(transfer)
-    (outcome,) = await asyncio.gather(bringing, return_exceptions=True)
+    (outcome,) = await asyncio.gather(running, return_exceptions=True)
     if isinstance(outcome, TransferResult):
         assert outcome.transfer == transfer
         if not cancelled:
@@ -80,9 +80,9 @@ def test_an_order_cancelled_while_it_waits_for_another_copy_to_leave_never_begin
             await mover.cancel("t2")
             opened.set()
             await leaving
-            for bringing in (first, second):
+            for running in (first, second):
                 with pytest.raises(TransferCancelledError, match="order it again if needed"):
-                    await bringing
+                    await running
             assert mover.transfers == frozenset()
             assert world.left_at() == []
 

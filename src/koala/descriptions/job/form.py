@@ -131,9 +131,9 @@ class FlexibleText(Description):
     """A total that the scheduler divides over sites."""
 
     processors: Processors = Field(description="how many processors the job needs in all")
-    component_min: Count = Field(default=1, description="the least processors in one part")
+    component_min: Count = Field(default=1, description="the least processors in one component")
     components_max: Annotated[int, Field(strict=True, ge=1, le=COMPONENTS_MAX)] | None = Field(
-        default=None, description="the most parts; by default as many as there are sites"
+        default=None, description="the most components; by default as many as there are sites"
     )
     splits: Annotated[tuple[tuple[Count, ...], ...], Field(max_length=SPLITS_MAX)] = Field(
         default=(), description="the allowed divisions, the best-liked first, such as [[18, 6], [12, 12]]"
@@ -214,8 +214,8 @@ def _unknown_names(document: Document[JobText], known: KnownNames) -> Iterator[P
         yield document.problem(("policy",), *problem)
     if job.home is not None and (problem := known.site_problem(job.home)):
         yield document.problem(("home",), *problem)
-    for index, part in enumerate(job.components or ()):
-        if part.site is not None and (problem := known.site_problem(part.site)):
+    for index, component in enumerate(job.components or ()):
+        if component.site is not None and (problem := known.site_problem(component.site)):
             yield document.problem(("components", index, "site"), *problem)
 
 
@@ -290,8 +290,8 @@ def _request(job: JobText, document: Document[JobText]) -> Request:
     )
 
 
-def _components(job: JobText, parts: tuple[ComponentText, ...], document: Document[JobText]) -> tuple[Component, ...]:
-    total = sum(part.count for part in parts)
+def _components(job: JobText, texts: tuple[ComponentText, ...], document: Document[JobText]) -> tuple[Component, ...]:
+    total = sum(text.count for text in texts)
     if total > COMPONENTS_MAX:
         raise document.error(
             ("components",),
@@ -299,21 +299,21 @@ def _components(job: JobText, parts: tuple[ComponentText, ...], document: Docume
             "lower the counts",
         )
     components: list[Component] = []
-    for index, part in enumerate(parts):
+    for index, text in enumerate(texts):
         try:
-            component = _component(job, part)
+            component = _component(job, text)
         except InvalidRequestError as error:
             raise _positioned(error, document, (("components", index), ())) from None
-        components += [component] * part.count
+        components += [component] * text.count
     return tuple(components)
 
 
-def _component(job: JobText, part: ComponentText) -> Component:
-    files = job.input_files if part.input_files is None else part.input_files
+def _component(job: JobText, text: ComponentText) -> Component:
+    files = job.input_files if text.input_files is None else text.input_files
     return Component(
-        processors=part.processors,
-        site=part.site,
-        application=_application(job.application, part.application),
+        processors=text.processors,
+        site=text.site,
+        application=_application(job.application, text.application),
         input_files=tuple(InputFile(name=file.name, mode=file.mode, path=file.path) for file in files),
     )
 

@@ -47,7 +47,7 @@ _ADVICE = {
 }
 # Messages of the model that are advice and no more.
 _MESSAGES = {
-    "components_max": "this is not a number of parts",
+    "components_max": "this is not a number of components",
     "restarts_max": "this is not a number of restarts",
 }
 
@@ -56,7 +56,7 @@ def told(error: InvalidRequestError, words: Mapping[str, str]) -> tuple[str, str
     """What is wrong, and what to write: in the words of a format, by field, where it has its own."""
     message = _MESSAGES.get(error.field, error.message)
     advice = words.get(error.field) or _ADVICE[error.field]
-    # What the message says after its semicolon is advice too, unless it is why the part is wrong.
+    # What the message says after its semicolon is advice too, unless it is why the value is wrong.
     repeated = error.field in {
         "processors",
         "processors_per_task",

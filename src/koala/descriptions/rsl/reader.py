@@ -105,11 +105,11 @@ class _Reader:
         self.attributes = [self._by_attribute(subrequest) for subrequest in subrequests]
 
     def request(self) -> Request:
-        parts = [self._component(attributes) for attributes in self.attributes]
+        fields = [self._component(attributes) for attributes in self.attributes]
         job = self._job()
         if self.problems:
             raise DescriptionError(self.content.source, self.problems)
-        components = [self._built(index, part) for index, part in enumerate(parts)]
+        components = [self._built(index, each) for index, each in enumerate(fields)]
         try:
             flexible, communication = job.pop("flexible", None), job.pop("communication", None)
             return Request(
@@ -121,10 +121,10 @@ class _Reader:
         except InvalidRequestError as error:
             raise self._invalid(error, range(len(self.subrequests))) from None
 
-    def _built(self, index: int, part: dict[str, Any]) -> Component:
+    def _built(self, index: int, fields: dict[str, Any]) -> Component:
         try:
-            application = Application(**part.pop("application"))
-            return Component(application=application, **part)
+            application = Application(**fields.pop("application"))
+            return Component(application=application, **fields)
         except InvalidRequestError as error:
             raise self._invalid(error, range(index, index + 1)) from None
 
@@ -151,7 +151,7 @@ class _Reader:
                 attributes[relation.key] = relation
         return attributes
 
-    # ---------------------------------------------------------------------------- the parts of a request
+    # ---------------------------------------------------------------------------- components and the job
 
     def _component(self, attributes: dict[str, Relation]) -> dict[str, Any]:
         def get(name: str, read: Callable[[Relation], T]) -> T | None:
@@ -212,7 +212,7 @@ class _Reader:
         given = [(name, time_s) for name, time_s in times_s if time_s is not None]
         for name, time_s in given[1:]:
             if time_s != given[0][1]:
-                relation = next(found for part in self.attributes if (found := part.get(key_of(name))))
+                relation = next(found for each in self.attributes if (found := each.get(key_of(name))))
                 self._note(relation, f"{name} says another time than {given[0][0]}", "keep one of the two")
         return given[0][1] if given else None
 
@@ -226,7 +226,7 @@ class _Reader:
         given = {key: value for key, value in flexible.items() if value is not None}
         if given and not wanted:
             name = _ATTRIBUTE_OF[next(iter(given))]
-            relation = next(found for part in self.attributes if (found := part.get(key_of(name))))
+            relation = next(found for each in self.attributes if (found := each.get(key_of(name))))
             self._note(relation, f"{name} is for flexible jobs", "add (koalaFlexible=yes), or remove it")
         return given if wanted else None
 
@@ -366,7 +366,7 @@ class _Reader:
         for value in relation.values:
             if not isinstance(value, GroupValue) or len(value.values) != 2:
                 self._refuse(value, "a variable needs a name and a value", "write (environment = (NAME value))")
-            name, text = (self._text(relation, part) for part in value.values)
+            name, text = (self._text(relation, each) for each in value.values)
             problem = variable_problem(name)
             if problem is not None:
                 self._refuse(value.values[0], *problem)
@@ -378,7 +378,7 @@ class _Reader:
         for value in relation.values:
             if not isinstance(value, GroupValue) or not 1 <= len(value.values) <= 2:
                 self._refuse(value, "a file needs its name, and may have a path", "write (fileStageIn = (name path))")
-            name, *paths = (self._text(relation, part) for part in value.values)
+            name, *paths = (self._text(relation, each) for each in value.values)
             if not name or "" in paths:
                 self._refuse(value, "a file's name or path is empty", "write (name path), or (name) alone")
             self._refuse_control(value.values[0], name)
@@ -391,7 +391,7 @@ class _Reader:
         for value in relation.values:
             if not isinstance(value, GroupValue):
                 self._refuse(value, "a split stands in parentheses", "write (koalaSplits = (18 6)(12 12))")
-            splits.append(tuple(self._whole_text(part) for part in value.values))
+            splits.append(tuple(self._whole_text(each) for each in value.values))
         return tuple(splits)
 
     # ----------------------------------------------------------------------------------------- problems

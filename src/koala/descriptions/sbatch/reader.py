@@ -128,7 +128,7 @@ class _Reader:
         self.files = [[option for option in options if option.name == "input-file"] for options in lines.components]
 
     def request(self) -> Request:
-        parts = [self._part(index) for index in range(len(self.components))]
+        fields = [self._fields(index) for index in range(len(self.components))]
         job = self._job()
         for component in self.components[1:]:
             for name in JOB_OPTIONS:
@@ -152,20 +152,20 @@ class _Reader:
         flexible = job.pop("flexible", None)
         try:
             return Request(
-                components=tuple(self._built(index, part, parts[0]) for index, part in enumerate(parts)),
+                components=tuple(self._built(index, each, fields[0]) for index, each in enumerate(fields)),
                 flexible=None if flexible is None else Flexibility(**flexible),
                 **job,
             )
         except InvalidRequestError as error:
             raise self._invalid(error, 0) from None
 
-    def _built(self, index: int, part: dict[str, Any], first: dict[str, Any]) -> Component:
-        application = {**first["application"], **part["application"]}
-        files = part["input_files"] if part["input_files"] is not None else first["input_files"]
+    def _built(self, index: int, fields: dict[str, Any], first: dict[str, Any]) -> Component:
+        application = {**first["application"], **fields["application"]}
+        files = fields["input_files"] if fields["input_files"] is not None else first["input_files"]
         try:
             return Component(
-                processors=part["processors"],
-                site=part["site"],
+                processors=fields["processors"],
+                site=fields["site"],
                 application=Application(script=self.content.text, **application),
                 input_files=files or (),
             )
@@ -178,9 +178,9 @@ class _Reader:
         message, advice = told(error, _ADVICE)
         return self.content.error(where, message if option is not None else f"{error.field}: {message}", advice)
 
-    # ------------------------------------------------------------------------------ the parts of a request
+    # ------------------------------------------------------------------------------ components and the job
 
-    def _part(self, index: int) -> dict[str, Any]:
+    def _fields(self, index: int) -> dict[str, Any]:
         application: dict[str, Any] = {
             "directory": self._get(index, "chdir", self._some_text),
             "environment": self._get(index, "export", self._environment),

@@ -1,6 +1,6 @@
-"""What files were found to be when they were last read to their end, so that a large one is not read for every job.
+"""The checksums of files that were read to their end, so that a large one is not read again for every job.
 
-A finding holds as long as the file has the same size, the same place on its disk and the same time of change. What a
+A checksum holds as long as the file has the same size, the same place on its disk and the same time of change. What a
 file should be is not known here: whoever asks compares.
 """
 
@@ -23,7 +23,7 @@ READINGS_AT_A_TIME_MAX = 2
 
 
 class WholeFile(NamedTuple):
-    """A file at a site: how it is looked at, and how all of its so many bytes are read for their SHA-256.
+    """A file at a site: how its stamp is taken, and how all of its bytes are read for their SHA-256.
 
     ``key`` tells it from the others of its area. Both calls raise ``OSError``.
     """
@@ -46,7 +46,8 @@ class _Found(NamedTuple):
 class KnownChecksums:
     """Checksums of the files of one area, each read once as long as it does not change."""
 
-    def __init__(self) -> None:
+    def __init__(self, known_max: int = KNOWN_CHECKSUMS_MAX) -> None:
+        self._known_max = known_max
         self._found: dict[str, _Found] = {}
         self._readings: dict[str, asyncio.Task[str]] = {}
         self._turns = asyncio.Semaphore(READINGS_AT_A_TIME_MAX)
@@ -77,7 +78,7 @@ class KnownChecksums:
         if not stamp.version:
             return
         self._found[key] = _Found(stamp.size_bytes, stamp.version, checksum)
-        if len(self._found) > KNOWN_CHECKSUMS_MAX:
+        if len(self._found) > self._known_max:
             del self._found[next(iter(self._found))]
 
     def rename(self, before: str, after: str) -> None:
@@ -92,7 +93,7 @@ class KnownChecksums:
         for reading in readings:
             reading.cancel()
         await asyncio.gather(*readings, return_exceptions=True)
-        self._readings.clear()  # one that was ended before it began has not seen to this itself
+        self._readings.clear()  # one that was ended before it began has not done this itself
 
     async def _read(self, whole: WholeFile) -> str:
         try:
@@ -103,7 +104,7 @@ class KnownChecksums:
                     why = "it changed while it was read; leave it alone and register it again"
                     raise ChangedFileError(whole.file, whole.site, why)
         finally:
-            # At once, and not when the task is seen to be done: nobody who asks from now on may join it.
+            # At once, and not when the task is known to be done: nobody who asks from now on may join it.
             self._readings.pop(whole.key, None)
         self.note(whole.key, stamp, checksum)
         return checksum

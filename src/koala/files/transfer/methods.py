@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from typing import Protocol
+from abc import ABC, abstractmethod
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -29,39 +29,6 @@ BLOCK_BYTES = 1 << 20
 STALL_S = 60
 # A stream with a limit of speed goes in pieces that take so long each; POSIX knows no shorter sleep.
 PIECE_S = 1
-
-
-class Method(Protocol):
-    """How one piece is moved between two sites."""
-
-    @property
-    def at_target(self) -> bool:
-        """Whether its process runs at the target."""
-        ...
-
-    async def watched(self) -> str:
-        """The file at the target that grows, by its absolute path there."""
-        ...
-
-    async def process(self) -> RemoteProcess:
-        """The process that moves the bytes, on its host and in its directory there."""
-        ...
-
-    async def script(self, done: int, rate_bytes_s: float | None) -> str:
-        """What it runs to move all beyond the first ``done`` bytes. Raises ``OSError``."""
-        ...
-
-    def arrived(self, size_bytes: int) -> int:
-        """How much of the piece has arrived when the watched file has this size."""
-        ...
-
-    async def collect(self) -> None:
-        """Put what has arrived into the copy's part, if it is not there already."""
-        ...
-
-    async def clean(self) -> None:
-        """Remove what is needed only while bytes flow. May be repeated."""
-        ...
 
 
 class Endpoints(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,31 +79,41 @@ def _stream(file: str, order: Order, done: int, rate_bytes_s: float | None) -> s
     return reader(file, offset, size) if rate_bytes_s is None else paced_reader(file, offset, size, rate_bytes_s)
 
 
-class _AtTarget:
-    """What methods have in common whose process writes the part of the copy, and runs at the target."""
+class Method(ABC):
+    """How one piece is moved between two sites: by a process that writes the part of the copy, and runs at the target
+    unless ``at_target`` says otherwise."""
 
     at_target = True
 
     def __init__(self, endpoints: Endpoints) -> None:
         self._endpoints = endpoints
 
-    async def watched(self) -> str:
-        return await self._endpoints.part()
+    @abstractmethod
+    async def script(self, done: int, rate_bytes_s: float | None) -> str:
+        """What the process runs to move all beyond the first ``done`` bytes. Raises ``OSError``."""
 
     async def process(self) -> RemoteProcess:
+        """The process that moves the bytes, on its host and in its directory there."""
         return RemoteProcess(self._endpoints.target.host, await self._endpoints.home())
 
+    async def watched(self) -> str:
+        """The file at the target that grows, by its absolute path there."""
+        return await self._endpoints.part()
+
     def arrived(self, size_bytes: int) -> int:
+        """How much of the piece has arrived when the watched file has this size."""
         return size_bytes
 
     async def collect(self) -> None:
-        """It is there already."""
+        """Put what has arrived into the copy's part, if it is not there already."""
+        return
 
     async def clean(self) -> None:
-        """There is nothing beside it."""
+        """Remove what is needed only while bytes flow. May be repeated."""
+        return
 
 
-class CutMethod(_AtTarget):
+class CutMethod(Method):
     """Cuts a piece of a site's own replica, at the site."""
 
     async def script(self, done: int, rate_bytes_s: float | None) -> str:
@@ -144,7 +121,7 @@ class CutMethod(_AtTarget):
         return f"({read}) | {writer(PART, done)}\n"
 
 
-class PullMethod(_AtTarget):
+class PullMethod(Method):
     """Runs at the target and reads from the source over ssh: ``ssh`` are the words that lead there, the last of them
     the host. Whole files come by rsync where both sides have it, pieces in a stream."""
 
@@ -161,7 +138,7 @@ class PullMethod(_AtTarget):
         return f"{shlex.join([*self._ssh, there])} | {writer(PART, done)}\n"
 
 
-class RelayMethod(_AtTarget):
+class RelayMethod(Method):
     """Runs on this machine, in the directory ``home`` that nobody else uses: a stream from the source to the target.
 
     With ``rsync`` this machine has the file itself, and pushes it.
@@ -224,7 +201,7 @@ def served_name(target: str, copy: str) -> str:
     return f"koala-{hashlib.sha256(f'{target}/{copy}'.encode()).hexdigest()[:32]}"
 
 
-class GridFtpMethod(_AtTarget):
+class GridFtpMethod(Method):
     """Tells the source's file server to send to the target's; the data goes straight from one to the other.
 
     The client runs at the target, or on this machine in the directory ``home``. A piece is written by the target's

@@ -27,6 +27,7 @@ from koala.files.hosts import Host
 from koala.files.transfer.order import Order, Progress, TransferResult
 from koala.files.transfer.piece import Clock, Pause, PieceWork, writing_error
 from koala.files.transfer.piece_factory import PieceFactory
+from koala.files.transfer.remote_piece import FRUITLESS_TRIES_MAX
 from koala.files.transfer.remote_process import RemoteProcess
 from koala.model.grid import Site
 from koala.model.messages import TransferId
@@ -75,7 +76,8 @@ class FileMover:
       is gone, and a ``transfer`` that waits has raised ``TransferCancelledError``. When it raises ``OSError``
       something of the transfer is left: call it again.
 
-    ``relays`` is a directory of this machine that is the mover's alone.
+    ``relays`` is a directory of this machine that is the mover's alone; ``tries_max`` tries in a row that move no
+    byte end a transfer.
     """
 
     def __init__(
@@ -87,13 +89,22 @@ class FileMover:
         *,
         clock: Clock,
         pause: Pause = asyncio.sleep,
+        tries_max: int = FRUITLESS_TRIES_MAX,
     ) -> None:
         self._areas = dict(areas)
         self._here = here
         self._relays = relays
         self._pause = pause
         self._pieces = PieceFactory(
-            sites, self._areas, here, relays, clock=clock, pause=pause, whole=self._whole, sharing=self._sharing
+            sites,
+            self._areas,
+            here,
+            relays,
+            clock=clock,
+            pause=pause,
+            whole=self._whole,
+            sharing=self._sharing,
+            tries_max=tries_max,
         )
         self._holders: dict[_Key, set[TransferId]] = {}
         self._key_of: dict[TransferId, _Key] = {}
@@ -125,7 +136,7 @@ class FileMover:
         except OSError as error:
             if area.host.is_local:
                 raise
-            _log.warning("the files of site %s cannot be looked at yet: %s", area.site, error)
+            _log.warning("the files of site %s cannot be reached yet: %s", area.site, error)
             self._late[area.site] = asyncio.create_task(self._open_late(area), name=f"open files of {area.site}")
 
     async def _open_late(self, area: FileArea) -> None:
@@ -181,7 +192,7 @@ class FileMover:
         key = (order.target, copy_name(order.file, order.chunk, order.checksum))
         if self._key_of.get(order.transfer, key) != key:
             raise FilesError(
-                order.file, order.target, f"transfer {order.transfer} brings something else; use a new id for this"
+                order.file, order.target, f"transfer {order.transfer} is for something else; use a new id for this"
             )
         running = await self._joined(order, key, area)
         if progress is not None:
@@ -349,7 +360,7 @@ class FileMover:
         for site in (order.target, order.source):
             if site not in self._areas and (site == order.target or order.url is None):
                 known = ", ".join(sorted(self._areas)) or "none"
-                raise FilesError(order.file, site, f"this mover sees no file area of that site; it sees: {known}")
+                raise FilesError(order.file, site, f"the mover knows no file area of that site; it knows: {known}")
         return self._areas[order.target]
 
     def _note_all(self, area: FileArea, held: dict[str, set[TransferId]]) -> None:

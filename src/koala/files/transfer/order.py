@@ -20,7 +20,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Transfer ``size_bytes`` of a file to a site: all of it, or with ``chunk`` (offset, size) that piece.
 
     ``checksum`` is the whole file's; ``url`` is where the source site has the file if not in its own area;
-    ``rate_bytes_s`` is what flows between the two sites; orders that are carried out at once share it equally.
+    ``rate_bytes_s`` is what flows between the two sites; orders that are performed at once share it equally.
     """
 
     transfer: TransferId
@@ -56,7 +56,7 @@ class TransferResult(msgspec.Struct, frozen=True, kw_only=True):
     """The file, or its chunk, is at the target, whole and verified.
 
     ``path`` is relative to the target's file area, ``copied_bytes`` what was moved now rather than found there, and
-    ``bytes_per_s`` the speed seen while bytes moved, None when nothing could be seen.
+    ``bytes_per_s`` the speed measured while bytes moved, None when nothing was moved.
     """
 
     transfer: TransferId

@@ -210,14 +210,14 @@ class PieceTransfer(ABC):
             )
 
     def _result(self, checksum: str) -> TransferResult:
-        seen = self._copied / self._flowing_s if self._copied and self._flowing_s > 0 else None
+        speed = self._copied / self._flowing_s if self._copied and self._flowing_s > 0 else None
         return TransferResult(
             transfer=self.order.transfer,
             path=self._path,
             size_bytes=self.order.size_bytes,
             checksum=checksum,
             copied_bytes=self._copied,
-            bytes_per_s=seen,
+            bytes_per_s=speed,
         )
 
 

@@ -1,7 +1,7 @@
 """Makes the transfer of an order's piece: by the route that the descriptions of the two sites say.
 
 Which route is in ``koala.files.transfer.route``, who shares a copy in ``koala.files.transfer.mover``. A file at a URL
-is read by this machine, and sent on where the target is not seen from here.
+is read by this machine, and sent on where the target's files are remote.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class PieceFactory:
         pause: Pause,
         whole: Callable[[Order], Awaitable[str]],
         sharing: Callable[[Order], int],
+        tries_max: int,
     ) -> None:
         self._sites = {site.name: site for site in sites}
         self._areas = areas
@@ -60,6 +61,7 @@ class PieceFactory:
         self._pause = pause
         self._whole = whole
         self._sharing = sharing
+        self._tries_max = tries_max
         self._scripted = {name: _scripted(area) for name, area in areas.items()}
         self._servers = {
             site.name: ServerDirectory(areas[site.name].host, site.file_server)
@@ -89,7 +91,7 @@ class PieceFactory:
         return self._remote(endpoints, route)
 
     def copied(self, order: Order, copy: Copy) -> LocalPieceTransfer:
-        """A copy that this machine makes into a directory that it sees."""
+        """A copy that this machine makes into one of its directories."""
         return LocalPieceTransfer(
             order,
             partial(self._source, order),
@@ -134,11 +136,12 @@ class PieceFactory:
             clock=self._clock,
             pause=self._pause,
             sharing=partial(self._sharing, endpoints.order),
+            tries_max=self._tries_max,
         )
 
     def _directory(self, site: SiteName) -> AreaDirectory:
         area = self._areas[site]
-        assert isinstance(area, LocalArea), "this machine sees it"
+        assert isinstance(area, LocalArea), "its files are local"
         return area.directory
 
 
@@ -181,7 +184,7 @@ class _FromUrl:
 
 
 def _scripted(area: FileArea) -> RemoteArea:
-    """An area as scripts on its host see it, whether this machine sees it too or not."""
+    """An area as scripts on its host use it, be it local or remote."""
     if isinstance(area, RemoteArea):
         return area
     assert isinstance(area, LocalArea), "there are two kinds"

@@ -51,11 +51,13 @@ class RemotePieceTransfer(PieceTransfer):
         clock: Clock,
         pause: Pause,
         sharing: Callable[[], int] = lambda: 1,
+        tries_max: int = FRUITLESS_TRIES_MAX,
     ) -> None:
         path = copy_path(endpoints.copy)
         super().__init__(endpoints.order, path, whole=whole, clock=clock, pause=pause, sharing=sharing)
         self._endpoints = endpoints
         self._choose = choose
+        self._tries_max = tries_max
         self._method: Method | None = None
 
     # ---------------------------------------------------------------------------------- steps of a transfer
@@ -160,13 +162,13 @@ class RemotePieceTransfer(PieceTransfer):
         meant = writing_error(order, said)
         if isinstance(meant, NoSpaceError):
             raise meant
-        if fruitless >= FRUITLESS_TRIES_MAX:
+        if fruitless >= self._tries_max:
             why = said.strerror or str(said)
             raise UnreachableSiteError(
                 order.file,
                 order.target,
                 f"it does not arrive from {order.source}, tried {fruitless} times (FRUITLESS_TRIES_MAX): {why}; "
-                "check the way between the two sites",
+                "check the connection between the two sites",
             )
 
     async def _chosen(self, *, anew: bool) -> Method:
@@ -217,7 +219,7 @@ class RemotePieceTransfer(PieceTransfer):
     async def _repeatedly(self, step: Callable[[], Awaitable[T]], error_of: _ErrorOf) -> T:
         """A step that is given up when the transfer is stopped, and repeated while its site does not answer."""
         wait_s = PAUSE_FIRST_S
-        for left in reversed(range(FRUITLESS_TRIES_MAX)):
+        for left in reversed(range(self._tries_max)):
             try:
                 return await self._unless_stopped(step)
             except ShellError as error:

@@ -1,4 +1,4 @@
-"""The file areas of an engine whose sites are all seen by this machine, for tests that look into them."""
+"""The file areas of an engine whose sites are all local, for tests that look into them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from koala.daemon.engine.loop import Engine
 from koala.files import AreaDirectory, LocalArea
 
 
-def seen(engine: Engine) -> dict[str, AreaDirectory]:
+def local_areas(engine: Engine) -> dict[str, AreaDirectory]:
     """The areas by site."""
     found = {}
     for site, area in engine.areas.items():
