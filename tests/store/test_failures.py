@@ -76,7 +76,7 @@ def test_an_entry_is_not_recorded_twice(store: Store) -> None:
     assert store.jobs() == []
 
 
-def test_a_command_that_is_not_on_record_cannot_be_owed(store: Store) -> None:
+def test_a_command_that_is_not_on_record_cannot_be_in_the_outbox(store: Store) -> None:
     with pytest.raises(StoreError, match="cannot record a batch"):
         store.record(Batch(entries=(tick(1),), outbox=(2,)))
     assert store.journal() == []

@@ -9,32 +9,16 @@ import sys
 from pathlib import Path
 
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, create_engine, inspect, text
+from sqlalchemy import inspect, text
 
 import koala
 from koala.store import Store, StoreError
 from koala.store.migrate import MIGRATIONS, VERSION_TABLE
-from koala.store.schema import metadata
 from tests.support.paths import SUPPORT, child_environment
+from tests.support.schema_check import difference_from_tables, engine_of
 from tests.support.store_samples import OpenStore, numbered_batch
 from tests.support.whole_batches import check_whole
-
-
-def engine_of(url: str) -> Engine:
-    return create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
-
-
-def difference_from_tables(url: str) -> list[object]:
-    """What Alembic would change so that the database has the tables of the code."""
-    engine = engine_of(url)
-    with engine.connect() as connection:
-        options = {"version_table": VERSION_TABLE, "compare_type": True, "compare_server_default": True}
-        found: list[object] = compare_metadata(MigrationContext.configure(connection, opts=options), metadata)
-    engine.dispose()
-    return found
 
 
 def test_the_migrations_add_up_to_the_tables(store: Store, url: str) -> None:

@@ -9,8 +9,8 @@ import msgspec
 from sqlalchemy import text
 
 from koala.store import NUMBER_MAX
-from tests.store.test_migrations import difference_from_tables, engine_of
 from tests.support.old_database import rows_of_the_old, write_old_database
+from tests.support.schema_check import difference_from_tables, engine_of
 from tests.support.store_samples import OpenStore
 
 

@@ -14,7 +14,7 @@ def test_a_new_store_has_nothing_to_recover(store: Store) -> None:
     assert store.recover() == nothing
 
 
-def test_a_restart_finds_events_and_what_is_owed_in_order(store: Store, url: str, open_store: OpenStore) -> None:
+def test_a_restart_finds_events_and_the_outbox_in_order(store: Store, url: str, open_store: OpenStore) -> None:
     store.record(Batch(entries=(submitted(1, 1), started(2, 1), started(3, 1)), outbox=(3, 2), jobs=(job_row(1),)))
     store.record(
         Batch(entries=(tick(4), submitted(5, 2), started(6, 2)), outbox=(6,), settled=(2,), jobs=(job_row(2),))
@@ -28,7 +28,7 @@ def test_a_restart_finds_events_and_what_is_owed_in_order(store: Store, url: str
     assert (found.last_seq, found.last_job, found.last_at) == (6, 2, 6.0)
 
 
-def test_events_before_the_books_are_not_replayed_and_commands_owed_before_them_are_kept(store: Store) -> None:
+def test_events_before_the_snapshot_are_not_replayed_and_the_outbox_is_kept(store: Store) -> None:
     store.record(Batch(entries=(submitted(1, 1), started(2, 1)), outbox=(2,), jobs=(job_row(1),)))
     store.save_snapshot(b"first", 2)
     store.record(Batch(entries=(tick(3),)))
@@ -39,12 +39,12 @@ def test_events_before_the_books_are_not_replayed_and_commands_owed_before_them_
     assert found.outbox == (started(2, 1),)
 
 
-def test_what_is_owed_and_settled_at_once_is_not_owed(store: Store) -> None:
+def test_a_command_that_is_settled_at_once_is_not_in_the_outbox(store: Store) -> None:
     store.record(Batch(entries=(started(1),), outbox=(1,), settled=(1, 99)))
     assert store.recover().outbox == ()
 
 
-def test_pruning_leaves_what_the_books_do_not_know_what_is_owed_and_the_newest_entry(store: Store) -> None:
+def test_pruning_leaves_what_the_snapshot_does_not_know_the_outbox_and_the_newest_entry(store: Store) -> None:
     store.record(Batch(entries=tuple(started(seq) for seq in range(1, 11)), outbox=(3,)))
     assert not store.prune_journal(100)
     assert len(store.journal()) == 10, "without a snapshot everything is needed"
@@ -75,7 +75,7 @@ def test_one_call_prunes_no_more_than_its_limit_and_says_whether_there_is_more(
     assert [each.seq for each in store.journal()] == [10]
 
 
-def test_more_owed_commands_than_one_call_prunes_keep_none_behind_them(
+def test_more_commands_in_the_outbox_than_one_call_prunes_keep_none_behind_them(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recording, "PRUNED_ENTRIES_MAX", 2)
@@ -85,7 +85,7 @@ def test_more_owed_commands_than_one_call_prunes_keep_none_behind_them(
     assert [each.seq for each in store.journal()] == [1, 2, 3, 10]
 
 
-def test_books_do_not_go_back(store: Store) -> None:
+def test_a_snapshot_does_not_go_back(store: Store) -> None:
     store.record(Batch(entries=(tick(1), tick(2))))
     store.save_snapshot(b"newer", 2)
     with pytest.raises(StoreError, match="cannot save a snapshot of entry 1 after that of 2; recover first"):
@@ -116,7 +116,7 @@ def test_everything_of_many_batches_is_there_after_a_restart(store: Store, url: 
     again.close()
 
 
-def test_reports_outlive_books_without_pruning(store: Store) -> None:
+def test_reports_outlive_snapshots_without_pruning(store: Store) -> None:
     store.record(Batch(entries=(reported(1, "delft", 1.0), tick(2))))
     store.save_snapshot(b"{}", 2)
     assert store.site_reports("delft", 0.0, 9.0) == [reported(1, "delft", 1.0)]

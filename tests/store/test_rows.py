@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import msgspec
+from sqlalchemy import text
 
 from koala.core.lifecycle import JobState
 from koala.model.messages import AbortComponent, JobEnded, JobOutcome, ReleaseBarrier, TransferEnded
 from koala.store import Batch, Store
+from tests.support.schema_check import engine_of
 from tests.support.store_samples import (
+    REQUEST,
     component_row,
     entry,
     file_entry,
@@ -63,6 +66,19 @@ def test_a_row_replaces_the_one_of_the_same_job(store: Store) -> None:
     )
     assert store.job(1) == job_row(1, state="running", places=(("delft", 4),))
     assert store.counts() == {"running": 1}
+
+
+def test_equal_requests_are_stored_once_and_stay_when_a_job_changes(store: Store, url: str) -> None:
+    other = msgspec.structs.replace(REQUEST, name="other")
+    entries = (submitted(1, 1), submitted(2, 2), submitted(3, 3, other))
+    store.record(Batch(entries=entries, jobs=tuple(job_row(number) for number in (1, 2, 3))))
+    store.record(Batch(jobs=(job_row(1, state=JobState.PLACED), job_row(4))))
+    assert [store.request(number) for number in (1, 2, 3, 4, FAR)] == [REQUEST, REQUEST, other, None, None]
+    store.close()
+    engine = engine_of(url)
+    with engine.connect() as connection:
+        assert connection.scalar(text("SELECT count(*) FROM requests")) == 2
+    engine.dispose()
 
 
 def test_jobs_come_newest_first_in_pages(store: Store) -> None:
@@ -133,7 +149,7 @@ def test_a_component_is_read_back_as_it_was_recorded(store: Store) -> None:
     assert store.component("1.3") is None
 
 
-def test_components_of_a_job_come_by_run_then_by_part(store: Store) -> None:
+def test_components_of_a_job_come_by_run_then_by_component(store: Store) -> None:
     rows = (
         component_row("c", run=2, part=0, claimed_at=1.0),
         component_row("b", run=1, part=1),

@@ -1,6 +1,6 @@
 """Reading: the questions that the store answers, each in its caller's transaction, which sees one moment.
 
-Every question that may be asked often finds its rows by an index; see ``tables``.
+Every question that may be asked often finds its rows by an index; see ``schema``.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def counts(connection: Connection, owner: str | None) -> dict[str, int]:
 
 
 def components(connection: Connection, number: int) -> list[ComponentRow]:
-    """All starts of all components of a job: by run, then by part, the oldest first."""
+    """All starts of all components of a job: by run, then by component, the oldest first."""
     table = tables.components
     found = select(*_COMPONENT).where(table.c.job == number)
     return _rows(

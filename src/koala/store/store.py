@@ -155,7 +155,7 @@ class Store:
     # ------------------------------------------------------------------------------- components and transfers
 
     def components(self, job: JobId) -> list[ComponentRow]:
-        """All starts of all components of a job: by run, then by part, the oldest first."""
+        """All starts of all components of a job: by run, then by component, the oldest first."""
         if not queries.is_whole(job):
             return []
         with self._read("read components") as connection:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -362,5 +363,18 @@ def test_whoever_waits_is_woken_by_what_is_on_record_or_by_the_timeout(root: Pat
             assert row is not None
             assert row.state == "done"
             await engine.wait_ended(12_345, 60.0)
+
+    asyncio.run(scenario())
+
+
+def test_the_row_of_a_job_is_recorded_only_when_it_changed(root: Path) -> None:
+    async def scenario() -> None:
+        store = disturbed(root)
+        async with open_engine(root, store=store) as world:
+            job = await world.submit(a_request(sizes=(1, 1, 1)))
+            await world.ended(job)
+            recorded = [row for batch in store.batches for row in batch.jobs]
+            assert len(recorded) >= 3
+            assert all(row != before for before, row in pairwise(recorded))
 
     asyncio.run(scenario())

@@ -1,7 +1,7 @@
-"""The rows of everything that lives, as they are on record: what callers are shown of jobs that have not ended.
+"""The rows of all jobs that have not ended, of their components and transfers, as they are on record.
 
-A draft gathers what a batch of events changes; it takes effect here only once the batch is on record, so that nobody
-ever sees what a failure could take back. What the rows say is worked out in ``koala.daemon.engine.projection``.
+A draft gathers what a batch of events changes. It takes effect once the batch is on record, so that callers never see
+what a failure could undo. ``koala.daemon.engine.projection`` works out what the rows say.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ class Projector:
         before = self._draft.job(job_id)
         job = ledger.jobs.get(job_id) or ledger.ended.get(job_id)
         if job is None or (before is None and not isinstance(event, JobSubmitted)):
-            return  # over long ago; something of it has only now been let go of
+            return  # ended long ago; only now has a site confirmed the end of a component
         self._join_transfers(job)
         changes: dict[str, Any] = {name: getattr(job, name) for name in COPIED_FIELDS}
         changes["state"] = str(job.state)
