@@ -13,11 +13,11 @@ from koala.core.refusals import SHUT_SITES_TRIED_MAX
 from koala.core.state.ledger import ENDED_KEPT
 from koala.core.story import _WORDS
 from koala.model.messages import JobEnded, JobPlaced, Outcome, SiteDrained, SiteSilent, Tick
-from tests.support.core_driver import Desk, ask, ask_total, kind, part
+from tests.support.core_driver import CoreDriver, ask, ask_total, kind, part
 
 
-def explain(desk: Desk, job: int) -> JobExplanation:
-    explanation = desk.scheduler.explain(job)
+def explain(driver: CoreDriver, job: int) -> JobExplanation:
+    explanation = driver.scheduler.explain(job)
     assert explanation is not None
     return explanation
 
@@ -26,13 +26,13 @@ def explain(desk: Desk, job: int) -> JobExplanation:
 
 
 def test_a_waiting_job_is_explained_by_its_refusal_its_tries_and_its_place_in_line() -> None:
-    desk = Desk({"a": 10, "b": 6})
-    desk.run(ask(part(8, "a")))
-    desk.submit(ask(9))
-    desk.wait_until(3.0)
-    desk.submit(ask(7))
-    desk.send(Tick(at=25.0))
-    said = explain(desk, 3)
+    driver = CoreDriver({"a": 10, "b": 6})
+    driver.run(ask(part(8, "a")))
+    driver.submit(ask(9))
+    driver.wait_until(3.0)
+    driver.submit(ask(7))
+    driver.send(Tick(at=25.0))
+    said = explain(driver, 3)
     assert (said.job, said.state, said.meaning) == (3, JobState.WAITING, MEANING[JobState.WAITING])
     assert (said.waiting_since, said.place_in_line, said.placement_tries) == (3.0, 2, 3)
     assert (said.claiming_tries, said.places) == (0, ())
@@ -45,66 +45,66 @@ def test_a_waiting_job_is_explained_by_its_refusal_its_tries_and_its_place_in_li
 
 
 def test_a_job_that_no_site_can_ever_hold_is_told_so() -> None:
-    desk = Desk({"a": 10})
-    desk.submit(ask(11))
-    said = explain(desk, 1)
+    driver = CoreDriver({"a": 10})
+    driver.submit(ask(11))
+    said = explain(driver, 1)
     assert said.refusal is not None
     assert said.refusal.permanent
 
 
 def test_a_refusal_tells_what_the_last_scan_saw_and_not_what_is_idle_now() -> None:
-    desk = Desk({"a": 10})
-    desk.report("a", others=8)
-    desk.submit(ask(5))
-    desk.report("a", others=6)
-    desk.wait_until(12.0)
-    desk.report("a", others=9)
-    said = explain(desk, 1)
+    driver = CoreDriver({"a": 10})
+    driver.report("a", others=8)
+    driver.submit(ask(5))
+    driver.report("a", others=6)
+    driver.wait_until(12.0)
+    driver.report("a", others=9)
+    said = explain(driver, 1)
     assert said.refusal is not None
     assert [lack.idle for lack in said.refusal.shortages] == [4]
 
 
 def test_a_job_that_was_passed_in_a_scan_is_refused_by_what_those_before_it_left() -> None:
     """10 processors become idle, the first in line takes them all: the second has seen none of them."""
-    desk = Desk({"a": 10})
-    desk.report("a", others=10)
-    desk.submit(ask(10))
-    desk.submit(ask(4))
-    desk.wait_until(5.0)
-    desk.report("a", others=0)
-    desk.wait_until(12.0)
-    assert desk.state(1) is JobState.STARTING
-    said = explain(desk, 2)
+    driver = CoreDriver({"a": 10})
+    driver.report("a", others=10)
+    driver.submit(ask(10))
+    driver.submit(ask(4))
+    driver.wait_until(5.0)
+    driver.report("a", others=0)
+    driver.wait_until(12.0)
+    assert driver.state(1) is JobState.STARTING
+    said = explain(driver, 2)
     assert said.refusal is not None
     assert [(lack.idle, lack.missing) for lack in said.refusal.shortages] == [(0, 4)]
 
 
 def test_a_newcomer_is_refused_by_its_own_try_and_not_by_the_scan_before_it() -> None:
     """Both jobs ask for the same; the scan saw 4 idle on each site, the later submission 2 and 4."""
-    desk = Desk({"a": 10, "b": 10})
-    desk.report("a", others=10)
-    desk.report("b", others=10)
-    desk.submit(ask(3, 3, 2))
-    desk.report("a", others=6)
-    desk.report("b", others=6)
-    desk.wait_until(13.0)
-    first = explain(desk, 1)
+    driver = CoreDriver({"a": 10, "b": 10})
+    driver.report("a", others=10)
+    driver.report("b", others=10)
+    driver.submit(ask(3, 3, 2))
+    driver.report("a", others=6)
+    driver.report("b", others=6)
+    driver.wait_until(13.0)
+    first = explain(driver, 1)
     assert first.refusal is not None
     assert [lack.idle for lack in first.refusal.shortages] == [4, 4]
-    desk.submit(ask(part(2, "a")))
-    desk.submit(ask(3, 3, 2))
-    said = explain(desk, 3)
+    driver.submit(ask(part(2, "a")))
+    driver.submit(ask(3, 3, 2))
+    said = explain(driver, 3)
     assert "idle: a 2, b 4" in said.story[-1].text
     assert said.refusal is not None
     assert [lack.idle for lack in said.refusal.shortages] == [2, 4]
 
 
 def test_a_returned_job_that_has_not_been_tried_since_still_has_an_explanation() -> None:
-    desk = Desk({"a": 10})
-    desk.run(ask(8))
-    desk.wait_until(1.0)
-    desk.end("1.1", outcome=Outcome.SITE_FAILED)
-    said = explain(desk, 1)
+    driver = CoreDriver({"a": 10})
+    driver.run(ask(8))
+    driver.wait_until(1.0)
+    driver.end("1.1", outcome=Outcome.SITE_FAILED)
+    said = explain(driver, 1)
     assert (said.state, said.waiting_since, said.place_in_line) == (JobState.WAITING, 1.0, 1)
 
 
@@ -112,10 +112,10 @@ def test_a_returned_job_that_has_not_been_tried_since_still_has_an_explanation()
 
 
 def test_a_running_job_is_explained_by_its_places() -> None:
-    desk = Desk({"a": 10, "b": 10})
-    desk.wait_until(2.0)
-    desk.run(ask(8, 9))
-    said = explain(desk, 1)
+    driver = CoreDriver({"a": 10, "b": 10})
+    driver.wait_until(2.0)
+    driver.run(ask(8, 9))
+    said = explain(driver, 1)
     assert (said.state, said.places, said.since) == (JobState.RUNNING, (("b", 8), ("a", 9)), 2.0)
     assert (said.refusal, said.place_in_line, said.waiting_since) == (None, None, None)
     assert said.story[0].text == "submitted: non-fixed request for 17 processors"
@@ -123,119 +123,119 @@ def test_a_running_job_is_explained_by_its_places() -> None:
 
 
 def test_an_ended_job_is_explained_by_its_outcome() -> None:
-    desk = Desk({"a": 10})
-    desk.run(ask(8))
-    desk.wait_until(9.0)
-    desk.end("1.1", outcome=Outcome.TIMED_OUT)
-    said = explain(desk, 1)
+    driver = CoreDriver({"a": 10})
+    driver.run(ask(8))
+    driver.wait_until(9.0)
+    driver.end("1.1", outcome=Outcome.TIMED_OUT)
+    said = explain(driver, 1)
     assert (said.state, said.since) == (JobState.FAILED, 9.0)
     assert said.story[-1].text == "failed: it ran longer than its walltime on a"
 
 
 def test_a_job_that_is_done_needs_no_reason() -> None:
-    desk = Desk({"a": 10})
-    desk.run(ask(8))
-    desk.end("1.1")
-    assert desk.story(1)[-1] == "done"
+    driver = CoreDriver({"a": 10})
+    driver.run(ask(8))
+    driver.end("1.1")
+    assert driver.story(1)[-1] == "done"
 
 
 def test_nothing_is_known_of_a_job_that_never_was() -> None:
-    assert Desk({"a": 10}).scheduler.explain(1) is None
+    assert CoreDriver({"a": 10}).scheduler.explain(1) is None
 
 
 def test_the_stories_of_the_last_ended_jobs_are_kept_and_older_ones_forgotten() -> None:
-    desk = Desk({"a": 10}, placement_tries_max=1)
+    driver = CoreDriver({"a": 10}, placement_tries_max=1)
     for _ in range(ENDED_KEPT + 1):
-        assert len(kind(desk.submit(ask(11)), JobEnded)) == 1
-    assert desk.scheduler.explain(1) is None
-    assert desk.scheduler.explain(2) is not None
-    assert desk.scheduler.explain(ENDED_KEPT + 1) is not None
+        assert len(kind(driver.submit(ask(11)), JobEnded)) == 1
+    assert driver.scheduler.explain(1) is None
+    assert driver.scheduler.explain(2) is not None
+    assert driver.scheduler.explain(ENDED_KEPT + 1) is not None
 
 
 # ---------------------------------------------------------------------------------------- every word
 
 
-def files_desk() -> Desk:
-    return Desk({"a": 10, "near": 10, "far": 1}, files={"f": (100.0, ("far",))}, cooldown_s=10.0)
+def files_driver() -> CoreDriver:
+    return CoreDriver({"a": 10, "near": 10, "far": 1}, files={"f": (100.0, ("far",))}, cooldown_s=10.0)
 
 
 def story_of_a_failure() -> list[str]:
-    desk = Desk({"a": 10})
-    desk.report("a", others=1)
-    desk.submit(ask(10))
-    desk.report("a", others=0)
-    desk.wait_until(12.0)
-    desk.ready("1.1")
-    desk.wait_until(13.0)
-    desk.end("1.1", outcome=Outcome.SITE_FAILED, reason="a node died")
-    desk.cancel(1)
-    return desk.story(1)
+    driver = CoreDriver({"a": 10})
+    driver.report("a", others=1)
+    driver.submit(ask(10))
+    driver.report("a", others=0)
+    driver.wait_until(12.0)
+    driver.ready("1.1")
+    driver.wait_until(13.0)
+    driver.end("1.1", outcome=Outcome.SITE_FAILED, reason="a node died")
+    driver.cancel(1)
+    return driver.story(1)
 
 
 def story_of_a_broken_file() -> list[str]:
-    desk = files_desk()
-    desk.submit(ask(part(10, "a", "f")))
-    desk.bring("t1", ok=False, reason="disk full")
-    desk.wait_until(10.0)
-    desk.bring("t2")
-    return desk.story(1)
+    driver = files_driver()
+    driver.submit(ask(part(10, "a", "f")))
+    driver.end_transfer("t1", ok=False, reason="disk full")
+    driver.wait_until(10.0)
+    driver.end_transfer("t2")
+    return driver.story(1)
 
 
 def story_of_a_move() -> list[str]:
-    desk = Desk({"a": 10, "far": 1, "near": 10}, files={"f": (100.0, ("far", "near"))})
-    desk.report("near", others=10)
-    desk.submit(ask(part(10, None, "f")))
-    desk.report("a", others=10)
-    desk.report("near", others=0)
-    desk.wait_until(76.0)
-    desk.end("1.1", outcome=Outcome.REFUSED, reason="queue closed")
-    return desk.story(1)
+    driver = CoreDriver({"a": 10, "far": 1, "near": 10}, files={"f": (100.0, ("far", "near"))})
+    driver.report("near", others=10)
+    driver.submit(ask(part(10, None, "f")))
+    driver.report("a", others=10)
+    driver.report("near", others=0)
+    driver.wait_until(76.0)
+    driver.end("1.1", outcome=Outcome.REFUSED, reason="queue closed")
+    return driver.story(1)
 
 
 def story_of_a_site_that_will_not() -> list[str]:
-    desk = Desk({"a": 10, "b": 9})
-    desk.submit(ask(5))
-    desk.end("1.1", outcome=Outcome.UNSUITABLE, reason="too long")
-    return desk.story(1)
+    driver = CoreDriver({"a": 10, "b": 9})
+    driver.submit(ask(5))
+    driver.end("1.1", outcome=Outcome.UNSUITABLE, reason="too long")
+    return driver.story(1)
 
 
 def story_of_an_atomic_claim() -> list[str]:
-    desk = Desk({"a": 10, "far": 1}, files={"f": (100.0, ("far",))}, claim_threshold=1.0)
-    desk.submit(ask(part(10, "a", "f")))
-    desk.report("a", others=1)
-    desk.wait_until(76.0)
-    return desk.story(1)
+    driver = CoreDriver({"a": 10, "far": 1}, files={"f": (100.0, ("far",))}, claim_threshold=1.0)
+    driver.submit(ask(part(10, "a", "f")))
+    driver.report("a", others=1)
+    driver.wait_until(76.0)
+    return driver.story(1)
 
 
-def preemption() -> Desk:
-    desk = files_desk()
-    desk.submit(ask(part(10, "a", "f"), high=True))
-    desk.run(ask(part(5, "a")))
-    desk.run(ask(part(5, "a")))
-    desk.wait_until(76.0)
-    return desk
+def preemption() -> CoreDriver:
+    driver = files_driver()
+    driver.submit(ask(part(10, "a", "f"), high=True))
+    driver.run(ask(part(5, "a")))
+    driver.run(ask(part(5, "a")))
+    driver.wait_until(76.0)
+    return driver
 
 
 def story_of_a_probe() -> list[str]:
-    desk = files_desk()
+    driver = files_driver()
     for _ in range(5):
-        desk.send(SiteSilent(at=0.0, site="a", reason="no route"))
-    desk.submit(ask(part(10, "a")))
-    desk.wait_until(12.0)
-    desk.ready("1.1")
-    desk.end("1.1")
-    return desk.story(1)
+        driver.send(SiteSilent(at=0.0, site="a", reason="no route"))
+    driver.submit(ask(part(10, "a")))
+    driver.wait_until(12.0)
+    driver.ready("1.1")
+    driver.end("1.1")
+    return driver.story(1)
 
 
 def story_of_a_long_life() -> list[str]:
-    desk = Desk({"a": 10}, error_threshold=10_000, scan_interval_s=0.0)
-    desk.submit(ask(10))
+    driver = CoreDriver({"a": 10}, error_threshold=10_000, scan_interval_s=0.0)
+    driver.submit(ask(10))
     for _ in range(150):
-        desk.ready(*desk.tokens(1))
-        desk.pass_time(1.0)
-        desk.end(*desk.tokens(1), outcome=Outcome.SITE_FAILED)
-        desk.settle()
-    return desk.story(1)
+        driver.ready(*driver.tokens(1))
+        driver.pass_time(1.0)
+        driver.end(*driver.tokens(1), outcome=Outcome.SITE_FAILED)
+        driver.settle()
+    return driver.story(1)
 
 
 TOLD: dict[str, tuple[Callable[[], list[str]], str]] = {
@@ -267,9 +267,9 @@ def test_every_decision_is_told_in_words(word: str) -> None:
 
 
 def test_the_story_is_told_in_the_order_of_time() -> None:
-    desk = preemption()
+    driver = preemption()
     for job in (1, 2, 3):
-        times = [line.at for line in explain(desk, job).story]
+        times = [line.at for line in explain(driver, job).story]
         assert times == sorted(times)
 
 
@@ -287,112 +287,112 @@ def test_a_very_long_story_keeps_its_beginning_and_its_end() -> None:
 # ------------------------------------------------------------------------- more than idle processors
 
 
-def cures(desk: Desk, job: int) -> tuple[str, dict[str, str]]:
+def cures(driver: CoreDriver, job: int) -> tuple[str, dict[str, str]]:
     """What would help the waiting job, and what would help at each site."""
-    refusal = explain(desk, job).refusal
+    refusal = explain(driver, job).refusal
     assert refusal is not None
     return refusal.cure, {short.site: short.cure for short in refusal.shortages}
 
 
 def test_a_drained_site_that_would_take_the_job_is_named_as_what_stands_in_its_way() -> None:
-    desk = Desk({"paris": 4, "berlin": 8})
-    desk.send(SiteDrained(at=0.0, site="berlin"))
-    desk.submit(ask(3, 3))
-    cure, at_sites = cures(desk, 1)
+    driver = CoreDriver({"paris": 4, "berlin": 8})
+    driver.send(SiteDrained(at=0.0, site="berlin"))
+    driver.submit(ask(3, 3))
+    cure, at_sites = cures(driver, 1)
     assert cure == "resuming berlin, which is drained"
     assert at_sites["berlin"] == "berlin is drained; resume it"
     assert at_sites["paris"] == "none: paris never offers more than 4"
 
 
 def test_what_would_help_without_the_drained_site_is_told_too() -> None:
-    desk = Desk({"paris": 4, "berlin": 8})
-    desk.run(ask(part(3, "paris")))
-    desk.send(SiteDrained(at=0.0, site="berlin"))
-    desk.submit(ask(2))
-    cure, at_sites = cures(desk, 2)
+    driver = CoreDriver({"paris": 4, "berlin": 8})
+    driver.run(ask(part(3, "paris")))
+    driver.send(SiteDrained(at=0.0, site="berlin"))
+    driver.submit(ask(2))
+    cure, at_sites = cures(driver, 2)
     assert cure.startswith("resuming berlin, which is drained, or 1 more idle processor on paris")
     assert at_sites == {"paris": "1 more idle processor on paris", "berlin": "berlin is drained; resume it"}
 
 
 def test_a_drained_site_that_is_full_must_be_resumed_and_have_room() -> None:
-    desk = Desk({"paris": 1, "berlin": 8})
-    desk.run(ask(part(8, "berlin")))
-    desk.send(SiteDrained(at=0.0, site="berlin"))
-    desk.submit(ask(5))
-    cure, _ = cures(desk, 2)
+    driver = CoreDriver({"paris": 1, "berlin": 8})
+    driver.run(ask(part(8, "berlin")))
+    driver.send(SiteDrained(at=0.0, site="berlin"))
+    driver.submit(ask(5))
+    cure, _ = cures(driver, 2)
     assert cure.startswith("resuming berlin, which is drained, and then 5 more idle processors on berlin")
 
 
 def test_a_job_that_can_never_fit_is_not_sent_to_a_drained_site() -> None:
-    desk = Desk({"paris": 4, "berlin": 8})
-    desk.send(SiteDrained(at=0.0, site="berlin"))
-    desk.submit(ask(9))
-    cure, at_sites = cures(desk, 1)
+    driver = CoreDriver({"paris": 4, "berlin": 8})
+    driver.send(SiteDrained(at=0.0, site="berlin"))
+    driver.submit(ask(9))
+    cure, at_sites = cures(driver, 1)
     assert "berlin" not in cure
     assert at_sites["berlin"] == "none: berlin never offers more than 8"
 
 
 def test_a_site_that_is_not_trusted_says_so_until_it_is_tried_again() -> None:
-    desk = Desk({"a": 8}, error_threshold=2, cooldown_s=50.0)
+    driver = CoreDriver({"a": 8}, error_threshold=2, cooldown_s=50.0)
     for _ in range(2):
-        desk.send(SiteSilent(at=desk.now, site="a", reason="no answer"))
-    desk.submit(ask(3))
-    desk.submit(ask(2))
-    cure, at_sites = cures(desk, 1)
+        driver.send(SiteSilent(at=driver.now, site="a", reason="no answer"))
+    driver.submit(ask(3))
+    driver.submit(ask(2))
+    cure, at_sites = cures(driver, 1)
     assert cure == "resuming a, which is not trusted after errors"
     assert at_sites == {"a": "a is not trusted after 2 errors; it is tried again after its cool-down, or resume it"}
-    desk.pass_time(70.0)
-    assert desk.state(1) is JobState.STARTING
-    assert cures(desk, 2)[1] == {
+    driver.pass_time(70.0)
+    assert driver.state(1) is JobState.STARTING
+    assert cures(driver, 2)[1] == {
         "a": "a is tried out with one job; it is used again when that ends well, or resume it"
     }
 
 
 def test_of_many_sites_that_are_kept_out_so_many_are_named() -> None:
-    desk = Desk({f"s{number}": 2 for number in range(SHUT_SITES_TRIED_MAX + 2)})
-    for site in list(desk.ledger.index):
-        desk.send(SiteDrained(at=0.0, site=site))
-    desk.submit(ask(2, 2))
-    cure, _ = cures(desk, 1)
+    driver = CoreDriver({f"s{number}": 2 for number in range(SHUT_SITES_TRIED_MAX + 2)})
+    for site in list(driver.ledger.index):
+        driver.send(SiteDrained(at=0.0, site=site))
+    driver.submit(ask(2, 2))
+    cure, _ = cures(driver, 1)
     assert f"s{SHUT_SITES_TRIED_MAX - 1} and 2 more, which are drained or not trusted" in cure
     assert f"s{SHUT_SITES_TRIED_MAX}," not in cure
 
 
 def test_a_waiting_job_of_high_priority_is_told_when_it_may_preempt() -> None:
-    desk = Desk({"a": 8})
-    desk.run(ask(6))
-    desk.submit(ask(4, high=True))
-    assert "it preempts jobs of low priority only once it has places" in cures(desk, 2)[0]
-    desk.submit(ask(4))
-    assert "preempts" not in cures(desk, 3)[0]
+    driver = CoreDriver({"a": 8})
+    driver.run(ask(6))
+    driver.submit(ask(4, high=True))
+    assert "it preempts jobs of low priority only once it has places" in cures(driver, 2)[0]
+    driver.submit(ask(4))
+    assert "preempts" not in cures(driver, 3)[0]
 
 
 def test_a_job_that_starts_is_explained_by_the_components_that_it_waits_for() -> None:
-    desk = Desk({"a": 8, "b": 8})
-    desk.submit(ask(part(2, "a"), part(3, "b"), part(4, "b")))
-    desk.ready("1.1")
-    said = explain(desk, 1).meaning
+    driver = CoreDriver({"a": 8, "b": 8})
+    driver.submit(ask(part(2, "a"), part(3, "b"), part(4, "b")))
+    driver.ready("1.1")
+    said = explain(driver, 1).meaning
     assert "1 of 3 wait at the barrier; not there yet: 3 on b, 4 on b." in said
     assert "goes back to its placement queue" in said
-    desk.ready("1.2", "1.3")
-    assert explain(desk, 1).meaning == MEANING[JobState.RUNNING]
+    driver.ready("1.2", "1.3")
+    assert explain(driver, 1).meaning == MEANING[JobState.RUNNING]
 
 
 def test_a_job_that_failed_is_explained_by_why() -> None:
-    desk = Desk({"a": 8})
-    desk.run(ask(2, restarts_max=0))
-    desk.end("1.1", outcome=Outcome.FAILED, exit_code=7)
-    assert explain(desk, 1).meaning == "component 0 failed on a with exit code 7, and it may not be restarted"
+    driver = CoreDriver({"a": 8})
+    driver.run(ask(2, restarts_max=0))
+    driver.end("1.1", outcome=Outcome.FAILED, exit_code=7)
+    assert explain(driver, 1).meaning == "component 0 failed on a with exit code 7, and it may not be restarted"
 
 
 def test_a_flexible_job_that_names_no_policy_is_divided_where_the_grids_policy_does_not() -> None:
-    desk = Desk({"a": 5, "b": 4}, policy="WF")
+    driver = CoreDriver({"a": 5, "b": 4}, policy="WF")
     total = msgspec.structs.replace(ask_total(9), policy=None)
-    placed = kind(desk.submit(total), JobPlaced)
+    placed = kind(driver.submit(total), JobPlaced)
     assert placed == [JobPlaced(job=1, places=(("a", 5), ("b", 4)))]
 
 
 def test_a_flexible_job_that_names_a_policy_which_does_not_divide_is_told_of_one_that_does() -> None:
-    desk = Desk({"a": 5, "b": 4})
-    desk.submit(msgspec.structs.replace(ask_total(9), policy="WF"))
-    assert cures(desk, 1)[0] == "let the policy FCM divide the total: that would place it now"
+    driver = CoreDriver({"a": 5, "b": 4})
+    driver.submit(msgspec.structs.replace(ask_total(9), policy="WF"))
+    assert cures(driver, 1)[0] == "let the policy FCM divide the total: that would place it now"

@@ -6,7 +6,7 @@ import pytest
 
 from koala.core import JobState
 from koala.model.messages import AbortComponent, JobEnded, JobOutcome, JobPlaced, JobRequeued, Outcome, StartComponent
-from tests.support.core_driver import Desk, ask, assert_clean, assert_ledger_balances, kind, part
+from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, part
 
 OF_THE_SITE = [Outcome.SITE_FAILED, Outcome.ABORTED, Outcome.ABSENT, Outcome.REFUSED]
 
@@ -15,52 +15,52 @@ OF_THE_SITE = [Outcome.SITE_FAILED, Outcome.ABORTED, Outcome.ABSENT, Outcome.REF
 @pytest.mark.parametrize("high", [True, False])
 def test_a_failed_component_aborts_the_whole_job_which_returns_to_its_own_queue(outcome: Outcome, high: bool) -> None:
     """running -> unwinding -> waiting"""
-    desk = Desk({"a": 10, "b": 10, "c": 10})
-    desk.run(ask(part(9, "a"), part(9, "b"), part(9, "c"), high=high))
-    desk.wait_until(10.0)
-    commands = desk.end("1.2", outcome=outcome, reason="a node died", exit_code=7)
+    driver = CoreDriver({"a": 10, "b": 10, "c": 10})
+    driver.run(ask(part(9, "a"), part(9, "b"), part(9, "c"), high=high))
+    driver.wait_until(10.0)
+    commands = driver.end("1.2", outcome=outcome, reason="a node died", exit_code=7)
     assert [abort.token for abort in kind(commands, AbortComponent)] == ["1.1", "1.3"]
     (requeued,) = kind(commands, JobRequeued)
     assert requeued.reason.startswith("component 1 failed on b")
-    assert desk.state(1) is JobState.UNWINDING
-    desk.end("1.3", outcome=Outcome.ABORTED)
-    assert desk.state(1) is JobState.UNWINDING
-    desk.end("1.1", outcome=Outcome.ABORTED)
-    assert desk.state(1) is JobState.WAITING
-    assert [job.id for job in (desk.ledger.high if high else desk.ledger.low)] == [1]
-    assert (desk.job(1).failures, desk.job(1).claim_fraction) == (1, 0.625)
-    assert_ledger_balances(desk.ledger)
+    assert driver.state(1) is JobState.UNWINDING
+    driver.end("1.3", outcome=Outcome.ABORTED)
+    assert driver.state(1) is JobState.UNWINDING
+    driver.end("1.1", outcome=Outcome.ABORTED)
+    assert driver.state(1) is JobState.WAITING
+    assert [job.id for job in (driver.ledger.high if high else driver.ledger.low)] == [1]
+    assert (driver.job(1).failures, driver.job(1).claim_fraction) == (1, 0.625)
+    assert_ledger_balances(driver.ledger)
 
 
 def test_a_job_that_ran_is_not_started_again_before_every_site_has_let_go_of_it() -> None:
     """running -> unwinding -> waiting -> placed -> starting, though there is room for it all the time"""
-    desk = Desk({"a": 100, "b": 100}, scan_interval_s=0.0)
-    desk.run(ask(part(9, "a"), part(9, "b")))
-    desk.end("1.2", outcome=Outcome.SITE_FAILED)
-    desk.wait_until(1000.0)
-    desk.report("a", others=1)
-    desk.report("a", others=0)
-    desk.settle()
-    assert desk.state(1) is JobState.UNWINDING
-    assert len(desk.all(StartComponent)) == 2
-    desk.end("1.1", outcome=Outcome.ABORTED)
-    commands = desk.settle()
+    driver = CoreDriver({"a": 100, "b": 100}, scan_interval_s=0.0)
+    driver.run(ask(part(9, "a"), part(9, "b")))
+    driver.end("1.2", outcome=Outcome.SITE_FAILED)
+    driver.wait_until(1000.0)
+    driver.report("a", others=1)
+    driver.report("a", others=0)
+    driver.settle()
+    assert driver.state(1) is JobState.UNWINDING
+    assert len(driver.all(StartComponent)) == 2
+    driver.end("1.1", outcome=Outcome.ABORTED)
+    commands = driver.settle()
     assert [start.token for start in kind(commands, StartComponent)] == ["1.3", "1.4"]
 
 
 def test_before_the_barrier_a_failed_job_returns_at_once_and_its_processors_stay_counted() -> None:
     """starting -> waiting: what is aborted can not start the application any more"""
-    desk = Desk({"a": 10, "b": 10})
-    desk.submit(ask(part(9, "a"), part(8, "b")))
-    desk.ready("1.1")
-    desk.wait_until(5.0)
-    commands = desk.end("1.2", outcome=Outcome.SITE_FAILED)
+    driver = CoreDriver({"a": 10, "b": 10})
+    driver.submit(ask(part(9, "a"), part(8, "b")))
+    driver.ready("1.1")
+    driver.wait_until(5.0)
+    commands = driver.end("1.2", outcome=Outcome.SITE_FAILED)
     assert [abort.token for abort in kind(commands, AbortComponent)] == ["1.1"]
-    assert desk.state(1) is JobState.WAITING
-    assert (desk.idle("a"), desk.idle("b")) == (1, 10)
-    desk.end("1.1", outcome=Outcome.ABORTED)
-    assert desk.idle("a") == 10
-    assert_ledger_balances(desk.ledger)
+    assert driver.state(1) is JobState.WAITING
+    assert (driver.idle("a"), driver.idle("b")) == (1, 10)
+    driver.end("1.1", outcome=Outcome.ABORTED)
+    assert driver.idle("a") == 10
+    assert_ledger_balances(driver.ledger)
 
 
 @pytest.mark.parametrize("hold_placed", [True, False])
@@ -70,108 +70,108 @@ def test_the_books_balance_after_a_failure_of_a_half_claimed_job(
     outcome: Outcome, at: float, hold_placed: bool
 ) -> None:
     """claiming -> waiting or failed"""
-    desk = Desk({"a": 10, "b": 10, "store": 1}, files={"f": (100.0, ("store",))}, hold_placed=hold_placed)
-    desk.submit(ask(part(4, "a", "f"), part(5, "a", "f"), part(10, "b", "f")))
-    desk.report("b", others=1 if at < 100.0 else 0)
-    desk.wait_until(at)
-    desk.ready("1.1")
-    desk.end("1.1", outcome=outcome)
-    assert_ledger_balances(desk.ledger)
-    desk.cancel(1)
-    desk.end("1.2", "1.3", outcome=Outcome.ABORTED)
-    assert_clean(desk.ledger)
-    assert desk.idle("a") == 10
+    driver = CoreDriver({"a": 10, "b": 10, "store": 1}, files={"f": (100.0, ("store",))}, hold_placed=hold_placed)
+    driver.submit(ask(part(4, "a", "f"), part(5, "a", "f"), part(10, "b", "f")))
+    driver.report("b", others=1 if at < 100.0 else 0)
+    driver.wait_until(at)
+    driver.ready("1.1")
+    driver.end("1.1", outcome=outcome)
+    assert_ledger_balances(driver.ledger)
+    driver.cancel(1)
+    driver.end("1.2", "1.3", outcome=Outcome.ABORTED)
+    assert_clean(driver.ledger)
+    assert driver.idle("a") == 10
 
 
 def test_a_returned_job_goes_to_the_tail_of_its_queue() -> None:
-    desk = Desk({"a": 10})
-    desk.run(ask(9))
-    desk.submit(ask(9))
-    desk.end("1.1", outcome=Outcome.SITE_FAILED)
-    assert [job.id for job in desk.ledger.low] == [2, 1]
+    driver = CoreDriver({"a": 10})
+    driver.run(ask(9))
+    driver.submit(ask(9))
+    driver.end("1.1", outcome=Outcome.SITE_FAILED)
+    assert [job.id for job in driver.ledger.low] == [2, 1]
 
 
 def test_a_job_whose_other_components_are_done_already_returns_at_once() -> None:
     """running -> unwinding -> waiting, and every component runs again"""
-    desk = Desk({"a": 10, "b": 10}, scan_interval_s=0.0)
-    desk.run(ask(part(9, "a"), part(9, "b")))
-    desk.end("1.1")
-    desk.pass_time(1.0)
-    desk.end("1.2", outcome=Outcome.SITE_FAILED)
-    assert [start.part for start in kind(desk.settle(), StartComponent)] == [0, 1]
+    driver = CoreDriver({"a": 10, "b": 10}, scan_interval_s=0.0)
+    driver.run(ask(part(9, "a"), part(9, "b")))
+    driver.end("1.1")
+    driver.pass_time(1.0)
+    driver.end("1.2", outcome=Outcome.SITE_FAILED)
+    assert [start.part for start in kind(driver.settle(), StartComponent)] == [0, 1]
 
 
 def test_failures_of_the_application_are_limited_by_restarts_max() -> None:
     """running -> unwinding -> waiting -> ... -> running -> failed"""
-    desk = Desk({"a": 10}, scan_interval_s=0.0)
-    desk.submit(ask(9, restarts_max=2))
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0)
+    driver.submit(ask(9, restarts_max=2))
     for _ in range(3):
-        desk.ready(*desk.tokens(1))
-        desk.pass_time(1.0)
-        desk.end(*desk.tokens(1), outcome=Outcome.FAILED, exit_code=3)
-        desk.settle()
-    record = desk.ended(1)
+        driver.ready(*driver.tokens(1))
+        driver.pass_time(1.0)
+        driver.end(*driver.tokens(1), outcome=Outcome.FAILED, exit_code=3)
+        driver.settle()
+    record = driver.ended(1)
     assert (record.outcome, record.failures) == (JobOutcome.FAILED, 3)
     assert "exit code 3" in record.reason
     assert "2 restarts" in record.reason
-    assert len(desk.all(JobPlaced)) == 3
-    assert_clean(desk.ledger)
+    assert len(driver.all(JobPlaced)) == 3
+    assert_clean(driver.ledger)
 
 
 def test_with_no_restarts_the_first_failure_of_the_application_ends_the_job_everywhere() -> None:
     """running -> failed"""
-    desk = Desk({"a": 10, "b": 10}, restarts_max=0)
-    desk.run(ask(part(9, "a"), part(9, "b")))
-    commands = desk.end("1.1", outcome=Outcome.FAILED)
+    driver = CoreDriver({"a": 10, "b": 10}, restarts_max=0)
+    driver.run(ask(part(9, "a"), part(9, "b")))
+    commands = driver.end("1.1", outcome=Outcome.FAILED)
     assert [abort.token for abort in kind(commands, AbortComponent)] == ["1.2"]
-    assert desk.ended(1).outcome is JobOutcome.FAILED
-    desk.end("1.2", outcome=Outcome.ABORTED)
-    assert_clean(desk.ledger)
+    assert driver.ended(1).outcome is JobOutcome.FAILED
+    driver.end("1.2", outcome=Outcome.ABORTED)
+    assert_clean(driver.ledger)
 
 
 def test_failures_of_sites_do_not_use_up_restarts() -> None:
-    desk = Desk({"a": 10}, scan_interval_s=0.0, restarts_max=0, error_threshold=100)
-    desk.submit(ask(9))
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0, restarts_max=0, error_threshold=100)
+    driver.submit(ask(9))
     for _ in range(4):
-        desk.ready(*desk.tokens(1))
-        desk.pass_time(1.0)
-        desk.end(*desk.tokens(1), outcome=Outcome.SITE_FAILED)
-        desk.settle()
-    assert desk.state(1) is JobState.STARTING
-    assert desk.job(1).failures == 4
+        driver.ready(*driver.tokens(1))
+        driver.pass_time(1.0)
+        driver.end(*driver.tokens(1), outcome=Outcome.SITE_FAILED)
+        driver.settle()
+    assert driver.state(1) is JobState.STARTING
+    assert driver.job(1).failures == 4
 
 
 def test_a_job_that_outlives_its_walltime_fails() -> None:
     """running -> failed"""
-    desk = Desk({"a": 10, "b": 10})
-    desk.run(ask(part(9, "a"), part(9, "b"), walltime_s=60.0))
-    commands = desk.end("1.1", outcome=Outcome.TIMED_OUT)
+    driver = CoreDriver({"a": 10, "b": 10})
+    driver.run(ask(part(9, "a"), part(9, "b"), walltime_s=60.0))
+    commands = driver.end("1.1", outcome=Outcome.TIMED_OUT)
     (record,) = kind(commands, JobEnded)
     assert (record.outcome, record.reason) == (JobOutcome.FAILED, "it ran longer than its walltime on a")
     assert [abort.token for abort in kind(commands, AbortComponent)] == ["1.2"]
-    assert [site.errors for site in desk.ledger.sites] == [0, 0]
-    desk.end("1.2", outcome=Outcome.TIMED_OUT)
-    assert_clean(desk.ledger)
+    assert [site.errors for site in driver.ledger.sites] == [0, 0]
+    driver.end("1.2", outcome=Outcome.TIMED_OUT)
+    assert_clean(driver.ledger)
 
 
 def test_tokens_are_never_used_twice() -> None:
-    desk = Desk({"a": 10, "b": 10}, scan_interval_s=0.0, error_threshold=100)
-    desk.submit(ask(9, 9))
+    driver = CoreDriver({"a": 10, "b": 10}, scan_interval_s=0.0, error_threshold=100)
+    driver.submit(ask(9, 9))
     for _ in range(5):
-        desk.pass_time(1.0)
-        desk.end(desk.tokens(1)[0], outcome=Outcome.SITE_FAILED)
-        desk.settle()
-        desk.end(*list(desk.ledger.claims), outcome=Outcome.ABORTED)
-        desk.settle()
-    tokens = [start.token for start in desk.all(StartComponent)]
+        driver.pass_time(1.0)
+        driver.end(driver.tokens(1)[0], outcome=Outcome.SITE_FAILED)
+        driver.settle()
+        driver.end(*list(driver.ledger.claims), outcome=Outcome.ABORTED)
+        driver.settle()
+    tokens = [start.token for start in driver.all(StartComponent)]
     assert len(set(tokens)) == len(tokens) > 6
 
 
 def test_a_component_that_ends_before_the_barrier_opened_has_not_done_its_work() -> None:
     """starting -> waiting"""
-    desk = Desk({"a": 10})
-    desk.submit(ask(9))
-    desk.ready()
-    desk.end("1.1", outcome=Outcome.DONE)
-    assert desk.state(1) is JobState.WAITING
-    assert_ledger_balances(desk.ledger)
+    driver = CoreDriver({"a": 10})
+    driver.submit(ask(9))
+    driver.ready()
+    driver.end("1.1", outcome=Outcome.DONE)
+    assert driver.state(1) is JobState.WAITING
+    assert_ledger_balances(driver.ledger)

@@ -12,7 +12,7 @@ from koala.model.messages import CancelTransfer, FileChanged, JobPlaced, JobRequ
 from koala.model.request import InputMode
 from tests.support.core_driver import (
     BYTES_PER_S,
-    Desk,
+    CoreDriver,
     ask,
     ask_total,
     assert_clean,
@@ -25,93 +25,93 @@ from tests.support.core_driver import (
 SITES = {"a": 10, "b": 10, "store": 1, "spare": 1}
 
 
-def files_desk(transfer_s: float = 100.0, *replicas: str, **parameters: Any) -> Desk:
-    return Desk(SITES, files={"f": (transfer_s, replicas or ("store",))}, **parameters)
+def files_driver(transfer_s: float = 100.0, *replicas: str, **parameters: Any) -> CoreDriver:
+    return CoreDriver(SITES, files={"f": (transfer_s, replicas or ("store",))}, **parameters)
 
 
 def test_a_transfer_starts_with_the_placement() -> None:
-    desk = files_desk()
-    (transfer,) = kind(desk.submit(ask(part(5, "a", "f"))), StartTransfer)
+    driver = files_driver()
+    (transfer,) = kind(driver.submit(ask(part(5, "a", "f"))), StartTransfer)
     assert (transfer.file, transfer.source, transfer.target) == ("f", "store", "a")
     assert (transfer.size_bytes, transfer.chunk) == (seconds(100.0), None)
 
 
 def test_the_components_of_a_job_at_one_site_share_one_transfer() -> None:
-    desk = files_desk()
-    transfers = kind(desk.submit(ask(part(5, "a", "f"), part(5, "a", "f"), part(5, "b", "f"))), StartTransfer)
+    driver = files_driver()
+    transfers = kind(driver.submit(ask(part(5, "a", "f"), part(5, "a", "f"), part(5, "b", "f"))), StartTransfer)
     assert [transfer.target for transfer in transfers] == ["a", "b"]
 
 
 def test_jobs_at_one_site_share_one_transfer_and_the_second_waits_only_for_the_rest() -> None:
-    desk = files_desk()
-    desk.submit(ask(part(5, "a", "f")))
-    desk.wait_until(60.0)
-    assert kind(desk.submit(ask(part(5, "a", "f"))), StartTransfer) == []
-    assert desk.job(2).start_estimate == 100.0
-    assert desk.job(2).claim_at == 60.0 + 0.75 * 40.0
+    driver = files_driver()
+    driver.submit(ask(part(5, "a", "f")))
+    driver.wait_until(60.0)
+    assert kind(driver.submit(ask(part(5, "a", "f"))), StartTransfer) == []
+    assert driver.job(2).start_estimate == 100.0
+    assert driver.job(2).claim_at == 60.0 + 0.75 * 40.0
 
 
 def test_a_job_that_finds_its_file_brought_already_claims_at_once() -> None:
     """waiting -> placed -> starting"""
-    desk = files_desk()
-    desk.submit(ask(part(5, "a", "f")))
-    desk.wait_until(60.0)
-    desk.bring("t1")
-    desk.submit(ask(part(5, "a", "f")))
-    assert desk.state(2) is JobState.STARTING
+    driver = files_driver()
+    driver.submit(ask(part(5, "a", "f")))
+    driver.wait_until(60.0)
+    driver.end_transfer("t1")
+    driver.submit(ask(part(5, "a", "f")))
+    assert driver.state(2) is JobState.STARTING
 
 
 def test_a_transfer_is_cancelled_when_the_last_job_that_needs_it_leaves() -> None:
-    desk = files_desk()
-    desk.submit(ask(part(5, "a", "f")))
-    desk.submit(ask(part(5, "a", "f")))
-    assert kind(desk.cancel(1), CancelTransfer) == []
-    assert kind(desk.cancel(2), CancelTransfer) == [CancelTransfer(transfer="t1")]
-    assert_clean(desk.ledger)
+    driver = files_driver()
+    driver.submit(ask(part(5, "a", "f")))
+    driver.submit(ask(part(5, "a", "f")))
+    assert kind(driver.cancel(1), CancelTransfer) == []
+    assert kind(driver.cancel(2), CancelTransfer) == [CancelTransfer(transfer="t1")]
+    assert_clean(driver.ledger)
 
 
 def test_what_a_transfer_brought_is_kept_until_the_job_ends_and_then_deleted() -> None:
     """placed -> starting -> running -> done"""
-    desk = files_desk()
-    desk.submit(ask(part(5, "a", "f")))
-    desk.wait_until(100.0)
-    desk.bring("t1")
-    desk.ready("1.1")
-    assert desk.all(CancelTransfer) == []
-    assert kind(desk.end("1.1"), CancelTransfer) == [CancelTransfer(transfer="t1")]
-    assert_clean(desk.ledger)
+    driver = files_driver()
+    driver.submit(ask(part(5, "a", "f")))
+    driver.wait_until(100.0)
+    driver.end_transfer("t1")
+    driver.ready("1.1")
+    assert driver.all(CancelTransfer) == []
+    assert kind(driver.end("1.1"), CancelTransfer) == [CancelTransfer(transfer="t1")]
+    assert_clean(driver.ledger)
 
 
 def test_chunks_are_brought_one_by_one_and_add_up_to_the_file() -> None:
-    desk = files_desk(90.0)
+    driver = files_driver(90.0)
     chunk = InputMode.CHUNK
-    transfers = kind(desk.submit(ask(part(3, "a", "f", mode=chunk), part(6, "a", "f", mode=chunk))), StartTransfer)
+    transfers = kind(driver.submit(ask(part(3, "a", "f", mode=chunk), part(6, "a", "f", mode=chunk))), StartTransfer)
     third = seconds(30.0)
     assert [(transfer.target, transfer.size_bytes, transfer.chunk) for transfer in transfers] == [
         ("a", third, (0, third)),
         ("a", 2 * third, (third, 2 * third)),
     ]
-    assert desk.job(1).start_estimate == 90.0  # one after the other over the same link
+    assert driver.job(1).start_estimate == 90.0  # one after the other over the same link
 
 
 def test_files_from_different_sources_come_side_by_side() -> None:
-    desk = Desk(
+    driver = CoreDriver(
         {"a": 10, "one": 1, "two": 1}, files={"f": (90.0, ("one",)), "g": (60.0, ("two",)), "h": (20.0, ("two",))}
     )
-    desk.submit(ask(part(3, "a", "f", "g", "h")))
-    assert desk.job(1).start_estimate == 90.0
+    driver.submit(ask(part(3, "a", "f", "g", "h")))
+    assert driver.job(1).start_estimate == 90.0
 
 
 def test_a_chunk_is_not_shared_with_the_whole_file_of_another_job() -> None:
-    desk = files_desk()
-    desk.submit(ask(part(5, "a", "f")))
-    desk.submit(ask(part(5, "a", "f", mode=InputMode.CHUNK)))
-    assert [transfer.chunk for transfer in desk.all(StartTransfer)] == [None, (0, seconds(100.0))]
+    driver = files_driver()
+    driver.submit(ask(part(5, "a", "f")))
+    driver.submit(ask(part(5, "a", "f", mode=InputMode.CHUNK)))
+    assert [transfer.chunk for transfer in driver.all(StartTransfer)] == [None, (0, seconds(100.0))]
 
 
 def test_the_parts_of_a_flexible_job_get_their_share_of_a_chunked_file() -> None:
-    desk = Desk({"a": 6, "b": 3, "store": 1}, files={"f": (90.0, ("store",))})
-    transfers = kind(desk.submit(ask_total(9, "f", mode=InputMode.CHUNK)), StartTransfer)
+    driver = CoreDriver({"a": 6, "b": 3, "store": 1}, files={"f": (90.0, ("store",))})
+    transfers = kind(driver.submit(ask_total(9, "f", mode=InputMode.CHUNK)), StartTransfer)
     assert [(transfer.target, transfer.size_bytes) for transfer in transfers] == [
         ("a", seconds(60.0)),
         ("b", seconds(30.0)),
@@ -122,96 +122,96 @@ def test_the_parts_of_a_flexible_job_get_their_share_of_a_chunked_file() -> None
 
 
 def test_a_broken_transfer_is_tried_again_from_another_replica() -> None:
-    desk = files_desk(100.0, "store", "spare")
-    desk.submit(ask(part(5, "a", "f")))
-    desk.wait_until(10.0)
-    (again,) = kind(desk.bring("t1", ok=False, reason="disk full"), StartTransfer)
+    driver = files_driver(100.0, "store", "spare")
+    driver.submit(ask(part(5, "a", "f")))
+    driver.wait_until(10.0)
+    (again,) = kind(driver.end_transfer("t1", ok=False, reason="disk full"), StartTransfer)
     assert (again.source, again.target, again.transfer) == ("spare", "a", "t2")
-    assert desk.state(1) is JobState.PLACED
-    desk.wait_until(100.0)
-    desk.bring("t2")
-    desk.ready("1.1")
-    assert desk.state(1) is JobState.RUNNING
+    assert driver.state(1) is JobState.PLACED
+    driver.wait_until(100.0)
+    driver.end_transfer("t2")
+    driver.ready("1.1")
+    assert driver.state(1) is JobState.RUNNING
 
 
 def test_the_only_replica_is_tried_again_when_no_other_is_left() -> None:
-    desk = files_desk()
-    desk.submit(ask(part(5, "a", "f")))
-    (again,) = kind(desk.bring("t1", ok=False), StartTransfer)
+    driver = files_driver()
+    driver.submit(ask(part(5, "a", "f")))
+    (again,) = kind(driver.end_transfer("t1", ok=False), StartTransfer)
     assert again.source == "store"
 
 
 def test_after_the_limit_of_tries_every_job_that_needs_the_file_returns() -> None:
     """placed -> waiting"""
-    desk = files_desk(transfer_tries_max=3)
-    desk.submit(ask(part(5, "a", "f")))
-    desk.submit(ask(part(5, "a", "f")))
+    driver = files_driver(transfer_tries_max=3)
+    driver.submit(ask(part(5, "a", "f")))
+    driver.submit(ask(part(5, "a", "f")))
     for transfer in ("t1", "t2"):
-        assert kind(desk.bring(transfer, ok=False), JobRequeued) == []
-    commands = desk.bring("t3", ok=False, reason="disk full")
+        assert kind(driver.end_transfer(transfer, ok=False), JobRequeued) == []
+    commands = driver.end_transfer("t3", ok=False, reason="disk full")
     assert [record.job for record in kind(commands, JobRequeued)] == [1, 2]
     assert kind(commands, JobRequeued)[0].reason == "file f could not be brought to a: disk full"
-    assert (desk.state(1), desk.state(2)) == (JobState.WAITING, JobState.WAITING)
-    assert_ledger_balances(desk.ledger)
+    assert (driver.state(1), driver.state(2)) == (JobState.WAITING, JobState.WAITING)
+    assert_ledger_balances(driver.ledger)
 
 
 def test_tries_start_anew_with_the_next_placement() -> None:
-    desk = files_desk(transfer_tries_max=1)
-    desk.submit(ask(part(5, "a", "f")))
-    desk.bring("t1", ok=False)
-    desk.wait_until(12.0)
-    assert desk.state(1) is JobState.PLACED
-    assert len(desk.transfers()) == 2
+    driver = files_driver(transfer_tries_max=1)
+    driver.submit(ask(part(5, "a", "f")))
+    driver.end_transfer("t1", ok=False)
+    driver.wait_until(12.0)
+    assert driver.state(1) is JobState.PLACED
+    assert len(driver.transfers()) == 2
 
 
 def test_a_file_that_breaks_when_the_components_are_at_the_barrier_aborts_them() -> None:
     """starting -> waiting"""
-    desk = files_desk(transfer_tries_max=1)
-    desk.submit(ask(part(5, "a", "f"), part(5, "b", "f")))
-    desk.wait_until(76.0)
-    desk.ready("1.1", "1.2")
-    desk.bring("t1", ok=False)
-    assert desk.state(1) is JobState.WAITING
-    desk.end("1.1", "1.2", outcome=Outcome.ABORTED)
-    assert_ledger_balances(desk.ledger)
+    driver = files_driver(transfer_tries_max=1)
+    driver.submit(ask(part(5, "a", "f"), part(5, "b", "f")))
+    driver.wait_until(76.0)
+    driver.ready("1.1", "1.2")
+    driver.end_transfer("t1", ok=False)
+    assert driver.state(1) is JobState.WAITING
+    driver.end("1.1", "1.2", outcome=Outcome.ABORTED)
+    assert_ledger_balances(driver.ledger)
 
 
 def test_a_file_whose_last_replica_is_forgotten_meanwhile_returns_the_job() -> None:
     """placed -> waiting"""
-    desk = files_desk()
-    desk.submit(ask(part(5, "a", "f")))
-    desk.send(FileChanged(at=1.0, file="f", size_bytes=0, replicas=()))
-    desk.bring("t1", ok=False)
-    assert desk.state(1) is JobState.WAITING
-    assert_ledger_balances(desk.ledger)
+    driver = files_driver()
+    driver.submit(ask(part(5, "a", "f")))
+    driver.send(FileChanged(at=1.0, file="f", size_bytes=0, replicas=()))
+    driver.end_transfer("t1", ok=False)
+    assert driver.state(1) is JobState.WAITING
+    assert_ledger_balances(driver.ledger)
 
 
 def test_answers_about_old_transfers_change_nothing() -> None:
-    desk = files_desk()
-    desk.submit(ask(part(5, "a", "f")))
-    desk.bring("t1", ok=False)
-    assert desk.bring("t1") == desk.bring("t1", ok=False) == desk.bring("t9") == []
-    desk.bring("t2")
-    assert desk.bring("t2", ok=False) == desk.bring("t2") == []
-    desk.wait_until(75.0)
-    desk.ready("1.1")
-    assert desk.state(1) is JobState.RUNNING
+    driver = files_driver()
+    driver.submit(ask(part(5, "a", "f")))
+    driver.end_transfer("t1", ok=False)
+    assert driver.end_transfer("t1") == driver.end_transfer("t1", ok=False) == driver.end_transfer("t9") == []
+    driver.end_transfer("t2")
+    assert driver.end_transfer("t2", ok=False) == driver.end_transfer("t2") == []
+    driver.wait_until(75.0)
+    driver.ready("1.1")
+    assert driver.state(1) is JobState.RUNNING
 
 
 def test_a_transfer_that_takes_far_too_long_is_cancelled_and_tried_elsewhere() -> None:
-    desk = files_desk(100.0, "store", "spare", transfer_patience=2.0, barrier_timeout_s=1000.0)
-    desk.submit(ask(part(5, "a", "f")))
-    assert kind(desk.wait_until(199.9), CancelTransfer) == []
-    commands = desk.wait_until(200.0)
+    driver = files_driver(100.0, "store", "spare", transfer_patience=2.0, barrier_timeout_s=1000.0)
+    driver.submit(ask(part(5, "a", "f")))
+    assert kind(driver.wait_until(199.9), CancelTransfer) == []
+    commands = driver.wait_until(200.0)
     assert kind(commands, CancelTransfer) == [CancelTransfer(transfer="t1")]
     assert [transfer.source for transfer in kind(commands, StartTransfer)] == ["spare"]
 
 
 def test_no_transfer_is_overdue_before_the_answer_timeout() -> None:
-    desk = files_desk(1.0, answer_timeout_s=60.0, transfer_patience=2.0)
-    desk.submit(ask(part(5, "a", "f")))
-    assert kind(desk.wait_until(59.9), CancelTransfer) == []
-    assert len(kind(desk.wait_until(60.0), CancelTransfer)) == 1
+    driver = files_driver(1.0, answer_timeout_s=60.0, transfer_patience=2.0)
+    driver.submit(ask(part(5, "a", "f")))
+    assert kind(driver.wait_until(59.9), CancelTransfer) == []
+    assert len(kind(driver.wait_until(60.0), CancelTransfer)) == 1
 
 
 # --------------------------------------------------------------------------------------- what is learnt
@@ -219,28 +219,28 @@ def test_no_transfer_is_overdue_before_the_answer_timeout() -> None:
 
 @pytest.mark.parametrize("took_s", [50.0, 200.0])
 def test_an_observed_transfer_corrects_the_next_estimate_of_its_link_both_ways(took_s: float) -> None:
-    desk = files_desk()
-    desk.submit(ask(part(5, "a", "f")))
-    desk.wait_until(took_s)
-    desk.bring("t1")
-    desk.cancel(1)
-    desk.submit(ask(part(5, "a", "f")))
+    driver = files_driver()
+    driver.submit(ask(part(5, "a", "f")))
+    driver.wait_until(took_s)
+    driver.end_transfer("t1")
+    driver.cancel(1)
+    driver.submit(ask(part(5, "a", "f")))
     believed = (1 - OBSERVATION_WEIGHT) * BYTES_PER_S + OBSERVATION_WEIGHT * seconds(100.0) / took_s
-    job = desk.job(2)
+    job = driver.job(2)
     assert job.placed_at is not None
     assert job.start_estimate is not None
     assert job.start_estimate - job.placed_at == pytest.approx(seconds(100.0) / believed)
-    view = desk.ledger.sites.view
+    view = driver.ledger.sites.view
     a, store = view.index["a"], view.index["store"]
     assert view.bytes_per_s[a][store] == view.bytes_per_s[store][a] == pytest.approx(believed)
     assert view.bytes_per_s[view.index["b"]][store] == BYTES_PER_S
 
 
 def test_a_transfer_that_arrives_in_no_time_teaches_nothing() -> None:
-    desk = files_desk()
-    desk.submit(ask(part(5, "a", "f")))
-    desk.bring("t1")
-    view = desk.ledger.sites.view
+    driver = files_driver()
+    driver.submit(ask(part(5, "a", "f")))
+    driver.end_transfer("t1")
+    view = driver.ledger.sites.view
     assert view.bytes_per_s[view.index["store"]][view.index["a"]] == BYTES_PER_S
 
 
@@ -249,44 +249,44 @@ def test_a_transfer_that_arrives_in_no_time_teaches_nothing() -> None:
 
 def test_a_job_whose_file_nobody_has_waits_until_a_replica_is_registered() -> None:
     """waiting -> placed"""
-    desk = files_desk()
-    desk.submit(ask(part(5, "a", "g")))
-    assert desk.state(1) is JobState.WAITING
-    desk.wait_until(5.0)
-    desk.send(FileChanged(at=5.0, file="g", size_bytes=seconds(10.0), replicas=("b", "b", "elsewhere")))
-    desk.wait_until(12.0)
-    assert desk.job(1).start_estimate == 22.0
-    assert [(transfer.source, transfer.target) for transfer in desk.all(StartTransfer)] == [("b", "a")]
+    driver = files_driver()
+    driver.submit(ask(part(5, "a", "g")))
+    assert driver.state(1) is JobState.WAITING
+    driver.wait_until(5.0)
+    driver.send(FileChanged(at=5.0, file="g", size_bytes=seconds(10.0), replicas=("b", "b", "elsewhere")))
+    driver.wait_until(12.0)
+    assert driver.job(1).start_estimate == 22.0
+    assert [(transfer.source, transfer.target) for transfer in driver.all(StartTransfer)] == [("b", "a")]
 
 
 def test_a_forgotten_file_places_nobody_any_more() -> None:
-    desk = files_desk()
-    desk.send(FileChanged(at=0.0, file="f", size_bytes=0, replicas=()))
-    assert kind(desk.submit(ask(part(5, "a", "f"))), JobPlaced) == []
+    driver = files_driver()
+    driver.send(FileChanged(at=0.0, file="f", size_bytes=0, replicas=()))
+    assert kind(driver.submit(ask(part(5, "a", "f"))), JobPlaced) == []
 
 
 def test_a_new_replica_at_the_site_itself_makes_the_transfer_needless() -> None:
-    desk = files_desk()
-    desk.send(FileChanged(at=0.0, file="f", size_bytes=seconds(100.0), replicas=("store", "a")))
-    assert kind(desk.submit(ask(part(5, "a", "f"))), StartTransfer) == []
-    assert desk.state(1) is JobState.STARTING
+    driver = files_driver()
+    driver.send(FileChanged(at=0.0, file="f", size_bytes=seconds(100.0), replicas=("store", "a")))
+    assert kind(driver.submit(ask(part(5, "a", "f"))), StartTransfer) == []
+    assert driver.state(1) is JobState.STARTING
 
 
 def test_an_empty_file_takes_no_time_but_is_brought_all_the_same() -> None:
     """placed -> starting -> running"""
-    desk = files_desk(0.0)
-    commands = desk.submit(ask(part(5, "a", "f")))
+    driver = files_driver(0.0)
+    commands = driver.submit(ask(part(5, "a", "f")))
     assert len(kind(commands, StartTransfer)) == 1
-    desk.ready("1.1")
-    assert desk.state(1) is JobState.STARTING
-    desk.bring("t1")
-    assert desk.state(1) is JobState.RUNNING
+    driver.ready("1.1")
+    assert driver.state(1) is JobState.STARTING
+    driver.end_transfer("t1")
+    assert driver.state(1) is JobState.RUNNING
 
 
 def test_a_job_that_joins_a_late_transfer_does_not_take_it_for_there() -> None:
-    desk = files_desk()
-    desk.submit(ask(part(5, "a", "f")))
-    desk.wait_until(130.0)
-    desk.submit(ask(part(2, "a", "f")))
-    assert desk.job(2).start_estimate == 160.0  # as late again as it is by now
-    assert desk.state(2) is JobState.PLACED
+    driver = files_driver()
+    driver.submit(ask(part(5, "a", "f")))
+    driver.wait_until(130.0)
+    driver.submit(ask(part(2, "a", "f")))
+    assert driver.job(2).start_estimate == 160.0  # as late again as it is by now
+    assert driver.state(2) is JobState.PLACED

@@ -26,7 +26,16 @@ from koala.model.messages import (
     StartComponent,
 )
 from koala.model.request import Communication, Component, Flexibility, InputMode, Pattern, Request
-from tests.support.core_driver import Desk, ask, ask_total, assert_clean, assert_ledger_balances, kind, part, seconds
+from tests.support.core_driver import (
+    CoreDriver,
+    ask,
+    ask_total,
+    assert_clean,
+    assert_ledger_balances,
+    kind,
+    part,
+    seconds,
+)
 
 SITES = ("a", "b", "store")
 NETWORK = Network(uplink_mbit_s=100.0, groups=(LinkGroup(name="ab", members=("a", "b"), uplink_mbit_s=50.0),))
@@ -58,7 +67,7 @@ REQUESTS: tuple[Callable[[bool], Request], ...] = (
 )
 
 
-class WatchedDesk(Desk):
+class WatchedDesk(CoreDriver):
     """Looks at every start: nothing goes to a site that is out of use, or onto processors that are taken."""
 
     def send(self, event: AnyEvent) -> list[AnyCommand]:
@@ -81,7 +90,7 @@ class Storm:
 
     def __init__(self, data: st.DataObject) -> None:
         self.draw = data.draw
-        self.desk = WatchedDesk(
+        self.driver = WatchedDesk(
             {"a": 8, "b": 6, "store": 2},
             files={"f": (40.0, ("store",)), "g": (15.0, ("store", "b"))},
             network=NETWORK,
@@ -119,7 +128,7 @@ class Storm:
             self.change_file,
         )
         self.watch(self.draw(st.sampled_from(acts))())
-        assert_ledger_balances(self.desk.ledger)
+        assert_ledger_balances(self.driver.ledger)
 
     def watch(self, commands: list[AnyCommand]) -> None:
         """No job is let through the barrier while a component of an earlier run of it may still be running."""
@@ -133,86 +142,88 @@ class Storm:
                 self.released.update(dict.fromkeys(command.tokens, command.job))
 
     def submit(self) -> list[AnyCommand]:
-        return self.desk.submit(self.draw(st.sampled_from(REQUESTS))(self.draw(st.booleans())))
+        return self.driver.submit(self.draw(st.sampled_from(REQUESTS))(self.draw(st.booleans())))
 
     def pass_time(self) -> list[AnyCommand]:
-        return self.desk.pass_time(self.draw(st.sampled_from([0.0, 0.5, 3.0, 11.0, 40.0, 130.0])))
+        return self.driver.pass_time(self.draw(st.sampled_from([0.0, 0.5, 3.0, 11.0, 40.0, 130.0])))
 
     def token(self) -> str:
         return self.draw(st.sampled_from([*self.job_of, "0.0"]))
 
     def ready(self) -> list[AnyCommand]:
-        return self.desk.ready(self.token())
+        return self.driver.ready(self.token())
 
     def accept(self) -> list[AnyCommand]:
-        return self.desk.accept(*list(self.desk.ledger.claims))
+        return self.driver.accept(*list(self.driver.ledger.claims))
 
     def starting(self) -> list[AnyCommand]:
-        return self.desk.starting(self.token())
+        return self.driver.starting(self.token())
 
     def ready_all(self) -> list[AnyCommand]:
-        return self.desk.ready(*list(self.desk.ledger.claims))
+        return self.driver.ready(*list(self.driver.ledger.claims))
 
     def end(self) -> list[AnyCommand]:
         token = self.token()
         self.released.pop(token, None)
-        return self.desk.end(token, outcome=self.draw(st.sampled_from(Outcome)))
+        return self.driver.end(token, outcome=self.draw(st.sampled_from(Outcome)))
 
     def bring(self) -> list[AnyCommand]:
-        transfer = self.draw(st.sampled_from([*self.desk.transfers()[-4:], "t0"]))
-        return self.desk.bring(transfer, ok=self.draw(st.sampled_from([True, True, False])))
+        transfer = self.draw(st.sampled_from([*self.driver.transfers()[-4:], "t0"]))
+        return self.driver.end_transfer(transfer, ok=self.draw(st.sampled_from([True, True, False])))
 
     def site_word(self) -> list[AnyCommand]:
         site = self.draw(st.sampled_from(SITES))
-        now = self.desk.now
+        now = self.driver.now
         act = self.draw(st.sampled_from(["report", "report", "silent", "drain", "resume", "resume"]))
         if act == "report":
-            return self.desk.report(site, others=self.draw(st.integers(0, 6)))
+            return self.driver.report(site, others=self.draw(st.integers(0, 6)))
         if act == "silent":
-            return self.desk.send(SiteSilent(at=now, site=site, reason="no route"))
-        return self.desk.send((SiteDrained if act == "drain" else SiteResumed)(at=now, site=site))
+            return self.driver.send(SiteSilent(at=now, site=site, reason="no route"))
+        return self.driver.send((SiteDrained if act == "drain" else SiteResumed)(at=now, site=site))
 
     def cancel(self) -> list[AnyCommand]:
-        return self.desk.cancel(self.draw(st.integers(0, 12)))
+        return self.driver.cancel(self.draw(st.integers(0, 12)))
 
     def change_file(self) -> list[AnyCommand]:
         replicas = self.draw(st.sampled_from([(), ("store",), ("a",), ("a", "b")]))
-        return self.desk.send(FileChanged(at=self.desk.now, file="g", size_bytes=seconds(15.0), replicas=replicas))
+        return self.driver.send(
+            FileChanged(at=self.driver.now, file="g", size_bytes=seconds(15.0), replicas=replicas)
+        )
 
     # ------------------------------------------------------------------------------- when it has passed
 
     def cancel_all(self) -> None:
-        for job in list(self.desk.ledger.jobs):
-            self.desk.cancel(job)
-            assert_ledger_balances(self.desk.ledger)
-        self.desk.end(*list(self.desk.ledger.claims), outcome=Outcome.ABORTED)
+        for job in list(self.driver.ledger.jobs):
+            self.driver.cancel(job)
+            assert_ledger_balances(self.driver.ledger)
+        self.driver.end(*list(self.driver.ledger.claims), outcome=Outcome.ABORTED)
 
     def heal(self) -> None:
         """Every site is back, empty and honest; every file has a replica; every claim and transfer goes well."""
-        desk = self.desk
+        driver = self.driver
         for site, processors in (("a", 20), ("b", 20), ("store", 20)):
-            desk.send(SiteResumed(at=desk.now, site=site))
-            desk.report(site, others=0, processors=processors)
-        desk.send(FileChanged(at=desk.now, file="g", size_bytes=seconds(15.0), replicas=("store",)))
+            driver.send(SiteResumed(at=driver.now, site=site))
+            driver.report(site, others=0, processors=processors)
+        driver.send(FileChanged(at=driver.now, file="g", size_bytes=seconds(15.0), replicas=("store",)))
         for _ in range(60):
-            if not desk.ledger.jobs and not desk.ledger.claims:
+            if not driver.ledger.jobs and not driver.ledger.claims:
                 break
             self.serve()
-            self.watch(desk.pass_time(5.0))
-            assert_ledger_balances(desk.ledger)
+            self.watch(driver.pass_time(5.0))
+            assert_ledger_balances(driver.ledger)
 
     def serve(self) -> None:
         """One round of good answers."""
-        desk = self.desk
-        for transfer in list(desk.ledger.transfers.by_id):
-            self.watch(desk.bring(transfer))
-        for token, claim in list(desk.ledger.claims.items()):
+        driver = self.driver
+        for transfer in list(driver.ledger.transfers.by_id):
+            self.watch(driver.end_transfer(transfer))
+        for token, claim in list(driver.ledger.claims.items()):
             done = claim.job.state is JobState.RUNNING and not claim.aborting
             if claim.aborting or done:
                 self.released.pop(token, None)
-                self.watch(desk.end(token, outcome=Outcome.DONE if done else Outcome.ABORTED))
+                self.watch(driver.end(token, outcome=Outcome.DONE if done else Outcome.ABORTED))
             else:
-                self.watch(desk.ready(token))
+                self.watch(driver.ready(token))
 
 
 @settings(max_examples=120, deadline=None)
@@ -222,7 +233,7 @@ def test_the_books_balance_after_every_event_and_nothing_is_left_when_all_is_can
     for _ in range(data.draw(st.integers(1, STEPS_MAX))):
         storm.step()
     storm.cancel_all()
-    assert_clean(storm.desk.ledger)
+    assert_clean(storm.driver.ledger)
 
 
 @settings(max_examples=80, deadline=None)
@@ -232,7 +243,7 @@ def test_when_the_storm_is_over_every_job_comes_to_its_end(data: st.DataObject) 
     for _ in range(data.draw(st.integers(1, STEPS_MAX))):
         storm.step()
     storm.heal()
-    assert_clean(storm.desk.ledger)
+    assert_clean(storm.driver.ledger)
 
 
 @settings(max_examples=40, deadline=None)
@@ -242,6 +253,6 @@ def test_every_alarm_that_is_needed_has_been_asked_for(data: st.DataObject) -> N
     storm = Storm(data)
     for _ in range(data.draw(st.integers(1, STEPS_MAX))):
         storm.step()
-        ledger = storm.desk.ledger
+        ledger = storm.driver.ledger
         due = min(ledger.timers.next_at(), ledger.claiming.next_at, ledger.high.scan_due_at, ledger.low.scan_due_at)
-        assert due == float("inf") or storm.desk.next_wake() <= due
+        assert due == float("inf") or storm.driver.next_wake() <= due

@@ -24,35 +24,35 @@ from koala.model.messages import (
 )
 from koala.model.request import Request
 from koala.policies import Catalogue, UnknownPolicyError
-from tests.support.core_driver import Desk, ask, ask_total, assert_clean, kind, make_grid, part, without_wakes
+from tests.support.core_driver import CoreDriver, ask, ask_total, assert_clean, kind, make_grid, part, without_wakes
 
 
 def test_a_job_that_fits_is_placed_and_claimed_when_it_is_submitted() -> None:
     """waiting -> placed -> starting"""
-    desk = Desk({"a": 10, "b": 8})
-    placed, *starts = without_wakes(desk.submit(ask(6, 5)))
+    driver = CoreDriver({"a": 10, "b": 8})
+    placed, *starts = without_wakes(driver.submit(ask(6, 5)))
     assert placed == JobPlaced(job=1, places=(("a", 6), ("b", 5)))
     assert [msgspec.structs.astuple(start) for start in starts] == [
         (1, "1.1", "a", 6, 0, 0, 2, (), 0.0, 660.0),
         (1, "1.2", "b", 5, 1, 1, 2, (), 0.0, 660.0),
     ]
     assert kind(starts, StartComponent) == starts
-    assert desk.state(1) is JobState.STARTING
-    assert (desk.idle("a"), desk.idle("b")) == (4, 3)
+    assert driver.state(1) is JobState.STARTING
+    assert (driver.idle("a"), driver.idle("b")) == (4, 3)
 
 
 def test_the_life_of_a_job_without_trouble() -> None:
     """waiting -> placed -> starting -> running -> done"""
-    desk = Desk({"a": 10, "b": 8})
-    desk.submit(ask(6, 5))
-    desk.wait_until(10.0)
-    desk.ready("1.1")
-    desk.wait_until(12.0)
-    assert without_wakes(desk.ready("1.2")) == [ReleaseBarrier(job=1, tokens=("1.1", "1.2"))]
-    desk.wait_until(100.0)
-    assert without_wakes(desk.end("1.2")) == []
-    desk.wait_until(110.0)
-    assert without_wakes(desk.end("1.1")) == [
+    driver = CoreDriver({"a": 10, "b": 8})
+    driver.submit(ask(6, 5))
+    driver.wait_until(10.0)
+    driver.ready("1.1")
+    driver.wait_until(12.0)
+    assert without_wakes(driver.ready("1.2")) == [ReleaseBarrier(job=1, tokens=("1.1", "1.2"))]
+    driver.wait_until(100.0)
+    assert without_wakes(driver.end("1.2")) == []
+    driver.wait_until(110.0)
+    assert without_wakes(driver.end("1.1")) == [
         JobEnded(
             job=1,
             outcome=JobOutcome.DONE,
@@ -71,12 +71,12 @@ def test_the_life_of_a_job_without_trouble() -> None:
             preemptions=0,
         )
     ]
-    assert_clean(desk.ledger)
+    assert_clean(driver.ledger)
 
 
 def test_the_parts_of_a_flexible_job_are_told_apart_by_their_part() -> None:
-    desk = Desk({"a": 18, "b": 15, "c": 12})
-    starts = kind(desk.submit(ask_total(24)), StartComponent)
+    driver = CoreDriver({"a": 18, "b": 15, "c": 12})
+    starts = kind(driver.submit(ask_total(24)), StartComponent)
     assert [(start.site, start.processors, start.component, start.part, start.parts) for start in starts] == [
         ("a", 18, 0, 0, 2),
         ("b", 6, 0, 1, 2),
@@ -84,71 +84,71 @@ def test_the_parts_of_a_flexible_job_are_told_apart_by_their_part() -> None:
 
 
 def test_a_failed_try_puts_the_job_at_the_tail_of_its_queue() -> None:
-    desk = Desk({"a": 10})
-    desk.run(ask(8))
+    driver = CoreDriver({"a": 10})
+    driver.run(ask(8))
     for size in (5, 3, 4):
-        assert kind(desk.submit(ask(size)), JobPlaced) == []
-    assert [job.id for job in desk.ledger.low] == [2, 3, 4]
-    assert all(desk.state(job) is JobState.WAITING for job in (2, 3, 4))
+        assert kind(driver.submit(ask(size)), JobPlaced) == []
+    assert [job.id for job in driver.ledger.low] == [2, 3, 4]
+    assert all(driver.state(job) is JobState.WAITING for job in (2, 3, 4))
 
 
 def test_a_waiting_job_is_tried_again_at_its_queues_next_scan_and_not_before() -> None:
     """Scans every 4 s in rounds of two high and one low: the low queue is scanned at 12, 24, 36."""
-    desk = Desk({"a": 10})
-    tokens = desk.run(ask(8))
-    desk.submit(ask(5))
-    desk.wait_until(13.0)
-    desk.end(*tokens)
-    assert kind(desk.wait_until(23.9), JobPlaced) == []
-    assert kind(desk.wait_until(24.0), JobPlaced) == [JobPlaced(job=2, places=(("a", 5),))]
-    assert desk.job(2).placed_at == 24.0
+    driver = CoreDriver({"a": 10})
+    tokens = driver.run(ask(8))
+    driver.submit(ask(5))
+    driver.wait_until(13.0)
+    driver.end(*tokens)
+    assert kind(driver.wait_until(23.9), JobPlaced) == []
+    assert kind(driver.wait_until(24.0), JobPlaced) == [JobPlaced(job=2, places=(("a", 5),))]
+    assert driver.job(2).placed_at == 24.0
 
 
 def test_a_newcomer_that_fits_passes_those_who_wait() -> None:
-    desk = Desk({"a": 10})
-    desk.run(ask(8))
-    desk.submit(ask(5))
-    assert kind(desk.submit(ask(2)), JobPlaced) == [JobPlaced(job=3, places=(("a", 2),))]
+    driver = CoreDriver({"a": 10})
+    driver.run(ask(8))
+    driver.submit(ask(5))
+    assert kind(driver.submit(ask(2)), JobPlaced) == [JobPlaced(job=3, places=(("a", 2),))]
 
 
 def test_the_high_queue_is_scanned_s_times_for_each_scan_of_the_low_one() -> None:
     """Every scan finds one processor more: which queue gets it shows whose turn it was."""
-    desk = Desk({"a": 20}, scan_interval_s=1.0, high_scans_per_low_scan=3)
-    desk.report("a", others=20)
+    driver = CoreDriver({"a": 20}, scan_interval_s=1.0, high_scans_per_low_scan=3)
+    driver.report("a", others=20)
     for number in range(24):
-        desk.submit(ask(1, high=number % 2 == 0))
+        driver.submit(ask(1, high=number % 2 == 0))
     turns = []
     for second in range(1, 13):
-        desk.wait_until(second - 0.5)
-        desk.report("a", others=20 - second)
-        placed = kind(desk.wait_until(float(second)), JobPlaced)
-        turns += ["high" if desk.job(record.job).high else "low" for record in placed]
+        driver.wait_until(second - 0.5)
+        driver.report("a", others=20 - second)
+        placed = kind(driver.wait_until(float(second)), JobPlaced)
+        turns += ["high" if driver.job(record.job).high else "low" for record in placed]
     assert turns == ["high", "high", "high", "low"] * 3
 
 
 @pytest.mark.parametrize("scan_interval_s", [0.0, 4.0])
 def test_when_both_queues_are_scanned_the_high_one_comes_first(scan_interval_s: float) -> None:
-    desk = Desk({"a": 10}, scan_interval_s=scan_interval_s)
-    tokens = desk.run(ask(10))
-    desk.submit(ask(10))
-    desk.submit(ask(10, high=True))
-    desk.end(*tokens)
-    desk.wait_until(30.0)
-    assert desk.state(3) is JobState.STARTING
-    assert desk.state(2) is JobState.WAITING
+    driver = CoreDriver({"a": 10}, scan_interval_s=scan_interval_s)
+    tokens = driver.run(ask(10))
+    driver.submit(ask(10))
+    driver.submit(ask(10, high=True))
+    driver.end(*tokens)
+    driver.wait_until(30.0)
+    assert driver.state(3) is JobState.STARTING
+    assert driver.state(2) is JobState.WAITING
 
 
 # ---------------------------------------------------------------------------------------- counting tries
 
 
 def test_tries_count_every_scan_that_was_due_also_those_that_were_left_out() -> None:
-    desk = Desk({"a": 10})
-    desk.run(ask(8))
-    desk.wait_until(1.0)
-    desk.submit(ask(5))
-    desk.submit(ask(5, high=True))
-    desk.send(Tick(at=25.0))
-    low, high = desk.scheduler.explain(2), desk.scheduler.explain(3)
+    driver = CoreDriver({"a": 10})
+    driver.run(ask(8))
+    driver.wait_until(1.0)
+    driver.submit(ask(5))
+    driver.submit(ask(5, high=True))
+    driver.send(Tick(at=25.0))
+    low, high = driver.scheduler.explain(2), driver.scheduler.explain(3)
     assert low is not None
     assert high is not None
     assert low.placement_tries == 1 + len([12, 24])
@@ -165,77 +165,77 @@ def test_tries_are_those_of_a_scheduler_that_scans_at_every_turn(
     interval_s: float, high_scans: int, steps: list[tuple[int, str]]
 ) -> None:
     """Jobs of two sizes on one site whose other users come and go between the scans."""
-    desk = Desk({"a": 6}, scan_interval_s=interval_s, high_scans_per_low_scan=high_scans)
+    driver = CoreDriver({"a": 6}, scan_interval_s=interval_s, high_scans_per_low_scan=high_scans)
     clock = ScanClock(interval_s, high_scans)
-    desk.report("a", others=6)
+    driver.report("a", others=6)
     entered: dict[int, int] = {}
     quarter = 0
     for gap, what in steps:
         quarter += gap
-        desk.wait_until((quarter + 0.5) * interval_s / 4)
+        driver.wait_until((quarter + 0.5) * interval_s / 4)
         if what in ("high", "low"):
             high = what == "high"
-            desk.submit(ask(4, high=high))
+            driver.submit(ask(4, high=high))
             job = len(entered) + 1
-            entered[job] = clock.count(high, desk.now)
+            entered[job] = clock.count(high, driver.now)
         else:
-            desk.report("a", others=3 if what == "free" else 6)
+            driver.report("a", others=3 if what == "free" else 6)
     for job, count in entered.items():
-        explanation = desk.scheduler.explain(job)
+        explanation = driver.scheduler.explain(job)
         assert explanation is not None
-        assert explanation.placement_tries == 1 + clock.count(desk.job(job).high, desk.now) - count
+        assert explanation.placement_tries == 1 + clock.count(driver.job(job).high, driver.now) - count
 
 
 def test_tries_are_counted_up_to_the_scan_that_placed_the_job() -> None:
-    desk = Desk({"a": 10})
-    tokens = desk.run(ask(8))
-    desk.submit(ask(5))
-    desk.wait_until(25.0)
-    desk.end(*tokens)
-    desk.wait_until(36.0)
-    desk.ready("2.1")
-    desk.end("2.1")
-    assert desk.ended(2).placement_tries == 1 + len([12, 24, 36])
+    driver = CoreDriver({"a": 10})
+    tokens = driver.run(ask(8))
+    driver.submit(ask(5))
+    driver.wait_until(25.0)
+    driver.end(*tokens)
+    driver.wait_until(36.0)
+    driver.ready("2.1")
+    driver.end("2.1")
+    assert driver.ended(2).placement_tries == 1 + len([12, 24, 36])
 
 
 def test_a_job_fails_when_its_tries_are_used_up() -> None:
     """waiting -> failed"""
-    desk = Desk({"a": 10})
-    desk.run(ask(8))
-    desk.submit(ask(5, placement_tries_max=3))
-    assert kind(desk.wait_until(23.0), JobEnded) == []
-    (record,) = kind(desk.wait_until(24.0), JobEnded)
+    driver = CoreDriver({"a": 10})
+    driver.run(ask(8))
+    driver.submit(ask(5, placement_tries_max=3))
+    assert kind(driver.wait_until(23.0), JobEnded) == []
+    (record,) = kind(driver.wait_until(24.0), JobEnded)
     assert (record.outcome, record.placement_tries, record.ended_at) == (JobOutcome.FAILED, 3, 24.0)
     assert record.reason == "no place was found in 3 tries"
     assert (record.placed_at, record.started_at, record.first_start_estimate, record.places) == (None, None, None, ())
 
 
 def test_a_job_may_still_be_placed_by_its_last_try() -> None:
-    desk = Desk({"a": 10})
-    tokens = desk.run(ask(8))
-    desk.submit(ask(5, placement_tries_max=3))
-    desk.wait_until(23.0)
-    desk.end(*tokens)
-    assert kind(desk.wait_until(24.0), JobPlaced) == [JobPlaced(job=2, places=(("a", 5),))]
+    driver = CoreDriver({"a": 10})
+    tokens = driver.run(ask(8))
+    driver.submit(ask(5, placement_tries_max=3))
+    driver.wait_until(23.0)
+    driver.end(*tokens)
+    assert kind(driver.wait_until(24.0), JobPlaced) == [JobPlaced(job=2, places=(("a", 5),))]
 
 
 def test_one_try_means_now_or_never() -> None:
-    desk = Desk({"a": 10}, placement_tries_max=1)
-    (record,) = kind(desk.submit(ask(11)), JobEnded)
+    driver = CoreDriver({"a": 10}, placement_tries_max=1)
+    (record,) = kind(driver.submit(ask(11)), JobEnded)
     assert (record.outcome, record.placement_tries, record.reason) == (
         JobOutcome.FAILED,
         1,
         "no place was found in 1 try",
     )
-    assert_clean(desk.ledger)
+    assert_clean(driver.ledger)
 
 
 def test_a_jobs_own_limit_goes_before_the_grids() -> None:
-    desk = Desk({"a": 10}, placement_tries_max=1)
-    desk.submit(ask(11, placement_tries_max=2))
-    assert desk.state(1) is JobState.WAITING
-    desk.wait_until(12.0)
-    assert desk.ended(1).placement_tries == 2
+    driver = CoreDriver({"a": 10}, placement_tries_max=1)
+    driver.submit(ask(11, placement_tries_max=2))
+    assert driver.state(1) is JobState.WAITING
+    driver.wait_until(12.0)
+    assert driver.ended(1).placement_tries == 2
 
 
 def test_a_job_that_returns_in_the_instant_of_a_scan_has_that_scan_counted_as_a_try() -> None:
@@ -243,15 +243,15 @@ def test_a_job_that_returns_in_the_instant_of_a_scan_has_that_scan_counted_as_a_
 
     waiting -> placed -> waiting -> placed
     """
-    desk = Desk({"a": 10, "b": 10, "store": 1}, files={"f": (12.0, ("store",))})
-    desk.report("b", others=10)
-    desk.submit(ask(part(10, None, "f")))
-    desk.report("a", others=10)
-    desk.submit(ask(part(10, "a")))
-    desk.wait_until(11.9)
-    desk.report("b", others=0)
-    assert kind(desk.wait_until(12.0), JobPlaced) == [JobPlaced(job=1, places=(("b", 10),))]
-    assert desk.job(1).placement_tries == 2
+    driver = CoreDriver({"a": 10, "b": 10, "store": 1}, files={"f": (12.0, ("store",))})
+    driver.report("b", others=10)
+    driver.submit(ask(part(10, None, "f")))
+    driver.report("a", others=10)
+    driver.submit(ask(part(10, "a")))
+    driver.wait_until(11.9)
+    driver.report("b", others=0)
+    assert kind(driver.wait_until(12.0), JobPlaced) == [JobPlaced(job=1, places=(("b", 10),))]
+    assert driver.job(1).placement_tries == 2
 
 
 def test_a_job_that_returns_in_the_instant_of_a_scan_is_tried_in_it_whoever_else_waits() -> None:
@@ -259,60 +259,60 @@ def test_a_job_that_returns_in_the_instant_of_a_scan_is_tried_in_it_whoever_else
 
     waiting -> placed -> waiting -> placed
     """
-    desk = Desk({"a": 10, "b": 10, "store": 1}, files={"f": (12.0, ("store",))})
-    desk.report("b", others=10)
-    desk.submit(ask(part(10, None, "f")))
-    desk.report("a", others=10)
-    desk.wait_until(11.9)
-    desk.report("b", others=0)
-    assert kind(desk.wait_until(12.0), JobPlaced) == [JobPlaced(job=1, places=(("b", 10),))]
+    driver = CoreDriver({"a": 10, "b": 10, "store": 1}, files={"f": (12.0, ("store",))})
+    driver.report("b", others=10)
+    driver.submit(ask(part(10, None, "f")))
+    driver.report("a", others=10)
+    driver.wait_until(11.9)
+    driver.report("b", others=0)
+    assert kind(driver.wait_until(12.0), JobPlaced) == [JobPlaced(job=1, places=(("b", 10),))]
 
 
 # ------------------------------------------------------------------------------------ scans at every event
 
 
 def test_with_an_interval_of_0_a_waiting_job_is_tried_as_soon_as_something_could_help() -> None:
-    desk = Desk({"a": 10}, scan_interval_s=0.0)
-    tokens = desk.run(ask(8))
-    desk.submit(ask(5))
-    desk.wait_until(7.25)
-    desk.end(*tokens)
-    desk.settle()
-    assert desk.job(2).placed_at == 7.25
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0)
+    tokens = driver.run(ask(8))
+    driver.submit(ask(5))
+    driver.wait_until(7.25)
+    driver.end(*tokens)
+    driver.settle()
+    assert driver.job(2).placed_at == 7.25
 
 
 def test_with_an_interval_of_0_nothing_else_counts_as_a_try() -> None:
-    desk = Desk({"a": 10, "b": 2}, scan_interval_s=0.0)
-    tokens = desk.run(ask(8))
-    desk.submit(ask(5))
-    desk.wait_until(50.0)
-    desk.report("a", others=1)
-    desk.settle()
-    desk.submit(ask(part(2, "b")))
-    desk.send(Tick(at=60.0))
-    desk.ready("3.1")
-    desk.settle()
-    assert explained_tries(desk, 2) == 1
-    desk.report("a", others=0)
-    desk.settle()
-    assert explained_tries(desk, 2) == 2
-    desk.end(*tokens)
-    desk.settle()
-    assert desk.job(2).placement_tries == 3
+    driver = CoreDriver({"a": 10, "b": 2}, scan_interval_s=0.0)
+    tokens = driver.run(ask(8))
+    driver.submit(ask(5))
+    driver.wait_until(50.0)
+    driver.report("a", others=1)
+    driver.settle()
+    driver.submit(ask(part(2, "b")))
+    driver.send(Tick(at=60.0))
+    driver.ready("3.1")
+    driver.settle()
+    assert explained_tries(driver, 2) == 1
+    driver.report("a", others=0)
+    driver.settle()
+    assert explained_tries(driver, 2) == 2
+    driver.end(*tokens)
+    driver.settle()
+    assert driver.job(2).placement_tries == 3
 
 
 def test_with_an_interval_of_0_a_claim_by_another_job_is_no_try() -> None:
     """With placed processors held, the claim itself frees nothing."""
-    desk = Desk({"a": 10, "store": 1}, files={"f": (40.0, ("store",))}, scan_interval_s=0.0, hold_placed=True)
-    desk.submit(ask(part(8, "a", "f")))
-    desk.submit(ask(part(5, "a")))
-    desk.wait_until(35.0)
-    assert desk.state(1) is JobState.STARTING
-    assert explained_tries(desk, 2) == 1
+    driver = CoreDriver({"a": 10, "store": 1}, files={"f": (40.0, ("store",))}, scan_interval_s=0.0, hold_placed=True)
+    driver.submit(ask(part(8, "a", "f")))
+    driver.submit(ask(part(5, "a")))
+    driver.wait_until(35.0)
+    assert driver.state(1) is JobState.STARTING
+    assert explained_tries(driver, 2) == 1
 
 
-def explained_tries(desk: Desk, job: int) -> int:
-    explanation = desk.scheduler.explain(job)
+def explained_tries(driver: CoreDriver, job: int) -> int:
+    explanation = driver.scheduler.explain(job)
     assert explanation is not None
     return explanation.placement_tries
 
@@ -320,12 +320,12 @@ def explained_tries(desk: Desk, job: int) -> int:
 def test_a_scan_also_finds_the_job_that_fits_because_less_is_idle() -> None:
     """Flexible 9 in parts of at least 2 does not fit on 6+2+2 but does on 5+2+2: a job that trying every one at
     every scan would place must not wait until more is idle."""
-    desk = Desk({"a": 6, "b": 2, "c": 2})
-    desk.submit(ask_total(9, component_min=2))
-    assert desk.state(1) is JobState.WAITING
-    desk.submit(ask(part(1, "a")))
-    desk.wait_until(12.0)
-    assert desk.state(1) is JobState.STARTING
+    driver = CoreDriver({"a": 6, "b": 2, "c": 2})
+    driver.submit(ask_total(9, component_min=2))
+    assert driver.state(1) is JobState.WAITING
+    driver.submit(ask(part(1, "a")))
+    driver.wait_until(12.0)
+    assert driver.state(1) is JobState.STARTING
 
 
 # ------------------------------------------------------------------------------------------ wrong requests
@@ -337,26 +337,26 @@ def test_a_scan_also_finds_the_job_that_fits_because_less_is_idle() -> None:
 )
 def test_a_request_that_names_what_does_not_exist_fails_at_once(request_: Request, said: str) -> None:
     """waiting -> failed"""
-    desk = Desk({"a": 10})
-    (record,) = kind(desk.submit(request_), JobEnded)
+    driver = CoreDriver({"a": 10})
+    (record,) = kind(driver.submit(request_), JobEnded)
     assert record.outcome is JobOutcome.FAILED
     assert said in record.reason
-    assert_clean(desk.ledger)
+    assert_clean(driver.ledger)
 
 
 def test_a_policy_that_answers_wrongly_fails_the_job_and_not_the_scheduler() -> None:
     catalogue = Catalogue.builtin()
     catalogue.add_from_source(GREEDY, "greedy.py")
-    desk = Desk({"a": 4}, catalogue=catalogue)
-    tokens = desk.run(ask(2))
-    desk.submit(ask(3, policy="greedy"))
-    assert desk.state(2) is JobState.WAITING
-    desk.end(*tokens)
-    desk.wait_until(12.0)
-    record = desk.ended(2)
+    driver = CoreDriver({"a": 4}, catalogue=catalogue)
+    tokens = driver.run(ask(2))
+    driver.submit(ask(3, policy="greedy"))
+    assert driver.state(2) is JobState.WAITING
+    driver.end(*tokens)
+    driver.wait_until(12.0)
+    record = driver.ended(2)
     assert (record.outcome, record.placement_tries) == (JobOutcome.FAILED, 2)
     assert "greedy" in record.reason
-    assert_clean(desk.ledger)
+    assert_clean(driver.ledger)
 
 
 GREEDY = """
@@ -377,31 +377,31 @@ def test_an_unknown_default_policy_is_refused_before_any_job() -> None:
 
 
 def test_a_submission_that_comes_twice_is_one_job() -> None:
-    desk = Desk({"a": 10})
+    driver = CoreDriver({"a": 10})
     event = JobSubmitted(at=0.0, job=1, request=ask(3))
-    assert len(kind(desk.send(event), StartComponent)) == 1
-    assert without_wakes(desk.send(event)) == []
-    desk.ready("1.1")
-    desk.end("1.1")
-    assert without_wakes(desk.send(event)) == []
+    assert len(kind(driver.send(event), StartComponent)) == 1
+    assert without_wakes(driver.send(event)) == []
+    driver.ready("1.1")
+    driver.end("1.1")
+    assert without_wakes(driver.send(event)) == []
 
 
 def test_reports_of_sites_that_the_grid_does_not_have_change_nothing() -> None:
-    desk = Desk({"a": 10})
-    assert without_wakes(desk.send(SiteReported(at=0.0, site="z", processors=5, others=1))) == []
-    assert desk.idle("a") == 10
+    driver = CoreDriver({"a": 10})
+    assert without_wakes(driver.send(SiteReported(at=0.0, site="z", processors=5, others=1))) == []
+    assert driver.idle("a") == 10
 
 
 def test_with_an_interval_of_0_the_tries_of_a_job_do_not_depend_on_who_else_waits() -> None:
     outcomes = []
     for company in (False, True):
-        desk = Desk({"a": 10}, scan_interval_s=0.0)
-        desk.report("a", others=10)
-        desk.submit(ask(8, placement_tries_max=5))
+        driver = CoreDriver({"a": 10}, scan_interval_s=0.0)
+        driver.report("a", others=10)
+        driver.submit(ask(8, placement_tries_max=5))
         if company:
-            desk.submit(ask(2))
+            driver.submit(ask(2))
         for idle in range(1, 5):
-            desk.report("a", others=10 - idle)
-            desk.settle()
-        outcomes.append(desk.ended(1).reason)
+            driver.report("a", others=10 - idle)
+            driver.settle()
+        outcomes.append(driver.ended(1).reason)
     assert outcomes == ["no place was found in 5 tries"] * 2

@@ -6,7 +6,7 @@ from koala.core import Scheduler, decode_snapshot, encode_snapshot
 from koala.model.messages import JobOutcome, StartComponent
 from koala.model.request import Flexibility, Request
 from koala.model.task_graph import TaskGraph
-from tests.support.core_driver import Desk, ask, part
+from tests.support.core_driver import CoreDriver, ask, part
 
 GRAPH = TaskGraph.of(
     dict.fromkeys("abcdef", 1.0),
@@ -20,35 +20,35 @@ def tasks(*files: str) -> Request:
     return ask(part(6, None, *files), flexible=Flexibility(), tasks=GRAPH)
 
 
-def starts(desk: Desk) -> list[tuple[str, int, str]]:
-    return [(each.site, each.processors, "".join(each.tasks)) for each in desk.all(StartComponent)]
+def starts(driver: CoreDriver) -> list[tuple[str, int, str]]:
+    return [(each.site, each.processors, "".join(each.tasks)) for each in driver.all(StartComponent)]
 
 
 def test_every_start_says_which_tasks_the_component_holds() -> None:
     """waiting -> placed -> starting -> running -> done"""
-    desk = Desk(SITES)
-    desk.submit(tasks())
-    assert starts(desk) == [("C1", 3, "abc"), ("C2", 3, "def")]
-    tokens = [each.token for each in desk.all(StartComponent)]
-    desk.ready(*tokens)
-    desk.end(*tokens)
-    assert desk.ended(1).outcome is JobOutcome.DONE
+    driver = CoreDriver(SITES)
+    driver.submit(tasks())
+    assert starts(driver) == [("C1", 3, "abc"), ("C2", 3, "def")]
+    tokens = [each.token for each in driver.all(StartComponent)]
+    driver.ready(*tokens)
+    driver.end(*tokens)
+    assert driver.ended(1).outcome is JobOutcome.DONE
 
 
 def test_other_jobs_start_without_tasks() -> None:
-    desk = Desk(SITES)
-    desk.submit(ask(2))
-    assert starts(desk)[0][2] == ""
+    driver = CoreDriver(SITES)
+    driver.submit(ask(2))
+    assert starts(driver)[0][2] == ""
 
 
 def test_the_books_keep_the_tasks_of_a_placed_job() -> None:
     """waiting -> placed, then the books, then claiming: the transfer takes its time"""
-    desk = Desk(SITES, files={"film": (100.0, ("C1",))})
-    desk.submit(tasks("film"))
-    assert starts(desk) == []
-    books = decode_snapshot(encode_snapshot(desk.scheduler.snapshot()))
-    again = Scheduler.from_snapshot(desk.scheduler.grid, None, books)
+    driver = CoreDriver(SITES, files={"film": (100.0, ("C1",))})
+    driver.submit(tasks("film"))
+    assert starts(driver) == []
+    books = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
+    again = Scheduler.from_snapshot(driver.scheduler.grid, None, books)
     (job,) = again.ledger.jobs.values()
     assert job.spots is not None
     assert job.spots.tasks == ((0, 1, 2), (3, 4, 5))
-    assert job.spots == desk.ledger.jobs[job.id].spots
+    assert job.spots == driver.ledger.jobs[job.id].spots

@@ -1,7 +1,7 @@
-"""A desk from which a test drives a scheduler: events in, commands out, and time only when the test says so.
+"""A driver with which a test drives a scheduler: events in, commands out, and time only when the test says so.
 
 Transfers are easy to count in the head: every link moves 1,000,000 bytes a second without latency, so a file of
-``seconds(30)`` takes 30 s. The book-keeping checks at the end hold after every event, whatever happened.
+``seconds(30)`` takes 30 s. The checks at the end hold after every event, whatever happened.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def make_grid(
     network: Network | None = None,
     **parameters: Any,
 ) -> Grid:
-    """Sites by name and processors, files by name with (seconds to bring, replicas), the scheduler's parameters."""
+    """Sites by name and processors, files by name with (seconds, replicas), the scheduler's parameters."""
     return Grid(
         sites=tuple(
             Site(name=name, processors=processors, quota=(quotas or {}).get(name, 1.0))
@@ -108,7 +108,7 @@ def without_wakes(commands: Iterable[AnyCommand]) -> list[AnyCommand]:
     return [command for command in commands if not isinstance(command, WakeAt)]
 
 
-class Desk:
+class CoreDriver:
     """One scheduler and the time at which it is; keeps every command with the time it was given."""
 
     def __init__(
@@ -198,7 +198,7 @@ class Desk:
         working = self.ledger.sites.sites[index].processors if processors is None else processors
         return self.send(SiteReported(at=self.now, site=site, processors=working, others=others))
 
-    def bring(self, transfer: str, *, ok: bool = True, reason: str = "") -> list[AnyCommand]:
+    def end_transfer(self, transfer: str, *, ok: bool = True, reason: str = "") -> list[AnyCommand]:
         """A transfer ends now."""
         return self.send(TransferEnded(at=self.now, transfer=transfer, ok=ok, reason=reason))
 
@@ -212,7 +212,7 @@ class Desk:
     # ------------------------------------------------------------------------------------- looking
 
     def job(self, job: int) -> Job:
-        """What the core remembers of a job, living or ended."""
+        """What the core remembers of a job, live or ended."""
         found = self.ledger.jobs.get(job) or self.ledger.ended.get(job)
         assert found is not None, f"job {job} is unknown"
         return found
@@ -229,7 +229,7 @@ class Desk:
         return [at for at, command in self.log if isinstance(command, wanted)]
 
     def tokens(self, job: int) -> list[str]:
-        """The tokens of the job's living claims, in the order of its components."""
+        """The tokens of the job's live claims, in the order of its components."""
         return [claim.token for claim in self.job(job).claims if claim is not None]
 
     def transfers(self) -> list[str]:

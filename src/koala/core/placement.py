@@ -141,7 +141,7 @@ class JobPlacing:
         job.claims = [None] * len(spots.sites)
         if job.request.communication is not None:
             ledger.links.add(job)
-        transfer_s = self.staging.bring_files(job) if job.demand.has_files else 0.0
+        transfer_s = self.staging.transfer_files(job) if job.demand.has_files else 0.0
         job.start_estimate = now + transfer_s
         if job.first_start_estimate is None:
             job.first_start_estimate = job.start_estimate

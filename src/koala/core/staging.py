@@ -21,7 +21,7 @@ class JobStaging:
         self.running = running
         ledger.timers.on(Alarm.TRANSFER_OVERDUE, self._overdue)
 
-    def bring_files(self, job: Job) -> float:
+    def transfer_files(self, job: Job) -> float:
         """Start what must be brought; how long that is estimated to take (FTT).
 
         That is the largest estimate of its components; what the job brings over one link comes one after the
@@ -30,7 +30,7 @@ class JobStaging:
         assert job.spots is not None
         job.needs = [()] * len(job.spots.sites)
         for component in range(len(job.spots.sites)):
-            self._bring_files_of(job, component)
+            self._transfer_files_of(job, component)
         by_link: dict[tuple[int, int], float] = {}
         for transfer in job.transfers.values():
             link = (transfer.source, transfer.key[2])
@@ -39,10 +39,10 @@ class JobStaging:
 
     def redirect(self, job: Job, component: int) -> None:
         """The component has moved: its files go there at once, and stop going where nobody needs them."""
-        self._bring_files_of(job, component)
+        self._transfer_files_of(job, component)
         self.ledger.transfers.keep_only_needed(job, self.ledger.commands)
 
-    def _bring_files_of(self, job: Job, component: int) -> None:
+    def _transfer_files_of(self, job: Job, component: int) -> None:
         assert job.spots is not None
         assert job.demand is not None
         ledger = self.ledger

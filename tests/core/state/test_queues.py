@@ -13,7 +13,7 @@ from koala.core.state.sites import Sites
 from koala.model.request import Request
 from koala.policies import Catalogue, PolicyError
 from koala.policies.front_door import Spots, View, compile_demand, try_place
-from tests.support.core_driver import Desk, ask, ask_total, make_grid, part
+from tests.support.core_driver import CoreDriver, ask, ask_total, make_grid, part
 
 SITES_MAX = 4
 CATALOGUE = Catalogue.builtin()
@@ -213,14 +213,14 @@ def test_a_job_that_was_never_in_the_claiming_queue_can_be_removed_from_it() -> 
 
 
 def test_limits_of_jobs_that_have_left_are_forgotten() -> None:
-    desk = Desk({"a": 10}, scan_interval_s=4.0)
-    desk.report("a", others=10)
-    desk.submit(ask(5))
+    driver = CoreDriver({"a": 10}, scan_interval_s=4.0)
+    driver.report("a", others=10)
+    driver.submit(ask(5))
     for job in range(2, 1_002):
-        desk.submit(ask(3, placement_tries_max=1_000))
-        desk.cancel(job)
-    queue = desk.ledger.low
+        driver.submit(ask(3, placement_tries_max=1_000))
+        driver.cancel(job)
+    queue = driver.ledger.low
     assert not queue.has_limits
     assert len(queue._limits) <= LIMITS_SLACK + 1
-    desk.settle()
+    driver.settle()
     assert queue.scan_due_at == float("inf")

@@ -42,7 +42,16 @@ from koala.simulator.torture.properties import PropertyBrokenError
 from koala.simulator.torture.storms import draw_storm
 from koala.simulator.torture.torture import weather
 from tests.core.test_storm import STEPS_MAX, Storm
-from tests.support.core_driver import Desk, ask, assert_ledger_balances, kind, make_grid, part, seconds, without_wakes
+from tests.support.core_driver import (
+    CoreDriver,
+    ask,
+    assert_ledger_balances,
+    kind,
+    make_grid,
+    part,
+    seconds,
+    without_wakes,
+)
 
 # A forgotten field must show within this many storms.
 SEEDS_TO_FIND_A_DEFECT = 60
@@ -68,19 +77,19 @@ def written_and_read(snapshot: Snapshot) -> Snapshot:
     return again
 
 
-def restart(desk: Desk, grid: Grid | None = None, catalogue: Catalogue | None = None) -> list[AnyCommand]:
-    """Replace the desk's scheduler by one made from its snapshot, as a driver does; its answer to the first tick."""
-    snapshot = written_and_read(desk.scheduler.snapshot())
-    desk.scheduler = Scheduler.from_snapshot(grid or desk.scheduler.grid, catalogue, snapshot)
-    desk.ledger = desk.scheduler.ledger
-    assert_ledger_balances(desk.ledger)
-    return desk.send(Tick(at=desk.now))
+def restart(driver: CoreDriver, grid: Grid | None = None, catalogue: Catalogue | None = None) -> list[AnyCommand]:
+    """Replace the driver's scheduler by one made from its snapshot; the answer to the first tick."""
+    snapshot = written_and_read(driver.scheduler.snapshot())
+    driver.scheduler = Scheduler.from_snapshot(grid or driver.scheduler.grid, catalogue, snapshot)
+    driver.ledger = driver.scheduler.ledger
+    assert_ledger_balances(driver.ledger)
+    return driver.send(Tick(at=driver.now))
 
 
-def refusal_to_read(desk: Desk, grid: Grid, catalogue: Catalogue | None = None) -> str:
-    """What the user is told when the desk's snapshot cannot be read on this grid."""
+def refusal_to_read(driver: CoreDriver, grid: Grid, catalogue: Catalogue | None = None) -> str:
+    """What the user is told when the driver's snapshot cannot be read on this grid."""
     with pytest.raises(SnapshotError) as caught:
-        Scheduler.from_snapshot(grid, catalogue, written_and_read(desk.scheduler.snapshot()))
+        Scheduler.from_snapshot(grid, catalogue, written_and_read(driver.scheduler.snapshot()))
     return caught.value.for_user()
 
 
@@ -115,9 +124,9 @@ class TwinnedStorm(Storm):
 
     def __init__(self, data: st.DataObject) -> None:
         super().__init__(data)
-        self.scheduler = Twinned(self.desk.scheduler.grid)
-        self.desk.scheduler = self.scheduler
-        self.desk.ledger = self.scheduler.ledger
+        self.scheduler = Twinned(self.driver.scheduler.grid)
+        self.driver.scheduler = self.scheduler
+        self.driver.ledger = self.scheduler.ledger
 
     def step(self) -> None:
         super().step()
@@ -186,7 +195,7 @@ def test_what_is_not_encoded_is_worked_out_again(cls: Any) -> None:
     assert set(WORKED_OUT[cls]) == set(cls.__base__.__slots__)
     ledgers = []
     for scheduler in (
-        busy_desk().scheduler,
+        busy_driver().scheduler,
         Scheduler.from_snapshot(busy_grid(), None, decode_snapshot(busy_text())),
     ):
         ledger = scheduler.ledger
@@ -247,31 +256,31 @@ def test_torture_sees_it_when_the_snapshot_of_the_restarted_scheduler_differs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     forget = changed("jobs", lambda job: job | {"waiting_since": -1.0})
-    desk = Desk({"a": 4})
-    twin = restarts.Twin(desk.scheduler, seed=1)
-    desk.submit(ask(3))
+    driver = CoreDriver({"a": 4})
+    twin = restarts.Twin(driver.scheduler, seed=1)
+    driver.submit(ask(3))
     monkeypatch.setattr(restarts, "decode_snapshot", lambda text: forget(decode_snapshot(text)))
 
     def restart_some_day() -> None:
         for _ in range(10_000):
-            tick = Tick(at=desk.now)
-            twin.after(tick, desk.scheduler.handle(tick))
+            tick = Tick(at=driver.now)
+            twin.after(tick, driver.scheduler.handle(tick))
 
     with pytest.raises(PropertyBrokenError, match="a restart changes nothing: the snapshots differ in jobs: "):
         restart_some_day()
 
 
 def test_a_snapshot_is_a_value_that_later_events_do_not_change() -> None:
-    desk = Desk({"a": 4, "b": 4}, files={"f": (30.0, ("b",))})
-    desk.submit(ask(part(3, "a", "f")))
-    desk.submit(ask(6))
-    snapshot = desk.scheduler.snapshot()
+    driver = CoreDriver({"a": 4, "b": 4}, files={"f": (30.0, ("b",))})
+    driver.submit(ask(part(3, "a", "f")))
+    driver.submit(ask(6))
+    snapshot = driver.scheduler.snapshot()
     before = encode_snapshot(snapshot)
-    desk.pass_time(100.0)
-    desk.cancel(1)
-    desk.cancel(2)
+    driver.pass_time(100.0)
+    driver.cancel(1)
+    driver.cancel(2)
     assert encode_snapshot(snapshot) == before
-    assert desk.scheduler.snapshot() != snapshot
+    assert driver.scheduler.snapshot() != snapshot
 
 
 def test_a_snapshot_that_is_taken_in_steps_is_the_same_and_each_step_is_short(
@@ -279,10 +288,10 @@ def test_a_snapshot_that_is_taken_in_steps_is_the_same_and_each_step_is_short(
 ) -> None:
     monkeypatch.setattr(core_snapshot, "STEP_JOBS", 2)
     monkeypatch.setattr(core_snapshot, "ENCODED_REQUESTS", 3)
-    desk = Desk({"a": 4})
+    driver = CoreDriver({"a": 4})
     for _ in range(7):
-        desk.submit(ask(4))
-    steps = desk.scheduler.snapshot_in_steps()
+        driver.submit(ask(4))
+    steps = driver.scheduler.snapshot_in_steps()
     pauses = 0
     while True:
         try:
@@ -292,23 +301,23 @@ def test_a_snapshot_that_is_taken_in_steps_is_the_same_and_each_step_is_short(
             break
         pauses += 1
     assert pauses >= 7 // 2
-    assert taken == desk.scheduler.snapshot()
+    assert taken == driver.scheduler.snapshot()
     assert [msgspec.json.decode(job)["id"] for job in taken.jobs] == list(range(1, 8))
     assert decode_snapshot(encode_snapshot(taken)) == taken
     assert decode_snapshot(encode_snapshot(msgspec.structs.replace(taken, requests=()))).requests == ()
 
 
 def test_the_first_tick_after_a_restart_asks_for_the_next_alarm() -> None:
-    desk = Desk({"a": 4}, answer_timeout_s=60.0)
-    desk.submit(ask(3))
-    assert restart(desk) == [WakeAt(at=60.0)]
+    driver = CoreDriver({"a": 4}, answer_timeout_s=60.0)
+    driver.submit(ask(3))
+    assert restart(driver) == [WakeAt(at=60.0)]
 
 
 def test_what_became_due_while_nothing_ran_is_done_at_the_first_tick() -> None:
-    desk = Desk({"a": 4}, barrier_timeout_s=100.0)
-    desk.submit(ask(3))
-    desk.now = 1_000.0
-    assert [abort.token for abort in kind(restart(desk), AbortComponent)] == ["1.1"]
+    driver = CoreDriver({"a": 4}, barrier_timeout_s=100.0)
+    driver.submit(ask(3))
+    driver.now = 1_000.0
+    assert [abort.token for abort in kind(restart(driver), AbortComponent)] == ["1.1"]
 
 
 @pytest.mark.parametrize(
@@ -318,58 +327,58 @@ def test_patience_with_a_site_s_own_queue_goes_on_after_a_restart(
     before_s: float | None, after_s: float | None, moves_at: float | None
 ) -> None:
     """A clock that runs goes on, or ends with another grid file; none begins for what waits already."""
-    desk = Desk({"a": 10, "b": 8}, queue_patience_s=before_s)
-    desk.submit(ask(6))
-    desk.accept("1.1")
-    desk.report("a", others=5)
-    desk.wait_until(1.0)
-    scheduler = msgspec.structs.replace(desk.scheduler.grid.scheduler, queue_patience_s=after_s)
-    restart(desk, msgspec.structs.replace(desk.scheduler.grid, scheduler=scheduler))
-    desk.wait_until(100.0)
-    starts = dict(zip(desk.times(StartComponent), desk.all(StartComponent), strict=True))
+    driver = CoreDriver({"a": 10, "b": 8}, queue_patience_s=before_s)
+    driver.submit(ask(6))
+    driver.accept("1.1")
+    driver.report("a", others=5)
+    driver.wait_until(1.0)
+    scheduler = msgspec.structs.replace(driver.scheduler.grid.scheduler, queue_patience_s=after_s)
+    restart(driver, msgspec.structs.replace(driver.scheduler.grid, scheduler=scheduler))
+    driver.wait_until(100.0)
+    starts = dict(zip(driver.times(StartComponent), driver.all(StartComponent), strict=True))
     assert [(at, start.site) for at, start in starts.items()][1:] == ([] if moves_at is None else [(moves_at, "b")])
 
 
 def test_components_of_an_ended_job_count_until_their_end_is_told_and_are_aborted_again() -> None:
-    desk = Desk({"a": 4}, answer_timeout_s=60.0)
-    desk.run(ask(3))
-    desk.cancel(1)
-    desk.submit(ask(4))
-    restart(desk)
-    assert desk.ledger.jobs.keys() == {2}
-    assert desk.story(1)[-1] == "cancelled: cancelled"
-    assert [abort.token for abort in kind(desk.pass_time(60.0), AbortComponent)] == ["1.1"]
-    desk.end("1.1", outcome=Outcome.ABORTED)
-    assert desk.idle("a") == 4
-    assert kind(desk.pass_time(20.0), JobPlaced) == [JobPlaced(job=2, places=(("a", 4),))]
+    driver = CoreDriver({"a": 4}, answer_timeout_s=60.0)
+    driver.run(ask(3))
+    driver.cancel(1)
+    driver.submit(ask(4))
+    restart(driver)
+    assert driver.ledger.jobs.keys() == {2}
+    assert driver.story(1)[-1] == "cancelled: cancelled"
+    assert [abort.token for abort in kind(driver.pass_time(60.0), AbortComponent)] == ["1.1"]
+    driver.end("1.1", outcome=Outcome.ABORTED)
+    assert driver.idle("a") == 4
+    assert kind(driver.pass_time(20.0), JobPlaced) == [JobPlaced(job=2, places=(("a", 4),))]
 
 
 def test_a_job_that_was_submitted_before_is_not_taken_twice() -> None:
-    desk = Desk({"a": 4})
-    desk.submit(ask(3))
-    desk.cancel(1)
-    restart(desk)
-    assert without_wakes(desk.send(JobSubmitted(at=desk.now, job=1, request=ask(3)))) == []
+    driver = CoreDriver({"a": 4})
+    driver.submit(ask(3))
+    driver.cancel(1)
+    restart(driver)
+    assert without_wakes(driver.send(JobSubmitted(at=driver.now, job=1, request=ask(3)))) == []
 
 
 def test_a_broken_transfer_is_not_tried_again_from_the_source_that_failed() -> None:
-    desk = Desk({"a": 4, "b": 4, "c": 4}, files={"f": (30.0, ("b", "c"))})
-    desk.submit(ask(part(3, "a", "f")))
-    desk.bring("t1", ok=False)
-    restart(desk)
-    (third,) = kind(desk.bring("t2", ok=False), StartTransfer)
+    driver = CoreDriver({"a": 4, "b": 4, "c": 4}, files={"f": (30.0, ("b", "c"))})
+    driver.submit(ask(part(3, "a", "f")))
+    driver.end_transfer("t1", ok=False)
+    restart(driver)
+    (third,) = kind(driver.end_transfer("t2", ok=False), StartTransfer)
     assert (third.transfer, third.source) == ("t3", "b"), "both have failed by now: the lower index"
-    restart(desk)
-    assert desk.ledger.transfers.by_id["t3"].failed_sources == [1, 2]
+    restart(driver)
+    assert driver.ledger.transfers.by_id["t3"].failed_sources == [1, 2]
 
 
 def test_jobs_with_the_same_claiming_time_are_claimed_in_the_order_of_their_placement() -> None:
-    desk = Desk({"a": 9, "b": 4}, files={"f": (40.0, ("b",))}, claim_fraction=0.5)
+    driver = CoreDriver({"a": 9, "b": 4}, files={"f": (40.0, ("b",))}, claim_fraction=0.5)
     for _ in range(2):
-        desk.submit(ask(part(3, "a", "f")))
-    restart(desk)
-    desk.submit(ask(part(3, "a", "f")))
-    starts = kind(desk.pass_time(30.0), StartComponent)
+        driver.submit(ask(part(3, "a", "f")))
+    restart(driver)
+    driver.submit(ask(part(3, "a", "f")))
+    starts = kind(driver.pass_time(30.0), StartComponent)
     assert [start.job for start in starts] == [1, 2, 3]
 
 
@@ -389,20 +398,20 @@ def test_infinite_times_are_kept() -> None:
 
 
 def test_a_site_that_was_added_takes_waiting_jobs() -> None:
-    desk = Desk({"a": 4})
-    desk.submit(ask(4))
-    desk.submit(ask(3))
-    restart(desk, make_grid({"new": 4, "a": 4}))
-    assert kind(desk.pass_time(20.0), JobPlaced) == [JobPlaced(job=2, places=(("new", 3),))]
-    assert desk.tokens(1) == ["1.1"]
-    assert desk.ledger.claims["1.1"].site == 1
-    assert (desk.idle("new"), desk.idle("a")) == (1, 0)
+    driver = CoreDriver({"a": 4})
+    driver.submit(ask(4))
+    driver.submit(ask(3))
+    restart(driver, make_grid({"new": 4, "a": 4}))
+    assert kind(driver.pass_time(20.0), JobPlaced) == [JobPlaced(job=2, places=(("new", 3),))]
+    assert driver.tokens(1) == ["1.1"]
+    assert driver.ledger.claims["1.1"].site == 1
+    assert (driver.idle("new"), driver.idle("a")) == (1, 0)
 
 
 def test_a_waiting_job_is_explained_with_the_sites_that_there_are() -> None:
-    desk = Desk({"a": 4, "old": 1})
-    desk.submit(ask(5))
-    snapshot = desk.scheduler.snapshot()
+    driver = CoreDriver({"a": 4, "old": 1})
+    driver.submit(ask(5))
+    snapshot = driver.scheduler.snapshot()
     scheduler = Scheduler.from_snapshot(make_grid({"new": 1, "a": 4}), None, written_and_read(snapshot))
     explanation = scheduler.explain(1)
     assert explanation is not None
@@ -412,62 +421,62 @@ def test_a_waiting_job_is_explained_with_the_sites_that_there_are() -> None:
 
 
 def test_a_long_story_that_was_kept_in_words_stays_as_it_is_at_the_next_restart() -> None:
-    desk = Desk({"a": 4, "b": 4}, files={"f": (30.0, ("b",))})
-    desk.submit(ask(part(3, "a", "f")))
-    before = desk.story(1)
-    restart(desk, make_grid({"b": 4, "a": 4}, files={"f": (30.0, ("b",))}))
-    assert desk.story(1) == before
-    restart(desk)
-    assert desk.story(1) == before
-    assert desk.ledger.sites.sites[1].promised == 3
+    driver = CoreDriver({"a": 4, "b": 4}, files={"f": (30.0, ("b",))})
+    driver.submit(ask(part(3, "a", "f")))
+    before = driver.story(1)
+    restart(driver, make_grid({"b": 4, "a": 4}, files={"f": (30.0, ("b",))}))
+    assert driver.story(1) == before
+    restart(driver)
+    assert driver.story(1) == before
+    assert driver.ledger.sites.sites[1].promised == 3
 
 
 def test_beliefs_follow_their_site_to_its_new_place() -> None:
-    desk = Desk({"a": 4, "b": 6, "c": 8}, error_threshold=1, cooldown_s=500.0)
-    desk.report("a", others=1)
-    desk.send(SiteDrained(at=0.0, site="b"))
-    desk.send(SiteSilent(at=0.0, site="c", reason="no route"))
-    restart(desk, make_grid({"c": 8, "b": 6, "a": 4}))
-    c, b, a = desk.ledger.sites
+    driver = CoreDriver({"a": 4, "b": 6, "c": 8}, error_threshold=1, cooldown_s=500.0)
+    driver.report("a", others=1)
+    driver.send(SiteDrained(at=0.0, site="b"))
+    driver.send(SiteSilent(at=0.0, site="c", reason="no route"))
+    restart(driver, make_grid({"c": 8, "b": 6, "a": 4}))
+    c, b, a = driver.ledger.sites
     assert (a.others, b.drained, c.trust) == (1, True, Trust.UNUSABLE)
-    assert (desk.idle("a"), desk.idle("b"), desk.idle("c")) == (3, 0, 0)
-    desk.pass_time(500.0)
+    assert (driver.idle("a"), driver.idle("b"), driver.idle("c")) == (3, 0, 0)
+    driver.pass_time(500.0)
     assert c.trust is Trust.PROBING
 
 
 def test_only_a_number_of_processors_that_the_site_has_told_outlives_the_grid() -> None:
-    desk = Desk({"a": 4, "b": 4})
-    desk.report("a", others=0, processors=3)
-    restart(desk, make_grid({"a": 10, "b": 10}))
-    assert (desk.idle("a"), desk.idle("b")) == (3, 10)
+    driver = CoreDriver({"a": 4, "b": 4})
+    driver.report("a", others=0, processors=3)
+    restart(driver, make_grid({"a": 10, "b": 10}))
+    assert (driver.idle("a"), driver.idle("b")) == (3, 10)
 
 
 def test_a_quota_is_the_new_grids() -> None:
-    desk = Desk({"a": 10})
-    desk.report("a", others=0, processors=8)
-    restart(desk, make_grid({"a": 10}, quotas={"a": 0.5}))
-    assert desk.idle("a") == 4
+    driver = CoreDriver({"a": 10})
+    driver.report("a", others=0, processors=8)
+    restart(driver, make_grid({"a": 10}, quotas={"a": 0.5}))
+    assert driver.idle("a") == 4
 
 
 def test_a_site_where_nothing_is_left_may_go() -> None:
-    desk = Desk({"a": 4, "b": 4}, files={"f": (30.0, ("b",))}, error_threshold=1)
-    tokens = desk.run(ask(part(3, "a")))
-    desk.send(SiteSilent(at=0.0, site="b", reason="no route"))
-    restart(desk, make_grid({"a": 4}))
-    assert desk.state(1) is JobState.RUNNING
-    assert [ended.job for ended in kind(desk.end(*tokens), JobEnded)] == [1]
+    driver = CoreDriver({"a": 4, "b": 4}, files={"f": (30.0, ("b",))}, error_threshold=1)
+    tokens = driver.run(ask(part(3, "a")))
+    driver.send(SiteSilent(at=0.0, site="b", reason="no route"))
+    restart(driver, make_grid({"a": 4}))
+    assert driver.state(1) is JobState.RUNNING
+    assert [ended.job for ended in kind(driver.end(*tokens), JobEnded)] == [1]
 
 
 def test_a_copy_that_has_arrived_does_not_need_the_site_that_it_came_from() -> None:
-    desk = Desk({"a": 8, "b": 4}, files={"f": (30.0, ("b",))})
-    desk.submit(ask(part(3, "a", "f")))
-    desk.bring("t1")
+    driver = CoreDriver({"a": 8, "b": 4}, files={"f": (30.0, ("b",))})
+    driver.submit(ask(part(3, "a", "f")))
+    driver.end_transfer("t1")
     grid = make_grid({"a": 8, "c": 4}, files={"f": (30.0, ("c",))})
-    restart(desk, grid)
-    desk.submit(ask(part(3, "a", "f")))
-    assert desk.transfers() == ["t1"], "the second job reads the same copy"
-    restart(desk, grid)
-    assert desk.ledger.transfers.by_id["t1"].jobs == {1: None, 2: None}
+    restart(driver, grid)
+    driver.submit(ask(part(3, "a", "f")))
+    assert driver.transfers() == ["t1"], "the second job reads the same copy"
+    restart(driver, grid)
+    assert driver.ledger.transfers.by_id["t1"].jobs == {1: None, 2: None}
 
 
 @pytest.mark.parametrize(
@@ -480,13 +489,13 @@ def test_a_copy_that_has_arrived_does_not_need_the_site_that_it_came_from() -> N
 )
 def test_a_site_where_something_is_left_may_not_go(lacking: str, left: str) -> None:
     sites = {"a": 8, "b": 4, "store": 1}
-    desk = Desk(sites, files={"f": (30.0, ("store",))})
-    desk.run(ask(part(3, "a"), part(2, "a")))
-    desk.run(ask(part(1, "a")))
-    desk.cancel(2)
-    desk.submit(ask(part(8, "a")))
-    desk.submit(ask(part(4, None, "f"), policy="CF"))
-    told = refusal_to_read(desk, make_grid({name: size for name, size in sites.items() if name != lacking}))
+    driver = CoreDriver(sites, files={"f": (30.0, ("store",))})
+    driver.run(ask(part(3, "a"), part(2, "a")))
+    driver.run(ask(part(1, "a")))
+    driver.cancel(2)
+    driver.submit(ask(part(8, "a")))
+    driver.submit(ask(part(4, None, "f"), policy="CF"))
+    told = refusal_to_read(driver, make_grid({name: size for name, size in sites.items() if name != lacking}))
     assert told == (
         f"the grid does not have the site '{lacking}' any more, but there are still {left}; put the site back into "
         "the grid file, drain it, and take it out when nothing is left there; or cancel these jobs first"
@@ -494,34 +503,34 @@ def test_a_site_where_something_is_left_may_not_go(lacking: str, left: str) -> N
 
 
 def test_an_error_names_only_some_of_many() -> None:
-    desk = Desk({"a": 8, "b": 1})
+    driver = CoreDriver({"a": 8, "b": 1})
     for _ in range(8):
-        desk.run(ask(part(1, "a")))
-    told = refusal_to_read(desk, make_grid({"b": 1}))
+        driver.run(ask(part(1, "a")))
+    told = refusal_to_read(driver, make_grid({"b": 1}))
     assert "components (1.1, 2.1, 3.1, 4.1, 5.1 and 3 more)" in told
 
 
 def test_a_policy_that_is_gone_is_named_with_the_job_that_asks_for_it() -> None:
     catalogue = Catalogue.builtin()
     catalogue.add_from_source(OWN_POLICY, "own.py")
-    desk = Desk({"a": 4}, catalogue=catalogue)
-    desk.submit(ask(5, policy="first", name="wave"))
-    told = refusal_to_read(desk, desk.scheduler.grid)
+    driver = CoreDriver({"a": 4}, catalogue=catalogue)
+    driver.submit(ask(5, policy="first", name="wave"))
+    told = refusal_to_read(driver, driver.scheduler.grid)
     assert told.startswith("job 1 (wave) asks for the policy 'first', which is not known any more; ")
-    restart(desk, catalogue=catalogue)
-    assert desk.state(1) is JobState.WAITING
+    restart(driver, catalogue=catalogue)
+    assert driver.state(1) is JobState.WAITING
 
 
 @pytest.mark.parametrize(("before_s", "after_s"), [(4.0, 0.0), (0.0, 4.0), (4.0, 30.0)])
 def test_with_another_scan_interval_no_job_gains_or_loses_tries(before_s: float, after_s: float) -> None:
-    desk = Desk({"a": 4}, scan_interval_s=before_s)
-    desk.submit(ask(2))
-    desk.submit(ask(3, placement_tries_max=20))
+    driver = CoreDriver({"a": 4}, scan_interval_s=before_s)
+    driver.submit(ask(2))
+    driver.submit(ask(3, placement_tries_max=20))
     for others in (1, 0, 1, 0):  # what is idle changes, and never suffices
-        desk.pass_time(12.0)
-        desk.report("a", others=others)
-    before = desk.scheduler.explain(2)
-    snapshot = desk.scheduler.snapshot()
+        driver.pass_time(12.0)
+        driver.report("a", others=others)
+    before = driver.scheduler.explain(2)
+    snapshot = driver.scheduler.snapshot()
     grid = make_grid({"a": 4}, scan_interval_s=after_s)
     after = Scheduler.from_snapshot(grid, None, written_and_read(snapshot)).explain(2)
     assert before is not None
@@ -531,11 +540,11 @@ def test_with_another_scan_interval_no_job_gains_or_loses_tries(before_s: float,
 
 def test_under_another_policy_waiting_jobs_are_tried_again() -> None:
     """Worst fit puts the two of 4 on different sites, and without a change it would not be asked again."""
-    desk = Desk({"a": 8, "b": 6}, policy="WF")
-    desk.submit(ask(4, 4, 3, 3))
-    assert without_wakes(desk.pass_time(100.0)) == []
-    restart(desk, make_grid({"a": 8, "b": 6}, policy="CM"))
-    assert kind(desk.pass_time(20.0), JobPlaced) == [
+    driver = CoreDriver({"a": 8, "b": 6}, policy="WF")
+    driver.submit(ask(4, 4, 3, 3))
+    assert without_wakes(driver.pass_time(100.0)) == []
+    restart(driver, make_grid({"a": 8, "b": 6}, policy="CM"))
+    assert kind(driver.pass_time(20.0), JobPlaced) == [
         JobPlaced(job=1, places=(("a", 4), ("a", 4), ("b", 3), ("b", 3)))
     ]
 
@@ -544,35 +553,35 @@ def test_under_another_policy_waiting_jobs_are_tried_again() -> None:
 def test_running_components_are_asked_about_as_the_new_grid_says(
     before_s: float | None, after_s: float | None, asks: bool
 ) -> None:
-    desk = Desk({"a": 4}, check_interval_s=before_s)
-    desk.run(ask(3))
-    restart(desk, make_grid({"a": 4}, check_interval_s=after_s))
-    assert bool(without_wakes(desk.pass_time(60.0))) is asks
+    driver = CoreDriver({"a": 4}, check_interval_s=before_s)
+    driver.run(ask(3))
+    restart(driver, make_grid({"a": 4}, check_interval_s=after_s))
+    assert bool(without_wakes(driver.pass_time(60.0))) is asks
 
 
 @pytest.mark.parametrize(("bandwidth_mbit_s", "kept"), [(8.0, True), (80.0, False)])
 def test_what_was_learned_of_a_link_is_kept_until_the_grid_says_otherwise(
     bandwidth_mbit_s: float, kept: bool
 ) -> None:
-    desk = Desk({"a": 4, "b": 4}, files={"f": (30.0, ("b",))})
-    desk.submit(ask(part(3, "a", "f")))
-    desk.pass_time(15.0)
-    desk.bring("t1")
-    learned = desk.ledger.sites.view.bytes_per_s[0][1]
+    driver = CoreDriver({"a": 4, "b": 4}, files={"f": (30.0, ("b",))})
+    driver.submit(ask(part(3, "a", "f")))
+    driver.pass_time(15.0)
+    driver.end_transfer("t1")
+    learned = driver.ledger.sites.view.bytes_per_s[0][1]
     links = Links(default=Link(bandwidth_mbit_s=bandwidth_mbit_s, latency_s=0.0))
-    restart(desk, msgspec.structs.replace(desk.scheduler.grid, name="renamed", links=links))
-    view = desk.ledger.sites.view
+    restart(driver, msgspec.structs.replace(driver.scheduler.grid, name="renamed", links=links))
+    view = driver.ledger.sites.view
     assert learned > 1_000_000.0
     assert view.bytes_per_s[0][1] == view.bytes_per_s[1][0] == (learned if kept else 10_000_000.0)
 
 
 def test_replicas_are_as_told_last_and_else_as_the_new_grid_says() -> None:
-    desk = Desk({"a": 4, "b": 4}, files={"f": (1.0, ("a",)), "g": (1.0, ("a",)), "h": (1.0, ("a",))})
-    desk.send(FileChanged(at=0.0, file="f", size_bytes=seconds(2.0), replicas=("a", "b")))
-    desk.send(FileChanged(at=0.0, file="g", size_bytes=0, replicas=()))
+    driver = CoreDriver({"a": 4, "b": 4}, files={"f": (1.0, ("a",)), "g": (1.0, ("a",)), "h": (1.0, ("a",))})
+    driver.send(FileChanged(at=0.0, file="f", size_bytes=seconds(2.0), replicas=("a", "b")))
+    driver.send(FileChanged(at=0.0, file="g", size_bytes=0, replicas=()))
     changed = dict.fromkeys(("f", "g", "h", "new"), (1.0, ("b",)))
-    restart(desk, make_grid({"b": 4}, files=changed))
-    files = desk.ledger.sites.view.files
+    restart(driver, make_grid({"b": 4}, files=changed))
+    files = driver.ledger.sites.view.files
     assert {name: (file.size_bytes, file.holders) for name, file in files.items()} == {
         "f": (seconds(2.0), (0,)),  # the site that is gone holds nothing any more
         "h": (seconds(1.0), (0,)),
@@ -584,7 +593,7 @@ def test_replicas_are_as_told_last_and_else_as_the_new_grid_says() -> None:
 
 
 def test_a_snapshot_of_a_later_format_is_refused() -> None:
-    text = encode_snapshot(msgspec.structs.replace(Desk({"a": 4}).scheduler.snapshot(), version=3))
+    text = encode_snapshot(msgspec.structs.replace(CoreDriver({"a": 4}).scheduler.snapshot(), version=3))
     with pytest.raises(SnapshotError) as caught:
         decode_snapshot(text)
     assert "has the format 3, and this Koala reads the format 2" in caught.value.for_user()
@@ -603,31 +612,31 @@ def test_what_is_no_snapshot_is_refused(text: bytes) -> None:
 @functools.cache
 def busy_text() -> bytes:
     """A snapshot with something of every kind."""
-    return encode_snapshot(busy_desk().scheduler.snapshot())
+    return encode_snapshot(busy_driver().scheduler.snapshot())
 
 
 def busy_grid() -> Grid:
-    return busy_desk().scheduler.grid
+    return busy_driver().scheduler.grid
 
 
 @functools.cache
-def busy_desk() -> Desk:
+def busy_driver() -> CoreDriver:
     files = {"f": (30.0, ("b",)), "g": (9.0, ("b",))}
     network = Network(uplink_mbit_s=100.0)
-    desk = Desk({"a": 8, "b": 4}, files=files, network=network, error_threshold=1, claim_fraction=0.5)
-    desk.run(ask(part(3, "a")))
-    desk.cancel(1)
-    desk.run(ask(part(3, "a"), part(2, "b"), communication=Communication(bisection_mbit_s=30.0)))
-    desk.submit(ask(part(2, "a", "f")))
-    desk.submit(ask(part(2, "a", "f"), high=True))
-    desk.submit(ask(12, high=True, placement_tries_max=9))
-    desk.submit(ask(12))
-    desk.pass_time(17.0)
-    desk.bring("t1")
-    desk.submit(ask(part(1, "b"), part(1, "a", "g")))
-    desk.send(FileChanged(at=desk.now, file="f", size_bytes=seconds(2.0), replicas=("b",)))
-    desk.send(SiteSilent(at=desk.now, site="b", reason="no route"))
-    return desk
+    driver = CoreDriver({"a": 8, "b": 4}, files=files, network=network, error_threshold=1, claim_fraction=0.5)
+    driver.run(ask(part(3, "a")))
+    driver.cancel(1)
+    driver.run(ask(part(3, "a"), part(2, "b"), communication=Communication(bisection_mbit_s=30.0)))
+    driver.submit(ask(part(2, "a", "f")))
+    driver.submit(ask(part(2, "a", "f"), high=True))
+    driver.submit(ask(12, high=True, placement_tries_max=9))
+    driver.submit(ask(12))
+    driver.pass_time(17.0)
+    driver.end_transfer("t1")
+    driver.submit(ask(part(1, "b"), part(1, "a", "g")))
+    driver.send(FileChanged(at=driver.now, file="f", size_bytes=seconds(2.0), replicas=("b",)))
+    driver.send(SiteSilent(at=driver.now, site="b", reason="no route"))
+    return driver
 
 
 def holders(value: Any) -> list[Any]:

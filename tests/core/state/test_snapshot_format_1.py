@@ -14,8 +14,8 @@ import pytest
 
 from koala.core import JobState, Scheduler, SnapshotError, decode_snapshot, encode_snapshot
 from koala.core.state.snapshot import FORMAT
-from koala.daemon.engine.recovery import StoredSnapshot
 from koala.model import messages
+from koala.model.grid import Grid
 from tests.support.core_driver import assert_ledger_balances, without_wakes
 
 KEPT: dict[str, Any] = msgspec.json.decode((Path(__file__).parent / "snapshot_format_1.json").read_bytes())
@@ -23,8 +23,9 @@ KEPT: dict[str, Any] = msgspec.json.decode((Path(__file__).parent / "snapshot_fo
 
 @pytest.fixture
 def scheduler() -> Scheduler:
-    stored = msgspec.json.decode(msgspec.json.encode(KEPT["stored"]), type=StoredSnapshot)
-    return Scheduler.from_snapshot(stored.grid, None, decode_snapshot(bytes(stored.core)))
+    stored = KEPT["stored"]
+    snapshot = decode_snapshot(msgspec.json.encode(stored["books"]))
+    return Scheduler.from_snapshot(msgspec.convert(stored["grid"], Grid), None, snapshot)
 
 
 def test_every_job_is_where_it_was_with_its_story(scheduler: Scheduler) -> None:
