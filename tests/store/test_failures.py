@@ -20,7 +20,16 @@ from koala.files import CatalogueEntry
 from koala.store import Batch, Store, StoreError
 from koala.store import database as databases
 from tests.support.postgres_server import PostgresServer
-from tests.support.store_samples import OpenStore, component_row, file_entry, job_row, numbered_batch, tick, token_row
+from tests.support.store_samples import (
+    OpenStore,
+    component_row,
+    file_entry,
+    job_row,
+    numbered_batch,
+    submitted,
+    tick,
+    token_row,
+)
 from tests.support.whole_batches import check_whole
 
 WAIT_S = 120.0
@@ -112,14 +121,15 @@ def test_a_full_disk_loses_the_batch_and_nothing_else(tmp_path: Path, open_store
 
 def test_a_damaged_row_is_an_error_that_says_so(tmp_path: Path, open_store: OpenStore) -> None:
     store = open_store(tmp_path / "koala.db")
-    store.record(Batch(jobs=(job_row(1),), entries=(tick(1),)))
+    store.record(Batch(jobs=(job_row(1),), entries=(submitted(1, 1),)))
     store.close()
     with sqlite3.connect(tmp_path / "koala.db") as connection:
-        connection.execute("UPDATE jobs SET request = x'7b7d'")
+        connection.execute("UPDATE jobs SET places = '{}'")
+        connection.execute("UPDATE requests SET body = '{}'")
         connection.execute("UPDATE journal SET body = x'ff'")
     connection.close()
     store = open_store(tmp_path / "koala.db")
-    for reading in (lambda: store.job(1), store.journal, store.recover):
+    for reading in (lambda: store.job(1), lambda: store.request(1), store.journal, store.recover):
         with pytest.raises(
             StoreError, match=r"a row is not as Koala wrote it .*; restore the database from a backup"
         ):
