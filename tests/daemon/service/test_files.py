@@ -265,6 +265,11 @@ async def reading_job(world: DaemonWorld, gate: Path) -> int:
     script = f"while [ ! -e {gate} ]; do sleep 0.05; done\nhead -c 9 words"
     job = await world.start(job_text(script, ("{processors: 1, site: A, input_files: [words]}",)))
     await world.in_state(job, "running")
+
+    async def released() -> bool:
+        return not world.engine.outbox.commands
+
+    await world.until(released)  # before that the file may still be forgotten under it
     return job
 
 
