@@ -196,7 +196,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ),
     ("koala.daemon.upkeep.retention", "RETENTION_COMPONENTS", "ended components whose output and workspace are kept"),
     (
-        "koala.daemon.engine.interface",
+        "koala.daemon.perform.interface",
         "SITE_CALL_S",
         "seconds until a call of a site counts as failed and is tried again",
     ),
@@ -251,7 +251,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
         "FRUITLESS_TRIES_MAX",
         "tries in a row that move no byte before a transfer is given up",
     ),
-    ("koala.files.transfer.remote_process", "SAID_BYTES_MAX", "bytes read of what a transfer's process said"),
+    ("koala.files.remote_process", "SAID_BYTES_MAX", "bytes read of what a transfer's process said"),
     ("koala.lab.options", "NODES_PER_CLUSTER_MAX", "nodes of one Slurm cluster of a lab"),
     ("koala.lab.options", "PROCESSORS_PER_NODE_MAX", "processors of one node of a lab's Slurm cluster"),
     ("koala.lab.options", "SLOTS_MAX", "slots of a lab's Grid Engine cell"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koala.daemon.engine.interface import COUNTS_AGAIN_S, Silences
+from koala.daemon.perform.interface import COUNTS_AGAIN_S, Silences
 from koala.model.messages import AnyEvent, SiteSilent
 
 

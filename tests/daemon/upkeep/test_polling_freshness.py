@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from koala.daemon.engine.interface import Silences
+from koala.daemon.perform.interface import Silences
 from koala.daemon.upkeep.polling import FRESHEN_S, PROBE_S, SiteActivity, SitePoller
 from koala.model.messages import AnyEvent, SiteReported, SiteSilent
 from koala.sites import LiveSite

@@ -12,7 +12,7 @@ import pytest
 from koala.files import AreaDirectory, Host, PathError, RemoteArea
 from koala.files.area.layout import copy_name, replica_path
 from koala.files.checksums import of_path
-from koala.files.transfer.remote_process import RemoteProcess
+from koala.files.remote_process import RemoteProcess
 from koala.model.grid import BatchSettings
 from koala.sites.remote_shell import RemoteShell
 from tests.support.file_world import HOSTILE

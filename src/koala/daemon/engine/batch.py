@@ -16,10 +16,10 @@ from koala.core.lifecycle import JobState
 from koala.core.state.job import ComponentPhase
 from koala.core.state.ledger import Ledger
 from koala.daemon.engine.inbox import InboxItem
-from koala.daemon.engine.live_rows import Draft, LiveRows
 from koala.daemon.engine.outbox import Outbox, is_for_outbox
 from koala.daemon.engine.projection import EntryWriter, Projector, Submitter
 from koala.daemon.engine.recovery import Recovery
+from koala.daemon.live_rows import Draft, LiveRows
 from koala.daemon.upkeep.polling import SiteActivity
 from koala.model.messages import (
     AnyCommand,

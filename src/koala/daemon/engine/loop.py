@@ -23,13 +23,13 @@ from koala.core import Scheduler
 from koala.daemon.engine.batch import EngineState, PendingBatch, activity_at
 from koala.daemon.engine.clock import SteadyClock
 from koala.daemon.engine.inbox import Inbox, InboxItem
-from koala.daemon.engine.interface import SITE_CALL_S, Silences
-from koala.daemon.engine.live_rows import ENDED_STATES, LiveRows
 from koala.daemon.engine.outbox import Outbox
 from koala.daemon.engine.projection import Submitter
 from koala.daemon.engine.recovery import Recovery, live_grid, nothing_yet, recover, store_snapshot
 from koala.daemon.engine.waiters import Waiters
 from koala.daemon.grid_sites import SiteMaker, check_kinds, check_ssh, make_areas, make_mover, make_site
+from koala.daemon.live_rows import ENDED_STATES, LiveRows
+from koala.daemon.perform.interface import SITE_CALL_S, Silences
 from koala.daemon.perform.performer import Performer
 from koala.daemon.upkeep.journal_pruning import JOURNAL_ENTRIES_MAX, JournalPruner
 from koala.daemon.upkeep.polling import PROBE_S, SiteActivity, SitePoller

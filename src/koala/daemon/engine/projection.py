@@ -14,7 +14,7 @@ import msgspec
 from koala.core import Scheduler
 from koala.core.lifecycle import JobState
 from koala.core.state.job import Job
-from koala.daemon.engine.live_rows import Draft
+from koala.daemon.live_rows import Draft
 from koala.model.messages import (
     AbortComponent,
     AnyCommand,

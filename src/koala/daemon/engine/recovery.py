@@ -14,8 +14,8 @@ import msgspec
 from koala import files
 from koala.core import Scheduler, Snapshot, decode_snapshot, encode_snapshot
 from koala.core.lifecycle import ENDED, JobState
-from koala.daemon.engine.live_rows import LiveRows
 from koala.daemon.engine.outbox import Outbox
+from koala.daemon.live_rows import LiveRows
 from koala.model.grid import Grid
 from koala.model.messages import AnyEvent, WakeAt
 from koala.model.request import FileName, JobId

@@ -13,9 +13,9 @@ import logging
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from koala.daemon.engine.interface import SITE_CALL_S, EngineInterface, Silences
 from koala.daemon.launches import destination_of
 from koala.daemon.perform.components import ComponentRegister
+from koala.daemon.perform.interface import SITE_CALL_S, EngineInterface, Silences
 from koala.daemon.perform.retry import retry_until_done
 from koala.daemon.perform.transfers import FindFile, TransferWorker
 from koala.files import (

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
-from koala.daemon.engine.interface import SITE_CALL_S
 from koala.daemon.perform.components import ComponentRegister
+from koala.daemon.perform.interface import SITE_CALL_S
 from koala.daemon.perform.retry import retry_until_done
 from koala.model.launch import LaunchError
 from koala.model.messages import Outcome

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 
-from koala.daemon.engine.interface import SITE_CALL_S, EngineInterface, Silences
 from koala.daemon.grid_sites import GridLinks
 from koala.daemon.perform.barrier import BarrierOpener
 from koala.daemon.perform.components import ComponentRegister
+from koala.daemon.perform.interface import SITE_CALL_S, EngineInterface, Silences
 from koala.daemon.perform.mpi_relay import MpiRelay
 from koala.daemon.perform.site_worker import SiteWorker
 from koala.daemon.perform.transfers import FindFile, TransferWorker

@@ -14,9 +14,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from koala.daemon.engine.interface import SITE_CALL_S, EngineInterface, Silences
 from koala.daemon.launches import launch_for
 from koala.daemon.perform.components import ComponentRegister
+from koala.daemon.perform.interface import SITE_CALL_S, EngineInterface, Silences
 from koala.daemon.perform.retry import RETRY_FIRST_S, RETRY_MOST_S
 from koala.model.grid import Site
 from koala.model.launch import LaunchError

@@ -11,9 +11,9 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from koala.daemon.engine.interface import EngineInterface
 from koala.daemon.grid_sites import GridLinks
 from koala.daemon.perform.components import ComponentRegister
+from koala.daemon.perform.interface import EngineInterface
 from koala.daemon.perform.retry import retry_until_done
 from koala.files import (
     CatalogueEntry,

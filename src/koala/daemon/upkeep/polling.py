@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-from koala.daemon.engine.interface import SITE_CALL_S, EngineInterface, Silences
+from koala.daemon.perform.interface import SITE_CALL_S, EngineInterface, Silences
 from koala.model.messages import SiteReported
 from koala.model.request import SiteName
 from koala.sites import LiveSite, SiteError

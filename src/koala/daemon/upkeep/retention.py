@@ -6,8 +6,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-from koala.daemon.engine.interface import SITE_CALL_S, EngineInterface
-from koala.daemon.engine.live_rows import LiveRows
+from koala.daemon.live_rows import LiveRows
+from koala.daemon.perform.interface import SITE_CALL_S, EngineInterface
 from koala.model.messages import Token
 from koala.model.request import SiteName
 from koala.sites import LiveSite, SiteError

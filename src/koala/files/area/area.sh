@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # What is done in a file area at its site; the working directory is the area's. The names of its directories are those
-# of koala.files.area.layout. Needs the functions of koala/files/transfer/process.sh.
+# of koala.files.area.layout. Needs the functions of koala/files/process.sh.
 
 # Print the SHA-256 of the standard input, in 64 digits. Where the processor helps with it, openssl is several times as
 # fast as the others; an old one does not know the option.

@@ -17,8 +17,8 @@ from koala.files.area.interface import FileArea
 from koala.files.checksums import of_path
 from koala.files.errors import PathError
 from koala.files.hosts import Host
+from koala.files.remote_process import PROCESS, RemoteProcess
 from koala.files.sources import PathSource, Stamp
-from koala.files.transfer.remote_process import PROCESS, RemoteProcess
 from koala.model.messages import TransferId
 from koala.model.request import FileName
 

@@ -13,8 +13,8 @@ from koala.files.area.layout import COPIES, DOUBTS, HOLDERS, INCOMING, REPLICAS,
 from koala.files.checksums import is_checksum
 from koala.files.errors import PathError
 from koala.files.hosts import SCRIPT_S, Host, quoted_path, read_limit_s, shell_functions
+from koala.files.remote_process import PROCESS_FUNCTIONS
 from koala.files.sources import Stamp
-from koala.files.transfer.remote_process import PROCESS_FUNCTIONS
 from koala.model.messages import TransferId
 from koala.model.request import FileName, SiteName
 

@@ -17,8 +17,8 @@ import msgspec
 from koala.files.area.layout import COPIES
 from koala.files.area.remote import AREA_FUNCTIONS, RemoteArea
 from koala.files.hosts import Host, quoted_path, read_limit_s, shell_functions
+from koala.files.remote_process import RemoteProcess
 from koala.files.transfer.order import Order
-from koala.files.transfer.remote_process import RemoteProcess
 
 PART = "part"
 PIECE_FUNCTIONS = shell_functions(__package__, "piece.sh")

@@ -24,11 +24,11 @@ from koala.files.area.local import size_of
 from koala.files.checksums import of_file
 from koala.files.errors import FilesError, TransferCancelledError, TransferInterruptedError, UnwritableError
 from koala.files.hosts import Host
+from koala.files.remote_process import RemoteProcess
 from koala.files.transfer.order import Order, Progress, TransferResult
 from koala.files.transfer.piece import Clock, Pause, PieceWork, writing_error
 from koala.files.transfer.piece_factory import PieceFactory
 from koala.files.transfer.remote_piece import FRUITLESS_TRIES_MAX
-from koala.files.transfer.remote_process import RemoteProcess
 from koala.model.grid import Site
 from koala.model.messages import TransferId
 from koala.model.request import FileName, SiteName

@@ -18,11 +18,11 @@ import msgspec
 from koala.files.area.layout import COPIES, copy_path
 from koala.files.errors import FilesError, NoSpaceError, UnreachableSiteError
 from koala.files.hosts import SCRIPT_S, failure, read_limit_s
+from koala.files.remote_process import ProcessState
 from koala.files.sources import Stamp
 from koala.files.transfer.methods import PART, PIECE_FUNCTIONS, Endpoints, Method
 from koala.files.transfer.order import Order
 from koala.files.transfer.piece import Clock, Origin, Pause, PieceTransfer, T, Whole, reading_error, writing_error
-from koala.files.transfer.remote_process import ProcessState
 from koala.sites.remote_shell import ShellError
 
 # The process is looked at after so long, then ever more rarely.
