@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from koala.cli.demo.picture import letter
 from koala.cli.terminal.words import size
 from koala.model.messages import JobEnded
 from koala.simulator.report.timeline import Remark, Timeline
@@ -22,6 +21,11 @@ if TYPE_CHECKING:
 
 NO_JOB = 0
 _JOB = re.compile(r"\bjob (\d+)\b")
+
+
+def letter(job: int) -> str:
+    """The letter that stands for a job in the picture."""
+    return chr(ord("A") + (job - 1) % 26)
 
 
 class JournalTimeline(Timeline):

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from koala.cli.demo.journal import JournalTimeline, letter
 from koala.cli.terminal.words import (
     BARRIER,
     IDLE,
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from koala.cli.demo.journal import JournalTimeline
     from koala.model.api import Overview
     from koala.simulator.report.timeline import Hold, Remark, Timeline
 
@@ -43,11 +43,6 @@ EXPECTED_S = 24.0
 TALL_LINES = 36
 PROGRESS_WIDTH = 16
 _DOWN, _MOVING = "\N{MULTIPLICATION SIGN}", "\N{BLACK RECTANGLE}"
-
-
-def letter(job: int) -> str:
-    """The letter that stands for a job in the picture."""
-    return chr(ord("A") + (job - 1) % 26)
 
 
 def job_name(job: int, name: str, width: int = 0) -> Text:

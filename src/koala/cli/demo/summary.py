@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from koala.cli.demo.picture import TITLE, job_name, jobs_table, letter, what_happened, whole_picture
+from koala.cli.demo.journal import letter
+from koala.cli.demo.picture import TITLE, job_name, jobs_table, what_happened, whole_picture
 from koala.cli.terminal.words import clean, places_words
 
 if TYPE_CHECKING:
