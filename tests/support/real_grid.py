@@ -23,6 +23,8 @@ import pytest
 import yaml
 
 from koala import lab
+from koala.lab import requirements
+from koala.lab.lab import plan_of
 from koala.model.api import ComponentRun, JobDetail
 from tests.support.live_daemon import Daemon, running_daemon, until
 
@@ -43,6 +45,7 @@ PROGRAMS = {
 }
 FIRST_PORT = 27_000
 PORTS_PER_WORKER = 400
+LAST_PORT = 32_000
 WAIT_S = 90.0
 _DAEMONS = itertools.count(1)
 
@@ -64,15 +67,24 @@ def running_lab(worker: int, **options: object) -> Iterator[lab.Lab]:
     require_programs()
     directory = Path(tempfile.mkdtemp(prefix="koala-lab-"))
     directory.chmod(0o755)  # root's file servers run as nobody
-    port = FIRST_PORT + worker * PORTS_PER_WORKER
     try:
-        found = lab.up(lab.LabOptions(directory=directory / "lab", first_port=port, **options))  # type: ignore[arg-type]
+        found = lab.up(_at_free_ports(worker, directory=directory / "lab", **options))
         try:
             yield found
         finally:
             found.down()
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def _at_free_ports(worker: int, **options: object) -> lab.LabOptions:
+    """Options of a lab at the worker's own ports, or at later ones where something else has some of those."""
+    for port in range(FIRST_PORT + worker * PORTS_PER_WORKER, LAST_PORT, PORTS_PER_WORKER):
+        found = lab.LabOptions(first_port=port, **options)  # type: ignore[arg-type]
+        with contextlib.suppress(lab.LabError):
+            requirements.check(plan_of(found))
+            return found
+    pytest.fail("there are no free ports for a lab")
 
 
 def laplace(size: int, tolerance: str, **processors: int) -> str:
