@@ -116,6 +116,10 @@ class Scheduler:
             commands.append(WakeAt(at=due_at))
         return commands
 
+    def completed(self, command: AnyCommand) -> AnyCommand:
+        """A command on record that is still to be performed, complete also where a former version wrote it."""
+        return self._running.completed(command)
+
     # --------------------------------------------------------------------------------------- its snapshot
 
     def snapshot(self) -> Snapshot:

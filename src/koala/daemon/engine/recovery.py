@@ -17,7 +17,7 @@ from koala.core.lifecycle import ENDED, JobState
 from koala.daemon.engine.outbox import Outbox
 from koala.daemon.live_rows import LiveRows
 from koala.model.grid import Grid
-from koala.model.messages import AnyEvent, WakeAt
+from koala.model.messages import AnyCommand, AnyEvent, WakeAt
 from koala.model.request import FileName, JobId
 from koala.policies import Catalogue
 from koala.store import Store
@@ -113,7 +113,7 @@ def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
     return Recovery(
         scheduler=scheduler,
         rows=_live_rows(store, scheduler),
-        outbox=Outbox(found.outbox),
+        outbox=_outbox(found.outbox, scheduler),
         entries={entry.name: entry for entry in store.all_files()},
         last_seq=found.last_seq,
         last_job=found.last_job,
@@ -139,6 +139,14 @@ def _replay(scheduler: Scheduler, entries: Iterable[JournalRow]) -> list[float]:
             ) from error
         wakes += [command.at for command in commands if isinstance(command, WakeAt)]
     return wakes
+
+
+def _outbox(entries: Iterable[JournalRow], scheduler: Scheduler) -> Outbox:
+    outbox = Outbox()
+    for entry in entries:
+        command: AnyCommand = entry.body  # type: ignore[assignment]  # what is in the outbox are commands
+        outbox.add(entry.seq, scheduler.completed(command))
+    return outbox
 
 
 def _live_rows(store: Store, scheduler: Scheduler) -> LiveRows:
