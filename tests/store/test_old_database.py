@@ -6,9 +6,10 @@ import json
 from typing import Any
 
 import msgspec
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from koala.store import NUMBER_MAX
+from koala.store.migrate import migrate
 from tests.support.old_database import rows_of_the_old, write_old_database
 from tests.support.schema_check import difference_from_tables, engine_of
 from tests.support.store_samples import OpenStore
@@ -65,3 +66,19 @@ def test_an_operator_reads_the_text_in_the_tables(url: str, open_store: OpenStor
     assert note == r"laptop é \udc80\u0000\\"
     assert file == r"données/\u0000"
     assert isinstance(snapshot, str)
+
+
+def test_many_rows_are_brought_over_in_few_statements(url: str) -> None:
+    write_old_database(url)
+    engine = engine_of(url)
+    with engine.begin() as connection:
+        copied = "SELECT seq - :shift, at, kind, what, job, site, owner, body FROM journal WHERE seq = 1"
+        copy = f"INSERT INTO journal (seq, at, kind, what, job, site, owner, body) {copied}"
+        connection.execute(text(copy), [{"shift": number} for number in range(1, 2_001)])
+    statements: list[str] = []
+    event.listen(engine, "before_cursor_execute", lambda *found: statements.append(found[2]))
+    with engine.begin() as connection:
+        migrate(connection, url)
+        assert connection.scalar(text("SELECT count(*) FROM journal")) == len(rows_of_the_old()["journal"]) + 2_000
+    engine.dispose()
+    assert len(statements) < 200

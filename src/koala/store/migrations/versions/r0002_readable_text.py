@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import sqlalchemy as sa
@@ -48,7 +48,9 @@ def upgrade() -> None:
         if connection.dialect.name == "postgresql":
             op.execute(f"ALTER TABLE {name} DROP CONSTRAINT pk_{name} CASCADE")
         op.rename_table(name, f"old_{name}")
-    _fill("jobs", _jobs(_requests()), _job)
+    jobs = _jobs(_requests())
+    _fill_requests()
+    _fill("jobs", jobs, _job)
     _fill("components", _components(), _with_text("token", "site", "reason"))
     _fill("transfers", _transfers(), _with_text("id", "file", "source", "target", "reason", json=("chunk", "jobs")))
     _fill("transfer_jobs", _transfer_jobs(), _with_text("transfer"))
@@ -65,11 +67,26 @@ def upgrade() -> None:
 
 
 def _fill(old: str, table: sa.Table, converted: Callable[[OldRow], dict[str, Any]]) -> None:
-    connection = op.get_bind()
-    everything = sa.text(f"SELECT * FROM old_{old}")  # noqa: S608  # a name from this file
-    found = connection.execute(everything, execution_options={"yield_per": ROWS_AT_ONCE})
-    for rows in found.mappings().partitions():
-        connection.execute(sa.insert(table), [converted(dict(row)) for row in rows])
+    for rows in _old_rows(f"SELECT * FROM old_{old}"):  # noqa: S608  # a name from this file
+        op.get_bind().execute(sa.insert(table), [converted(row) for row in rows])
+
+
+def _fill_requests() -> None:
+    """What the jobs ask for, each different request once."""
+    keep = sa.text("INSERT INTO requests (key, body) VALUES (:key, :body) ON CONFLICT DO NOTHING")
+    for rows in _old_rows("SELECT request FROM old_jobs"):
+        bodies = {bytes(row["request"]).decode() for row in rows}
+        op.get_bind().execute(keep, [{"key": _key(body), "body": body} for body in bodies])
+
+
+def _old_rows(query: str) -> Iterator[list[OldRow]]:
+    found = op.get_bind().execute(sa.text(query), execution_options={"yield_per": ROWS_AT_ONCE})
+    for rows in found.mappings().partitions(ROWS_AT_ONCE):  # of SQLite a single row, if no number is given
+        yield [dict(row) for row in rows]
+
+
+def _key(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _with_text(*texts: str, json: tuple[str, ...] = ()) -> Callable[[OldRow], dict[str, Any]]:
@@ -87,17 +104,14 @@ def _job(row: OldRow) -> dict[str, Any]:
     new = _with_text(*texts, json=("places", "explanation", "request"))(row)
     if new["state"] == "releasing":
         new["state"] = "unwinding"
-    request = new.pop("request")
-    new["request_key"] = hashlib.sha256(request.encode()).hexdigest()
-    keep = sa.text("INSERT INTO requests (key, body) VALUES (:key, :body) ON CONFLICT DO NOTHING")
-    op.get_bind().execute(keep, {"key": new["request_key"], "body": request})
+    new["request_key"] = _key(new.pop("request"))
     return new
 
 
 def _file(row: OldRow) -> dict[str, Any]:
     new = _with_text("name", "checksum", json=("replicas",))(row)
     name: str = new["name"]
-    return new | {"key": hashlib.sha256(name.encode()).hexdigest(), "head": name[:NAME_HEAD_CHARACTERS]}
+    return new | {"key": _key(name), "head": name[:NAME_HEAD_CHARACTERS]}
 
 
 def _snapshot_values(row: OldRow) -> dict[str, Any]:
