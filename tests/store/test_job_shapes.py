@@ -26,6 +26,11 @@ def test_what_is_counted_of_a_job_has_one_name_everywhere(name: str) -> None:
     assert name in Explanation.model_fields
 
 
+def test_the_line_of_an_ended_job_closes_with_what_is_counted_in_the_order_in_which_it_is_given() -> None:
+    counts = JobCounts.__struct_fields__
+    assert JobEnded.__struct_fields__[-len(counts) :] == counts
+
+
 def test_all_that_callers_are_told_of_a_job_is_on_record_or_worked_out_for_them() -> None:
     worked_out = {"place_in_line", "description", "components", "transfers"}
     assert set(JobDetail.model_fields) - worked_out <= set(StoredJob.__struct_fields__)

@@ -85,17 +85,17 @@ class JobEnding:
             ledger.ended.popitem(last=False)
         ledger.commands.append(
             JobEnded(
-                job=job.id,
-                outcome=_OUTCOMES[state],
-                reason=reason,
-                submitted_at=job.submitted_at,
-                placed_at=job.placed_at,
-                started_at=job.started_at,
-                ended_at=ledger.now,
-                first_start_estimate=job.first_start_estimate,
-                last_start_estimate=job.start_estimate,
-                places=job.places,
-                **job.counts(),
+                job.id,
+                _OUTCOMES[state],
+                reason,
+                job.submitted_at,
+                job.placed_at,
+                job.started_at,
+                job.ended_at,
+                job.first_start_estimate,
+                job.start_estimate,
+                job.places,
+                *job.counts(),
             )
         )
 

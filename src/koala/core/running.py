@@ -47,6 +47,7 @@ class JobRunning:
     def __init__(self, ledger: Ledger, ending: JobEnding) -> None:
         self.ledger = ledger
         self.ending = ending
+        self._barrier_timeout_s = _whole_seconds(self._patience_s())
         ledger.timers.on(Alarm.LOOK_AFTER, self._look_after)
 
     # -------------------------------------------------------------------------------- to the barrier
@@ -85,14 +86,18 @@ class JobRunning:
         being preempted; then another barrier timeout for all to report; and for files as long as it is patient with
         them.
         """
-        parameters, now = self.ledger.parameters, self.ledger.now
-        patience_s = 2 * parameters.barrier_timeout_s + parameters.answer_timeout_s
+        if not job.transfers and job.start_estimate is not None and job.start_estimate <= self.ledger.now:
+            return self._barrier_timeout_s
+        parameters, patience_s = self.ledger.parameters, self._patience_s()
         if job.start_estimate is not None:
-            patience_s += max(0.0, job.start_estimate - now)
+            patience_s += max(0.0, job.start_estimate - self.ledger.now)
         for transfer in job.transfers.values():
             one_try_s = max(parameters.answer_timeout_s, parameters.transfer_patience * transfer.estimate_s)
             patience_s += parameters.transfer_tries_max * one_try_s
-        return float(math.ceil(min(patience_s, BARRIER_TIMEOUT_S_MAX)))
+        return _whole_seconds(patience_s)
+
+    def _patience_s(self) -> float:
+        return 2 * self.ledger.parameters.barrier_timeout_s + self.ledger.parameters.answer_timeout_s
 
     def all_claimed(self, job: Job) -> None:
         """Every component is claimed: the barrier has until the deadline to fill."""
@@ -174,7 +179,7 @@ class JobRunning:
         assert job.demand is not None
         inputs = tuple(self._inputs(job, claim.component) for claim in claims) if job.demand.files else ()
         self.ledger.commands.append(
-            ReleaseBarrier(job=job.id, tokens=tuple(claim.token for claim in claims), inputs=inputs)
+            ReleaseBarrier(job=job.id, tokens=tuple([claim.token for claim in claims]), inputs=inputs)
         )
 
     def _inputs(self, job: Job, component: int) -> tuple[InputSource, ...]:
@@ -391,6 +396,10 @@ class JobRunning:
             return
         short = f"{len(unclaimed)} of {len(job.claims)} components"
         self.ending.claim_failed(job, f"{short} unclaimed at the job start time")
+
+
+def _whole_seconds(patience_s: float) -> float:
+    return float(math.ceil(min(patience_s, BARRIER_TIMEOUT_S_MAX)))
 
 
 def _finite(at: float | None) -> float | None:

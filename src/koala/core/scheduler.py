@@ -102,13 +102,13 @@ class Scheduler:
         claiming = ledger.claiming
         while claiming.next_at <= ledger.now:
             self._claiming.claim(claiming.head())
-        due_at = ledger.timers.next_at()
+        due_at = ledger.timers.next_at() if ledger.timers.heap else INFINITY
         if claiming.next_at < due_at:
             due_at = claiming.next_at
-        if ledger.high.size:
-            due_at = min(due_at, self._placement.plan_scan(ledger.high))
-        if ledger.low.size:
-            due_at = min(due_at, self._placement.plan_scan(ledger.low))
+        if ledger.high.size and (scan_at := self._placement.plan_scan(ledger.high)) < due_at:
+            due_at = scan_at
+        if ledger.low.size and (scan_at := self._placement.plan_scan(ledger.low)) < due_at:
+            due_at = scan_at
         self._due_at = due_at
         if due_at < INFINITY and (not self._wakes or due_at < self._wakes[0]):
             # Make sure that the driver will come back when the next thing is due.

@@ -82,7 +82,7 @@ def explain(job: Job, queue: PlacementQueue, sites: Sites, placement_tries: int)
         refusal=refusal,
         places=job.places,
         story=story,
-        **job.counts() | {"placement_tries": placement_tries},
+        **dict(zip(JobCounts.__struct_fields__, job.counts(), strict=True)) | {"placement_tries": placement_tries},
     )
 
 

@@ -290,12 +290,13 @@ class JobRequeued(Command, frozen=True, kw_only=True, tag=True):
     reason: str
 
 
-class JobEnded(Command, frozen=True, kw_only=True, tag=True):
+class JobEnded(Command, frozen=True, tag=True):
     """For the record: the job is over and the core forgets it. ``reason`` is for its user.
 
     Times are absolute; a job that never was placed or started has None there. ``placed_at`` belongs to the
     last placement, ``first_start_estimate`` and ``last_start_estimate`` are the JST of the first and the last.
-    ``runs`` counts how often its barrier opened: more than once when it was started again.
+    ``runs`` counts how often its barrier opened: more than once when it was started again. Its last fields are those
+    of ``JobCounts``, in that order.
     """
 
     job: JobId

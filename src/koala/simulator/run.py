@@ -183,11 +183,11 @@ class _Run:
 
     def _perform(self, commands: list[AnyCommand], now: float) -> bool:
         """Do all the scheduler commands; says whether anything but a later wake-up was among it."""
-        perform = self._world.perform
+        performers = self._world.performers
         acted = False
         for command in commands:
-            perform(command, now)
             kind = type(command)
+            performers[kind](command, now)
             if kind is not WakeAt:
                 acted = True
                 if kind in _RECORDS:

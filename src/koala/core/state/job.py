@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import field
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from koala.core.lifecycle import TRANSITIONS, InvalidTransitionError, JobState
@@ -21,6 +22,7 @@ STORY_LINES_MAX = 400
 STORY_HEAD_LINES = 20
 # A transfer that is late is never believed to be there at once.
 LATE_S_MIN = 1.0
+_counts_of = attrgetter(*JobCounts.__struct_fields__)
 
 # What a try to place a job saw: idle processors by site, and bit/s by link where jobs asked any. A plain pair, since
 # one is made for nearly every try, and a tuple with names takes several times as long.
@@ -208,9 +210,10 @@ class Job(_JobLinks):
         self.claiming_tries += 1
         self.claiming_tries_in_row += 1
 
-    def counts(self) -> dict[str, int]:
-        """All that ``JobCounts`` tells of it, by name."""
-        return {name: getattr(self, name) for name in JobCounts.__struct_fields__}
+    def counts(self) -> tuple[int, ...]:
+        """All that ``JobCounts`` tells of it, in that order."""
+        counts: tuple[int, ...] = _counts_of(self)
+        return counts
 
     def stop_timer(self) -> None:
         if self.timer is not None:

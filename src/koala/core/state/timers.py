@@ -49,7 +49,7 @@ class Timers:
     """A heap of alarms; equal times fire in the order in which they were set."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Timer]] = []
+        self.heap: list[tuple[float, int, Timer]] = []
         self._sequence = 0
         self._actions: dict[Alarm, Callable[[Any], None]] = {}
 
@@ -60,12 +60,12 @@ class Timers:
     def set(self, at: float, what: Alarm, whom: Whom) -> Timer:
         timer = Timer(at, what, whom)
         self._sequence += 1
-        heapq.heappush(self._heap, (at, self._sequence, timer))
+        heapq.heappush(self.heap, (at, self._sequence, timer))
         return timer
 
     def next_at(self) -> float:
         """When the next alarm fires; infinity when there is none."""
-        heap = self._heap
+        heap = self.heap
         while heap and heap[0][2].cancelled:
             heapq.heappop(heap)
         return heap[0][0] if heap else INFINITY
@@ -74,13 +74,13 @@ class Timers:
         """Let the first alarm that is due go off; False when none is."""
         if self.next_at() > now:
             return False
-        timer = heapq.heappop(self._heap)[2]
+        timer = heapq.heappop(self.heap)[2]
         self._actions[timer.what](timer.whom)
         return True
 
     def all(self) -> list[Timer]:
         """The alarms that have not been cancelled, in the order in which they will fire."""
-        return [timer for _, _, timer in sorted(self._heap, key=_order) if not timer.cancelled]
+        return [timer for _, _, timer in sorted(self.heap, key=_order) if not timer.cancelled]
 
 
 def _order(entry: tuple[float, int, Timer]) -> tuple[float, int]:

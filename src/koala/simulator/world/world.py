@@ -95,7 +95,7 @@ class World:
         self._arrival_key: tuple[float, int, int] = _NO_ARRIVAL
         self._expect_arrival()
         self._happen = self._handlers()
-        self._performers = self._command_table()
+        self.performers = self._command_table()
 
     def _handlers(self) -> list[Callable[[Any, int, float], None]]:
         handlers: dict[int, Callable[[Any, int, float], None]] = {
@@ -152,7 +152,7 @@ class World:
 
     def perform(self, command: AnyCommand, now: float) -> None:
         """Do what the scheduler commands at this moment."""
-        self._performers[type(command)](command, now)
+        self.performers[type(command)](command, now)
 
     def plan(self, event: AnyEvent) -> None:
         """Tell the scheduler this at its time: what users and operators do besides submitting jobs."""
