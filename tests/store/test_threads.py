@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import create_engine, event, text
 
-from koala.store import Batch, Store
+from koala.store import Batch, Store, StoreError
 from koala.store.schema import metadata
-from tests.support.store_samples import component_row, file_entry, job_row, numbered_batch, reported, tick, token_row
+from tests.support.postgres_server import PostgresServer
+from tests.support.store_samples import (
+    OpenStore,
+    component_row,
+    file_entry,
+    job_row,
+    numbered_batch,
+    reported,
+    tick,
+    token_row,
+)
 
 BATCHES = 150
 READERS = 4
@@ -59,6 +70,44 @@ def test_writers_in_many_threads_take_turns(store: Store) -> None:
             write.result(timeout=120)
     assert len(store.jobs()) == 40
     assert len(store.tokens()) == 20
+
+
+def test_a_store_that_is_closed_while_somebody_reads_leaves_no_connection_behind(
+    server: PostgresServer, open_store: OpenStore
+) -> None:
+    """What is in use when connections are closed would go back to nobody, and stay open until it is collected."""
+    url = server.new_database()
+    store = open_store(url)
+    blocker = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    ours = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'koala'"
+    connections, waiting = text(ours), text(f"{ours} AND wait_event_type = 'Lock'")
+    watcher = blocker.connect().execution_options(isolation_level="AUTOCOMMIT")
+    with watcher, blocker.connect() as other, ThreadPoolExecutor(2) as pool:
+        with other.begin():
+            other.execute(text("LOCK TABLE jobs IN ACCESS EXCLUSIVE MODE"))
+            reader = pool.submit(store.jobs)
+            wait_until(lambda: watcher.scalar(waiting) == 1)
+            closer = pool.submit(store.close)
+            wait_until(lambda: is_closed(store))
+        assert reader.result(timeout=120) == []
+        closer.result(timeout=120)
+        wait_until(lambda: watcher.scalar(connections) == 0)
+    blocker.dispose()
+
+
+def is_closed(store: Store) -> bool:
+    try:
+        store.tokens()
+    except StoreError:
+        return True
+    return False
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    until = time.monotonic() + 120
+    while not done():
+        assert time.monotonic() < until, "it never came"
+        time.sleep(0.01)
 
 
 QUESTIONS: dict[str, Callable[[Store], object]] = {

@@ -34,6 +34,8 @@ class Store:
         self._database = database
         self._writing = threading.Lock()
         self._writer: Connection | None = None
+        self._reading = threading.Condition()
+        self._readers = 0
         self._closed = False
         self._last_seq: int | None = None  # of the journal, as its only writer knows it
 
@@ -60,9 +62,12 @@ class Store:
         return self._database.name
 
     def close(self) -> None:
-        """Let go of the database. Idempotent; every other call after it raises ``StoreError``."""
-        with self._writing:
+        """Let go of the database when the calls under way are done: a connection in use would outlive it. Idempotent;
+        every later call raises ``StoreError``."""
+        with self._reading:
             self._closed = True
+            self._reading.wait_for(lambda: self._readers == 0)
+        with self._writing:
             self._drop_writer()
             self._database.release()
 
@@ -258,9 +263,16 @@ class Store:
     def _read(self, doing: str) -> Iterator[Connection]:
         """A transaction of its own that sees one moment."""
         with self._errors(doing):
-            self._check_open()
-            with self._database.engine.connect() as connection:
-                yield connection
+            with self._reading:
+                self._check_open()
+                self._readers += 1
+            try:
+                with self._database.engine.connect() as connection:
+                    yield connection
+            finally:
+                with self._reading:
+                    self._readers -= 1
+                    self._reading.notify_all()
 
     @contextlib.contextmanager
     def _write(self, doing: str) -> Iterator[Connection]:
