@@ -17,7 +17,9 @@ from koala.examples.applications.options import (
     LATENCY_MS_MAX,
     SIZE_MAX,
 )
-from tests.support.application_runs import python, run, told
+from koala.examples.applications.program import run as run_here
+from tests.support.application_runs import comm_of_one, python, run, told
+from tests.support.mpi_crew import MpiCrew
 
 
 @pytest.mark.parametrize(
@@ -39,26 +41,35 @@ from tests.support.application_runs import python, run, told
         ("--wan-bandwidth-mbit-s 0", "--wan-bandwidth-mbit-s: '0' is not a number"),
     ],
 )
-def test_a_bad_argument_is_named_with_what_to_do(arguments: str, said: str) -> None:
-    done = run("laplace", *arguments.split())
-    assert done.code == 2
-    assert said in done.err
-    assert "Traceback" not in done.err
-    assert len(done.err.splitlines()) == 1
-    assert done.out == ""
+def test_a_bad_argument_is_named_with_what_to_do(
+    arguments: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_here(Laplace, arguments.split(), comm_of_one()) == 2
+    out, err = capsys.readouterr()
+    assert said in err
+    assert "Traceback" not in err
+    assert len(err.splitlines()) == 1
+    assert out == ""
 
 
 @pytest.mark.parametrize("arguments", ["--size none", "--size 1", "--groups 9"])
-def test_of_many_processes_one_complains(arguments: str) -> None:
-    done = run("poisson", *arguments.split(), processes=4)
+def test_of_many_processes_one_complains(crew: MpiCrew, arguments: str) -> None:
+    done = crew.run("poisson", *arguments.split(), processes=4)
     assert done.code == 2
     assert len(done.err.splitlines()) == 1
     assert arguments.split()[0] in done.err
 
 
+def test_whoever_started_the_processes_hears_one_complaint_and_gets_the_exit_code() -> None:
+    done = run("poisson", "--size", "none", processes=4)
+    assert done.code == 2
+    assert len(done.err.splitlines()) == 1
+    assert "--size" in done.err
+
+
 @pytest.mark.parametrize("application", ["laplace", "heat", "poisson"])
-def test_help_is_printed_once_and_names_the_options(application: str) -> None:
-    done = run(application, "--help", processes=2)
+def test_help_is_printed_once_and_names_the_options(crew: MpiCrew, application: str) -> None:
+    done = crew.run(application, "--help", processes=2)
     assert done.code == 0
     assert done.out.count("usage:") == 1
     for option in ("--size", "--verify", "--json", "--groups", "--wan-latency-ms", "--wan-bandwidth-mbit-s"):

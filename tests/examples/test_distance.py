@@ -11,7 +11,7 @@ import pytest
 
 from koala.examples.applications.clusters import ProcessClusters, WanEmulation
 from koala.examples.applications.world import Array, _Transit
-from tests.support.application_runs import python, told
+from tests.support.mpi_crew import MpiCrew
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -26,8 +26,7 @@ import json, sys, time
 import numpy as np
 from koala.examples.applications.clusters import ProcessClusters
 from koala.examples.applications.clusters import WanEmulation
-from koala.examples.applications.world import Parcel, MpiWorld, connected
-comm = connected()
+from koala.examples.applications.world import Parcel, MpiWorld
 world = MpiWorld(comm, ProcessClusters({clusters}), WanEmulation({wan}))
 told = None
 {program}
@@ -36,9 +35,9 @@ if world.rank == 0:
 """
 
 
-def in_world(program: str, clusters: tuple[int, ...], wan: str = "") -> object:
+def in_world(crew: MpiCrew, program: str, clusters: tuple[int, ...], wan: str = "") -> object:
     text = WORLD.format(program=program, clusters=clusters, wan=wan)
-    done = python("-c", text, processes=sum(clusters))
+    done = crew.execute(text, sum(clusters))
     assert done.code == 0, done.err
     return cast("object", json.loads(done.out))
 
@@ -72,7 +71,7 @@ def test_a_message_is_held_back_from_the_time_it_was_sent_and_not_from_when_it_i
     assert filled.tolist() == [1.0, 2.0]
 
 
-def test_messages_inside_a_cluster_are_not_held_back() -> None:
+def test_messages_inside_a_cluster_are_not_held_back(crew: MpiCrew) -> None:
     program = """
 peer = {0: 1, 1: 0}.get(world.rank)
 if peer is not None:
@@ -82,10 +81,10 @@ if peer is not None:
     told = heard.tolist()
 """
     # The distance is as long as the test may take at the most: a single delay would be seen.
-    assert in_world(program, (2, 1), "60_000.0") == [50.0] * 3
+    assert in_world(crew, program, (2, 1), "60_000.0") == [50.0] * 3
 
 
-def test_every_message_to_another_cluster_takes_its_time() -> None:
+def test_every_message_to_another_cluster_takes_its_time(crew: MpiCrew) -> None:
     program = """
 turns, values = 20, np.zeros(1249)
 began_at = time.monotonic()
@@ -99,7 +98,7 @@ for turn in range(turns):
 spent = world.clock.read()
 told = [time.monotonic() - began_at, spent.across_s, spent.inside_s, world.messages_across, world.bytes_across]
 """
-    told_ = in_world(program, (1, 1), "4.0, 10.0")
+    told_ = in_world(crew, program, (1, 1), "4.0, 10.0")
     assert isinstance(told_, list)
     elapsed_s, across_s, inside_s, messages, sent_bytes = told_
     delay_s = 0.004 + 10_000 * 8 / 10e6
@@ -111,10 +110,10 @@ told = [time.monotonic() - began_at, spent.across_s, spent.inside_s, world.messa
 
 
 @pytest.mark.parametrize("groups", ["1,1", "2,2", "1,1,1,1"])
-def test_a_run_takes_at_least_one_delay_for_each_exchange_between_clusters(groups: str) -> None:
+def test_a_run_takes_at_least_one_delay_for_each_exchange_between_clusters(crew: MpiCrew, groups: str) -> None:
     iterations, size = 30, 16
     processes = sum(map(int, groups.split(",")))
-    done = told(
+    done = crew.told(
         "laplace",
         *("--size", str(size), "--tolerance", "0", "--iterations-max", str(iterations)),
         *("--groups", groups, "--wan-latency-ms", str(LATENCY_MS), "--wan-bandwidth-mbit-s", "10"),
@@ -130,8 +129,8 @@ def test_a_run_takes_at_least_one_delay_for_each_exchange_between_clusters(group
     assert done["seconds"]["elapsed_s"] >= exchanges * delay_s
 
 
-def test_the_parts_of_the_time_are_no_more_than_the_whole() -> None:
-    seconds = told(
+def test_the_parts_of_the_time_are_no_more_than_the_whole(crew: MpiCrew) -> None:
+    seconds = crew.told(
         "poisson", "--size", "32", "--tolerance", "1e-3", "--groups", "2,2", "--wan-latency-ms", "0.2", processes=4
     )["seconds"]
     parts = seconds["computing_s"] + seconds["inside_s"] + seconds["across_s"]
@@ -150,24 +149,24 @@ def test_ranks_are_dealt_out_to_the_clusters_in_order() -> None:
     assert not clusters.are_apart(3, 5)
 
 
-def test_sums_and_maxima_are_the_same_in_all_processes() -> None:
+def test_sums_and_maxima_are_the_same_in_all_processes(crew: MpiCrew) -> None:
     program = """
 mine = [world.sum_all(world.rank, 1.0), world.largest_of_all(-world.rank, world.rank)]
 told = comm.allgather(mine)
 """
-    assert in_world(program, (1, 2, 3)) == [[[15.0, 6.0], [0.0, 5.0]]] * 6
+    assert in_world(crew, program, (1, 2, 3)) == [[[15.0, 6.0], [0.0, 5.0]]] * 6
 
 
-def test_two_messages_of_a_cluster_cross_the_distance_for_a_sum() -> None:
+def test_two_messages_of_a_cluster_cross_the_distance_for_a_sum(crew: MpiCrew) -> None:
     program = """
 world.sum_all(1.0)
 sent = comm.allgather(world.messages_across)
 told = sent
 """
-    assert in_world(program, (2, 2, 2)) == [2, 0, 1, 0, 1, 0]
+    assert in_world(crew, program, (2, 2, 2)) == [2, 0, 1, 0, 1, 0]
 
 
-def test_a_process_that_waits_leaves_the_processor_to_others() -> None:
+def test_a_process_that_waits_leaves_the_processor_to_others(crew: MpiCrew) -> None:
     program = """
 if world.rank == 1:
     time.sleep(2.0)
@@ -176,24 +175,25 @@ began_at, busy_s = time.monotonic(), time.process_time()
 world.exchange([Parcel(0, values)] if world.rank else [], [] if world.rank else [Parcel(1, values)])
 told = [time.monotonic() - began_at, time.process_time() - busy_s]
 """
-    told_ = in_world(program, (2,))
+    told_ = in_world(crew, program, (2,))
     assert isinstance(told_, list)
     waited_s, busy_s = told_
     assert waited_s > 1.0
     assert busy_s < waited_s / 2
 
 
-def test_distance_is_not_emulated_between_machines_whose_clocks_differ() -> None:
+def test_distance_is_not_emulated_between_machines_whose_clocks_differ(crew: MpiCrew) -> None:
     program = """
+from unittest import mock
 from koala.examples.applications import world as module
 from koala.examples.applications.errors import ApplicationError
-module._clock_identity = lambda: f"machine {comm.rank}"
-try:
-    MpiWorld(comm, ProcessClusters((1, 1)), WanEmulation(1.0))
-except ApplicationError as error:
-    told = error.for_user()
+with mock.patch.object(module, "_clock_identity", lambda: f"machine {comm.rank}"):
+    try:
+        MpiWorld(comm, ProcessClusters((1, 1)), WanEmulation(1.0))
+    except ApplicationError as error:
+        told = error.for_user()
 """
-    told_ = in_world(program, (1, 1))
+    told_ = in_world(crew, program, (1, 1))
     assert isinstance(told_, str)
     assert "run on several machines" in told_
     assert "leave the options out" in told_

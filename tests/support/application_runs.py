@@ -37,9 +37,7 @@ def python(*arguments: str, processes: int | None = None, environment: Mapping[s
     """Run Python, under mpiexec where a number of processes is given. All of it is gone afterwards."""
     command = [sys.executable, *arguments]
     if processes is not None:
-        if not MPIEXEC.exists():
-            assert "CI" not in os.environ, f"{MPIEXEC} is missing; install the extra mpi"
-            pytest.skip(f"{MPIEXEC} is missing; install the extra mpi")
+        require_mpiexec()
         command = [str(MPIEXEC), "-n", str(processes), *command]
     inherited = {name: value for name, value in os.environ.items() if name != VARIABLE}
     with subprocess.Popen(
@@ -59,6 +57,13 @@ def python(*arguments: str, processes: int | None = None, environment: Mapping[s
     return Finished(process.returncode, out, err)
 
 
+def require_mpiexec() -> None:
+    """Skip, or in CI fail, where it is not installed."""
+    if not MPIEXEC.exists():
+        assert "CI" not in os.environ, f"{MPIEXEC} is missing; install the extra mpi"
+        pytest.skip(f"{MPIEXEC} is missing; install the extra mpi")
+
+
 def run(application: str, *arguments: str, **options: Any) -> Finished:
     """Run an application as a user does."""
     return python("-m", f"koala.examples.applications.{application}", *arguments, **options)
@@ -66,7 +71,11 @@ def run(application: str, *arguments: str, **options: Any) -> Finished:
 
 def told(application: str, *arguments: str, **options: Any) -> dict[str, Any]:
     """What a run that goes well reports."""
-    done = run(application, *arguments, "--json", **options)
+    return read_report(run(application, *arguments, "--json", **options))
+
+
+def read_report(done: Finished) -> dict[str, Any]:
+    """The report of a run that went well."""
     assert done.code == 0, done.err
     (line,) = done.out.splitlines()
     return cast("dict[str, Any]", json.loads(line))
@@ -78,10 +87,18 @@ class _Alone:
     rank = 0
     size = 1
 
+    def Barrier(self) -> None:  # noqa: N802 - as MPI calls it
+        """Nobody else is to come."""
+
+
+def comm_of_one() -> MPI.Comm:
+    """The communicator of a process that runs alone."""
+    return cast("MPI.Comm", _Alone())
+
 
 def world_of_one() -> MpiWorld:
     """A world in which no message is ever sent."""
-    return MpiWorld(cast("MPI.Comm", _Alone()), ProcessClusters((1,)), WanEmulation())
+    return MpiWorld(comm_of_one(), ProcessClusters((1,)), WanEmulation())
 
 
 def alone(application: type[Solver], *arguments: str) -> Solver:

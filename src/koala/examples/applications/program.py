@@ -86,14 +86,15 @@ class Solver(ABC):
         """The same iterations on one array, by other means: what the whole solution must be equal to."""
 
 
-def run(application: type[Solver], arguments: Sequence[str] | None = None) -> int:
-    """Run an application in this process and all others that were started with it. Returns the exit code."""
+def run(application: type[Solver], arguments: Sequence[str] | None = None, comm: MPI.Comm | None = None) -> int:
+    """Run an application in this process and all others of a communicator, or all that were started with it. Returns
+    the exit code."""
     try:
         options = application.parser().parse_args(arguments)
     except ApplicationError as error:
-        return _refuse(error)
+        return _refuse(error, comm)
     try:
-        comm = connected()
+        comm = connected() if comm is None else comm
     except ApplicationError as error:
         _complain(error.for_user())
         return FAILED
@@ -103,7 +104,7 @@ def run(application: type[Solver], arguments: Sequence[str] | None = None) -> in
         world = MpiWorld(comm, clusters, wan)
         report = _report(application(world, options), world, options)
     except ApplicationError as error:
-        return _refuse(error)
+        return _refuse(error, comm)
     except KeyboardInterrupt:
         return _leave(comm, INTERRUPTED)
     except MemoryError as error:
@@ -195,10 +196,10 @@ def _unread_bytes(pipe: int) -> int:
     return int(count)
 
 
-def _refuse(error: ApplicationError) -> int:
+def _refuse(error: ApplicationError, comm: MPI.Comm | None) -> int:
     """All processes come here with the same error; the first one says it before any may leave."""
     try:
-        comm = connected()
+        comm = connected() if comm is None else comm
     except ApplicationError:
         _complain(error.for_user())
         return WRONG_USE
