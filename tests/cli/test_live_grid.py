@@ -208,7 +208,7 @@ def test_jobs_of_several_owners_are_listed_with_their_owners(shell: Shell, daemo
 
 def test_the_dashboard_link_opens_it_once(shell: Shell, daemon: Daemon) -> None:
     link = shell("dashboard").stdout.strip()
-    assert link.startswith(f"{daemon.url}/login?code=")
+    assert link.startswith(f"{daemon.url}/login#code=")
     assert shell.json("dashboard")["url"] != link
 
 

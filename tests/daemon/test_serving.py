@@ -179,14 +179,17 @@ def test_at_an_address_a_token_is_needed_and_no_secret_comes_into_the_log(tmp_pa
         with process.client() as client:
             secret = client.post("/v1/tokens", json={"user": "bob", "scopes": ["read"]}).json()["secret"]
             login = client.post("/v1/logins").json()["url"]
-        assert login.startswith(process.url + "/login?code=")
+        assert login.startswith(process.url + "/login#code=")
         code = login.partition("code=")[2]
         with httpx.Client(base_url=process.url, timeout=WAIT_S) as outside:
             assert outside.get("/v1/jobs").status_code == 401
             wrong = "koala_" + "w" * 43
             assert outside.get("/v1/jobs", headers={"Authorization": f"Bearer {wrong}"}).status_code == 401
             assert outside.get("/v1/jobs", headers={"Authorization": f"Bearer {secret}"}).status_code == 200
-            assert outside.get(login).headers["location"] == "/"
+            assert outside.get("/v1/jobs", params={"token": secret}).status_code == 422
+            assert "set-cookie" not in outside.get(login.replace("#", "?")).headers
+            own = {"Origin": process.url}
+            assert outside.post("/login", data={"code": code}, headers=own).headers["location"] == "/"
             assert outside.get("/v1/whoami").json()["owner"] is True
             assert outside.get("/healthz", headers={"Host": "evil.test"}).status_code == 421
             session = outside.cookies["koala_session"]

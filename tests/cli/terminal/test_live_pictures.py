@@ -191,8 +191,8 @@ def test_the_list_of_sites_cuts_no_number_at_any_state(width: int) -> None:
 
 
 def test_a_link_of_a_daemon_at_all_addresses_has_the_name_of_the_machine() -> None:
-    assert reachable("http://127.0.0.1:80/login?code=x") == "http://127.0.0.1:80/login?code=x"
-    assert reachable("https://0.0.0.0:8443/login?code=x") == f"https://{socket.getfqdn()}:8443/login?code=x"
+    assert reachable("http://127.0.0.1:80/login#code=x") == "http://127.0.0.1:80/login#code=x"
+    assert reachable("https://0.0.0.0:8443/login#code=x") == f"https://{socket.getfqdn()}:8443/login#code=x"
     assert reachable("http://[::]:80/x", "koala.example") == "http://koala.example:80/x"
     assert reachable("http://127.0.0.1:80/x", "::1") == "http://[::1]:80/x"
 

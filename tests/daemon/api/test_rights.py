@@ -14,15 +14,17 @@ from typing import Any
 import httpx
 import pytest
 
+from koala.daemon.service.principal import owner as owner_named
 from koala.model.api import Scope
-from tests.support.api_world import WAITING_JOB, Stage, World, error_of
+from tests.support.api_world import OWNER, WAITING_JOB, Stage, World, error_of
 
 READ, SUBMIT, OPERATE = "read", "submit", "operate"
 EVERYBODY = frozenset({READ, SUBMIT, OPERATE, "owner"})
 READERS = frozenset({READ, "owner"})
 OPERATORS = frozenset({OPERATE, "owner"})
 OWNER_ONLY = frozenset({"owner"})
-CALLERS = ("nobody", "revoked", READ, SUBMIT, OPERATE, "owner")
+# The daemon's own user comes to its socket, or in a browser to the listener for everybody.
+CALLERS = ("nobody", "revoked", READ, SUBMIT, OPERATE, "owner", "owners_browser")
 
 # Each request comes from an address of its own, so that wrong tokens do not add up.
 ADDRESSES = itertools.count()
@@ -78,7 +80,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 async def secret_of(world: World, caller: str) -> str | None:
     """The secret that a caller of the table comes with."""
-    if caller in ("nobody", "owner"):
+    if caller in ("nobody", "owner", "owners_browser"):
         return None
     if caller == "revoked":
         new = await world.secret("mallory", *Scope)
@@ -97,6 +99,9 @@ async def status_of(world: World, caller: str, method: str, path: str, body: dic
     headers = [(b"host", b"koala.test"), (b"content-type", b"application/json")]
     if secret is not None:
         headers.append((b"authorization", f"Bearer {secret}".encode()))
+    if caller == "owners_browser":
+        session = world.tokens.open_session(world.tokens.make_code(owner_named(OWNER))[0])
+        headers += [(b"cookie", f"koala_session={session}".encode()), (b"sec-fetch-site", b"same-origin")]
     route, _, query = path.partition("?")
     sent = [b"" if body is None else json.dumps(body).encode()]
 
@@ -150,7 +155,8 @@ def test_a_route_lets_in_those_it_should_and_nobody_else(
         # Of a job that is not there a caller with the right learns just that, so that nothing is changed.
         asked = path.format_map({"job": 987_654, "site": "north", "name": "none", "token": "none"})
         status = await status_of(world, caller, method, asked, body)
-        if caller in allowed:
+        same_as = "owner" if caller == "owners_browser" and allowed != OWNER_ONLY else caller
+        if same_as in allowed:
             assert status in (200, 201, 404, 409, 422), status
         else:
             assert status == (401 if caller in ("nobody", "revoked") else 403), status

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 
-from koala.daemon.api import make_app
+from koala.daemon.api import RequestTraffic, make_app
+from koala.daemon.api.limits import SIGN_INS_BURST
 from koala.daemon.service.principal import owner as owner_named
 from koala.model.api import Scope
-from tests.support.api_world import OWNER, WAITING_JOB, Stage, World, client_of, error_of
+from tests.support.api_world import OWNER, WAITING_JOB, Stage, World, client_of, error_of, in_world
 
 SAME = {"Origin": "http://koala.test", "Sec-Fetch-Site": "same-origin"}
 
@@ -24,7 +26,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 async def login_code(world: World) -> str:
     async with world.owner() as owner:
         login = (await owner.post("/v1/logins")).json()
-    assert login["url"].startswith("http://127.0.0.1:1/login?code=")
+    assert login["url"].startswith("http://127.0.0.1:1/login#code=")
     return str(login["url"].partition("code=")[2])
 
 
@@ -32,7 +34,7 @@ def test_the_link_of_a_login_opens_one_session_as_the_owner(stage: Stage) -> Non
     async def scene(world: World) -> None:
         code = await login_code(world)
         async with world.caller() as browser:
-            answer = await browser.get(f"/login?code={code}")
+            answer = await browser.post("/login", data={"code": code}, headers=SAME)
             assert (answer.status_code, answer.headers["location"]) == (303, "/")
             cookie = answer.headers["set-cookie"].lower()
             assert "httponly" in cookie
@@ -44,7 +46,7 @@ def test_the_link_of_a_login_opens_one_session_as_the_owner(stage: Stage) -> Non
                 "owner": True,
             }
         async with world.caller() as other:
-            again = await other.get(f"/login?code={code}")
+            again = await other.post("/login", data={"code": code}, headers=SAME)
             assert again.headers["location"] == "/login?problem=wrong"
             assert "set-cookie" not in again.headers
 
@@ -78,7 +80,8 @@ def test_with_tls_the_cookie_is_only_for_tls(stage: Stage) -> None:
     async def scene(world: World) -> None:
         app = make_app(world.service, world.tokens, trusted=False, owner=OWNER, secure=True)
         async with client_of(app) as browser:
-            answer = await browser.get(f"/login?code={world.tokens.make_code(owner_named(OWNER))[0]}")
+            code = world.tokens.make_code(owner_named(OWNER))[0]
+            answer = await browser.post("/login", data={"code": code}, headers=SAME)
         assert "secure" in answer.headers["set-cookie"].lower()
         assert "strict-transport-security" in answer.headers
 
@@ -140,6 +143,78 @@ def test_signing_in_must_come_from_our_own_page_too(stage: Stage) -> None:
         assert "set-cookie" not in answer.headers
 
     stage.play(scene)
+
+
+def test_no_address_signs_anybody_in(stage: Stage) -> None:
+    async def scene(world: World) -> None:
+        code = await login_code(world)
+        secret = await world.secret("eve", Scope.READ)
+        async with world.caller() as browser:
+            for sent in (code, secret):
+                answer = await browser.get(f"/login?code={sent}", headers={"Accept": "text/html"})
+                assert "set-cookie" not in answer.headers
+            assert (await browser.post("/login", data={"code": code}, headers=SAME)).headers["location"] == "/"
+
+    stage.play(scene)
+
+
+def test_what_a_link_brings_is_a_code_and_never_a_token(stage: Stage) -> None:
+    """Or anybody with a token could sign others in as themselves, by a link."""
+
+    async def scene(world: World) -> None:
+        secret = await world.secret("eve", Scope.READ)
+        async with world.caller() as browser:
+            answer = await browser.post("/login", data={"code": secret}, headers=SAME)
+        assert answer.headers["location"] == "/login?problem=wrong"
+        assert "set-cookie" not in answer.headers
+
+    stage.play(scene)
+
+
+@pytest.mark.parametrize(
+    "address", ["/v1/jobs?owner={}", "/login?secret={}", "/v1/files/{}", "/{}?", "/v1/jobs?a=%6boala{}"]
+)
+def test_a_token_in_an_address_is_refused_with_the_advice_to_revoke_it(stage: Stage, address: str) -> None:
+    async def scene(world: World) -> None:
+        secret = await world.secret("bob", Scope.READ)
+        quoted = secret.removeprefix("koala") if "%6b" in address else secret
+        async with world.caller(secret) as bob:
+            answer = await bob.get(address.format(quoted))
+        assert answer.status_code == 422
+        assert "revoked" in error_of(answer)["message"]
+        assert secret not in answer.text
+
+    stage.play(scene)
+
+
+def test_the_owners_browser_makes_lists_and_revokes_no_tokens(stage: Stage) -> None:
+    async def scene(world: World) -> None:
+        browser = await world.session()
+        async with browser, world.owner() as owner:
+            wish = {"user": "eve", "scopes": ["operate"]}
+            token = (await owner.post("/v1/tokens", json=wish)).json()["token"]["id"]
+            asked = (("POST", "/v1/tokens"), ("GET", "/v1/tokens"), ("DELETE", f"/v1/tokens/{token}"))
+            for method, path in (*asked, ("POST", "/v1/logins")):
+                answer = await browser.request(method, path, json=wish, headers=SAME)
+                assert answer.status_code == 403, path
+                assert "socket" in error_of(answer)["message"]
+            assert (await owner.delete(f"/v1/tokens/{token}")).status_code == 204
+
+    stage.play(scene)
+
+
+def test_signing_in_again_and_again_is_held_to_a_rate(tmp_path: Path) -> None:
+    async def scene(world: World) -> None:
+        secret = await world.secret("bob", Scope.READ)
+        async with world.caller() as browser, await world.session() as owners:
+            for _ in range(int(SIGN_INS_BURST)):
+                answer = await browser.post("/login", data={"secret": secret}, headers=SAME)
+                assert answer.headers["location"] == "/"
+            answer = await browser.post("/login", data={"secret": secret}, headers=SAME)
+            assert answer.headers["location"] == "/login?problem=many"
+            assert (await owners.get("/v1/whoami")).status_code == 200
+
+    in_world(tmp_path, scene, traffic=RequestTraffic(lambda: 0.0))
 
 
 def test_a_token_needs_no_origin(stage: Stage) -> None:

@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 from playwright.sync_api import Browser, expect
 
+from koala.daemon.service.principal import owner
 from koala.model.api import Scope
 from tests.support.grid_forms import component, job
 from tests.support.page_watching import Watched, watched
@@ -63,6 +64,26 @@ def test_a_wrong_token_is_refused_with_words(browser: Browser, server: Served) -
         seen.page.goto(f"{server.url}/login")
         seen.page.get_by_label("Token or one-time code").fill("koala_wrong")
         seen.page.keyboard.press("Enter")
+        expect(seen.page.locator("#problem")).to_contain_text("is not valid")
+
+
+def test_the_link_of_a_login_signs_in_once_and_its_code_leaves_the_address(browser: Browser, server: Served) -> None:
+    link = f"{server.url}/login#code={server.tokens.make_code(owner('root'))[0]}"
+    with watched(browser) as seen:
+        asked: list[str] = []
+        seen.page.on("request", lambda request: asked.append(request.url))
+        seen.page.goto(link)
+        seen.live()
+        assert "code" not in seen.page.url
+        assert not [url for url in asked[1:] if "code" in url]
+    with watched(browser) as seen:
+        seen.page.goto(link)
+        expect(seen.page.locator("#problem")).to_contain_text("is not valid")
+
+
+def test_a_link_with_a_token_signs_nobody_in(browser: Browser, server: Served) -> None:
+    with watched(browser) as seen:
+        seen.page.goto(f"{server.url}/login#code={server.token(*ALL)}")
         expect(seen.page.locator("#problem")).to_contain_text("is not valid")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from koala.daemon.service import tokens as tokens_module
 from koala.daemon.service.principal import Principal, owner
-from koala.daemon.service.tokens import CODE_S, CODES_MAX, SESSION_S, SESSIONS_MAX, TOUCH_INTERVAL_S, AccessTokens
+from koala.daemon.service.tokens import CODE_S, CODES_MAX, SESSION_S, TOUCH_INTERVAL_S, AccessTokens
 from koala.model.api import NewToken, Scope, TokenWish
 from koala.model.errors import ConflictError, NotFoundError
 from koala.store import Store
@@ -242,9 +242,50 @@ def test_a_session_ends_by_time_and_by_signing_out(access: AccessTokens, clock: 
     assert not access.holds(credential)
 
 
-def test_of_too_many_sessions_the_oldest_ends(access: AccessTokens) -> None:
-    sessions = [access.open_session(access.make_code(OWNER)[0]) for _ in range(SESSIONS_MAX + 1)]
-    assert sessions[0] is not None
-    assert sessions[-1] is not None
-    assert access.by_session(sessions[0]) is None
-    assert access.by_session(sessions[-1]) is not None
+def signed_in(access: AccessTokens, secret: str) -> str:
+    session = access.open_session(secret)
+    assert session is not None
+    return session
+
+
+def test_of_too_many_sessions_of_one_user_their_oldest_ends_and_nobody_elses(store: Store, clock: Clock) -> None:
+    access = AccessTokens(store, clock, sessions_per_user_max=2)
+
+    async def scene() -> None:
+        eve, also_eve, bob = await made(access, "eve"), await made(access, "eve"), await made(access, "bob")
+        owners = [signed_in(access, access.make_code(OWNER)[0]) for _ in range(3)]
+        bobs = signed_in(access, bob.secret)
+        eves = [signed_in(access, each.secret) for each in (eve, also_eve, eve)]
+        live = [access.by_session(each) is not None for each in (*owners, bobs, *eves)]
+        assert live == [False, True, True, True, False, True, True]
+        await access.close()
+
+    asyncio.run(scene())
+
+
+def test_of_too_many_sessions_in_all_one_of_the_user_with_the_most_ends_and_never_the_owners(
+    store: Store, clock: Clock
+) -> None:
+    access = AccessTokens(store, clock, sessions_max=4, sessions_per_user_max=3)
+
+    async def scene() -> None:
+        owners = signed_in(access, access.make_code(OWNER)[0])
+        eve, bob, ann = [await made(access, user) for user in ("eve", "bob", "ann")]
+        bobs = signed_in(access, bob.secret)
+        eves = [signed_in(access, eve.secret) for _ in range(3)]
+        anns = signed_in(access, ann.secret)
+        assert [access.by_session(each) is not None for each in eves] == [False, True, True]
+        assert all(access.by_session(each) is not None for each in (owners, bobs, anns))
+        await access.close()
+
+    asyncio.run(scene())
+
+
+def test_a_token_is_no_code(access: AccessTokens) -> None:
+    async def scene() -> None:
+        new = await made(access)
+        assert access.open_session_by_code(new.secret) is None
+        assert access.open_session(new.secret) is not None
+        await access.close()
+
+    asyncio.run(scene())

@@ -1,8 +1,9 @@
 """Routes about who may call: tokens and logins for the daemon's own user, who a caller is for everybody, and signing
 in to the dashboard, where a one-time code or a token becomes a cookie.
 
-``POST /login`` takes the field ``secret`` (a code or a token) of a form, ``GET /login?code=`` the code of a link, and
-``POST /logout`` ends the session. All three redirect: to ``/``, or to ``/login?problem=`` with ``wrong`` or ``many``.
+``POST /login`` takes of a form the field ``secret`` (a code or a token that somebody pasted) or ``code`` (that of a
+link, which stands behind its ``#`` and so in no address that a server sees); ``POST /logout`` ends the session. Both
+redirect: to ``/``, or to ``/login?problem=`` with ``wrong`` or ``many``.
 """
 
 from __future__ import annotations
@@ -13,13 +14,12 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Body, FastAPI, Path, Request
 from fastapi.openapi.models import Example
 from fastapi.responses import RedirectResponse, Response
-from starlette.routing import Match, Route
-from starlette.types import Scope as RequestScope
+from starlette.routing import Route
 
-from koala.daemon.api.callers import SESSION_COOKIE, Owner, Who, address_of, check_origin, session_secret
+from koala.daemon.api.callers import SESSION_COOKIE, OwnerAtSocket, Who, address_of, check_origin, session_secret
 from koala.daemon.api.errors import declared
 from koala.daemon.api.limits import RateError
-from koala.daemon.api.listeners import listener_of
+from koala.daemon.api.listeners import Listener, listener_of
 from koala.daemon.service.tokens import SESSION_S
 from koala.model.api import Login, NewToken, Scope, TokenInfo, TokenWish, Whoami
 
@@ -40,55 +40,68 @@ async def whoami(who: Who) -> Whoami:
 
 @router.post("/tokens", status_code=201, summary="Create a token", responses=declared(409))
 async def create_token(
-    request: Request, _who: Owner, wish: Annotated[TokenWish, Body(openapi_examples=TOKEN_WISHES)]
+    request: Request, _who: OwnerAtSocket, wish: Annotated[TokenWish, Body(openapi_examples=TOKEN_WISHES)]
 ) -> NewToken:
-    """A token for a user. Its secret is in this answer and never shown again. Only for the daemon's own user."""
+    """A token for a user. Its secret is in this answer and never shown again. Only for the daemon's own user, over
+    its socket."""
     return await listener_of(request).tokens.create(wish)
 
 
 @router.get("/tokens", summary="List tokens", responses=declared())
-async def list_tokens(request: Request, _who: Owner) -> list[TokenInfo]:
+async def list_tokens(request: Request, _who: OwnerAtSocket) -> list[TokenInfo]:
     """Valid tokens and those revoked in the last 30 days, the newest first, without the secrets. Only for the
-    daemon's own user."""
+    daemon's own user, over its socket."""
     return await listener_of(request).tokens.tokens()
 
 
 @router.delete("/tokens/{token}", status_code=204, summary="Revoke a token", responses=declared())
 async def revoke_token(
     request: Request,
-    _who: Owner,
+    _who: OwnerAtSocket,
     token: Annotated[str, Path(min_length=1, max_length=64, description="The token's id, not its secret.")],
 ) -> None:
-    """End a token at once, and every dashboard session that was opened with it. Only for the daemon's own user."""
+    """End a token at once, and every dashboard session that was opened with it. Only for the daemon's own user, over
+    its socket."""
     await listener_of(request).tokens.revoke(token)
 
 
 @router.post("/logins", summary="A link that opens the dashboard", responses=declared())
-async def create_login(request: Request, who: Owner) -> Login:
-    """A link that signs in the daemon's own user once, until it expires. Only for the daemon's own user."""
+async def create_login(request: Request, who: OwnerAtSocket) -> Login:
+    """A link that signs in the daemon's own user once, until it expires. Only for the daemon's own user, over its
+    socket."""
     listener = listener_of(request)
     code, expires_at = listener.tokens.make_code(who)
-    return Login(url=None if listener.url is None else f"{listener.url}/login?code={code}", expires_at=expires_at)
+    return Login(url=None if listener.url is None else f"{listener.url}/login#code={code}", expires_at=expires_at)
 
 
 # ------------------------------------------------------------------------------------- signing in and out
 
 
-async def sign_in_by_link(request: Request) -> Response:
-    """The one-time code of a link becomes a session."""
-    return _signed_in(request, request.query_params["code"])
-
-
 async def sign_in_by_form(request: Request) -> Response:
-    """The code or token that somebody pasted becomes a session. Only from the dashboard's own page, so that no other
-    site signs its visitors in as somebody else."""
+    """The code of a link, or the code or token that somebody pasted, becomes a session. Only from the dashboard's own
+    page, so that no other site signs its visitors in as somebody else. That page sends what a link brings as a code,
+    and a token is none: nobody signs others in as themselves by a link."""
     check_origin(request.headers)
     body = (await request.body()).decode("utf-8", errors="replace")
     try:
         fields = parse_qs(body, max_num_fields=FORM_FIELDS_MAX)
     except ValueError:
         fields = {}
-    return _signed_in(request, fields.get("secret", [""])[0].strip())
+    listener = listener_of(request)
+    try:
+        if "code" in fields:
+            session = listener.tokens.open_session_by_code(fields["code"][0])
+        else:
+            secret = fields.get("secret", [""])[0].strip()
+            found = listener.tokens.by_secret(secret)
+            if found is not None:
+                listener.traffic.count_sign_in(found.principal)
+            session = listener.tokens.open_session(secret)
+        if session is None:
+            listener.traffic.count_failed_sign_in(address_of(request.scope))
+    except RateError:
+        return RedirectResponse("/login?problem=many", status_code=303)
+    return _signed_in(listener, session)
 
 
 async def sign_out(request: Request) -> Response:
@@ -103,14 +116,8 @@ async def sign_out(request: Request) -> Response:
     return answer
 
 
-def _signed_in(request: Request, secret: str) -> Response:
-    listener = listener_of(request)
-    session = listener.tokens.open_session(secret)
+def _signed_in(listener: Listener, session: str | None) -> Response:
     if session is None:
-        try:
-            listener.traffic.count_failed_sign_in(address_of(request.scope))
-        except RateError:
-            return RedirectResponse("/login?problem=many", status_code=303)
         return RedirectResponse("/login?problem=wrong", status_code=303)
     answer = RedirectResponse("/", status_code=303)
     answer.set_cookie(
@@ -125,17 +132,7 @@ def _signed_in(request: Request, secret: str) -> Response:
     return answer
 
 
-class _LinkRoute(Route):
-    """``GET /login`` with a code; without one the dashboard shows its page."""
-
-    def matches(self, scope: RequestScope) -> tuple[Match, RequestScope]:
-        if not scope["query_string"].startswith(b"code="):
-            return Match.NONE, {}
-        return super().matches(scope)
-
-
 def install_sign_in(app: FastAPI) -> None:
     """Add the routes of signing in and out; to be called before those of the dashboard are added."""
-    app.router.routes.append(_LinkRoute("/login", sign_in_by_link, methods=["GET"]))
     app.router.routes.append(Route("/login", sign_in_by_form, methods=["POST"]))
     app.router.routes.append(Route("/logout", sign_out, methods=["POST"]))

@@ -26,6 +26,8 @@ from koala.model.errors import InvalidError, TooLargeError
 # A string, to its end or to the end of the text. It matches wherever it begins and never goes back, so that a text
 # full of quotes is read once.
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+# What looks like the secret of a token, see ``koala.daemon.service.tokens``.
+_SECRET = re.compile(rb"(?<![\w-])koala_[\w-]{43}(?![\w-])", re.ASCII)
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
@@ -35,7 +37,8 @@ class GoneError(Exception):
 
 
 def check_head(scope: Scope) -> None:
-    """Refuse headers that are too large, and an address that is too long, is not UTF-8 or holds a NUL character."""
+    """Refuse headers that are too large, and an address that is too long, is not UTF-8, or holds a NUL character or
+    the secret of a token: addresses are kept in histories and logs."""
     head_bytes = sum(len(name) + len(value) for name, value in scope["headers"])
     if head_bytes > HEADER_BYTES_MAX:
         raise TooLargeError(f"the headers have more than {HEADER_BYTES_MAX} bytes (HEADER_BYTES_MAX); send fewer")
@@ -51,6 +54,11 @@ def check_head(scope: Scope) -> None:
             text.decode("utf-8")
         except UnicodeDecodeError:
             raise InvalidError(f"the {what} of the address is not UTF-8; encode it so") from None
+        if _SECRET.search(text) is not None:
+            raise InvalidError(
+                f"the {what} of the address holds what looks like a token, and addresses are kept in histories and "
+                "logs; send it in the header Authorization, and if it is a real one have it revoked"
+            )
 
 
 async def read_body(

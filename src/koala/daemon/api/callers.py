@@ -16,6 +16,7 @@ from fastapi import Depends, Request
 from fastapi.security import APIKeyCookie, HTTPBearer
 from starlette.types import Scope
 
+from koala.daemon.api.limits import network_of
 from koala.daemon.api.listeners import Listener, listener_of
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.tokens import Credential
@@ -60,9 +61,9 @@ def identify(listener: Listener, scope: Scope, headers: Mapping[str, str]) -> Ca
 
 
 def address_of(scope: Scope) -> str:
-    """The address of the sender, to count failures by."""
+    """The address of the sender, to count by."""
     client = scope.get("client")
-    return str(client[0]) if client else "local"
+    return network_of(str(client[0])) if client else "local"
 
 
 def session_secret(headers: Mapping[str, str]) -> str | None:
@@ -100,10 +101,14 @@ async def signed_in(
     return caller_of(request).principal
 
 
-async def owner_only(who: Annotated[Principal, Depends(signed_in)]) -> Principal:
-    """The caller, when it is the daemon's own user; otherwise ``ForbiddenError``."""
-    if not who.owner:
-        raise ForbiddenError("only the daemon's own user may do this; ask them, or use the daemon's socket")
+async def owner_at_socket(request: Request, who: Annotated[Principal, Depends(signed_in)]) -> Principal:
+    """The caller, when it is the daemon's own user at its socket; otherwise ``ForbiddenError``. Their browser is
+    refused too: a session that somebody gets hold of must not make itself rights that outlive it."""
+    if not listener_of(request).trusted:
+        raise ForbiddenError(
+            "only the daemon's own user may do this, and only over the daemon's socket: use `koala token` and "
+            "`koala dashboard` on its machine"
+        )
     return who
 
 
@@ -117,7 +122,7 @@ def caller_of(request: Request) -> Caller:
 
 
 Who = Annotated[Principal, Depends(signed_in)]
-Owner = Annotated[Principal, Depends(owner_only)]
+OwnerAtSocket = Annotated[Principal, Depends(owner_at_socket)]
 
 
 def _by_bearer(listener: Listener, authorization: str, address: str) -> Caller:

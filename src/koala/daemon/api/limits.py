@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable
 
 from koala.model.errors import ClientError, TooManyError
@@ -25,7 +26,11 @@ OWNER_REQUESTS_PER_S = 2_000.0
 OWNER_REQUESTS_BURST = 10_000.0
 FAILED_SIGN_INS_PER_S = 0.5
 FAILED_SIGN_INS_BURST = 20.0
+SIGN_INS_PER_S = 0.5
+SIGN_INS_BURST = 60.0
 KEYS_MAX = 10_000
+# Whoever has one address of IPv6 has a network of them.
+IPV6_PREFIX_BITS = 64
 
 # The stream of events.
 STREAMS_MAX = 256
@@ -47,6 +52,19 @@ class TooSlowError(ClientError):
 
     default_code = "too_slow"
     http_status = 408
+
+
+def network_of(address: str) -> str:
+    """What to count an address by: itself, or the network of one site where it is one of IPv6."""
+    try:
+        read = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(read, ipaddress.IPv4Address):
+        return address
+    if read.ipv4_mapped is not None:
+        return str(read.ipv4_mapped)
+    return str(ipaddress.IPv6Network((int(read), IPV6_PREFIX_BITS), strict=False))
 
 
 class Buckets:

@@ -46,6 +46,7 @@ class RequestTraffic:
         self._streams: Counter[str] = Counter()
         self._rates = Buckets(limits.REQUESTS_PER_S, limits.REQUESTS_BURST, clock)
         self._owner_rates = Buckets(limits.OWNER_REQUESTS_PER_S, limits.OWNER_REQUESTS_BURST, clock)
+        self._sign_ins = Buckets(limits.SIGN_INS_PER_S, limits.SIGN_INS_BURST, clock)
         self._failures = Buckets(limits.FAILED_SIGN_INS_PER_S, limits.FAILED_SIGN_INS_BURST, clock)
 
     # ---------------------------------------------------------------------------------------- stopping
@@ -86,6 +87,12 @@ class RequestTraffic:
             per_s = limits.OWNER_REQUESTS_PER_S if who.owner else limits.REQUESTS_PER_S
             raise RateError(f"more than {per_s:.0f} requests each second; wait a moment", wait_s)
 
+    def count_sign_in(self, who: Principal) -> None:
+        """One more session of this caller; raises ``RateError`` beyond its rate."""
+        wait_s = self._sign_ins.take(who.name)
+        if wait_s > 0:
+            raise RateError(f"{who.name} signed in too often; wait, and stay signed in", wait_s)
+
     def count_failed_sign_in(self, address: str) -> None:
         """One more wrong secret from this address; raises ``RateError`` beyond the rate. A right secret is never
         refused for it: nobody guesses 256 bits, and others behind the same address must not be locked out."""
@@ -97,13 +104,14 @@ class RequestTraffic:
 
     @contextmanager
     def stream_of(self, who: Principal) -> Iterator[None]:
-        """One more open stream of this caller while the block lasts; raises ``TooManyError`` beyond a limit."""
+        """One more open stream of this caller while the block lasts; raises ``TooManyError`` beyond a limit. Those of
+        the daemon's own user are not among the ``STREAMS_MAX`` of all others."""
         key = "owner" if who.owner else f"user {who.name}"
         most = self._streams_per_principal_max
         if self._streams[key] >= most:
             raise TooManyError(f"{who.name} has {most} streams open (STREAMS_PER_PRINCIPAL_MAX); close one")
         most = self._streams_max
-        if self._streams.total() >= most:
+        if not who.owner and self._streams.total() - self._streams["owner"] >= most:
             raise TooManyError(f"{most} streams are open (STREAMS_MAX); ask GET /v1/events instead")
         self._streams[key] += 1
         try:

@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import logging
 import secrets
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,9 @@ CODE_S = 300.0
 CODES_MAX = 64
 SESSION_S = 12 * 3600.0
 SESSIONS_MAX = 1_024
+SESSIONS_PER_USER_MAX = 32
+
+_OWNER = "owner"
 
 log = logging.getLogger("koala.daemon.service.tokens")
 
@@ -53,9 +57,11 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Session(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody signed in: by a token, whose rights it has while that lasts, or the daemon's own user."""
+    """Somebody signed in: by a token, whose rights it has while that lasts, or the daemon's own user. ``holder`` is
+    whom it counts for, see ``_holder``."""
 
     expires_at: float
+    holder: str
     token: str | None = None
     principal: Principal | None = None
 
@@ -76,11 +82,15 @@ class AccessTokens:
         now: Callable[[], float],
         *,
         tokens_max: int = TOKENS_MAX,
+        sessions_max: int = SESSIONS_MAX,
+        sessions_per_user_max: int = SESSIONS_PER_USER_MAX,
         revoked_listed_max: int = REVOKED_LISTED_MAX,
     ) -> None:
         self._store = store
         self._now = now
         self._tokens_max = tokens_max
+        self._sessions_max = sessions_max
+        self._sessions_per_user_max = sessions_per_user_max
         self._revoked_listed_max = revoked_listed_max
         self._rows = {row.secret_hash: row for row in store.tokens(revoked_since=float("inf"))}
         self._hashes = {row.id: hashed for hashed, row in self._rows.items()}
@@ -186,16 +196,27 @@ class AccessTokens:
 
     def open_session(self, code_or_secret: str) -> str | None:
         """Sign in with a one-time code or the secret of a token: the new session's secret, or None."""
-        if len(code_or_secret) > SECRET_CHARACTERS_MAX:
-            return None
-        now = self._now()
-        code = self._codes.pop(hash_of(code_or_secret), None)
-        if code is not None and code.expires_at > now:
-            return self._add(_Session(expires_at=now + SESSION_S, principal=code.principal))
+        by_code = self.open_session_by_code(code_or_secret)
+        if by_code is not None:
+            return by_code
         credential = self.by_secret(code_or_secret)
         if credential is None:
             return None
-        return self._add(_Session(expires_at=now + SESSION_S, token=credential.token))
+        expires_at = self._now() + SESSION_S
+        return self._add(
+            _Session(expires_at=expires_at, holder=_holder(credential.principal), token=credential.token)
+        )
+
+    def open_session_by_code(self, code: str) -> str | None:
+        """Sign in with a one-time code and nothing else."""
+        if len(code) > SECRET_CHARACTERS_MAX:
+            return None
+        now = self._now()
+        found = self._codes.pop(hash_of(code), None)
+        if found is None or found.expires_at <= now:
+            return None
+        who = found.principal
+        return self._add(_Session(expires_at=now + SESSION_S, holder=_holder(who), principal=who))
 
     def by_session(self, secret: str) -> Credential | None:
         """Who is signed in with this session; None when it has ended."""
@@ -217,11 +238,20 @@ class AccessTokens:
         self._sessions.pop(hash_of(secret), None)
 
     def _add(self, session: _Session) -> str:
-        while len(self._sessions) >= SESSIONS_MAX:
-            self._sessions.pop(next(iter(self._sessions)))
+        """A new session ends an older one of its own user where that has too many. Where there are too many in all it
+        is one of the user with the most; those of the daemon's own user have a bound of their own."""
+        held = Counter(each.holder for each in self._sessions.values())
+        if held[session.holder] >= self._sessions_per_user_max:
+            self._end_oldest_of(session.holder)
+        elif held.total() - held[_OWNER] >= self._sessions_max and session.holder != _OWNER:
+            del held[_OWNER]
+            self._end_oldest_of(held.most_common(1)[0][0])
         secret = secrets.token_urlsafe(SECRET_BYTES)
         self._sessions[hash_of(secret)] = session
         return secret
+
+    def _end_oldest_of(self, holder: str) -> None:
+        del self._sessions[next(hashed for hashed, each in self._sessions.items() if each.holder == holder)]
 
     def _session(self, hashed: str) -> _Session | None:
         session = self._sessions.get(hashed)
@@ -236,6 +266,12 @@ class AccessTokens:
 def hash_of(secret: str) -> str:
     """What is kept of a secret. A plain hash is enough, since a secret is 256 random bits and nobody's password."""
     return hashlib.sha256(secret.encode("utf-8", errors="surrogatepass")).hexdigest()
+
+
+def _holder(who: Principal) -> str:
+    """Whom a session counts for: all of one user's tokens together, and the daemon's own user apart from a token that
+    bears the same name."""
+    return _OWNER if who.owner else f"user {who.name}"
 
 
 def principal_of(row: TokenRow) -> Principal:
