@@ -28,9 +28,12 @@ _Parameters = ParamSpec("_Parameters")
 _Answer = TypeVar("_Answer")
 
 # No counting of references: kernels make no arrays, and counting them for every look into a named tuple of arrays
-# takes three quarters of the time. No tests whether a divisor is 0, which kernels see to themselves, and no calls of
-# functions: to hand on all these arrays takes longer than most of them do.
-_OPTIONS: dict[str, Any] = {"nogil": True, "_nrt": False, "error_model": "numpy", "forceinline": True}
+# takes three quarters of the time. No tests whether a divisor is 0, which kernels see to themselves. And nothing
+# for callers from C, for whom every function would be compiled a second time.
+_OPTIONS: dict[str, Any] = {"nogil": True, "_nrt": False, "error_model": "numpy", "no_cfunc_wrapper": True}
+# What a kernel calls becomes a part of it: to hand on all these arrays takes longer than most functions do. The
+# kernel itself is called, or its whole code would be there twice.
+_CALLED_OPTIONS = {**_OPTIONS, "forceinline": True, "no_cpython_wrapper": True}
 _CONSTANTS = (bool, int, float, str, bytes, tuple, type(None))
 # How long a folder is kept that nobody uses.
 KEPT_UNUSED_S = 30 * 24 * 3600.0
@@ -68,7 +71,7 @@ def fingerprint(function: Callable[..., Any]) -> str:
     """What the folder of a compiled function is called: it changes with whatever could change the machine code."""
     import numba
 
-    digest = hashlib.sha256(f"{sys.version} numba {numba.__version__} {_OPTIONS}".encode())
+    digest = hashlib.sha256(f"{sys.version} numba {numba.__version__} {_CALLED_OPTIONS}".encode())
     for part in _parts(cast("FunctionType", function)):
         digest.update(repr(_content(part)).encode())
     return digest.hexdigest()[:32]
@@ -203,7 +206,7 @@ def _dispatcher(parts: list[FunctionType], folder: Path | None) -> Any:
     with _registering:
         for callee in callees:
             if callee not in _registered:
-                register_jitable(**_OPTIONS)(callee)
+                register_jitable(**_CALLED_OPTIONS, pipeline_class=_compiler_of_parts())(callee)
                 _registered.add(callee)
         if folder is None:
             return numba.njit(**_OPTIONS)(function)
@@ -216,6 +219,45 @@ def _dispatcher(parts: list[FunctionType], folder: Path | None) -> Any:
         # Beside the source, for one, where numba would take an old kernel for a new one.
         raise PermissionError(f"numba would keep its work in {dispatcher.stats.cache_path} instead of {folder}")
     return dispatcher
+
+
+@cache
+def _compiler_of_parts() -> Any:
+    """numba's compiler for what kernels call, which leaves it to the kernel to make machine code of it.
+
+    By itself numba makes optimised machine code of every function, and again of every function that calls it. Here
+    all of it becomes a part of the kernel, so that this code would never be run.
+    """
+    from numba.core import codegen, compiler
+
+    library: Any = codegen.JITCodeLibrary
+    whole: Any = compiler.Compiler
+
+    class Part(library):  # type: ignore[misc]
+        def _optimize_final_module(self) -> None:
+            pass
+
+        def _finalize_final_module(self) -> None:
+            self._finalized = True
+
+        def get_pointer_to_function(self, name: str) -> int:
+            self._ensure_finalized()
+            return 0  # as of a function that cannot be called from Python
+
+        @property
+        def codegen(self) -> Part:
+            return self
+
+        def set_env(self, name: str, environment: Any) -> None:
+            """What an error would need that is raised here; there is no machine code to find it."""
+
+    class CompilerOfParts(whole):  # type: ignore[misc]
+        def define_pipelines(self) -> Any:
+            self.state.library = Part(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+            self.state.library.enable_object_caching()
+            return super().define_pipelines()
+
+    return CompilerOfParts
 
 
 def _parts(function: FunctionType, above: tuple[FunctionType, ...] = ()) -> list[FunctionType]:
