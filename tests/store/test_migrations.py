@@ -14,21 +14,42 @@ from sqlalchemy import inspect, text
 
 import koala
 from koala.store import Store, StoreError
-from koala.store.migrate import MIGRATIONS, VERSION_TABLE
+from koala.store.migrate import MIGRATIONS, REVISION, VERSION_TABLE, upgrade
+from tests.support.old_database import rows_of_the_old, write_old_database, write_old_file
 from tests.support.paths import SUPPORT, child_environment
-from tests.support.schema_check import difference_from_tables, engine_of
+from tests.support.postgres_server import PostgresServer
+from tests.support.schema_check import difference_from_tables, engine_of, whole_schema
 from tests.support.store_samples import OpenStore, numbered_batch
 from tests.support.whole_batches import check_whole
 
 
-def test_the_migrations_add_up_to_the_tables(store: Store, url: str) -> None:
-    store.close()
+def test_the_migrations_add_up_to_the_tables(url: str) -> None:
+    migrate_from_nothing(url)
     assert difference_from_tables(url) == []
 
 
-def test_partial_indexes_are_partial(store: Store, url: str) -> None:
+def test_a_new_database_is_as_the_migrations_would_have_made_it(tmp_path: Path, server: PostgresServer) -> None:
+    for new, migrated in (
+        (f"sqlite:///{tmp_path / 'new.db'}", f"sqlite:///{tmp_path / 'migrated.db'}"),
+        (server.new_database(), server.new_database()),
+    ):
+        Store.open(new).close()
+        migrate_from_nothing(migrated)
+        assert whole_schema(new) == whole_schema(migrated)
+        assert difference_from_tables(new) == []
+
+
+def migrate_from_nothing(url: str) -> None:
+    """Run every revision on an empty database."""
+    engine = engine_of(url)
+    with engine.begin() as connection:
+        upgrade(connection, url)
+    engine.dispose()
+
+
+def test_partial_indexes_are_partial(url: str) -> None:
     """Alembic does not compare this."""
-    store.close()
+    migrate_from_nothing(url)
     engine = engine_of(url)
     found = {str(index["name"]): index.get("dialect_options", {}) for index in inspect(engine).get_indexes("journal")}
     engine.dispose()
@@ -38,7 +59,7 @@ def test_partial_indexes_are_partial(store: Store, url: str) -> None:
 
 def test_there_is_one_line_of_revisions() -> None:
     script = ScriptDirectory(str(MIGRATIONS))
-    assert script.get_heads() == [script.get_current_head()]
+    assert script.get_heads() == [script.get_current_head()] == [REVISION]
     assert script.get_bases() == ["0001"]
 
 
@@ -70,9 +91,9 @@ def migrate_in_child(url: str, statement: int) -> subprocess.CompletedProcess[st
     return subprocess.run(command, capture_output=True, text=True, env=child_environment(), check=False)
 
 
-def test_a_migration_that_is_killed_leaves_all_or_nothing(url: str, open_store: OpenStore) -> None:
+def test_a_new_schema_that_is_killed_leaves_all_or_nothing(url: str, open_store: OpenStore) -> None:
     """The same database is killed further and further on; at last it is opened."""
-    for statement in (1, 14, 26, 50, 80):
+    for statement in (1, 8, 24):
         done = migrate_in_child(url, statement)
         assert done.returncode == -signal.SIGKILL, done.stderr
         engine = engine_of(url)
@@ -85,14 +106,35 @@ def test_a_migration_that_is_killed_leaves_all_or_nothing(url: str, open_store: 
     assert difference_from_tables(url) == []
 
 
+def test_a_migration_that_is_killed_leaves_all_or_nothing(url: str, open_store: OpenStore) -> None:
+    """So is a database of the Koala before, which stays what it was until it is what it shall be."""
+    write_old_database(url)
+    before = whole_schema(url)
+    for statement in (1, 14, 26, 50, 80):
+        done = migrate_in_child(url, statement)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        assert whole_schema(url) == before
+    store = open_store(url)
+    assert len(store.jobs()) == len(rows_of_the_old()["jobs"])
+    store.close()
+    assert difference_from_tables(url) == []
+
+
 def test_opening_says_nothing(url: str) -> None:
     done = migrate_in_child(url, 0)
     assert (done.returncode, done.stderr) == (0, "")
-    assert int(done.stdout) > 80
+    assert int(done.stdout) > 24
+
+
+def test_migrating_says_nothing(url: str) -> None:
+    write_old_database(url)
+    done = migrate_in_child(url, 0)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) >= 80
 
 
 def test_the_migrations_come_with_the_package(tmp_path: Path) -> None:
-    """Installed elsewhere, under an awkward path and with no source tree around, it opens a new store."""
+    """Installed elsewhere, under an awkward path and with no source tree around, it opens an old store."""
     home = tmp_path / "100% site packages"
     shutil.copytree(Path(koala.__file__).parent, home / "koala", ignore=shutil.ignore_patterns("__pycache__"))
     code = (
@@ -100,6 +142,7 @@ def test_the_migrations_come_with_the_package(tmp_path: Path) -> None:
         "assert pathlib.Path(koala.__file__).is_relative_to(sys.argv[1]); "
         "Store.open(pathlib.Path(sys.argv[2])).close()"
     )
+    write_old_file(tmp_path / "koala.db")
     command = [sys.executable, "-c", code, str(home), str(tmp_path / "koala.db")]
     done = subprocess.run(
         command, cwd=home, env={"PYTHONPATH": str(home)}, capture_output=True, text=True, check=False

@@ -1,10 +1,15 @@
 """The typed client of the daemon's API: ``Client``, ``AsyncClient``, and the errors that they raise.
 
-Their arguments and answers are the schema of the API, ``koala.model.api``.
+Their arguments and answers are the schema of the API, ``koala.model.api``. The clients and their libraries
+are loaded when they are first used: who only asks where a daemon keeps its state does not pay for them.
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from koala.client.address import Address, default_state, find_address, find_token, parse_address
-from koala.client.client import AsyncClient, Client
 from koala.client.errors import (
     BadAnswerError,
     ClientError,
@@ -19,7 +24,10 @@ from koala.client.errors import (
     UnreachableError,
     WrongAddressError,
 )
-from koala.client.exchange import ENDED_STATES
+
+if TYPE_CHECKING:
+    from koala.client.client import AsyncClient, Client
+    from koala.client.exchange import ENDED_STATES
 
 __all__ = [
     "ENDED_STATES",
@@ -43,3 +51,12 @@ __all__ = [
     "find_token",
     "parse_address",
 ]
+
+_LAZY = {"AsyncClient": "client", "Client": "client", "ENDED_STATES": "exchange"}
+
+if not TYPE_CHECKING:  # a type checker knows the names above, and should complain of others
+
+    def __getattr__(name: str) -> Any:
+        if name in _LAZY:
+            return getattr(importlib.import_module(f"koala.client.{_LAZY[name]}"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

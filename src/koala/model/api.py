@@ -1,7 +1,8 @@
 """The schema of the API: the questions and answers that daemon and client share, without behaviour.
 
 Times are seconds since 1970 (UTC). An answer may gain fields in a later version, so a reader ignores what it does not
-know; a question with an unknown field is refused, since it was probably meant.
+know; a question with an unknown field is refused, since it was probably meant. What checks an answer is built when
+it is first used, since a caller uses few of these.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Item = TypeVar("Item")
 class Answer(BaseModel):
     """What the daemon answers."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
 class Question(BaseModel):

@@ -1,29 +1,53 @@
 """Brings a database to the schema that this Koala works with, in one transaction: all of it or nothing.
 
-The steps are Alembic revisions in ``migrations/versions``, which are part of the package.
+A new database gets the tables of today at once. One of an earlier Koala goes through the Alembic revisions in
+``migrations/versions``, which are part of the package; Alembic is imported only then.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection
+from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, String, Table, inspect, select
 
 from koala.store.errors import StoreError
+from koala.store.schema import metadata
 
 VERSION_TABLE = "koala_schema"
 MIGRATIONS = Path(__file__).parent / "migrations"
+# The newest revision: their files are named for them.
+REVISION = max(path.name[1:5] for path in (MIGRATIONS / "versions").glob("r*.py"))
+
+# As Alembic makes it.
+_version = Table(
+    VERSION_TABLE,
+    MetaData(),
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc"),
+)
 
 
 def migrate(connection: Connection, database: str) -> None:
-    """Run the revisions that the database has not seen. The caller's transaction holds them all.
+    """Create the tables, or run the revisions that the database has not seen. The caller's transaction holds them
+    all.
 
     Raises ``StoreError`` for a database of a newer Koala, and changes nothing there.
     """
+    if not inspect(connection).has_table(VERSION_TABLE):
+        _version.create(connection, checkfirst=False)
+        metadata.create_all(connection, checkfirst=False)
+        connection.execute(_version.insert().values(version_num=REVISION))
+    elif connection.scalars(select(_version.c.version_num)).all() != [REVISION]:
+        upgrade(connection, database)
+
+
+def upgrade(connection: Connection, database: str) -> None:
+    """Run the revisions that the database has not seen, from the first one on where it is empty."""
+    from alembic import command
+    from alembic.config import Config
+    from alembic.runtime.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
