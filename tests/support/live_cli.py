@@ -8,8 +8,6 @@ import os
 import pty
 import select
 import struct
-import subprocess
-import sys
 import termios
 import time
 from pathlib import Path
@@ -19,6 +17,7 @@ from click.testing import CliRunner, Result
 
 from koala.cli import koala
 from tests.support.live_daemon import WAIT_S, Daemon
+from tests.support.warm_koala import start_koala
 
 
 class Shell:
@@ -69,13 +68,8 @@ class Terminal:
             name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")
         }
         environment |= {"TERM": "xterm", "KOALA_SERVER": daemon.server}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "koala", *arguments],
-            stdin=inner,
-            stdout=inner,
-            stderr=inner,
-            env=environment,
-            start_new_session=True,
+        self.process = start_koala(
+            arguments, stdin=inner, stdout=inner, stderr=inner, env=environment, start_new_session=True
         )
         os.close(inner)
         self.shown = ""

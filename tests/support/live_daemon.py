@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from koala.client import ENDED_STATES, Client, ClientError
+from tests.support.warm_koala import WarmProcess, start_koala
 
 WAIT_S = 120.0
 POLL_S = 0.05
@@ -52,7 +53,7 @@ class Daemon:
         self._options = options
         self._environment = dict(environment)
         self._through = through
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | WarmProcess | None = None
         self._starts = 0
 
     @property
@@ -74,15 +75,22 @@ class Daemon:
         """Start it and wait until it answers."""
         assert self._process is None or self._process.poll() is not None, "it runs already"
         self._starts += 1
-        command = [sys.executable, "-m", "koala", "up", "--state", str(self.state), "--grid", self._grid]
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [*self._through, *command, *self._options],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", **self._environment},
-            )
+        words = ["up", "--state", str(self.state), "--grid", self._grid, *self._options]
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", **self._environment}
+        with self._log.open("wb") as log, Path(os.devnull).open("rb") as nothing:
+            if self._through:
+                self._process = subprocess.Popen(
+                    [*self._through, sys.executable, "-m", "koala", *words],
+                    stdin=nothing,
+                    stdout=log,
+                    stderr=log,
+                    env=environment,
+                )
+            else:
+                output = log.fileno()
+                self._process = start_koala(
+                    words, stdin=nothing.fileno(), stdout=output, stderr=output, env=environment
+                )
         until(self._has_greeted, "the daemon is up")
         found = re.search(r"^  address +(\S+)$", self.output, re.MULTILINE)
         self.url = None if found is None else found[1]

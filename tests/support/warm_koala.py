@@ -1,0 +1,194 @@
+"""``koala`` in a process of its own without the start of a Python: forked from one that has imported everything.
+
+What a test sees of such a process (its number, signals, streams, environment, exit code) is as of one that was
+started from a file. ``tests/cli/daemon`` starts ``koala`` from its file.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import gc
+import json
+import os
+import random
+import select
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TextIO
+
+from tests.support.paths import child_environment
+
+_MESSAGE_BYTES_MAX = 1_048_576
+_STARTER = "import sys; from tests.support.warm_koala import serve; serve(int(sys.argv[1]))"
+
+
+class WarmProcess:
+    """A ``koala`` that was forked; it has the names of ``subprocess.Popen``."""
+
+    def __init__(self, pid: int, status: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._status = status
+
+    def poll(self) -> int | None:
+        """Its exit code, None while it runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.wait(0)
+        return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; its exit code, negative for a signal."""
+        if self.returncode is None:
+            poll = select.poll()
+            poll.register(self._status, select.POLLIN)
+            if not poll.poll(None if timeout is None else timeout * 1000):
+                raise subprocess.TimeoutExpired("koala", timeout or 0.0)
+            said = os.read(self._status, 16)
+            os.close(self._status)
+            assert said, "the process that koala was forked from has ended"
+            self.returncode = int(said)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal unless it has ended."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.send_signal(signal.SIGKILL)
+
+
+def start_koala(
+    arguments: Sequence[str],
+    *,
+    stdin: int,
+    stdout: int,
+    stderr: int,
+    env: Mapping[str, str],
+    start_new_session: bool = False,
+) -> WarmProcess:
+    """Start ``koala`` with these words, these open files as its streams and this environment."""
+    asked = {
+        "arguments": list(arguments),
+        "environment": dict(env),
+        "directory": str(Path.cwd()),
+        "session": start_new_session,
+    }
+    reading, writing = os.pipe()
+    try:
+        link = _link()
+        socket.send_fds(link, [json.dumps(asked).encode()], [stdin, stdout, stderr, writing])
+        pid = int(link.recv(64))
+    finally:
+        os.close(writing)
+    return WarmProcess(pid, reading)
+
+
+@functools.cache
+def _link() -> socket.socket:
+    """The way to the process that forks, which ends with this one."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        forking = subprocess.Popen(
+            [sys.executable, "-c", _STARTER, str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            env=child_environment(),
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def end() -> None:
+        ours.close()
+        forking.wait()
+
+    atexit.register(end)
+    return ours
+
+
+def serve(number: int) -> None:
+    """Fork one ``koala`` for each message until the other side is closed. Returns there, and never in what was
+    forked."""
+    import koala.cli.job.submit
+    import koala.client.client
+    import koala.daemon.run
+    import koala.descriptions.grid.form  # noqa: F401
+
+    gc.collect()
+    gc.freeze()
+    link = socket.socket(fileno=number)
+    ended = selectors.DefaultSelector()
+    ended.register(link, selectors.EVENT_READ)
+    is_open = True
+    while is_open or len(ended.get_map()) > 0:
+        for key, _ in ended.select():
+            if key.fileobj is not link:
+                ended.unregister(key.fileobj)
+                _report(key.fd, *key.data)
+                continue
+            message, streams, _, _ = socket.recv_fds(link, _MESSAGE_BYTES_MAX, 4)
+            if not message:
+                ended.unregister(link)
+                is_open = False
+                continue
+            pid = os.fork()
+            if pid == 0:
+                ended.close()
+                link.detach()
+                _be_koala(json.loads(message), streams[:3])
+            for stream in streams[:3]:
+                os.close(stream)
+            ended.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, streams[3]))
+            link.send(str(pid).encode())
+
+
+def _report(process: int, pid: int, status: int) -> None:
+    _, code = os.waitpid(pid, 0)
+    with contextlib.suppress(BrokenPipeError):
+        os.write(status, str(os.waitstatus_to_exitcode(code)).encode())
+    os.close(status)
+    os.close(process)
+
+
+def _be_koala(asked: dict[str, object], streams: list[int]) -> None:
+    """What the new process does; it leaves with SystemExit."""
+    from koala.cli import main
+
+    arguments, environment = asked["arguments"], asked["environment"]
+    assert isinstance(arguments, list)
+    assert isinstance(environment, dict)
+    if asked["session"]:
+        os.setsid()
+    for target, stream in enumerate(streams):
+        os.dup2(stream, target)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(str(asked["directory"]))
+    warnings.resetwarnings()
+    random.seed()
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stdout, sys.stderr = (_writer(target) for target in (1, 2))
+    sys.argv = ["koala", *arguments]
+    main()
+
+
+def _writer(target: int) -> TextIO:
+    """Lines are written at once where nothing shall wait for more of them."""
+    unbuffered = bool(os.environ.get("PYTHONUNBUFFERED")) or target == 2
+    return open(
+        target,
+        "w",
+        encoding="utf-8",
+        buffering=1 if unbuffered or os.isatty(target) else -1,
+        closefd=False,
+    )
