@@ -10,8 +10,6 @@ from itertools import combinations
 from random import Random
 
 import numpy as np
-from scipy.optimize import linprog  # type: ignore[import-untyped]
-from scipy.sparse import coo_matrix  # type: ignore[import-untyped]
 
 from koala.mapping.clustering.correlation import SignedGraph
 from koala.model.task_graph import TaskGraph
@@ -53,6 +51,10 @@ def least_cost(signed: SignedGraph) -> float:
 
 def naive_lp_bound(signed: SignedGraph) -> float:
     """The LP as it is written down: a variable for each pair of tasks and all three inequalities of each triangle."""
+    # Imported late: it takes long, and who only wants a graph does without.
+    from scipy.optimize import linprog  # type: ignore[import-untyped]
+    from scipy.sparse import coo_matrix  # type: ignore[import-untyped]
+
     place = {pair: index for index, pair in enumerate(combinations(range(signed.tasks), 2))}
     costs = np.zeros(len(place))
     for one, other, weight in signed.positive:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -50,7 +51,6 @@ PATTERN: dict[str, list[float]] = {
     ANYWHERE: [0.80, 1.1, 0.50, 0.40, 0.0],
 }
 _PLACES = {"lan_hit": 0, "tasks_at_home": 0, "whole": 0, "affinity_min": 1, "inter_lan": 2, "carried": 3, "cpu_s": 4}
-_PIPELINE = run_pipeline("local-search")
 # Multiples of this are spread evenly over 0 to 1.
 _GOLDEN = 0.6180339887
 
@@ -62,6 +62,11 @@ def paper_fails(method: str, tasks: int, trial: Trial, number: float) -> bool:
     """WASE fails more often with more tasks and larger clusters, the others never."""
     share = 0.1 + (0.2 if tasks == 16 else 0.0) + (0.1 if trial.cluster_size else 0.0)
     return method in (WASE, BY_LAN) and number < share
+
+
+@cache
+def _pipeline() -> dict[str, Any]:
+    return run_pipeline("local-search")
 
 
 def results(
@@ -76,7 +81,7 @@ def results(
     finished = []
     for unit in units:
         if unit.work["kind"] == PIPELINE:
-            finished.append(FinishedUnit(unit, _PIPELINE))
+            finished.append(FinishedUnit(unit, _pipeline()))
         elif unit.work["kind"] == BOUND:
             finished.append(FinishedUnit(unit, {"rows": [bound_row(rng) for _ in range(4)]}))
         else:

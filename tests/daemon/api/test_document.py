@@ -17,6 +17,9 @@ import pytest
 import schemathesis
 import uvicorn
 from hypothesis import HealthCheck, Phase, settings
+from schemathesis.checks import load_all_checks
+from schemathesis.core.result import Ok
+from schemathesis.pytest.lazy import get_all_tests
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
 from koala.daemon.api import RequestTraffic, make_app
@@ -29,17 +32,11 @@ from tests.support.api_world import OWNER, Stage, World
 EXAMPLES = int(os.environ.get("KOALA_API_EXAMPLES", "4"))
 
 
-# The document depends on the routes alone, so that no daemon is needed to say what is to be tested.
-DOCUMENT = make_app(
-    Service.__new__(Service), AccessTokens.__new__(AccessTokens), trusted=False, owner=OWNER
-).openapi()
-# A stream and a wait do not end by themselves; both have tests of their own.
-API = schemathesis.openapi.from_dict(DOCUMENT).exclude(path_regex="/(stream|wait)$")
-
-
 @pytest.fixture(scope="module")
 def document() -> Any:
-    return DOCUMENT
+    """It depends on the routes alone, so that no daemon is needed to say what is to be tested."""
+    service, tokens = Service.__new__(Service), AccessTokens.__new__(AccessTokens)
+    return make_app(service, tokens, trusted=False, owner=OWNER).openapi()
 
 
 def operations(document: Any) -> list[tuple[str, dict[str, Any]]]:
@@ -143,8 +140,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 REFUSED_FOR_ITS_MEANING = frozenset({404, 409, 422})
 
 
-@API.parametrize()
-@settings(
+SETTINGS = settings(
     max_examples=EXAMPLES,
     deadline=None,
     derandomize=True,
@@ -152,7 +148,9 @@ REFUSED_FOR_ITS_MEANING = frozenset({404, 409, 422})
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-def test_the_app_keeps_what_the_document_says(case: schemathesis.Case[Any], served: Served) -> None:
+
+
+def is_answered_as_documented(case: schemathesis.Case[Any], served: Served) -> None:
     headers = {"Authorization": f"Bearer {served.secret}"}
     response = case.call(base_url=served.url, headers=headers)
     excluded: list[Any] = []
@@ -163,3 +161,23 @@ def test_the_app_keeps_what_the_document_says(case: schemathesis.Case[Any], serv
     case.validate_response(response, excluded_checks=excluded, headers=headers)
     assert response.status_code < 500
     assert response.headers["koala-version"]
+
+
+def test_the_app_keeps_what_the_document_says(document: Any, served: Served, subtests: pytest.Subtests) -> None:
+    """One test for all operations: their requests take seconds to make up, and every process collects the tests."""
+    load_all_checks()
+    # A stream and a wait do not end by themselves; both have tests of their own.
+    api = schemathesis.openapi.from_dict(document).exclude(path_regex="/(stream|wait)$")
+    tried = set()
+    for made in get_all_tests(schema=api, test_func=is_answered_as_documented, settings=SETTINGS, given_kwargs=None):
+        assert isinstance(made, Ok), made
+        operation, requests = made.ok()
+        with subtests.test(operation.label):
+            requests(served=served)
+        tried.add((operation.path, operation.method))
+    assert tried == {
+        (path, method)
+        for path, methods in document["paths"].items()
+        for method in methods
+        if not path.endswith(("/stream", "/wait"))
+    }

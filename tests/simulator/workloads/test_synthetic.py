@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats  # type: ignore[import-untyped]
 
 from koala.simulator.traces.reading import Trace
 from koala.simulator.traces.writing import swf_bytes
@@ -40,6 +40,14 @@ def rng(seed: int = 1) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
+@pytest.fixture(scope="module")
+def stats() -> Any:
+    """The distributions of scipy, which takes long to import."""
+    from scipy import stats  # type: ignore[import-untyped]
+
+    return stats
+
+
 def example() -> Trace:
     return poisson(2_000, 3, interarrival_mean_s=300, run_mean_s=600, size_min=1, size_max=40, nodes=64)
 
@@ -66,7 +74,9 @@ def test_the_shares_of_serial_jobs_and_powers_of_two_are_those_published(populat
 
 
 @pytest.mark.parametrize(("population", "size"), [(ALL_JOBS, 1), (ALL_JOBS, 100), (BATCH, 16), (INTERACTIVE, 60)])
-def test_the_logarithm_of_run_times_is_the_published_hyper_gamma(population: Population, size: int) -> None:
+def test_the_logarithm_of_run_times_is_the_published_hyper_gamma(
+    population: Population, size: int, stats: Any
+) -> None:
     drawn = run_times(population, np.full(JOBS, size), rng(2))
     first = min(1.0, max(0.0, population.pa * size + population.pb))
     gammas = (
@@ -89,7 +99,7 @@ def test_larger_jobs_run_longer() -> None:
     assert means[0] < means[1] < means[2]
 
 
-def test_gaps_have_the_published_gamma_once_the_cycle_is_taken_out() -> None:
+def test_gaps_have_the_published_gamma_once_the_cycle_is_taken_out(stats: Any) -> None:
     submitted = arrivals(ALL_JOBS, JOBS, rng(4))
     assert (np.diff(submitted) >= 0).all()
     logs = np.log(np.maximum(1.0, np.diff(model_cycle(ALL_JOBS).effort(submitted))))
@@ -99,7 +109,7 @@ def test_gaps_have_the_published_gamma_once_the_cycle_is_taken_out() -> None:
 
 
 @pytest.mark.parametrize("population", [ALL_JOBS, BATCH, INTERACTIVE])
-def test_the_daily_cycle_is_the_gamma_over_half_hours(population: Population) -> None:
+def test_the_daily_cycle_is_the_gamma_over_half_hours(population: Population, stats: Any) -> None:
     cycle = model_cycle(population)
     assert cycle.weights.mean() == pytest.approx(1.0)
     gamma = stats.gamma(population.a_day, scale=population.b_day)
@@ -161,7 +171,7 @@ def test_a_cycle_and_its_inverse_are_one() -> None:
     assert cycle.effort(np.array([3 * DAY_S])).tolist() == [3 * DAY_S]
 
 
-def test_a_fitted_workload_has_the_sizes_times_rate_and_cycle_of_its_trace() -> None:
+def test_a_fitted_workload_has_the_sizes_times_rate_and_cycle_of_its_trace(stats: Any) -> None:
     original = lublin(20_000, 11)
     drawn = fitted(original, 60_000, 5)
     for size in (1, 2, 4, 8, 16, 32):
