@@ -7,7 +7,7 @@ export NO_MKDOCS_2_WARNING = 1
 # Tests start Python hundreds of times: what it compiles is kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test lint docs bench clean
+.PHONY: demo test lint types style layers pages compiled docs bench clean
 
 # The base install as a user gets it, with the extra that brings an MPI library for the demo's MPI job.
 $(VENV)/base: pyproject.toml requirements/base.txt
@@ -28,11 +28,25 @@ test: lint
 	$(BIN)/pytest -n auto --dist loadfile
 
 lint: $(VENV)/dev
+	$(MAKE) --jobs=2 types style layers pages compiled
+
+types: $(VENV)/dev
+	$(BIN)/mypy
+
+style: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+
+layers: $(VENV)/dev
 	$(BIN)/lint-imports
+
+pages: $(VENV)/dev
 	$(BIN)/mkdocs build --strict --quiet
+
+# Every process of a test run imports all tests: compiled here, they are not compiled in each of them. What is wrong
+# with one is told by the run.
+compiled: $(VENV)/dev
+	$(BIN)/pytest --collect-only -qq >/dev/null 2>&1 || true
 
 docs: $(VENV)/dev
 	$(BIN)/mkdocs serve
