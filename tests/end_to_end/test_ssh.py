@@ -24,7 +24,7 @@ from tests.support.ssh_server import SshServer, ssh_server
 
 # The account at this one knows the other hosts; those at the others know nobody.
 KNOWING = "gamma"
-PATH = "/usr/local/bin:/usr/bin:/bin"
+PATH = "/usr/lib/gridengine:/usr/local/bin:/usr/bin:/bin"
 DATA_BYTES = 20_000_000
 EVERYWHERE = "".join(f"- {{processors: 2, site: {site}}}\n" for site in SITES)
 
@@ -146,10 +146,10 @@ def test_the_daemon_does_without_the_clusters_files(far: FarGrid) -> None:
 
 
 def test_an_mpi_job_has_one_world_over_two_clusters_behind_ssh_and_the_right_answer(far: FarGrid) -> None:
-    job = far.grid.submit(laplace(32, "1e-2", alpha=3, gamma=2))
+    job = far.grid.submit(laplace(24, "1e-2", alpha=2, gamma=1))
     far.grid.done(job)
     printed = far.grid.printed(job)
-    assert "with 3 + 2 processes" in printed
+    assert "with 2 + 1 processes" in printed
     assert has_the_right_answer(printed), printed
 
 

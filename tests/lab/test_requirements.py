@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from koala.cli import koala
 from koala.lab import LabError, LabOptions, gridftp, programs, record, requirements
-from koala.lab.grid_engine import cell
+from koala.lab.grid_engine import cell_files
 from koala.lab.lab import plan_of
 
 
@@ -18,7 +18,7 @@ def test_missing_programs_are_named_with_the_packages_that_have_them(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(programs, "search_path", lambda: str(directory))
-    monkeypatch.setattr(cell, "PROGRAMS_DIRECTORY", directory)
+    monkeypatch.setattr(cell_files, "PROGRAMS_DIRECTORY", directory)
     with pytest.raises(LabError) as refused:
         requirements.check(plan_of(LabOptions(directory=directory, gridftp=True)))
     message = refused.value.for_user()
@@ -30,7 +30,7 @@ def test_missing_programs_are_named_with_the_packages_that_have_them(
 
 def test_only_what_the_sites_need_is_wanted(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "search_path", lambda: str(directory))
-    monkeypatch.setattr(cell, "PROGRAMS_DIRECTORY", directory)
+    monkeypatch.setattr(cell_files, "PROGRAMS_DIRECTORY", directory)
     with pytest.raises(LabError) as refused:
         requirements.check_programs(plan_of(LabOptions(directory=directory, sites=("gamma",))))
     assert "slurm" not in refused.value.for_user()

@@ -116,6 +116,8 @@ class GridEngineCell:
         self.host = socket.gethostname().split(".")[0]
         port = _free_ports()
         self.environment = {
+            # Debian's commands in /usr/bin are scripts that start a compiler before the command itself.
+            "PATH": f"{PROGRAMS}:{os.environ['PATH']}",
             "SGE_ROOT": str(root),
             "SGE_CELL": CELL,
             "SGE_CLUSTER_NAME": CELL,
@@ -221,7 +223,7 @@ class GridEngineCell:
 
     def _daemon(self, name: str) -> subprocess.Popen[bytes]:
         # Jobs inherit this, so it is as bare as on a real node. Without SGE_ND they would leave for the background.
-        environment = self.environment | {"SGE_ND": "1", "PATH": os.environ["PATH"]}
+        environment = self.environment | {"SGE_ND": "1"}
         with (self.root / f"{name}.log").open("ab") as log:
             return subprocess.Popen(
                 [PROGRAMS / name],

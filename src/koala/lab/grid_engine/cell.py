@@ -11,7 +11,6 @@ from koala.lab.errors import LabFailedError
 from koala.lab.grid_engine import cell_files
 from koala.lab.plan import LabPlan, SitePlan
 
-PROGRAMS_DIRECTORY = Path("/usr/lib/gridengine")
 SHARED_DIRECTORY = Path("/usr/share/gridengine")
 PROGRAMS = ("qconf", "qhost", "qstat", "qsub", "qdel")
 _DAEMON_PROGRAMS = ("sge_qmaster", "sge_execd", "sge_shepherd", "spoolinit", "spooldefaults")
@@ -24,7 +23,7 @@ _FOREGROUND = {"SGE_ND": "1"}
 def missing_programs() -> list[str]:
     """Those that are not installed where the packages put them."""
     missing = [name for name in PROGRAMS if programs.find(name) is None]
-    return missing + [name for name in _DAEMON_PROGRAMS if not (PROGRAMS_DIRECTORY / name).exists()]
+    return missing + [name for name in _DAEMON_PROGRAMS if not (cell_files.PROGRAMS_DIRECTORY / name).exists()]
 
 
 def controller(site: SitePlan) -> str:
@@ -43,14 +42,16 @@ def start(site: SitePlan, plan: LabPlan, daemons: Daemons) -> None:
     cell_files.temporary(site).mkdir()
     _make_root(site, plan)
     _make_state(site, plan)
-    daemons.start(controller(site), [str(PROGRAMS_DIRECTORY / "sge_qmaster")], site, _daemon_environment(site))
+    daemons.start(
+        controller(site), [str(cell_files.PROGRAMS_DIRECTORY / "sge_qmaster")], site, _daemon_environment(site)
+    )
     wait_for_controller(site, daemons)
     templates = cell_files.root(site) / "templates"
     texts = (("-Aq", "queue", cell_files.queue(site)), ("-Msconf", "scheduler", cell_files.scheduler()))
     for option, name, text in texts:
         (templates / name).write_text(text, encoding="utf-8")
         programs.must_run([*site.through, "qconf", option, str(templates / name)], cell_files.environment(site))
-    daemons.start(executor(site), [str(PROGRAMS_DIRECTORY / "sge_execd")], site, _daemon_environment(site))
+    daemons.start(executor(site), [str(cell_files.PROGRAMS_DIRECTORY / "sge_execd")], site, _daemon_environment(site))
     wait(site, daemons)
 
 
@@ -94,7 +95,7 @@ def jobs(site: SitePlan) -> int | None:
 
 
 def _daemon_environment(site: SitePlan) -> dict[str, str]:
-    return {**cell_files.environment(site), **_FOREGROUND, "LD_LIBRARY_PATH": str(PROGRAMS_DIRECTORY)}
+    return {**cell_files.environment(site), **_FOREGROUND, "LD_LIBRARY_PATH": str(cell_files.PROGRAMS_DIRECTORY)}
 
 
 def _make_root(site: SitePlan, plan: LabPlan) -> None:
@@ -103,7 +104,7 @@ def _make_root(site: SitePlan, plan: LabPlan) -> None:
     architecture = programs.must_run([str(SHARED_DIRECTORY / "util" / "arch")]).strip()
     for name in ("bin", "lib", "utilbin"):
         (root / name).mkdir(parents=True)
-        (root / name / architecture).symlink_to(PROGRAMS_DIRECTORY)
+        (root / name / architecture).symlink_to(cell_files.PROGRAMS_DIRECTORY)
     (root / "util").symlink_to(SHARED_DIRECTORY / "util")
     for directory in (cell_files.common(site), cell_files.spool(site) / "qmaster", cell_files.spool(site) / "execd"):
         directory.mkdir(parents=True)
@@ -124,9 +125,9 @@ def _make_state(site: SitePlan, plan: LabPlan) -> None:
     for name, text in texts.items():
         (templates / name).parent.mkdir(parents=True, exist_ok=True)
         (templates / name).write_text(text, encoding="utf-8")
-    environment = {**cell_files.environment(site), "LD_LIBRARY_PATH": str(PROGRAMS_DIRECTORY)}
+    environment = {**cell_files.environment(site), "LD_LIBRARY_PATH": str(cell_files.PROGRAMS_DIRECTORY)}
     init = ["classic", "libspoolc", cell_files.spooling_parameters(site), "init"]
-    programs.must_run([str(PROGRAMS_DIRECTORY / "spoolinit"), *init], environment)
+    programs.must_run([str(cell_files.PROGRAMS_DIRECTORY / "spoolinit"), *init], environment)
     resources = SHARED_DIRECTORY / "util" / "resources"
     for words in (
         ["configuration", str(templates / "configuration")],
@@ -135,7 +136,7 @@ def _make_state(site: SitePlan, plan: LabPlan) -> None:
         ["managers", plan.user],
         *([kind, str(templates / kind)] for kind in ("adminhosts", "submithosts", "exechosts", "pes")),
     ):
-        programs.must_run([str(PROGRAMS_DIRECTORY / "spooldefaults"), *words], environment)
+        programs.must_run([str(cell_files.PROGRAMS_DIRECTORY / "spooldefaults"), *words], environment)
 
 
 def _queue_is_usable(site: SitePlan) -> bool:

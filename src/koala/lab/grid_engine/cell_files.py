@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from koala.lab import programs
 from koala.lab.plan import LabPlan, SitePlan
 
+PROGRAMS_DIRECTORY = Path("/usr/lib/gridengine")
 QUEUE = "all.q"
 PARALLEL_ENVIRONMENT = "mpi"
 # The cell knows its one host by this name, whatever the machine calls itself: it is found without a name server.
@@ -36,8 +38,10 @@ def temporary(site: SitePlan) -> Path:
 
 
 def environment(site: SitePlan) -> dict[str, str]:
-    """What clients and daemons of the cell need in their environment."""
+    """What clients and daemons of the cell need in their environment. Commands are found where they are themselves:
+    what Debian has in /usr/bin is a script that starts a compiler, to find out about the machine, before each."""
     return {
+        "PATH": f"{PROGRAMS_DIRECTORY}:{programs.search_path()}",
         "SGE_ROOT": str(root(site)),
         "SGE_CELL": site.name,
         "SGE_CLUSTER_NAME": site.name,
