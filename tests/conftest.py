@@ -17,8 +17,12 @@ settings.load_profile("koala")
 
 # Beyond one for each processor: tests of daemons, clusters and browsers mostly wait for them.
 WORKERS_MORE = 2
-# Its tests share one lab. They take longest, so they begin first.
-ONE_LAB = "tests/end_to_end"
+# Its tests take longest, so they begin first. Most share a lab: two groups that take about as long, with a lab each.
+END_TO_END = "tests/end_to_end/"
+OWN_CLUSTER = ("test_accounting.py",)
+SECOND_LAB = ("test_local_users.py", "test_reservations.py", "test_ssh.py")
+# Its tests share one start of mpiexec.
+ONE_CREW = "tests/examples/"
 
 
 def pytest_configure() -> None:
@@ -46,6 +50,16 @@ def pytest_xdist_auto_num_workers() -> int | None:
     return len(os.sched_getaffinity(0)) + WORKERS_MORE
 
 
+def shared_by(file: str) -> str:
+    """What the tests of a file share with others that run in the same process: the file, a lab, or a crew."""
+    if file.startswith(ONE_CREW):
+        return ONE_CREW
+    name = file.removeprefix(END_TO_END)
+    if name == file or name in OWN_CLUSTER:
+        return file
+    return f"{END_TO_END} {'second' if name in SECOND_LAB else 'first'} lab"
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Tests of one file run in one process, so that the daemon, the cluster or the results they share are made
@@ -54,7 +68,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class ByFile(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return ONE_LAB if nodeid.startswith(f"{ONE_LAB}/") else nodeid.split("::")[0]
+            return shared_by(nodeid.split("::")[0])
 
     config.option.loadscopereorder = False
     return ByFile(config, log)
@@ -64,4 +78,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Where processes share them, by the names of files: so those of all folders mix, and tests that wait for
     something run beside tests that compute."""
     if os.environ.get("PYTEST_XDIST_WORKER"):
-        items.sort(key=lambda item: (not item.nodeid.startswith(f"{ONE_LAB}/"), item.path.name))
+        items.sort(key=lambda item: (not item.nodeid.startswith(END_TO_END), item.path.name))

@@ -1,4 +1,4 @@
-"""One lab for all tests on a real grid; they run one after the other, in one process."""
+"""A lab for all tests on a real grid that run in this process, one after the other."""
 
 from __future__ import annotations
 

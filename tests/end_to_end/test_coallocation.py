@@ -62,21 +62,21 @@ def test_a_flexible_job_is_divided_over_as_few_clusters_as_have_it(grid: RealGri
 
 
 def test_one_mpi_job_has_one_world_over_three_clusters_and_the_right_answer(grid: RealGrid) -> None:
-    job = grid.submit(laplace(48, "1e-3", alpha=2, beta=2, gamma=2))
+    job = grid.submit(laplace(24, "1e-2", alpha=2, beta=2, gamma=2))
     grid.done(job)
     printed = grid.printed(job)
-    assert "laplace, 48 x 48 points" in printed
+    assert "laplace, 24 x 24 points" in printed
     assert "3, with 2 + 2 + 2 processes" in printed
     assert has_the_right_answer(printed), printed
     grid.nothing_is_held()
 
 
 def test_a_component_over_several_nodes_has_its_ranks_on_all_of_them(grid: RealGrid) -> None:
-    """Eight processors of a cluster of two nodes of four."""
-    job = grid.submit(laplace(32, "1e-2", alpha=8, gamma=2))
+    """Five processors of a cluster of nodes of four."""
+    job = grid.submit(laplace(24, "1e-2", alpha=5, gamma=1))
     grid.done(job)
     printed = grid.printed(job)
-    assert "with 8 + 2 processes" in printed
+    assert "with 5 + 1 processes" in printed
     assert has_the_right_answer(printed), printed
 
 

@@ -14,7 +14,7 @@ from koala.model.api import ComponentRun
 from tests.support.live_daemon import until
 from tests.support.real_grid import PROCESSORS, SITES, WAIT_S, RealGrid, real_grid
 
-MEGABYTES = 200
+MEGABYTES = 60
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import pytest
 from koala.lab import Lab
 from tests.support.real_grid import SITES, RealGrid, real_grid
 
-KILLS = int(os.environ.get("KOALA_REAL_KILLS", "4"))
+KILLS = int(os.environ.get("KOALA_REAL_KILLS", "3"))
 SEED = int(os.environ.get("KOALA_REAL_KILLS_SEED", "1"))
 JOBS = 2 * KILLS
 PATIENCE_S = 120.0 + 30.0 * KILLS

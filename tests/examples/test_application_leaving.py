@@ -19,14 +19,14 @@ from tests.support.application_runs import python
 
 
 def failing(failure: str, before: str = "pass") -> str:
-    """A program of three processes, the last of which does something and fails."""
+    """A program of several processes, the last of which does something and fails."""
     return (
         "import os, signal, subprocess, sys\n"
         "from koala.examples.applications.heat import Heat\n"
         "from koala.examples.applications.program import run\n"
         "class Failing(Heat):\n"
         "    def _step(self, field):\n"
-        "        if self._world.rank == 2:\n"
+        "        if self._world.rank == self._world.size - 1:\n"
         f"            {before}\n"
         f"            raise {failure}\n"
         "        return super()._step(field)\n"
@@ -54,7 +54,7 @@ def test_last_words_are_heard_also_where_the_process_manager_is_slow() -> None:
 
 @pytest.mark.parametrize("closed", ["sys.stderr = None", "sys.stderr.close()", "os.close(2)"])
 def test_a_process_whose_standard_error_is_closed_takes_the_others_with_it_too(closed: str) -> None:
-    assert python("-c", failing("RuntimeError('broken')", closed), processes=3).code == 1
+    assert python("-c", failing("RuntimeError('broken')", closed), processes=2).code == 1
 
 
 def test_a_result_for_which_standard_output_is_closed_is_a_failure_and_nobody_waits() -> None:

@@ -30,13 +30,13 @@ WAIT_S = 120.0
 FIRST_PORT = 24_700
 SITES = ("alpha", "beta", "gamma")
 SIZE = LabSize(nodes=1, processors_per_node=8, slots=8, first_port=FIRST_PORT, rate_mbit_s=100.0, delay_ms=2.0)
-# Beside it a job of four processors finds room at every site.
+# Beside it a job of two processors finds room at every site.
 BACKGROUND = Background(user_load=0.1, user_size_mean=1.0, user_execution_mean_s=3.0, band_low=0.25, band_high=0.25)
 PROBLEM = SolverProblem(size=16, laplace_iterations=5, heat_iterations=5)
 DRAWN = WorkloadDraw(jobs=2, interarrival_s=0.5, seed=1)
 # Of each kind of measurement as few as there can be.
-FEW = {"APPLICATIONS": ("laplace",), "SIZES": {4: (2,)}, "COMPONENTS": (1, 2), "STARTS": 1, "PAUSE_S": 0.2}
-KIND = "laplace/4"
+FEW = {"APPLICATIONS": ("laplace",), "SIZES": {2: (2,)}, "COMPONENTS": (1, 2), "STARTS": 1, "PAUSE_S": 0.2}
+KIND = "laplace/2"
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces are for root")
 
