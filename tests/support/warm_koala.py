@@ -13,6 +13,7 @@ import gc
 import json
 import os
 import random
+import runpy
 import select
 import selectors
 import signal
@@ -76,9 +77,12 @@ def start_koala(
     stderr: int,
     env: Mapping[str, str],
     start_new_session: bool = False,
+    program: Path | None = None,
 ) -> WarmProcess:
-    """Start ``koala`` with these words, these open files as its streams and this environment."""
+    """Start ``koala`` with these words, these open files as its streams and this environment; or else a ``program``
+    of the tests."""
     asked = {
+        "program": None if program is None else str(program),
         "arguments": list(arguments),
         "environment": dict(env),
         "directory": str(Path.cwd()),
@@ -178,8 +182,13 @@ def _be_koala(asked: dict[str, object], streams: list[int]) -> None:
     random.seed()
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stdout, sys.stderr = (_writer(target) for target in (1, 2))
-    sys.argv = ["koala", *arguments]
-    main()
+    if asked["program"] is None:
+        sys.argv = ["koala", *arguments]
+        main()
+    else:
+        sys.argv = [str(asked["program"]), *arguments]
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    sys.exit()
 
 
 def _writer(target: int) -> TextIO:
