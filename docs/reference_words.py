@@ -68,10 +68,28 @@ SBATCH_MEANING = {
 # (module, name, what it limits)
 LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.model.request", "COMPONENTS_MAX", "components of one job"),
-    ("koala.model.request", "PROCESSORS_MAX", "processors of one component, and of one site"),
+    ("koala.model.request", "PROCESSORS_MAX", "processors of one job, and of one site"),
     ("koala.model.request", "SPLITS_MAX", "splits listed for a flexible job"),
     ("koala.model.request", "INPUT_FILES_MAX", "input files of one component"),
     ("koala.model.request", "TEXT_CHARACTERS_MAX", "characters of one text in a job, such as a script"),
+    ("koala.model.request_size", "RESTARTS_MAX", "restarts that a job may ask for"),
+    (
+        "koala.model.request_size",
+        "TRIES_MAX",
+        "tries that a job may ask for to place it, and to claim its processors",
+    ),
+    ("koala.model.request_size", "ARGUMENTS_MAX", "arguments of one application"),
+    ("koala.model.request_size", "VARIABLES_MAX", "environment variables of one application"),
+    ("koala.model.request_size", "JOB_ENTRIES_MAX", "arguments and variables of all components of a job"),
+    ("koala.model.request_size", "JOB_INPUT_FILES_MAX", "input files of all components of a job"),
+    ("koala.model.request_size", "SPLIT_PARTS_MAX", "parts of all splits of a flexible job"),
+    ("koala.model.request_size", "JOB_NAME_CHARACTERS_MAX", "characters of a job's name"),
+    ("koala.model.request_size", "FILE_NAME_CHARACTERS_MAX", "characters of an input file's name"),
+    (
+        "koala.model.request_size",
+        "REQUEST_CHARACTERS_MAX",
+        "characters of one job: every different text once, 64 for each component, 8 for each entry of a list",
+    ),
     ("koala.model.grid", "SITES_MAX", "sites of one grid"),
     ("koala.model.grid", "FILES_MAX", "files in a grid's replica catalogue"),
     (
@@ -112,10 +130,12 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     (
         "koala.descriptions.errors",
         "ERRORS_MAX",
-        "problems of one description that are reported; the rest are counted",
+        "problems of one description that are reported; with more, the reading stops",
     ),
     ("koala.descriptions.yaml.nodes", "DEPTH_MAX", "depth of nesting in YAML"),
     ("koala.descriptions.yaml.nodes", "NODES_MAX", "values in one YAML file, aliases expanded"),
+    ("koala.descriptions.yaml.nodes", "EXPANDED_CHARACTERS_MAX", "characters in one YAML file, aliases expanded"),
+    ("koala.descriptions.yaml.nodes", "TAG_DIRECTIVES_MAX", "`%TAG` directives of one YAML file"),
     ("koala.descriptions.rsl.syntax", "RSL_DEPTH_MAX", "depth of parentheses in RSL"),
     ("koala.descriptions.rsl.syntax", "RSL_TOKENS_MAX", "words and signs in RSL"),
     (
@@ -232,6 +252,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.model.quantities", "QUANTITY_MAX", "any requirement, communication or power of a task graph or a grid"),
     ("koala.descriptions.errors", "LARGE_TEXT_BYTES_MAX", "bytes of a file of tasks or machines for `koala map`"),
     ("koala.descriptions.yaml.nodes", "LARGE_NODES_MAX", "values in such a file, aliases expanded"),
+    ("koala.descriptions.yaml.nodes", "LARGE_EXPANDED_CHARACTERS_MAX", "characters in such a file, aliases expanded"),
     (
         "koala.sites.batch.grid_engine.xml",
         "GRID_ENGINE_XML_CHARACTERS_MAX",

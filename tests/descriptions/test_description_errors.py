@@ -339,7 +339,7 @@ def test_a_control_character_in_a_name_of_a_workload_is_refused(part: str) -> No
 
 def test_a_long_line_is_shown_around_the_place_that_is_wrong() -> None:
     with pytest.raises(DescriptionError) as caught:
-        read_job("{name: '" + "x" * 500 + "', priority: urgent, policy: '" + "y" * 500 + "'}", "job.yaml")
+        read_job("{name: '" + "x" * 250 + "', priority: urgent, home: '" + "y" * 250 + "'}", "job.yaml")
     _, excerpt, caret, _ = caught.value.for_user().split("\n")[:4]
     assert len(excerpt) < 120
     assert excerpt[caret.index("^") :].startswith("urgent")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from koala.descriptions import DescriptionError, read_grid, read_job
@@ -9,15 +10,33 @@ from koala.descriptions.errors import ERRORS_MAX, TEXT_BYTES_MAX
 from koala.descriptions.fields import DURATION_S_MAX, NAME_CHARACTERS_MAX, SIZE_BYTES_MAX
 from koala.descriptions.grid.simulation import OUTAGES_MAX
 from koala.descriptions.rsl.syntax import RSL_DEPTH_MAX, RSL_TOKENS_MAX
-from koala.descriptions.yaml.text import DEPTH_MAX, NODES_MAX
+from koala.descriptions.yaml.nodes import DEPTH_MAX, EXPANDED_CHARACTERS_MAX, NODES_MAX, TAG_DIRECTIVES_MAX
 from koala.model.grid import NETWORK_GROUPS_MAX, NETWORK_LINKS_MAX, ROUTES_MAX, SITES_MAX
 from koala.model.request import (
     BANDWIDTH_MBIT_S_MAX,
     COMPONENTS_MAX,
     CUBE_DIMENSIONS_MAX,
     INPUT_FILES_MAX,
+    PROCESSORS_MAX,
     SPLITS_MAX,
     TEXT_CHARACTERS_MAX,
+    Component,
+    Request,
+)
+from koala.model.request_size import (
+    ARGUMENTS_MAX,
+    COMPONENT_CHARACTERS,
+    FILE_NAME_CHARACTERS_MAX,
+    JOB_ENTRIES_MAX,
+    JOB_INPUT_FILES_MAX,
+    JOB_NAME_CHARACTERS_MAX,
+    RESTARTS_MAX,
+    SPLIT_PARTS_MAX,
+    TRIES_MAX,
+    VARIABLES_MAX,
+    RequestSizeError,
+    check_size,
+    request_characters,
 )
 
 
@@ -92,11 +111,13 @@ def test_rsl_variables_that_multiply_are_refused() -> None:
 
 
 def test_a_text_of_the_greatest_length_is_read_and_a_longer_one_is_not() -> None:
-    yaml = "processors: 1\nname: {}"
-    assert len(read_job(yaml.format("x" * TEXT_CHARACTERS_MAX), "job.yaml").name) == TEXT_CHARACTERS_MAX
+    yaml = "processors: 1\napplication: {{directory: {}}}"
+    directory = read_job(yaml.format("x" * TEXT_CHARACTERS_MAX), "job.yaml").components[0].application.directory
+    assert directory == "x" * TEXT_CHARACTERS_MAX
     assert "too long" in message(yaml.format("x" * (TEXT_CHARACTERS_MAX + 1)), "job.yaml")
-    rsl = "&(koalaName={})"
-    assert len(read_job(rsl.format("x" * TEXT_CHARACTERS_MAX), "job.rsl").name) == TEXT_CHARACTERS_MAX
+    rsl = "&(directory={})"
+    directory = read_job(rsl.format("x" * TEXT_CHARACTERS_MAX), "job.rsl").components[0].application.directory
+    assert directory == "x" * TEXT_CHARACTERS_MAX
     assert "TEXT_CHARACTERS_MAX" in message(rsl.format("x" * (TEXT_CHARACTERS_MAX + 1)), "job.rsl")
 
 
@@ -107,11 +128,115 @@ def test_a_name_of_the_greatest_length_is_read_and_a_longer_one_is_not() -> None
     assert "not a name" in message(f"&(koalaPolicy={longest}x)", "job.rsl")
 
 
+def in_every_format(yaml: str, rsl: str, option: str) -> list[str]:
+    """What is wrong with a job whose YAML, RSL attributes and option of a script say too much."""
+    return [
+        message(f"processors: 1\n{yaml}", "job.yaml"),
+        message(f"&(count=1){rsl}", "job.rsl"),
+        message(f"#!/bin/sh\n#SBATCH -n 1\n{option}\n", "job.sbatch"),
+    ]
+
+
+def test_numbers_of_a_job_have_bounds_in_every_format() -> None:
+    for key, most, attribute in (
+        ("restarts", RESTARTS_MAX, "koalaRestarts"),
+        ("placement_tries", TRIES_MAX, "koalaPlacementTries"),
+        ("claiming_tries", TRIES_MAX, "koalaClaimingTries"),
+    ):
+        option = key.replace("_", "-")
+        assert getattr(read_job(f"&(count=1)({attribute}={most})", "job.rsl"), f"{key}_max") == most
+        yaml, rsl, script = in_every_format(
+            f"limits: {{{key}: {most + 1}}}", f"({attribute}={most + 1})", f"#KOALA --{option} {most + 1}"
+        )
+        assert "too large" in yaml
+        limit = "RESTARTS_MAX" if key == "restarts" else "TRIES_MAX"
+        assert limit in rsl
+        assert limit in script
+    assert "PROCESSORS_MAX" in message(f"components: [{{processors: {PROCESSORS_MAX}, count: 2}}]", "job.yaml")
+
+
+def test_names_of_a_job_and_of_its_files_have_bounds_in_every_format() -> None:
+    name = "x" * (JOB_NAME_CHARACTERS_MAX + 1)
+    assert read_job(f"processors: 1\nname: {name[1:]}", "job.yaml").name == name[1:]
+    yaml, rsl, script = in_every_format(f"name: {name}", f"(koalaName={name})", f"#SBATCH -J {name}")
+    assert "too long" in yaml
+    assert "JOB_NAME_CHARACTERS_MAX" in rsl
+    assert "JOB_NAME_CHARACTERS_MAX" in script
+    file = "x" * (FILE_NAME_CHARACTERS_MAX + 1)
+    yaml, rsl, script = in_every_format(
+        f"input_files: [{file}]", f"(fileStageIn=({file}))", f"#KOALA --input-file {file}"
+    )
+    assert "too long" in yaml
+    assert "FILE_NAME_CHARACTERS_MAX" in rsl
+    assert "FILE_NAME_CHARACTERS_MAX" in script
+
+
+def test_lists_of_a_job_have_bounds() -> None:
+    assert "too many entries" in message(
+        f"processors: 1\napplication: {{arguments: [{'a, ' * (ARGUMENTS_MAX + 1)}]}}", "job.yaml"
+    )
+    assert "ARGUMENTS_MAX" in message(f"&(count=1)(arguments={'a ' * (ARGUMENTS_MAX + 1)})", "job.rsl")
+    variables = [f"V{number}" for number in range(VARIABLES_MAX + 1)]
+    yaml, rsl, script = in_every_format(
+        f"application: {{environment: {{{', '.join(f'{name}: x' for name in variables)}}}}}",
+        f"(environment={''.join(f'({name} x)' for name in variables)})",
+        f"#SBATCH --export={','.join(f'{name}=x' for name in variables)}",
+    )
+    assert "too many entries" in yaml
+    assert "VARIABLES_MAX" in rsl
+    assert "VARIABLES_MAX" in script
+    split = f"[{', '.join(['1'] * 100)}]"
+    splits = ", ".join([split] * (SPLIT_PARTS_MAX // 100 + 1))
+    assert "SPLIT_PARTS_MAX" in message(f"flexible: {{processors: 100, splits: [{splits}]}}", "job.yaml")
+
+
+def test_what_all_components_have_together_has_bounds() -> None:
+    files = ", ".join(f"f{number}" for number in range(INPUT_FILES_MAX))
+    count = JOB_INPUT_FILES_MAX // INPUT_FILES_MAX
+    shared = f"input_files: [{files}]\ncomponents: [{{{{processors: 1, count: {{}}}}}}]"
+    assert read_job(shared.format(count), "job.yaml").processors == count
+    assert "JOB_INPUT_FILES_MAX" in message(shared.format(count + 1), "job.yaml")
+    arguments = "application: {{arguments: [{}]}}\ncomponents: [{{processors: 1, count: {}}}]"
+    words = "a, " * 1_000
+    assert read_job(arguments.format(words, JOB_ENTRIES_MAX // 1_000), "job.yaml").processors == 100
+    assert "JOB_ENTRIES_MAX" in message(arguments.format(words, JOB_ENTRIES_MAX // 1_000 + 1), "job.yaml")
+
+
+def test_a_text_that_is_aliased_counts_each_time_with_all_its_characters() -> None:
+    text = "x" * 60_000
+    fitting = EXPANDED_CHARACTERS_MAX // len(text) - 1
+    yaml = "processors: 1\napplication:\n  executable: &a {}\n  arguments: [{}]"
+    arguments = read_job(yaml.format(text, "*a, " * fitting), "job.yaml").components[0].application.arguments
+    assert len(arguments) == fitting
+    assert "EXPANDED_CHARACTERS_MAX" in message(yaml.format(text, "*a, " * (fitting + 1)), "job.yaml")
+    nested = f"x: &a [{text}]\ny: &b [*a, *a, *a, *a, *a, *a]\nz: [*b, *b, *b, *b, *b, *b]"
+    assert "EXPANDED_CHARACTERS_MAX" in message(nested, "job.yaml")
+
+
+def test_a_job_counts_each_different_text_once_and_a_little_for_each_component() -> None:
+    script = "#!/bin/sh\n" + "#SBATCH -n 1\n#SBATCH hetjob\n" * (COMPONENTS_MAX - 1) + "#SBATCH -n 1\n"
+    request = read_job(script + "#" * (TEXT_CHARACTERS_MAX - len(script)), "job.sbatch")
+    assert len(request.components) == COMPONENTS_MAX
+    assert len({id(component.application) for component in request.components}) == 1
+    size = request_characters(request)
+    assert TEXT_CHARACTERS_MAX < size < TEXT_CHARACTERS_MAX + 2 * COMPONENT_CHARACTERS * COMPONENTS_MAX
+    check_size(request, characters_max=size)
+    with pytest.raises(RequestSizeError, match="REQUEST_CHARACTERS_MAX"):
+        check_size(request, characters_max=size - 1)
+
+
+def test_a_job_that_was_recorded_before_there_were_bounds_is_still_read() -> None:
+    old = Request(components=(Component(processors=1),), restarts_max=10**8, name="x" * 60_000)
+    assert msgspec.json.decode(msgspec.json.encode(old), type=Request) == old
+
+
 def test_a_job_has_at_most_so_many_components() -> None:
     assert len(read_job(f"components: [{{processors: 1, count: {COMPONENTS_MAX}}}]", "job.yaml").components) == 1000
     assert "too large" in message(f"components: [{{processors: 1, count: {COMPONENTS_MAX + 1}}}]", "job.yaml")
     assert "COMPONENTS_MAX" in message("+" + "(&(count=1))" * (COMPONENTS_MAX + 1), "job.rsl")
-    assert "COMPONENTS_MAX" in message("#!/bin/sh\n" + "#SBATCH hetjob\n" * COMPONENTS_MAX, "job.sbatch")
+    assert "COMPONENTS_MAX" in message(
+        "#!/bin/sh\n" + "#SBATCH -n 1\n#SBATCH hetjob\n" * COMPONENTS_MAX + "#SBATCH -n 1\n", "job.sbatch"
+    )
 
 
 def test_a_component_has_at_most_so_many_files_and_a_job_so_many_splits() -> None:
@@ -176,3 +301,27 @@ def test_only_so_many_problems_are_reported_and_the_rest_counted() -> None:
         read_job("processors: 1\n" + "".join(f"x{n}: 1\n" for n in range(ERRORS_MAX + 5)), "job.yaml")
     assert len(caught.value.problems) == ERRORS_MAX
     assert caught.value.for_user().endswith("and 5 more problems in job.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "source"),
+    [
+        ("&" + "(unheardOf=1)" * 1_000, "job.rsl"),
+        ("#!/bin/sh\n" + "#SBATCH --unheard-of\n" * 1_000, "job.sbatch"),
+        ("processors: 1\n" + "name: x\n" * 1_000, "job.yaml"),
+        ("processors: 1\n" + "".join(f"k{number}: !tag x\n" for number in range(1_000)), "job.yaml"),
+        (f"components: [{'{processors: 1, site: nowhere}, ' * 1_000}]", "job.yaml"),
+        (f"mcr: 1\ntasks: {{a: 1}}\nedges: [{'[a, nowhere, 1], ' * 1_000}]", "job.yaml"),
+    ],
+    ids=["RSL", "sbatch", "twice", "tags", "sites", "tasks"],
+)
+def test_the_reading_stops_where_more_is_wrong_than_is_reported(text: str, source: str) -> None:
+    with pytest.raises(DescriptionError) as caught:
+        read_job(text, source, known_sites=["west"])
+    assert len(caught.value.problems) == ERRORS_MAX
+    assert caught.value.for_user().endswith(f"and at least 1 more problem in {source}")
+
+
+def test_only_so_many_tag_directives_are_handed_to_the_parser() -> None:
+    directives = "#\n" + "".join(f"%TAG !t{number}! x\n" for number in range(TAG_DIRECTIVES_MAX + 1))
+    assert "TAG_DIRECTIVES_MAX" in message(directives + "---\nprocessors: 1\n", "job.yaml")

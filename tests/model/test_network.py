@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import permutations
+from math import isqrt, prod
 from typing import Any
 
 import numpy
@@ -21,6 +22,7 @@ from koala.model.network import (
     bisection_factor,
     capacity_bit_s,
     crossing,
+    cube_crossing,
     cube_side,
     demand_bit_s,
     fill_shares,
@@ -29,7 +31,9 @@ from koala.model.network import (
     stretch,
     work_left_s,
 )
+from koala.model.request import CUBE_DIMENSIONS_MAX
 from koala.simulator.kernels.compiling import compiled
+from tests.support.work import steps
 
 PATTERNS = (ALL_TO_ALL, RING, CUBE, MASTER_WORKER, SILENT)
 
@@ -132,6 +136,48 @@ def test_pairs_sum_to_what_leaves_the_site_and_are_the_same_from_both_ends(
             if other != one:
                 there = pair_crossing(pattern, dims, parts, total, other, one)
                 assert pair_crossing(pattern, dims, parts, total, one, other) == pytest.approx(there)
+
+
+def cube_crossing_rank_by_rank(dims: int, parts: list[int], total: int, one: int, other: int) -> float:
+    """The same by looking at every neighbour of every rank, as it was once reckoned."""
+    site_of = [site for site, part in enumerate(parts) for _ in range(part)]
+    sides: list[int] = []
+    for dimension in range(dims):
+        sides.append(cube_side(total // prod(sides), dims - dimension))
+    degree = sum(min(side - 1, 2) for side in sides)
+    crossings = 0
+    for rank in range(total):
+        stride = 1
+        for side in sides:
+            place = (rank // stride) % side
+            for near in ((place + 1) % side, (place - 1) % side)[: min(side - 1, 2)]:
+                there = site_of[rank + (near - place) * stride]
+                crossings += site_of[rank] == one and (there == other or (other < 0 and there != one))
+            stride *= side
+    return crossings / degree if degree else 0.0
+
+
+@settings(max_examples=300)
+@given(
+    st.integers(1, CUBE_DIMENSIONS_MAX),
+    st.lists(st.integers(0, 40), min_size=1, max_size=6).filter(lambda parts: sum(parts) > 0),
+)
+def test_neighbours_counted_by_stretches_of_ranks_are_those_counted_one_by_one(dims: int, parts: list[int]) -> None:
+    total = sum(parts)
+    for one in range(len(parts)):
+        for other in range(-1, len(parts)):
+            if other != one:
+                expected = cube_crossing_rank_by_rank(dims, parts, total, one, other)
+                assert cube_crossing(dims, parts, total, one, other) == expected
+
+
+@pytest.mark.parametrize("dims", range(1, CUBE_DIMENSIONS_MAX + 1))
+def test_a_torus_of_the_most_processors_costs_little_more_than_a_small_one(dims: int) -> None:
+    """9,999,991 is the largest prime there: its sides are the hardest to find, which takes its square root."""
+    few = steps(lambda: bisection_factor(CUBE, dims, 997))
+    most = steps(lambda: bisection_factor(CUBE, dims, 9_999_991))
+    assert most < few + 6 * isqrt(9_999_991)
+    assert bisection_factor(CUBE, 2, 200_000) == 200.0  # 400 pairs in the middle and 400 around, of 4 each
 
 
 @given(st.integers(2, 200), st.floats(0, 1e12))

@@ -22,6 +22,7 @@ from koala.model.request import (
     Priority,
     Request,
 )
+from koala.model.request_size import JOB_NAME_CHARACTERS_MAX, RESTARTS_MAX
 
 JOB_YAML = """\
 name: laplace
@@ -205,7 +206,7 @@ def requests(draw: st.DrawFn) -> Request:
     shared = draw(st.none() | runs)
     components = [
         Component(
-            processors=per_task * draw(st.integers(1, 10_000_000 // per_task)),
+            processors=per_task * draw(st.integers(1, 3_000_000 // per_task)),
             application=draw(runs) if shared is None else shared,
             input_files=tuple(draw(st.lists(input_files, max_size=2, unique_by=lambda file: file.name))),
             site=None if flexible else draw(st.none() | names),
@@ -215,7 +216,7 @@ def requests(draw: st.DrawFn) -> Request:
     tries = st.none() | st.integers(1, 10**6)
     return Request(
         components=tuple(components),
-        name=draw(labels),
+        name=draw(labels)[:JOB_NAME_CHARACTERS_MAX],
         flexible=draw(flexibilities(components[0].processors)) if flexible else None,
         priority=draw(st.sampled_from(Priority)),
         policy=draw(st.none() | policies),
@@ -227,7 +228,7 @@ def requests(draw: st.DrawFn) -> Request:
         ),
         placement_tries_max=draw(tries),
         claiming_tries_max=draw(tries),
-        restarts_max=draw(st.none() | st.integers(0, 10**6)),
+        restarts_max=draw(st.none() | st.integers(0, RESTARTS_MAX)),
         home=draw(st.none() | names),
         communication=draw(st.none() | communications()),
     )

@@ -6,6 +6,7 @@ Every reader in this folder reports through these; none of them prints.
 from __future__ import annotations
 
 import bisect
+import itertools
 import re
 import unicodedata
 from collections.abc import Iterable
@@ -64,15 +65,19 @@ class Problem:
 class DescriptionError(ValueError):
     """A text that cannot be read as what it should be, with every problem found in it (up to ERRORS_MAX).
 
-    ``line``, ``column``, ``message`` and ``advice`` are those of the first problem.
+    ``line``, ``column``, ``message`` and ``advice`` are those of the first problem. ``unreported`` are problems that
+    were counted and no more; where the reading ``stopped``, there may be any number of others.
     """
 
-    def __init__(self, source: str, problems: Iterable[Problem]) -> None:
+    def __init__(
+        self, source: str, problems: Iterable[Problem], *, unreported: int = 0, stopped: bool = False
+    ) -> None:
         ordered = sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0))
         assert ordered, "an error has at least one problem"
         self.source = source
         self.problems = tuple(ordered[:ERRORS_MAX])
-        self.problems_unreported = len(ordered) - len(self.problems)
+        self.problems_unreported = len(ordered) - len(self.problems) + unreported
+        self._stopped = stopped
         first = self.problems[0]
         self.line = first.line
         self.column = first.column
@@ -80,12 +85,47 @@ class DescriptionError(ValueError):
         self.advice = first.advice
         super().__init__(first.for_user(source))
 
+    @property
+    def others(self) -> str:
+        """How many problems there are beside the reported ones, in words."""
+        count = self.problems_unreported
+        return f"{'at least ' if self._stopped else ''}{count} more {'problem' if count == 1 else 'problems'}"
+
     def for_user(self) -> str:
         """Every problem, one after the other in the order of the text."""
         parts = [problem.for_user(self.source) for problem in self.problems]
         if self.problems_unreported:
-            parts.append(f"and {self.problems_unreported} more problems in {self.source}")
+            parts.append(f"and {self.others} in {self.source}")
         return "\n".join(parts)
+
+
+def refuse_any(source: str, problems: Iterable[Problem]) -> None:
+    """Raise where there are problems. They are asked for one by one, and no further than they are reported."""
+    found = list(itertools.islice(problems, ERRORS_MAX + 1))
+    if found:
+        raise DescriptionError(source, found, stopped=len(found) > ERRORS_MAX)
+
+
+class ProblemList:
+    """The problems of one text as a reader finds them. With more than are reported, the reading stops."""
+
+    def __init__(self, content: SourceText) -> None:
+        self._content = content
+        self._found: list[Problem] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def note(self, index: int, message: str, advice: str) -> None:
+        """Keep a problem at the character with this index; DescriptionError when there are too many to report."""
+        self._found.append(self._content.problem(index, message, advice))
+        if len(self._found) > ERRORS_MAX:
+            raise DescriptionError(self._content.source, self._found, stopped=True)
+
+    def refuse(self) -> None:
+        """Raise DescriptionError if there are any."""
+        if self._found:
+            raise DescriptionError(self._content.source, self._found)
 
 
 class SourceText:

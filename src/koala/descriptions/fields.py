@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from koala.descriptions.errors import CONTROL_ADVICE, control_problem, shown
 from koala.descriptions.yaml.problems import nearest, text_wanted, wrong
 from koala.model.request import BANDWIDTH_MBIT_S_MAX, PROCESSORS_MAX, TEXT_CHARACTERS_MAX
+from koala.model.request_size import FILE_NAME_CHARACTERS_MAX, JOB_NAME_CHARACTERS_MAX, TRIES_MAX
 
 # The identifier of the draft of JSON Schema that pydantic writes.
 SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -154,11 +155,19 @@ Text = Annotated[str, Field(max_length=TEXT_CHARACTERS_MAX), BeforeValidator(_re
 SomeText = Annotated[Text, Field(min_length=1)]
 # A name that may be any text of one line, such as a job's or a file's.
 Label = Annotated[SomeText, AfterValidator(_read_label)]
+_SOME_TEXT = BeforeValidator(_read_text, json_schema_input_type=str)
+JobName = Annotated[
+    str, Field(min_length=1, max_length=JOB_NAME_CHARACTERS_MAX), _SOME_TEXT, AfterValidator(_read_label)
+]
+FileLabel = Annotated[
+    str, Field(min_length=1, max_length=FILE_NAME_CHARACTERS_MAX), _SOME_TEXT, AfterValidator(_read_label)
+]
 Variable = Annotated[Text, AfterValidator(_read_variable)]
 Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=NAME_CHARACTERS_MAX)]
 PolicyName = Annotated[str, Field(pattern=POLICY_PATTERN, max_length=NAME_CHARACTERS_MAX)]
 Processors = Annotated[int, Field(strict=True, ge=1, le=PROCESSORS_MAX)]
 Count = Annotated[int, Field(strict=True, ge=1)]
+Tries = Annotated[Count, Field(le=TRIES_MAX)]
 CountOrZero = Annotated[int, Field(strict=True, ge=0)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Bandwidth = Annotated[Number, Field(ge=0, le=BANDWIDTH_MBIT_S_MAX)]

@@ -51,43 +51,63 @@ def cube_side(total: int, dimensions: int) -> int:
     return side
 
 
-def block_of(parts: Sequence[int], rank: int) -> int:
-    """The site whose part holds the processor of this rank."""
-    site = 0
-    before = parts[0]
-    while rank >= before:
-        site += 1
-        before += parts[site]
-    return site
+def wrapped_before(rank: int, side: int, stride: int) -> int:
+    """How many ranks before this one have the last place of a side, whose next neighbour is the first."""
+    over = rank % (side * stride) - (side - 1) * stride
+    return rank // (side * stride) * stride + max(0, over)
+
+
+def neighbours_between(side: int, stride: int, first: int, end: int, there: int, there_end: int) -> int:
+    """How many ranks from ``first`` to ``end`` have their next neighbour along a side in another stretch of ranks.
+
+    Ranks a ``stride`` apart are neighbours along the side; the last place's neighbour is the first.
+    """
+    found = 0
+    low = max(first, there - stride)
+    high = min(end, there_end - stride)
+    if low < high:
+        found += high - low - wrapped_before(high, side, stride) + wrapped_before(low, side, stride)
+    back = (side - 1) * stride
+    low = max(first, there + back)
+    high = min(end, there_end + back)
+    if low < high:
+        found += wrapped_before(high, side, stride) - wrapped_before(low, side, stride)
+    return found
 
 
 def cube_crossing(dimensions: int, parts: Sequence[int], total: int, one: int, other: int) -> float:
-    """Traffic between two parts (with ``other`` below 0: all others) of a job whose ranks form a torus."""
+    """Traffic between two parts (with ``other`` below 0: all others) of a job whose ranks form a torus.
+
+    A part is a stretch of ranks, so neighbours are counted stretch by stretch: the time does not grow with the parts.
+    """
+    first = 0
+    for site in range(one):
+        first += parts[site]
+    end = first + parts[one]
+    # What goes to all others is what does not stay.
+    target = one if other < 0 else other
+    there = 0
+    for site in range(target):
+        there += parts[site]
+    there_end = there + parts[target]
     degree = 0
+    crossings = 0
+    stride = 1
     remaining = total
     for dimension in range(dimensions):
         side = cube_side(remaining, dimensions - dimension)
         remaining //= side
-        degree += min(side - 1, 2)
+        if side >= 2:
+            degree += 1
+            crossings += neighbours_between(side, stride, first, end, there, there_end)
+        if side >= 3:
+            degree += 1
+            crossings += neighbours_between(side, stride, there, there_end, first, end)
+        stride *= side
     if degree == 0:
         return 0.0
-    first = 0
-    for site in range(one):
-        first += parts[site]
-    crossings = 0
-    for rank in range(first, first + parts[one]):
-        stride = 1
-        remaining = total
-        for dimension in range(dimensions):
-            side = cube_side(remaining, dimensions - dimension)
-            remaining //= side
-            place = (rank // stride) % side
-            for step in range(min(side - 1, 2)):
-                near = (place + 1) % side if step == 0 else (place + side - 1) % side
-                site = block_of(parts, rank + (near - place) * stride)
-                if site == other or (other < 0 and site != one):
-                    crossings += 1
-            stride *= side
+    if other < 0:
+        crossings = degree * parts[one] - crossings
     return crossings / degree
 
 

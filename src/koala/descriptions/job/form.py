@@ -12,13 +12,15 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from koala.descriptions.errors import DescriptionError, Problem
+from koala.descriptions.errors import DescriptionError, Problem, refuse_any
 from koala.descriptions.fields import (
     ANY_NAMES,
     Count,
     CountOrZero,
     Description,
     Duration,
+    FileLabel,
+    JobName,
     KnownNames,
     Label,
     Name,
@@ -26,6 +28,7 @@ from koala.descriptions.fields import (
     Processors,
     SomeText,
     Text,
+    Tries,
     Variable,
 )
 from koala.descriptions.job.communication import CommunicationText, communication_values
@@ -60,6 +63,7 @@ from koala.model.request import (
     Priority,
     Request,
 )
+from koala.model.request_size import ARGUMENTS_MAX, RESTARTS_MAX, VARIABLES_MAX, check_size
 
 
 def _file_by_name(value: Any) -> Any:
@@ -74,7 +78,7 @@ def _file_by_name(value: Any) -> Any:
 class InputFileText(Description):
     """A file that a component reads."""
 
-    name: Label = Field(description="the file's logical name, as the grid's replica catalogue knows it")
+    name: FileLabel = Field(description="the file's logical name, as the grid's replica catalogue knows it")
     mode: InputMode = Field(
         default=InputMode.WHOLE, description="whole: each component gets all of it; chunk: each gets its own part"
     )
@@ -93,12 +97,16 @@ class ApplicationText(Description):
     """What a component runs: an executable with arguments, or a script."""
 
     executable: Label | None = Field(default=None, description="the program to run")
-    arguments: tuple[Text, ...] = Field(default=(), description="what the program gets as arguments, one entry each")
+    arguments: Annotated[tuple[Text, ...], Field(max_length=ARGUMENTS_MAX)] = Field(
+        default=(), description="what the program gets as arguments, one entry each"
+    )
     script: Text | None = Field(
         default=None, description="the text of a shell script to run instead of an executable"
     )
     directory: SomeText | None = Field(default=None, description="where to run it, at the site")
-    environment: dict[Variable, Text] = Field(default={}, description="environment variables and their values")
+    environment: Annotated[dict[Variable, Text], Field(max_length=VARIABLES_MAX)] = Field(
+        default={}, description="environment variables and their values"
+    )
     stdin: SomeText | None = Field(default=None, description="the file that is its standard input")
     stdout: SomeText | None = Field(default=None, description="the file for its standard output")
     stderr: SomeText | None = Field(default=None, description="the file for its standard error")
@@ -143,9 +151,11 @@ class FlexibleText(Description):
 class LimitsText(Description):
     """When to give the job up; what is left out is as the grid says."""
 
-    placement_tries: Count | None = Field(default=None, description="the most tries to place it")
-    claiming_tries: Count | None = Field(default=None, description="the most tries to claim its processors")
-    restarts: CountOrZero | None = Field(default=None, description="the most restarts after its application failed")
+    placement_tries: Tries | None = Field(default=None, description="the most tries to place it")
+    claiming_tries: Tries | None = Field(default=None, description="the most tries to claim its processors")
+    restarts: Annotated[CountOrZero, Field(le=RESTARTS_MAX)] | None = Field(
+        default=None, description="the most restarts after its application failed"
+    )
 
 
 def _one_given(*keys: str) -> list[Any]:
@@ -160,7 +170,7 @@ class JobText(Description):
         json_schema_extra={"oneOf": _one_given("components", "flexible", "processors", "tasks")}
     )
 
-    name: Label = Field(default="job", description="a name for tables; it need not be unique")
+    name: JobName = Field(default="job", description="a name for tables; it need not be unique")
     priority: Priority = Field(
         default=Priority.LOW, description="high jobs are tried more often and may preempt low ones"
     )
@@ -202,9 +212,7 @@ def read_job_yaml(text: str, source: str, known: KnownNames = ANY_NAMES) -> Requ
     """The Request that a YAML text describes; DescriptionError with all problems where it describes none."""
     document = read_document(text, source, JobText)
     request = job_request(document)
-    problems = [*_unknown_names(document, known)]
-    if problems:
-        raise DescriptionError(source, problems)
+    refuse_any(source, _unknown_names(document, known))
     return request
 
 
@@ -229,11 +237,11 @@ def job_request(document: Document[JobText]) -> Request:
             given[1:2], both, "write exactly one of components, flexible, processors and tasks", at_key=True
         )
         raise DescriptionError(document.content.source, [problem])
-    problems = [*_task_problems(document)]
-    if problems:
-        raise DescriptionError(document.content.source, problems)
+    refuse_any(document.content.source, _task_problems(document))
     try:
-        return _request(job, document)
+        request = _request(job, document)
+        check_size(request)
+        return request
     except InvalidRequestError as error:
         raise _positioned(error, document, ((given[0],), ())) from None
 
@@ -299,23 +307,30 @@ def _components(job: JobText, texts: tuple[ComponentText, ...], document: Docume
             "lower the counts",
         )
     components: list[Component] = []
+    files = _files(job.input_files)
+    shared: Application | None = None  # by all components that say nothing of their own
     for index, text in enumerate(texts):
         try:
-            component = _component(job, text)
+            if text.application is not None:
+                application = _application(job.application, text.application)
+            elif shared is None:
+                application = shared = _application(job.application, None)
+            else:
+                application = shared
+            component = Component(
+                processors=text.processors,
+                site=text.site,
+                application=application,
+                input_files=files if text.input_files is None else _files(text.input_files),
+            )
         except InvalidRequestError as error:
             raise _positioned(error, document, (("components", index), ())) from None
         components += [component] * text.count
     return tuple(components)
 
 
-def _component(job: JobText, text: ComponentText) -> Component:
-    files = job.input_files if text.input_files is None else text.input_files
-    return Component(
-        processors=text.processors,
-        site=text.site,
-        application=_application(job.application, text.application),
-        input_files=tuple(InputFile(name=file.name, mode=file.mode, path=file.path) for file in files),
-    )
+def _files(files: tuple[InputFileText, ...]) -> tuple[InputFile, ...]:
+    return tuple(InputFile(name=file.name, mode=file.mode, path=file.path) for file in files)
 
 
 def _application(default: ApplicationText, own: ApplicationText | None) -> Application:

@@ -18,6 +18,7 @@ from koala.model.request import (
     SPLITS_MAX,
     InvalidRequestError,
 )
+from koala.model.request_size import RequestSizeError
 
 _ADVICE = {
     "application": "keep one of the two, and remove the other",
@@ -54,6 +55,8 @@ _MESSAGES = {
 
 def told(error: InvalidRequestError, words: Mapping[str, str]) -> tuple[str, str]:
     """What is wrong, and what to write: in the words of a format, by field, where it has its own."""
+    if isinstance(error, RequestSizeError):
+        return error.message, error.advice
     message = _MESSAGES.get(error.field, error.message)
     advice = words.get(error.field) or _ADVICE[error.field]
     # What the message says after its semicolon is advice too, unless it is why the value is wrong.

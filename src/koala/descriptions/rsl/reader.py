@@ -8,10 +8,17 @@ and must agree.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NoReturn, TypeVar
 
-from koala.descriptions.errors import CONTROL_ADVICE, DescriptionError, Problem, SourceText, control_problem, shown
+from koala.descriptions.errors import (
+    CONTROL_ADVICE,
+    DescriptionError,
+    ProblemList,
+    SourceText,
+    control_problem,
+    shown,
+)
 from koala.descriptions.fields import (
     ANY_NAMES,
     NAME_PATTERN,
@@ -43,11 +50,13 @@ from koala.model.request import (
     Priority,
     Request,
 )
+from koala.model.request_size import check_size
 
 __all__ = ["COMPONENT_ATTRIBUTES", "JOB_ATTRIBUTES", "UNSUPPORTED_ATTRIBUTES", "read_rsl"]
 
 # Which attribute a field of the model comes from, for errors that the model finds.
 _ATTRIBUTE_OF = {
+    "name": "koalaName",
     "processors": "count",
     "processors_per_task": "koalaProcessorsPerTask",
     "application": "koalaScript",
@@ -101,23 +110,24 @@ class _Reader:
         self.content = content
         self.known = known
         self.subrequests = subrequests
-        self.problems: list[Problem] = []
+        self.problems = ProblemList(content)
         self.attributes = [self._by_attribute(subrequest) for subrequest in subrequests]
 
     def request(self) -> Request:
         fields = [self._component(attributes) for attributes in self.attributes]
         job = self._job()
-        if self.problems:
-            raise DescriptionError(self.content.source, self.problems)
+        self.problems.refuse()
         components = [self._built(index, each) for index, each in enumerate(fields)]
         try:
             flexible, communication = job.pop("flexible", None), job.pop("communication", None)
-            return Request(
+            request = Request(
                 components=tuple(components),
                 flexible=None if flexible is None else Flexibility(**flexible),
                 communication=None if communication is None else Communication(**communication),
                 **job,
             )
+            check_size(request)
+            return request
         except InvalidRequestError as error:
             raise self._invalid(error, range(len(self.subrequests))) from None
 
@@ -167,13 +177,14 @@ class _Reader:
         application["script"] = get("koalaScript", self._one_text)
         per_task = get("koalaProcessorsPerTask", self._whole)
         application["processors_per_task"] = 1 if per_task is None else per_task
-        chunks = get("koalaChunkFiles", self._texts) or ()
+        chunks = dict.fromkeys(get("koalaChunkFiles", self._texts) or ())
         files = get("fileStageIn", lambda relation: self._files(relation, chunks)) or ()
-        missing = [name for name in chunks if name not in {file.name for file in files}]
-        if missing:
+        names = {file.name for file in files}
+        missing = next((name for name in chunks if name not in names), None)
+        if missing is not None:
             self._note(
                 attributes["koalachunkfiles"],
-                f"{shown(missing[0])} is not among the files of this subrequest",
+                f"{shown(missing)} is not among the files of this subrequest",
                 "name it in fileStageIn too",
             )
         return {
@@ -373,7 +384,7 @@ class _Reader:
             pairs.append((name, text))
         return tuple(pairs)
 
-    def _files(self, relation: Relation, chunks: tuple[str, ...]) -> tuple[InputFile, ...]:
+    def _files(self, relation: Relation, chunks: Collection[str]) -> tuple[InputFile, ...]:
         files = []
         for value in relation.values:
             if not isinstance(value, GroupValue) or not 1 <= len(value.values) <= 2:
@@ -397,7 +408,7 @@ class _Reader:
     # ----------------------------------------------------------------------------------------- problems
 
     def _note(self, where: Relation | Value, message: str, advice: str) -> None:
-        self.problems.append(self.content.problem(where.index, message, advice))
+        self.problems.note(where.index, message, advice)
 
     def _refuse(self, where: Relation | Value, message: str, advice: str) -> NoReturn:
         self._note(where, message, advice)

@@ -21,11 +21,12 @@ RSL_TOKENS_MAX = 100_000
 RSL_SUBSTITUTED_CHARACTERS_MAX = 1024 * 1024
 
 _UNQUOTED = r"""[^+&|()=<>!"'^#$\s]+"""
-_QUOTED = r""""(?:[^"]|"")*"|'(?:[^']|'')*'|\^(?P<mark>[^\s])(?:(?!(?P=mark)).|(?P=mark)(?P=mark))*(?P=mark)"""
+# What was read is never given back (*+): a quotation that is not closed is looked through once.
+_QUOTED = r""""(?:[^"]|"")*+"|'(?:[^']|'')*+'|\^(?P<mark>[^\s])(?:(?!(?P=mark)).|(?P=mark)(?P=mark))*+(?P=mark)"""
 _TOKEN = re.compile(
     rf"""
     (?P<SPACE>\s+|\(\*.*?\*\))
-    |(?P<VARIABLE>\$\(\s*(?P<name>{_UNQUOTED})(?:\s+(?P<default>"(?:[^"]|"")*"|'(?:[^']|'')*'|{_UNQUOTED}))?\s*\))
+    |(?P<VARIABLE>\$\(\s*(?P<name>{_UNQUOTED})(?:\s+(?P<default>"(?:[^"]|"")*+"|'(?:[^']|'')*+'|{_UNQUOTED}))?\s*\))
     |(?P<OPEN>\()
     |(?P<CLOSE>\))
     |(?P<OPERATOR>[+&|])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from koala.descriptions.errors import Problem, SourceText, shown
+from koala.descriptions.errors import ProblemList, SourceText, shown
 from koala.descriptions.yaml.problems import nearest
 
 # Long name -> the letter that also names it, where there is one. All of them take a value.
@@ -152,7 +152,7 @@ class OptionLines:
 
     def __init__(self, content: SourceText) -> None:
         self.content = content
-        self.problems: list[Problem] = []
+        self.problems = ProblemList(content)
         self.components: list[list[Option]] = [[]]
         # Where the line stands that began the present component; the first needs none.
         self._hetjob_index: int | None = None
@@ -289,4 +289,4 @@ class OptionLines:
         return OptionWord(text, start + begin, tuple(places), frozenset(quoted)), place
 
     def _note(self, index: int, message: str, advice: str) -> None:
-        self.problems.append(self.content.problem(index, message, advice))
+        self.problems.note(index, message, advice)

@@ -14,7 +14,6 @@ from koala.descriptions.errors import (
     CONTROL,
     CONTROL_ADVICE,
     DescriptionError,
-    Problem,
     checked_source,
     control_problem,
     shown,
@@ -36,6 +35,7 @@ from koala.model.request import (
     Priority,
     Request,
 )
+from koala.model.request_size import check_size
 
 JOB_OPTIONS = (
     "job-name",
@@ -54,6 +54,7 @@ JOB_OPTIONS = (
 _STREAMS = {"output": "stdout", "error": "stderr", "input": "stdin"}
 # Which option a field of the model comes from, for errors that the model finds.
 _OPTION_OF = {
+    "name": "job-name",
     "processors": "ntasks",
     "processors_per_task": "cpus-per-task",
     "environment": "export",
@@ -123,7 +124,8 @@ class _Reader:
     def __init__(self, lines: OptionLines, known: KnownNames) -> None:
         self.content = lines.content
         self.known = known
-        self.problems: list[Problem] = lines.problems
+        self.problems = lines.problems
+        self._applications: dict[Application, Application] = {}
         self.components = [{option.name: option for option in options} for options in lines.components]
         self.files = [[option for option in options if option.name == "input-file"] for options in lines.components]
 
@@ -139,23 +141,21 @@ class _Reader:
                         "write it for the first component, before hetjob",
                     )
         if len(self.components) > COMPONENTS_MAX:
-            last = self.content.problem(
-                0, f"more than {COMPONENTS_MAX} components (COMPONENTS_MAX)", "write fewer hetjob lines"
-            )
-            self.problems.append(last)
+            self._note(0, f"more than {COMPONENTS_MAX} components (COMPONENTS_MAX)", "write fewer hetjob lines")
         if not self.problems and not any(_SIZE_OPTIONS & component.keys() for component in self.components):
             self._note(
                 0, "the script does not say the job's size", "write #SBATCH --ntasks=8, or --ntasks=1 for one task"
             )
-        if self.problems:
-            raise DescriptionError(self.content.source, self.problems)
+        self.problems.refuse()
         flexible = job.pop("flexible", None)
         try:
-            return Request(
+            request = Request(
                 components=tuple(self._built(index, each, fields[0]) for index, each in enumerate(fields)),
                 flexible=None if flexible is None else Flexibility(**flexible),
                 **job,
             )
+            check_size(request)
+            return request
         except InvalidRequestError as error:
             raise self._invalid(error, 0) from None
 
@@ -166,11 +166,15 @@ class _Reader:
             return Component(
                 processors=fields["processors"],
                 site=fields["site"],
-                application=Application(script=self.content.text, **application),
+                application=self._applied(Application(script=self.content.text, **application)),
                 input_files=files or (),
             )
         except InvalidRequestError as error:
             raise self._invalid(error, index) from None
+
+    def _applied(self, application: Application) -> Application:
+        """One object for equal applications, whatever the number of components."""
+        return self._applications.setdefault(application, application)
 
     def _invalid(self, error: InvalidRequestError, index: int) -> DescriptionError:
         option = self.components[index].get(_OPTION_OF.get(error.field, error.field))
@@ -372,7 +376,7 @@ class _Reader:
     # ------------------------------------------------------------------------------------------- problems
 
     def _note(self, index: int, message: str, advice: str) -> None:
-        self.problems.append(self.content.problem(index, message, advice))
+        self.problems.note(index, message, advice)
 
     def _refuse(self, word: OptionWord, message: str, advice: str) -> NoReturn:
         self._note(word.index, message, advice)

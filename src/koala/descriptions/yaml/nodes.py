@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import yaml
 
 from koala.descriptions.errors import (
+    ERRORS_MAX,
     LARGE_TEXT_BYTES_MAX,
     NOT_TEXT,
     TEXT_LIMIT,
@@ -27,19 +28,28 @@ from koala.descriptions.errors import (
 # Limits on one document; an alias counts as everything that it stands for.
 DEPTH_MAX = 32
 NODES_MAX = 100_000
+EXPANDED_CHARACTERS_MAX = 2 * 1024 * 1024
 # The same for files of task graphs and of machines.
 LARGE_NODES_MAX = 5_000_000
+LARGE_EXPANDED_CHARACTERS_MAX = 128 * 1024 * 1024
+# The parser compares each of these with all the others, and none has a use here.
+TAG_DIRECTIVES_MAX = 100
 
 
 class DocumentSize(NamedTuple):
-    """How large a document may be: its text, and its values."""
+    """How large a document may be: its text, its values, and their characters with all aliases written out."""
 
     text: Limit = TEXT_LIMIT
     nodes: Limit = Limit("NODES_MAX", NODES_MAX)
+    characters: Limit = Limit("EXPANDED_CHARACTERS_MAX", EXPANDED_CHARACTERS_MAX)
 
 
 USUAL = DocumentSize()
-LARGE = DocumentSize(Limit("LARGE_TEXT_BYTES_MAX", LARGE_TEXT_BYTES_MAX), Limit("LARGE_NODES_MAX", LARGE_NODES_MAX))
+LARGE = DocumentSize(
+    Limit("LARGE_TEXT_BYTES_MAX", LARGE_TEXT_BYTES_MAX),
+    Limit("LARGE_NODES_MAX", LARGE_NODES_MAX),
+    Limit("LARGE_EXPANDED_CHARACTERS_MAX", LARGE_EXPANDED_CHARACTERS_MAX),
+)
 
 Scalar: TypeAlias = str | int | float | bool | None
 
@@ -74,16 +84,17 @@ _HINTS = (
 class YamlNode:
     """A value of the document: ``content`` is a scalar, a list of nodes, or (key node, node) pairs by key."""
 
-    __slots__ = ("content", "height", "index", "nodes", "plain", "raw")
+    __slots__ = ("characters", "content", "height", "index", "nodes", "plain", "raw")
 
     def __init__(self, index: int, content: Content, *, raw: str = "", plain: bool = False) -> None:
         self.index = index
         self.content = content
         self.raw = raw
         self.plain = plain
-        # How many collections deep the node is, and how many nodes it is with all below it.
+        # How many collections deep the node is, and how many nodes and characters it has with all below it.
         self.height = 1 if isinstance(content, list | dict) else 0
         self.nodes = 1
+        self.characters = len(raw)
 
     def value(self) -> Any:
         """The node as plain Python values."""
@@ -113,12 +124,13 @@ def scalar_value(raw: str) -> Scalar:
 class _Builder:
     """Puts the events of one document together, and keeps the problems that do not stop the reading."""
 
-    def __init__(self, content: SourceText, limit: Limit) -> None:
+    def __init__(self, content: SourceText, size: DocumentSize) -> None:
         self.content = content
-        self.limit = limit
+        self.size = size
         self.problems: list[Problem] = []
         self.anchors: dict[str, YamlNode] = {}
         self.nodes = 0
+        self.characters = 0
         # Open collections: the node, its anchor, and for a mapping the key that waits for its value.
         self.open: list[tuple[YamlNode, str | None]] = []
         self.keys: list[YamlNode | None] = []
@@ -157,17 +169,21 @@ class _Builder:
         """Give a complete node to the collection that is open, or make it the root."""
         # The nodes below this one were counted when they were added, unless they come through an alias.
         self.nodes += 1
-        if self.nodes > self.limit.most:
-            most, name = self.limit.most, self.limit.name
+        if self.nodes > self.size.nodes.most:
+            most, name = self.size.nodes.most, self.size.nodes.name
             raise self.content.error(
                 node.index, f"the document has more than {most} values ({name})", "make it smaller"
             )
+        if not isinstance(node.content, list | dict):
+            self.characters += node.characters
+            self._refuse_too_long(node.index)
         if not self.open:
             self.root = node
             return
         parent = self.open[-1][0]
         parent.height = max(parent.height, node.height + 1)
         parent.nodes += node.nodes
+        parent.characters += node.characters
         if isinstance(parent.content, list):
             parent.content.append(node)
             return
@@ -199,6 +215,9 @@ class _Builder:
                 f"define the anchor &{name} before it, and not around it",
             )
         self.nodes += node.nodes - 1
+        if isinstance(node.content, list | dict):
+            self.characters += node.characters
+            self._refuse_too_long(index)
         if len(self.open) + node.height > DEPTH_MAX:
             raise self._too_deep(index)
         return node
@@ -209,19 +228,22 @@ class _Builder:
 
     def _refuse_tag(self, tag: str | None, index: int) -> None:
         if tag is not None:
-            self.problems.append(
-                self.content.problem(
-                    index,
-                    f"the tag {shown(tag)} has no meaning here",
-                    "take the tag out; quotes make text of anything",
-                )
+            self._note(
+                index, f"the tag {shown(tag)} has no meaning here", "take the tag out; quotes make text of anything"
             )
 
     def _refuse_not_text(self, value: str, index: int) -> None:
         # An escape in double quotes can write what the text itself may not hold.
         if NOT_TEXT.search(value):
-            self.problems.append(
-                self.content.problem(index, "this text holds NUL or half of a surrogate pair", "take the escape out")
+            self._note(index, "this text holds NUL or half of a surrogate pair", "take the escape out")
+
+    def _refuse_too_long(self, index: int) -> None:
+        if self.characters > self.size.characters.most:
+            raise self.content.error(
+                index,
+                f"the document has more than {self.size.characters.most} characters with its aliases written out "
+                f"({self.size.characters.name})",
+                "use fewer aliases, or for shorter texts",
             )
 
     def _too_deep(self, index: int) -> DescriptionError:
@@ -232,7 +254,12 @@ class _Builder:
         )
 
     def _complain(self, node: YamlNode, message: str, advice: str) -> None:
-        self.problems.append(self.content.problem(node.index, message, advice))
+        self._note(node.index, message, advice)
+
+    def _note(self, index: int, message: str, advice: str) -> None:
+        self.problems.append(self.content.problem(index, message, advice))
+        if len(self.problems) > ERRORS_MAX:
+            raise DescriptionError(self.content.source, self.problems, stopped=True)
 
 
 def _events(content: SourceText) -> Iterator[Any]:
@@ -265,7 +292,13 @@ def compose(text: str, source: str, size: DocumentSize = USUAL) -> Composed:
             f"the control character U+{ord(unwanted[0]):04X} stands here",
             "take it out, or write it as an escape in double quotes",
         )
-    builder = _Builder(content, size.nodes)
+    if content.text.count("\n%TAG") > TAG_DIRECTIVES_MAX:
+        raise content.error(
+            content.text.index("\n%TAG") + 1,
+            f"there are more than {TAG_DIRECTIVES_MAX} %TAG directives (TAG_DIRECTIVES_MAX)",
+            "take them out; tags have no meaning here",
+        )
+    builder = _Builder(content, size)
     try:
         for event in _events(content):
             builder.take(event)

@@ -21,6 +21,8 @@ NAME_ADVICE = "write letters, digits, dots, underscores and dashes, the first a 
 _OUR_KIND = "koala"
 # How many known words are listed beside a near match, and where nothing comes near.
 _LISTED_MAX = 12
+# Among how many known words the nearest is looked for.
+_COMPARED_MAX = 1_000
 _LISTED_ALONE_MAX = 50
 
 
@@ -70,7 +72,7 @@ def worded(detail: ErrorDetails, model: type[BaseModel]) -> Wording:
 
 def nearest(word: str, known: Sequence[str]) -> str:
     """Advice for an unknown word: the nearest known one, and all of them where that is not much to read."""
-    by_lower = {name.lower(): name for name in known}
+    by_lower = {name.lower(): name for name in known[:_COMPARED_MAX]}
     matches = difflib.get_close_matches(word.lower()[:100], by_lower, n=1, cutoff=0.6)
     advice = [f"did you mean '{by_lower[matches[0]]}'?"] if matches else []
     if not matches or len(known) <= _LISTED_MAX:

@@ -7,13 +7,14 @@ alone. The tree and its limits are in ``koala.descriptions.yaml.nodes``, the wor
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from koala.descriptions.errors import DescriptionError, Problem, SourceText
+from koala.descriptions.errors import ERRORS_MAX, DescriptionError, Problem, SourceText
 from koala.descriptions.yaml.nodes import DEPTH_MAX, NODES_MAX, Composed, YamlNode, compose
 from koala.descriptions.yaml.problems import Wording, worded
 
@@ -93,9 +94,11 @@ def read_composed(composed: Composed, model: type[M]) -> Document[M]:
         if not _take_as_text(document, value, details):
             break
     told = [detail for detail in details if not _is_echo(detail)] or details
-    problems = [*problems, *(_positioned(document, worded(detail, model)) for detail in told)]
-    if problems:
-        raise DescriptionError(content.source, dict.fromkeys(problems))
+    if problems or told:
+        # To word a problem takes a thousand times as long as to find it, so only those that are reported are worded.
+        first = heapq.nsmallest(ERRORS_MAX, told, key=lambda detail: _place(document, detail))
+        problems = [*problems, *(_positioned(document, worded(detail, model)) for detail in first)]
+        raise DescriptionError(content.source, dict.fromkeys(problems), unreported=len(told) - len(first))
     return document
 
 
@@ -118,6 +121,12 @@ def _take_as_text(document: Document[M], value: Any, details: list[ErrorDetails]
 def _is_echo(detail: ErrorDetails) -> bool:
     """Whether a list only seems too short because its bad entries, each with a problem of its own, did not count."""
     return detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]
+
+
+def _place(document: Document[M], detail: ErrorDetails) -> int:
+    """Where a problem is, nearly: what is wrong with a key stands at its key."""
+    found = document.find(detail["loc"])
+    return found.node.index if found.key is None else found.key.index
 
 
 def _positioned(document: Document[M], wording: Wording) -> Problem:

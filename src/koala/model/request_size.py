@@ -1,0 +1,122 @@
+"""How large one request may be: its lists, its numbers, and all its texts together.
+
+These limits hold for what is submitted. They are not part of what makes a ``Request`` valid, so that a job which was
+put on record before there was such a limit is still read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from koala.model.request import PROCESSORS_MAX, Application, InputFile, InvalidRequestError, Request
+
+# Restarts after failures of the application that a job may ask for.
+RESTARTS_MAX = 1_000
+# Tries to place a job, and to claim its processors, that it may ask for.
+TRIES_MAX = 1_000_000
+ARGUMENTS_MAX = 10_000
+VARIABLES_MAX = 1_000
+# A job's name stands in every list of jobs.
+JOB_NAME_CHARACTERS_MAX = 255
+FILE_NAME_CHARACTERS_MAX = 1_024
+# Input files of all components together: each is a transfer of its own.
+JOB_INPUT_FILES_MAX = 10_000
+# Arguments and variables of all components together.
+JOB_ENTRIES_MAX = 100_000
+# The parts of all splits of a flexible job together: each is looked at in every try to place it.
+SPLIT_PARTS_MAX = 10_000
+# All of a job: every different text once, as it is kept once, and what it costs to name an entry or a component.
+REQUEST_CHARACTERS_MAX = 2_097_152
+ENTRY_CHARACTERS = 8
+COMPONENT_CHARACTERS = 64
+
+
+class RequestSizeError(InvalidRequestError):
+    """A request that is too large in some respect; the message names the limit, and ``advice`` says what to write."""
+
+    def __init__(self, field: str, message: str, advice: str) -> None:
+        super().__init__(field, message)
+        self.advice = advice
+
+
+def check_size(request: Request, *, characters_max: int = REQUEST_CHARACTERS_MAX) -> None:
+    """Raises RequestSizeError for a request that is too large."""
+    _at_most("restarts_max", request.restarts_max, RESTARTS_MAX, "restarts", "RESTARTS_MAX")
+    for field in ("placement_tries_max", "claiming_tries_max"):
+        _at_most(field, getattr(request, field), TRIES_MAX, "tries", "TRIES_MAX")
+    _at_most("name", len(request.name), JOB_NAME_CHARACTERS_MAX, "characters", "JOB_NAME_CHARACTERS_MAX")
+    _at_most("processors", request.processors, PROCESSORS_MAX, "processors in all components", "PROCESSORS_MAX")
+    files = sum(len(component.input_files) for component in request.components)
+    _at_most("input_files", files, JOB_INPUT_FILES_MAX, "files in all components", "JOB_INPUT_FILES_MAX")
+    applications = [component.application for component in request.components]
+    entries = sum(len(each.arguments) + len(each.environment) for each in applications)
+    what = "arguments and variables in all components"
+    _at_most("arguments", entries, JOB_ENTRIES_MAX, what, "JOB_ENTRIES_MAX")
+    if request.flexible is not None:
+        parts = sum(map(len, request.flexible.splits))
+        _at_most("splits", parts, SPLIT_PARTS_MAX, "parts in all splits", "SPLIT_PARTS_MAX")
+    for application in different_applications(request):
+        _at_most("arguments", len(application.arguments), ARGUMENTS_MAX, "arguments", "ARGUMENTS_MAX")
+        _at_most("environment", len(application.environment), VARIABLES_MAX, "variables", "VARIABLES_MAX")
+    for file in different_files(request):
+        _at_most("input_files", len(file.name), FILE_NAME_CHARACTERS_MAX, "characters", "FILE_NAME_CHARACTERS_MAX")
+    size = request_characters(request)
+    _at_most("application", size, characters_max, "characters in the whole job", "REQUEST_CHARACTERS_MAX")
+
+
+def request_characters(request: Request) -> int:
+    """How large a request is: every different text once, and a cost for every component and entry of a list."""
+    entries = sum(len(each.arguments) + 2 * len(each.environment) for each in different_applications(request))
+    for files in {id(component.input_files): component.input_files for component in request.components}.values():
+        entries += 2 * len(files)
+    if request.flexible is not None:
+        entries += sum(map(len, request.flexible.splits))
+    if request.tasks is not None:
+        entries += len(request.tasks.names) + 3 * len(request.tasks.edges)
+    texts = sum(map(len, set(texts_of(request))))
+    return texts + COMPONENT_CHARACTERS * len(request.components) + ENTRY_CHARACTERS * entries
+
+
+def different_applications(request: Request) -> dict[Application, None]:
+    """The applications of the components, equal ones once, in order."""
+    # Most are one and the same object, which is told by its identity much sooner than by its content.
+    objects = {id(component.application): component.application for component in request.components}
+    return dict.fromkeys(objects.values())
+
+
+def different_files(request: Request) -> dict[InputFile, None]:
+    """The input files of the components, equal ones once, in order."""
+    return dict.fromkeys(file for component in request.components for file in component.input_files)
+
+
+def texts_of(request: Request) -> Iterator[str]:
+    """The texts of a request; those of equal components come once."""
+    yield request.name
+    for application in different_applications(request):
+        yield from application.arguments
+        for name, value in application.environment:
+            yield name
+            yield value
+        for text in (
+            application.executable,
+            application.script,
+            application.directory,
+            application.stdin,
+            application.stdout,
+            application.stderr,
+        ):
+            if text is not None:
+                yield text
+    for file in different_files(request):
+        yield file.name
+        if file.path is not None:
+            yield file.path
+    sites = {component.site for component in request.components} | {request.home, request.policy}
+    yield from (site for site in sites if site is not None)
+    if request.tasks is not None:
+        yield from request.tasks.names
+
+
+def _at_most(field: str, found: int | None, most: int, what: str, limit: str) -> None:
+    if found is not None and found > most:
+        raise RequestSizeError(field, f"{found} {what}, more than {most} ({limit})", f"write at most {most}")

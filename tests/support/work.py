@@ -1,0 +1,55 @@
+"""How much work something is: lines of Python that it runs, and processor time.
+
+Tests compare the work of sizes with each other, never with a clock: that is nearly the same on a busy machine.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+# Of how many runs the least time counts: what disturbs a run only makes it longer.
+RUNS = 3
+
+
+def steps(work: Callable[[], object]) -> int:
+    """How many lines of Python the work runs."""
+    count = 0
+
+    def on_line(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal count
+        count += event == "line"
+        return on_line
+
+    before = sys.gettrace()
+    sys.settrace(on_line)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def processor_s(work: Callable[[], object], runs: int = RUNS) -> float:
+    """The processor time of this thread that the work takes, the least of some runs."""
+    times_s = []
+    for _ in range(runs):
+        begun_s = time.thread_time()
+        work()
+        times_s.append(time.thread_time() - begun_s)
+    return min(times_s)
+
+
+def growth(work: Callable[[int], Callable[[], object]], size: int, times: int, least_s: float = 0.0) -> float:
+    """How much more processor time the work on ``size * times`` takes than that on ``size``, as a multiple of
+    ``times``: about 1 where the time grows with the size, about ``times`` where it grows with its square.
+
+    Less than ``least_s`` for the large one is too little to compare, and counts as 0.
+    """
+    large_s = processor_s(work(size * times))
+    if large_s < least_s:
+        return 0.0
+    return large_s / max(processor_s(work(size)), 1e-7) / times
