@@ -320,6 +320,14 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.store.writes", "PRUNED_ENTRIES_MAX", "journal entries that are removed at once"),
     ("koala.store.database", "BUSY_TIMEOUT_S", "seconds to wait for the database to be free"),
     ("koala.store.database", "CONNECT_TIMEOUT_S", "seconds to wait for PostgreSQL to answer"),
+    (
+        "koala.daemon.clock_check",
+        "CLOCK_JUMP_S_MAX",
+        "seconds that the clock may have been set by between two starts",
+    ),
+    ("koala.daemon.clock_check", "CLOCK_GAP_S_MAX", "seconds from the last record to a start after another boot"),
+    ("koala.daemon.upkeep.storage_watch", "DISK_LOW_BYTES", "free bytes of the disk below which operators are told"),
+    ("koala.daemon.upkeep.storage_watch", "DISK_RESERVE_BYTES", "free bytes of the disk below which no job is taken"),
     ("koala.client.exchange", "PATIENCE_S", "seconds for which a client repeats a call that may be repeated"),
     (
         "koala.client.journal_stream",

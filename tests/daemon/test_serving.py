@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -21,6 +22,7 @@ import pytest
 
 from koala.daemon.api.limits import HEADER_BYTES_MAX
 from koala.daemon.options import DaemonOptions, StartError
+from koala.daemon.run import serve
 from koala.daemon.sockets import SOCKET_PATH_BYTES_MAX, bind_tcp, bind_unix
 from koala.daemon.state_directory import locked, prepare
 from tests.support.api_world import GRID, end_processes_of
@@ -341,3 +343,27 @@ def test_with_a_certificate_the_address_speaks_tls(tmp_path: Path) -> None:
         assert address.tls.minimum_version == ssl.TLSVersion.TLSv1_2
     finally:
         address.bound.close()
+
+
+@pytest.mark.parametrize("detached", [True, False])
+def test_a_hangup_stops_a_daemon_that_has_a_terminal_and_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, detached: bool
+) -> None:
+    async def scenario() -> None:
+        ready = asyncio.Event()
+        served = asyncio.create_task(serve(options(tmp_path, detached=detached), lambda _: ready.set()))
+        await ready.wait()
+        os.kill(os.getpid(), signal.SIGHUP)
+        async with asyncio.timeout(WAIT_S):
+            while not any("signal" in vars(record) for record in caplog.records):
+                await asyncio.sleep(0.01)
+            if detached:
+                assert not served.done()
+                os.kill(os.getpid(), signal.SIGTERM)
+            await served
+
+    with caplog.at_level("INFO", "koala.daemon"):
+        asyncio.run(scenario())
+    told = [(record.message, vars(record)["signal"]) for record in caplog.records if "signal" in vars(record)]
+    goes_on = [("the daemon goes on: there is nothing to read again", "SIGHUP"), ("told to stop", "SIGTERM")]
+    assert told == (goes_on if detached else [("told to stop", "SIGHUP")])

@@ -119,6 +119,24 @@ def test_a_full_disk_loses_the_batch_and_nothing_else(tmp_path: Path, open_store
     store.close()
 
 
+def test_a_file_that_was_removed_or_replaced_takes_nothing_more(tmp_path: Path, open_store: OpenStore) -> None:
+    file = tmp_path / "koala.db"
+    store = open_store(file)
+    store.record(numbered_batch(1))
+    away = file.rename(tmp_path / "away.db")
+    with pytest.raises(StoreError, match="No such file"):
+        store.record(numbered_batch(2))
+    file.write_bytes(b"")
+    with pytest.raises(StoreError, match="another file was put in its place"):
+        store.record(numbered_batch(2))
+    with pytest.raises(StoreError, match="another file was put in its place"):
+        store.check()
+    away.replace(file)
+    store.check()
+    store.record(numbered_batch(2))
+    has_batches(store, 2)
+
+
 def test_a_damaged_row_is_an_error_that_says_so(tmp_path: Path, open_store: OpenStore) -> None:
     store = open_store(tmp_path / "koala.db")
     store.record(Batch(jobs=(job_row(1),), entries=(submitted(1, 1),)))

@@ -10,6 +10,8 @@ from koala.model.grid import Grid
 from koala.model.request import SiteName
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
+# What a start asks about, unless it is accepted beforehand.
+ACCEPTABLE = ("clock", "database")
 
 
 class StartError(ValueError):
@@ -23,7 +25,9 @@ class StartError(ValueError):
 class DaemonOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How to run a daemon. ``state`` is its directory; ``database`` a URL, by default SQLite in that directory;
     ``listen`` a host and a port (0 for any) for callers with tokens, besides the socket in the directory. An address
-    that others can reach needs ``tls_cert`` and ``tls_key``, or ``insecure``."""
+    that others can reach needs ``tls_cert`` and ``tls_key``, or ``insecure``. ``accepts`` are those of
+    ``ACCEPTABLE`` that are right although they are not as they were at the last start. ``detached`` says that it has
+    no terminal."""
 
     grid: Grid
     state: Path
@@ -33,6 +37,8 @@ class DaemonOptions(msgspec.Struct, frozen=True, kw_only=True):
     tls_key: Path | None = None
     insecure: bool = False
     log_level: str = "info"
+    accepts: frozenset[str] = frozenset()
+    detached: bool = False
 
 
 class Listening(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ from fastapi import FastAPI
 
 from koala.daemon.api import RequestTraffic, make_app
 from koala.daemon.api.limits import HEADER_BYTES_MAX, KEEP_ALIVE_S
+from koala.daemon.clock_check import ClockCheck
 from koala.daemon.connections import LimitedConnections
 from koala.daemon.engine.loop import Engine
 from koala.daemon.logs import log_to
@@ -28,6 +29,7 @@ from koala.daemon.service.service import Service
 from koala.daemon.service.tokens import AccessTokens
 from koala.daemon.sockets import SOCKET_NAME, ListenAddress, bind_tcp, bind_unix
 from koala.daemon.state_directory import locked, prepare
+from koala.daemon.upkeep.storage_watch import StorageWatch
 from koala.model.errors import UnavailableError
 from koala.policies import Catalogue
 from koala.store import Store
@@ -37,6 +39,7 @@ ANSWERS_S_MAX = 10
 STARTED_POLL_S = 0.01
 # Threads that read large texts and answers let the event loop have its turn after so long, which else takes 5 ms.
 THREAD_TURN_S = 0.0005
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 log = logging.getLogger("koala.daemon")
 
@@ -69,7 +72,7 @@ async def serve(options: DaemonOptions, ready: Ready | None = None) -> None:
         unix = bind_unix(state)
         closing.callback(unix.close)
         closing.callback(_remove, state / SOCKET_NAME)
-        closing.enter_context(_signals_set(stop))
+        closing.enter_context(_signals_set(stop, detached=options.detached))
         engine = await closing.enter_async_context(_opened_engine(options, state))
         tokens = await asyncio.to_thread(AccessTokens, engine.store, engine.now)
         closing.push_async_callback(tokens.close)
@@ -77,7 +80,7 @@ async def serve(options: DaemonOptions, ready: Ready | None = None) -> None:
         listening = Listening(
             socket=state / SOCKET_NAME, url=None if address is None else address.url, silent=engine.silent_sites()
         )
-        service = Service(engine)
+        service = Service(engine, StorageWatch(engine, engine.store, state))
         await service.open()
         closing.push_async_callback(service.close)
         async with _answering(service, tokens, unix, address):
@@ -105,6 +108,10 @@ async def _until_stopped(stop: asyncio.Event, engine: Engine) -> None:
 async def _opened_engine(options: DaemonOptions, state: Path) -> AsyncIterator[Engine]:
     store = await asyncio.to_thread(Store.open, options.database or f"sqlite:///{state / 'koala.db'}")
     try:
+        clock = ClockCheck(state)
+        if "clock" not in options.accepts:
+            clock.check(await asyncio.to_thread(store.last_at))
+        clock.keep()
         engine = Engine(options.grid, Catalogue.builtin(), store, state)
         try:
             await engine.open()
@@ -187,22 +194,28 @@ def _config(app: FastAPI, address: ListenAddress | None = None) -> uvicorn.Confi
 
 
 @contextmanager
-def _signals_set(stop: asyncio.Event) -> Iterator[None]:
-    """While the block lasts the first SIGTERM or SIGINT sets the event, and the second one ends the process."""
+def _signals_set(stop: asyncio.Event, *, detached: bool) -> Iterator[None]:
+    """While the block lasts the first SIGTERM or SIGINT sets the event, and the second one ends the process. SIGHUP
+    does the same where the daemon has a terminal, which is closed then; without one it is nothing to stop for."""
     loop = asyncio.get_running_loop()
 
     def told(number: int) -> None:
+        name = signal.Signals(number).name
+        if detached and number == signal.SIGHUP:
+            log.warning("the daemon goes on: there is nothing to read again", extra={"signal": name})
+            return
+        log.info("told to stop", extra={"signal": name})
         if stop.is_set():
             # What was acknowledged is on record, so there is nothing to wait for.
             os._exit(128 + number)
         stop.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _SIGNALS:
         loop.add_signal_handler(number, told, number)
     try:
         yield
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _SIGNALS:
             loop.remove_signal_handler(number)
 
 

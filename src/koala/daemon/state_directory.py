@@ -67,5 +67,20 @@ def locked(state: Path) -> Iterator[None]:
         os.close(handle)
 
 
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a small file of the directory: as a whole or not at all."""
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            os.write(handle, data)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        fresh.replace(path)
+    except OSError as error:
+        raise StartError(f"{path} cannot be written: {_why(error)}; make room, or name another --state") from None
+
+
 def _why(error: OSError) -> str:
     return error.strerror or str(error)

@@ -92,14 +92,21 @@ class UrlSource:
             # Looked up by name, since without the extra there is no such module to check against.
             fsspec: Any = importlib.import_module("fsspec")
             self._system, self._path = fsspec.core.url_to_fs(url)
+        except ModuleNotFoundError as error:
+            if error.name != "fsspec":
+                raise self._missing(file, site, error) from None
+            message = f"{url!r} is read by the library fsspec, which is missing; install koala-scheduler[fsspec]"
+            raise FilesError(file, site, message) from None
         except ImportError as error:
-            raise FilesError(
-                file,
-                site,
-                f"{url!r} needs a library that is missing ({error}); install koala-scheduler[fsspec]",
-            ) from None
+            raise self._missing(file, site, error) from None
         except ValueError as error:
             raise FilesError(file, site, f"{url!r} cannot be read ({error}); check its scheme") from None
+
+    def _missing(self, file: FileName, site: SiteName, error: ImportError) -> FilesError:
+        """What fsspec says that this scheme needs, which is with no extra of ours."""
+        scheme = self._url.partition("://")[0]
+        message = f"{self._url!r} needs what fsspec has no {scheme} without: {error}; install that beside Koala"
+        return FilesError(file, site, message)
 
     def stamp(self) -> Stamp:
         """Size and whatever version the server tells. See ``ByteSource.stamp``."""

@@ -393,11 +393,12 @@ class JournalEntry(Answer):
 
 
 class Health(Answer):
-    """Whether the daemon works."""
+    """Whether the daemon works; ``warnings`` are what an operator should see to while it does."""
 
     status: Literal["ok", "unavailable"]
     version: str
     reason: str = ""
+    warnings: list[str] = []
 
 
 class Whoami(Answer):

@@ -12,6 +12,7 @@ import os
 import sqlite3
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, make_url, text
 
@@ -43,6 +44,10 @@ class Database(abc.ABC):
     @abc.abstractmethod
     def acquire(self) -> None:
         """Make sure that no other daemon uses it, or raise ``StoreError``."""
+
+    def check(self) -> None:
+        """Raise ``StoreError`` where what is written now would be lost, however well it seems to go."""
+        return
 
     def connect_writer(self) -> Connection:
         """A connection for writing, of which there must be one at a time."""
@@ -81,9 +86,10 @@ class SqliteDatabase(Database):
         self._path = path.absolute()
         self.name = str(path)
         self._lock: int | None = None
+        self._file: tuple[int, int] | None = None
         self.engine = create_engine(
             URL.create("sqlite", database=str(self._path)),
-            connect_args={"timeout": BUSY_TIMEOUT_S},
+            creator=self._connect,
             pool_size=READERS_MAX,
             max_overflow=0,
         )
@@ -103,6 +109,7 @@ class SqliteDatabase(Database):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # What users submit is nobody else's business, so the file is private from its first moment on.
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            self._file = self._found()
         except BlockingIOError:
             os.close(lock)
             raise _in_use(self.name) from None
@@ -116,6 +123,28 @@ class SqliteDatabase(Database):
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+    def check(self) -> None:
+        """A file that was removed or replaced goes on taking what is written, and nobody ever finds it again."""
+        try:
+            found = self._found()
+        except OSError as error:
+            raise explained(self.name, "find it any more", error) from None
+        if found != self._file:
+            raise StoreError(
+                self.name,
+                "another file was put in its place; stop the daemon, put the right one there, and start it again",
+            )
+
+    def _found(self) -> tuple[int, int]:
+        found = self._path.stat()
+        return found.st_dev, found.st_ino
+
+    def _connect(self) -> sqlite3.Connection:
+        """Never makes a file: one that has gone is to be missed."""
+        self.check()
+        address = f"file:{quote(str(self._path))}?mode=rw"
+        return sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_S, check_same_thread=False)
 
     def _set_up(self, connection: sqlite3.Connection, record: Any) -> None:
         connection.isolation_level = None  # transactions begin where _begin_sqlite says, and nowhere else

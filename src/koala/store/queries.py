@@ -117,6 +117,12 @@ def newest_seq(connection: Connection) -> int:
     return connection.scalar(select(func.max(tables.journal.c.seq))) or 0
 
 
+def newest_at(connection: Connection) -> float:
+    """The time of the newest entry of the journal, 0 when it is empty."""
+    journal = tables.journal
+    return connection.scalar(select(journal.c.at).order_by(journal.c.seq.desc()).limit(1)) or 0.0
+
+
 def snapshot_seq(connection: Connection) -> int:
     """The last entry that the snapshot knows of, 0 when there is none."""
     return connection.scalar(select(tables.snapshot.c.seq)) or 0

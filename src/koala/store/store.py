@@ -56,6 +56,11 @@ class Store:
             raise
         return store
 
+    def check(self) -> None:
+        """Raise ``StoreError`` where the database is not the one any more that was opened."""
+        self._check_open()
+        self._database.check()
+
     @property
     def name(self) -> str:
         """The database in words for people, without a password."""
@@ -118,6 +123,11 @@ class Store:
         """Their sites have forgotten these ended components; their rows stay."""
         with self._write("mark components as pruned") as connection:
             writes.mark_pruned(connection, tokens)
+
+    def last_at(self) -> float:
+        """The time of the newest entry of the journal; 0 where there is none."""
+        with self._read("read the journal") as connection:
+            return queries.newest_at(connection)
 
     # --------------------------------------------------------------------------------------------------- jobs
 
@@ -285,6 +295,7 @@ class Store:
                     self._check_position(self._writer)
                 with self._writer.begin():
                     yield self._writer
+                    self._database.check()
             except BaseException:
                 self._drop_writer()
                 raise

@@ -526,6 +526,14 @@ def test_without_fsspec_an_address_says_what_to_install(tmp_path: Path, monkeypa
     refused(tmp_path, untouched, FilesError, r"install koala-scheduler\[fsspec\]", url="memory://x")
 
 
+def test_what_a_scheme_needs_beside_fsspec_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "paramiko", None)
+    monkeypatch.delitem(sys.modules, "fsspec.implementations.sftp", raising=False)
+    refused(
+        tmp_path, untouched, FilesError, r"needs what fsspec has no sftp without: .*paramiko", url="sftp://host/x"
+    )
+
+
 def test_an_address_is_read_through_fsspec(tmp_path: Path) -> None:
     fsspec: Any = importlib.import_module("fsspec")
 

@@ -29,6 +29,7 @@ GRID_DEFAULT = "embedded"
 GRID_FILE = "grid.yaml"
 PORT_MAX = 65_535
 LOG_LEVELS = ("debug", "info", "warning", "error")
+ACCEPTABLE = ("clock", "database")
 
 
 @click.command()
@@ -49,6 +50,10 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 @click.option("--tls-cert", type=click.Path(path_type=Path), metavar="FILE", help="The certificate for --listen.")
 @click.option("--tls-key", type=click.Path(path_type=Path), metavar="FILE", help="The key of the certificate.")
 @click.option("--insecure", is_flag=True, help="Listen without TLS where others could read along.")
+@click.option(
+    "--accept", "accepted", multiple=True, type=click.Choice(ACCEPTABLE),
+    help="Start although the clock, or the database, is not as it was at the last start.",
+)  # fmt: skip
 @click.option("--detach", is_flag=True, help="Run in the background; return when it answers. koala down stops it.")
 @click.option("--log-level", type=click.Choice(LOG_LEVELS), default="warning", show_default=True, help="What to log.")
 def up(
@@ -59,6 +64,7 @@ def up(
     tls_cert: Path | None,
     tls_key: Path | None,
     insecure: bool,
+    accepted: tuple[str, ...],
     detach: bool,
     log_level: str,
 ) -> None:
@@ -95,6 +101,8 @@ def up(
         tls_key=tls_key,
         insecure=insecure,
         log_level=log_level,
+        accepts=frozenset(accepted),
+        detached=detach,
     )
     tell: Callable[[str], None] = _print_now
     if detach:

@@ -29,12 +29,13 @@ async def healthz() -> Health:
     responses={**declared(), 503: {"model": Health, "description": "It does not; `reason` says why."}},
 )
 async def readyz(request: Request, service: The, response: Response) -> Health:
-    """503 while the daemon cannot answer calls. Needs no token, but only who is signed in learns the reason."""
+    """503 while the daemon cannot answer calls. Needs no token, but only who is signed in learns the reason, and what
+    an operator should see to while it does."""
     failure = service.failure
-    if not failure:
-        return Health(status="ok", version=__version__)
-    response.status_code = 503
     known = isinstance(request.scope[CALLER], Caller)
+    if not failure:
+        return Health(status="ok", version=__version__, warnings=service.warnings if known else [])
+    response.status_code = 503
     return Health(status="unavailable", version=__version__, reason=failure if known else HIDDEN_REASON)
 
 

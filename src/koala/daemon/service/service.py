@@ -32,6 +32,7 @@ from koala.daemon.service.overview import CallerView, counts_for, gather_metrics
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.site_history import check_stretch, usage_points
 from koala.daemon.service.submissions import SubmissionReader, check_client_token, try_out
+from koala.daemon.upkeep.storage_watch import StorageWatch
 from koala.descriptions import write_job_yaml
 from koala.model.api import (
     PAGE_ITEMS_MAX,
@@ -54,7 +55,7 @@ from koala.model.api import (
     Submission,
     Submitted,
 )
-from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
+from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, UnavailableError
 from koala.model.messages import CancelAsked, SiteDrained, SiteResumed
 from koala.model.request import Request
 from koala.policies.errors import suggest
@@ -66,10 +67,12 @@ _STATES = frozenset(_STATES_IN_ORDER)
 
 
 class Service:
-    """The daemon as its callers see it. ``open`` comes when the engine is open, ``close`` before it is closed."""
+    """The daemon as its callers see it. ``open`` comes when the engine is open, ``close`` before it is closed. With
+    ``storage`` no job is taken while there is no room for it."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, storage: StorageWatch | None = None) -> None:
         self._engine = engine
+        self._storage = storage
         self._catalogue = FileService(engine)
         self._submissions = SubmissionReader()
         self._journal = JournalReader(engine)
@@ -77,6 +80,8 @@ class Service:
     async def open(self) -> None:
         """Clear up what a daemon that was killed amid a call has left behind."""
         await self._catalogue.open()
+        if self._storage is not None:
+            self._storage.start()
 
     async def stop(self) -> None:
         """Begin no more changes of files, and give up those that do not end soon; all else is still answered."""
@@ -85,6 +90,8 @@ class Service:
     async def close(self) -> None:
         """``stop``, and then everything. Idempotent."""
         await self._catalogue.close()
+        if self._storage is not None:
+            await self._storage.stop()
         self._submissions.close()
 
     # ------------------------------------------------------------------------------------------- jobs
@@ -93,6 +100,9 @@ class Service:
         """Put a job on record; when this returns it is durable. Needs ``submit``."""
         who.need(Scope.SUBMIT)
         check_client_token(wish.client_token)
+        shortage = "" if self._storage is None else self._storage.shortage()
+        if shortage:
+            raise UnavailableError(shortage)
         request = await self._request(who, wish)
         row, new = await self._engine.submit(request, owner=who.name, client_token=wish.client_token)
         if not new and await self._request_of(row.id) != request:
@@ -357,6 +367,11 @@ class Service:
     def failure(self) -> str:
         """Why the daemon cannot work at present; empty while it can."""
         return self._engine.failure
+
+    @property
+    def warnings(self) -> list[str]:
+        """What an operator should see to, while the daemon works."""
+        return [] if self._storage is None else [each for each in (self._storage.warning(),) if each]
 
     async def numbers(self) -> Metrics:
         """The daemon in numbers, for monitoring. No job and no user is named."""
