@@ -203,6 +203,17 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
         "SNAPSHOT_EVENTS",
         "events until a new snapshot is taken, or twice the live jobs if that is more",
     ),
+    (
+        "koala.store.requests",
+        "TEXT_CHARACTERS_MIN",
+        "characters from which on a text of a request is kept once for all requests",
+    ),
+    ("koala.store.snapshots", "PIECE_CHARACTERS_MAX", "characters of one piece of a snapshot"),
+    (
+        "koala.store.store",
+        "SNAPSHOT_CHARACTERS_AT_ONCE",
+        "characters of a snapshot in one transaction, give or take a piece",
+    ),
     ("koala.daemon.engine.loop", "JOBS_LIVE_MAX", "jobs that have not ended; one more is refused until some have"),
     (
         "koala.daemon.upkeep.journal_pruning",

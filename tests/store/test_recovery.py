@@ -6,7 +6,16 @@ import pytest
 
 from koala.store import Batch, Recovered, Store, StoreError
 from koala.store import writes as recording
-from tests.support.store_samples import OpenStore, job_row, numbered_batch, reported, started, submitted, tick
+from tests.support.store_samples import (
+    OpenStore,
+    job_row,
+    numbered_batch,
+    reported,
+    snapshot,
+    started,
+    submitted,
+    tick,
+)
 
 
 def test_a_new_store_has_nothing_to_recover(store: Store) -> None:
@@ -30,11 +39,11 @@ def test_a_restart_finds_events_and_the_outbox_in_order(store: Store, url: str, 
 
 def test_events_before_the_snapshot_are_not_replayed_and_the_outbox_is_kept(store: Store) -> None:
     store.record(Batch(entries=(submitted(1, 1), started(2, 1)), outbox=(2,), jobs=(job_row(1),)))
-    store.save_snapshot(b"first", 2)
+    store.save_snapshot(snapshot(b"first"), 2)
     store.record(Batch(entries=(tick(3),)))
-    store.save_snapshot(b'{"a":"\\u0000\\udc80 \xc3\xa9"}', 2)
+    store.save_snapshot(snapshot(b'{"a":"\\u0000\\udc80 \xc3\xa9"}'), 2)
     found = store.recover()
-    assert (found.snapshot, found.snapshot_seq) == (b'{"a":"\\u0000\\udc80 \xc3\xa9"}', 2)
+    assert (found.snapshot, found.snapshot_seq) == (snapshot(b'{"a":"\\u0000\\udc80 \xc3\xa9"}'), 2)
     assert found.entries == (tick(3),)
     assert found.outbox == (started(2, 1),)
 
@@ -48,10 +57,10 @@ def test_pruning_leaves_what_the_snapshot_does_not_know_the_outbox_and_the_newes
     store.record(Batch(entries=tuple(started(seq) for seq in range(1, 11)), outbox=(3,)))
     assert not store.prune_journal(100)
     assert len(store.journal()) == 10, "without a snapshot everything is needed"
-    store.save_snapshot(b"{}", 6)
+    store.save_snapshot(snapshot(b"{}"), 6)
     assert not store.prune_journal(100)
     assert [each.seq for each in store.journal()] == [3, 7, 8, 9, 10]
-    store.save_snapshot(b"{}", 10)
+    store.save_snapshot(snapshot(b"{}"), 10)
     assert not store.prune_journal(9)
     assert [each.seq for each in store.journal()] == [3, 9, 10]
     assert not store.prune_journal(100)
@@ -66,7 +75,7 @@ def test_one_call_prunes_no_more_than_its_limit_and_says_whether_there_is_more(
 ) -> None:
     monkeypatch.setattr(recording, "PRUNED_ENTRIES_MAX", 4)
     store.record(Batch(entries=tuple(tick(seq) for seq in range(1, 11))))
-    store.save_snapshot(b"{}", 10)
+    store.save_snapshot(snapshot(b"{}"), 10)
     assert store.prune_journal(100)
     assert [each.seq for each in store.journal()] == [5, 6, 7, 8, 9, 10]
     assert store.prune_journal(100)
@@ -80,17 +89,17 @@ def test_more_commands_in_the_outbox_than_one_call_prunes_keep_none_behind_them(
 ) -> None:
     monkeypatch.setattr(recording, "PRUNED_ENTRIES_MAX", 2)
     store.record(Batch(entries=tuple(started(seq) for seq in range(1, 11)), outbox=(1, 2, 3)))
-    store.save_snapshot(b"{}", 10)
+    store.save_snapshot(snapshot(b"{}"), 10)
     assert [store.prune_journal(100) for _ in range(4)] == [True, True, True, False]
     assert [each.seq for each in store.journal()] == [1, 2, 3, 10]
 
 
 def test_a_snapshot_does_not_go_back(store: Store) -> None:
     store.record(Batch(entries=(tick(1), tick(2))))
-    store.save_snapshot(b"newer", 2)
+    store.save_snapshot(snapshot(b"newer"), 2)
     with pytest.raises(StoreError, match="cannot save a snapshot of entry 1 after that of 2; recover first"):
-        store.save_snapshot(b"older", 1)
-    assert store.recover().snapshot == b"newer"
+        store.save_snapshot(snapshot(b"older"), 1)
+    assert store.recover().snapshot == snapshot(b"newer")
 
 
 @pytest.mark.parametrize("seqs", [(3, 3), (4, 3), (2, 3), (1,)])
@@ -118,5 +127,5 @@ def test_everything_of_many_batches_is_there_after_a_restart(store: Store, url: 
 
 def test_reports_outlive_snapshots_without_pruning(store: Store) -> None:
     store.record(Batch(entries=(reported(1, "delft", 1.0), tick(2))))
-    store.save_snapshot(b"{}", 2)
+    store.save_snapshot(snapshot(b"{}"), 2)
     assert store.site_reports("delft", 0.0, 9.0) == [reported(1, "delft", 1.0)]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from koala.files import CatalogueEntry, Replica
 from koala.model.messages import AnyCommand, AnyEvent, Event, JobSubmitted, SiteReported, StartComponent, Tick
 from koala.model.request import Application, Component, Request
-from koala.store import Batch, ComponentRow, JournalRow, Store, StoredJob, TokenRow, TransferRow
+from koala.store import Batch, ComponentRow, JournalRow, SnapshotParts, Store, StoredJob, TokenRow, TransferRow
 
 OpenStore: TypeAlias = Callable[[str | Path], Store]
 
@@ -115,6 +115,11 @@ def started(seq: int, job: int = 1, site: str = "delft") -> JournalRow:
 def reported(seq: int, site: str, at: float) -> JournalRow:
     """A report of a site."""
     return entry(seq, SiteReported(at=at, site=site, processors=32, others=seq), site=site)
+
+
+def snapshot(header: bytes = b"{}", **sections: Sequence[bytes]) -> SnapshotParts:
+    """A snapshot that means nothing to the store."""
+    return SnapshotParts(header=header, sections=sections)
 
 
 def numbered_batch(number: int, entries: int = 3) -> Batch:

@@ -2,7 +2,15 @@
 
 from koala.core.lifecycle import JobState
 from koala.core.scheduler import Scheduler
-from koala.core.state.snapshot import Snapshot, SnapshotError, decode_snapshot, encode_snapshot
+from koala.core.state.snapshot import (
+    Snapshot,
+    SnapshotError,
+    decode_snapshot,
+    encode_snapshot,
+    job_numbers,
+    join_snapshot,
+    split_snapshot,
+)
 from koala.core.story import JobExplanation, StoryEntry
 
 __all__ = [
@@ -14,4 +22,7 @@ __all__ = [
     "StoryEntry",
     "decode_snapshot",
     "encode_snapshot",
+    "job_numbers",
+    "join_snapshot",
+    "split_snapshot",
 ]

@@ -120,6 +120,11 @@ class Scheduler:
         """A command on record that is still to be performed, complete also where a former version wrote it."""
         return self._running.completed(command)
 
+    @property
+    def last_job(self) -> JobId:
+        """The highest id of a job that was ever submitted; -1 where none was."""
+        return self._placement.last_job
+
     # --------------------------------------------------------------------------------------- its snapshot
 
     def snapshot(self) -> Snapshot:

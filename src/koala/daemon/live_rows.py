@@ -89,6 +89,14 @@ class Draft:
         """The newest row of a job."""
         return self.jobs.get(job) or self._rows.jobs.get(job)
 
+    def before(self) -> tuple[StoredJob | ComponentRow | TransferRow, ...]:
+        """The rows on record that the batch changes."""
+        rows = self._rows
+        jobs = (rows.jobs.get(key) for key in self.jobs)
+        components = (rows.components.get(key) for key in self.components)
+        transfers = (rows.transfers.get(key) for key in self.transfers)
+        return tuple([row for each in (jobs, components, transfers) for row in each if row is not None])
+
     def component(self, token: Token) -> ComponentRow | None:
         """The newest row of a component."""
         return self.components.get(token) or self._rows.components.get(token)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from koala.store.errors import StoreError
 from koala.store.queries import NUMBER_MAX
 from koala.store.rows import Batch, ComponentRow, JournalRow, Recovered, StoredJob, TokenRow, TransferRow
+from koala.store.snapshots import SnapshotParts
 from koala.store.store import Store
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "ComponentRow",
     "JournalRow",
     "Recovered",
+    "SnapshotParts",
     "Store",
     "StoreError",
     "StoredJob",

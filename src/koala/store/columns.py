@@ -84,7 +84,7 @@ class TextColumn(TypeDecorator[str]):
         return None if value is None else escaped(str(value))
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
-        return None if value is None else unescaped(value)
+        return None if value is None else unescaped(_checked(value))
 
 
 class JsonColumn(TypeDecorator[Any]):
@@ -102,7 +102,14 @@ class JsonColumn(TypeDecorator[Any]):
         return None if value is None else self._json.encode(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
-        return None if value is None else self._json.decode(value)
+        return None if value is None else self._json.decode(_checked(value))
+
+
+def _checked(value: object) -> str:
+    """SQLite keeps what it is given in a column of any type."""
+    if not isinstance(value, str):
+        raise ValueError(f"a column of text holds {type(value).__name__}")
+    return value
 
 
 def columns_of(row: type[msgspec.Struct], *, key: str) -> list[Column[Any]]:

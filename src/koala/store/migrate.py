@@ -6,12 +6,15 @@ A new database gets the tables of today at once. One of an earlier Koala goes th
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
-from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, String, Table, inspect, select
+from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, String, Table, func, inspect, select, table
 
 from koala.store.errors import StoreError
 from koala.store.schema import metadata
+
+_log = logging.getLogger(__name__)
 
 VERSION_TABLE = "koala_schema"
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -61,4 +64,17 @@ def upgrade(connection: Connection, database: str) -> None:
             "a newer Koala has used it, so install that one again, or name another database",
         )
     if found != (script.get_current_head(),):
+        if found:
+            _log.warning(
+                "bringing %d rows of %s up to date, from revision %s of its schema to %s; this may take a while",
+                _rows(connection),
+                database,
+                ", ".join(found),
+                script.get_current_head(),
+            )
         command.upgrade(config, "head")
+
+
+def _rows(connection: Connection) -> int:
+    names = inspect(connection).get_table_names()
+    return sum(connection.scalar(select(func.count()).select_from(table(name))) or 0 for name in names)

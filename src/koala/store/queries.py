@@ -5,9 +5,10 @@ Every question that may be asked often finds its rows by an index; see ``schema`
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, TypeVar
 
+import msgspec
 from sqlalchemy import (
     Connection,
     Row,
@@ -24,14 +25,19 @@ from sqlalchemy import (
 )
 
 from koala.files import CatalogueEntry
-from koala.model.request import Request
+from koala.model.messages import JobSubmitted
+from koala.model.request import JobId, Request
 from koala.store import schema as tables
 from koala.store.columns import PlainText, escaped
-from koala.store.rows import ComponentRow, JournalRow, Recovered, StoredJob, TokenRow, TransferRow
-from koala.store.writes import BODY, REQUEST, file_head, file_key
+from koala.store.requests import decode_body, restored
+from koala.store.rows import ComponentRow, JournalRow, LiveRecord, Recovered, StoredJob, TokenRow, TransferRow
+from koala.store.snapshots import Pieces, SnapshotParts, joined
+from koala.store.writes import BODY, SUBMISSION, file_head, file_key
 
 # The largest number that the databases keep.
 NUMBER_MAX = 2**63 - 1
+# So many keys are asked for in one question.
+KEYS_AT_ONCE = 5_000
 # No character has these numbers.
 FIRST_SURROGATE, LAST_SURROGATE = 0xD800, 0xDFFF
 
@@ -49,16 +55,12 @@ _BY_ID = select(*_JOB).where(tables.jobs.c.id == bindparam("number"))
 _BY_CLIENT_TOKEN = select(*_JOB).where(
     and_(tables.jobs.c.owner == bindparam("owner"), tables.jobs.c.client_token == bindparam("client_token"))
 )
-_REQUEST_OF = (
-    select(tables.requests.c.body)
-    .join(tables.jobs, tables.jobs.c.request_key == tables.requests.c.key)
-    .where(tables.jobs.c.id == bindparam("number"))
-)
 _COMPONENT = _columns(tables.components, ComponentRow)
 _TRANSFER = _columns(tables.transfers, TransferRow)
 _TOKEN = _columns(tables.tokens, TokenRow)
 _FILE = _columns(tables.files, CatalogueEntry)
-_ENTRY = _columns(tables.journal, JournalRow)
+_ENTRY = [*_columns(tables.journal, JournalRow), tables.journal.c.request_key]
+_decode_sections = msgspec.json.Decoder(dict[str, list[str]]).decode
 
 
 def _rows(connection: Connection, statement: Select[Any], form: type[R]) -> list[R]:
@@ -70,14 +72,29 @@ def _row(connection: Connection, statement: Select[Any], form: type[R], **values
     return None if row is None else form(**row._mapping)
 
 
-def _entry(row: Row[Any]) -> JournalRow:
+def _entries(connection: Connection, statement: Select[Any]) -> list[JournalRow]:
+    rows = connection.execute(statement).all()
+    asked = requests(connection, {row.request_key for row in rows if row.request_key is not None})
+    return [_entry(row, asked) for row in rows]
+
+
+def _entry(row: Row[Any], asked: dict[str, Request]) -> JournalRow:
     values = dict(row._mapping)
-    values["body"] = BODY[values["kind"]].decode(values["body"])
+    key = values.pop("request_key")
+    if key is None:
+        values["body"] = BODY[values["kind"]].decode(values["body"])
+    elif key not in asked:
+        raise ValueError(f"what job {row.job} asks for is missing, the request {key}")
+    else:
+        values["body"] = JobSubmitted(**SUBMISSION.decode(values["body"]), request=asked[key])
     return JournalRow(**values)
 
 
-def _entries(connection: Connection, statement: Select[Any]) -> list[JournalRow]:
-    return [_entry(row) for row in connection.execute(statement)]
+def _some(keys: Collection[R]) -> Iterator[Sequence[R]]:
+    """The keys, as many at a time as one question may have."""
+    ordered = list(keys)
+    for start in range(0, len(ordered), KEYS_AT_ONCE):
+        yield ordered[start : start + KEYS_AT_ONCE]
 
 
 def clamped(number: int) -> int:
@@ -96,19 +113,56 @@ def is_whole(number: int) -> bool:
 def recover(connection: Connection) -> Recovered:
     """What a restart begins with."""
     journal, outbox = tables.journal, tables.outbox
-    snapshot = connection.execute(select(tables.snapshot.c.seq, tables.snapshot.c.body)).first()
+    snapshot = connection.execute(select(tables.snapshot)).first()
     known = 0 if snapshot is None else snapshot.seq
     after = select(*_ENTRY).where(journal.c.seq > known, journal.c.kind == "event").order_by(journal.c.seq)
     to_perform = select(*_ENTRY).join(outbox, outbox.c.seq == journal.c.seq).order_by(journal.c.seq)
     newest = connection.execute(select(journal.c.seq, journal.c.at).order_by(journal.c.seq.desc()).limit(1)).first()
     return Recovered(
-        snapshot=None if snapshot is None else snapshot.body.encode(),
+        snapshot=None if snapshot is None else _snapshot(connection, snapshot),
         snapshot_seq=known,
         entries=tuple(_entries(connection, after)),
         outbox=tuple(_entries(connection, to_perform)),
         last_seq=max(known, 0 if newest is None else newest.seq),
         last_job=connection.scalar(select(func.max(tables.jobs.c.id))) or 0,
         last_at=0.0 if newest is None else newest.at,
+    )
+
+
+def _snapshot(connection: Connection, row: Row[Any]) -> SnapshotParts:
+    if row.sections is None:
+        return SnapshotParts(header=row.body.encode(), whole=True)
+    pieces = connection.execute(select(tables.snapshot_pieces.c.key, tables.snapshot_pieces.c.body))
+    sections = _decode_sections(row.sections)
+    found = joined(Pieces(bodies={piece.key: piece.body for piece in pieces}, sections=sections))
+    return SnapshotParts(header=row.body.encode(), sections=found)
+
+
+def snapshot_keys(connection: Connection) -> set[str]:
+    """The pieces of snapshots that are there."""
+    return set(connection.scalars(select(tables.snapshot_pieces.c.key)))
+
+
+def live_record(connection: Connection, states: Collection[str]) -> LiveRecord:
+    """The jobs in these states, in order of their ids, with all their components and transfers."""
+    jobs, components, shared = tables.jobs, tables.components, tables.transfer_jobs
+    lives = jobs.c.state.in_(sorted(states))
+    live_transfers = select(shared.c.transfer).join(jobs, jobs.c.id == shared.c.job).where(lives)
+    order = (components.c.job, components.c.run, components.c.part, components.c.claimed_at, components.c.token)
+    return LiveRecord(
+        jobs=_rows(connection, select(*_JOB).where(lives).order_by(jobs.c.id), StoredJob),
+        components=_rows(
+            connection,
+            select(*_COMPONENT).join(jobs, jobs.c.id == components.c.job).where(lives).order_by(*order),
+            ComponentRow,
+        ),
+        transfers=_rows(
+            connection,
+            select(*_TRANSFER)
+            .where(tables.transfers.c.id.in_(live_transfers))
+            .order_by(tables.transfers.c.started_at, tables.transfers.c.id),
+            TransferRow,
+        ),
     )
 
 
@@ -136,10 +190,32 @@ def job(connection: Connection, number: int) -> StoredJob | None:
     return _row(connection, _BY_ID, StoredJob, number=number)
 
 
-def request(connection: Connection, number: int) -> Request | None:
-    """What the job with this id asks for."""
-    found: str | None = connection.scalar(_REQUEST_OF, {"number": number})
-    return None if found is None else REQUEST.decode(found)
+def requests(connection: Connection, keys: Collection[str]) -> dict[str, Request]:
+    """What was asked for, by key; each is made once, and long texts are shared."""
+    rows = tables.requests
+    found = {
+        row.key: decode_body(row.body)
+        for some in _some(keys)
+        for row in connection.execute(select(rows.c.key, rows.c.body).where(rows.c.key.in_(some)))
+    }
+    named = {key for body in found.values() for key in body.texts}
+    texts = {
+        row.key: row.body
+        for some in _some(named)
+        for row in connection.execute(select(tables.texts).where(tables.texts.c.key.in_(some)))
+    }
+    return {key: restored(body, texts) for key, body in found.items()}
+
+
+def requests_of(connection: Connection, numbers: Collection[int]) -> dict[JobId, Request]:
+    """What jobs ask for, as far as it is on record."""
+    columns = tables.jobs.c
+    key_of: dict[JobId, str] = {}
+    for some in _some(numbers):
+        found = connection.execute(select(columns.id, columns.request_key).where(columns.id.in_(some)))
+        key_of.update((row.id, row.request_key) for row in found if row.request_key is not None)
+    asked = requests(connection, set(key_of.values()))
+    return {number: asked[key] for number, key in key_of.items() if key in asked}
 
 
 def jobs(
@@ -188,6 +264,16 @@ def components(connection: Connection, number: int) -> list[ComponentRow]:
 def component(connection: Connection, token: str) -> ComponentRow | None:
     """The component with this token."""
     return _row(connection, select(*_COMPONENT).where(tables.components.c.token == token), ComponentRow)
+
+
+def components_by_token(connection: Connection, tokens: Collection[str]) -> list[ComponentRow]:
+    """The components with these tokens."""
+    table = tables.components
+    return [
+        row
+        for some in _some(tokens)
+        for row in _rows(connection, select(*_COMPONENT).where(table.c.token.in_(some)), ComponentRow)
+    ]
 
 
 def components_at(connection: Connection, site: str, from_at: float, to_at: float) -> list[ComponentRow]:

@@ -11,6 +11,7 @@ import msgspec
 from koala.files import CatalogueEntry
 from koala.model.messages import AnyCommand, AnyEvent, JobCounts, Token, TransferId
 from koala.model.request import FileName, JobId, SiteName
+from koala.store.snapshots import SnapshotParts
 
 
 class StoredJob(JobCounts, frozen=True, kw_only=True):
@@ -106,8 +107,9 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
     ``entries`` have increasing sequence numbers, above all that were recorded before. ``outbox`` are those of
     commands, in this batch or before, that are to be performed from now on; ``settled`` those that no longer are.
-    Rows replace the ones with the same key; a file without replicas is forgotten. The entry of a job's submission is
-    in one batch with the job's first row: its request is taken from there.
+    Rows replace the ones with the same key; a file without replicas is forgotten. ``before`` are rows as they are on
+    record: of one that replaces such a row only what differs is written. The entry of a job's submission is in one
+    batch with the job's first row: its request is taken from there.
     """
 
     entries: tuple[JournalRow, ...] = ()
@@ -116,17 +118,27 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[StoredJob, ...] = ()
     components: tuple[ComponentRow, ...] = ()
     transfers: tuple[TransferRow, ...] = ()
+    before: tuple[StoredJob | ComponentRow | TransferRow, ...] = ()
     files: tuple[CatalogueEntry, ...] = ()
+
+
+class LiveRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows of jobs that have not ended, as of one moment: with all starts of their components, and all transfers
+    that were ever recorded for them."""
+
+    jobs: list[StoredJob]
+    components: list[ComponentRow]
+    transfers: list[TransferRow]
 
 
 class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     """All that a restart begins with, as of one moment.
 
-    ``snapshot`` is JSON. ``entries`` are the events after ``snapshot_seq``, ``outbox`` the commands still to be
+    ``entries`` are the events after ``snapshot_seq``, ``outbox`` the commands still to be
     performed, both in order. The last three are the highest ever recorded, 0 where nothing was.
     """
 
-    snapshot: bytes | None
+    snapshot: SnapshotParts | None
     snapshot_seq: int
     entries: tuple[JournalRow, ...]
     outbox: tuple[JournalRow, ...]

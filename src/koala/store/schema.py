@@ -23,7 +23,16 @@ metadata = MetaData(
     }
 )
 
-# What users asked for in JSON, each different request once. ``key`` is the SHA-256 of ``body``.
+# Long texts of requests, each different one once. ``key`` is the SHA-256 of the text.
+texts = Table(
+    "texts",
+    metadata,
+    Column("key", PlainText, primary_key=True),
+    Column("body", TextColumn, nullable=False),
+)
+
+# What users asked for in JSON, each different request once; see ``koala.store.requests``. ``key`` is the SHA-256 of
+# ``body``.
 requests = Table(
     "requests",
     metadata,
@@ -75,7 +84,8 @@ files = Table(
 )
 
 # ``owner`` is that of the job at the time, empty when the job is not known; NULL for an entry of no job. ``body`` is
-# the message in JSON.
+# the message in JSON; that of a submission lacks its request, which ``request_key`` names (entries of a former Koala
+# have it inside).
 journal = Table(
     "journal",
     metadata,
@@ -87,6 +97,7 @@ journal = Table(
     Column("site", TextColumn),
     Column("owner", TextColumn),
     Column("body", PlainText, nullable=False),
+    Column("request_key", PlainText),
     Index("ix_journal_owner_seq", "owner", "seq"),
 )
 JOB_IS_KNOWN = text("job IS NOT NULL")
@@ -103,12 +114,22 @@ outbox = Table(
     Column("seq", Whole, ForeignKey("journal.seq"), primary_key=True, autoincrement=False),
 )
 
-# One row: the newest snapshot of the core in JSON, and the last entry of the journal that it knows of.
+# One row: the newest snapshot of the core, and the last entry of the journal that it knows of. ``body`` is its
+# header, ``sections`` the keys of its pieces in JSON; without these the body is a whole snapshot of a former Koala.
 snapshot = Table(
     "snapshot",
     metadata,
     Column("id", Whole, primary_key=True, autoincrement=False),
     Column("seq", Whole, nullable=False),
+    Column("body", PlainText, nullable=False),
+    Column("sections", PlainText),
+)
+
+# ``key`` is the SHA-256 of ``body``: values in JSON, one a line; see ``koala.store.snapshots``.
+snapshot_pieces = Table(
+    "snapshot_pieces",
+    metadata,
+    Column("key", PlainText, primary_key=True),
     Column("body", PlainText, nullable=False),
 )
 

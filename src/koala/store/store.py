@@ -22,9 +22,21 @@ from koala.store import queries, writes
 from koala.store.database import Database, database_of
 from koala.store.errors import StoreError, explained
 from koala.store.migrate import migrate
-from koala.store.rows import Batch, ComponentRow, JournalRow, Recovered, StoredJob, TokenRow, TransferRow
+from koala.store.rows import (
+    Batch,
+    ComponentRow,
+    JournalRow,
+    LiveRecord,
+    Recovered,
+    StoredJob,
+    TokenRow,
+    TransferRow,
+)
+from koala.store.snapshots import SnapshotParts, in_pieces
 
 PAGE_DEFAULT = 100
+# So many characters of a snapshot are written in one transaction, give or take a piece.
+SNAPSHOT_CHARACTERS_AT_ONCE = 4_194_304
 
 
 class Store:
@@ -102,14 +114,37 @@ class Store:
         if self._last_seq is not None:
             self._last_seq = last
 
-    def save_snapshot(self, snapshot: bytes, seq: int) -> None:
-        """Keep this snapshot (JSON) instead of the last one; ``seq`` is the last journal entry that it knows of."""
+    def live_record(self, states: Collection[str]) -> LiveRecord:
+        """The jobs in these states with their components and transfers, in a few questions however many there are."""
+        with self._read("read live jobs") as connection:
+            return queries.live_record(connection, states)
+
+    def save_snapshot(self, snapshot: SnapshotParts, seq: int) -> None:
+        """Keep this snapshot instead of the last one; ``seq`` is the last journal entry that it knows of.
+
+        Only the pieces that the last one did not have are written, in short transactions. The last transaction puts
+        the new snapshot in place of the old one, which stays until then.
+        """
+        pieces = in_pieces(snapshot.sections)
         with self._write("save a snapshot") as connection:
             known = queries.snapshot_seq(connection)
-            if seq < known:
-                message = f"cannot save a snapshot of entry {seq} after that of {known}; recover first"
-                raise StoreError(self.name, message)
-            writes.save_snapshot(connection, snapshot, seq)
+            there = queries.snapshot_keys(connection)
+        if seq < known:
+            message = f"cannot save a snapshot of entry {seq} after that of {known}; recover first"
+            raise StoreError(self.name, message)
+        fresh = [(key, body) for key, body in pieces.bodies.items() if key not in there]
+        size = 0
+        some: list[tuple[str, str]] = []
+        for piece in fresh:
+            if size >= SNAPSHOT_CHARACTERS_AT_ONCE:
+                with self._write("save a snapshot") as connection:
+                    writes.add_snapshot_pieces(connection, some)
+                size, some = 0, []
+            size += len(piece[1])
+            some.append(piece)
+        with self._write("save a snapshot") as connection:
+            writes.add_snapshot_pieces(connection, some)
+            writes.save_snapshot(connection, snapshot.header, pieces, seq, gone=there.difference(pieces.bodies))
 
     def prune_journal(self, below: int) -> bool:
         """Entries below that one go, as far as the snapshot knows of them, at most ``PRUNED_ENTRIES_MAX`` a call.
@@ -143,7 +178,12 @@ class Store:
         if not queries.is_whole(job):
             return None
         with self._read("read a request") as connection:
-            return queries.request(connection, job)
+            return queries.requests_of(connection, [job]).get(job)
+
+    def requests_of(self, jobs: Collection[JobId]) -> dict[JobId, Request]:
+        """What jobs ask for, as far as their submissions are on record. Jobs with the same request share it."""
+        with self._read("read requests") as connection:
+            return queries.requests_of(connection, jobs)
 
     def jobs(
         self,
@@ -180,6 +220,11 @@ class Store:
         """The component with this token."""
         with self._read("read a component") as connection:
             return queries.component(connection, token)
+
+    def components_by_token(self, tokens: Collection[Token]) -> list[ComponentRow]:
+        """The components with these tokens, in any order."""
+        with self._read("read components") as connection:
+            return queries.components_by_token(connection, tokens)
 
     def components_at(self, site: SiteName, from_at: float, to_at: float) -> list[ComponentRow]:
         """What held processors of a site at any time from ``from_at`` to ``to_at``, the oldest claim first."""

@@ -5,28 +5,33 @@ The statements are built once; the database driver gets all rows of a table in o
 
 from __future__ import annotations
 
+import functools
 import hashlib
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
-from sqlalchemy import Connection, Insert, Table, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, Insert, Table, Update, bindparam, delete, func, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from koala.files import CatalogueEntry
 from koala.model.messages import AnyCommand, AnyEvent, JobSubmitted
-from koala.model.request import JobId, Request
 from koala.store import schema as tables
 from koala.store.columns import ExactJson, TextColumn, escaped
-from koala.store.rows import Batch, JournalRow, TokenRow
+from koala.store.requests import KeptRequest, keep
+from koala.store.rows import Batch, ComponentRow, JournalRow, StoredJob, TokenRow, TransferRow
+from koala.store.snapshots import Pieces
 
 # So many entries are pruned in one transaction at most, so that nobody waits long for it to end.
 PRUNED_ENTRIES_MAX = 20_000
 _SNAPSHOT_ID = 1
 # What a journal entry of each kind holds.
 BODY: dict[str, ExactJson[Any]] = {"event": ExactJson(AnyEvent), "command": ExactJson(AnyCommand)}
-REQUEST: ExactJson[Request] = ExactJson(Request)
+# A submission without its request, which is kept elsewhere.
+SUBMISSION: ExactJson[dict[str, Any]] = ExactJson(dict[str, Any])
+_SUBMISSION_FIELDS = [name for name in JobSubmitted.__struct_fields__ if name != "request"]
 
 
 def _upsert(make: Callable[[Table], Any], table: Table, *, kept: Iterable[str] = ()) -> Insert:
@@ -43,6 +48,7 @@ class _Statements:
     """The statements that each database writes in its own way."""
 
     def __init__(self, make: Callable[[Table], Any]) -> None:
+        self.text: Insert = make(tables.texts).on_conflict_do_nothing()
         self.request: Insert = make(tables.requests).on_conflict_do_nothing()
         self.job = _upsert(make, tables.jobs, kept=["request_key"])
         self.component = _upsert(make, tables.components, kept=["pruned"])
@@ -51,8 +57,10 @@ class _Statements:
         self.file = _upsert(make, tables.files)
         self.outbox: Insert = make(tables.outbox).on_conflict_do_nothing()
         self.snapshot = _upsert(make, tables.snapshot)
+        self.snapshot_piece: Insert = make(tables.snapshot_pieces).on_conflict_do_nothing()
 
 
+_AnyRow: TypeAlias = StoredJob | ComponentRow | TransferRow
 _values = msgspec.structs.asdict
 _STATEMENTS = {"sqlite": _Statements(sqlite_insert), "postgresql": _Statements(postgres_insert)}
 
@@ -66,6 +74,7 @@ _journal = insert(tables.journal).values(
     }
 )
 _settle = delete(tables.outbox).where(tables.outbox.c.seq == bindparam("its_seq"))
+_forget_piece = delete(tables.snapshot_pieces).where(tables.snapshot_pieces.c.key == bindparam("its_key"))
 _forget_file = delete(tables.files).where(tables.files.c.key == bindparam("its_key"))
 _mark_pruned = (
     update(tables.components).where(tables.components.c.token == bindparam("its_token")).values(pruned=True)
@@ -75,14 +84,18 @@ _mark_pruned = (
 def record(connection: Connection, batch: Batch) -> None:
     """Everything in the batch. Jobs come first: a journal entry takes the owner of its job from there."""
     statements = _STATEMENTS[connection.dialect.name]
-    keys = _record_requests(connection, statements, batch.entries)
-    jobs = [_values(row) | {"request_key": keys.get(row.id)} for row in batch.jobs]
-    _execute(connection, statements.job, jobs)
-    _execute(connection, _journal, [_journal_values(entry) for entry in batch.entries])
+    kept = _record_requests(connection, statements, batch.entries)
+    before = {_key(row): row for row in batch.before}
+    keys = {entry.job: kept[entry.seq].key for entry in batch.entries if entry.seq in kept}
+    new = _update(connection, tables.jobs, batch.jobs, before)
+    _execute(connection, statements.job, [_values(row) | {"request_key": keys.get(row.id)} for row in new])
+    _execute(connection, _journal, [_journal_values(entry, kept) for entry in batch.entries])
     _execute(connection, statements.outbox, [{"seq": seq} for seq in batch.outbox])
     _execute(connection, _settle, [{"its_seq": seq} for seq in batch.settled])
-    _execute(connection, statements.component, [_values(row) for row in batch.components])
-    _execute(connection, statements.transfer, [_values(row) for row in batch.transfers])
+    claimed = _update(connection, tables.components, batch.components, before)
+    _execute(connection, statements.component, [_values(row) for row in claimed])
+    started = _update(connection, tables.transfers, batch.transfers, before)
+    _execute(connection, statements.transfer, [_values(row) for row in started])
     shared = [{"job": job, "transfer": row.id} for row in batch.transfers for job in row.jobs]
     _execute(connection, statements.transfer_job, shared)
     # A file may be in the batch more than once: its last entry counts.
@@ -93,22 +106,77 @@ def record(connection: Connection, batch: Batch) -> None:
 
 def _record_requests(
     connection: Connection, statements: _Statements, entries: Iterable[JournalRow]
-) -> dict[JobId, str]:
-    """What the submitted jobs ask for, each different request once; the key of each job's."""
-    keys: dict[JobId, str] = {}
-    bodies: dict[str, str] = {}
-    for submission in (entry.body for entry in entries if isinstance(entry.body, JobSubmitted)):
-        body = REQUEST.encode(submission.request)
-        key = keys[submission.job] = hashlib.sha256(body.encode()).hexdigest()
-        bodies[key] = body
+) -> dict[int, KeptRequest]:
+    """What the submitted jobs ask for, each different request and each long text once; by the entry's number."""
+    kept: dict[int, KeptRequest] = {}
+    made: dict[int, KeptRequest] = {}  # by identity: the same object is looked at once
+    for entry in entries:
+        if isinstance(entry.body, JobSubmitted):
+            request = entry.body.request
+            if id(request) not in made:
+                made[id(request)] = keep(request)
+            kept[entry.seq] = made[id(request)]
+    texts = {key: text for request in made.values() for key, text in request.texts.items()}
+    _execute(connection, statements.text, [{"key": key, "body": text} for key, text in texts.items()])
+    bodies = {request.key: request.body for request in made.values()}
     _execute(connection, statements.request, [{"key": key, "body": body} for key, body in bodies.items()])
-    return keys
+    return kept
 
 
-def save_snapshot(connection: Connection, body: bytes, seq: int) -> None:
-    """The one snapshot."""
+# ---------------------------------------------------------------------------------------------- changed rows
+
+
+def _key(row: _AnyRow) -> tuple[type[_AnyRow], str | int]:
+    return type(row), row.token if isinstance(row, ComponentRow) else row.id
+
+
+def _update(connection: Connection, table: Table, rows: Iterable[_AnyRow], before: dict[Any, _AnyRow]) -> list[Any]:
+    """Write what differs in the rows that are on record; those that are not are left over.
+
+    Rows that differ in the same columns go together. A column that is not named is not written, and neither are the
+    indexes that have none of the columns.
+    """
+    left: list[Any] = []
+    changed: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
+    (key,) = [column.name for column in table.primary_key.columns]
+    for row in rows:
+        old = before.get(_key(row))
+        if old is None:
+            left.append(row)
+            continue
+        differing = tuple([name for name in row.__struct_fields__ if getattr(row, name) != getattr(old, name)])
+        if differing:
+            values = {f"its_{name}": getattr(row, name) for name in (key, *differing)}
+            changed[differing].append(values)
+    for columns, values_of_rows in changed.items():
+        found = connection.execute(_update_of(table, key, columns), values_of_rows).rowcount
+        if found != len(values_of_rows):
+            raise ValueError(f"{len(values_of_rows) - found} rows of the table {table.name} are missing")
+    return left
+
+
+@functools.lru_cache(maxsize=1_000)
+def _update_of(table: Table, key: str, columns: tuple[str, ...]) -> Update:
+    """The statement is built once for the columns that rows differ in."""
+    values = {name: bindparam(f"its_{name}", type_=table.c[name].type) for name in columns}
+    return update(table).where(table.c[key] == bindparam(f"its_{key}", type_=table.c[key].type)).values(values)
+
+
+# ------------------------------------------------------------------------------------------------ snapshots
+
+
+def add_snapshot_pieces(connection: Connection, pieces: Sequence[tuple[str, str]]) -> None:
+    """Pieces by key. Until a snapshot names them they mean nothing."""
+    statement = _STATEMENTS[connection.dialect.name].snapshot_piece
+    _execute(connection, statement, [{"key": key, "body": body} for key, body in pieces])
+
+
+def save_snapshot(connection: Connection, header: bytes, pieces: Pieces, seq: int, gone: Iterable[str]) -> None:
+    """The one snapshot, whose pieces are there; those that are gone from it are removed."""
     statement = _STATEMENTS[connection.dialect.name].snapshot
-    connection.execute(statement, {"id": _SNAPSHOT_ID, "seq": seq, "body": body.decode()})
+    sections = msgspec.json.encode(pieces.sections).decode()
+    connection.execute(statement, {"id": _SNAPSHOT_ID, "seq": seq, "body": header.decode(), "sections": sections})
+    _execute(connection, _forget_piece, [{"its_key": key} for key in gone])
 
 
 def prune_journal(connection: Connection, below: int) -> bool:
@@ -161,7 +229,13 @@ def _execute(connection: Connection, statement: Any, rows: Sequence[dict[str, An
         connection.execute(statement, rows)
 
 
-def _journal_values(entry: JournalRow) -> dict[str, Any]:
+def _journal_values(entry: JournalRow, kept: dict[int, KeptRequest]) -> dict[str, Any]:
+    body = entry.body
+    if isinstance(body, JobSubmitted):
+        request_key = kept[entry.seq].key
+        text = SUBMISSION.encode({name: getattr(body, name) for name in _SUBMISSION_FIELDS})
+    else:
+        request_key, text = None, BODY[entry.kind].encode(body)
     return {
         "its_seq": entry.seq,
         "its_at": entry.at,
@@ -170,7 +244,8 @@ def _journal_values(entry: JournalRow) -> dict[str, Any]:
         "its_job": entry.job,
         "its_site": entry.site,
         "its_nobody": None if entry.job is None else "",
-        "its_body": BODY[entry.kind].encode(entry.body),
+        "its_body": text,
+        "its_request_key": request_key,
     }
 
 

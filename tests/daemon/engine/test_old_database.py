@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from koala.model.messages import CancelAsked
 from tests.support.engine_world import local_grid, open_engine, root
-from tests.support.old_database import rows_of_the_old, write_old_file
+from tests.support.old_database import REVISIONS, rows_of_the_old, write_old_file
 
 __all__ = ["root"]
 
 
-def test_an_engine_goes_on_from_a_database_of_the_koala_before(root: Path) -> None:
-    write_old_file(root / "koala.db")
-    old = {job["id"]: job for job in rows_of_the_old()["jobs"]}
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_an_engine_goes_on_from_a_database_of_a_koala_before(root: Path, revision: str) -> None:
+    write_old_file(root / "koala.db", revision)
+    old = {job["id"]: job for job in rows_of_the_old(revision)["jobs"]}
     live = [number for number, job in old.items() if job["ended_at"] is None]
 
     async def scenario() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from koala.core import Scheduler, encode_snapshot
+from koala.core import Scheduler, split_snapshot
 from koala.core.state import snapshot as core_snapshot
 from koala.daemon.engine import loop as engine_module
 from koala.daemon.engine import recovery as recovering
@@ -56,9 +56,9 @@ def test_others_have_their_turn_while_a_snapshot_is_taken_and_what_they_submit_i
     submitted: list[asyncio.Task[int]] = []
     turns: list[str] = []
 
-    def encode(snapshot: Any) -> bytes:
+    def split(snapshot: Any) -> Any:
         threads.append(threading.get_ident())
-        return encode_snapshot(snapshot)
+        return split_snapshot(snapshot)
 
     async def scenario() -> None:
         async with open_engine(root, local_grid((1,)), snapshot_events=0) as world:
@@ -75,7 +75,7 @@ def test_others_have_their_turn_while_a_snapshot_is_taken_and_what_they_submit_i
                 turns.append("of the snapshot")
                 return (yield from writing)
 
-            monkeypatch.setattr(recovering, "encode_snapshot", encode)
+            monkeypatch.setattr(recovering, "split_snapshot", split)
             monkeypatch.setattr(world.engine.scheduler, "snapshot_in_steps", while_it_is_taken)
             await next_snapshot(world)
             monkeypatch.setattr(world.engine.scheduler, "snapshot_in_steps", steps)

@@ -8,7 +8,7 @@ A scheduler that is made from a snapshot (``koala.core.restore``) goes on exactl
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -171,6 +171,58 @@ def decode_snapshot(text: bytes | str) -> Snapshot:
     except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, SnapshotError):
             raise
+        raise damaged(str(error)) from error
+
+
+# ------------------------------------------------------------------------------------------------ in parts
+
+# The lists of a snapshot whose values are encoded already.
+_VALUES = ("sites", "queues", "jobs", "claims", "transfers", "timers")
+_NO_QUEUES = (msgspec.Raw(b"null"), msgspec.Raw(b"null"))
+_LINK = msgspec.json.Decoder(tuple[int, int, float, float])
+_FILE = msgspec.json.Decoder(tuple[FileName, int, tuple[int, ...]])
+
+
+class _Numbered(msgspec.Struct):
+    id: JobId
+
+
+_numbered_decoder = msgspec.json.Decoder(_Numbered)
+
+
+def split_snapshot(snapshot: Snapshot) -> tuple[bytes, dict[str, list[bytes]]]:
+    """A short header, and by section its values, in JSON. Requests are left out: whoever keeps the snapshot keeps
+    them by job, as they never change."""
+    sections = {name: [bytes(value) for value in getattr(snapshot, name)] for name in _VALUES}
+    sections["links"] = [_encoder.encode(link) for link in snapshot.links]
+    sections["files"] = [_encoder.encode((name, *file)) for name, file in snapshot.files.items()]
+    empty: dict[str, tuple[()]] = dict.fromkeys(_VALUES, ()) | {"links": (), "requests": ()}
+    header = msgspec.structs.replace(snapshot, **empty | {"queues": _NO_QUEUES, "files": {}})
+    return _encoder.encode(header), sections
+
+
+def job_numbers(sections: Mapping[str, Sequence[bytes]]) -> list[JobId]:
+    """The jobs of a split snapshot, in order: their requests go with it."""
+    try:
+        return [_numbered_decoder.decode(value).id for value in sections["jobs"]]
+    except (msgspec.MsgspecError, LookupError) as error:
+        raise damaged(str(error)) from error
+
+
+def join_snapshot(header: bytes, sections: Mapping[str, Sequence[bytes]], requests: Iterable[Request]) -> Snapshot:
+    """The snapshot that was split, with the requests of its jobs in their order. Raises SnapshotError."""
+    try:
+        check_version(_version_decoder.decode(header).version)
+        values = {name: tuple([msgspec.Raw(value) for value in sections[name]]) for name in _VALUES}
+        files = [_FILE.decode(value) for value in sections["files"]]
+        return msgspec.structs.replace(
+            _decoder.decode(header),
+            **values,
+            links=tuple([_LINK.decode(value) for value in sections["links"]]),
+            files={name: (size_bytes, holders) for name, size_bytes, holders in files},
+            requests=tuple(requests),
+        )
+    except (msgspec.MsgspecError, LookupError) as error:
         raise damaged(str(error)) from error
 
 

@@ -137,6 +137,7 @@ class PendingBatch:
             jobs=tuple(self._draft.jobs.values()),
             components=tuple(self._draft.components.values()),
             transfers=tuple(self._draft.transfers.values()),
+            before=self._draft.before(),
             files=tuple(self._files),
         )
 

@@ -47,6 +47,7 @@ from koala.policies import Catalogue
 from koala.policies.front_door import link_s
 from koala.sites import LiveSite, Mail
 from koala.store import Batch, ComponentRow, Store, StoredJob, StoreError, TransferRow
+from koala.store.requests import is_utf8
 
 _log = logging.getLogger(__name__)
 P = ParamSpec("P")
@@ -344,7 +345,8 @@ class Engine:
         When it returns the job is durable. Raises ``UnavailableError`` when the store cannot take it; then it may or
         may not be on record, and the same client token tells.
         """
-        _check_text("the job", request)
+        if not await asyncio.to_thread(is_utf8, request):
+            raise _half_characters("the job")
         if client_token is None:
             return await self._submit(request, Submitter(owner, None)), True
         key = (owner, client_token)
@@ -624,4 +626,8 @@ def _check_text(what: str, value: object) -> None:
     try:
         msgspec.json.encode(value)
     except UnicodeEncodeError:
-        raise InvalidError(f"{what} holds text that UTF-8 cannot write; take out the half characters") from None
+        raise _half_characters(what) from None
+
+
+def _half_characters(what: str) -> InvalidError:
+    return InvalidError(f"{what} holds text that UTF-8 cannot write; take out the half characters")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from koala import files
-from koala.core import Scheduler, Snapshot, decode_snapshot, encode_snapshot
+from koala.core import Scheduler, Snapshot, decode_snapshot, job_numbers, join_snapshot, split_snapshot
 from koala.core.lifecycle import ENDED, JobState
 from koala.daemon.engine.outbox import Outbox
 from koala.daemon.live_rows import LiveRows
@@ -20,11 +20,13 @@ from koala.model.grid import Grid
 from koala.model.messages import AnyCommand, AnyEvent, WakeAt
 from koala.model.request import FileName, JobId
 from koala.policies import Catalogue
-from koala.store import Store
-from koala.store.rows import ComponentRow, JournalRow, StoredJob, TransferRow
+from koala.store import SnapshotParts, Store
+from koala.store.rows import JournalRow, StoredJob
 
-# Rows are read from the store so many at a time.
-PAGE_ROWS = 1_000
+# The section of a stored snapshot that holds the grid.
+GRID = "grid"
+# How many jobs are named in an error.
+NAMED_IN_ERROR = 5
 
 LIVE_STATES = frozenset(str(state) for state in JobState if state not in ENDED)
 
@@ -37,8 +39,8 @@ class RecoveryError(ValueError):
         return str(self)
 
 
-class StoredSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """A snapshot of the core, and the grid that it was taken on."""
+class WholeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """A snapshot of the core, and the grid that it was taken on, as a former Koala stored them."""
 
     grid: Grid
     core: msgspec.Raw
@@ -78,15 +80,29 @@ def live_grid(grid: Grid) -> Grid:
 
 def store_snapshot(store: Store, grid: Grid, snapshot: Snapshot, seq: int) -> None:
     """Keep the snapshot as of entry ``seq``, and the grid that it was taken on."""
-    data = msgspec.json.encode(StoredSnapshot(grid=grid, core=msgspec.Raw(encode_snapshot(snapshot))))
-    store.save_snapshot(data, seq)
+    header, sections = split_snapshot(snapshot)
+    store.save_snapshot(SnapshotParts(header=header, sections={GRID: [msgspec.json.encode(grid)], **sections}), seq)
 
 
-def _decode(data: bytes) -> StoredSnapshot:
+def read_snapshot(store: Store, stored: SnapshotParts) -> tuple[Grid, Snapshot]:
+    """The grid that a snapshot was taken on, and the snapshot with the requests of its jobs."""
     try:
-        return msgspec.json.decode(data, type=StoredSnapshot)
-    except msgspec.MsgspecError as error:
+        if stored.whole:
+            whole = msgspec.json.decode(stored.header, type=WholeSnapshot)
+            return whole.grid, decode_snapshot(bytes(whole.core))
+        (text,) = stored.sections[GRID]
+        grid = msgspec.json.decode(text, type=Grid)
+    except (msgspec.MsgspecError, LookupError, ValueError) as error:
+        if hasattr(error, "for_user"):
+            raise
         raise RecoveryError(f"the snapshot makes no sense ({error}); restore the database from a backup") from None
+    numbers = job_numbers(stored.sections)
+    requests = store.requests_of(numbers)
+    missing = [number for number in numbers if number not in requests]
+    if missing:
+        what = "it" if store.job(missing[0]) is None else "what it asks for"
+        raise RecoveryError(_rows_are_missing(what, missing))
+    return grid, join_snapshot(stored.header, stored.sections, [requests[number] for number in numbers])
 
 
 def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
@@ -102,13 +118,12 @@ def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
         scheduler = Scheduler(grid, catalogue)
         known: Grid | None = None
     else:
-        stored = _decode(found.snapshot)
-        known = stored.grid
-        scheduler = Scheduler.from_snapshot(known, catalogue, decode_snapshot(bytes(stored.core)))
+        known, snapshot = read_snapshot(store, found.snapshot)
+        scheduler = Scheduler.from_snapshot(known, catalogue, snapshot)
     wakes = _replay(scheduler, found.entries)
     if known is not None and known != grid:
         scheduler = Scheduler.from_snapshot(grid, catalogue, scheduler.snapshot())
-    if known != grid or found.entries:
+    if known != grid or found.entries or (found.snapshot is not None and found.snapshot.whole):
         store_snapshot(store, grid, scheduler.snapshot(), found.last_seq)
     return Recovery(
         scheduler=scheduler,
@@ -116,7 +131,7 @@ def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
         outbox=_outbox(found.outbox, scheduler),
         entries={entry.name: entry for entry in store.all_files()},
         last_seq=found.last_seq,
-        last_job=found.last_job,
+        last_job=max(found.last_job, scheduler.last_job),
         last_at=found.last_at,
         wakes=tuple(at for at in wakes if at > found.last_at),
     )
@@ -150,36 +165,43 @@ def _outbox(entries: Iterable[JournalRow], scheduler: Scheduler) -> Outbox:
 
 
 def _live_rows(store: Store, scheduler: Scheduler) -> LiveRows:
+    """The rows of all that lives, in a few questions however many jobs there are."""
     ledger = scheduler.ledger
-    jobs = _live_jobs(store)
-    if {row.id for row in jobs} != set(ledger.jobs):
-        ours, theirs = set(ledger.jobs), {row.id for row in jobs}
-        differing = ", ".join(map(str, sorted(ours ^ theirs)[:5]))
+    found = store.live_record(LIVE_STATES)
+    _check_jobs(store, set(ledger.jobs), found.jobs)
+    components = {row.token: row for row in found.components}
+    outlived = [token for token in ledger.claims if token not in components]
+    components.update((row.token, row) for row in store.components_by_token(outlived))
+    missing = {claim.job_id: None for token, claim in ledger.claims.items() if token not in components}
+    if missing:
+        raise RecoveryError(_rows_are_missing("a component of it", list(missing)))
+    transfers = [row for row in found.transfers if row.id in ledger.transfers.by_id]
+    return LiveRows(found.jobs, components.values(), transfers)
+
+
+def _check_jobs(store: Store, ours: set[JobId], rows: list[StoredJob]) -> None:
+    """The core and the record must speak of the same live jobs."""
+    theirs = {row.id for row in rows}
+    missing = [number for number in sorted(ours - theirs) if store.job(number) is None]
+    if missing:
+        raise RecoveryError(_rows_are_missing("it", missing))
+    if ours != theirs:
         raise RecoveryError(
-            f"the journal leads to another state than the one on record (jobs {differing}): "
-            "a policy was changed while jobs were under way; put the old one back and stop the daemon cleanly first"
+            f"the journal leads to another state than the one on record ({_named(sorted(ours ^ theirs))}): a policy "
+            "was changed while jobs were under way, or rows of the journal are missing; put the old policy back and "
+            "stop the daemon cleanly first, or restore the database from a backup"
         )
-    components: dict[str, ComponentRow] = {}
-    transfers: dict[str, TransferRow] = {}
-    for job in ledger.jobs.values():
-        if job.starts:
-            components.update((row.token, row) for row in store.components(job.id))
-        if job.transfers:
-            transfers.update((row.id, row) for row in store.transfers(job.id) if row.id in ledger.transfers.by_id)
-    for token in ledger.claims:
-        if token not in components:
-            row = store.component(token)
-            if row is not None:
-                components[token] = row
-    return LiveRows(jobs, components.values(), transfers.values())
 
 
-def _live_jobs(store: Store) -> list[StoredJob]:
-    found: list[StoredJob] = []
-    before: JobId | None = None
-    while True:
-        page = store.jobs(owner=None, states=LIVE_STATES, before=before, limit=PAGE_ROWS)
-        found += page
-        if len(page) < PAGE_ROWS:
-            return found[::-1]
-        before = page[-1].id
+def _rows_are_missing(what: str, numbers: list[JobId]) -> str:
+    remove = " ".join(map(str, numbers[:NAMED_IN_ERROR]))
+    return (
+        f"rows are missing from the database: {_named(numbers)} is known to the scheduler, and there is no row of "
+        f"{what}; restore the database from a backup, or give the job up with `koala admin remove {remove}`"
+    )
+
+
+def _named(numbers: list[JobId]) -> str:
+    more = len(numbers) - NAMED_IN_ERROR
+    shown = ", ".join(map(str, numbers[:NAMED_IN_ERROR])) + (f" and {more} more" if more > 0 else "")
+    return f"job {shown}" if len(numbers) == 1 else f"jobs {shown}"

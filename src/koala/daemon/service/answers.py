@@ -236,10 +236,12 @@ def journal_entry(entry: JournalRow) -> JournalEntry:
     A submission tells of its request only in outline: the whole may be large, and the job itself shows it.
     """
     body = entry.body
-    data: dict[str, Any] = msgspec.to_builtins(body)
     if isinstance(body, JobSubmitted):
         request = body.request
-        data["request"] = {"name": request.name, "kind": request.kind, "processors": request.processors}
+        outline = {"name": request.name, "kind": request.kind, "processors": request.processors}
+        data: dict[str, Any] = {"event": "JobSubmitted", "at": body.at, "job": body.job, "request": outline}
+    else:
+        data = msgspec.to_builtins(body)
     return JournalEntry(
         seq=entry.seq,
         at=entry.at,
