@@ -320,7 +320,7 @@ def test_a_record_that_leads_elsewhere_is_refused(root: Path) -> None:
         store = open_store(root)
         store.recover()
         store.record(Batch(jobs=(msgspec.structs.replace(row, state="running", ended_at=None),)))
-        with pytest.raises(RecoveryError, match=f"jobs {row.id}"):
+        with pytest.raises(RecoveryError, match=f"job {row.id}"):
             async with open_engine(root, store=store):
                 pass
 
