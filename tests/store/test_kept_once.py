@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from sqlalchemy import event, text
 
 from koala.model.request import Application, Component, InputFile, Request
-from koala.store import Batch, Store, StoreError
-from koala.store import store as store_module
+from koala.store import Batch, Store, StoreError, writes
 from koala.store.requests import decode_body, is_utf8, keep, restored
 from koala.store.snapshots import PIECE_CHARACTERS_MAX, in_pieces, joined
 from tests.support.schema_check import engine_of
@@ -254,7 +253,6 @@ def keys_of_pieces(url: str) -> set[str]:
 def test_a_snapshot_that_breaks_off_leaves_the_last_one(
     store: Store, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_module, "SNAPSHOT_CHARACTERS_AT_ONCE", 20_000)
     store.record(Batch(entries=(tick(1), tick(2))))
     old, new = numbered(2_000), [value.replace(b"x", b"y") for value in numbered(2_000)]
     store.save_snapshot(snapshot(b"old", jobs=old), 1)
@@ -263,9 +261,9 @@ def test_a_snapshot_that_breaks_off_leaves_the_last_one(
         raise OSError("no space left")
 
     with monkeypatch.context() as patched:
-        patched.setattr(store_module.writes, "save_snapshot", breaks)
+        patched.setattr(writes, "save_snapshot", breaks)
         with pytest.raises(StoreError, match="cannot save a snapshot"):
-            store.save_snapshot(snapshot(b"new", jobs=new), 2)
+            store.save_snapshot(snapshot(b"new", jobs=new), 2, characters_at_once=20_000)
     found = store.recover()
     assert found.snapshot == snapshot(b"old", jobs=old)
     assert found.snapshot_seq == 1

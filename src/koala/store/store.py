@@ -119,7 +119,9 @@ class Store:
         with self._read("read live jobs") as connection:
             return queries.live_record(connection, states)
 
-    def save_snapshot(self, snapshot: SnapshotParts, seq: int) -> None:
+    def save_snapshot(
+        self, snapshot: SnapshotParts, seq: int, *, characters_at_once: int = SNAPSHOT_CHARACTERS_AT_ONCE
+    ) -> None:
         """Keep this snapshot instead of the last one; ``seq`` is the last journal entry that it knows of.
 
         Only the pieces that the last one did not have are written, in short transactions. The last transaction puts
@@ -136,7 +138,7 @@ class Store:
         size = 0
         some: list[tuple[str, str]] = []
         for piece in fresh:
-            if size >= SNAPSHOT_CHARACTERS_AT_ONCE:
+            if size >= characters_at_once:
                 with self._write("save a snapshot") as connection:
                     writes.add_snapshot_pieces(connection, some)
                 size, some = 0, []

@@ -14,7 +14,7 @@ from koala.daemon.engine import loop as engine_module
 from koala.daemon.engine.recovery import RecoveryError
 from koala.descriptions.sbatch.reader import read_sbatch
 from koala.model.messages import CancelAsked
-from tests.support.engine_world import a_request, local_grid, open_engine, root
+from tests.support.engine_world import a_request, local_grid, open_engine, open_store, root
 
 __all__ = ["root"]
 
@@ -84,8 +84,7 @@ def test_a_restart_asks_the_store_no_more_questions_for_more_jobs(root: Path) ->
 
             async with open_engine(root, local_grid((4,))) as world:
                 pass
-            store_url = f"sqlite:///{root / 'koala.db'}"
-            store = engine_module.Store.open(store_url)
+            store = open_store(root)
             event.listen(store._database.engine, "before_cursor_execute", count)
             async with open_engine(root, local_grid((4,)), store=store) as world:
                 asked.append(counted)
