@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import ssl
-import subprocess
 from pathlib import Path
 
 import httpx
@@ -13,6 +11,7 @@ import pytest
 
 from koala.client import AsyncClient, Client, NotSignedInError, UnreachableError
 from koala.model.api import Scope
+from tests.support.certificates import self_signed
 from tests.support.live_daemon import running_daemon
 
 WAIT_S = 120.0
@@ -21,21 +20,7 @@ JOB = "components: [{processors: 1, application: {executable: /bin/echo, argumen
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> tuple[Path, Path]:
-    """A certificate for localhost that is its own authority, and its key."""
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    try:
-        made = subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-             "-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(cert)],
-            capture_output=True, check=False,
-        ).returncode == 0  # fmt: skip
-    except FileNotFoundError:
-        made = False
-    if not made and os.environ.get("CI"):
-        pytest.fail("openssl is needed here; install it, CI tests everything")
-    if not made:
-        pytest.skip("openssl is not installed here")
-    return cert, key
+    return self_signed(tmp_path)
 
 
 def test_over_tls_a_client_that_knows_the_authority_runs_a_job(

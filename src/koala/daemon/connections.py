@@ -1,8 +1,7 @@
-"""Limits on the connections of callers: how many there are, and how long the head of a request may take.
+"""A connection of a caller: how long the head of a request may take on it, and whom it counts for.
 
-uvicorn limits neither: its ``limit_concurrency`` counts a connection only when a request has come, and its
-``timeout_keep_alive`` begins after an answer. So an asyncio protocol stands before uvicorn's own, and refuses in the
-form of the API.
+uvicorn limits no heads: its ``timeout_keep_alive`` begins after an answer. So an asyncio protocol stands before
+uvicorn's own, and refuses in the form of the API. How many connections there are is up to ``koala.daemon.admission``.
 """
 
 from __future__ import annotations
@@ -14,46 +13,58 @@ from typing import Any, cast
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from koala.daemon.api.limits import CONNECTIONS_MAX, HEADER_BYTES_MAX, HEADER_S_MAX
+from koala.daemon.admission import Admission, Visit
+from koala.daemon.api.limits import HEADER_BYTES_MAX, HEADER_S_MAX
+from koala.daemon.api.listeners import CONNECTION
 from koala.model.api import ErrorAnswer, ErrorBody
-
-_CONNECTION = "koala.connection"  # where in a request's state its connection is
 
 log = logging.getLogger("koala.daemon.api")
 
 
 class LimitedConnections:
-    """An app whose connections are limited. uvicorn is given both this app and its ``connect``."""
+    """An app whose connections are limited. uvicorn is given this app, and a door its ``connect``."""
 
-    def __init__(
-        self, app: ASGIApp, *, connections_max: int = CONNECTIONS_MAX, header_s_max: float = HEADER_S_MAX
-    ) -> None:
+    def __init__(self, app: ASGIApp, admission: Admission, *, header_s_max: float = HEADER_S_MAX) -> None:
         self._app = app
-        self.connections_max = connections_max
+        self.admission = admission
         self.header_s_max = header_s_max
-        self.count = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, whose head has come."""
-        connection: _Connection = scope["state"][_CONNECTION]
+        connection: Connection = scope["state"][CONNECTION]
         connection.begin_answer()
         try:
             await self._app(scope, receive, send)
         finally:
             connection.end_answer()
 
-    def connect(self, *, app_state: dict[str, Any], **of_server: Any) -> asyncio.Protocol:
-        """The protocol of a new connection, for uvicorn's ``http``."""
-        connection = _Connection(self)
-        connection.server = H11Protocol(app_state={**app_state, _CONNECTION: connection}, **of_server)
+    def connect(self, *, app_state: dict[str, Any], **of_server: Any) -> Connection:
+        """The protocol of a new connection, over uvicorn's."""
+        connection = Connection(self)
+        connection.server = H11Protocol(app_state={**app_state, CONNECTION: connection}, **of_server)
         return connection
 
 
-class _Connection(asyncio.Protocol):
-    """One connection. Everything goes on to ``server``, uvicorn's protocol, unless it is refused here."""
+def refusal(status: int, code: str, message: str) -> bytes:
+    """A whole answer in the API's form, after which the connection is closed."""
+    body = ErrorAnswer(error=ErrorBody(code=code, message=message)).model_dump_json().encode()
+    head = (
+        f"HTTP/1.1 {status} {code}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+        "cache-control: no-store\r\nx-content-type-options: nosniff\r\nconnection: close\r\n\r\n"
+    )
+    return head.encode("ascii") + body
+
+
+class Connection(asyncio.Protocol):
+    """One connection. Everything goes on to ``server``, uvicorn's protocol, unless it is refused here. While a door
+    sets it up ``handshake`` does; from its end on there is a transport."""
 
     server: asyncio.Protocol
+    visit: Visit
+    handshake: asyncio.Task[None] | None = None
+    is_dropped = False
     is_reading = False
+    _transport: asyncio.Transport | None = None
 
     def __init__(self, limits: LimitedConnections) -> None:
         self._limits = limits
@@ -62,17 +73,11 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._limits.count += 1
-        most = self._limits.connections_max
-        if self._limits.count > most:
-            self.server = asyncio.Protocol()
-            self.refuse(503, "unavailable", f"{most} connections are open (CONNECTIONS_MAX); come back")
-            return
         self.server.connection_made(cast(asyncio.Transport, _Transport(self, self._transport)))
         self._await_head()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._limits.count -= 1
+        self._limits.admission.leave(self.visit)
         self._stop_waiting()
         self.server.connection_lost(error)
 
@@ -83,7 +88,7 @@ class _Connection(asyncio.Protocol):
         except Exception as error:
             # Nothing may be sent any more: uvicorn answers 400 even where its answer to the request has begun.
             log.debug("connection closed", extra={"reason": repr(error)})
-            self._transport.abort()
+            self._abort()
         finally:
             self.is_reading = False
         if not self._answers:
@@ -107,20 +112,34 @@ class _Connection(asyncio.Protocol):
         """The request is answered."""
         self._answers -= 1
 
+    def identify(self, user: str | None) -> None:
+        """A request on the connection is this user's, or nobody's that is known; see ``Admission``."""
+        self._limits.admission.identify(self.visit, user)
+
+    def drop(self) -> None:
+        """Close at once, to make room."""
+        self.is_dropped = True
+        transport = self._transport
+        if transport is None:
+            if self.handshake is not None:
+                self.handshake.cancel()
+        elif self._answers or transport.get_write_buffer_size() or transport.get_extra_info("sslcontext") is not None:
+            transport.abort()  # a goodbye would take the caller's time
+        else:
+            self.refuse(503, "unavailable", "too many connections that are not signed in; come back")
+
     def refuse(self, status: int, code: str, message: str) -> None:
         """Tell why in the API's form, and close."""
-        if self._transport.is_closing():
-            return
-        body = ErrorAnswer(error=ErrorBody(code=code, message=message)).model_dump_json().encode()
-        head = (
-            f"HTTP/1.1 {status} {code}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
-            "cache-control: no-store\r\nx-content-type-options: nosniff\r\nconnection: close\r\n\r\n"
-        )
-        self._transport.write(head.encode("ascii") + body)
-        self._transport.close()
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(refusal(status, code, message))
+            self._transport.close()
+
+    def _abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
 
     def _await_head(self) -> None:
-        if self._head_timer is None and not self._transport.is_closing():
+        if self._head_timer is None and self._transport is not None and not self._transport.is_closing():
             loop = asyncio.get_running_loop()
             self._head_timer = loop.call_later(self._limits.header_s_max, self._refuse_slow_head)
 
@@ -139,7 +158,7 @@ class _Transport:
     """The transport as uvicorn sees it. What uvicorn writes while it reads is its own refusal of what came, in a form
     that is not the API's."""
 
-    def __init__(self, connection: _Connection, transport: asyncio.Transport) -> None:
+    def __init__(self, connection: Connection, transport: asyncio.Transport) -> None:
         self._connection = connection
         self._transport = transport
 

@@ -1,7 +1,8 @@
 """The daemon's log: one line for each thing, on standard error, for people and for programs alike.
 
 A line has the time in UTC, the level, where it comes from, what happened, and then ``name=value`` pairs. Whatever is
-in them stays on the line; an error's trace is the pair ``trace``.
+in them stays on the line; an error's trace is the pair ``trace``. Of lines of one kind, those that one place in the
+code writes, there are so many a minute; one line then tells how many were left out.
 """
 
 from __future__ import annotations
@@ -11,12 +12,18 @@ import logging
 import re
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TextIO
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/@+,-]+")
 _USUAL = frozenset(logging.LogRecord("", 0, "", 0, "", (), None).__dict__) | {"message", "asctime", "taskName"}
 # What the web server says of each connection is noise beside what the daemon itself says.
 _QUIET = ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio", "alembic", "sqlalchemy")
+
+# Whoever asks for details (``debug``) gets them all.
+LINES_PER_MINUTE_MAX = 120
+MINUTE_S = 60.0
 
 
 class LineFormatter(logging.Formatter):
@@ -36,10 +43,63 @@ def _value(text: str) -> str:
     return text if _PLAIN.fullmatch(text) else json.dumps(text)
 
 
+@dataclass(slots=True)
+class _Kind:
+    """Lines of one kind in the minute that ends at ``until``."""
+
+    until: float
+    lines: int = 0
+    left_out: int = 0
+
+
+class LimitedHandler(logging.StreamHandler[TextIO]):
+    """Writes lines, but of one kind only so many a minute. What was left out is told with the next line of any kind
+    after that minute, and at the end."""
+
+    def __init__(
+        self,
+        stream: TextIO,
+        *,
+        lines_per_minute_max: int = LINES_PER_MINUTE_MAX,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(stream)
+        self._lines_per_minute_max = lines_per_minute_max
+        self._clock = clock
+        self._kinds: dict[tuple[str, str, int], _Kind] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the line, or count it."""
+        now = self._clock()
+        self._tell_left_out(now)
+        kind = self._kinds.setdefault((record.name, record.pathname, record.lineno), _Kind(now + MINUTE_S))
+        kind.lines += 1
+        if kind.lines > self._lines_per_minute_max and record.levelno > logging.DEBUG:
+            kind.left_out += 1
+        else:
+            super().emit(record)
+
+    def close(self) -> None:
+        """Tell what was left out, and write no more."""
+        self._tell_left_out(float("inf"))
+        super().close()
+
+    def _tell_left_out(self, now: float) -> None:
+        over = [place for place, kind in self._kinds.items() if kind.until <= now]
+        for place in over:
+            left_out = self._kinds.pop(place).left_out
+            if left_out:
+                name, path, line = place
+                told = logging.LogRecord(name, logging.WARNING, path, line, "more lines were left out", (), None)
+                told.lines = left_out
+                told.written_at = f"{path.rpartition('/')[2]}:{line}"
+                super().emit(told)
+
+
 def log_to(stream: TextIO | None = None, level: str = "info") -> logging.Handler:
     """Send every record of this level and above to the stream, by default standard error. Gives the handler, which
-    the caller takes off the root logger at the end."""
-    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
+    the caller takes off the root logger and closes at the end."""
+    handler = LimitedHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(LineFormatter())
     root = logging.getLogger()
     root.addHandler(handler)

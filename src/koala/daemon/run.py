@@ -13,18 +13,15 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import cast
 
-import uvicorn
-from fastapi import FastAPI
-
+from koala.daemon.admission import Admission
 from koala.daemon.api import RequestTraffic, make_app
-from koala.daemon.api.limits import HEADER_BYTES_MAX, KEEP_ALIVE_S
 from koala.daemon.clock_check import ClockCheck
-from koala.daemon.connections import LimitedConnections
+from koala.daemon.descriptors import DescriptorShares, raise_limit, share_out
 from koala.daemon.engine.loop import Engine
 from koala.daemon.logs import log_to
 from koala.daemon.options import DaemonOptions, Listening
+from koala.daemon.server import DoorServer
 from koala.daemon.service.service import Service
 from koala.daemon.service.tokens import AccessTokens
 from koala.daemon.sockets import SOCKET_NAME, ListenAddress, bind_tcp, bind_unix
@@ -34,8 +31,6 @@ from koala.model.errors import UnavailableError
 from koala.policies import Catalogue
 from koala.store import Store
 
-# How long answers that are under way may take when the daemon stops.
-ANSWERS_S_MAX = 10
 STARTED_POLL_S = 0.01
 # Threads that read large texts and answers let the event loop have its turn after so long, which else takes 5 ms.
 THREAD_TURN_S = 0.0005
@@ -58,11 +53,13 @@ def run(options: DaemonOptions, *, ready: Ready | None = None) -> None:
     finally:
         sys.setswitchinterval(turn_s_before)
         logging.getLogger().removeHandler(handler)
+        handler.close()
 
 
 async def serve(options: DaemonOptions, ready: Ready | None = None) -> None:
     """The same in a running event loop."""
     stop = asyncio.Event()
+    shares = share_out(raise_limit())
     state = prepare(options.state)
     async with AsyncExitStack() as closing:
         closing.enter_context(locked(state))
@@ -83,7 +80,7 @@ async def serve(options: DaemonOptions, ready: Ready | None = None) -> None:
         service = Service(engine, StorageWatch(engine, engine.store, state))
         await service.open()
         closing.push_async_callback(service.close)
-        async with _answering(service, tokens, unix, address):
+        async with _answering(service, tokens, unix, address, shares):
             log.info("ready", extra={"socket": listening.socket, "url": listening.url or "none"})
             if ready is not None:
                 ready(listening)
@@ -124,14 +121,19 @@ async def _opened_engine(options: DaemonOptions, state: Path) -> AsyncIterator[E
 
 @asynccontextmanager
 async def _answering(
-    service: Service, tokens: AccessTokens, unix: socket.socket, address: ListenAddress | None
+    service: Service,
+    tokens: AccessTokens,
+    unix: socket.socket,
+    address: ListenAddress | None,
+    shares: DescriptorShares,
 ) -> AsyncIterator[None]:
     """Answer at both listeners while the block lasts. On the way out streams and waits end at once, changes of files
     somewhat later, other answers within ``ANSWERS_S_MAX``."""
     traffic = RequestTraffic()
     owner = owner_name()
     url = None if address is None else address.url
-    servers = [_Server(_config(make_app(service, tokens, trusted=True, owner=owner, traffic=traffic, url=url)), unix)]
+    owners = make_app(service, tokens, trusted=True, owner=owner, traffic=traffic, url=url)
+    servers = [DoorServer(owners, unix, Admission(connections_max=shares.owner_connections, trusted=True))]
     if address is not None:
         app = make_app(
             service,
@@ -143,8 +145,8 @@ async def _answering(
             hosts=address.hosts,
             url=url,
         )
-        servers.append(_Server(_config(app, address), address.bound))
-    tasks = [asyncio.create_task(server.serve(sockets=[server.bound])) for server in servers]
+        servers.append(DoorServer(app, address.bound, Admission(connections_max=shares.connections), address.tls))
+    tasks = [asyncio.create_task(server.serve()) for server in servers]
     try:
         while not all(server.started for server in servers):
             for task in tasks:
@@ -157,40 +159,6 @@ async def _answering(
         for server in servers:
             server.should_exit = True
         await asyncio.gather(service.stop(), *tasks)
-
-
-class _Server(uvicorn.Server):
-    """A server at one socket that leaves signals to the daemon."""
-
-    def __init__(self, config: uvicorn.Config, bound: socket.socket) -> None:
-        super().__init__(config)
-        self.bound = bound
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Captures none."""
-        yield
-
-
-def _config(app: FastAPI, address: ListenAddress | None = None) -> uvicorn.Config:
-    limited = LimitedConnections(app)
-    config = uvicorn.Config(
-        limited,
-        http=cast(type[asyncio.Protocol], limited.connect),
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        h11_max_incomplete_event_size=HEADER_BYTES_MAX,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=ANSWERS_S_MAX,
-    )
-    config.load()
-    if address is not None:
-        config.ssl = address.tls
-    return config
 
 
 @contextmanager

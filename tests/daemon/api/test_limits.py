@@ -248,6 +248,17 @@ def test_wrong_tokens_are_refused_faster_after_a_while_and_right_ones_never(tmp_
     in_world(tmp_path, scene, traffic=RequestTraffic(clock))
 
 
+def test_so_many_bodies_of_one_caller_are_read_at_a_time_and_others_are_theirs() -> None:
+    traffic = RequestTraffic(bodies_per_caller_max=2)
+    with traffic.body_of("user bob"), traffic.body_of("user bob"):
+        with pytest.raises(TooManyError, match="BODIES_PER_CALLER_MAX"), traffic.body_of("user bob"):
+            pass
+        with traffic.body_of("address 192.0.2.7"):
+            pass
+    with traffic.body_of("user bob"):
+        pass
+
+
 def test_streams_are_limited_for_each_caller_and_in_all() -> None:
     traffic = RequestTraffic(streams_max=3, streams_per_principal_max=2)
     bob, eve = (Principal(name=name, scopes=frozenset({Scope.READ})) for name in ("bob", "eve"))

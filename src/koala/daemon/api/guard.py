@@ -6,16 +6,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 from fastapi import FastAPI
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from koala.daemon.api.bodies import GoneError, check_head, check_json, read_body
-from koala.daemon.api.callers import CALLER, Caller, identify
+from koala.daemon.api.callers import CALLER, Caller, address_of, identify
 from koala.daemon.api.errors import answer_to, answer_to_unexpected
 from koala.daemon.api.limits import BODY_BYTES_MAX, BODY_S_MAX, STRANGER_BODY_BYTES_MAX
-from koala.daemon.api.listeners import Listener
+from koala.daemon.api.listeners import CONNECTION, Listener
 from koala.descriptions.errors import printable
 from koala.model.errors import ClientError, UnavailableError
 from koala.version import __version__
@@ -84,15 +85,29 @@ class Guard:
         # Whoever is known may send more; whether nobody will do is for the route to say.
         caller = scope[CALLER] = identify(self._listener, scope, headers)
         known = isinstance(caller, Caller)
+        connection = scope.get("state", {}).get(CONNECTION)
+        if connection is not None:
+            connection.identify(caller.principal.key if isinstance(caller, Caller) else None)
         if isinstance(caller, Caller):
             self._listener.traffic.count_request(caller.principal)
         bytes_max = BODY_BYTES_MAX if known else STRANGER_BODY_BYTES_MAX
-        body = await read_body(receive, headers, bytes_max, self._body_s_max)
+        with self._counted_body(scope, headers, caller):
+            body = await read_body(receive, headers, bytes_max, self._body_s_max)
         if body and "json" in headers.get("content-type", "").lower():
             check_json(body)
         # No answer here is large enough for ranges, and a server may always send the whole.
         scope["headers"] = [(name, value) for name, value in scope["headers"] if name != b"range"]
         return _replay(body, receive)
+
+    def _counted_body(
+        self, scope: Scope, headers: Mapping[str, str], caller: Caller | ClientError
+    ) -> AbstractContextManager[None]:
+        """The body counts for its sender; the daemon's own user is trusted to overload nobody but itself."""
+        if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
+            return nullcontext()
+        if not isinstance(caller, Caller):
+            return self._listener.traffic.body_of(f"address {address_of(scope)}")
+        return nullcontext() if caller.principal.owner else self._listener.traffic.body_of(caller.principal.key)
 
 
 def check_host(listener: Listener, headers: Mapping[str, str]) -> None:

@@ -16,12 +16,14 @@ from fastapi import Request
 from koala.daemon.api import limits
 from koala.daemon.api.limits import Buckets, RateError
 from koala.daemon.api.metrics import RequestNumbers
-from koala.daemon.service.principal import Principal
+from koala.daemon.service.principal import OWNER_KEY, Principal
 from koala.daemon.service.service import Service
 from koala.daemon.service.tokens import AccessTokens
 from koala.model.errors import TooManyError, UnavailableError
 
 Answered = TypeVar("Answered")
+
+CONNECTION = "koala.connection"  # where in a request's state its connection is
 
 
 class RequestTraffic:
@@ -33,6 +35,7 @@ class RequestTraffic:
         *,
         streams_max: int = limits.STREAMS_MAX,
         streams_per_principal_max: int = limits.STREAMS_PER_PRINCIPAL_MAX,
+        bodies_per_caller_max: int = limits.BODIES_PER_CALLER_MAX,
         heartbeat_s: float = limits.HEARTBEAT_S,
         stream_send_s_max: float = limits.STREAM_SEND_S_MAX,
     ) -> None:
@@ -44,6 +47,8 @@ class RequestTraffic:
         self.requests = RequestNumbers()
         self._stopping = asyncio.Event()
         self._streams: Counter[str] = Counter()
+        self._bodies_per_caller_max = bodies_per_caller_max
+        self._bodies: Counter[str] = Counter()
         self._rates = Buckets(limits.REQUESTS_PER_S, limits.REQUESTS_BURST, clock)
         self._owner_rates = Buckets(limits.OWNER_REQUESTS_PER_S, limits.OWNER_REQUESTS_BURST, clock)
         self._sign_ins = Buckets(limits.SIGN_INS_PER_S, limits.SIGN_INS_BURST, clock)
@@ -100,18 +105,33 @@ class RequestTraffic:
         if wait_s > 0:
             raise RateError("too many wrong tokens came from this address; wait, and check the token", wait_s)
 
-    # ----------------------------------------------------------------------------------------- streams
+    # -------------------------------------------------------------------------------- bodies and streams
+
+    @contextmanager
+    def body_of(self, caller: str) -> Iterator[None]:
+        """One more body that is read, of this user or address, while the block lasts; raises ``RateError`` beyond the
+        limit."""
+        most = self._bodies_per_caller_max
+        if self._bodies[caller] >= most:
+            raise RateError(f"{most} requests are being sent already (BODIES_PER_CALLER_MAX); wait for some", 1.0)
+        self._bodies[caller] += 1
+        try:
+            yield
+        finally:
+            self._bodies[caller] -= 1
+            if not self._bodies[caller]:
+                del self._bodies[caller]
 
     @contextmanager
     def stream_of(self, who: Principal) -> Iterator[None]:
         """One more open stream of this caller while the block lasts; raises ``TooManyError`` beyond a limit. Those of
         the daemon's own user are not among the ``STREAMS_MAX`` of all others."""
-        key = "owner" if who.owner else f"user {who.name}"
+        key = who.key
         most = self._streams_per_principal_max
         if self._streams[key] >= most:
             raise TooManyError(f"{who.name} has {most} streams open (STREAMS_PER_PRINCIPAL_MAX); close one")
         most = self._streams_max
-        if not who.owner and self._streams.total() - self._streams["owner"] >= most:
+        if not who.owner and self._streams.total() - self._streams[OWNER_KEY] >= most:
             raise TooManyError(f"{most} streams are open (STREAMS_MAX); ask GET /v1/events instead")
         self._streams[key] += 1
         try:

@@ -7,6 +7,8 @@ import msgspec
 from koala.model.api import Scope
 from koala.model.errors import ForbiddenError
 
+OWNER_KEY = "owner"
+
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
     """A caller: the daemon's own user, who may do everything, or the user of a token, who may do what it grants."""
@@ -23,6 +25,11 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
         """Raises ``ForbiddenError`` unless the caller holds the scope."""
         if not self.may(scope):
             raise ForbiddenError(f"this needs the scope {scope}, which the token of {self.name} does not have")
+
+    @property
+    def key(self) -> str:
+        """Whom to count for: a user with all their tokens, and the daemon's own user apart from these."""
+        return OWNER_KEY if self.owner else f"user {self.name}"
 
     @property
     def sees_all(self) -> bool:

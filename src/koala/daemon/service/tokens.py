@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from koala.daemon.offload import query
-from koala.daemon.service.principal import Principal
+from koala.daemon.service.principal import OWNER_KEY, Principal
 from koala.descriptions.errors import shown
 from koala.model.api import NewToken, Scope, TokenInfo, TokenWish
 from koala.model.errors import ConflictError, NotFoundError
@@ -43,8 +43,6 @@ SESSION_S = 12 * 3600.0
 SESSIONS_MAX = 1_024
 SESSIONS_PER_USER_MAX = 32
 
-_OWNER = "owner"
-
 log = logging.getLogger("koala.daemon.service.tokens")
 
 
@@ -58,7 +56,7 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Session(msgspec.Struct, frozen=True, kw_only=True):
     """Somebody signed in: by a token, whose rights it has while that lasts, or the daemon's own user. ``holder`` is
-    whom it counts for, see ``_holder``."""
+    whom it counts for, see ``Principal.key``."""
 
     expires_at: float
     holder: str
@@ -203,9 +201,7 @@ class AccessTokens:
         if credential is None:
             return None
         expires_at = self._now() + SESSION_S
-        return self._add(
-            _Session(expires_at=expires_at, holder=_holder(credential.principal), token=credential.token)
-        )
+        return self._add(_Session(expires_at=expires_at, holder=credential.principal.key, token=credential.token))
 
     def open_session_by_code(self, code: str) -> str | None:
         """Sign in with a one-time code and nothing else."""
@@ -216,7 +212,7 @@ class AccessTokens:
         if found is None or found.expires_at <= now:
             return None
         who = found.principal
-        return self._add(_Session(expires_at=now + SESSION_S, holder=_holder(who), principal=who))
+        return self._add(_Session(expires_at=now + SESSION_S, holder=who.key, principal=who))
 
     def by_session(self, secret: str) -> Credential | None:
         """Who is signed in with this session; None when it has ended."""
@@ -243,8 +239,8 @@ class AccessTokens:
         held = Counter(each.holder for each in self._sessions.values())
         if held[session.holder] >= self._sessions_per_user_max:
             self._end_oldest_of(session.holder)
-        elif held.total() - held[_OWNER] >= self._sessions_max and session.holder != _OWNER:
-            del held[_OWNER]
+        elif held.total() - held[OWNER_KEY] >= self._sessions_max and session.holder != OWNER_KEY:
+            del held[OWNER_KEY]
             self._end_oldest_of(held.most_common(1)[0][0])
         secret = secrets.token_urlsafe(SECRET_BYTES)
         self._sessions[hash_of(secret)] = session
@@ -266,12 +262,6 @@ class AccessTokens:
 def hash_of(secret: str) -> str:
     """What is kept of a secret. A plain hash is enough, since a secret is 256 random bits and nobody's password."""
     return hashlib.sha256(secret.encode("utf-8", errors="surrogatepass")).hexdigest()
-
-
-def _holder(who: Principal) -> str:
-    """Whom a session counts for: all of one user's tokens together, and the daemon's own user apart from a token that
-    bears the same name."""
-    return _OWNER if who.owner else f"user {who.name}"
 
 
 def principal_of(row: TokenRow) -> Principal:

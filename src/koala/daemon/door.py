@@ -1,0 +1,125 @@
+"""The way in at one socket: connections are accepted and counted here, before TLS, and handed to uvicorn's protocol.
+
+asyncio's own server accepts whatever comes, gives a handshake a minute that nobody counts, and writes thousands of
+lines to the log when descriptors run out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+
+from koala.daemon.admission import Admission, Visit
+from koala.daemon.api.limits import HANDSHAKE_S_MAX, network_of
+from koala.daemon.connections import Connection, refusal
+
+# So many connections are accepted before others of the event loop have their turn, and so many may wait to be.
+ACCEPTED_AT_ONCE_MAX = 64
+BACKLOG = 1_024
+# How long nothing is accepted after the system had no means to.
+PAUSE_S = 1.0
+# How long a connection over TLS may take to say goodbye.
+GOODBYE_S_MAX = 5.0
+
+log = logging.getLogger("koala.daemon.api")
+
+
+class Door:
+    """Accepts at one socket from ``open`` to ``close``. Like a server of asyncio for whoever closes it."""
+
+    def __init__(
+        self,
+        bound: socket.socket,
+        admission: Admission,
+        connect: Callable[[], Connection],
+        *,
+        tls: ssl.SSLContext | None = None,
+        handshake_s_max: float = HANDSHAKE_S_MAX,
+    ) -> None:
+        self._bound = bound
+        self._admission = admission
+        self._connect = connect
+        self._tls = tls
+        self._handshake_s_max = handshake_s_max
+        self._arriving: dict[asyncio.Task[None], Connection] = {}
+        self._pause: asyncio.TimerHandle | None = None
+
+    def open(self) -> None:
+        """Begin to accept."""
+        self._bound.setblocking(False)
+        self._bound.listen(BACKLOG)
+        self._resume()
+
+    def close(self) -> None:
+        """Accept no more, and end the handshakes that are under way. Connections go on."""
+        if self._pause is not None:
+            self._pause.cancel()
+        if self._bound.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(self._bound)
+        for connection in self._arriving.values():
+            connection.drop()
+
+    async def wait_closed(self) -> None:
+        """Returns when no handshake is under way any more."""
+        if self._arriving:
+            await asyncio.wait(self._arriving)
+
+    def _resume(self) -> None:
+        self._pause = None
+        asyncio.get_running_loop().add_reader(self._bound, self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTED_AT_ONCE_MAX):
+            try:
+                accepted, address = self._bound.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                # The socket stays readable while there are no descriptors for what waits there.
+                log.warning("no connection can be accepted for a moment", extra={"reason": error.strerror})
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(self._bound)
+                self._pause = loop.call_later(PAUSE_S, self._resume)
+                return
+            accepted.setblocking(False)
+            self._admit(accepted, network_of(str(address[0])) if address else "")
+
+    def _admit(self, accepted: socket.socket, network: str) -> None:
+        connection = self._connect()
+        visit = self._admission.enter(network, connection.drop)
+        if visit is None:
+            most = self._admission.connections_max
+            if self._tls is None:
+                with suppress(OSError):
+                    accepted.send(refusal(503, "unavailable", f"{most} connections are open; come back later"))
+            accepted.close()
+            return
+        connection.visit = visit
+        task = asyncio.get_running_loop().create_task(self._hand_over(accepted, connection, visit))
+        self._arriving[task] = connection
+        task.add_done_callback(self._arriving.pop)
+
+    async def _hand_over(self, accepted: socket.socket, connection: Connection, visit: Visit) -> None:
+        if connection.is_dropped:
+            accepted.close()
+            return
+        connection.handshake = asyncio.current_task()
+        over_tls = self._tls is not None
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: connection,
+                accepted,
+                ssl=self._tls,
+                ssl_handshake_timeout=self._handshake_s_max if over_tls else None,
+                ssl_shutdown_timeout=GOODBYE_S_MAX if over_tls else None,
+            )
+        except (OSError, asyncio.CancelledError) as error:
+            # The caller has gone, speaks no TLS, takes too long, or makes room for others.
+            self._admission.leave(visit)
+            log.debug("handshake not completed", extra={"reason": repr(error)})
+        finally:
+            connection.handshake = None
