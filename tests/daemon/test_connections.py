@@ -51,6 +51,7 @@ def served(
     """A server with these limits in a thread of its own; its port."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
         server = DoorServer(
             answer,
             bound,
@@ -64,7 +65,7 @@ def served(
         try:
             until(lambda: server.started or not serving.is_alive())
             assert server.started
-            yield bound.getsockname()[1]
+            yield port
         finally:
             server.should_exit = True
             serving.join(WAIT_S)

@@ -55,11 +55,12 @@ class Door:
         self._resume()
 
     def close(self) -> None:
-        """Accept no more, and end the handshakes that are under way. Connections go on."""
+        """Accept no more and let nobody wait for it; end the handshakes under way. Connections go on."""
         if self._pause is not None:
             self._pause.cancel()
         if self._bound.fileno() >= 0:
             asyncio.get_running_loop().remove_reader(self._bound)
+            self._bound.close()
         for connection in self._arriving.values():
             connection.drop()
 
