@@ -11,19 +11,19 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import pytest
 import schemathesis
-import uvicorn
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import load_all_checks
 from schemathesis.core.result import Ok
 from schemathesis.pytest.lazy import get_all_tests
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
+from koala.daemon.admission import Admission
 from koala.daemon.api import RequestTraffic, make_app
-from koala.daemon.connections import LimitedConnections
+from koala.daemon.server import DoorServer
 from koala.daemon.service.service import Service
 from koala.daemon.service.tokens import AccessTokens
 from koala.model.api import Scope
@@ -93,7 +93,7 @@ def loosened(clock_rate: float = 10_000.0) -> RequestTraffic:
     return RequestTraffic(lambda: time.monotonic() * clock_rate)
 
 
-async def serve_at_loopback(world: World) -> tuple[uvicorn.Server, asyncio.Task[None], Served]:
+async def serve_at_loopback(world: World) -> tuple[DoorServer, asyncio.Task[None], Served]:
     """A real server for the open listener, its URL, and a token that reads and submits."""
     async with world.owner() as owner:
         for site in ("west", "east"):
@@ -104,12 +104,8 @@ async def serve_at_loopback(world: World) -> tuple[uvicorn.Server, asyncio.Task[
     )
     bound = socket.socket()
     bound.bind(("127.0.0.1", 0))
-    limited = LimitedConnections(app)
-    connect = cast(type[asyncio.Protocol], limited.connect)
-    server = uvicorn.Server(
-        uvicorn.Config(limited, http=connect, ws="none", lifespan="off", log_config=None, access_log=False)
-    )
-    serving = asyncio.create_task(server.serve(sockets=[bound]))
+    server = DoorServer(app, bound, Admission())
+    serving = asyncio.create_task(server.serve())
     async with asyncio.timeout(60):
         while not server.started:
             assert not serving.done()
