@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from koala.core.lifecycle import ENDED, TRANSITIONS, JobState
 
-LEFT, TOP, WIDTH, HEIGHT = -44, 26, 1066, 394
+LEFT, TOP, WIDTH, HEIGHT = -44, 26, 1066, 474
 BOX_WIDTH, BOX_HEIGHT = 104, 40
 ROW_Y = 190
 COLUMN_X = {
@@ -23,8 +23,9 @@ CENTRE = {state: (x, ROW_Y) for state, x in COLUMN_X.items()} | {
     JobState.DONE: (970, ROW_Y),
     JobState.FAILED: (84, 385),
     JobState.CANCELLED: (630, 385),
+    JobState.QUARANTINED: (480, 465),
 }
-NARROW = {JobState.DONE: 76}
+NARROW = {JobState.DONE: 76, JobState.QUARANTINED: 120}
 
 # Ways that bend: the heights at which they run, above or below the row, and where they leave and enter.
 _BENT: dict[tuple[JobState, JobState], tuple[int, int, int]] = {
@@ -36,7 +37,7 @@ _BENT: dict[tuple[JobState, JobState], tuple[int, int, int]] = {
 }
 # Which states a frame holds: one arrow from the frame stands for one from each.
 FAILING = frozenset(COLUMN_X)
-LIVING = frozenset(TRANSITIONS) - ENDED
+LIVING = frozenset(TRANSITIONS) - ENDED - {JobState.QUARANTINED}
 
 STYLE = """
   text { font-family: system-ui, 'DejaVu Sans', sans-serif; fill: #1f2937; }
@@ -73,22 +74,24 @@ def draw() -> str:
         '<rect class="frame" x="48" y="72" width="812" height="188" rx="12"/>',
         '<path class="way" d="M-32 190H68"/><text class="note" x="-32" y="181">submit</text>',
     ]
-    grouped: dict[JobState, list[int]] = {JobState.FAILED: [], JobState.CANCELLED: []}
+    grouped: dict[JobState, list[int]] = {JobState.FAILED: [], JobState.CANCELLED: [], JobState.QUARANTINED: []}
     for (state, target), number in numbered.items():
-        if target in grouped:
+        if target in grouped and state is not JobState.QUARANTINED:
             grouped[target].append(number)
         else:
             parts += _way(state, target, number)
     parts += _group_arrow(JobState.FAILED, "inner", 260, grouped[JobState.FAILED])
     parts += _group_arrow(JobState.CANCELLED, "outer", 335, grouped[JobState.CANCELLED])
+    parts += _group_arrow(JobState.QUARANTINED, "outer", 335, grouped[JobState.QUARANTINED])
     parts += [line for state in CENTRE for line in _box(state)]
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
 def _check_frames(numbered: dict[tuple[JobState, JobState], int]) -> None:
     """An arrow from a frame is true only if every state in it has that way, and no other has."""
-    for target, frame in ((JobState.FAILED, FAILING), (JobState.CANCELLED, LIVING)):
-        sources = {state for state, to in numbered if to is target}
+    framed = ((JobState.FAILED, FAILING), (JobState.CANCELLED, LIVING), (JobState.QUARANTINED, LIVING))
+    for target, frame in framed:
+        sources = {state for state, to in numbered if to is target} - {JobState.QUARANTINED}
         if sources != frame:
             raise ValueError(f"the frame of {target} does not fit the table: {sorted(sources ^ frame)}")
 
@@ -117,6 +120,13 @@ def _way(state: JobState, target: JobState, number: int) -> list[str]:
         return _labelled(f"M{x} {y + BOX_HEIGHT // 2}V{to_y - BOX_HEIGHT // 2}", x, (y + to_y) // 2, number)
     if state is JobState.UNWINDING and target is JobState.WAITING:
         return _labelled(f"M{x - half} {y}H{to_x}V{to_y + BOX_HEIGHT // 2}", (x + to_x) // 2, y, number)
+    if state is JobState.QUARANTINED:
+        edge = NARROW[state] // 2
+        if target is JobState.WAITING:
+            return _labelled(f"M{x - edge} {y}H8V{to_y + 15}H{to_x - half}", (x + 8) // 2, y, number)
+        if target is JobState.CANCELLED:
+            top, lane_y = y - BOX_HEIGHT // 2, y - 40
+            return _labelled(f"M{x + 40} {top}V{lane_y}H{to_x}V{to_y + BOX_HEIGHT // 2}", x + 95, lane_y, number)
     if y == to_y and 0 < to_x - x <= 170:
         end_x = to_x - NARROW.get(target, BOX_WIDTH) // 2
         return _labelled(f"M{x + half} {y}H{end_x}", (x + half + end_x) // 2 - 5, y, number)
@@ -126,10 +136,11 @@ def _way(state: JobState, target: JobState, number: int) -> list[str]:
 def _group_arrow(target: JobState, frame: str, from_y: int, ways: list[int]) -> list[str]:
     x, y = CENTRE[target]
     counted = ", ".join(map(str, ways))
+    note_x = x + NARROW.get(target, BOX_WIDTH) // 2 + 10
     return [
         f'<path class="way" d="M{x} {from_y}V{y - BOX_HEIGHT // 2}"/>',
-        f'<text class="note" x="{x + BOX_WIDTH // 2 + 10}" y="{y - 5}">from every state in the {frame} frame:</text>',
-        f'<text class="note" x="{x + BOX_WIDTH // 2 + 10}" y="{y + 14}">{counted}</text>',
+        f'<text class="note" x="{note_x}" y="{y - 5}">from every state in the {frame} frame:</text>',
+        f'<text class="note" x="{note_x}" y="{y + 14}">{counted}</text>',
     ]
 
 

@@ -206,13 +206,19 @@ async def open_engine(
     grid: Grid | None = None,
     store: Store | None = None,
     site_maker: SiteMaker = make_site,
+    catalogue: Catalogue | None = None,
     **limits: Any,
 ) -> AsyncIterator[EngineWorld]:
     """An engine below ``root``, with the limits that are named; opened again there it goes on where it was."""
     own = open_store(root) if store is None else store
     try:
         engine = Engine(
-            grid or local_grid(), Catalogue.builtin(), own, root, site_maker=site_maker, limits=EngineLimits(**limits)
+            grid or local_grid(),
+            catalogue or Catalogue.builtin(),
+            own,
+            root,
+            site_maker=site_maker,
+            limits=EngineLimits(**limits),
         )
         await engine.open()
         try:

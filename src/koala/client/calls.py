@@ -149,6 +149,11 @@ def cancel(job: int) -> Call[JobSummary]:
     return Call(method="POST", path=f"/v1/jobs/{job}/cancel", read=JobSummary.model_validate_json)
 
 
+def requeue(job: int) -> Call[JobSummary]:
+    """Put a job that is in quarantine back into its placement queue; when this returns the wish is durable."""
+    return Call(method="POST", path=f"/v1/jobs/{job}/requeue", read=JobSummary.model_validate_json)
+
+
 def output(
     job: int,
     *,

@@ -1,6 +1,6 @@
 """Everything that decides, without clock, I/O or threads: ``Scheduler.handle(event) -> list[Command]``."""
 
-from koala.core.lifecycle import JobState
+from koala.core.lifecycle import HandlingError, JobState
 from koala.core.scheduler import Scheduler
 from koala.core.state.snapshot import (
     Snapshot,
@@ -14,6 +14,7 @@ from koala.core.state.snapshot import (
 from koala.core.story import JobExplanation, StoryEntry
 
 __all__ = [
+    "HandlingError",
     "JobExplanation",
     "JobState",
     "Scheduler",

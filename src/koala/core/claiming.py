@@ -172,6 +172,7 @@ class JobClaiming:
     def claim(self, job: Job) -> None:
         """One claiming try, at the job's claiming time."""
         ledger = self.ledger
+        ledger.about = (job,)
         ledger.claiming.remove(job)
         resumed, job.claim_resumed = job.claim_resumed, False
         if not resumed:
@@ -203,6 +204,7 @@ class JobClaiming:
         ledger = self.ledger
         claim = ledger.claims[token]
         job, component = claim.job, claim.component
+        ledger.about = (job,)
         timer, claim.timer = claim.timer, None
         assert timer is not None
         patience_s = ledger.parameters.queue_patience_s
@@ -257,10 +259,12 @@ class JobClaiming:
         ledger.sites.earmark(site, component, size, job)
         job.tell(ledger.now, "preempts", component, site, tuple(victim.id for victim in victims))
         for victim in victims:
+            ledger.about = (victim,)
             victim.preemptions += 1
             victim.tell(ledger.now, "preempted", job.id, site)
             reason = f"preempted by high-priority job {job.id} on {ledger.names[site]}"
             self.ending.back_to_queue(victim, reason, lower=False)
+        ledger.about = (job,)
 
     def _claim_component(self, job: Job, component: int) -> ComponentClaim:
         assert job.spots is not None

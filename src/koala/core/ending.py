@@ -74,8 +74,7 @@ class JobEnding:
     def end(self, job: Job, state: JobState, reason: str = "") -> None:
         """The job is over; the core forgets it, and tells the driver all that it needs to keep."""
         ledger = self.ledger
-        if job.state is not JobState.UNWINDING:
-            self._give_back(job)
+        self._give_back(job)
         job.move(state)
         job.ended_at = ledger.now
         job.tell(ledger.now, "ended", state, reason)
@@ -99,8 +98,37 @@ class JobEnding:
             )
         )
 
+    def set_aside(self, job: Job, reason: str, at: float) -> None:
+        """Our own code raised on this job: it keeps nothing. What raises once more is left out and told, so that this
+        always comes to its end; a restart counts anew what sites hold and are promised."""
+        for give_back in (self._leave_placement_queue, self._give_back, self._abort_rest):
+            try:
+                give_back(job)
+            except Exception as error:
+                job.tell(at, "not_given_back", repr(error))
+        job.stop_timer()
+        self._forget_places(job)
+        job.demand = None
+        job.move(JobState.QUARANTINED)
+        job.tell(at, "quarantined", reason)
+
+    def _leave_placement_queue(self, job: Job) -> None:
+        if job.state is JobState.WAITING:
+            job.placement_tries += self.ledger.tries_in_queue(job)
+            self.ledger.queue_of(job).remove(job)
+
+    def _abort_rest(self, job: Job) -> None:
+        for claim in job.claims:
+            if claim is not None and not claim.aborting:
+                self.abort(claim)
+
     def _requeue(self, job: Job) -> None:
         job.move(JobState.WAITING)
+        self._forget_places(job)
+        self.ledger.enqueue(job, tried=False)
+
+    @staticmethod
+    def _forget_places(job: Job) -> None:
         for claim in job.claims:
             if claim is not None:
                 claim.given_up = True
@@ -110,14 +138,13 @@ class JobEnding:
         job.started_at = None
         job.observed = False
         job.ready = 0
-        self.ledger.enqueue(job, tried=False)
 
     def _give_back(self, job: Job) -> None:
         """Let go of everything that the job holds, is promised or waits for."""
         ledger = self.ledger
         job.stop_timer()
-        if job.spots is None:
-            return
+        if job.spots is None or job.state is JobState.UNWINDING:
+            return  # it has none, or has given them back already
         if job.link_demands:
             ledger.links.remove(job)
         if job.state in IN_CLAIMING_QUEUE:
@@ -142,7 +169,9 @@ class JobEnding:
         self._abort(claim)
 
     def _abort_again(self, token: Token) -> None:
-        self._abort(self.ledger.claims[token])
+        claim = self.ledger.claims[token]
+        self.ledger.about = (claim.job,)
+        self._abort(claim)
 
     def _abort(self, claim: ComponentClaim) -> None:
         """Tell the site, and tell it again, ever more rarely, until it says that the component is gone."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
+from koala.model.messages import AnyEvent
 from koala.model.request import JobId
 
 
@@ -22,6 +23,7 @@ class JobState(enum.StrEnum):
     STARTING = "starting"
     RUNNING = "running"
     UNWINDING = "unwinding"
+    QUARANTINED = "quarantined"
     DONE = "done"
     FAILED = "failed"
     CANCELLED = "cancelled"
@@ -34,6 +36,7 @@ MEANING: dict[JobState, str] = {
     JobState.STARTING: "every component is claimed; the barrier opens when all have reported and all files are there",
     JobState.RUNNING: "the application runs on all sites",
     JobState.UNWINDING: "the run has ended early; the job waits until every site has let go of its components",
+    JobState.QUARANTINED: "set aside after an error inside Koala; it holds nothing until it is put back or cancelled",
     JobState.DONE: "every component returned success",
     JobState.FAILED: "given up: a limit of tries, restarts or time was reached",
     JobState.CANCELLED: "its user or an operator cancelled it",
@@ -45,6 +48,7 @@ TRANSITIONS: dict[JobState, dict[JobState, str]] = {
         JobState.PLACED: "the policy found places for all components",
         JobState.FAILED: "placement or claiming tries used up, or the request names what does not exist",
         JobState.CANCELLED: "cancel",
+        JobState.QUARANTINED: "an error inside Koala",
     },
     JobState.PLACED: {
         JobState.CLAIMING: "some components were claimed",
@@ -52,12 +56,14 @@ TRANSITIONS: dict[JobState, dict[JobState, str]] = {
         JobState.WAITING: "not all claimed at the job start time, a file could not be brought, or preempted",
         JobState.FAILED: "claiming tries used up",
         JobState.CANCELLED: "cancel",
+        JobState.QUARANTINED: "an error inside Koala",
     },
     JobState.CLAIMING: {
         JobState.STARTING: "the last components were claimed",
         JobState.WAITING: "not all claimed at the job start time, a component failed, or preempted",
         JobState.FAILED: "claiming tries used up",
         JobState.CANCELLED: "cancel",
+        JobState.QUARANTINED: "an error inside Koala",
     },
     JobState.STARTING: {
         JobState.RUNNING: "all components reported and all files arrived: the barrier opens",
@@ -65,15 +71,22 @@ TRANSITIONS: dict[JobState, dict[JobState, str]] = {
         JobState.WAITING: "a component failed or did not reach the barrier in time, or preempted",
         JobState.FAILED: "claiming tries or restarts used up",
         JobState.CANCELLED: "cancel",
+        JobState.QUARANTINED: "an error inside Koala",
     },
     JobState.RUNNING: {
         JobState.DONE: "the last component returned success",
         JobState.UNWINDING: "a component failed, or preempted",
         JobState.FAILED: "restarts used up, or the walltime passed",
         JobState.CANCELLED: "cancel",
+        JobState.QUARANTINED: "an error inside Koala",
     },
     JobState.UNWINDING: {
         JobState.WAITING: "no site holds a component of it any more",
+        JobState.CANCELLED: "cancel",
+        JobState.QUARANTINED: "an error inside Koala",
+    },
+    JobState.QUARANTINED: {
+        JobState.WAITING: "put back",
         JobState.CANCELLED: "cancel",
     },
     JobState.DONE: {},
@@ -94,6 +107,19 @@ class InvalidTransitionError(RuntimeError):
         self.job = job
         self.state = state
         self.target = target
+
+
+class HandlingError(RuntimeError):
+    """Our own code raised while an event was handled: the core is of no use any more, and goes on from the record.
+
+    ``event`` is what was handled, ``jobs`` are those that the core was busy with (none where it was not with one).
+    """
+
+    def __init__(self, event: AnyEvent, jobs: Sequence[JobId], error: BaseException) -> None:
+        super().__init__(f"{type(event).__name__} could not be handled: {error!r}")
+        self.event = event
+        self.jobs = tuple(jobs)
+        self.error = error
 
 
 def diagram() -> str:

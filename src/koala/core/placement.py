@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from koala.core.ending import JobEnding
 from koala.core.lifecycle import JobState
 from koala.core.running import JobRunning
@@ -10,7 +12,7 @@ from koala.core.state.encoded import INFINITY
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger, tries_in_words
 from koala.core.state.queues import PlacementQueue
-from koala.model.messages import JobPlaced, JobSubmitted
+from koala.model.messages import JobPlaced, JobRequeued, JobSubmitted, RequeueAsked
 from koala.model.request import JobId, Request
 from koala.policies import Catalogue, PolicyError, UnknownPolicyError, UnknownSiteError
 from koala.policies.front_door import Demand, DemandKey, Spots, compile_demand, demand_key, try_place
@@ -44,8 +46,13 @@ class JobPlacing:
             return
         self.last_job = event.job
         job = Job(event.job, event.at, event.at, ledger.parameters.claim_fraction)
-        job.bind(event.request)
-        ledger.jobs[job.id] = job
+        job.bind(event.request, ledger.states)
+        ledger.add(job)
+        ledger.about = (job,)
+        if event.defect:
+            job.move(JobState.QUARANTINED)
+            job.tell(event.at, "quarantined", event.defect)
+            return
         sites, queue = ledger.sites, ledger.high if job.high else ledger.low
         try:
             job.demand = self.demand_of(event.request)
@@ -85,6 +92,31 @@ class JobPlacing:
             self._demands[key] = demand
         return demand
 
+    # ---------------------------------------------------------------------------------- out of quarantine
+
+    def on_requeue_asked(self, event: RequeueAsked) -> None:
+        """The job waits for a place again, as one that has just come back to its queue."""
+        ledger = self.ledger
+        job = ledger.jobs.get(event.job)
+        if job is None or job.state is not JobState.QUARANTINED:
+            return
+        ledger.about = (job,)
+        if any(claim.job is job for claim in ledger.claims.values()):
+            return
+        try:
+            job.demand = self.demand_of(job.request)
+        except (UnknownPolicyError, UnknownSiteError, PolicyError) as error:
+            job.move(JobState.WAITING)
+            self.ending.end(job, JobState.FAILED, error.for_user())
+            return
+        if job.barred:
+            job.demand = job.demand.barring(ledger.index[site] for site in job.barred)
+        reason = "put back from quarantine"
+        job.move(JobState.WAITING)
+        job.tell(ledger.now, "requeued")
+        ledger.commands.append(JobRequeued(job=job.id, reason=reason))
+        ledger.enqueue(job, tried=False)
+
     # --------------------------------------------------------------------------------------- scans
 
     def plan_scan(self, queue: PlacementQueue) -> float:
@@ -109,21 +141,32 @@ class JobPlacing:
     def scan(self, queue: PlacementQueue) -> None:
         """Try every job of the queue, from head to tail."""
         ledger = self.ledger
+        ledger.about = ()
         queue.scan_begins(ledger.sites)
-        queue.scan(ledger.sites, self._place_from_queue, self._policy_broke)
+        queue.scan(ledger.sites, self._place_from_queue, self._policy_broke, self._raised)
         queue.passed_changed = ledger.sites.changed
         if queue.has_limits:
             for job in queue.pop_exhausted(ledger.scans_so_far(queue)):
+                ledger.about = (job,)
                 job.placement_tries += ledger.tries_in_queue(job)
                 self._out_of_tries(job)
+        ledger.about = ()
 
     def _place_from_queue(self, job: Job, spots: Spots) -> None:
+        self.ledger.about = (job,)
         job.placement_tries += self.ledger.tries_in_queue(job)
         self._place(job, spots)
+        self.ledger.about = ()
 
     def _policy_broke(self, job: Job, error: PolicyError) -> None:
+        self.ledger.about = (job,)
         job.placement_tries += self.ledger.tries_in_queue(job)
         self.ending.end(job, JobState.FAILED, error.for_user())
+        self.ledger.about = ()
+
+    def _raised(self, jobs: Sequence[Job]) -> None:
+        """What was raised on one of these is raised on each: they ask for the same."""
+        self.ledger.about = tuple(jobs)
 
     def _out_of_tries(self, job: Job) -> None:
         tries = tries_in_words(self.ledger.placement_tries_max(job))

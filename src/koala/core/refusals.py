@@ -39,6 +39,10 @@ def refusal_of(demand: Demand, seen: Seen, sites: Sites, *, high: bool) -> Refus
             refusal = _with_shut_sites(refusal, demand, idle, shut, view)
     except PolicyError as error:  # a policy of somebody else's, on numbers that it was not tried with before
         return Refusal(policy=demand.policy.name, reason=error.for_user(), cure="repair the policy")
+    except Exception as error:  # ours: its next try raises too, and sets the job aside
+        return Refusal(
+            policy=demand.policy.name, reason=f"an error inside Koala ({error!r})", cure=f"{_NO_CURE} report it"
+        )
     if high and not refusal.permanent and refusal.shortages and _low_jobs_hold_some(sites):
         preempting = "it preempts jobs of low priority only once it has places and cannot claim them"
         refusal = msgspec.structs.replace(refusal, cure=f"{refusal.cure}; {preempting}")

@@ -77,7 +77,7 @@ class _Restoring:
     def run(self) -> None:
         snapshot, ledger = self._snapshot, self._ledger
         for job, request in zip(self._jobs, snapshot.requests, strict=True):
-            job.bind(request)
+            job.bind(request, ledger.states)
         _nothing_is_left_at_missing_sites(self._names, self._here, self._jobs, self._claims, self._transfers)
         ledger.now = snapshot.now
         self._placing.last_job = snapshot.last_job
@@ -151,8 +151,9 @@ class _Restoring:
             if not self._same_sites:
                 job.spots = None
             return
-        self._ledger.jobs[job.id] = job
-        self._restore_demand(job)
+        self._ledger.add(job)
+        if job.state is not JobState.QUARANTINED:  # its demand may be what cannot be had
+            self._restore_demand(job)
         if job.spots is not None:
             sites, sizes, tasks = job.spots
             job.spots = job.spots._replace(sites=tuple([self._site(number) for number in sites]))

@@ -116,6 +116,7 @@ class JobRunning:
     def on_accepted(self, event: ComponentAccepted) -> None:
         claim = self.ledger.claims.get(event.token)
         if claim is not None and claim.phase is ComponentPhase.SENT:
+            self.ledger.about = (claim.job,)
             claim.phase = ComponentPhase.ACCEPTED
             if not claim.aborting:
                 self.be_patient(claim)
@@ -134,6 +135,7 @@ class JobRunning:
         """It waits no more: however long it takes to the barrier now, it has its processors."""
         claim = self.ledger.claims.get(event.token)
         if claim is not None and not claim.aborting:
+            self.ledger.about = (claim.job,)
             claim.stop_timer()
 
     def on_ready(self, event: ComponentReady) -> None:
@@ -141,6 +143,7 @@ class JobRunning:
         if claim is None or claim.aborting:
             return
         job = claim.job
+        self.ledger.about = (job,)
         if claim.phase < ComponentPhase.READY:
             claim.phase = ComponentPhase.READY
             claim.stop_timer()
@@ -242,6 +245,7 @@ class JobRunning:
         """Ask the job's sites, or give the claim up when its deadline has passed."""
         ledger = self.ledger
         job = ledger.jobs[job_id]
+        ledger.about = (job,)
         job.timer = None
         if job.state is JobState.RUNNING:
             self._ask(claim for claim in job.claims if claim is not None)
@@ -275,6 +279,7 @@ class JobRunning:
         claim = ledger.claims.pop(event.token, None)
         if claim is None:
             return
+        ledger.about = (claim.job,)
         claim.stop_timer()
         ledger.sites.free(claim)
         ran = claim.phase is ComponentPhase.RUNNING
@@ -294,6 +299,7 @@ class JobRunning:
         ledger = self.ledger
         for job_id in ledger.sites.sites[index].waiters:
             job = ledger.jobs[job_id]
+            ledger.about = (job,)
             if ledger.sites.earmark_is_free(index, job):
                 job.claim_resumed = True
                 ledger.claiming.move(job, ledger.now)

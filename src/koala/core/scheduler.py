@@ -7,18 +7,19 @@ watches the components, ``ending`` frees everything. Each uses only those named 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
 from koala.core.claiming import JobClaiming
 from koala.core.ending import JobEnding
-from koala.core.lifecycle import JobState
+from koala.core.lifecycle import HandlingError, JobState
 from koala.core.placement import JobPlacing
 from koala.core.restore import restore
 from koala.core.running import JobRunning
 from koala.core.staging import JobStaging
 from koala.core.state.encoded import INFINITY
+from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.snapshot import Snapshot, grid_digest, take_snapshot
 from koala.core.story import JobExplanation, explain
@@ -33,7 +34,9 @@ from koala.model.messages import (
     ComponentRunning,
     ComponentStarting,
     FileChanged,
+    JobQuarantined,
     JobSubmitted,
+    RequeueAsked,
     SiteDrained,
     SiteReported,
     SiteResumed,
@@ -69,6 +72,8 @@ class Scheduler:
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             JobSubmitted: self._placement.on_submitted,
             CancelAsked: self._on_cancel_asked,
+            JobQuarantined: self._on_quarantined,
+            RequeueAsked: self._placement.on_requeue_asked,
             ComponentAccepted: self._running.on_accepted,
             ComponentStarting: self._running.on_starting,
             ComponentReady: self._running.on_ready,
@@ -87,34 +92,48 @@ class Scheduler:
         """Take note of the event, and of the time that has passed; say what must be done now.
 
         Events come in order of time. One that speaks of a job, token or transfer that is no longer known
-        changes nothing: answers may come late and more than once.
+        changes nothing: answers may come late and more than once. Raises ``HandlingError`` for whatever our own code
+        raises; then the scheduler is of no use any more.
         """
         ledger = self.ledger
-        instant_is_new = event.at > ledger.now
-        if instant_is_new:
-            ledger.now = event.at
         commands: list[AnyCommand] = []
         ledger.commands = commands
+        ledger.about = ()
         kind = type(event)
-        if self._due_at <= ledger.now:
-            self._run_due(instant_is_new=instant_is_new, instant_is_over=kind is Tick)
-        self._handlers[kind](event)
-        claiming = ledger.claiming
-        while claiming.next_at <= ledger.now:
-            self._claiming.claim(claiming.head())
+        try:
+            if kind is JobQuarantined:
+                self._handlers[kind](event)  # and nothing that is due: that may be what raised
+            else:
+                instant_is_new = event.at > ledger.now
+                if instant_is_new:
+                    ledger.now = event.at
+                if self._due_at <= ledger.now:
+                    self._run_due(instant_is_new=instant_is_new, instant_is_over=kind is Tick)
+                    ledger.about = ()
+                self._handlers[kind](event)
+                while ledger.claiming.next_at <= ledger.now:
+                    self._claiming.claim(ledger.claiming.head())
+            self._plan_what_is_due(commands)
+        except Exception as error:
+            about: Sequence[Job] = ledger.about
+            raise HandlingError(event, [job.id for job in about], error) from error
+        return commands
+
+    def _plan_what_is_due(self, commands: list[AnyCommand]) -> None:
+        """Make sure that the driver will come back when the next thing is due."""
+        ledger = self.ledger
+        ledger.about = ()
         due_at = ledger.timers.next_at() if ledger.timers.heap else INFINITY
-        if claiming.next_at < due_at:
-            due_at = claiming.next_at
+        if ledger.claiming.next_at < due_at:
+            due_at = ledger.claiming.next_at
         if ledger.high.size and (scan_at := self._placement.plan_scan(ledger.high)) < due_at:
             due_at = scan_at
         if ledger.low.size and (scan_at := self._placement.plan_scan(ledger.low)) < due_at:
             due_at = scan_at
         self._due_at = due_at
         if due_at < INFINITY and (not self._wakes or due_at < self._wakes[0]):
-            # Make sure that the driver will come back when the next thing is due.
             heappush(self._wakes, due_at)
             commands.append(WakeAt(at=due_at))
-        return commands
 
     def completed(self, command: AnyCommand) -> AnyCommand:
         """A command on record that is still to be performed, complete also where a former version wrote it."""
@@ -193,6 +212,7 @@ class Scheduler:
         while ledger.timers.fire_next(now):
             pass
         ledger.before_scans = False
+        ledger.about = ()
         for queue in (ledger.high, ledger.low):
             due = queue.scan_due_at <= now
             if ledger.scans_every_event:
@@ -214,10 +234,16 @@ class Scheduler:
         job = ledger.jobs.get(event.job)
         if job is None:
             return
+        ledger.about = (job,)
         if job.state is JobState.WAITING:
             job.placement_tries += ledger.tries_in_queue(job)
             ledger.queue_of(job).remove(job)
         self._ending.end(job, JobState.CANCELLED, "cancelled")
+
+    def _on_quarantined(self, event: JobQuarantined) -> None:
+        job = self.ledger.jobs.get(event.job)
+        if job is not None and job.state is not JobState.QUARANTINED:
+            self._ending.set_aside(job, event.reason, event.at)
 
     def _on_site_reported(self, event: SiteReported) -> None:
         index = self.ledger.index.get(event.site)

@@ -64,6 +64,7 @@ class JobStaging:
 
     def _overdue(self, transfer_id: TransferId) -> None:
         transfer = self.ledger.transfers.by_id[transfer_id]
+        self.ledger.about = [self.ledger.jobs[job_id] for job_id in transfer.jobs]
         self.ledger.transfers.overdue(transfer, self.ledger.now)
         self.ledger.commands.append(CancelTransfer(transfer=transfer.id))
         self._broke(transfer, "it took far longer than estimated")
@@ -73,13 +74,15 @@ class JobStaging:
         transfer = ledger.transfers.by_id.get(event.transfer)
         if transfer is None or transfer.done:
             return
+        ledger.about = jobs = [ledger.jobs[job_id] for job_id in transfer.jobs]
         assert transfer.timer is not None
         transfer.timer.cancel()
         if not event.ok:
             self._broke(transfer, event.reason or "the transfer broke")
             return
         ledger.transfers.arrived(transfer, ledger.now)
-        for job in [ledger.jobs[job_id] for job_id in transfer.jobs]:
+        for job in jobs:
+            ledger.about = (job,)
             job.transfers_open -= 1
             job.tell(ledger.now, "file_arrived", transfer.key[0], transfer.key[2])
             if job.state is JobState.STARTING:
@@ -96,6 +99,7 @@ class JobStaging:
             self._watch(transfer)
             return
         for job in jobs:
+            ledger.about = (job,)
             self.ending.back_to_queue(job, f"file {file} could not be brought to {ledger.names[target]}: {reason}")
 
     def on_file_changed(self, event: FileChanged) -> None:

@@ -92,6 +92,12 @@ def _meaning(job: Job, names: Sequence[SiteName]) -> str:
         _, what, *details = job.story[-1]
         if what == "ended" and details[1]:
             return str(details[1])
+    if job.state is JobState.QUARANTINED:
+        return (
+            f"{_reason_of_quarantine(job)}. It holds nothing and is not tried; everything else goes on. Cancel it "
+            f"(koala job cancel {job.id}), or put it back once the cause is mended, as after an upgrade "
+            f"(koala job requeue {job.id})"
+        )
     late = [claim for claim in job.claims if claim is not None and claim.phase < ComponentPhase.READY]
     if job.state is JobState.STARTING and late:
         where = ", ".join(f"{claim.processors} on {names[claim.site]}" for claim in late)
@@ -102,6 +108,13 @@ def _meaning(job: Job, names: Sequence[SiteName]) -> str:
             "claimed where there is room (queue_patience_s), and if all takes too long (barrier_timeout_s), the job "
             "goes back to its placement queue"
         )
+    return MEANING[job.state]
+
+
+def _reason_of_quarantine(job: Job) -> str:
+    for _, what, *details in reversed(job.story):
+        if what == "quarantined":
+            return str(details[0])
     return MEANING[job.state]
 
 
@@ -144,6 +157,9 @@ _WORDS: dict[str, Callable[..., str]] = {
     "site_back": lambda names, site: f"{names[site]} is trusted again",
     "left_out": lambda _, lines: f"... {lines} lines of a long story are left out ...",
     "returned": lambda _, reason: f"back to its placement queue: {reason}",
+    "quarantined": lambda _, reason: f"set aside: {reason}",
+    "not_given_back": lambda _, error: f"something of what it held could not be given back in order: {error}",
+    "requeued": lambda _: "put back into its placement queue",
     "ended": lambda _, state, reason: f"{state}: {reason}" if reason else str(state),
 }
 

@@ -77,14 +77,35 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=T
 
 
 class JobSubmitted(Event, frozen=True, kw_only=True, tag=True):
-    """A user submitted a job. The driver gives ids in increasing order, each once."""
+    """A user submitted a job. The driver gives ids in increasing order, each once.
+
+    ``defect`` says what was raised when the core took it before: then it goes into quarantine and is not tried.
+    """
 
     job: JobId
     request: Request
+    defect: str = ""
 
 
 class CancelAsked(Event, frozen=True, kw_only=True, tag=True):
     """A user wants the job gone, whatever it is doing. Asking about an ended job changes nothing."""
+
+    job: JobId
+
+
+class JobQuarantined(Event, frozen=True, kw_only=True, tag=True):
+    """Our own code raised while it handled the job: the job is set aside, and gives back all that it holds.
+
+    It is handled before anything that is due, since that may be what raised.
+    """
+
+    job: JobId
+    reason: str
+
+
+class RequeueAsked(Event, frozen=True, kw_only=True, tag=True):
+    """Somebody wants a job out of quarantine and back in its placement queue. While a site still holds a component of
+    the job, and for a job that is not in quarantine, it changes nothing."""
 
     job: JobId
 
@@ -173,6 +194,8 @@ class Tick(Event, frozen=True, kw_only=True, tag=True):
 AnyEvent: TypeAlias = (
     JobSubmitted
     | CancelAsked
+    | JobQuarantined
+    | RequeueAsked
     | ComponentAccepted
     | ComponentStarting
     | ComponentReady

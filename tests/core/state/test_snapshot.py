@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koala.core import JobState, Scheduler, Snapshot, SnapshotError, decode_snapshot, encode_snapshot
+from koala.core.lifecycle import ENDED
 from koala.core.state import snapshot as core_snapshot
 from koala.core.state.job import ComponentClaim, FileTransfer, Job
 from koala.core.state.queues import PlacementQueue
@@ -158,6 +159,7 @@ WORKED_OUT: dict[type, dict[str, Callable[[Any], Any]]] = {
         "high": lambda job: job.high,
         "link_demands": lambda job: job.link_demands,
         "request": lambda job: job.request,
+        "states": lambda job: {state: count for state, count in job.states.items() if state not in ENDED},
         "timer": lambda job: when(job.timer),
         "transfers": lambda job: [(key, transfer.id) for key, transfer in job.transfers.items()],
         "transfers_open": lambda job: job.transfers_open,

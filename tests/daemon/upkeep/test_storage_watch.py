@@ -48,9 +48,9 @@ def test_on_a_disk_that_is_nearly_full_no_job_is_taken_and_those_that_run_go_on(
             disk = Disk(1_000 * MIB)
             watch, world = watched(plain, disk)
             running = await world.start(job_text("while [ ! -e end ]; do sleep 0.05; done"), ANNA)
-            assert world.service.warnings == []
+            assert world.service.warnings(OPERATOR) == []
             disk.free_bytes = 99 * MIB
-            assert world.service.warnings == [f"99 MiB are left on the disk of {tmp_path}"]
+            assert world.service.warnings(OPERATOR) == [f"99 MiB are left on the disk of {tmp_path}"]
             low = await world.start(job_text(), ANNA)
             disk.free_bytes = 9 * MIB
             with pytest.raises(UnavailableError, match=r"9 MiB are left on the disk .* no job is taken"):

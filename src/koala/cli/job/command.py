@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -18,6 +19,7 @@ from koala.cli.terminal.words import clean
 
 if TYPE_CHECKING:
     from koala.client import Client
+    from koala.model.api import JobSummary
 
 
 class JobGroup(click.Group):
@@ -72,13 +74,31 @@ def explain(client: Client, /, job_id: int, as_json: bool) -> None:
 @click.pass_context
 def cancel(ctx: click.Context, client: Client, /, job_ids: tuple[int, ...], as_json: bool) -> None:
     """Cancel jobs. One that has ended already stays as it is."""
-    from koala.client import ENDED_STATES, ClientError
+    from koala.client import ENDED_STATES
+
+    def told(found: JobSummary) -> str:
+        past = found.state in ENDED_STATES and found.state != "cancelled"
+        return f"had ended already: {found.state}" if past else "is cancelled"
+
+    _each_job(ctx, job_ids, client.cancel, told, as_json=as_json)
+
+
+def _each_job(
+    ctx: click.Context,
+    job_ids: Sequence[int],
+    call: Callable[[int], JobSummary],
+    told: Callable[[JobSummary], str],
+    *,
+    as_json: bool,
+) -> None:
+    """Make a call for each job and tell what came of it; one that fails keeps no other from its turn."""
+    from koala.client import ClientError
 
     code = 0
     answers = []
     for job_id in job_ids:
         try:
-            found = client.cancel(job_id)
+            found = call(job_id)
         except ClientError as error:
             problem = for_user(error, error.for_user())
             problem.show()
@@ -86,12 +106,23 @@ def cancel(ctx: click.Context, client: Client, /, job_ids: tuple[int, ...], as_j
             continue
         answers.append(found.model_dump(mode="json"))
         if not as_json:
-            past = found.state in ENDED_STATES and found.state != "cancelled"
-            what = f"had ended already: {found.state}" if past else "is cancelled"
-            click.echo(f"Job {found.id} ({clean(found.name)}) {what}.")
+            click.echo(f"Job {found.id} ({clean(found.name)}) {told(found)}.")
     if as_json:
         print_json(answers)
     ctx.exit(code)
+
+
+@job.command()
+@click.argument("job_ids", metavar="ID...", type=JOB_ID, nargs=-1, required=True, shell_complete=complete_job)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_client
+@click.pass_context
+def requeue(ctx: click.Context, client: Client, /, job_ids: tuple[int, ...], as_json: bool) -> None:
+    """Put jobs back from quarantine into their placement queue.
+
+    A job is in quarantine after an error inside Koala; put it back once the cause is mended, as after an upgrade.
+    """
+    _each_job(ctx, job_ids, client.requeue, lambda found: f"is {found.state} again", as_json=as_json)
 
 
 @job.command()

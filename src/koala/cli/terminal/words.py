@@ -24,6 +24,7 @@ STATE_STYLES = {
     "starting": "cyan",
     "running": "green",
     "unwinding": "magenta",
+    "quarantined": "bold red",
     "done": "dim",
     "failed": "red",
     "cancelled": "dim red",

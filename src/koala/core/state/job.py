@@ -108,8 +108,19 @@ class FileTransfer(_TransferLinks):
 
 
 class _JobLinks:
-    __slots__ = ("claims", "demand", "high", "link_demands", "request", "timer", "transfers", "transfers_open")
+    __slots__ = (
+        "claims",
+        "demand",
+        "high",
+        "link_demands",
+        "request",
+        "states",
+        "timer",
+        "transfers",
+        "transfers_open",
+    )
     request: Request
+    states: dict[JobState, int]  # how many jobs of its scheduler are in each state
     high: bool
     demand: Demand | None
     claims: list[ComponentClaim | None]  # by component, while it has places
@@ -169,12 +180,16 @@ class Job(_JobLinks):
     def submitted(cls, job_id: JobId, request: Request, at: float, claim_fraction: float) -> Job:
         """A new job."""
         job = cls(job_id, at, at, claim_fraction)
-        job.bind(request)
+        job.bind(request, dict.fromkeys(JobState, 0))
         return job
 
-    def bind(self, request: Request) -> None:
-        """Tie it to its request; nothing is claimed or transferred for it, and no timer runs."""
+    def bind(self, request: Request, states: dict[JobState, int]) -> None:
+        """Tie it to its request; nothing is claimed or transferred for it, and no timer runs.
+
+        ``states`` are the counts that its changes of state are counted in.
+        """
         self.request = request
+        self.states = states
         self.high = request.priority is Priority.HIGH
         self.demand = None
         self.claims = []
@@ -187,6 +202,8 @@ class Job(_JobLinks):
         """Change state by the table, or fail with the job's story."""
         if target not in TRANSITIONS[self.state]:
             raise InvalidTransitionError(self.id, self.state, target, [repr(entry) for entry in self.story])
+        self.states[self.state] -= 1
+        self.states[target] += 1
         self.state = target
 
     def tell(self, at: float, what: str, *details: Any) -> None:

@@ -6,7 +6,9 @@ Placement, staging, running, claiming and ending share one ledger; it keeps the 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 
+from koala.core.lifecycle import JobState
 from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.queues import ClaimingQueue, PlacementQueue
 from koala.core.state.sites import LinkUse, Sites
@@ -78,6 +80,9 @@ class Ledger:
         self.now = 0.0
         self.commands: list[AnyCommand] = []
         self.jobs: dict[JobId, Job] = {}
+        self.states = dict.fromkeys(JobState, 0)  # how many of them are in each state
+        # The jobs that the core is busy with at this point: should it raise, it is about them.
+        self.about: Sequence[Job] = ()
         self.ended: OrderedDict[JobId, Job] = OrderedDict()
         # With an interval of 0, every event that could help brings a scan.
         self.scans_every_event = self.parameters.scan_interval_s == 0
@@ -97,6 +102,11 @@ class Ledger:
         self.before_scans = False
         self.names = self.sites.view.names
         self.index = self.sites.view.index
+
+    def add(self, job: Job) -> None:
+        """A job is known from now on."""
+        self.jobs[job.id] = job
+        self.states[job.state] += 1
 
     def queue_of(self, job: Job) -> PlacementQueue:
         return self.high if job.high else self.low
@@ -135,6 +145,7 @@ class Ledger:
 
     def _rested(self, job_id: JobId) -> None:
         job = self.jobs[job_id]
+        self.about = (job,)
         queue = self.queue_of(job)
         job.timer = None
         del queue.resting[job.id]
@@ -160,6 +171,7 @@ class Ledger:
             self.sites.sites[index].cooling = self.timers.set(at, Alarm.COOLED_DOWN, index)
 
     def _cooled_down(self, index: int) -> None:
+        self.about = ()
         self.sites.sites[index].cooling = None
         self.sites.probe(index)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -238,9 +238,11 @@ class PlacementQueue(_QueueLinks):
         sites: Sites,
         place: Callable[[Job, Spots], None],
         broke: Callable[[Job, PolicyError], None],
+        raised: Callable[[Sequence[Job]], None] = lambda _: None,
     ) -> None:
         """Try every job from head to tail; ``place`` takes those that fit and changes the sites, ``broke`` those
-        whose policy gave an answer that cannot be right.
+        whose policy gave an answer that cannot be right. ``raised`` hears of those that ask for what something of our
+        own raised on, before that goes on to the caller.
 
         Idle processors only fall during a scan and links only fill, so a group that cannot fit by its plain numbers
         is out for good, and so is a steady one that the policy refused; any other is tried again, from the next
@@ -270,6 +272,9 @@ class PlacementQueue(_QueueLinks):
                 broke(self._take(group, bisect_left(group.positions, position)), error)
                 self._next_of(group, sequence, position, candidates)
                 continue
+            except Exception:
+                raised(group.jobs)
+                raise
             if spots is None:
                 if not group.demand.steady:
                     again.append((sequence, group))

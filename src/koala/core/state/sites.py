@@ -94,6 +94,7 @@ class Sites:
         self.error_threshold = grid.scheduler.error_threshold
         self.helped = 0
         self.changed = 0
+        self.turnover = [0] * len(self.sites)  # how many of our claims have begun and ended at each, since the start
         self.files_told: dict[str, None] = {}  # files whose replicas are not, or no longer, as the grid says
         self._link_demand_bit_s: tuple[int, ...] = ()  # nothing where nothing is on any link
         self._seen: Seen = (tuple(self.view.idle), ())
@@ -250,6 +251,7 @@ class Sites:
         site = self.sites[claim.site]
         site.claims[claim.token] = claim
         site.ours += claim.processors
+        self.turnover[claim.site] += 1
         if site.trust is Trust.PROBING:
             site.probe_job = claim.job.id
         self.refresh(claim.site)
@@ -258,6 +260,7 @@ class Sites:
         site = self.sites[claim.site]
         del site.claims[claim.token]
         site.ours -= claim.processors
+        self.turnover[claim.site] += 1
         if claim.aborting:
             self.leave(claim.site, claim.job)
         self.refresh(claim.site)

@@ -32,9 +32,11 @@ async def readyz(request: Request, service: The, response: Response) -> Health:
     """503 while the daemon cannot answer calls. Needs no token, but only who is signed in learns the reason, and what
     an operator should see to while it does."""
     failure = service.failure
-    known = isinstance(request.scope[CALLER], Caller)
+    caller = request.scope[CALLER]
+    known = isinstance(caller, Caller)
     if not failure:
-        return Health(status="ok", version=__version__, warnings=service.warnings if known else [])
+        warnings = service.warnings(caller.principal) if isinstance(caller, Caller) else []
+        return Health(status="ok", version=__version__, warnings=warnings)
     response.status_code = 503
     return Health(status="unavailable", version=__version__, reason=failure if known else HIDDEN_REASON)
 

@@ -122,6 +122,12 @@ async def cancel_job(who: Who, service: The, job: JobPath) -> JobSummary:
     return await service.cancel(who, job)
 
 
+@router.post("/jobs/{job}/requeue", summary="Put a job back from quarantine", responses=declared(409))
+async def requeue_job(who: Who, service: The, job: JobPath) -> JobSummary:
+    """The job goes from `quarantined` back to its placement queue. Needs `operate`."""
+    return await service.requeue(who, job)
+
+
 @router.get("/jobs/{job}/output", summary="What a component wrote", responses=declared(409))
 async def get_output(
     who: Who,

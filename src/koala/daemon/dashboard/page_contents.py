@@ -35,7 +35,18 @@ LINKS_MAX = 200
 TRANSFERS_MAX = 50
 COMPONENTS_MAX = 500
 PAGE_JOBS = 50
-STATES = ("waiting", "placed", "claiming", "starting", "running", "unwinding", "done", "failed", "cancelled")
+STATES = (
+    "waiting",
+    "placed",
+    "claiming",
+    "starting",
+    "running",
+    "unwinding",
+    "quarantined",
+    "done",
+    "failed",
+    "cancelled",
+)
 ENDED = frozenset({"done", "failed", "cancelled"})
 
 TAIL_BYTES = 65_536

@@ -31,6 +31,7 @@ _PROBLEMS = {
 }
 _NOTICES = {
     "cancel": "The job is being cancelled.",
+    "requeue": "The job is back in its placement queue.",
     "drain": "The site is drained: nothing new goes there, what runs there goes on.",
     "resume": "The site is used again, and its errors are forgotten.",
     "probe": "The site was asked for its state.",
@@ -102,6 +103,7 @@ def _add_pages(router: APIRouter, service: Service, contents: PageContents, who:
         )
         context = await contents.job(caller, wanted)
         context["may_cancel"] = may_cancel(caller, context["job"])
+        context["may_requeue"] = context["job"].state == "quarantined" and caller.may(Scope.OPERATE)
         return answer("job.html", caller, did, here="job", **context)
 
     @router.get("/sites/{site}")
@@ -117,6 +119,11 @@ def _add_forms(router: APIRouter, service: Service, who: Who) -> None:
     async def cancel_form(job: int, caller: Principal = known) -> Response:
         await service.cancel(caller, job)
         return RedirectResponse(f"/jobs/{job}?did=cancel", status_code=303)
+
+    @router.post("/jobs/{job}/requeue")
+    async def requeue_form(job: int, caller: Principal = known) -> Response:
+        await service.requeue(caller, job)
+        return RedirectResponse(f"/jobs/{job}?did=requeue", status_code=303)
 
     calls = {"drain": service.drain, "resume": service.resume, "probe": service.probe}
 

@@ -5,13 +5,15 @@ The state here is what a recovery replaces as a whole: after a failed commit not
 
 from __future__ import annotations
 
+import asyncio
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from typing import TypeVar
 
 import msgspec
 
 from koala import files
-from koala.core import Scheduler
+from koala.core import HandlingError, Scheduler
 from koala.core.lifecycle import JobState
 from koala.core.state.job import ComponentPhase
 from koala.core.state.ledger import Ledger
@@ -33,10 +35,13 @@ from koala.model.messages import (
     SiteReported,
     Tick,
     TransferEnded,
+    TransferId,
     WakeAt,
 )
 from koala.model.request import FileName, SiteName
 from koala.store import Batch
+
+T = TypeVar("T")
 
 # From these states a job goes back to its queue when something fails, and is placed again at once.
 _MAY_WAIT_SOON = (JobState.STARTING, JobState.UNWINDING)
@@ -45,11 +50,12 @@ _MAY_WAIT_SOON = (JobState.STARTING, JobState.UNWINDING)
 class EngineState:
     """The engine's state: the core, which may be a batch ahead of the record, and what is on record of live jobs."""
 
-    def __init__(self, recovery: Recovery) -> None:
+    def __init__(self, recovery: Recovery, kept: EngineState | None = None) -> None:
+        """``kept`` is a state of which only the core is ahead of the record."""
         self.scheduler: Scheduler = recovery.scheduler
-        self.rows: LiveRows = recovery.rows
-        self.outbox: Outbox = recovery.outbox
-        self.entries: dict[FileName, files.CatalogueEntry] = recovery.entries
+        self.rows: LiveRows = recovery.rows if kept is None else kept.rows
+        self.outbox: Outbox = recovery.outbox if kept is None else kept.outbox
+        self.entries: dict[FileName, files.CatalogueEntry] = recovery.entries if kept is None else kept.entries
         self.last_seq = recovery.last_seq
         self.last_job = recovery.last_job
         self.last_at = recovery.last_at
@@ -80,20 +86,28 @@ class PendingBatch:
         self._writer = EntryWriter(self._draft, state.last_seq)
         self._projector = Projector(state.scheduler, self._draft, policy)
         self._files: list[files.CatalogueEntry] = []
+        self._transfers_over: list[TransferId] = []
+        self.current: InboxItem | None = None  # what is being handled; None for the tick at the end
+        self.ticked = False
         self.commands: list[tuple[int, AnyCommand]] = []
         self.events = 0
 
-    def handle(self, items: Sequence[InboxItem]) -> None:
-        """Handle these in order, and a tick at the end when one is due. What the core would pass over is left out."""
+    def handle(self, items: Sequence[InboxItem], *, tick: bool = True) -> None:
+        """Handle these in order, and a tick at the end when one is due. What the core would pass over is left out.
+
+        Raises ``HandlingError`` for whatever our own code raises; then the core is ahead of the record.
+        """
         state = self._state
         for item in items:
+            self.current = item
             event = self._event_of(item)
             if item.answer is not None or is_news(event, state.scheduler.ledger):
                 self._handle(event, item.submitter)
             self._files += item.files
             if item.request is not None:
                 item.row = self._draft.jobs[state.last_job]
-        if state.next_wake_at() <= self._now():
+        self.current = None
+        if tick and state.next_wake_at() <= self._now():
             self._handle(Tick(at=self._next_at()), None)
 
     def _next_at(self) -> float:
@@ -105,19 +119,23 @@ class PendingBatch:
         state, at = self._state, self._next_at()
         if item.request is not None:
             state.last_job += 1
-            return JobSubmitted(at=at, job=state.last_job, request=item.request)
+            return JobSubmitted(at=at, job=state.last_job, request=item.request, defect=item.defect)
         assert item.event is not None, "an item is an event or a request"
         return msgspec.structs.replace(item.event, at=at)
 
     def _handle(self, event: AnyEvent, submitter: Submitter | None) -> None:
         state = self._state
         commands = state.scheduler.handle(event)
-        self._projector.project(event, commands, submitter)
-        self._writer.event(event)
+        try:
+            self._projector.project(event, commands, submitter)
+            self._writer.event(event)
+        except Exception as error:
+            raise HandlingError(event, self._projector.about, error) from error
         if isinstance(event, TransferEnded):
-            state.outbox.transfer_is_over(event.transfer)
+            self._transfers_over.append(event.transfer)
         elif isinstance(event, Tick):
             state.ticked(event.at)
+            self.ticked = True
         for command in commands:
             if isinstance(command, WakeAt):
                 state.wake_at(command.at)  # for the moment alone: after a restart the core asks anew
@@ -127,6 +145,8 @@ class PendingBatch:
 
     def batch(self) -> Batch | None:
         """Everything for the store, with the commands that were performed since the last time; None for nothing."""
+        for transfer in self._transfers_over:
+            self._state.outbox.transfer_is_over(transfer)
         settled = self._state.outbox.take_settled()
         if not (self._writer.entries or settled):
             return None
@@ -185,8 +205,18 @@ def is_news(event: AnyEvent, ledger: Ledger) -> bool:
 def activity_at(site: SiteName, ledger: Ledger) -> SiteActivity:
     """What goes on at a site and in the queues, by which the poller judges how often to ask the site."""
     waits = bool(ledger.high or ledger.low or ledger.claiming) or any(
-        job.state in _MAY_WAIT_SOON for job in ledger.jobs.values()
+        ledger.states[state] for state in _MAY_WAIT_SOON
     )
-    claims = tuple(ledger.sites.sites[ledger.index[site]].claims)
-    changes = ledger.high.next_position, ledger.low.next_position, claims
+    changes = ledger.high.next_position, ledger.low.next_position, ledger.sites.turnover[ledger.index[site]]
     return SiteActivity(waits=waits, claims_at=ledger.claiming.next_at, changes=changes)
+
+
+async def others_between(steps: Generator[None, None, T]) -> T:
+    """Take all the steps, and let the others of the loop have their turn between two of them."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as last:
+            found: T = last.value
+            return found
+        await asyncio.sleep(0)

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -19,12 +19,13 @@ from typing import ParamSpec, TypeVar
 import msgspec
 
 from koala import files
-from koala.core import Scheduler
-from koala.daemon.engine.batch import EngineState, PendingBatch, activity_at
+from koala.core import HandlingError, Scheduler
+from koala.daemon.engine.batch import EngineState, PendingBatch, activity_at, others_between
 from koala.daemon.engine.clock import SteadyClock
-from koala.daemon.engine.inbox import Inbox, InboxItem
+from koala.daemon.engine.inbox import Inbox, InboxItem, check_text, half_characters
 from koala.daemon.engine.outbox import Outbox
 from koala.daemon.engine.projection import Submitter
+from koala.daemon.engine.quarantine import Quarantine, told
 from koala.daemon.engine.recovery import Recovery, live_grid, nothing_yet, recover, store_snapshot
 from koala.daemon.engine.waiters import Waiters
 from koala.daemon.grid_sites import SiteMaker, check_kinds, check_ssh, make_areas, make_mover, make_site
@@ -34,7 +35,7 @@ from koala.daemon.perform.performer import Performer
 from koala.daemon.upkeep.journal_pruning import JOURNAL_ENTRIES_MAX, JournalPruner
 from koala.daemon.upkeep.polling import PROBE_S, SiteActivity, SitePoller
 from koala.daemon.upkeep.retention import Retention
-from koala.model.errors import InvalidError, TooManyError, UnavailableError
+from koala.model.errors import TooManyError, UnavailableError
 from koala.model.grid import Grid, SiteKind
 from koala.model.messages import (
     AnyCommand,
@@ -146,6 +147,7 @@ class Engine:
         self._waiters = Waiters()
         self._subscribers: list[Callable[[Batch, Mapping[JobId, StoredJob]], None]] = []
         self._inbox = Inbox()
+        self._quarantine = Quarantine(limits.recovery_first_s, limits.recovery_most_s)
         self._wake = asyncio.Event()
         self._store_thread = ThreadPoolExecutor(1, thread_name_prefix="koala-store")
         self._state = EngineState(nothing_yet(self._core_grid, catalogue))
@@ -346,7 +348,7 @@ class Engine:
         may not be on record, and the same client token tells.
         """
         if not await asyncio.to_thread(is_utf8, request):
-            raise _half_characters("the job")
+            raise half_characters("the job")
         if client_token is None:
             return await self._submit(request, Submitter(owner, None)), True
         key = (owner, client_token)
@@ -393,7 +395,7 @@ class Engine:
 
         Its time is the engine's. When it returns both are durable. Raises ``UnavailableError`` as ``submit`` does.
         """
-        _check_text("the call", event)
+        check_text("the call", event)
         await self._put(InboxItem(event=event, files=tuple(files)))
 
     async def probe(self, site: SiteName) -> None:
@@ -496,10 +498,15 @@ class Engine:
 
     async def _one_batch(self) -> None:
         """Handle what has gathered, put it on record, and only then answer and act."""
-        items = self._inbox.take(self._limits.batch_events_max)
+        singly = self._quarantine.singly > 0
+        items = self._inbox.take(1 if singly else self._limits.batch_events_max)
         try:
             this = PendingBatch(self._state, self._grid.scheduler.policy, self.now)
-            this.handle(items)
+            try:
+                this.handle(items, tick=not singly)
+            except HandlingError as defect:
+                await self._set_aside(defect, items, this.current)
+                return
             self.counters.events += this.events
             self._settle_at = None
             batch = this.batch()
@@ -515,6 +522,10 @@ class Engine:
             raise
         for item in items:
             item.done()
+        self._quarantine.handled(len(items), ticked=this.ticked)
+        if self._quarantine.missed and not self._quarantine.singly:
+            self._quarantine.missed = False
+            self._performer.reconcile()
 
     def _act(self, batch: Batch, commands: Sequence[tuple[int, AnyCommand]]) -> None:
         """The batch is on record: what it commands is done, and those who wait for it are woken."""
@@ -533,13 +544,30 @@ class Engine:
     async def _snapshot(self) -> None:
         """Between two batches the state in memory is that of the record; no event is handled meanwhile."""
         state = self._state
-        snapshot = await _others_between(state.scheduler.snapshot_in_steps())
+        snapshot = await others_between(state.scheduler.snapshot_in_steps())
         state.events_since_snapshot = 0
         await self._in_store(store_snapshot, self._store, self._core_grid, snapshot, state.last_seq)
         self.counters.snapshots += 1
         self._journal_pruner.start(state.last_seq)
 
     # ----------------------------------------------------------------------------------------------- recovery
+
+    async def _set_aside(self, defect: HandlingError, items: list[InboxItem], current: InboxItem | None) -> None:
+        """Our own code raised: the core goes on from the record, and what it raised on goes into quarantine. Nothing
+        of the batch has taken effect, so that all who perform commands go on. Where nothing can be set aside, callers
+        are refused and the core is tried again, ever more rarely."""
+        _log.error("%s", defect, exc_info=defect)
+        recovery = await self._in_store(recover, self._store, self._core_grid, self._catalogue)
+        self._state = EngineState(recovery, self._state)
+        self.counters.recoveries += 1
+        planned = self._quarantine.plan(defect, items, current, self._state.scheduler.ledger)
+        if planned is None:
+            self._failure = told(defect)
+            self._inbox.refuse_all(self._unavailable())
+            await self._pause(self._quarantine.give_up())
+            self._failure = ""
+            planned = [InboxItem(event=Tick(at=self.now()))]
+        self._inbox.put_first(planned)
 
     async def _start_over(self, error: Exception) -> None:
         """What is in memory is not what is on record: throw it away and go on from there."""
@@ -605,29 +633,6 @@ class Engine:
         )
 
 
-async def _others_between(steps: Generator[None, None, T]) -> T:
-    """Take all the steps, and let the others of the loop have their turn between two of them."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as last:
-            found: T = last.value
-            return found
-        await asyncio.sleep(0)
-
-
 def _in_words(error: BaseException) -> str:
     for_user = getattr(error, "for_user", None)
     return str(for_user()) if for_user is not None else f"an error inside the daemon ({error!r})"
-
-
-def _check_text(what: str, value: object) -> None:
-    """What cannot be written as text cannot be put on record."""
-    try:
-        msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        raise _half_characters(what) from None
-
-
-def _half_characters(what: str) -> InvalidError:
-    return InvalidError(f"{what} holds text that UTF-8 cannot write; take out the half characters")

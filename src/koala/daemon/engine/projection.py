@@ -24,6 +24,7 @@ from koala.model.messages import (
     ComponentReady,
     JobEnded,
     JobPlaced,
+    JobQuarantined,
     JobRequeued,
     JobSubmitted,
     ReleaseBarrier,
@@ -54,15 +55,22 @@ class Projector:
         self._scheduler = scheduler
         self._draft = draft
         self._default_policy = default_policy
+        self.about: tuple[JobId, ...] = ()  # the jobs that it is busy with: should it raise, it is about them
 
     def project(self, event: AnyEvent, commands: Sequence[AnyCommand], submitter: Submitter | None) -> None:
         """Bring the draft up to date with one handled event."""
         touched: dict[JobId, None] = {}
         reasons: dict[JobId, str] = {}
+        self.about = ()
         self._project_event(event, touched)
         for command in commands:
             self._project_command(command, event, touched, reasons)
+        if isinstance(event, JobQuarantined):
+            reasons[event.job] = event.reason
+        elif isinstance(event, JobSubmitted) and event.defect:
+            reasons[event.job] = event.defect
         for job_id in touched:
+            self.about = (job_id,)
             self._project_job(job_id, event, reasons.get(job_id), submitter)
 
     # -------------------------------------------------------------------------- components and transfers

@@ -86,6 +86,10 @@ class Performer:
             self._tasks.append(asyncio.create_task(worker.run(), name=f"site {name}"))
         for seq, command, request in outbox:
             self.perform(seq, command, request)
+        self.reconcile()
+
+    def reconcile(self) -> None:
+        """Ask every site about all that it should hold: what it said of it may have been passed over."""
         for worker in self._workers.values():
             worker.reconcile()
 

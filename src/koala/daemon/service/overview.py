@@ -21,6 +21,8 @@ from koala.version import __version__
 # An overview shows at most so many jobs of each list, and so many transfers; the counts tell how many there are.
 OVERVIEW_JOBS_MAX = 500
 OVERVIEW_TRANSFERS_MAX = 500
+# A warning names at most so many jobs.
+JOBS_NAMED_MAX = 20
 _ACTIVE = frozenset(JobState) - ENDED - IN_CLAIMING_QUEUE - {JobState.WAITING}
 
 
@@ -156,6 +158,17 @@ def gather_metrics(engine: Engine, counts: Mapping[str, int]) -> Metrics:
         started_at=engine.started_at,
         working=not engine.failure,
     )
+
+
+def operator_warnings(engine: Engine) -> list[str]:
+    """What our own code failed on, and what to do about it."""
+    jobs = [row.id for row in engine.live_rows() if row.state == JobState.QUARANTINED]
+    if not jobs:
+        return []
+    more = f" and {len(jobs) - JOBS_NAMED_MAX} more" if len(jobs) > JOBS_NAMED_MAX else ""
+    names = ", ".join(map(str, jobs[:JOBS_NAMED_MAX]))
+    what = f"{len(jobs)} in quarantine after errors inside Koala (jobs {names}{more}): koala job explain tells why"
+    return [f"{what}; cancel them, or put them back with koala job requeue once the cause is mended"]
 
 
 def _every_state(counts: Mapping[str, int]) -> dict[str, int]:

@@ -28,7 +28,7 @@ from koala.daemon.service.files import FileService
 from koala.daemon.service.journal import JournalReader, RenderedEntry, read_journal
 from koala.daemon.service.metrics import Metrics
 from koala.daemon.service.outputs import check_range, choose, read_output
-from koala.daemon.service.overview import CallerView, counts_for, gather_metrics
+from koala.daemon.service.overview import CallerView, counts_for, gather_metrics, operator_warnings
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.site_history import check_stretch, usage_points
 from koala.daemon.service.submissions import SubmissionReader, check_client_token, try_out
@@ -56,7 +56,7 @@ from koala.model.api import (
     Submitted,
 )
 from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, UnavailableError
-from koala.model.messages import CancelAsked, SiteDrained, SiteResumed
+from koala.model.messages import CancelAsked, RequeueAsked, SiteDrained, SiteResumed
 from koala.model.request import Request
 from koala.policies.errors import suggest
 from koala.store import NUMBER_MAX
@@ -200,6 +200,23 @@ class Service:
         if row.ended_at is None:
             await self._engine.tell(CancelAsked(at=self._engine.now(), job=job))
             row = await self._row(who, job)
+        return job_summary(row, self._place_in_line(row))
+
+    async def requeue(self, who: Principal, job: int) -> JobSummary:
+        """Put a job that is in quarantine back into its placement queue. Needs ``operate``."""
+        who.need(Scope.OPERATE)
+        row = await self._row(who, job)
+        if row.state != JobState.QUARANTINED:
+            raise ConflictError(f"job {job} is {row.state}, not in quarantine; there is nothing to put back")
+        held = [each for each in self._engine.components_of(job) if each.ended_at is None]
+        if held:
+            where = ", ".join(sorted({each.site for each in held}))
+            raise ConflictError(
+                f"job {job}: {where} still has components of its last run, which are being ended; try again when "
+                f"koala job show {job} says that all have ended"
+            )
+        await self._engine.tell(RequeueAsked(at=self._engine.now(), job=job))
+        row = await self._row(who, job)
         return job_summary(row, self._place_in_line(row))
 
     async def output(
@@ -368,10 +385,10 @@ class Service:
         """Why the daemon cannot work at present; empty while it can."""
         return self._engine.failure
 
-    @property
-    def warnings(self) -> list[str]:
-        """What an operator should see to, while the daemon works."""
-        return [] if self._storage is None else [each for each in (self._storage.warning(),) if each]
+    def warnings(self, who: Principal) -> list[str]:
+        """What an operator should see to while the daemon works; of jobs only an operator hears here."""
+        found = [] if self._storage is None else [each for each in (self._storage.warning(),) if each]
+        return found + (operator_warnings(self._engine) if who.may(Scope.OPERATE) else [])
 
     async def numbers(self) -> Metrics:
         """The daemon in numbers, for monitoring. No job and no user is named."""

@@ -1,0 +1,95 @@
+"""What our own code raised on is set aside, so that all else goes on: which job or which event that was.
+
+The batch that raised is thrown away and the core goes on from the record. Then comes the quarantine of the jobs that
+it was busy with, which is an event on record like any other, then a tick, and then what was in the batch, each in a
+batch of its own, so that whatever raises once more is known by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from koala.core import HandlingError, JobState
+from koala.core.state.ledger import Ledger
+from koala.daemon.engine.inbox import InboxItem
+from koala.model.errors import UnavailableError
+from koala.model.messages import JobQuarantined, JobSubmitted, Tick
+from koala.sites.pace import Pace
+
+_log = logging.getLogger(__name__)
+
+# How much is told of an error of our own.
+REASON_CHARACTERS_MAX = 500
+
+
+class Quarantine:
+    """Narrows down what raised. ``singly`` is how many items of the inbox are handled each by itself from now on."""
+
+    def __init__(self, first_s: float, most_s: float) -> None:
+        self._pace = Pace(first_s, most_s, growth=2.0)
+        self.singly = 0
+        self.missed = False  # whether events of sites were passed over: these are to be asked about what they hold
+
+    def plan(
+        self, defect: HandlingError, items: list[InboxItem], current: InboxItem | None, ledger: Ledger
+    ) -> list[InboxItem] | None:
+        """What to handle instead of these items, by the core as it is on record: each by itself, in this order.
+
+        ``current`` is the item that raised, None for the tick after them. None as the answer says that nothing can be
+        set aside: what is due by now raises, and it is not known on which job.
+        """
+        reason = told(defect)
+        first = [
+            InboxItem(event=JobQuarantined(at=0.0, job=job, reason=reason))
+            for job in defect.jobs
+            if job in ledger.jobs and ledger.jobs[job].state is not JobState.QUARANTINED
+        ]
+        if not first:
+            is_tick = current is None or isinstance(current.event, Tick)
+            alone = len(items) + (current is None) <= 1
+            if is_tick and alone:
+                return None
+            if current is not None and not is_tick:
+                self._set_aside(defect, reason, items, current, alone=alone)
+        for item in first:
+            assert isinstance(item.event, JobQuarantined)
+            _log.error("job %s goes into quarantine: %s", item.event.job, reason)
+        planned = [*first, InboxItem(event=Tick(at=0.0)), *items]
+        self.singly += len(planned)
+        return planned
+
+    def _set_aside(
+        self, defect: HandlingError, reason: str, items: list[InboxItem], current: InboxItem, *, alone: bool
+    ) -> None:
+        """It raised on no job on record: on one that is being submitted, or on the event itself."""
+        event = defect.event
+        if isinstance(event, JobSubmitted) and event.job in defect.jobs and not current.defect:
+            current.defect = reason
+        elif alone:
+            _log.error("%s is passed over: %s", type(event).__name__, reason)
+            items.remove(current)
+            current.refuse(UnavailableError(f"{reason}; the daemon's log has the whole story"))
+            self.missed = True
+
+    def handled(self, items: int, *, ticked: bool) -> None:
+        """So many items are on record; a tick among them means that what is due raises no more."""
+        self.singly = max(0, self.singly - items)
+        if ticked:
+            self._pace.hurry()
+
+    def give_up(self) -> float:
+        """Nothing can be set aside: how long to wait before the next try, longer each time until a tick works."""
+        self.singly = 0
+        self.missed = True
+        wait_s = self._pace.wait_s
+        self._pace.slow_down()
+        return wait_s
+
+
+def told(defect: HandlingError) -> str:
+    """What was raised, for people: its kind, its text and the event."""
+    error = defect.error
+    words = f"{type(error).__name__}: {error}".encode(errors="backslashreplace").decode()
+    if len(words) > REASON_CHARACTERS_MAX:
+        words = f"{words[:REASON_CHARACTERS_MAX]} ..."
+    return f"an error inside Koala ({words}) while it handled {type(defect.event).__name__}"

@@ -1,0 +1,176 @@
+"""A job that our own code raises on is set aside: any state -> quarantined -> waiting or cancelled.
+
+It gives back all that it holds, and the others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from koala.core import HandlingError, JobState, Scheduler, decode_snapshot, encode_snapshot
+from koala.model.messages import (
+    AbortComponent,
+    CancelAsked,
+    ComponentEnded,
+    ComponentReady,
+    JobPlaced,
+    JobQuarantined,
+    JobRequeued,
+    JobSubmitted,
+    Outcome,
+    RequeueAsked,
+    StartComponent,
+    Tick,
+)
+from koala.policies import Catalogue
+from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, part
+from tests.support.raising_policy import POISON, SICK, raising_policy
+
+
+def quarantine(driver: CoreDriver, job: int, reason: str = "an error inside Koala") -> None:
+    driver.send(JobQuarantined(at=driver.now, job=job, reason=reason))
+    assert_ledger_balances(driver.ledger)
+
+
+def end_of(driver: CoreDriver, job: int, outcome: Outcome = Outcome.ABORTED) -> None:
+    for token in [token for token, claim in driver.ledger.claims.items() if claim.job.id == job]:
+        driver.send(ComponentEnded(at=driver.now, token=token, outcome=outcome))
+
+
+def ready(driver: CoreDriver) -> None:
+    for token in list(driver.ledger.claims):
+        driver.send(ComponentReady(at=driver.now, token=token))
+
+
+def fail_one(driver: CoreDriver) -> None:
+    token = next(iter(driver.ledger.claims))
+    driver.send(ComponentEnded(at=driver.now, token=token, outcome=Outcome.SITE_FAILED))
+
+
+BROUGHT_THERE: dict[JobState, tuple[Callable[[CoreDriver], None], ...]] = {
+    JobState.WAITING: (),
+    JobState.PLACED: (),
+    JobState.STARTING: (),
+    JobState.RUNNING: (ready,),
+    JobState.UNWINDING: (ready, fail_one),
+}
+
+
+@pytest.mark.parametrize("state", BROUGHT_THERE)
+def test_a_job_in_any_state_gives_back_all_that_it_holds_and_can_be_put_back_or_cancelled(state: JobState) -> None:
+    """... -> quarantined -> waiting -> starting -> quarantined -> cancelled"""
+    driver = CoreDriver({"a": 4, "b": 4}, files={"f": (100.0, ("b",))})
+    job = 1
+    if state is JobState.WAITING:
+        request = ask(9)
+    elif state is JobState.PLACED:
+        request = ask(part(2, "a", "f"), part(2, "b"))
+    else:
+        request = ask(2, 2)
+    driver.send(JobSubmitted(at=0.0, job=job, request=request))
+    for bring in BROUGHT_THERE[state]:
+        bring(driver)
+    assert driver.ledger.jobs[job].state is state
+    quarantine(driver, job)
+    assert driver.ledger.jobs[job].state is JobState.QUARANTINED
+    assert len(driver.ledger.claiming) == len(driver.ledger.high) == len(driver.ledger.low) == 0
+    assert not driver.ledger.transfers.by_id
+    assert all(claim.aborting for claim in driver.ledger.claims.values())
+    end_of(driver, job)
+    assert all((site.ours, site.promised, site.earmarked) == (0, 0, 0) for site in driver.ledger.sites)
+    again = kind(driver.send(RequeueAsked(at=driver.now, job=job)), JobRequeued)
+    assert [each.job for each in again] == [job]
+    quarantine(driver, job)
+    end_of(driver, job)
+    driver.send(CancelAsked(at=driver.now, job=job))
+    assert_clean(driver.ledger)
+
+
+def test_a_run_that_a_site_still_holds_keeps_its_job_in_quarantine() -> None:
+    """running -> quarantined -> quarantined -> starting"""
+    driver = CoreDriver({"a": 4})
+    driver.send(JobSubmitted(at=0.0, job=1, request=ask(2)))
+    ready(driver)
+    quarantine(driver, 1)
+    assert kind(driver.send(RequeueAsked(at=driver.now, job=1)), StartComponent) == []
+    assert len(driver.ledger.claims) == driver.ledger.states[JobState.QUARANTINED] == 1
+    end_of(driver, 1)
+    driver.send(RequeueAsked(at=driver.now, job=1))
+    driver.wait_until(driver.now + 100.0)
+    assert driver.ledger.jobs[1].state is JobState.STARTING
+
+
+def test_the_core_says_which_jobs_it_was_busy_with_when_its_own_code_raised() -> None:
+    driver = CoreDriver({"a": 8}, catalogue=raising_policy(), scan_interval_s=0.0)
+    driver.send(JobSubmitted(at=0.0, job=1, request=ask(8)))
+    driver.send(JobSubmitted(at=1.0, job=2, request=ask(POISON)))  # waits, under a policy without a defect
+    driver.send(CancelAsked(at=2.0, job=1))
+    end_of(driver, 1)
+    with pytest.raises(HandlingError, match="an error of ours") as raised:
+        driver.send(JobSubmitted(at=3.0, job=3, request=ask(POISON, policy=SICK)))
+    assert raised.value.jobs == (3,)
+
+
+def test_jobs_that_ask_for_the_same_are_named_together_when_a_scan_raises_on_them() -> None:
+    sick = False
+    driver = CoreDriver({"a": 8}, catalogue=raising_policy(sick=lambda: sick), scan_interval_s=0.0)
+    driver.send(JobSubmitted(at=0.0, job=1, request=ask(8)))
+    for job in (2, 3):
+        driver.send(JobSubmitted(at=1.0, job=job, request=ask(POISON, policy=SICK)))
+    sick = True
+    end_of(driver, 1)
+    with pytest.raises(HandlingError) as raised:
+        driver.wait_until(driver.now + 200.0)
+    assert raised.value.jobs == (2, 3)
+
+
+def test_what_is_due_does_not_keep_a_job_from_its_quarantine() -> None:
+    """What raises at every tick is set aside before the next one: then time goes on for the others."""
+    sick = False
+    driver = CoreDriver({"a": 8}, catalogue=raising_policy(sick=lambda: sick), scan_interval_s=10.0)
+    driver.send(JobSubmitted(at=0.0, job=1, request=ask(8)))
+    driver.send(JobSubmitted(at=1.0, job=2, request=ask(POISON, policy=SICK)))
+    driver.send(JobSubmitted(at=2.0, job=3, request=ask(8)))
+    end_of(driver, 1)  # it is placed again, behind the others
+    record = encode_snapshot(driver.scheduler.snapshot())
+    sick = True
+    with pytest.raises(HandlingError) as raised:
+        driver.scheduler.handle(Tick(at=100.0))
+    assert raised.value.jobs == (2,)
+    after = Scheduler.from_snapshot(driver.scheduler.grid, raising_policy(), decode_snapshot(record))
+    after.handle(JobQuarantined(at=100.0, job=2, reason="an error of ours"))
+    placed = kind([*after.handle(Tick(at=100.0)), *after.handle(Tick(at=200.0))], JobPlaced)
+    assert [each.job for each in placed] == [3]
+    assert after.ledger.jobs[2].state is JobState.QUARANTINED
+
+
+def test_a_job_that_could_not_even_be_submitted_is_on_record_in_quarantine() -> None:
+    driver = CoreDriver({"a": 8}, catalogue=raising_policy())
+    request = ask(POISON, policy=SICK)
+    driver.send(JobSubmitted(at=0.0, job=1, request=request, defect="an error inside Koala (X)"))
+    told = driver.scheduler.explain(1)
+    assert told is not None
+    assert (told.state, told.placement_tries) == (JobState.QUARANTINED, 0)
+    assert "an error inside Koala (X)" in told.meaning
+    assert "koala job requeue 1" in told.meaning
+    assert "koala job cancel 1" in told.meaning
+    restored = Scheduler.from_snapshot(
+        driver.scheduler.grid, Catalogue.builtin(), decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
+    )
+    assert restored.explain(1) == told  # also where its policy is not known any more
+    driver.send(CancelAsked(at=1.0, job=1))
+    assert_clean(driver.ledger)
+
+
+def test_what_raises_while_it_is_given_back_is_left_out_and_told() -> None:
+    driver = CoreDriver({"a": 4, "b": 4})
+    driver.send(JobSubmitted(at=0.0, job=1, request=ask(2, 2)))
+    job = driver.ledger.jobs[1]
+    job.link_demands = [(10**6, 1)]  # which no link has
+    aborts = kind(driver.scheduler.handle(JobQuarantined(at=0.0, job=1, reason="an error of ours")), AbortComponent)
+    assert len(aborts) == 2
+    told = driver.scheduler.explain(1)
+    assert told is not None
+    assert any("could not be given back in order: IndexError" in line.text for line in told.story)

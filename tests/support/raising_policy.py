@@ -1,0 +1,31 @@
+"""A policy of our own with a defect: it raises on a component of some size, as long as it is sick."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableSequence, Sequence
+
+from koala.policies import Catalogue
+from koala.policies.forms import Form, Policy
+
+# A component of so many processors is what it raises on, and what it is called.
+POISON = 3
+SICK = "SICK"
+
+
+def raising_policy(*, sick: Callable[[], bool] = lambda: True) -> Catalogue:
+    """All policies, and the one with the defect."""
+
+    def most_idle(
+        idle: Sequence[int], sizes: Sequence[int], left: MutableSequence[int], chosen: MutableSequence[int]
+    ) -> int:
+        if POISON in sizes and sick():
+            raise ZeroDivisionError("an error of ours")
+        most = max(range(len(idle)), key=lambda site: idle[site])
+        if idle[most] < sum(sizes):
+            return 0
+        chosen[: len(sizes)] = [most] * len(sizes)
+        return -1
+
+    catalogue = Catalogue.builtin()
+    catalogue.add(Policy(name=SICK, form=Form.COMPONENTS, function=most_idle, summary="raises on some jobs"))
+    return catalogue
