@@ -17,6 +17,7 @@ from pathlib import Path
 from koala.daemon.admission import Admission
 from koala.daemon.api import RequestTraffic, make_app
 from koala.daemon.clock_check import ClockCheck
+from koala.daemon.database_check import check_database
 from koala.daemon.descriptors import DescriptorShares, raise_limit, share_out
 from koala.daemon.engine.loop import Engine
 from koala.daemon.logs import log_to
@@ -105,6 +106,7 @@ async def _until_stopped(stop: asyncio.Event, engine: Engine) -> None:
 async def _opened_engine(options: DaemonOptions, state: Path) -> AsyncIterator[Engine]:
     store = await asyncio.to_thread(Store.open, options.database or f"sqlite:///{state / 'koala.db'}")
     try:
+        await asyncio.to_thread(check_database, state, store, accepted="database" in options.accepts)
         clock = ClockCheck(state)
         if "clock" not in options.accepts:
             clock.check(await asyncio.to_thread(store.last_at))

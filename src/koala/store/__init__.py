@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from koala.store.errors import StoreError
 from koala.store.queries import NUMBER_MAX
-from koala.store.rows import Batch, ComponentRow, JournalRow, Recovered, StoredJob, TokenRow, TransferRow
+from koala.store.rows import (
+    Batch,
+    ComponentRow,
+    JournalRow,
+    Recovered,
+    StateDirectory,
+    StoredJob,
+    TokenRow,
+    TransferRow,
+)
 from koala.store.snapshots import SnapshotParts
 from koala.store.store import Store
 
@@ -18,6 +27,7 @@ __all__ = [
     "JournalRow",
     "Recovered",
     "SnapshotParts",
+    "StateDirectory",
     "Store",
     "StoreError",
     "StoredJob",

@@ -30,7 +30,16 @@ from koala.model.request import JobId, Request
 from koala.store import schema as tables
 from koala.store.columns import PlainText, escaped
 from koala.store.requests import decode_body, restored
-from koala.store.rows import ComponentRow, JournalRow, LiveRecord, Recovered, StoredJob, TokenRow, TransferRow
+from koala.store.rows import (
+    ComponentRow,
+    JournalRow,
+    LiveRecord,
+    Recovered,
+    StateDirectory,
+    StoredJob,
+    TokenRow,
+    TransferRow,
+)
 from koala.store.snapshots import Pieces, SnapshotParts, joined
 from koala.store.writes import BODY, SUBMISSION, file_head, file_key
 
@@ -341,6 +350,11 @@ def _beyond(prefix: str) -> str | None:
 def file(connection: Connection, name: str) -> CatalogueEntry | None:
     """The file with this name."""
     return _row(connection, select(*_FILE).where(tables.files.c.key == file_key(name)), CatalogueEntry)
+
+
+def state_directory(connection: Connection) -> StateDirectory | None:
+    """The state directory that the database belongs to."""
+    return _row(connection, select(tables.state_directory), StateDirectory)
 
 
 # ------------------------------------------------------------------------------------------------ journal

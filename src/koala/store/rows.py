@@ -102,6 +102,14 @@ class TokenRow(msgspec.Struct, frozen=True, kw_only=True):
     revoked_at: float | None = None
 
 
+class StateDirectory(msgspec.Struct, frozen=True, kw_only=True):
+    """The directory of a daemon, where its embedded sites are: its name for good, and where it was last used."""
+
+    identity: str
+    host: str
+    path: str
+
+
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """What is recorded together or not at all.
 

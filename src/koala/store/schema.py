@@ -9,7 +9,7 @@ from sqlalchemy import Boolean, Column, Double, ForeignKey, Index, MetaData, Tab
 
 from koala.files import CatalogueEntry
 from koala.store.columns import PlainText, TextColumn, Whole, columns_of
-from koala.store.rows import ComponentRow, StoredJob, TokenRow, TransferRow
+from koala.store.rows import ComponentRow, StateDirectory, StoredJob, TokenRow, TransferRow
 
 # PostgreSQL indexes keys of up to 2,700 bytes and file names may be longer, so an index has only the head of a name.
 NAME_HEAD_CHARACTERS = 512
@@ -139,3 +139,6 @@ tokens = Table(
     *columns_of(TokenRow, key="id"),
     Index(None, "secret_hash", unique=True),
 )
+
+# One row: the state directory that the database belongs to.
+state_directory = Table("state_directory", metadata, *columns_of(StateDirectory, key="identity"))

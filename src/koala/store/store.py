@@ -28,6 +28,7 @@ from koala.store.rows import (
     JournalRow,
     LiveRecord,
     Recovered,
+    StateDirectory,
     StoredJob,
     TokenRow,
     TransferRow,
@@ -160,6 +161,16 @@ class Store:
         """Their sites have forgotten these ended components; their rows stay."""
         with self._write("mark components as pruned") as connection:
             writes.mark_pruned(connection, tokens)
+
+    def state_directory(self) -> StateDirectory | None:
+        """The state directory that the database belongs to; None for one that is new, or of an earlier Koala."""
+        with self._read("read whose it is") as connection:
+            return queries.state_directory(connection)
+
+    def give_to(self, directory: StateDirectory) -> None:
+        """From now on the database belongs to this state directory."""
+        with self._write("note whose it is") as connection:
+            writes.give_to(connection, directory)
 
     def last_at(self) -> float:
         """The time of the newest entry of the journal; 0 where there is none."""

@@ -21,7 +21,7 @@ from koala.model.messages import AnyCommand, AnyEvent, JobSubmitted
 from koala.store import schema as tables
 from koala.store.columns import ExactJson, TextColumn, escaped
 from koala.store.requests import KeptRequest, keep
-from koala.store.rows import Batch, ComponentRow, JournalRow, StoredJob, TokenRow, TransferRow
+from koala.store.rows import Batch, ComponentRow, JournalRow, StateDirectory, StoredJob, TokenRow, TransferRow
 from koala.store.snapshots import Pieces
 
 # So many entries are pruned in one transaction at most, so that nobody waits long for it to end.
@@ -251,3 +251,9 @@ def _journal_values(entry: JournalRow, kept: dict[int, KeptRequest]) -> dict[str
 
 def _file_values(entry: CatalogueEntry) -> dict[str, Any]:
     return _values(entry) | {"key": file_key(entry.name), "head": file_head(entry.name)}
+
+
+def give_to(connection: Connection, directory: StateDirectory) -> None:
+    """From now on the database belongs to this state directory."""
+    connection.execute(delete(tables.state_directory))
+    connection.execute(insert(tables.state_directory), _values(directory))

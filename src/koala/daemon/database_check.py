@@ -1,0 +1,62 @@
+"""Whether a database belongs to the state directory that it is opened for.
+
+The components of embedded sites are in the directory, what is known of them in the database. With another directory
+the same database would start every job a second time; with another database the directory's components would be ended
+as nobody's.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from pathlib import Path
+
+import msgspec
+
+from koala.daemon.options import StartError
+from koala.daemon.state_directory import write_whole
+from koala.store import StateDirectory, Store
+
+IDENTITY_NAME = "identity"
+
+
+class IdentityRecord(msgspec.Struct, frozen=True):
+    """What a state directory is called for good, and the database that it was last used with."""
+
+    identity: str
+    database: str
+
+
+def check_database(state: Path, store: Store, *, accepted: bool) -> None:
+    """Raises ``StartError`` where the two do not belong together, unless that is accepted; else ties them."""
+    known = _read(state / IDENTITY_NAME)
+    owner = store.state_directory()
+    if not accepted:
+        if owner is not None and (known is None or known.identity != owner.identity):
+            raise StartError(
+                f"database {store.name} belongs to the state directory {owner.path} on {owner.host}, where its "
+                "embedded sites are; start with --state there, or, if that is gone for good, take it over with "
+                "`--accept database`: what still runs there is not found again"
+            )
+        if owner is None and known is not None and not store.last_at():
+            raise StartError(
+                f"database {store.name} is empty, and the state directory {state} was used with {known.database}: "
+                "name that one, put it back where it was, or begin anew with `--accept database`: jobs on record are "
+                "forgotten, and what runs at embedded sites is ended"
+            )
+    identity = secrets.token_hex(16) if known is None else known.identity
+    ours = StateDirectory(identity=identity, host=socket.gethostname(), path=str(state))
+    record = IdentityRecord(identity, store.name)
+    if record != known:
+        write_whole(state / IDENTITY_NAME, msgspec.json.encode(record))
+    if owner != ours:
+        store.give_to(ours)
+
+
+def _read(path: Path) -> IdentityRecord | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=IdentityRecord)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise StartError(f"{path} cannot be read ({error}); remove it, and start with `--accept database`") from None
