@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -19,6 +20,9 @@ BLOCK = re.compile(r"^```(?P<info>[^\n`]+)\n(?P<body>.*?)^```$", re.DOTALL | re.
 TITLE = re.compile(r'title="([^"]+)"')
 TIMEOUT_S = 120
 ASK_CODE = "echo $?"
+
+# Runs a command in a directory: its exit code and what it printed.
+Shell = Callable[[str, Path], tuple[int, str]]
 
 
 class UnexpectedExitError(RuntimeError):
@@ -31,7 +35,7 @@ def pages() -> list[Path]:
     return [page for page in found if "```console\n" in page.read_text(encoding="utf-8")]
 
 
-def refreshed(page: str, directory: Path) -> str:
+def refreshed(page: str, directory: Path, run: Shell | None = None) -> str:
     """The page with the output of its commands as it is now; they run in the directory given, in order."""
 
     def rewrite(block: re.Match[str]) -> str:
@@ -41,12 +45,12 @@ def refreshed(page: str, directory: Path) -> str:
             (directory / title[1]).write_text(body, encoding="utf-8")
         if info != "console":
             return block[0]
-        return f"```console\n{_run_block(body, directory)}```"
+        return f"```console\n{_run_block(body, directory, run or run_in_shell)}```"
 
     return BLOCK.sub(rewrite, page)
 
 
-def _run_block(body: str, directory: Path) -> str:
+def _run_block(body: str, directory: Path, run: Shell) -> str:
     commands = [line[2:] for line in body.splitlines() if line.startswith("$ ")]
     lines: list[str] = []
     code = 0
@@ -54,7 +58,7 @@ def _run_block(body: str, directory: Path) -> str:
         if command == ASK_CODE:
             lines += [f"$ {command}", str(code)]
             continue
-        code, output = _run(command, directory)
+        code, output = run(command, directory)
         shown = number + 1 < len(commands) and commands[number + 1] == ASK_CODE
         if code != 0 and not shown:
             raise UnexpectedExitError(f"{command!r} exits with {code}; show it with '$ {ASK_CODE}'\n{output}")
@@ -62,20 +66,24 @@ def _run_block(body: str, directory: Path) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _run(command: str, directory: Path) -> tuple[int, str]:
-    """The exit code of a shell command and what it printed, in a terminal of 80 columns without colours."""
+def environment() -> dict[str, str]:
+    """What commands are run with: a terminal of 80 columns without colours, and ``koala`` of this Python."""
     tools = Path(sys.executable).parent
-    environment = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "TERM")}
-    environment |= {
+    kept = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "TERM")}
+    return kept | {
         "PATH": f"{tools}{os.pathsep}{os.environ.get('PATH', '')}",
         "COLUMNS": "80",
         "NO_COLOR": "1",
         "PYTHONIOENCODING": "utf-8",
     }
+
+
+def run_in_shell(command: str, directory: Path) -> tuple[int, str]:
+    """The exit code of a command and what it printed."""
     done = subprocess.run(  # noqa: S603 - running what our own pages show is the purpose
         ["/bin/sh", "-c", command],
         cwd=directory,
-        env=environment,
+        env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         encoding="utf-8",

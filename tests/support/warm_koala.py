@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import functools
 import gc
+import importlib
 import json
 import os
 import random
@@ -28,7 +29,9 @@ from typing import TextIO
 from tests.support.paths import child_environment
 
 _MESSAGE_BYTES_MAX = 1_048_576
-_STARTER = "import sys; from tests.support.warm_koala import serve; serve(int(sys.argv[1]))"
+_STARTER = "import sys; from tests.support.warm_koala import serve; serve(int(sys.argv[1]), sys.argv[2:])"
+# What a daemon and most of its callers import.
+DAEMON = ("koala.cli.job.submit", "koala.client.client", "koala.daemon.run", "koala.descriptions.grid.form")
 
 
 class WarmProcess:
@@ -76,21 +79,23 @@ def start_koala(
     stdout: int,
     stderr: int,
     env: Mapping[str, str],
+    cwd: Path | None = None,
     start_new_session: bool = False,
     program: Path | None = None,
+    imported: tuple[str, ...] = DAEMON,
 ) -> WarmProcess:
     """Start ``koala`` with these words, these open files as its streams and this environment; or else a ``program``
-    of the tests."""
+    of the tests. It is forked from a process that has ``imported`` these modules."""
     asked = {
         "program": None if program is None else str(program),
         "arguments": list(arguments),
         "environment": dict(env),
-        "directory": str(Path.cwd()),
+        "directory": str(cwd or Path.cwd()),
         "session": start_new_session,
     }
     reading, writing = os.pipe()
     try:
-        link = _link()
+        link = _link(imported)
         socket.send_fds(link, [json.dumps(asked).encode()], [stdin, stdout, stderr, writing])
         pid = int(link.recv(64))
     finally:
@@ -99,12 +104,12 @@ def start_koala(
 
 
 @functools.cache
-def _link() -> socket.socket:
+def _link(imported: tuple[str, ...]) -> socket.socket:
     """The way to the process that forks, which ends with this one."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         forking = subprocess.Popen(
-            [sys.executable, "-c", _STARTER, str(theirs.fileno())],
+            [sys.executable, "-c", _STARTER, str(theirs.fileno()), *imported],
             pass_fds=[theirs.fileno()],
             env=child_environment(),
             stdin=subprocess.DEVNULL,
@@ -119,14 +124,11 @@ def _link() -> socket.socket:
     return ours
 
 
-def serve(number: int) -> None:
-    """Fork one ``koala`` for each message until the other side is closed. Returns there, and never in what was
-    forked."""
-    import koala.cli.job.submit
-    import koala.client.client
-    import koala.daemon.run
-    import koala.descriptions.grid.form  # noqa: F401
-
+def serve(number: int, imported: Sequence[str]) -> None:
+    """Import the modules, then fork one ``koala`` for each message until the other side is closed. Returns there,
+    and never in what was forked."""
+    for module in imported:
+        importlib.import_module(module)
     gc.collect()
     gc.freeze()
     link = socket.socket(fileno=number)
