@@ -58,6 +58,8 @@ BANNED_IN_SITES = {
     "subprocess": "koala.sites.processes",
 }
 DEALS_WITH_PROCESSES = "sites/processes.py"
+# Long computations of the daemon have processes of their own, which end with it.
+COMPUTES_IN_PROCESSES = "daemon/workers.py"
 DEALS_WITH_THREADS = "sites/local/site.py"
 # The lab starts daemons with the module above, and runs programs to their end in one of its own.
 RUNS_PROGRAMS_OF_THE_LAB = "lab/programs.py"
@@ -227,7 +229,7 @@ def files_are_moved_without_a_clock_and_without_processes(module: Module) -> Ite
 
 def one_module_starts_processes(module: Module) -> Iterator[str]:
     for node in module.nodes:
-        if isinstance(node, ast.Attribute) and module.name != DEALS_WITH_PROCESSES:
+        if isinstance(node, ast.Attribute) and module.name not in (DEALS_WITH_PROCESSES, COMPUTES_IN_PROCESSES):
             started = node.attr in ("Popen", "create_subprocess_exec", "create_subprocess_shell")
             if started or (node.attr in ("system", "popen") and ast.unparse(node.value) == "os"):
                 yield f"{module.name}:{node.lineno}: {node.attr} is banned here, use koala.{DEALS_WITH_PROCESSES}"

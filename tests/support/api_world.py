@@ -19,6 +19,7 @@ from koala.daemon.engine.loop import Engine
 from koala.daemon.service.principal import owner
 from koala.daemon.service.service import Service
 from koala.daemon.service.tokens import AccessTokens
+from koala.daemon.workers import Workers
 from koala.model.api import Scope, TokenWish
 from koala.model.grid import Grid, SchedulerParameters, Site, SiteKind
 from tests.support.daemon_world import open_daemon
@@ -91,10 +92,12 @@ def client_of(app: FastAPI, **options: Any) -> httpx.AsyncClient:
 
 
 @asynccontextmanager
-async def api_world(root: Path, grid: Grid = GRID, traffic: RequestTraffic | None = None) -> AsyncIterator[World]:
+async def api_world(
+    root: Path, grid: Grid = GRID, traffic: RequestTraffic | None = None, workers: Workers | None = None
+) -> AsyncIterator[World]:
     """A world while the block lasts; nothing of it goes on running after it."""
     try:
-        async with open_daemon(root, grid) as daemon:
+        async with open_daemon(root, grid, workers=workers) as daemon:
             tokens = AccessTokens(daemon.engine.store, daemon.engine.now)
             yield World(daemon.service, tokens, daemon.engine, RequestTraffic() if traffic is None else traffic, root)
             await tokens.close()

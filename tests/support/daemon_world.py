@@ -15,6 +15,7 @@ from koala.daemon.engine.loop import Engine, EngineLimits
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.principal import owner as owner_of
 from koala.daemon.service.service import Service
+from koala.daemon.workers import Workers
 from koala.model.api import JobDetail, JobSummary, Scope, Submission, Submitted
 from koala.model.grid import Grid, Link, Links, SchedulerParameters, Site, SiteKind
 from koala.model.messages import CancelAsked
@@ -109,10 +110,16 @@ async def end_everything(engine: Engine) -> None:
 
 @contextlib.asynccontextmanager
 async def open_daemon(
-    root: Path, grid: Grid | None = None, database: str | None = None, *, leave_running: bool = False, **limits: Any
+    root: Path,
+    grid: Grid | None = None,
+    database: str | None = None,
+    *,
+    leave_running: bool = False,
+    workers: Workers | None = None,
+    **limits: Any,
 ) -> AsyncIterator[DaemonWorld]:
     """A daemon below ``root``, its engine with the limits that are named. Opened again on the same root it goes on
-    where it was.
+    where it was. ``workers`` compute beside the event loop, by default in processes.
 
     At the end all its jobs are cancelled and no process of theirs is left, unless it is to ``leave_running``.
     """
@@ -122,7 +129,7 @@ async def open_daemon(
         engine = Engine(grid or small_grid(), Catalogue.builtin(), store, root, limits=EngineLimits(**limits))
         try:
             await engine.open()
-            service = Service(engine)
+            service = Service(engine, workers=workers)
             await service.open()
             try:
                 yield DaemonWorld(engine, service, root)

@@ -112,14 +112,26 @@ def test_json_is_nested_no_deeper_than_the_limit() -> None:
     check_json(json.dumps({"text": "[" * 1_000 + '"\\' + "{" * 1_000}).encode())
     for deep in (
         b"[" * (depth + 1) + b"]" * (depth + 1),
-        b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
-        b"[" * 1_000_000,
+        b'{"a":' * 900 + b"1" + b"}" * 900,
+        b"[" * 60_000,
     ):
         with pytest.raises(InvalidError, match="JSON_DEPTH_MAX"):
             check_json(deep)
 
 
-@pytest.mark.parametrize("text", [r'"\u0000"', r'{"a": "x\\\u0000"}'])
+def test_json_has_only_so_many_strings_and_so_much_beside_them() -> None:
+    strings = limits.JSON_STRINGS_MAX
+    check_json(b"[" + b'"",' * (strings - 1) + b'""]')
+    with pytest.raises(InvalidError, match="JSON_STRINGS_MAX"):
+        check_json(b"[" + b'"",' * strings + b'""]')
+    most = limits.JSON_STRUCTURE_CHARACTERS_MAX
+    check_json(b"1" * most)
+    for much in (b"1" * (most + 1), b'"a"' + b" " * (most + 1), b"[" * 1_000_000):
+        with pytest.raises(InvalidError, match="JSON_STRUCTURE_CHARACTERS_MAX"):
+            check_json(much)
+
+
+@pytest.mark.parametrize("text", [r'"\u0000"', r'{"a": "x\\\u0000"}', "[\0[\0]\0]\0"])
 def test_json_with_a_nul_character_is_refused(text: str) -> None:
     with pytest.raises(InvalidError, match="NUL"):
         check_json(text.encode())

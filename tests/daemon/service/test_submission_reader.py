@@ -3,51 +3,70 @@
 from __future__ import annotations
 
 import asyncio
-import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
-from koala.daemon.service import submissions
 from koala.daemon.service.submissions import SMALL_TEXT_CHARACTERS_MAX, WAITING_TEXT_CHARACTERS_MAX
+from koala.descriptions import read_job
 from koala.model.api import Scope, Submission
 from koala.model.errors import TooManyError
-from koala.model.request import Request
+from koala.policies.tasks.wase import ClusteredTasks
 from tests.support.api_world import WAITING_JOB, World, error_of, in_world
 from tests.support.daemon_world import ANNA, BERT, OPERATOR, OWNER, WAIT_S, job_text, open_daemon
+
+T = TypeVar("T")
 
 LARGE = "#" * SMALL_TEXT_CHARACTERS_MAX + "\n"
 
 
 class Gate:
-    """Holds up the reading of each large text until it is let through, and keeps the order of all."""
+    """A worker that holds up each large text until it is let through, and keeps their order."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.begun: list[str] = []
-        self._permits = threading.Semaphore(0)
-        self._read = submissions.read_submission
-        monkeypatch.setattr(submissions, "read_submission", self._held)
+        self._permits = asyncio.Semaphore(0)
+        self._alone = asyncio.Lock()
 
     def let_through(self, texts: int) -> None:
-        self._permits.release(texts)
+        for _ in range(texts):
+            self._permits.release()
 
-    def _held(self, wish: Submission, *, sites: list[str], policies: list[str]) -> Request:
-        self.begun.append(wish.source)
-        if len(wish.description) > SMALL_TEXT_CHARACTERS_MAX:
-            assert self._permits.acquire(timeout=WAIT_S)
-        return self._read(wish, sites=sites, policies=policies)
+    async def run(self, work: Callable[..., T], *arguments: Any) -> T:
+        async with self._alone:
+            self.begun.append(arguments[0].source)
+            async with asyncio.timeout(WAIT_S):
+                await self._permits.acquire()
+            return await asyncio.to_thread(work, *arguments)
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+class CountingWorkers:
+    """Workers in threads that remember what they did."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+
+    async def run(self, work: Callable[..., T], *arguments: Any) -> T:
+        self.ran.append(work.__name__)
+        return await asyncio.to_thread(work, *arguments)
+
+    async def close(self) -> None:
+        """There is nothing to close."""
 
 
 def large(source: str) -> Submission:
     return Submission(description=job_text() + LARGE, source=source)
 
 
-def test_a_small_job_is_read_and_the_store_answers_while_large_texts_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_small_job_is_read_and_the_store_answers_while_large_texts_are_read(tmp_path: Path) -> None:
     async def scenario() -> None:
-        gate = Gate(monkeypatch)
-        async with open_daemon(tmp_path / "d") as world, asyncio.timeout(WAIT_S):
+        gate = Gate()
+        async with open_daemon(tmp_path / "d", workers=gate) as world, asyncio.timeout(WAIT_S):
             # More than any pool of threads has.
             slow = [asyncio.create_task(world.service.dry_run(ANNA, large(f"{number}.yaml"))) for number in range(50)]
             await asyncio.sleep(0)
@@ -61,12 +80,10 @@ def test_a_small_job_is_read_and_the_store_answers_while_large_texts_are_read(
     asyncio.run(scenario())
 
 
-def test_callers_take_turns_so_that_one_text_of_another_is_waited_for_and_not_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_callers_take_turns_so_that_one_text_of_another_is_waited_for_and_not_all(tmp_path: Path) -> None:
     async def scenario() -> None:
-        gate = Gate(monkeypatch)
-        async with open_daemon(tmp_path / "d") as world, asyncio.timeout(WAIT_S):
+        gate = Gate()
+        async with open_daemon(tmp_path / "d", workers=gate) as world, asyncio.timeout(WAIT_S):
             tasks = [
                 asyncio.create_task(world.service.dry_run(ANNA, large(f"anna{number}.yaml"))) for number in range(4)
             ]
@@ -82,10 +99,10 @@ def test_callers_take_turns_so_that_one_text_of_another_is_waited_for_and_not_al
     asyncio.run(scenario())
 
 
-def test_no_more_text_of_one_caller_waits_than_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_text_of_one_caller_waits_than_the_limit(tmp_path: Path) -> None:
     async def scenario() -> None:
-        gate = Gate(monkeypatch)
-        async with open_daemon(tmp_path / "d") as world, asyncio.timeout(WAIT_S):
+        gate = Gate()
+        async with open_daemon(tmp_path / "d", workers=gate) as world, asyncio.timeout(WAIT_S):
             text = job_text()
             half = Submission(description=text + "#" * (WAITING_TEXT_CHARACTERS_MAX // 2 - len(text)))
             first = [asyncio.create_task(world.service.submit(ANNA, half)) for _ in range(2)]
@@ -105,8 +122,8 @@ def test_no_more_text_of_one_caller_waits_than_the_limit(tmp_path: Path, monkeyp
     asyncio.run(scenario())
 
 
-def test_over_the_api_the_limit_is_an_answer_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gate = Gate(monkeypatch)
+def test_over_the_api_the_limit_is_an_answer_of_its_own(tmp_path: Path) -> None:
+    gate = Gate()
 
     async def scene(world: World) -> None:
         body = {"description": WAITING_JOB + "#" * (WAITING_TEXT_CHARACTERS_MAX - len(WAITING_JOB))}
@@ -122,4 +139,29 @@ def test_over_the_api_the_limit_is_an_answer_of_its_own(tmp_path: Path, monkeypa
             gate.let_through(1)
             assert (await taken).status_code == 200
 
-    in_world(tmp_path, scene)
+    in_world(tmp_path, scene, workers=gate)
+
+
+def test_the_clusters_of_tasks_are_found_once_beside_the_loop_and_put_on_record(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        workers = CountingWorkers()
+        tasks = ", ".join(f"t{number}: 1" for number in range(8))
+        edges = ", ".join(f"[t{number}, t{number + 1}, {number + 1}]" for number in range(7))
+        text = f"application: {{executable: /bin/true}}\nmcr: 1\ntasks: {{{tasks}}}\nedges: [{edges}]\n"
+        async with open_daemon(tmp_path / "d", workers=workers) as world, asyncio.timeout(WAIT_S):
+            job = (await world.submit(text, ANNA, "tasks.yaml")).job.id
+            assert workers.ran == ["with_clusters"]
+            live = world.engine.scheduler.ledger.jobs.get(job)
+            asked = read_job(text, "tasks.yaml")
+            found = ClusteredTasks.of(asked)
+            assert found is not None
+            on_record = await asyncio.to_thread(world.engine.store.request, job)
+            assert on_record is not None
+            assert (on_record.tasks, on_record.task_clusters) == (asked.tasks, found.clusters)
+            assert live is None or live.request == on_record
+            by_hand = f"clusters: [[{', '.join(f't{number}' for number in range(8))}]]\n"
+            again = await world.submit(text + by_hand, ANNA, "t")
+            assert again.job.id != job
+            assert workers.ran == ["with_clusters"]
+
+    asyncio.run(scenario())

@@ -93,7 +93,8 @@ class Guard:
         bytes_max = BODY_BYTES_MAX if known else STRANGER_BODY_BYTES_MAX
         with self._counted_body(scope, headers, caller):
             body = await read_body(receive, headers, bytes_max, self._body_s_max)
-        if body and "json" in headers.get("content-type", "").lower():
+        # A body of no declared type is read as JSON, too.
+        if body and "json" in headers.get("content-type", "json").lower():
             check_json(body)
         # No answer here is large enough for ranges, and a server may always send the whole.
         scope["headers"] = [(name, value) for name, value in scope["headers"] if name != b"range"]

@@ -33,6 +33,7 @@ from koala.daemon.service.principal import Principal
 from koala.daemon.service.site_history import check_stretch, usage_points
 from koala.daemon.service.submissions import SubmissionReader, check_client_token, try_out
 from koala.daemon.upkeep.storage_watch import StorageWatch
+from koala.daemon.workers import WorkerPool, Workers
 from koala.descriptions import write_job_yaml
 from koala.model.api import (
     PAGE_ITEMS_MAX,
@@ -58,9 +59,13 @@ from koala.model.api import (
 from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, UnavailableError
 from koala.model.messages import CancelAsked, RequeueAsked, SiteDrained, SiteResumed
 from koala.model.request import Request
+from koala.model.request_size import request_characters
 from koala.policies.errors import suggest
 from koala.store import NUMBER_MAX
 from koala.store.rows import ComponentRow, StoredJob
+
+# A job of up to this size is written as a text in a thread.
+SMALL_REQUEST_CHARACTERS_MAX = 16_384
 
 _STATES_IN_ORDER = [str(state) for state in JobState]
 _STATES = frozenset(_STATES_IN_ORDER)
@@ -70,11 +75,14 @@ class Service:
     """The daemon as its callers see it. ``open`` comes when the engine is open, ``close`` before it is closed. With
     ``storage`` no job is taken while there is no room for it."""
 
-    def __init__(self, engine: Engine, storage: StorageWatch | None = None) -> None:
+    def __init__(
+        self, engine: Engine, storage: StorageWatch | None = None, *, workers: Workers | None = None
+    ) -> None:
         self._engine = engine
         self._storage = storage
         self._catalogue = FileService(engine)
-        self._submissions = SubmissionReader()
+        self._workers: Workers = WorkerPool() if workers is None else workers
+        self._submissions = SubmissionReader(self._workers)
         self._journal = JournalReader(engine)
 
     async def open(self) -> None:
@@ -93,6 +101,7 @@ class Service:
         if self._storage is not None:
             await self._storage.stop()
         self._submissions.close()
+        await self._workers.close()
 
     # ------------------------------------------------------------------------------------------- jobs
 
@@ -159,7 +168,7 @@ class Service:
         transfers = await query(self._engine.store.transfers, job)
         return job_detail(
             row,
-            description=await offload(write_job_yaml, await self._request_of(job)),
+            description=await self._described(await self._request_of(job)),
             place_in_line=self._place_in_line(row),
             placement_tries=self._placement_tries(row),
             components=components,
@@ -409,6 +418,12 @@ class Service:
         if row is None or not (who.sees_all or row.owner == who.name):
             raise NotFoundError(f"there is no job {job}; look at the list of jobs")
         return row
+
+    async def _described(self, request: Request) -> str:
+        """The request as a text. To write a large one takes seconds."""
+        if request_characters(request) <= SMALL_REQUEST_CHARACTERS_MAX:
+            return await offload(write_job_yaml, request)
+        return await self._workers.run(write_job_yaml, request)
 
     async def _request_of(self, job: int) -> Request:
         """What a job on record asks for."""

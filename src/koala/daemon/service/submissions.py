@@ -1,7 +1,8 @@
 """From the text of a submission to a request that can be carried out, and where it would go now.
 
-Reading a large text takes seconds, so it is done off the event loop and in turns: no caller's texts keep another's
-waiting for long, and nothing else of the daemon waits for them.
+Reading a large text takes seconds, and so does finding the clusters of a job of tasks: both are done in processes of
+their own and in turns. No caller's texts keep another's waiting for long, and nothing else of the daemon waits for
+them.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+import msgspec
+
 from koala.core.refusals import refusal_of
 from koala.core.state.sites import Sites
 from koala.daemon.launches import check_launch
 from koala.daemon.service.answers import dry_run, refusal_info
 from koala.daemon.service.principal import Principal
+from koala.daemon.workers import Workers
 from koala.descriptions import DescriptionError, read_job
 from koala.model.api import DryRun, ProblemAt, Submission
 from koala.model.errors import InvalidError, TooManyError
@@ -25,9 +29,10 @@ from koala.model.launch import LaunchError
 from koala.model.request import Priority, Request
 from koala.policies import Catalogue, PolicyError, UnknownPolicyError, UnknownSiteError
 from koala.policies.front_door import compile_demand, to_placement, try_place
+from koala.policies.tasks.wase import ClusteredTasks
 
-# Texts up to this size have a thread of their own, so that a small job never waits for somebody's large one.
-SMALL_TEXT_CHARACTERS_MAX = 16_384
+# Texts up to this size are read in a thread, so that a small job never waits for somebody's large one.
+SMALL_TEXT_CHARACTERS_MAX = 4_096
 # So much text of one caller may wait to be read, or one text that is larger by itself.
 WAITING_TEXT_CHARACTERS_MAX = 1_048_576
 
@@ -42,29 +47,38 @@ class _Turn:
 
 
 class SubmissionReader:
-    """Reads the texts of many callers: small and large ones in a thread each, of one caller one text at a time. So a
-    text waits for at most one of the same sort of every other caller. Lives in one event loop."""
+    """Reads the texts of many callers: small ones in a thread, large ones by the workers, of one caller one text at a
+    time. So a text waits for at most one of the same sort of every other caller. Lives in one event loop."""
 
-    def __init__(self) -> None:
-        self._threads = {small: ThreadPoolExecutor(1, thread_name_prefix="koala-parse") for small in (True, False)}
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="koala-parse")
         self._turns: dict[tuple[bool, bool, str], _Turn] = {}
 
     def close(self) -> None:
         """Read no more."""
-        for threads in self._threads.values():
-            threads.shutdown(wait=False, cancel_futures=True)
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def read(
         self, who: Principal, wish: Submission, *, sites: Collection[str], policies: Collection[str]
     ) -> Request:
-        """The request that a text describes. ``InvalidError`` with every problem found in it, ``TooManyError`` when
-        too much of this caller waits already."""
+        """The request that a text describes, the clusters of its tasks included. ``InvalidError`` with every problem
+        found in it, ``TooManyError`` when too much of this caller waits already, ``TooLargeError`` when it takes too
+        long."""
         size = len(wish.description)
         small = size <= SMALL_TEXT_CHARACTERS_MAX
-        read = functools.partial(read_submission, wish, sites=sites, policies=policies)
         with self._turn_of(who, small=small, size=size) as turn:
             async with turn.alone:
-                return await asyncio.get_running_loop().run_in_executor(self._threads[small], read)
+                if small:
+                    read = functools.partial(read_submission, wish, sites, policies)
+                    outcome = await asyncio.get_running_loop().run_in_executor(self._thread, read)
+                else:
+                    outcome = await self._workers.run(read_submission, wish, sites, policies)
+                if isinstance(outcome, Unreadable):
+                    raise InvalidError(outcome.message, outcome.problems)
+                if outcome.tasks is None or outcome.task_clusters:
+                    return outcome
+                return await self._workers.run(with_clusters, outcome)
 
     @contextlib.contextmanager
     def _turn_of(self, who: Principal, *, small: bool, size: int) -> Iterator[_Turn]:
@@ -86,19 +100,30 @@ class SubmissionReader:
                 del self._turns[key]
 
 
-def read_submission(wish: Submission, *, sites: Collection[str], policies: Collection[str]) -> Request:
-    """The request that the text describes. ``InvalidError`` with every problem found in it; slow for a large text."""
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """What is wrong with a text that describes no job that can be run."""
+
+    message: str
+    problems: list[ProblemAt]
+
+
+def read_submission(wish: Submission, sites: Collection[str], policies: Collection[str]) -> Request | Unreadable:
+    """The request that the text describes, or every problem found in it; slow for a large text."""
     try:
         request = read_job(wish.description, wish.source, known_sites=sites, known_policies=policies)
-    except DescriptionError as error:
-        raise _unreadable(error) from None
-    try:
         check_launch(request)
+    except DescriptionError as error:
+        return _unreadable(error)
     except LaunchError as error:
-        raise InvalidError(
-            f"the job cannot be run: {error.for_user()}", [ProblemAt(message=error.for_user())]
-        ) from None
+        return Unreadable(f"the job cannot be run: {error.for_user()}", [ProblemAt(message=error.for_user())])
     return request
+
+
+def with_clusters(request: Request) -> Request:
+    """The request with the clusters of its tasks, which are then on record and found once; slow for many tasks."""
+    tasks = ClusteredTasks.of(request)
+    return request if tasks is None else msgspec.structs.replace(request, task_clusters=tasks.clusters)
 
 
 def check_client_token(token: str | None) -> None:
@@ -121,7 +146,7 @@ def try_out(request: Request, *, catalogue: Catalogue, default_policy: str, site
     return DryRun(policy=demand.policy.name, refusal=refusal_info(refusal))
 
 
-def _unreadable(error: DescriptionError) -> InvalidError:
+def _unreadable(error: DescriptionError) -> Unreadable:
     problems = [
         ProblemAt(line=problem.line, column=problem.column, message=problem.message, cure=problem.advice)
         for problem in error.problems
@@ -129,4 +154,4 @@ def _unreadable(error: DescriptionError) -> InvalidError:
     place = error.source if error.line is None else f"{error.source}:{error.line}:{error.column}"
     more = len(problems) - 1 + error.problems_unreported
     others = "" if more == 0 else f" (and {more} more {'problem' if more == 1 else 'problems'})"
-    return InvalidError(f"{place}: {error.message}; {error.advice}{others}", problems)
+    return Unreadable(f"{place}: {error.message}; {error.advice}{others}", problems)

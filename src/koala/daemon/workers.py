@@ -1,0 +1,205 @@
+"""Long computations in processes of their own, with a deadline: reading large texts, clustering tasks, writing large
+answers.
+
+A thread would not do: it shares one interpreter with the event loop, and a long step in it keeps everybody waiting.
+The processes are few, are started when there is first something to do and then kept. One that is late or dies is
+replaced, and whoever asked is told. They end with the daemon, also when it is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import queue
+import resource
+import signal
+import struct
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any, BinaryIO, Protocol, TypeVar
+
+from koala.model.errors import TooLargeError, UnavailableError
+
+# So many computations at once; others wait.
+WORKERS_MAX = 2
+# A computation that takes longer is given up, and its process ended.
+WORK_S_MAX = 60.0
+# The memory that one of them may take.
+WORK_BYTES_MAX = 4 * 1024**3
+# A process that is not there after so long will not come.
+START_S_MAX = 120.0
+# The event loop goes before them where processors are scarce.
+NICENESS = 10
+
+_SIZE = struct.Struct("<Q")
+_READY = b"ready"
+
+T = TypeVar("T")
+
+
+class Workers(Protocol):
+    """Whoever computes beside the event loop."""
+
+    async def run(self, work: Callable[..., T], *arguments: Any) -> T:
+        """The result of a function of a module, whose arguments and result can be pickled."""
+        ...
+
+    async def close(self) -> None:
+        """Compute no more."""
+        ...
+
+
+class WorkError(RuntimeError):
+    """The function raised; the message is its trace."""
+
+
+class WorkerPool:
+    """``Workers`` in processes. Lives in one event loop."""
+
+    def __init__(
+        self, *, workers_max: int = WORKERS_MAX, work_s_max: float = WORK_S_MAX, work_bytes_max: int = WORK_BYTES_MAX
+    ) -> None:
+        self._work_s_max = work_s_max
+        self._work_bytes_max = work_bytes_max
+        self._permits = asyncio.Semaphore(workers_max)
+        self._idle: list[_Worker] = []
+        self._closed = False
+
+    async def run(self, work: Callable[..., T], *arguments: Any) -> T:
+        """The result of the function. ``TooLargeError`` when it takes too long or too much memory, and ``WorkError``
+        when it raises."""
+        async with self._permits:
+            if self._closed:
+                raise UnavailableError("the daemon is stopping; ask again when it is back")
+            worker = self._idle.pop() if self._idle else await _Worker.start(self._work_bytes_max)
+            kept = False
+            try:
+                result, error = await self._answer(worker, pickle.dumps((work, arguments)))
+                kept = not self._closed
+            finally:
+                if kept:
+                    self._idle.append(worker)
+                else:
+                    await worker.end()
+        if error is not None:
+            raise WorkError(error)
+        found: T = result
+        return found
+
+    async def _answer(self, worker: _Worker, question: bytes) -> tuple[Any, str | None]:
+        try:
+            async with asyncio.timeout(self._work_s_max):
+                # The pipe is ours, and so is what was pickled into it.
+                answer: tuple[Any, str | None] = pickle.loads(await worker.ask(question))  # noqa: S301
+                return answer
+        except TimeoutError:
+            raise TooLargeError(
+                f"this took longer than {self._work_s_max:g} s (WORK_S_MAX) and was given up; ask for less at once"
+            ) from None
+        except (asyncio.IncompleteReadError, ConnectionError):
+            raise TooLargeError(
+                f"the process that worked on this has died, perhaps for want of memory: it may have "
+                f"{self._work_bytes_max} bytes (WORK_BYTES_MAX); ask for less at once"
+            ) from None
+
+    async def close(self) -> None:
+        """End the processes that are idle now, and the others when they are done. Idempotent."""
+        self._closed = True
+        while self._idle:
+            await self._idle.pop().end()
+
+
+class _Worker:
+    """One process: questions go in and answers come out, one at a time."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._process = process
+        self._questions = process.stdin
+        self._answers = process.stdout
+
+    @classmethod
+    async def start(cls, memory_bytes: int) -> _Worker:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "koala.daemon.workers",
+            str(memory_bytes),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is for the daemon, which then ends it
+        )
+        worker = cls(process)
+        try:
+            async with asyncio.timeout(START_S_MAX):
+                await worker._answers.readexactly(len(_READY))
+        except (TimeoutError, asyncio.IncompleteReadError):
+            await worker.end()
+            raise UnavailableError("a process for long computations does not start; try again later") from None
+        except BaseException:
+            await worker.end()
+            raise
+        return worker
+
+    async def ask(self, question: bytes) -> bytes:
+        self._questions.write(_SIZE.pack(len(question)) + question)
+        await self._questions.drain()
+        (size,) = _SIZE.unpack(await self._answers.readexactly(_SIZE.size))
+        return await self._answers.readexactly(size)
+
+    async def end(self) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
+        self._questions.close()
+        await self._process.wait()
+
+
+def answer_questions(source: BinaryIO, target: BinaryIO) -> None:
+    """What a process does: answers until there are no more questions, and ends at once when nobody is there."""
+    waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(source, waiting), daemon=True).start()
+    target.write(_READY)
+    target.flush()
+    while True:
+        answer = _answer_to(waiting.get())
+        target.write(_SIZE.pack(len(answer)) + answer)
+        target.flush()
+
+
+def _listen(source: BinaryIO, waiting: queue.SimpleQueue[bytes]) -> None:
+    while len(head := source.read(_SIZE.size)) == _SIZE.size:
+        (size,) = _SIZE.unpack(head)
+        question = source.read(size)
+        if len(question) < size:
+            break
+        waiting.put(question)
+    os._exit(0)  # the daemon is gone, whatever is being worked on
+
+
+def _answer_to(question: bytes) -> bytes:
+    try:
+        work, arguments = pickle.loads(question)  # noqa: S301
+        return pickle.dumps((work(*arguments), None))
+    except MemoryError:
+        raise
+    except Exception:
+        return pickle.dumps((None, traceback.format_exc()))
+
+
+def main() -> None:
+    """One worker, on its standard streams."""
+    memory_bytes = int(sys.argv[1])
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    os.nice(NICENESS)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    target = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # nothing that is printed must look like an answer
+    answer_questions(sys.stdin.buffer, target)
+
+
+if __name__ == "__main__":
+    main()
