@@ -46,7 +46,7 @@ def test_a_database_of_a_koala_before_opens_with_all_that_is_in_it(
     assert plain(store.token_by_hash(token["secret_hash"])) == token
     found = store.job_by_client_token("anna", "once")
     assert found is not None
-    (once,) = [job["id"] for job in old["jobs"] if job["client_token"] == "once"]
+    (once,) = [job["id"] for job in old["jobs"] if job["client_token"] == "once"]  # noqa: S105
     assert found.id == once
     recovered = store.recover()
     assert [entry.seq for entry in recovered.outbox] == old["outbox"]
