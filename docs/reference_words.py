@@ -197,9 +197,11 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.model.api", "PAGE_ITEMS_MAX", "items of one page of a list"),
     ("koala.model.api", "WAIT_S_MAX", "seconds that one call may wait for a job; clients ask again"),
     ("koala.model.api", "OUTPUT_BYTES_MAX", "bytes of output in one answer; clients ask on"),
-    ("koala.daemon.engine.loop", "BATCH_EVENTS_MAX", "events in one transaction"),
+    ("koala.daemon.engine.limits", "BATCH_EVENTS_MAX", "events in one transaction"),
+    ("koala.daemon.perform.site_worker", "COMMANDS_AT_ONCE_MAX", "commands of one site that are performed at a time"),
+    ("koala.daemon.perform.retry", "DEFECT_TRIES_MAX", "tries of a command that an error inside Koala breaks"),
     (
-        "koala.daemon.engine.loop",
+        "koala.daemon.engine.limits",
         "SNAPSHOT_EVENTS",
         "events until a new snapshot is taken, or twice the live jobs if that is more",
     ),
@@ -214,7 +216,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
         "SNAPSHOT_CHARACTERS_AT_ONCE",
         "characters of a snapshot in one transaction, give or take a piece",
     ),
-    ("koala.daemon.engine.loop", "JOBS_LIVE_MAX", "jobs that have not ended; one more is refused until some have"),
+    ("koala.daemon.engine.limits", "JOBS_LIVE_MAX", "jobs that have not ended; one more is refused until some have"),
     (
         "koala.daemon.upkeep.journal_pruning",
         "JOURNAL_ENTRIES_MAX",

@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from koala.daemon.engine.loop import Engine, EngineLimits
+from koala.daemon.engine.limits import EngineLimits
+from koala.daemon.engine.loop import Engine
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.principal import owner as owner_of
 from koala.daemon.service.service import Service

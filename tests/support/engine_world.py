@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from koala import files
-from koala.daemon.engine.loop import Engine, EngineLimits
+from koala.daemon.engine.limits import EngineLimits
+from koala.daemon.engine.loop import Engine
 from koala.daemon.grid_sites import SiteMaker, make_site
 from koala.files.checksums import of_path
 from koala.model.grid import Grid, Link, Links, SchedulerParameters, Site, SiteKind

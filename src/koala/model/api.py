@@ -264,7 +264,8 @@ class Output(Answer):
 
 class SiteInfo(Answer):
     """What Koala knows of a site. ``usable`` processors are those within its quota. ``trust``: usable, unusable (too
-    many errors), probing. ``silent_reason`` is empty while the site answers."""
+    many errors), probing. ``silent_reason`` is empty while the site answers. ``set_aside`` are commands that an error
+    inside Koala keeps from being performed: no fault of the site."""
 
     name: str
     kind: str
@@ -279,6 +280,7 @@ class SiteInfo(Answer):
     errors: int
     silent_since: float | None = None
     silent_reason: str = ""
+    set_aside: list[str] = []
     reported_at: float | None = None
     jobs: list[int] = []
 

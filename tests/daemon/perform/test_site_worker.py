@@ -6,8 +6,9 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from koala.daemon.service.overview import operator_warnings
 from koala.model.launch import Launch
-from koala.model.messages import CancelAsked, Token
+from koala.model.messages import CancelAsked, RequeueAsked, SiteReported, Token
 from koala.sites import LiveSite, LocalSite, NotNowError
 from tests.support.engine_world import EngineWorld, a_request, local_grid, open_engine, root
 from tests.support.troubled_site import TroubledSite, trouble, troubled
@@ -76,7 +77,7 @@ def test_an_end_passes_a_start_that_fails(root: Path) -> None:
 
 def test_an_end_goes_before_starts_that_wait(root: Path) -> None:
     async def scenario() -> None:
-        async with open_engine(root, local_grid((4,)), site_maker=picky) as world:
+        async with open_engine(root, local_grid((4,)), site_maker=picky, commands_at_once_max=1) as world:
             site = the_site(world)
             first = await world.submit(a_request("sleep 60", sizes=(1,)))
             await world.in_state(first, "running")
@@ -133,5 +134,155 @@ def test_a_site_is_not_asked_about_a_component_whose_start_is_still_to_come(root
             (row,) = await world.ended(job)
             assert (row.state, row.runs, row.failures) == ("done", 1, 0)
             assert len(world.store.components(job)) == 1
+
+    asyncio.run(scenario())
+
+
+class SickSite(TroubledSite):
+    """Our own code raises in the calls that are named. Starts that hang never return."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.sick: set[str] = set()
+        self.hangs = False
+        self.running = self.running_most = 0
+
+    def _ail(self, call: str) -> None:
+        if call in self.sick:
+            raise TypeError("an error of ours")
+
+    async def start(self, launch: Launch, script: str) -> None:
+        self._ail("start")
+        self.running += 1
+        self.running_most = max(self.running, self.running_most)
+        try:
+            if self.hangs:
+                await asyncio.Event().wait()
+            await super().start(launch, script)
+        finally:
+            self.running -= 1
+
+    async def abort(self, token: Token, **why: Any) -> None:
+        self._ail("abort")
+        await super().abort(token, **why)
+
+    async def release(self, token: Token, go: Any) -> None:
+        self._ail("release")
+        await super().release(token, go)
+
+    async def probe(self) -> SiteReported:
+        self._ail("probe")
+        return await super().probe()
+
+
+def sick(description: Any, root: Path, **named: Any) -> LiveSite:
+    """Makes such sites where the engine makes embedded ones."""
+    return SickSite(description.name, root / "sites" / description.name, description.processors, **named)
+
+
+def sick_site(world: EngineWorld) -> SickSite:
+    site = world.engine.site("a")
+    assert isinstance(site, SickSite)
+    return site
+
+
+def trusted(world: EngineWorld) -> bool:
+    """The site was never silent and has no error."""
+    told = {entry.what for entry in world.store.journal(after=0, limit=1_000)}
+    errors = world.engine.scheduler.ledger.sites.sites[0].errors
+    return errors == 0 and world.engine.silence_of("a") is None and "SiteSilent" not in told
+
+
+def test_starts_that_hang_hold_up_neither_other_starts_nor_ends(root: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((8,)), site_maker=sick, commands_at_once_max=3) as world:
+            site = sick_site(world)
+            runs = await world.submit(a_request("sleep 60", sizes=(1,)))
+            await world.in_state(runs, "running")
+            site.hangs = True
+            hanging = [await world.submit(a_request(sizes=(1,))) for _ in range(2)]
+            await world.until(lambda: site.running == 2)
+            site.hangs = False
+            (row,) = await world.ended(await world.submit(a_request(sizes=(1,))))
+            assert row.state == "done"
+            await world.engine.tell(CancelAsked(at=0.0, job=runs))
+            await world.ended(runs)
+            await world.until(lambda: world.store.components(runs)[0].ended_at is not None)
+            assert [world.engine.live_row(job) is not None for job in hanging] == [True, True]
+            assert site.running_most <= 3
+            for job in hanging:
+                await world.engine.tell(CancelAsked(at=0.0, job=job))
+
+    asyncio.run(scenario())
+
+
+def test_no_more_commands_than_the_limit_are_performed_at_a_time(root: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((8,)), site_maker=sick, commands_at_once_max=2) as world:
+            site = sick_site(world)
+            site.gate.clear()
+            jobs = [await world.submit(a_request(sizes=(1,))) for _ in range(6)]
+            await world.until(lambda: site.running == 2)
+            site.gate.set()
+            assert [row.state for row in await world.ended(*jobs)] == ["done"] * 6
+            assert site.running_most == 2
+
+    asyncio.run(scenario())
+
+
+def test_a_start_that_our_own_code_raises_on_sets_its_job_aside_and_the_site_keeps_its_trust(root: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((4,), error_threshold=1), site_maker=sick) as world:
+            sick_site(world).sick = {"start"}
+            job = await world.submit(a_request(sizes=(1,)))
+            row = await world.in_state(job, "quarantined")
+            assert "TypeError('an error of ours')" in row.reason
+            assert "start of component" in row.reason
+            await world.all_given_back()
+            sick_site(world).sick = set()
+            assert (await world.run(a_request(sizes=(4,)))).state == "done"
+            assert trusted(world)
+            await world.engine.tell(RequeueAsked(at=0.0, job=job))
+            (row,) = await world.ended(job)
+            assert (row.state, row.runs) == ("done", 1)
+
+    asyncio.run(scenario())
+
+
+def test_a_barrier_that_our_own_code_cannot_open_sets_its_job_aside(root: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((4,), error_threshold=1), site_maker=sick) as world:
+            sick_site(world).sick = {"release"}
+            row = await world.in_state(await world.submit(a_request(sizes=(1,))), "quarantined")
+            assert "at the opening of its barrier" in row.reason
+            await world.all_given_back()
+            assert trusted(world)
+
+    asyncio.run(scenario())
+
+
+def test_an_abort_that_our_own_code_raises_on_is_told_and_repeated_and_nothing_counts_as_idle(root: Path) -> None:
+    """Its processors count until the component is gone; the others of the site go on."""
+
+    async def scenario() -> None:
+        grid = local_grid((4,), error_threshold=1, answer_timeout_s=5.0)
+        async with open_engine(root, grid, site_maker=sick) as world:
+            site = sick_site(world)
+            job = await world.submit(a_request("sleep 600", sizes=(2,)))
+            await world.in_state(job, "running")
+            site.sick = {"abort", "probe"}
+            await world.engine.tell(CancelAsked(at=0.0, job=job))
+            await world.ended(job)
+            await world.until(lambda: any("abort of component" in each for each in world.engine.defects_of("a")))
+            await world.until(lambda: any("question for its state" in each for each in world.engine.defects_of("a")))
+            assert (await world.run(a_request(sizes=(2,)))).state == "done"
+            assert world.engine.scheduler.ledger.sites.sites[0].ours == 2
+            (warning, *_) = operator_warnings(world.engine)
+            assert warning.startswith("a: ")
+            assert trusted(world)
+            site.sick = set()
+            await world.all_given_back()
+            await world.until(lambda: not world.engine.defects_of("a"))
+            assert trusted(world)
 
     asyncio.run(scenario())

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from koala.daemon.perform.interface import Silences
+from koala.daemon.perform.interface import Silences, SiteDefects
 from koala.daemon.upkeep.polling import FRESHEN_S, PROBE_S, SiteActivity, SitePoller
 from koala.model.messages import AnyEvent, SiteReported, SiteSilent
 from koala.sites import LiveSite
@@ -59,7 +59,9 @@ def play(scenario: Scenario, *, under_batch_system: bool = True, freshen_s: floa
         names = ("a",) if under_batch_system else ()
         nothing = SiteActivity(waits=False, claims_at=float("inf"), changes=None)
         sites = {"a": cast(LiveSite, site)}
-        poller = SitePoller(engine, sites, Silences(engine), lambda _: nothing, names, freshen_s=freshen_s)
+        poller = SitePoller(
+            engine, sites, Silences(engine), SiteDefects(), lambda _: nothing, names, freshen_s=freshen_s
+        )
         await scenario(site, engine, poller)
         await poller.stop()
 

@@ -14,7 +14,7 @@ import pytest
 from koala.core.lifecycle import JobState
 from koala.core.state.ledger import Ledger
 from koala.daemon.engine.batch import activity_at
-from koala.daemon.perform.interface import Silences
+from koala.daemon.perform.interface import Silences, SiteDefects
 from koala.daemon.upkeep.polling import PROBE_IDLE_S, PROBE_S, PROBES_BRISK, SitePoller
 from koala.model.messages import AnyEvent, SiteReported
 from koala.sites import LiveSite
@@ -98,6 +98,7 @@ def pass_an_hour(
         grid,
         {"a": cast(LiveSite, grid)},
         Silences(grid),
+        SiteDefects(),
         lambda site: activity_at(site, cast(Ledger, grid)),
         ("a",) if under_batch_system else (),
     )

@@ -44,6 +44,8 @@ def sites(client: Client, /, as_json: bool) -> None:
             out.print(f"{clean(each.name)} does not answer: {clean(each.silent_reason)}", style="red", markup=False)
         elif each.ours + each.others > each.processors:
             out.print(f"{clean(each.name)}: others were there first; some of ours wait in its queue", markup=False)
+        for aside in each.set_aside:
+            out.print(f"{clean(each.name)}: {clean(aside)}", style="red", markup=False)
 
 
 def _age(found: Sequence[SiteInfo], now: float) -> str:

@@ -100,7 +100,11 @@ def _of_sites(numbers: Metrics) -> Iterator[Metric]:
         "Uses of the site's batch system, by what for; a listing is several of its commands.",
         labels=["site", "call"],
     )
+    set_aside = GaugeMetricFamily(
+        "koala_site_commands_set_aside", "Commands that an error inside Koala keeps from the site.", labels=["site"]
+    )
     for site in numbers.sites:
+        set_aside.add_metric([site.name], site.set_aside)
         held = {"ours": site.ours, "others": site.others, "idle": site.idle, "total": site.processors}
         for holder, count in held.items():
             processors.add_metric([site.name, holder], count)
@@ -109,7 +113,7 @@ def _of_sites(numbers: Metrics) -> Iterator[Metric]:
         errors.add_metric([site.name], site.errors)
         for call, count in site.calls.items():
             calls.add_metric([site.name, call], count)
-    yield from (processors, states, errors, calls)
+    yield from (processors, states, errors, set_aside, calls)
 
 
 def _gauge(name: str, told: str, value: float) -> Metric:

@@ -16,13 +16,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-import msgspec
-
 from koala import files
 from koala.core import HandlingError, Scheduler
 from koala.daemon.engine.batch import EngineState, PendingBatch, activity_at, others_between
 from koala.daemon.engine.clock import SteadyClock
 from koala.daemon.engine.inbox import Inbox, InboxItem, check_text, half_characters
+from koala.daemon.engine.limits import Counters, EngineLimits
 from koala.daemon.engine.outbox import Outbox
 from koala.daemon.engine.projection import Submitter
 from koala.daemon.engine.quarantine import Quarantine, told
@@ -30,10 +29,10 @@ from koala.daemon.engine.recovery import Recovery, live_grid, nothing_yet, recov
 from koala.daemon.engine.waiters import Waiters
 from koala.daemon.grid_sites import SiteMaker, check_kinds, check_ssh, make_areas, make_mover, make_site
 from koala.daemon.live_rows import ENDED_STATES, LiveRows
-from koala.daemon.perform.interface import SITE_CALL_S, Silences
+from koala.daemon.perform.interface import Silences, SiteDefects
 from koala.daemon.perform.performer import Performer
-from koala.daemon.upkeep.journal_pruning import JOURNAL_ENTRIES_MAX, JournalPruner
-from koala.daemon.upkeep.polling import PROBE_S, SiteActivity, SitePoller
+from koala.daemon.upkeep.journal_pruning import JournalPruner
+from koala.daemon.upkeep.polling import SiteActivity, SitePoller
 from koala.daemon.upkeep.retention import Retention
 from koala.model.errors import TooManyError, UnavailableError
 from koala.model.grid import Grid, SiteKind
@@ -53,41 +52,6 @@ from koala.store.requests import is_utf8
 _log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
-
-# One commit holds at most so many events.
-BATCH_EVENTS_MAX = 256
-# That a command was performed is put on record with the next batch, or at the latest after so long.
-SETTLE_S = 1.0
-# A snapshot is taken when so many events have come since the last one, or two for each live job if that is more.
-SNAPSHOT_EVENTS = 5_000
-# No more jobs than this may live at a time.
-JOBS_LIVE_MAX = 100_000
-# After a failure of the store it is tried again after so long, then ever more rarely.
-RECOVERY_FIRST_S = 0.5
-RECOVERY_MOST_S = 30.0
-
-
-class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much and how often: the constants of the engine and of its parts, for tests to set."""
-
-    batch_events_max: int = BATCH_EVENTS_MAX
-    settle_s: float = SETTLE_S
-    snapshot_events: int = SNAPSHOT_EVENTS
-    jobs_live_max: int = JOBS_LIVE_MAX
-    recovery_first_s: float = RECOVERY_FIRST_S
-    recovery_most_s: float = RECOVERY_MOST_S
-    site_call_s: float = SITE_CALL_S
-    poll_s: float = PROBE_S
-    journal_entries_max: int = JOURNAL_ENTRIES_MAX
-
-
-class Counters(msgspec.Struct):
-    """What the engine has done since it was opened."""
-
-    events: int = 0
-    commits: int = 0
-    snapshots: int = 0
-    recoveries: int = 0
 
 
 class Engine:
@@ -123,6 +87,7 @@ class Engine:
             for each in grid.sites
         }
         self._silences = Silences(self)
+        self._defects = SiteDefects()
         self._performer = Performer(
             self,
             grid,
@@ -130,13 +95,16 @@ class Engine:
             self._areas,
             self._mover,
             self._silences,
+            self._defects,
             self._find_file,
             call_s=limits.site_call_s,
+            commands_at_once_max=limits.commands_at_once_max,
         )
         self._poller = SitePoller(
             self,
             self._sites,
             self._silences,
+            self._defects,
             self._activity,
             {each.name for each in grid.sites if each.kind is not SiteKind.LOCAL},
             poll_s=limits.poll_s,
@@ -309,6 +277,10 @@ class Engine:
     def silence_of(self, site: SiteName) -> tuple[float, str] | None:
         """Since when a site does not answer, and why; None while it does."""
         return self._silences.of(site)
+
+    def defects_of(self, site: SiteName) -> list[str]:
+        """What our own code raised on at a site and has not got done since."""
+        return self._defects.of(site)
 
     def silent_sites(self) -> tuple[tuple[SiteName, str], ...]:
         """The sites that do not answer, each with the reason."""
@@ -612,6 +584,7 @@ class Engine:
         self._clock.not_before(recovery.last_at)
         self._settle_at = None
         self._silences.clear()  # everybody who waited for an answer has been stopped
+        self._defects.clear()
         claims = recovery.scheduler.ledger.claims
         self._performer.recovered(
             recovery.rows.components.values(), [token for token, claim in claims.items() if claim.aborting]

@@ -12,14 +12,12 @@ import logging
 from koala.core import HandlingError, JobState
 from koala.core.state.ledger import Ledger
 from koala.daemon.engine.inbox import InboxItem
+from koala.daemon.perform.interface import REASON_CHARACTERS_MAX
 from koala.model.errors import UnavailableError
 from koala.model.messages import JobQuarantined, JobSubmitted, Tick
 from koala.sites.pace import Pace
 
 _log = logging.getLogger(__name__)
-
-# How much is told of an error of our own.
-REASON_CHARACTERS_MAX = 500
 
 
 class Quarantine:

@@ -16,7 +16,7 @@ from typing import TypeVar
 from koala.daemon.launches import destination_of
 from koala.daemon.perform.components import ComponentRegister
 from koala.daemon.perform.interface import SITE_CALL_S, EngineInterface, Silences
-from koala.daemon.perform.retry import retry_until_done
+from koala.daemon.perform.retry import DEFECT_TRIES_MAX, retry_until_done
 from koala.daemon.perform.transfers import FindFile, TransferWorker
 from koala.files import (
     CatalogueEntry,
@@ -29,7 +29,7 @@ from koala.files import (
 from koala.files.area.layout import replica_path
 from koala.files.errors import damaged, unreadable
 from koala.model.launch import Go, InputLink, LaunchError, NodeShare, Peer
-from koala.model.messages import InputSource, JobPlaced, Outcome, ReleaseBarrier, Token
+from koala.model.messages import InputSource, JobPlaced, JobQuarantined, Outcome, ReleaseBarrier, Token
 from koala.model.request import Component, FileName, JobId, Request, SiteName
 from koala.runners import go_for
 from koala.sites import LiveSite, SiteError
@@ -140,6 +140,7 @@ class BarrierOpener:
         if before:
             await asyncio.wait(before)
         silent: set[SiteName] = set()
+        defects = 0
 
         async def attempt() -> None:
             wanted = self._wanted(command.tokens)
@@ -148,13 +149,21 @@ class BarrierOpener:
                 self._unable.update(wanted)
 
         def failed(error: Exception) -> None:
+            nonlocal defects
             if isinstance(error, _Unreachable):
                 silent.add(error.site)
                 self._silences.failed(error.site, _CALLER, error.reason)
             else:
+                defects += 1
                 _log.error("the barrier of job %s could not be opened yet", command.job, exc_info=error)
+                if defects == DEFECT_TRIES_MAX:
+                    reason = f"an error inside Koala ({error!r}) at the opening of its barrier, {defects} times"
+                    self._engine.report(JobQuarantined(at=self._engine.now(), job=command.job, reason=reason))
 
-        await retry_until_done(attempt, failed, lambda: bool(self._wanted(command.tokens)))
+        def still_wanted() -> bool:
+            return bool(self._wanted(command.tokens)) and defects < DEFECT_TRIES_MAX
+
+        await retry_until_done(attempt, failed, still_wanted)
         for site in silent:
             self._silences.answered(site, _CALLER)
         self._engine.settle(seq)

@@ -15,6 +15,8 @@ SITE_CALL_S = 120.0
 # While a site is silent, so long passes until that counts as another error of the site, however many call it: a
 # controller that is started again is no reason to leave the site alone for a whole cool-down.
 COUNTS_AGAIN_S = 10.0
+# How much is told of an error of our own.
+REASON_CHARACTERS_MAX = 500
 
 
 class EngineInterface(Protocol):
@@ -66,3 +68,28 @@ class Silences:
         """Nobody waits for an answer any more."""
         self._silent.clear()
         self._counted_at.clear()
+
+
+class SiteDefects:
+    """What our own code raised on at each site, and has not got done since. It is no silence of the site and costs it
+    no trust: an operator is told."""
+
+    def __init__(self) -> None:
+        self._raised: dict[SiteName, dict[str, str]] = {}
+
+    def raised(self, site: SiteName, what: str, error: Exception) -> None:
+        """This was being done when it was raised."""
+        words = f"{type(error).__name__}: {error}".encode(errors="backslashreplace").decode()
+        self._raised.setdefault(site, {})[what] = words[:REASON_CHARACTERS_MAX]
+
+    def worked(self, site: SiteName, what: str) -> None:
+        """It has been done since, or is not to be done any more."""
+        self._raised.get(site, {}).pop(what, None)
+
+    def of(self, site: SiteName) -> list[str]:
+        """Each in a sentence."""
+        return [f"{what}: an error inside Koala ({words})" for what, words in self._raised.get(site, {}).items()]
+
+    def clear(self) -> None:
+        """Everything is done anew."""
+        self._raised.clear()

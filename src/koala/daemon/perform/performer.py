@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from koala.daemon.grid_sites import GridLinks
 from koala.daemon.perform.barrier import BarrierOpener
 from koala.daemon.perform.components import ComponentRegister
-from koala.daemon.perform.interface import SITE_CALL_S, EngineInterface, Silences
+from koala.daemon.perform.interface import SITE_CALL_S, EngineInterface, Silences, SiteDefects
 from koala.daemon.perform.mpi_relay import MpiRelay
-from koala.daemon.perform.site_worker import SiteWorker
+from koala.daemon.perform.site_worker import COMMANDS_AT_ONCE_MAX, SiteWorker
 from koala.daemon.perform.transfers import FindFile, TransferWorker
 from koala.files import FileArea, FileMover
 from koala.model.grid import Grid
@@ -49,15 +49,19 @@ class Performer:
         areas: Mapping[SiteName, FileArea],
         mover: FileMover,
         silences: Silences,
+        defects: SiteDefects,
         find_file: FindFile,
         *,
         call_s: float = SITE_CALL_S,
+        commands_at_once_max: int = COMMANDS_AT_ONCE_MAX,
     ) -> None:
         self._engine = engine
         self._grid = grid
         self._sites = sites
         self._silences = silences
+        self._defects = defects
         self._call_s = call_s
+        self._commands_at_once_max = commands_at_once_max
         self._components = ComponentRegister()
         self._transfers = TransferWorker(engine, mover, GridLinks(grid.links), self._components, find_file)
         self._barrier = BarrierOpener(
@@ -81,7 +85,14 @@ class Performer:
         for description in self._grid.sites:
             name = description.name
             worker = self._workers[name] = SiteWorker(
-                self._sites[name], description, self._engine, self._components, self._silences, call_s=self._call_s
+                self._sites[name],
+                description,
+                self._engine,
+                self._components,
+                self._silences,
+                self._defects,
+                call_s=self._call_s,
+                at_once_max=self._commands_at_once_max,
             )
             self._tasks.append(asyncio.create_task(worker.run(), name=f"site {name}"))
         for seq, command, request in outbox:
@@ -114,6 +125,8 @@ class Performer:
         self._components.record(component)
         if component.ended_at is not None:
             self._transfers.component_ended(component.token)
+            if component.site in self._workers:
+                self._workers[component.site].ended(component.token)
 
     def perform(self, seq: int, command: AnyCommand, request: Request | None) -> None:
         """Hand a command, and the request of its job, to whom it is for; no request means that the job has ended.

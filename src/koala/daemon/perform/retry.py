@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 # What failed is tried again after so long, then ever more rarely.
 RETRY_FIRST_S = 0.5
 RETRY_MOST_S = 30.0
+# What our own code raises on is tried so often before it is set aside.
+DEFECT_TRIES_MAX = 3
 
 
 async def retry_until_done(

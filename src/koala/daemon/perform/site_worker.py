@@ -1,8 +1,9 @@
-"""One site's commands, performed by a task of its own: a slow site holds up no other.
+"""One site's commands, performed side by side: a slow site holds up no other, and a start that hangs no abort.
 
-Aborts come first: what is started may need the processors, or the place in a queue, that they free. All else comes in
-order. What fails is repeated, ever more rarely, and the others pass it meanwhile; but a site that fails is called by
-nobody here for a while. After a failure it is asked about everything that it should hold.
+Aborts come first: what is started may need the processors, or the place in a queue, that they free. All else begins
+in order, and of one component one thing is done after the other. What fails is repeated, ever more rarely, and the
+others pass it meanwhile; but a site that fails is called by nobody here for a while, and then asked about
+everything that it should hold. What our own code raises on is no failure of the site: it is set aside.
 """
 
 from __future__ import annotations
@@ -16,11 +17,19 @@ from typing import TypeAlias
 
 from koala.daemon.launches import launch_for
 from koala.daemon.perform.components import ComponentRegister
-from koala.daemon.perform.interface import SITE_CALL_S, EngineInterface, Silences
-from koala.daemon.perform.retry import RETRY_FIRST_S, RETRY_MOST_S
+from koala.daemon.perform.interface import SITE_CALL_S, EngineInterface, Silences, SiteDefects
+from koala.daemon.perform.retry import DEFECT_TRIES_MAX, RETRY_FIRST_S, RETRY_MOST_S
 from koala.model.grid import Site
 from koala.model.launch import LaunchError
-from koala.model.messages import AbortComponent, AskSite, ComponentEnded, Outcome, StartComponent, Token
+from koala.model.messages import (
+    AbortComponent,
+    AskSite,
+    ComponentEnded,
+    JobQuarantined,
+    Outcome,
+    StartComponent,
+    Token,
+)
 from koala.model.request import Request
 from koala.runners import component_script
 from koala.sites import LiveSite, NotNowError, SiteError
@@ -29,6 +38,9 @@ from koala.sites.pace import Pace
 _log = logging.getLogger(__name__)
 
 _CALLER = "commands"
+
+# So many commands of one site are performed at a time; a batch site makes fewer calls at once if it must.
+COMMANDS_AT_ONCE_MAX = 8
 
 
 class _Reconcile:
@@ -65,6 +77,29 @@ class _Task:
         self.seq = seq
         self.request = request
         self.waits = _Waits()
+        self.defects = 0  # how often our own code has raised on it
+
+    @property
+    def token(self) -> Token | None:
+        """The component that it is about, if it is about one."""
+        command = self.command
+        return command.token if isinstance(command, StartComponent | AbortComponent) else None
+
+    @property
+    def what(self) -> str:
+        """What is done, in words."""
+        match self.command:
+            case StartComponent() as command:
+                return f"start of component {command.token}"
+            case AbortComponent() as command:
+                return _abort_of(command.token)
+            case AskSite():
+                return "question about components"
+        return "question what it holds"
+
+
+def _abort_of(token: Token) -> str:
+    return f"abort of component {token}"
 
 
 class SiteWorker:
@@ -80,15 +115,23 @@ class SiteWorker:
         engine: EngineInterface,
         components: ComponentRegister,
         silences: Silences,
+        defects: SiteDefects,
         *,
         call_s: float = SITE_CALL_S,
+        at_once_max: int = COMMANDS_AT_ONCE_MAX,
+        tries_max: int = DEFECT_TRIES_MAX,
     ) -> None:
         self._site = site
         self._description = description
         self._engine = engine
         self._components = components
         self._silences = silences
+        self._defects = defects
         self._call_s = call_s
+        self._at_once_max = at_once_max
+        self._tries_max = tries_max
+        self._running: dict[asyncio.Task[None], Token | None] = {}
+        self._set_aside: dict[Token, int] = {}  # aborts that could not be performed, by their numbers on record
         self._aborts: deque[_Task] = deque()
         self._others: deque[_Task] = deque()
         self._failed: list[_Task] = []  # to be repeated
@@ -104,6 +147,8 @@ class SiteWorker:
             return
         if isinstance(command, StartComponent):
             self._starts.add(command.token)
+        elif isinstance(command, AbortComponent):
+            self.ended(command.token)  # what was set aside is tried anew
         self._add(_Task(command, seq, request))
 
     def reconcile(self) -> None:
@@ -115,13 +160,26 @@ class SiteWorker:
         self._wake.set()
 
     async def run(self) -> None:
-        """Perform commands for ever."""
-        while True:
-            task = self._next()
-            if task is None:
-                await self._until_something_is_due()
-            else:
-                await self._attempt(task)
+        """Perform commands for ever, several at a time."""
+        try:
+            while True:
+                task = self._next()
+                if task is None:
+                    await self._until_something_is_due()
+                else:
+                    self._begin(task)
+        finally:
+            running = list(self._running)
+            for each in running:
+                each.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    def ended(self, token: Token) -> None:
+        """The end of a component is on record: an abort of it that was set aside is not wanted any more."""
+        seq = self._set_aside.pop(token, None)
+        if seq is not None:
+            self._engine.settle(seq)
+            self._defects.worked(self._site.name, _abort_of(token))
 
     def _next(self) -> _Task | None:
         now = _now_s()
@@ -131,16 +189,33 @@ class SiteWorker:
         self._failed = [task for task in self._failed if task.waits.until > now]
         for task in due:
             self._add(task)
-        queue = self._aborts or self._others
-        return queue.popleft() if queue else None
+        if len(self._running) >= self._at_once_max:
+            return None
+        busy = set(self._running.values())
+        for queue in (self._aborts, self._others):
+            for place, task in enumerate(queue):
+                if task.token is None or task.token not in busy:
+                    del queue[place]
+                    return task
+        return None
+
+    def _begin(self, task: _Task) -> None:
+        """Perform it beside the others; of one component nothing else is performed meanwhile."""
+        running = asyncio.create_task(self._attempt(task), name=f"{self._site.name}: {task.what}")
+        self._running[running] = task.token
+        running.add_done_callback(self._over)
+
+    def _over(self, running: asyncio.Task[None]) -> None:
+        del self._running[running]
+        self._wake.set()
 
     async def _until_something_is_due(self) -> None:
         self._wake.clear()
-        at = None
-        if self._aborts or self._others:
-            at = self._rest.until
-        elif self._failed:
-            at = max(self._rest.until, min(task.waits.until for task in self._failed))
+        resting = _now_s() < self._rest.until
+        at = self._rest.until if resting and (self._aborts or self._others) else None
+        if self._failed:
+            due_at = max(self._rest.until, min(task.waits.until for task in self._failed))
+            at = due_at if at is None else min(at, due_at)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(at):
                 await self._wake.wait()
@@ -151,35 +226,58 @@ class SiteWorker:
                 await self._perform(task)
         except NotNowError as error:
             _log.warning("site %s has a component for which there is no room yet: %s", self._site.name, error)
-        except Exception as error:
-            self._note_failure(task.command, error)
+        except (OSError, SiteError) as error:
+            self._failing = True
+            self._silences.failed(self._site.name, _CALLER, self._reason(error))
             task.waits.begin()
             self._rest.begin()
             self._failed.append(task)
+            return
+        except Exception as error:
+            self._raised(task, error)
             return
         if isinstance(task.command, StartComponent):
             self._starts.discard(task.command.token)
         if task.seq is not None:
             self._engine.settle(task.seq)
+        if task.defects:
+            self._defects.worked(self._site.name, task.what)
         self._rest.forget()
         if self._failing:
             self._failing = False
             self._silences.answered(self._site.name, _CALLER)
             self.reconcile()
 
-    def _note_failure(self, command: SiteCommand | _Reconcile, error: Exception) -> None:
-        if not isinstance(error, OSError | SiteError):
-            what = type(command).__name__
-            _log.error("site %s: %s could not be performed", self._site.name, what, exc_info=error)
-        self._failing = True
-        self._silences.failed(self._site.name, _CALLER, self._reason(error))
+    def _raised(self, task: _Task, error: Exception) -> None:
+        """Our own code raised, which is nothing that the site has done. After a few tries the command is set aside,
+        and its job with it. An abort stays in the outbox: the component may still be there, and counts until its end
+        is known; the core repeats the abort, and so does the next start of the daemon."""
+        name, command = self._site.name, task.command
+        _log.error("site %s: %s could not be performed", name, task.what, exc_info=error)
+        task.defects += 1
+        task.waits.begin()
+        self._defects.raised(name, task.what, error)
+        if task.defects < self._tries_max or isinstance(command, _Reconcile):
+            self._failed.append(task)
+            return
+        match command:
+            case StartComponent():
+                reason = f"an error inside Koala ({error!r}) at the {task.what}, {task.defects} times"
+                self._starts.discard(command.token)
+                self._defects.worked(name, task.what)  # from now on the job tells of it
+                self._engine.report(JobQuarantined(at=self._engine.now(), job=command.job, reason=reason))
+            case AbortComponent() if self._components.is_held(command.token) and task.seq is not None:
+                self._set_aside[command.token] = task.seq
+                return
+            case AskSite():
+                self._defects.worked(name, task.what)  # the core asks again
+        if task.seq is not None:
+            self._engine.settle(task.seq)
 
-    def _reason(self, error: Exception) -> str:
+    def _reason(self, error: OSError | SiteError) -> str:
         if isinstance(error, TimeoutError):
             return f"it did not answer within {self._call_s:g} s"
-        if isinstance(error, SiteError):
-            return error.message
-        return str(error) if isinstance(error, OSError) else f"an error inside the daemon ({error!r})"
+        return error.message if isinstance(error, SiteError) else str(error)
 
     async def _perform(self, task: _Task) -> None:
         match task.command:

@@ -159,6 +159,7 @@ def site_info(
     kind: str,
     idle: int,
     silence: tuple[float, str] | None,
+    set_aside: Iterable[str],
     reported_at: float | None,
     jobs: Iterable[int],
 ) -> SiteInfo:
@@ -177,6 +178,7 @@ def site_info(
         errors=belief.errors,
         silent_since=None if silence is None else silence[0],
         silent_reason="" if silence is None else silence[1],
+        set_aside=list(set_aside),
         reported_at=reported_at,
         jobs=list(jobs),
     )

@@ -8,8 +8,8 @@ from koala.model.request import SiteName
 
 
 class SiteMetrics(msgspec.Struct, frozen=True, kw_only=True):
-    """One site: its processors, how many of them who holds, whether it is used and answers, and how often its batch
-    system was called, by what for."""
+    """One site: its processors, how many of them who holds, whether it is used and answers, how many commands an
+    error inside Koala keeps from it, and how often its batch system was called, by what for."""
 
     name: SiteName
     processors: int
@@ -21,6 +21,7 @@ class SiteMetrics(msgspec.Struct, frozen=True, kw_only=True):
     trusted: bool
     drained: bool
     answers: bool
+    set_aside: int
     calls: dict[str, int]
 
 

@@ -70,6 +70,7 @@ class CallerView:
             kind=next(site.kind for site in engine.grid.sites if site.name == name),
             idle=book.view.idle[index],
             silence=engine.silence_of(name),
+            set_aside=engine.defects_of(name),
             reported_at=engine.reported_at(name),
             jobs=self._visible(sorted({claim.job.id for claim in belief.claims.values()})),
         )
@@ -143,6 +144,7 @@ def gather_metrics(engine: Engine, counts: Mapping[str, int]) -> Metrics:
                 trusted=site.trust is not Trust.UNUSABLE,
                 drained=site.drained,
                 answers=engine.silence_of(site.name) is None,
+                set_aside=len(engine.defects_of(site.name)),
                 calls=dict(engine.site(site.name).calls),
             )
             for index, site in enumerate(ledger.sites)
@@ -162,13 +164,14 @@ def gather_metrics(engine: Engine, counts: Mapping[str, int]) -> Metrics:
 
 def operator_warnings(engine: Engine) -> list[str]:
     """What our own code failed on, and what to do about it."""
+    found = [f"{site.name}: {each}" for site in engine.grid.sites for each in engine.defects_of(site.name)]
     jobs = [row.id for row in engine.live_rows() if row.state == JobState.QUARANTINED]
     if not jobs:
-        return []
+        return found
     more = f" and {len(jobs) - JOBS_NAMED_MAX} more" if len(jobs) > JOBS_NAMED_MAX else ""
     names = ", ".join(map(str, jobs[:JOBS_NAMED_MAX]))
     what = f"{len(jobs)} in quarantine after errors inside Koala (jobs {names}{more}): koala job explain tells why"
-    return [f"{what}; cancel them, or put them back with koala job requeue once the cause is mended"]
+    return [*found, f"{what}; cancel them, or put them back with koala job requeue once the cause is mended"]
 
 
 def _every_state(counts: Mapping[str, int]) -> dict[str, int]:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-from koala.daemon.perform.interface import SITE_CALL_S, EngineInterface, Silences
+from koala.daemon.perform.interface import SITE_CALL_S, EngineInterface, Silences, SiteDefects
 from koala.model.messages import SiteReported
 from koala.model.request import SiteName
 from koala.sites import LiveSite, SiteError
@@ -33,6 +33,7 @@ _CLAIM_AHEAD_S = 2.0
 # How long a new job waits for the answers of sites that were not asked lately.
 FRESHEN_S = 2.0
 _CALLER = "probes"
+_WHAT = "question for its state"
 
 
 class SiteActivity(NamedTuple):
@@ -56,6 +57,7 @@ class SitePoller:
         engine: EngineInterface,
         sites: Mapping[SiteName, LiveSite],
         silences: Silences,
+        defects: SiteDefects,
         activity: Callable[[SiteName], SiteActivity],
         under_batch_systems: Collection[SiteName] = (),
         *,
@@ -66,6 +68,7 @@ class SitePoller:
         self._engine = engine
         self._sites = sites
         self._silences = silences
+        self._defects = defects
         self._activity = activity
         self._poll_s = poll_s
         self._freshen_s = freshen_s
@@ -158,14 +161,17 @@ class SitePoller:
         try:
             async with asyncio.timeout(self._call_s):
                 report = await self._sites[name].probe()
-        except Exception as error:
-            if not isinstance(error, OSError | SiteError):
-                _log.exception("site %s could not be asked", name)
+        except (OSError, SiteError) as error:
             reason = error.message if isinstance(error, SiteError) else str(error) or "it does not answer"
             self._silences.failed(name, _CALLER, reason)
             self._silent.add(name)
             self._hurry(name)  # once it answers
             return None
+        except Exception as error:  # ours, and no word on the site
+            _log.exception("site %s could not be asked", name)
+            self._defects.raised(name, _WHAT, error)
+            return None
+        self._defects.worked(name, _WHAT)
         self._silences.answered(name, _CALLER)
         self._silent.discard(name)
         self.reported_at[name] = self._engine.now()

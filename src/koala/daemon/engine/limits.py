@@ -1,0 +1,46 @@
+"""How much and how often the engine does things, and what it has done."""
+
+from __future__ import annotations
+
+import msgspec
+
+from koala.daemon.perform.interface import SITE_CALL_S
+from koala.daemon.perform.site_worker import COMMANDS_AT_ONCE_MAX
+from koala.daemon.upkeep.journal_pruning import JOURNAL_ENTRIES_MAX
+from koala.daemon.upkeep.polling import PROBE_S
+
+# One commit holds at most so many events.
+BATCH_EVENTS_MAX = 256
+# That a command was performed is put on record with the next batch, or at the latest after so long.
+SETTLE_S = 1.0
+# A snapshot is taken when so many events have come since the last one, or two for each live job if that is more.
+SNAPSHOT_EVENTS = 5_000
+# No more jobs than this may live at a time.
+JOBS_LIVE_MAX = 100_000
+# After a failure of the store it is tried again after so long, then ever more rarely.
+RECOVERY_FIRST_S = 0.5
+RECOVERY_MOST_S = 30.0
+
+
+class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much and how often: the constants of the engine and of its parts, for tests to set."""
+
+    batch_events_max: int = BATCH_EVENTS_MAX
+    settle_s: float = SETTLE_S
+    snapshot_events: int = SNAPSHOT_EVENTS
+    jobs_live_max: int = JOBS_LIVE_MAX
+    recovery_first_s: float = RECOVERY_FIRST_S
+    recovery_most_s: float = RECOVERY_MOST_S
+    site_call_s: float = SITE_CALL_S
+    commands_at_once_max: int = COMMANDS_AT_ONCE_MAX
+    poll_s: float = PROBE_S
+    journal_entries_max: int = JOURNAL_ENTRIES_MAX
+
+
+class Counters(msgspec.Struct):
+    """What the engine has done since it was opened."""
+
+    events: int = 0
+    commits: int = 0
+    snapshots: int = 0
+    recoveries: int = 0
