@@ -56,6 +56,7 @@ bench: $(VENV)/dev
 	$(BIN)/python benchmarks/core_under_simulator.py
 	$(BIN)/python benchmarks/mapping.py
 	$(BIN)/python benchmarks/daemon_under_load.py
+	$(BIN)/python benchmarks/database_growth.py
 	$(BIN)/python benchmarks/real_clusters.py
 
 clean:

@@ -17,6 +17,7 @@ from koala.version import __version__
 
 # verb -> (module, attribute, one line for the overview)
 VERBS: dict[str, tuple[str, str, str]] = {
+    "admin": ("koala.cli.daemon.admin", "admin", "Look into the store of a stopped daemon, and mend it."),
     "completion": ("koala.cli.completion", "completion", "Print the completion script for a shell."),
     "dashboard": ("koala.cli.daemon.dashboard", "dashboard", "Print a link that opens the dashboard."),
     "demo": (

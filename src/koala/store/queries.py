@@ -122,13 +122,12 @@ def is_whole(number: int) -> bool:
 def recover(connection: Connection) -> Recovered:
     """What a restart begins with."""
     journal, outbox = tables.journal, tables.outbox
-    snapshot = connection.execute(select(tables.snapshot)).first()
-    known = 0 if snapshot is None else snapshot.seq
+    parts, known = snapshot(connection)
     after = select(*_ENTRY).where(journal.c.seq > known, journal.c.kind == "event").order_by(journal.c.seq)
     to_perform = select(*_ENTRY).join(outbox, outbox.c.seq == journal.c.seq).order_by(journal.c.seq)
     newest = connection.execute(select(journal.c.seq, journal.c.at).order_by(journal.c.seq.desc()).limit(1)).first()
     return Recovered(
-        snapshot=None if snapshot is None else _snapshot(connection, snapshot),
+        snapshot=parts,
         snapshot_seq=known,
         entries=tuple(_entries(connection, after)),
         outbox=tuple(_entries(connection, to_perform)),
@@ -138,13 +137,17 @@ def recover(connection: Connection) -> Recovered:
     )
 
 
-def _snapshot(connection: Connection, row: Row[Any]) -> SnapshotParts:
+def snapshot(connection: Connection) -> tuple[SnapshotParts | None, int]:
+    """The snapshot, and the last entry that it knows of."""
+    row = connection.execute(select(tables.snapshot)).first()
+    if row is None:
+        return None, 0
     if row.sections is None:
-        return SnapshotParts(header=row.body.encode(), whole=True)
+        return SnapshotParts(header=row.body.encode(), whole=True), row.seq
     pieces = connection.execute(select(tables.snapshot_pieces.c.key, tables.snapshot_pieces.c.body))
     sections = _decode_sections(row.sections)
     found = joined(Pieces(bodies={piece.key: piece.body for piece in pieces}, sections=sections))
-    return SnapshotParts(header=row.body.encode(), sections=found)
+    return SnapshotParts(header=row.body.encode(), sections=found), row.seq
 
 
 def snapshot_keys(connection: Connection) -> set[str]:

@@ -11,6 +11,7 @@ import contextlib
 import threading
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from sqlalchemy import Connection, exc
@@ -18,7 +19,7 @@ from sqlalchemy import Connection, exc
 from koala.files import CatalogueEntry
 from koala.model.messages import Token
 from koala.model.request import FileName, JobId, Request, SiteName
-from koala.store import queries, writes
+from koala.store import offline, queries, writes
 from koala.store.database import Database, database_of
 from koala.store.errors import StoreError, explained
 from koala.store.migrate import migrate
@@ -148,6 +149,34 @@ class Store:
         with self._write("save a snapshot") as connection:
             writes.add_snapshot_pieces(connection, some)
             writes.save_snapshot(connection, snapshot.header, pieces, seq, gone=there.difference(pieces.bodies))
+
+    def snapshot(self) -> tuple[SnapshotParts | None, int]:
+        """The snapshot, and the last journal entry that it knows of."""
+        with self._read("read the snapshot") as connection:
+            return queries.snapshot(connection)
+
+    def job_sizes(self) -> list[offline.JobSize]:
+        """All jobs with how much of the database is theirs, the newest first."""
+        with self._read("read jobs") as connection:
+            return offline.job_sizes(connection)
+
+    def remove_job(self, job: JobId, snapshot: SnapshotParts | None, seq: int, transfers: Collection[str]) -> None:
+        """All that is on record of a job goes, in one transaction with a snapshot of entry ``seq`` that has it no
+        more. ``transfers`` are those that were for this job alone."""
+        with self._write("remove a job") as connection:
+            if snapshot is not None:
+                pieces = in_pieces(snapshot.sections)
+                there = queries.snapshot_keys(connection)
+                fresh = [(key, body) for key, body in pieces.bodies.items() if key not in there]
+                writes.add_snapshot_pieces(connection, fresh)
+                writes.save_snapshot(connection, snapshot.header, pieces, seq, gone=there.difference(pieces.bodies))
+            offline.remove_job(connection, job, set(transfers))
+        self._last_seq = None  # the newest entry may have been the job's
+
+    def exported(self) -> Iterator[dict[str, Any]]:
+        """Everything but access tokens and the snapshot, row by row as plain values."""
+        with self._read("export it") as connection:
+            yield from offline.exported(connection)
 
     def prune_journal(self, below: int) -> bool:
         """Entries below that one go, as far as the snapshot knows of them, at most ``PRUNED_ENTRIES_MAX`` a call.

@@ -1,0 +1,107 @@
+"""``koala admin`` on the store of a stopped daemon: listed, removed, written out; refused while one runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from koala.cli import koala
+from koala.cli.daemon.admin import size_words
+from tests.support.engine_world import a_request, local_grid, open_engine, root
+
+__all__ = ["root"]
+
+SCRIPT = "echo " + "a long word " * 100
+
+
+@pytest.fixture
+def jobs(root: Path) -> list[int]:
+    """Three jobs of a daemon that has stopped: two are done, one waits."""
+
+    async def scenario() -> list[int]:
+        async with open_engine(root, local_grid((1,))) as world:
+            done = [(await world.run(a_request(SCRIPT, name=f"done {number}"))).id for number in range(2)]
+            return [*done, await world.submit(a_request("exit 0", sizes=(2,), name="waits"))]
+
+    return asyncio.run(scenario())
+
+
+def admin(*arguments: str | Path, columns: int = 100) -> Result:
+    return CliRunner().invoke(koala, ["admin", *map(str, arguments)], env={"COLUMNS": str(columns)})
+
+
+def test_jobs_are_listed_with_what_they_take(root: Path, jobs: list[int]) -> None:
+    listed = json.loads(admin("jobs", "--state", root, "--json").output)
+    assert [each["job"] for each in listed] == jobs[::-1]
+    assert [each["state"] for each in listed] == ["waiting", "done", "done"]
+    assert len(SCRIPT) < listed[1]["request"] < len(SCRIPT) + 400
+    assert (listed[0]["components"], listed[1]["components"]) == (0, 1)
+    assert listed[1]["entries"] > listed[0]["entries"] > 0
+    largest = json.loads(admin("jobs", "--state", root, "--json", "--largest", "--limit", "1").output)
+    assert [each["job"] for each in largest] != jobs[2:]
+    table = admin("jobs", "--state", root, "--limit", "2", columns=80).output
+    assert "waits" in table
+    assert "and 1 more job; --limit 4 shows more" in table
+    assert max(map(len, table.splitlines())) <= 80
+
+
+def test_a_job_is_removed_and_one_that_is_not_there_is_named(root: Path, jobs: list[int]) -> None:
+    done = admin("remove", jobs[2], jobs[0], "--state", root)
+    assert (done.exit_code, done.output) == (0, f"Job {jobs[2]} is removed.\nJob {jobs[0]} is removed.\n")
+    assert [each["job"] for each in json.loads(admin("jobs", "--state", root, "--json").output)] == [jobs[1]]
+    again = admin("remove", jobs[2], "--state", root)
+    assert again.exit_code == 1
+    assert f"there is no job {jobs[2]} in " in again.output
+    as_json = json.loads(admin("remove", jobs[1], "--state", root, "--json").output)
+    assert as_json == [{"job": jobs[1], "was_there": True, "held": [], "replayed": True}]
+    assert admin("jobs", "--state", root).output == "No jobs.\n"
+
+
+def test_everything_is_written_out_as_json_lines(root: Path, jobs: list[int], tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in admin("export", "--state", root).output.splitlines()]
+    kinds = {kind for line in lines for kind in line}
+    of_kind = {kind: [line[kind] for line in lines if kind in line] for kind in kinds}
+    assert set(of_kind) == {"text", "request", "job", "component", "entry"}
+    assert [line["body"] for line in of_kind["text"]] == [SCRIPT]
+    assert [line["id"] for line in of_kind["job"]] == jobs
+    keys = {line["key"] for line in of_kind["request"]}
+    assert {line["request_key"] for line in of_kind["job"]} == keys
+    submissions = [line for line in of_kind["entry"] if line["what"] == "JobSubmitted"]
+    assert [line["body"]["job"] for line in submissions] == jobs
+    assert {line["request_key"] for line in submissions} == keys
+    file = tmp_path / "out.jsonl"
+    assert admin("export", "--state", root, "-o", file).output == ""
+    assert [json.loads(line) for line in file.read_text().splitlines()] == lines
+
+
+def test_a_store_that_a_daemon_uses_or_that_is_not_there_is_refused(root: Path, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((1,))):
+            used = await asyncio.to_thread(admin, "jobs", "--state", root)
+            assert used.exit_code == 4
+            assert "another Koala daemon uses it; stop that one first" in used.output
+
+    asyncio.run(scenario())
+    url = f"sqlite:///{root / 'koala.db'}"
+    assert admin("jobs", "--database", url).output == "No jobs.\n"
+    nothing = admin("jobs", "--state", tmp_path / "nowhere")
+    assert nothing.exit_code == 2
+    assert "there is no database" in nothing.output
+    assert "--state" in nothing.output
+    wrong = admin("jobs", "--database", "nonsense")
+    assert wrong.exit_code == 2
+    assert "write sqlite:///PATH or postgresql://USER@HOST/NAME" in wrong.output
+
+
+def test_sizes_are_short() -> None:
+    assert [size_words(number) for number in (0, 999, 1_000, 65_536, 67_600_000)] == [
+        "0 B",
+        "999 B",
+        "1.0 kB",
+        "65.5 kB",
+        "67.6 MB",
+    ]

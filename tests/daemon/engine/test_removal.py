@@ -1,0 +1,159 @@
+"""A job taken out of the store of a stopped engine: the next start works, and knows nothing of it."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koala.core import Scheduler
+from koala.daemon.engine import loop as engine_module
+from koala.daemon.engine.recovery import RecoveryError
+from koala.daemon.engine.removal import remove_job
+from koala.model.messages import CancelAsked, JobSubmitted
+from tests.support.engine_world import (
+    EngineWorld,
+    a_request,
+    local_grid,
+    open_engine,
+    open_store,
+    processes_below,
+    root,
+)
+
+__all__ = ["root"]
+
+SCRIPT = "sleep 600 # " + "a long comment " * 30
+
+
+async def no_snapshot(_: Any) -> None:
+    """As if the engine had been killed: the next one must replay."""
+
+
+def rows_that_name(root: Path, job: int) -> dict[str, int]:
+    """How many rows of each table are still the job's."""
+    tables = {"jobs": "id", "components": "job", "journal": "job", "transfer_jobs": "job"}
+    with sqlite3.connect(root / "koala.db") as connection:
+        found = {
+            table: connection.execute(f"SELECT count(*) FROM {table} WHERE {column} = {job}").fetchone()[0]  # noqa: S608
+            for table, column in tables.items()
+        }
+    connection.close()
+    return found
+
+
+def count(root: Path, table: str) -> int:
+    with sqlite3.connect(root / "koala.db") as connection:
+        (found,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()  # noqa: S608
+    connection.close()
+    return int(found)
+
+
+async def cancel_all(world: EngineWorld) -> None:
+    for row in reversed(world.engine.live_rows()):
+        await world.engine.tell(CancelAsked(at=0.0, job=row.id))
+    await world.all_given_back()
+
+
+def test_a_running_job_that_is_removed_is_gone_after_a_restart_with_its_processes_and_the_others_go_on(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((2, 2))) as world:
+            await world.register("data", b"x" * 1_000, "a")
+            kept = await world.submit(a_request("sleep 600", sites=("b",), reads=("data",)))
+            await world.in_state(kept, "running")
+            gone = await world.submit(a_request(SCRIPT, sizes=(2, 1), sites=("a", "b"), reads=("data",)))
+            await world.in_state(gone, "running")
+            waiting = await world.submit(a_request(SCRIPT + "!", sizes=(1,), sites=("b",)))
+            with monkeypatch.context() as killed:
+                killed.setattr(engine_module.Engine, "_snapshot", no_snapshot)
+                await world.engine.close()
+        store = open_store(root)
+        removed = remove_job(store, gone)
+        store.close()
+        assert removed.was_there
+        assert removed.replayed
+        assert {(site, count) for _, site, count in removed.held} == {("a", 2), ("b", 1)}
+        assert not any(rows_that_name(root, gone).values())
+        assert (count(root, "requests"), count(root, "texts")) == (2, 1), "the request and its script are gone too"
+        async with open_engine(root, local_grid((2, 2))) as world:
+            assert world.store.job(gone) is None
+            assert [row.id for row in world.engine.live_rows()] == [kept, waiting]
+            assert [row.jobs for row in world.engine.transfers_now()] == [(kept,)], "the others share it no more"
+            await world.in_state(waiting, "running")
+            assert await world.submit(a_request()) == waiting + 1, "numbers are not used again"
+            await cancel_all(world)
+        assert processes_below(root) == []
+
+    asyncio.run(scenario())
+
+
+def test_the_newest_job_that_is_removed_gives_its_number_to_no_other(root: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((1,))) as world:
+            newest = (await world.run(a_request())).id
+        store = open_store(root)
+        assert remove_job(store, newest).held == ()
+        assert not remove_job(store, newest).was_there
+        store.close()
+        async with open_engine(root, local_grid((1,))) as world:
+            assert (await world.run(a_request())).id == newest + 1
+
+    asyncio.run(scenario())
+
+
+def test_a_job_that_keeps_the_engine_from_starting_is_removed_and_the_engine_starts(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = Scheduler.handle
+
+    def broken(scheduler: Scheduler, event: Any) -> Any:
+        if isinstance(event, JobSubmitted) and event.request.name == "poison":
+            raise ZeroDivisionError("division by zero")
+        return handle(scheduler, event)
+
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((1,))) as world:
+            first = await world.submit(a_request("sleep 600"))
+            await world.in_state(first, "running")
+        async with open_engine(root, local_grid((1,))) as world:
+            poison = await world.submit(a_request(name="poison"))
+            last = await world.submit(a_request())
+            monkeypatch.setattr(engine_module.Engine, "_snapshot", no_snapshot)
+        monkeypatch.undo()
+        monkeypatch.setattr(Scheduler, "handle", broken)
+        with pytest.raises(RecoveryError):
+            async with open_engine(root, local_grid((1,))):
+                pass
+        store = open_store(root)
+        removed = remove_job(store, poison)
+        store.close()
+        assert (removed.was_there, removed.replayed) == (True, False)
+        async with open_engine(root, local_grid((1,))) as world:
+            assert [row.id for row in world.engine.live_rows()] == [first, last]
+            await cancel_all(world)
+
+    asyncio.run(scenario())
+
+
+def test_a_job_whose_rows_are_missing_or_damaged_is_removed(root: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((1,))) as world:
+            jobs = [await world.submit(a_request(f"sleep {600 + number}", sizes=(2,))) for number in range(4)]
+        with sqlite3.connect(root / "koala.db") as connection:
+            connection.execute("DELETE FROM jobs WHERE id = 1")
+            connection.execute("UPDATE jobs SET request_key = NULL WHERE id = 2")
+            connection.execute("UPDATE jobs SET owner = x'ff00' WHERE id = 3")
+        connection.close()
+        store = open_store(root)
+        assert [remove_job(store, job).was_there for job in jobs[:3]] == [True, True, True]
+        store.close()
+        async with open_engine(root, local_grid((1,))) as world:
+            assert [row.id for row in world.engine.live_rows()] == jobs[3:]
+            await cancel_all(world)
+
+    asyncio.run(scenario())
