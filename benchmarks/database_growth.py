@@ -103,14 +103,11 @@ def growth(program: str, count: int, text: str) -> Growth:
         before_bytes, before_events = kept(state)
         with daemon(program, state) as connection:
             begun = time.perf_counter()
-            jobs = [
-                call(connection, "POST", "/v1/jobs", {"description": text.replace("job-0", f"job-{number}")})["job"][
-                    "id"
-                ]
-                for number in range(count)
-            ]
+            for number in range(count):
+                wish = {"description": text.replace("job-0", f"job-{number}")}
+                job = call(connection, "POST", "/v1/jobs", wish)["job"]["id"]
             submitted = time.perf_counter()
-            call(connection, "POST", f"/v1/jobs/{jobs[-1]}/cancel")
+            call(connection, "POST", f"/v1/jobs/{job}/cancel")
             cancelled = time.perf_counter()
         after_bytes, after_events = kept(state)
     return Growth(

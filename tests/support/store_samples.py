@@ -122,6 +122,12 @@ def snapshot(header: bytes = b"{}", **sections: Sequence[bytes]) -> SnapshotPart
     return SnapshotParts(header=header, sections=sections)
 
 
+def numbered_snapshot(number: int) -> SnapshotParts:
+    """A snapshot in many pieces that tells the number, some of which the one before has as well."""
+    jobs = [b'{"id":%d,"of":%d}' % (job, number if job % 3 else 0) for job in range(number, number + 300)]
+    return snapshot(b'{"number":%d}' % number, jobs=jobs, sites=[b'"delft"', b"%d" % number])
+
+
 def numbered_batch(number: int, entries: int = 3) -> Batch:
     """A batch that touches every table, and whose every row tells the number."""
     first = (number - 1) * entries + 1
