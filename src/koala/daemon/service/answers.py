@@ -241,7 +241,9 @@ def journal_entry(entry: JournalRow) -> JournalEntry:
     if isinstance(body, JobSubmitted):
         request = body.request
         outline = {"name": request.name, "kind": request.kind, "processors": request.processors}
-        data: dict[str, Any] = {"event": "JobSubmitted", "at": body.at, "job": body.job, "request": outline}
+        data: dict[str, Any] = {"event": entry.what, "at": body.at, "job": body.job, "request": outline}
+        if body.defect:
+            data["defect"] = body.defect
     else:
         data = msgspec.to_builtins(body)
     return JournalEntry(
