@@ -30,7 +30,7 @@ def jobs(root: Path) -> list[int]:
     return asyncio.run(scenario())
 
 
-def admin(*arguments: str | Path, columns: int = 100) -> Result:
+def admin(*arguments: str | int | Path, columns: int = 100) -> Result:
     return CliRunner().invoke(koala, ["admin", *map(str, arguments)], env={"COLUMNS": str(columns)})
 
 
