@@ -74,6 +74,11 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.model.request", "TEXT_CHARACTERS_MAX", "characters of one text in a job, such as a script"),
     ("koala.model.request_size", "RESTARTS_MAX", "restarts that a job may ask for"),
     (
+        "koala.model.grid",
+        "SITE_RESTARTS_MAX",
+        "restarts of a job after components broke at their sites (`site_restarts_max` sets another)",
+    ),
+    (
         "koala.model.request_size",
         "TRIES_MAX",
         "tries that a job may ask for to place it, and to claim its processors",

@@ -34,6 +34,7 @@ HAPPENINGS = {
     "preempted": "low-priority jobs preempted",
     "file_arrived": "files that arrived",
     "transfer_broke": "transfers that broke",
+    "to_blame": "jobs found to break components wherever they run",
     "site_back": "sites trusted again",
 }
 

@@ -78,6 +78,8 @@ class JobEnding:
         job.move(state)
         job.ended_at = ledger.now
         job.tell(ledger.now, "ended", state, reason)
+        if job.broke_at is not None:
+            ledger.sites.forget(job.id)
         del ledger.jobs[job.id]
         ledger.ended[job.id] = job
         if len(ledger.ended) > ENDED_KEPT:

@@ -283,7 +283,7 @@ class JobRunning:
         claim.stop_timer()
         ledger.sites.free(claim)
         ran = claim.phase is ComponentPhase.RUNNING
-        if event.outcome is Outcome.DONE and ran and ledger.sites.success(claim.site):
+        if event.outcome is Outcome.DONE and ran and ledger.sites.success(claim.site, claim.job_id):
             claim.job.tell(ledger.now, "site_back", claim.site)
         if claim.aborting:
             self.ending.let_go(claim)
@@ -330,12 +330,52 @@ class JobRunning:
             ledger.site_error(claim.site)
             self._not_taken(job, claim, event.reason or "it does not have it")
         else:
-            ledger.site_error(claim.site)
-            self._given_back(job, claim)
-            reason = event.reason or str(event.outcome)
-            job.failures += 1
-            job.tell(ledger.now, "component_failed", claim.component, claim.site, reason)
-            self.ending.back_to_queue(job, f"component {claim.component} failed on {site}: {reason}")
+            self._site_failed(job, claim, event.reason or str(event.outcome))
+
+    def _site_failed(self, job: Job, claim: ComponentClaim, reason: str) -> None:
+        """The component broke at its site: the site's failure, unless the job is known to break its components."""
+        ledger = self.ledger
+        ran = claim.phase is ComponentPhase.RUNNING
+        blamed_before = bool(job.to_blame)
+        blamed = ran and (blamed_before or self._blame(job, claim))
+        if not blamed:
+            ledger.site_error(claim.site, job.id if ran else None)
+        self._given_back(job, claim)
+        job.failures += 1
+        job.application_failures += blamed
+        job.tell(ledger.now, "component_failed", claim.component, claim.site, reason)
+        reason = f"component {claim.component} failed on {ledger.names[claim.site]}: {reason}"
+        if blamed:
+            if not blamed_before:
+                job.tell(ledger.now, "to_blame", job.to_blame)
+            reason = f"{reason}; the job itself is to blame, as {job.to_blame}"
+            limit = first_given(job.request.restarts_max, ledger.parameters.restarts_max)
+            count = job.application_failures
+        else:
+            limit, count = None, job.failures - job.application_failures
+        limit = first_given(limit, ledger.parameters.site_restarts_max)
+        if limit is not None and count > limit:
+            self.ending.end(job, JobState.FAILED, f"{reason}{_after_restarts(limit)}")
+        else:
+            self.ending.back_to_queue(job, reason)
+
+    def _blame(self, job: Job, claim: ComponentClaim) -> bool:
+        """Whether this end of a component that ran shows that the job breaks its components itself: it broke one at
+        another site before, or at this one, where another job has done well since. What it cost sites is taken back.
+        """
+        sites, site = self.ledger.sites, self.ledger.names[claim.site]
+        if job.broke_at is None:
+            job.broke_at = site
+            return False
+        if job.broke_at != site:
+            job.to_blame = f"it broke a component on {job.broke_at} and on {site}"
+        elif job.id not in sites.sites[claim.site].broken_by:
+            job.to_blame = f"it broke a component on {site} again, where others do well"
+        else:
+            return False
+        for index in sites.pardon(job.id):
+            job.tell(self.ledger.now, "site_back", index)
+        return True
 
     def _bar(self, job: Job, claim: ComponentClaim, reason: str) -> None:
         """The site will never run this component. That is no error of the site: the job goes elsewhere, never there

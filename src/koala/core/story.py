@@ -154,6 +154,9 @@ _WORDS: dict[str, Callable[..., str]] = {
     "component_failed": lambda names, component, site, reason: (
         f"component {component} failed on {names[site]}: {reason}"
     ),
+    "to_blame": lambda _, why: (
+        f"the job itself is to blame, as {why}: that counts as a failure of its application now, not of the site"
+    ),
     "site_back": lambda names, site: f"{names[site]} is trusted again",
     "left_out": lambda _, lines: f"... {lines} lines of a long story are left out ...",
     "returned": lambda _, reason: f"back to its placement queue: {reason}",

@@ -20,6 +20,8 @@ NETWORK_GROUPS_MAX = 1_000
 NETWORK_LINKS_MAX = 1_000
 ROUTES_MAX = 10_000
 NODES_NAMED_MAX = 10_000
+# How often a job starts again after failures that are blamed on sites, where the grid file says nothing else.
+SITE_RESTARTS_MAX = 100
 
 # The power of a processor of which nothing is said, in MFlop/s.
 NODE_POWER = 1_000.0
@@ -256,7 +258,9 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
     - ``transfer_tries_max`` per file and placement; a transfer is overdue after ``transfer_patience`` times
       its estimate, and never before ``answer_timeout_s``.
     - ``hold_placed``: keep the processors of placed jobs from other placements until they are claimed.
-    - the ``..._max`` limits are the defaults for jobs that name none; None is no limit.
+    - ``site_restarts_max``: how often a job starts again after failures that are blamed on sites, and after those
+      blamed on itself where ``restarts_max`` sets no limit.
+    - the other ``..._max`` limits are the defaults for jobs that name none; None is no limit.
     """
 
     policy: str = "WF"
@@ -278,6 +282,7 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
     placement_tries_max: int | None = None
     claiming_tries_max: int | None = None
     restarts_max: int | None = 10
+    site_restarts_max: int = SITE_RESTARTS_MAX
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):

@@ -290,3 +290,19 @@ def test_two_sites_with_one_work_directory_are_told_apart(root: Path) -> None:
             await second.close()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "deed", ['rm -rf "$KOALA_HOME"', "kill -KILL $PPID", 'chmod 0 "$KOALA_HOME"; kill -KILL $PPID']
+)
+def test_a_job_that_breaks_its_own_component_is_to_blame_and_its_sites_stay_trusted(root: Path, deed: str) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid(error_threshold=1)) as world:
+            row = await world.run(a_request(f"{deed}; sleep 60", sizes=(3,), restarts_max=2))
+            assert (row.state, row.runs, row.failures) == ("failed", 1 + 2 + 1, 4)
+            assert "the job itself is to blame, as it broke a component on a and on b, after 2 restarts" in row.reason
+            assert {site.trust for site in world.engine.scheduler.ledger.sites} == {"usable"}
+            assert (await world.run(a_request(sizes=(3, 3)))).state == "done"
+            await world.all_given_back()
+
+    asyncio.run(scenario())

@@ -193,6 +193,13 @@ def _leave_traffic_of_broken_jobs_on_the_links(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Contention, "leave", leave)
 
 
+def _blame_sites_for_whatever_a_job_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def blame(self: JobRunning, job: Job, claim: ComponentClaim) -> bool:
+        return False
+
+    monkeypatch.setattr(JobRunning, "_blame", blame)
+
+
 PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (_forget_to_abort, "no processor leaked"),
     (_open_the_barrier_early, "none runs twice at once"),
@@ -204,6 +211,7 @@ PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (_start_only_the_first_component, "all or nothing"),
     (_ignore_the_sites_own_users, "no site over-claimed"),
     (_scan_the_queues_in_the_wrong_order, "high before low"),
+    (_blame_sites_for_whatever_a_job_breaks, "one bad job, one site"),
     (_leave_transfers_running, "no transfer without a job"),
     (_never_ask_a_quiet_site, "every job finishes"),
     (_keep_bandwidth_of_jobs_that_failed, "links add up"),

@@ -175,6 +175,8 @@ class Job(_JobLinks):
     application_failures: int = 0
     preemptions: int = 0
     barred: dict[SiteName, str] = field(default_factory=dict)  # sites that will never run it, and why
+    broke_at: SiteName | None = None  # the site at which a component of it broke first, while it ran
+    to_blame: str = ""  # why such failures count as those of its application, once they do
 
     @classmethod
     def submitted(cls, job_id: JobId, request: Request, at: float, claim_fraction: float) -> Job:

@@ -164,9 +164,10 @@ class Ledger:
             return ((names[sites[0]], sizes[0]),)
         return tuple([(names[site], size) for site, size in zip(sites, sizes, strict=True)])
 
-    def site_error(self, index: int) -> None:
-        """Count an error of the site; one too many makes it unusable until it has cooled down."""
-        if self.sites.error(index):
+    def site_error(self, index: int, job_id: JobId | None = None) -> None:
+        """Count an error of the site; one too many makes it unusable until it has cooled down. ``job_id`` is a job of
+        which a component broke there while it ran."""
+        if self.sites.error(index, job_id):
             at = self.now + self.parameters.cooldown_s
             self.sites.sites[index].cooling = self.timers.set(at, Alarm.COOLED_DOWN, index)
 

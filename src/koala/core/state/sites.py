@@ -58,6 +58,9 @@ class SiteBelief(_SiteLinks):
     errors: int = 0
     probe_job: JobId | None = None
     waiters: dict[JobId, int] = field(default_factory=dict)  # what is earmarked here for each job, first come first
+    broken_by: dict[JobId, int] = field(
+        default_factory=dict
+    )  # those of the errors that were runs of a job that broke
 
     def bind(self, described: Site) -> None:
         """Take from the grid file what it says; nothing is claimed or promised."""
@@ -179,6 +182,7 @@ class Sites:
         site = self.sites[index]
         site.drained = False
         site.errors = 0
+        site.broken_by.clear()
         site.trust = Trust.USABLE
         site.probe_job = None
         site.stop_cooling()
@@ -186,10 +190,12 @@ class Sites:
 
     # ---------------------------------------------------------------------------------------- trust
 
-    def error(self, index: int) -> bool:
-        """Count an error; True when it makes the site unusable."""
+    def error(self, index: int, job_id: JobId | None = None) -> bool:
+        """Count an error, of a run of this job if there is one; True when it makes the site unusable."""
         site = self.sites[index]
         site.errors += 1
+        if job_id is not None:
+            site.broken_by[job_id] = site.broken_by.get(job_id, 0) + 1
         if site.trust is Trust.UNUSABLE or (site.trust is Trust.USABLE and site.errors < self.error_threshold):
             return False
         site.trust = Trust.UNUSABLE
@@ -197,10 +203,32 @@ class Sites:
         self.refresh(index)
         return True
 
-    def success(self, index: int) -> bool:
-        """A component ran to its end: errors are forgotten. True when that makes the site usable again."""
+    def success(self, index: int, job_id: JobId) -> bool:
+        """A component of the job ran to its end: errors are forgotten. True when that makes the site usable again."""
         site = self.sites[index]
         site.errors = 0
+        if site.broken_by:  # that the job itself did well in part says nothing of the rest of it
+            site.broken_by = {job_id: 0} if job_id in site.broken_by else {}
+        return self._trust(index)
+
+    def pardon(self, job_id: JobId) -> list[int]:
+        """What broke was the job's own doing: it counts against no site. Those that are usable again by that."""
+        back = []
+        for index, site in enumerate(self.sites):
+            errors = site.broken_by.pop(job_id, 0)
+            site.errors = max(0, site.errors - errors)
+            if errors and site.errors < self.error_threshold and self._trust(index):
+                back.append(index)
+        return back
+
+    def forget(self, job_id: JobId) -> None:
+        """The job is over."""
+        for site in self.sites:
+            site.broken_by.pop(job_id, None)
+
+    def _trust(self, index: int) -> bool:
+        """The site may be used; True when it could not be."""
+        site = self.sites[index]
         if site.trust is Trust.USABLE:
             return False
         site.trust = Trust.USABLE

@@ -167,6 +167,10 @@ class SchedulerText(Description):
         default=_SCHEDULER.restarts_max,
         description="restarts of a job after its application failed, at most; null: no limit",
     )
+    site_restarts_max: CountOrZero = Field(
+        default=_SCHEDULER.site_restarts_max,
+        description="restarts of a job after components broke at their sites, at most",
+    )
 
 
 SiteKey = Annotated[str, Field(pattern=NAME_PATTERN, max_length=NAME_CHARACTERS_MAX)]

@@ -16,6 +16,7 @@ from koala.model.grid import SchedulerParameters
 from koala.model.messages import (
     AnyCommand,
     AnyEvent,
+    ComponentEnded,
     JobEnded,
     JobPlaced,
     JobRequeued,
@@ -54,6 +55,9 @@ class PromiseChecker:
         self.submitted: set[JobId] = set()
         self.ended: dict[JobId, JobEnded] = {}
         self.part_of: dict[Token, tuple[JobId, int]] = {}
+        self.site_of: dict[Token, SiteName] = {}
+        self.errors_before: dict[SiteName, int] = {}
+        self.cost: dict[JobId, SiteName] = {}  # the site to which a run of the job that broke counted as an error
         self.released: set[JobId] = set()  # jobs whose present run has begun
         self.claimed_at: dict[JobId, float] = {}  # when the last component of each starting job was claimed
         self.others_before: dict[SiteName, int] = {}
@@ -63,9 +67,12 @@ class PromiseChecker:
         """Check every property; raises PropertyBrokenError with the first that does not hold."""
         if type(event) is JobSubmitted:
             self.submitted.add(event.job)
+        elif type(event) is ComponentEnded:
+            self._costs_one_site(event, commands)
         for command in commands:
             if type(command) is StartComponent:
                 self.part_of[command.token] = command.job, command.part
+                self.site_of[command.token] = command.site
                 self.claimed_at[command.job] = event.at
                 self._fits_the_quota(command)
             elif type(command) is JobEnded:
@@ -78,6 +85,7 @@ class PromiseChecker:
         self._turns(commands)
         for check in SAFETY:
             check(self)
+        self.errors_before = {site.name: site.errors for site in self.ledger.sites}
         self.others_before = {site.name: site.others for site in self.ledger.sites}
         self.waiting_before = {job.id: job.high for queue in (self.ledger.high, self.ledger.low) for job in queue}
 
@@ -103,6 +111,18 @@ class PromiseChecker:
         if job.id not in self.released and len(command.tokens) != len(job.claims):
             self.fail("all or nothing", f"job {job.id} starts {len(command.tokens)} of {len(job.claims)}")
         self.released.add(job.id)
+
+    def _costs_one_site(self, event: ComponentEnded, commands: list[AnyCommand]) -> None:
+        """A run of a job that breaks counts as an error of one site at most, wherever it breaks next."""
+        job_id, site = self.part_of[event.token][0], self.site_of[event.token]
+        alone = all(command.job == job_id for command in commands if isinstance(command, JobRequeued))
+        errors = self.ledger.sites.sites[self.ledger.index[site]].errors
+        if not alone or job_id not in self.released or errors <= self.errors_before.get(site, 0):
+            return  # the run did not break, or what is due at this moment may have been the error
+        if self.cost.setdefault(job_id, site) != site:
+            self.fail(
+                "one bad job, one site", f"job {job_id} broke on {self.cost[job_id]}, and counts against {site}"
+            )
 
     def _fits_the_quota(self, command: StartComponent) -> None:
         """What starts fits beside what our other components and the site's own users hold, within the quota.
