@@ -59,7 +59,7 @@ BANNED_IN_SITES = {
 }
 DEALS_WITH_PROCESSES = "sites/processes.py"
 # Long computations of the daemon have processes of their own, which end with it.
-COMPUTES_IN_PROCESSES = "daemon/workers.py"
+COMPUTES_IN_PROCESSES = "daemon/workers/pool.py"
 DEALS_WITH_THREADS = "sites/local/site.py"
 # The lab starts daemons with the module above, and runs programs to their end in one of its own.
 RUNS_PROGRAMS_OF_THE_LAB = "lab/programs.py"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.daemon.workers import WorkerPool, WorkError
+from koala.daemon.workers.pool import WorkerPool, WorkError
 from koala.model.errors import TooLargeError, UnavailableError
 from tests.support.live_daemon import until
 

@@ -16,7 +16,7 @@ from koala.daemon.engine.loop import Engine
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.principal import owner as owner_of
 from koala.daemon.service.service import Service
-from koala.daemon.workers import Workers
+from koala.daemon.workers.pool import Workers
 from koala.model.api import JobDetail, JobSummary, Scope, Submission, Submitted
 from koala.model.grid import Grid, Link, Links, SchedulerParameters, Site, SiteKind
 from koala.model.messages import CancelAsked

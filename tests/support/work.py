@@ -49,7 +49,13 @@ def growth(work: Callable[[int], Callable[[], object]], size: int, times: int, l
 
     Less than ``least_s`` for the large one is too little to compare, and counts as 0.
     """
-    large_s = processor_s(work(size * times))
-    if large_s < least_s:
-        return 0.0
-    return large_s / max(processor_s(work(size)), 1e-7) / times
+    small, large = work(size), work(size * times)
+    # Once will do where nothing is suspicious.
+    for runs in (1, RUNS):
+        large_s = processor_s(large, runs)
+        if large_s < least_s:
+            return 0.0
+        found = large_s / max(processor_s(small, runs), 1e-7) / times
+        if found < 1.5:
+            break
+    return found

@@ -34,7 +34,7 @@ SIZE_ADVICE = "write a size such as 500 MB, 4 GB (10^9 bytes) or 4 GiB (2^30 byt
 
 _UNIT_S = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:s|min|m|h|d))+")
-_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|min|m|h|d)")
+_DURATION_PART = re.compile(r"(?<![0-9.])([0-9]+(?:\.[0-9]+)?)(s|min|m|h|d)")
 _CLOCK = re.compile(r"([0-9]{1,6}):([0-5][0-9]):([0-5][0-9])")
 _SECONDS = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 # The three forms as one pattern, for the JSON schemas.

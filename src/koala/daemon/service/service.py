@@ -33,7 +33,7 @@ from koala.daemon.service.principal import Principal
 from koala.daemon.service.site_history import check_stretch, usage_points
 from koala.daemon.service.submissions import SubmissionReader, check_client_token, try_out
 from koala.daemon.upkeep.storage_watch import StorageWatch
-from koala.daemon.workers import WorkerPool, Workers
+from koala.daemon.workers.pool import WorkerPool, Workers
 from koala.descriptions import write_job_yaml
 from koala.model.api import (
     PAGE_ITEMS_MAX,

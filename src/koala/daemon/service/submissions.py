@@ -21,7 +21,7 @@ from koala.core.state.sites import Sites
 from koala.daemon.launches import check_launch
 from koala.daemon.service.answers import dry_run, refusal_info
 from koala.daemon.service.principal import Principal
-from koala.daemon.workers import Workers
+from koala.daemon.workers.pool import Workers
 from koala.descriptions import DescriptionError, read_job
 from koala.model.api import DryRun, ProblemAt, Submission
 from koala.model.errors import InvalidError, TooManyError

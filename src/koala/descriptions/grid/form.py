@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from koala.descriptions.errors import DescriptionError, Problem, shown
+from koala.descriptions.errors import Problem, refuse_any, shown
 from koala.descriptions.fields import (
     NAME_CHARACTERS_MAX,
     NAME_PATTERN,
@@ -199,9 +199,7 @@ class GridText(Description):
 def read_grid_yaml(text: str, source: str) -> Grid:
     """The Grid that a YAML text describes; DescriptionError with all problems where it describes none."""
     document: Document[GridText] = read_document(text, source, GridText)
-    problems = [*_contradictions(document)]
-    if problems:
-        raise DescriptionError(source, problems)
+    refuse_any(source, _contradictions(document))
     grid = document.model
     default = grid.links.default.link(_LINK)
     return Grid(

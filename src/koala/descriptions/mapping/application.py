@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from pydantic import Field
 
-from koala.descriptions.errors import DescriptionError
+from koala.descriptions.errors import refuse_any
 from koala.descriptions.fields import Description, schema_of
 from koala.descriptions.job.form import JobText, read_job_yaml
 from koala.descriptions.mapping.tasks import (
@@ -61,9 +61,7 @@ def read_application(text: str, source: str) -> ApplicationGraph:
         return ApplicationGraph(job.tasks, job.task_clusters or None)
     document = read_composed(composed, ApplicationGraphText)
     application = document.model
-    problems = [*graph_problems(document, application.tasks, application.edges, application.clusters)]
-    if problems:
-        raise DescriptionError(source, problems)
+    refuse_any(source, graph_problems(document, application.tasks, application.edges, application.clusters))
     return ApplicationGraph(
         graph_of(application.tasks, application.edges, application.mcr),
         clusters_of(application.tasks, application.clusters),

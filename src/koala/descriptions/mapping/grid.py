@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from koala.descriptions.errors import DescriptionError, Problem, shown
+from koala.descriptions.errors import Problem, refuse_any, shown
 from koala.descriptions.fields import Capacity, Count, Description, Name, schema_of
 from koala.descriptions.grid.form import read_grid_yaml
 from koala.descriptions.grid.site import MachineText
@@ -101,9 +101,7 @@ def read_machines(text: str, source: str) -> Dendrogram:
     if isinstance(root, dict) and "sites" in root and "wans" not in root:
         return dendrogram_of(read_grid_yaml(text, source))
     document = read_composed(composed, DendrogramText)
-    problems = [*_contradictions(document)]
-    if problems:
-        raise DescriptionError(source, problems)
+    refuse_any(source, _contradictions(document))
     return document.model.dendrogram()
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from koala.descriptions.errors import DescriptionError, Problem, shown
+from koala.descriptions.errors import Problem, refuse_any, shown
 from koala.descriptions.fields import (
     Count,
     Description,
@@ -304,9 +304,7 @@ def read_workload(text: str, source: str) -> WorkloadFile:
     document: Document[WorkloadText] = read_document(text, source, WorkloadText)
     workload = document.model
     requests = tuple(_listed_request(document, index) for index in range(len(workload.jobs)))
-    problems = [*_contradictions(document, requests)]
-    if problems:
-        raise DescriptionError(source, problems)
+    refuse_any(source, _contradictions(document, requests))
     return WorkloadFile(workload, requests)
 
 

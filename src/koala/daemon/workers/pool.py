@@ -9,18 +9,12 @@ replaced, and whoever asked is told. They end with the daemon, also when it is k
 from __future__ import annotations
 
 import asyncio
-import os
 import pickle
-import queue
-import resource
-import signal
-import struct
 import sys
-import threading
-import traceback
 from collections.abc import Callable
-from typing import Any, BinaryIO, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from koala.daemon.workers.process import READY, SIZE
 from koala.model.errors import TooLargeError, UnavailableError
 
 # So many computations at once; others wait.
@@ -31,11 +25,6 @@ WORK_S_MAX = 60.0
 WORK_BYTES_MAX = 4 * 1024**3
 # A process that is not there after so long will not come.
 START_S_MAX = 120.0
-# The event loop goes before them where processors are scarce.
-NICENESS = 10
-
-_SIZE = struct.Struct("<Q")
-_READY = b"ready"
 
 T = TypeVar("T")
 
@@ -127,7 +116,7 @@ class _Worker:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "koala.daemon.workers",
+            "koala.daemon.workers.process",
             str(memory_bytes),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -136,7 +125,7 @@ class _Worker:
         worker = cls(process)
         try:
             async with asyncio.timeout(START_S_MAX):
-                await worker._answers.readexactly(len(_READY))
+                await worker._answers.readexactly(len(READY))
         except (TimeoutError, asyncio.IncompleteReadError):
             await worker.end()
             raise UnavailableError("a process for long computations does not start; try again later") from None
@@ -146,9 +135,9 @@ class _Worker:
         return worker
 
     async def ask(self, question: bytes) -> bytes:
-        self._questions.write(_SIZE.pack(len(question)) + question)
+        self._questions.write(SIZE.pack(len(question)) + question)
         await self._questions.drain()
-        (size,) = _SIZE.unpack(await self._answers.readexactly(_SIZE.size))
+        (size,) = SIZE.unpack(await self._answers.readexactly(SIZE.size))
         return await self._answers.readexactly(size)
 
     async def end(self) -> None:
@@ -156,50 +145,3 @@ class _Worker:
             self._process.kill()
         self._questions.close()
         await self._process.wait()
-
-
-def answer_questions(source: BinaryIO, target: BinaryIO) -> None:
-    """What a process does: answers until there are no more questions, and ends at once when nobody is there."""
-    waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(source, waiting), daemon=True).start()
-    target.write(_READY)
-    target.flush()
-    while True:
-        answer = _answer_to(waiting.get())
-        target.write(_SIZE.pack(len(answer)) + answer)
-        target.flush()
-
-
-def _listen(source: BinaryIO, waiting: queue.SimpleQueue[bytes]) -> None:
-    while len(head := source.read(_SIZE.size)) == _SIZE.size:
-        (size,) = _SIZE.unpack(head)
-        question = source.read(size)
-        if len(question) < size:
-            break
-        waiting.put(question)
-    os._exit(0)  # the daemon is gone, whatever is being worked on
-
-
-def _answer_to(question: bytes) -> bytes:
-    try:
-        work, arguments = pickle.loads(question)  # noqa: S301
-        return pickle.dumps((work(*arguments), None))
-    except MemoryError:
-        raise
-    except Exception:
-        return pickle.dumps((None, traceback.format_exc()))
-
-
-def main() -> None:
-    """One worker, on its standard streams."""
-    memory_bytes = int(sys.argv[1])
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    os.nice(NICENESS)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    target = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # nothing that is printed must look like an answer
-    answer_questions(sys.stdin.buffer, target)
-
-
-if __name__ == "__main__":
-    main()
