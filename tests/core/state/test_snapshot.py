@@ -248,7 +248,7 @@ FIRST_SEED = {"waiters": 360}
 def test_torture_sees_it_when_something_is_forgotten(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By what the restarted scheduler does, or that there is none: that its snapshot differs is not looked at."""
     monkeypatch.setattr(restarts, "decode_snapshot", lambda text: FORGOTTEN[what](decode_snapshot(text)))
-    monkeypatch.setattr(restarts.Twin, "compare_snapshots", lambda _: None)
+    monkeypatch.setattr(restarts.Twin, "compare_snapshots", lambda *_: None)
     first = FIRST_SEED.get(what, 0)
     broken = (weather(draw_storm(seed)).broken for seed in range(first, first + SEEDS_TO_FIND_A_DEFECT))
     assert "a restart changes nothing" in broken

@@ -6,7 +6,6 @@ storms are drawn in ``koala.simulator.torture.storms`` and run in ``koala.simula
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 
 from koala.core import JobState, Scheduler
@@ -27,7 +26,7 @@ from koala.model.messages import (
 )
 from koala.model.request import JobId, SiteName
 from koala.policies.front_door import try_place
-from koala.simulator.world.site import SimulatedState
+from koala.simulator.world.site import SimulatedComponent, SimulatedState
 from koala.simulator.world.world import World
 
 # Times are sums of floating-point numbers; nearer than this is the same moment.
@@ -62,6 +61,8 @@ class PromiseChecker:
         self.claimed_at: dict[JobId, float] = {}  # when the last component of each starting job was claimed
         self.others_before: dict[SiteName, int] = {}
         self.waiting_before: dict[JobId, bool] = {}  # job -> high, as of the end of the last event
+        self.queued: dict[str, list[JobId]] = {}  # who is in which queue
+        self.alive: dict[Token, SimulatedComponent] = {}  # what sites hold; nothing comes there but by a command
 
     def after(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
         """Check every property; raises PropertyBrokenError with the first that does not hold."""
@@ -75,6 +76,9 @@ class PromiseChecker:
                 self.site_of[command.token] = command.site
                 self.claimed_at[command.job] = event.at
                 self._fits_the_quota(command)
+                component = self.world.components.components.get(command.token)
+                if component is not None:
+                    self.alive[command.token] = component
             elif type(command) is JobEnded:
                 self._ended_once(command)
                 self.released.discard(command.job)
@@ -83,11 +87,20 @@ class PromiseChecker:
             elif type(command) is ReleaseBarrier:
                 self._released_whole(command)
         self._turns(commands)
+        self._look()
         for check in SAFETY:
             check(self)
         self.errors_before = {site.name: site.errors for site in self.ledger.sites}
         self.others_before = {site.name: site.others for site in self.ledger.sites}
-        self.waiting_before = {job.id: job.high for queue in (self.ledger.high, self.ledger.low) for job in queue}
+        self.waiting_before = dict.fromkeys(self.queued["high"], True) | dict.fromkeys(self.queued["low"], False)
+
+    def _look(self) -> None:
+        """What several properties ask for, once for each event."""
+        ledger = self.ledger
+        queues = (("high", ledger.high), ("low", ledger.low), ("claiming", ledger.claiming))
+        self.queued = {name: [job.id for job in queue] for name, queue in queues}
+        for token in [token for token, each in self.alive.items() if each.state is SimulatedState.ENDED]:
+            del self.alive[token]
 
     def fail(self, name: str, detail: str) -> None:
         raise PropertyBrokenError(name, self.ledger.now, detail)
@@ -97,6 +110,8 @@ class PromiseChecker:
     def _ended_once(self, command: JobEnded) -> None:
         if command.job in self.ended:
             self.fail("no job lost", f"job {command.job} ended twice")
+        if command.job not in self.submitted:
+            self.fail("no job lost", f"job {command.job} ended and never came")
         self.ended[command.job] = command
 
     def _released_whole(self, command: ReleaseBarrier) -> None:
@@ -190,14 +205,12 @@ def no_partial_coallocation(watch: PromiseChecker) -> None:
 def no_processor_leaked(watch: PromiseChecker) -> None:
     """What a site holds for us the scheduler knows of, and its counts add up."""
     ledger = watch.ledger
-    for token, component in watch.world.components.components.items():
-        if component.state is not SimulatedState.ENDED and token not in ledger.claims:
+    for token, component in watch.alive.items():
+        if token not in ledger.claims:
             watch.fail("no processor leaked", f"{component.site.name} holds {token}, which the scheduler forgot")
-    ours: Counter[int] = Counter()
+    ours, promised, earmarked = ([0] * len(ledger.sites.sites) for _ in range(3))
     for claim in ledger.claims.values():
         ours[claim.site] += claim.processors
-    promised: Counter[int] = Counter()
-    earmarked: Counter[int] = Counter()
     for job in ledger.jobs.values():
         if job.state in IN_CLAIMING_QUEUE:
             assert job.spots is not None
@@ -208,20 +221,22 @@ def no_processor_leaked(watch: PromiseChecker) -> None:
                 earmarked[index] += job.spots.sizes[part]
         elif job.earmarks:
             watch.fail("no processor leaked", f"job {job.id} is {job.state} and keeps an earmark")
-    for index, site in enumerate(ledger.sites):
+    for site, counted in zip(ledger.sites, zip(ours, promised, earmarked, strict=True), strict=True):
         counts = (site.ours, site.promised, site.earmarked)
-        if counts != (ours[index], promised[index], earmarked[index]):
+        if counts != counted:
             watch.fail("no processor leaked", f"{site.name} is believed to hold {counts}")
 
 
 def links_add_up(watch: PromiseChecker) -> None:
     """On every link is what jobs with places ask of it, and nothing else."""
     view = watch.ledger.sites.view
-    asked: Counter[int] = Counter()
+    asked = [0] * len(view.link_demand_bit_s)
     for job in watch.ledger.jobs.values():
+        if not job.link_demands:
+            continue
         for link, bit_s in job.link_demands:
             asked[link] += bit_s
-        if job.link_demands and (job.spots is None or job.state is JobState.UNWINDING):
+        if job.spots is None or job.state is JobState.UNWINDING:
             watch.fail("links add up", f"job {job.id} is {job.state} and keeps its bandwidth")
     for link, bit_s in enumerate(view.link_demand_bit_s):
         if bit_s != asked[link]:
@@ -230,17 +245,20 @@ def links_add_up(watch: PromiseChecker) -> None:
 
 def one_state_and_queue(watch: PromiseChecker) -> None:
     """A waiting job is in its own placement queue, a placed one in the claiming queue, any other in none."""
-    ledger = watch.ledger
-    found: Counter[tuple[JobId, str]] = Counter()
-    for name, queue in (("high", ledger.high), ("low", ledger.low), ("claiming", ledger.claiming)):
-        for job in queue:
-            found[job.id, name] += 1
-    for job in ledger.jobs.values():
-        expected = _queue_name(job)
-        if expected is not None and found.pop((job.id, expected), 0) != 1:
+    found: dict[JobId, str] = {}
+    for name, ids in watch.queued.items():
+        for job_id in ids:
+            if job_id in found:
+                watch.fail("one state, one queue", f"job {job_id} is in the {name} queue and should not be")
+            found[job_id] = name
+    for job in watch.ledger.jobs.values():
+        expected, name_found = _queue_name(job), found.pop(job.id, None)
+        if name_found == expected:
+            continue
+        if expected is not None:
             watch.fail("one state, one queue", f"job {job.id} is {job.state} and not once in the {expected} queue")
-    if found:
-        (job_id, name), _ = next(iter(found.items()))
+        watch.fail("one state, one queue", f"job {job.id} is in the {name_found} queue and should not be")
+    for job_id, name in found.items():
         watch.fail("one state, one queue", f"job {job_id} is in the {name} queue and should not be")
 
 
@@ -253,7 +271,9 @@ def _queue_name(job: Job) -> str | None:
 def no_job_lost(watch: PromiseChecker) -> None:
     """Every submitted job is alive or has ended, never both, never neither."""
     alive = watch.ledger.jobs.keys()
-    if alive & watch.ended.keys() or alive | watch.ended.keys() != watch.submitted:
+    # Of those that ended it is known that they came, and that they ended once.
+    adds_up = len(alive) + len(watch.ended) == len(watch.submitted)
+    if not adds_up or not all(job_id in watch.submitted and job_id not in watch.ended for job_id in alive):
         lost = watch.submitted - alive - watch.ended.keys()
         watch.fail(
             "no job lost", f"jobs {sorted(lost or alive & watch.ended.keys())} are lost or live on after their end"
@@ -263,7 +283,7 @@ def no_job_lost(watch: PromiseChecker) -> None:
 def none_runs_twice(watch: PromiseChecker) -> None:
     """No application runs twice at the same time, not even a part of it."""
     running: set[tuple[JobId, int]] = set()
-    for token, component in watch.world.components.components.items():
+    for token, component in watch.alive.items():
         if component.state is SimulatedState.RUNNING:
             which = watch.part_of[token]
             if which in running:

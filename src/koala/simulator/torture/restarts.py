@@ -6,15 +6,32 @@ it goes, its snapshot and explanations are those of the scheduler that never sto
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import msgspec
 
-from koala.core import Scheduler, Snapshot, SnapshotError, decode_snapshot, encode_snapshot
+from koala.core import JobExplanation, Scheduler, Snapshot, SnapshotError, decode_snapshot, encode_snapshot
 from koala.model.messages import AnyCommand, AnyEvent, WakeAt
+from koala.model.request import JobId
 from koala.simulator.torture.properties import PropertyBrokenError
 from koala.simulator.workloads.draws import stream
 
 # How many events pass between two restarts, on average: some twins see one event, some the rest of the storm.
 EVENTS_BETWEEN_RESTARTS = (1.0, 10.0, 100.0, 400.0)
+
+
+class _Known:
+    """What the scheduler knows at a moment."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self.snapshot = scheduler.snapshot()
+        self.written = encode_snapshot(self.snapshot)
+
+    @cached_property
+    def explained(self) -> dict[JobId, JobExplanation | None]:
+        """Every job that has not ended, explained."""
+        return {job: self._scheduler.explain(job) for job in self._scheduler.ledger.jobs}
 
 
 class Twin:
@@ -35,29 +52,30 @@ class Twin:
             self._compare(event, _without_wakes(commands), _without_wakes(self._twin.handle(event)))
         self._events_left -= 1
         if self._events_left <= 0:
-            self.compare_snapshots()
-            self._restart()
+            ours = _Known(self._scheduler)
+            self.compare_snapshots(ours)
+            self._restart(ours)
             self._events_left = self._draw_events()
 
-    def compare_snapshots(self) -> None:
+    def compare_snapshots(self, ours: _Known | None = None) -> None:
         """What the twin knows by now is what the scheduler knows."""
         if self._twin is None:
             return
-        ours, theirs = self._scheduler.snapshot(), self._twin.snapshot()
-        if encode_snapshot(ours) != encode_snapshot(theirs):
-            self._fail(f"the snapshots differ in {_difference(ours, theirs)}")
-        for job in self._scheduler.ledger.jobs:
-            one, other = self._scheduler.explain(job), self._twin.explain(job)
+        ours = ours or _Known(self._scheduler)
+        theirs = self._twin.snapshot()
+        if ours.written != encode_snapshot(theirs):
+            self._fail(f"the snapshots differ in {_difference(ours.snapshot, theirs)}")
+        for job, one in ours.explained.items():
+            other = self._twin.explain(job)
             if one != other:
                 self._fail(f"job {job} is explained as {other} after a restart, as {one} without")
 
-    def _restart(self) -> None:
-        written = encode_snapshot(self._scheduler.snapshot())
+    def _restart(self, ours: _Known) -> None:
         try:
-            self._twin = Scheduler.from_snapshot(self._scheduler.grid, None, decode_snapshot(written))
+            self._twin = Scheduler.from_snapshot(self._scheduler.grid, None, decode_snapshot(ours.written))
         except SnapshotError as error:
             self._fail(f"the snapshot cannot be read: {error}")
-        self.compare_snapshots()
+        self.compare_snapshots(ours)
 
     def _compare(self, event: AnyEvent, ours: list[AnyCommand], theirs: list[AnyCommand]) -> None:
         if ours != theirs:

@@ -67,7 +67,7 @@ class _Run:
         self.scheduler = Scheduler(storm.grid)
         self.watch = PromiseChecker(self.scheduler, self.world)
         self.twin = Twin(self.scheduler, storm.seed)
-        self.tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self.tail: deque[tuple[float, str, AnyEvent | AnyCommand]] = deque(maxlen=TAIL_LINES)
         self.happened: Counter[str] = Counter()
         self.events = 0
         for at, arrival in storm.cancels:
@@ -108,8 +108,8 @@ class _Run:
         return healed and everyone and not ledger.jobs and not ledger.claims
 
     def _note(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
-        for message in (event, *commands):
-            self.tail.append(f"{event.at:12.3f}  {'>' if message is event else ' '} {message}")
+        self.tail.append((event.at, ">", event))
+        self.tail.extend((event.at, " ", command) for command in commands)
 
     def _all_finished(self) -> None:
         watch, ledger = self.watch, self.scheduler.ledger
@@ -146,7 +146,7 @@ class _Run:
         lines = []
         for job_id in sorted(self.watch.submitted):
             lines += self._story_of(job_id)
-        return [*lines, "the last messages:", *self.tail]
+        return [*lines, "the last messages:", *(f"{at:12.3f}  {mark} {message}" for at, mark, message in self.tail)]
 
     def _story_of(self, job_id: JobId) -> list[str]:
         explanation = self.scheduler.explain(job_id)
