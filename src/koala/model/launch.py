@@ -37,6 +37,7 @@ ABORTED = "aborted"
 GAVE_UP = "gave-up"
 KILLED = "killed"
 NO_NODES = "no-nodes"  # its site did not tell which nodes it has
+UNWRITTEN = "unwritten"  # its directory could not be written for a while
 
 # Limits on what one component is given.
 TOKEN_CHARACTERS_MAX = 128

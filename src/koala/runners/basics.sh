@@ -16,17 +16,51 @@ koala_interrupted=
 
 # A file appears whole or not at all.
 koala_put() {
-    printf '%s\n' "$2" >"$koala_home/.$1.new" && mv -f "$koala_home/.$1.new" "$koala_home/$1"
+    { printf '%s\n' "$2" >"$koala_home/.${1##*/}.new"; } 2>/dev/null &&
+        mv -f "$koala_home/.${1##*/}.new" "$koala_home/$1" 2>/dev/null
 }
 
+# Write a file, again and again while there is no room or no right to, for so many tenths of a second, or until the
+# component is aborted or its directory is gone.
+koala_keep() {
+    if koala_put "$1" "$2"; then
+        return 0
+    fi
+    printf 'koala: %s cannot be written in %s: is the disk full, or read-only? It is tried again.\n' \
+        "$1" "$koala_home" >&2
+    koala_begin_waiting
+    while [ "$koala_waited" -lt "$3" ] && [ ! -e "$koala_home/abort" ] && [ -d "$koala_home" ]; do
+        koala_pause
+        # The application may have taken the right to write away.
+        chmod u+rwx "$koala_home" 2>/dev/null
+        if koala_put "$1" "$2"; then
+            return 0
+        fi
+    done
+    return 1
+}
+
+# End the component with a word of how. That its application has ended waits for room as long as it takes: nobody may
+# run again what has succeeded.
 koala_finish() {
     trap '' TERM INT HUP
     koala_end_group
+    case $1 in
+    exited*) koala_patience=$koala_for_ever_tenths ;;
+    *) koala_patience=$koala_write_tenths ;;
+    esac
     # A part of the script that saw an abort has already said so.
-    if [ ! -e "$koala_home/exit" ]; then
-        koala_put exit "$1"
+    if [ ! -e "$koala_home/exit" ] && ! koala_keep exit "$1" "$koala_patience"; then
+        exit "$koala_exit_unwritten"
     fi
     exit 0
+}
+
+# The directory cannot be written, so that nobody would hear of this component: it gives its processors back.
+koala_unwritten() {
+    printf 'koala: it gives up, as its directory %s cannot be written\n' "$koala_home" >&2
+    koala_put exit unwritten
+    exit "$koala_exit_unwritten"
 }
 
 # A process id alone may be reused: its start time and the boot make it unique where /proc tells them.
@@ -50,9 +84,15 @@ koala_identity() {
 
 # Linking fails if the name is taken: of several starts of one token exactly one goes on.
 koala_be_first() {
-    koala_identity >".pid.$$" || exit 74
+    if ! koala_identity >".pid.$$"; then
+        rm -f ".pid.$$"
+        exit "$koala_exit_unwritten"
+    fi
     if ! ln ".pid.$$" pid 2>/dev/null; then
         rm -f ".pid.$$"
+        if [ ! -e pid ]; then
+            exit "$koala_exit_unwritten"
+        fi
         exit "$koala_exit_not_first"
     fi
     rm -f ".pid.$$"

@@ -55,9 +55,8 @@ esac
 koala_home=$(pwd -P)
 koala_be_first
 trap 'koala_finish killed' TERM INT HUP
-mkdir -p workspace inbox outbox
-if ! { printf '%s' "$koala_job_script" >job-script && chmod 700 job-script; }; then
-    koala_finish 'exited 126'
+if ! { mkdir -p workspace inbox outbox && printf '%s' "$koala_job_script" >job-script && chmod 700 job-script; }; then
+    koala_unwritten
 fi
 if [ -e site ]; then
     # shellcheck source=/dev/null
@@ -67,8 +66,11 @@ if ! koala_put_nodes; then
     echo 'koala: the site does not tell which nodes this component has' >&2
     koala_finish no-nodes
 fi
-koala_put ready "$(uname -n)"
+koala_keep ready "$(uname -n)" "$koala_write_tenths" || koala_unwritten
 koala_wait_for go
+if ! (printf '' >"$koala_home/stderr"); then
+    koala_unwritten
+fi
 # From here on a signal is for the application; the script stays to record how it ended.
 trap : TERM INT HUP
 (koala_application)

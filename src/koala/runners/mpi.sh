@@ -6,13 +6,16 @@
 # What mpiexec prints: first the proxies, which go to the driver with the nodes that they are for; then the
 # application's output.
 koala_sort_output() {
-    printf 'KOALA_MPI_HOSTS=%s\n' "$(koala_go_value KOALA_MPI_HOSTS)" >"$koala_home/.proxies.new"
+    koala_proxies=KOALA_MPI_HOSTS=$(koala_go_value KOALA_MPI_HOSTS)
     while IFS= read -r koala_line; do
         case $koala_line in
-        HYDRA_LAUNCH:*) printf '%s\n' "$koala_line" >>"$koala_home/.proxies.new" ;;
+        HYDRA_LAUNCH:*)
+            koala_proxies="$koala_proxies
+$koala_line"
+            ;;
         HYDRA_LAUNCH_END*)
-            printf '%s\n' "$koala_line" >>"$koala_home/.proxies.new"
-            mv -f "$koala_home/.proxies.new" "$koala_home/outbox/proxies"
+            koala_keep outbox/proxies "$koala_proxies
+$koala_line" "$koala_for_ever_tenths"
             exec cat
             ;;
         *) printf '%s\n' "$koala_line" ;;
@@ -42,7 +45,7 @@ koala_rank_left() {
     koala_begin_waiting
     while kill -0 "$koala_child" 2>/dev/null; do
         if [ "$koala_waited" -ge "$koala_ranks_grace_tenths" ]; then
-            : >"$koala_ranks/.ended"
+            printf '' >"$koala_ranks/.ended"
             koala_end_child
             return
         fi
@@ -184,12 +187,24 @@ koala_mpi() {
     return "$koala_code"
 }
 
+# Of several ranks the first that failed tells the one who started the proxy, whose number its directory has.
+koala_note_failure() {
+    koala_begin_waiting
+    while [ ! -e "$koala_ranks/.code" ] && [ "$koala_waited" -lt "$koala_write_tenths" ]; do
+        if { printf '%s\n' "$koala_code" >"$koala_ranks/.code.$$"; } 2>/dev/null; then
+            ln "$koala_ranks/.code.$$" "$koala_ranks/.code" 2>/dev/null && kill -USR1 "${koala_ranks##*-}" 2>/dev/null
+            break
+        fi
+        koala_pause
+    done
+    rm -f "$koala_ranks/.code.$$"
+}
+
 # One rank: the application, and a note of a failure, which hydra forgets if the rank skipped MPI_Finalize.
 koala_rank() {
-    : >"$koala_home/.ranks-ran"
     koala_ranks=$KOALA_RANKS
     unset KOALA_RANKS
-    : >"$koala_ranks/$$"
+    { printf '' >"$koala_home/.ranks-ran" && printf '' >"$koala_ranks/$$"; } || exit "$koala_exit_unwritten"
     umask "$koala_umask"
     koala_enter || exit 126
     (koala_run)
@@ -198,8 +213,7 @@ koala_rank() {
     if [ "$koala_code" -gt 128 ]; then
         kill "-$((koala_code - 128))" "$$"
     elif [ "$koala_code" -ne 0 ]; then
-        # Of several the first tells the one who started the proxy, whose number its directory has.
-        (set -C && printf '%s\n' "$koala_code" >"$koala_ranks/.code" && kill -USR1 "${koala_ranks##*-}") 2>/dev/null
+        koala_note_failure
     fi
     exit "$koala_code"
 }

@@ -21,7 +21,10 @@ koala_put_nodes() {
     if [ -z "$koala_found" ]; then
         return 1
     fi
-    koala_put nodes "$koala_found" && koala_put addresses "$(hostname -I 2>/dev/null)"
+    if ! { koala_keep nodes "$koala_found" "$koala_write_tenths" &&
+        koala_keep addresses "$(hostname -I 2>/dev/null)" "$koala_write_tenths"; }; then
+        koala_unwritten
+    fi
 }
 
 # Become a command on one of the nodes, by its index from 0; the script's own node is the first.

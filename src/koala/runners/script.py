@@ -17,6 +17,10 @@ from koala.model.request import Application
 
 # The script's exit code when another start of the same token was first.
 EXIT_NOT_FIRST = 75
+# Its exit code when its directory cannot be written.
+EXIT_UNWRITTEN = 73
+# A wait without an end of its own, as a shell's arithmetic knows it.
+FOR_EVER_TENTHS = 2**31 - 1
 _FILES = ("basics.sh", "nodes.sh", "mpi.sh", "torchrun.sh", "main.sh")
 _HEADER = "# shellcheck shell=sh\n"
 
@@ -26,6 +30,8 @@ class ScriptTimings(NamedTuple):
 
     # The barrier is polled every 0.1 s for so long, then every second.
     barrier_brisk_tenths: int = 300
+    # How long a file that cannot be written is tried again before the component gives up its processors.
+    write_tenths: int = 300
     # How long a command may take to end after SIGTERM before it gets SIGKILL.
     group_grace_tenths: int = 50
     # How long mpiexec may outlive a rank that ended without MPI_Finalize: it would wait for ever.
@@ -49,6 +55,8 @@ def component_script(launch: Launch, timings: ScriptTimings = TIMINGS) -> str:
         "processors": launch.processors,
         "barrier_tenths": math.ceil(launch.barrier_timeout_s * 10),
         "exit_not_first": EXIT_NOT_FIRST,
+        "exit_unwritten": EXIT_UNWRITTEN,
+        "for_ever_tenths": FOR_EVER_TENTHS,
         **timings._asdict(),
         "directory": application.directory or "",
         "stdin": application.stdin or "",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import TypeAlias
 
-from koala.model.launch import ABORTED, EXITED, GAVE_UP, KILLED, NO_NODES, Launch
+from koala.model.launch import ABORTED, EXITED, GAVE_UP, KILLED, NO_NODES, UNWRITTEN, Launch
 from koala.model.messages import (
     AnyEvent,
     ComponentAccepted,
@@ -105,6 +105,8 @@ def ending(launch: Launch, abort: AbortRecord | None, exit_words: list[str] | No
         case [word] if word == NO_NODES:
             why = "the site did not tell which nodes it has; the log in its directory says why"
             return Outcome.SITE_FAILED, why, None
+        case [word] if word == UNWRITTEN:
+            return Outcome.SITE_FAILED, "it could not write in its directory: the disk was full, or read-only", None
     return Outcome.SITE_FAILED, f"its record of the exit makes no sense: {' '.join(exit_words)!r}", None
 
 

@@ -38,7 +38,10 @@ class LocalComponent(LiveComponent):
         """Why its script has recorded no end."""
         if self.process is None:
             return "its script never began; the log in its directory says why"
-        return "its processes vanished without recording an exit code: they were killed, or the machine was restarted"
+        return (
+            "its processes vanished without recording an exit code: they were killed, the machine was restarted, or "
+            "its directory could not be written, of which the log there tells"
+        )
 
 
 class Slots:
