@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 import os
 import time
 from pathlib import Path
@@ -24,14 +25,6 @@ def alive(pid: int) -> bool:
         return False
 
 
-def take(size_bytes: int) -> int:
-    return len(bytearray(size_bytes))
-
-
-def broken() -> None:
-    raise KeyError("a defect")
-
-
 def test_work_is_done_elsewhere_by_a_process_that_is_kept_until_the_pool_closes() -> None:
     async def scenario() -> None:
         async with asyncio.timeout(WAIT_S):
@@ -41,7 +34,7 @@ def test_work_is_done_elsewhere_by_a_process_that_is_kept_until_the_pool_closes(
             assert await pool.run(os.getpid) == first
             assert await pool.run(os.getpriority, os.PRIO_PROCESS, 0) > os.getpriority(os.PRIO_PROCESS, 0)
             with pytest.raises(WorkError, match="a defect"):
-                await pool.run(broken)
+                await pool.run(operator.getitem, {}, "a defect")
             assert await pool.run(os.getpid) == first
             await pool.close()
             assert not alive(first)
@@ -60,7 +53,7 @@ def test_work_that_is_late_takes_too_much_or_dies_is_told_and_another_process_go
                 await pool.run(time.sleep, 3_600)
             assert not alive(first)
             with pytest.raises(TooLargeError, match="WORK_BYTES_MAX"):
-                await pool.run(take, 1024**3)
+                await pool.run(bytes, 1024**3)
             with pytest.raises(TooLargeError, match="has died"):
                 await pool.run(os._exit, 1)
             assert await pool.run(os.getpid) != first

@@ -115,6 +115,7 @@ class _Worker:
     async def start(cls, memory_bytes: int) -> _Worker:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
+            "-P",  # nothing is imported from where the daemon happens to run
             "-m",
             "koala.daemon.workers.process",
             str(memory_bytes),
