@@ -13,12 +13,12 @@ import pytest
 
 from koala.client import Client, UnreachableError
 from tests.support.live_cli import Shell, Terminal, job_file
-from tests.support.live_daemon import Daemon, running_daemon, until
+from tests.support.live_daemon import Daemon, running_daemon, shared_embedded, until
 
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    with running_daemon(tmp_path_factory.mktemp("live"), listen=True) as running:
+    with running_daemon(tmp_path_factory.mktemp("live"), grid=shared_embedded(), listen=True) as running:
         yield running
 
 
@@ -196,7 +196,10 @@ def test_a_token_opens_the_address_for_its_scopes_until_it_is_revoked(shell: She
 
 def test_jobs_of_several_owners_are_listed_with_their_owners(shell: Shell, daemon: Daemon) -> None:
     assert daemon.url is not None
-    secret = shell("token", "create", "bob", "--scope", "read", "--scope", "submit").stdout.strip()
+    made = shell("token", "create", "bob", "--scope", "read", "--scope", "submit")
+    secret = made.stdout.strip()
+    assert "Notice: shared_account: jobs of all users run under the daemon's account" in made.stderr
+    assert "Warning: shared_account: jobs of all users run under the daemon's account" in daemon.output
     bob = Shell(daemon.url, KOALA_TOKEN=secret)
     mine = bob.json("submit", "hello", "--wait")["id"]
     shell("submit", "hello", "--wait")

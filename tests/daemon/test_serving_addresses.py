@@ -9,10 +9,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from koala.client import AsyncClient, Client, NotSignedInError, UnreachableError
+from koala.client import AsyncClient, Client, ForbiddenError, NotSignedInError, UnreachableError
 from koala.model.api import Scope
 from tests.support.certificates import self_signed
-from tests.support.live_daemon import running_daemon
+from tests.support.live_daemon import running_daemon, shared_embedded
 
 WAIT_S = 120.0
 JOB = "components: [{processors: 1, application: {executable: /bin/echo, arguments: [hello]}}]"
@@ -28,7 +28,7 @@ def test_over_tls_a_client_that_knows_the_authority_runs_a_job(
 ) -> None:
     cert, key = certificate
     options = ("--listen", "localhost:0", "--tls-cert", str(cert), "--tls-key", str(key))
-    with running_daemon(tmp_path, options=options) as daemon:
+    with running_daemon(tmp_path, grid=shared_embedded(), options=options) as daemon:
         assert daemon.url is not None
         assert daemon.url.startswith("https://localhost:")
         secret = daemon.client.create_token("bob", [Scope.READ, Scope.SUBMIT]).secret
@@ -59,9 +59,11 @@ def test_with_the_risk_accepted_others_may_call_it_without_tls_by_any_name(tmp_p
         assert daemon.url is not None
         assert daemon.url.startswith("http://0.0.0.0:")
         url = daemon.url.replace("0.0.0.0", "127.0.0.1")  # noqa: S104 -- what it listens on
-        secret = daemon.client.create_token("bob", [Scope.READ]).secret
+        secret = daemon.client.create_token("bob", [Scope.READ, Scope.SUBMIT]).secret
         with Client(url, token=secret) as bob:
             assert bob.whoami().name == "bob"
+            with pytest.raises(ForbiddenError, match="shared_account"):
+                bob.submit(JOB)  # which could reach the socket, and be the owner there
         named = {"Host": "koala.example"}
         assert httpx.get(f"{url}/v1/jobs", headers=named, timeout=WAIT_S).status_code == 401
         signed = {**named, "Authorization": f"Bearer {secret}"}
@@ -69,7 +71,7 @@ def test_with_the_risk_accepted_others_may_call_it_without_tls_by_any_name(tmp_p
 
 
 def test_the_asyncio_client_does_with_a_daemon_what_the_plain_one_does(tmp_path: Path) -> None:
-    with running_daemon(tmp_path, listen=True) as daemon:
+    with running_daemon(tmp_path, grid=shared_embedded(), listen=True) as daemon:
         secret = daemon.client.create_token("bob", list(Scope)).secret
 
         async def scenario(server: str, token: str | None) -> None:

@@ -35,6 +35,7 @@ GRID = Grid(
         Site(name="east", processors=2, kind=SiteKind.LOCAL),
     ),
     scheduler=SchedulerParameters(scan_interval_s=0.0),
+    shared_account=True,
 )
 # Larger than any site, so that it waits for ever and nothing runs.
 WAITING_JOB = "name: giant\ncomponents:\n  - {processors: 3, application: {executable: /bin/true}}\n"

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from koala.cli.examples import read_named
 from koala.client import ENDED_STATES, Client, ClientError
 from tests.support.warm_koala import WarmProcess, start_koala
 
@@ -21,6 +22,11 @@ WAIT_S = 120.0
 POLL_S = 0.05
 # The kernel's limit on the path of a socket is 107 bytes; pytest's directories can be longer.
 SOCKET_PATH_BYTES_MAX = 100
+
+
+def shared_embedded() -> str:
+    """The grid ``embedded``, where jobs of other users than the daemon's may run as well."""
+    return f"{read_named('grid', 'embedded')[0]}shared_account: true\n"
 
 
 def until(condition: Callable[[], bool], what: str, wait_s: float = WAIT_S) -> None:

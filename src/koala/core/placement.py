@@ -15,7 +15,7 @@ from koala.core.state.queues import PlacementQueue
 from koala.model.messages import JobPlaced, JobRequeued, JobSubmitted, RequeueAsked
 from koala.model.request import JobId, Request
 from koala.policies import Catalogue, PolicyError, UnknownPolicyError, UnknownSiteError
-from koala.policies.front_door import Demand, DemandKey, Spots, compile_demand, demand_key, try_place
+from koala.policies.front_door import Demand, DemandKey, Spots, can_ever_fit, compile_demand, demand_key, try_place
 
 # Equal requests share one compiled demand; this many different ones are remembered at a time.
 DEMANDS_REMEMBERED = 10_000
@@ -47,6 +47,7 @@ class JobPlacing:
         self.last_job = event.job
         job = Job(event.job, event.at, event.at, ledger.parameters.claim_fraction)
         job.bind(event.request, ledger.states)
+        job.guest = event.guest
         ledger.add(job)
         ledger.about = (job,)
         if event.defect:
@@ -55,7 +56,9 @@ class JobPlacing:
             return
         sites, queue = ledger.sites, ledger.high if job.high else ledger.low
         try:
-            job.demand = self.demand_of(event.request)
+            job.demand = self.demand_for(job)
+            if job.guest and sites.closed_to_guests and self._no_site_for_guest(job):
+                return
             if queue.patient and queue.scanned_changed != sites.changed:
                 ledger.enqueue(job, tried=False)
                 return
@@ -75,6 +78,27 @@ class JobPlacing:
             self._out_of_tries(job)
         else:
             ledger.enqueue(job, tried=True)
+
+    def demand_for(self, job: Job) -> Demand:
+        """What the job asks for, without the sites that are closed to it as a guest's."""
+        demand, closed = self.demand_of(job.request), self.ledger.sites.closed_to_guests
+        return demand.barring(closed) if job.guest and closed else demand
+
+    def _no_site_for_guest(self, job: Job) -> bool:
+        """Tell the job which sites are closed to it. Where it would fit at those alone it ends at once, with the
+        reason."""
+        assert job.demand is not None
+        ledger = self.ledger
+        sites, most = ledger.sites, ledger.sites.most()
+        job.tell(ledger.now, "closed_to_guests", sites.closed_to_guests)
+        if can_ever_fit(job.demand, most, sites.view):
+            return False
+        if not can_ever_fit(self.demand_of(job.request), most, sites.view):
+            return False  # too large for any site, which its refusal tells
+        names = ", ".join(ledger.names[index] for index in sites.closed_to_guests)
+        reason = f"no place is left for it: {names} would run it under the account of the daemon, and it is a guest's"
+        self.ending.end(job, JobState.FAILED, reason)
+        return True
 
     def demand_of(self, request: Request) -> Demand:
         """The request in numbers; equal ones are shared by all jobs."""
@@ -104,7 +128,7 @@ class JobPlacing:
         if any(claim.job is job for claim in ledger.claims.values()):
             return
         try:
-            job.demand = self.demand_of(job.request)
+            job.demand = self.demand_for(job)
         except (UnknownPolicyError, UnknownSiteError, PolicyError) as error:
             job.move(JobState.WAITING)
             self.ending.end(job, JobState.FAILED, error.for_user())

@@ -168,7 +168,7 @@ class _Restoring:
 
     def _restore_demand(self, job: Job) -> None:
         try:
-            job.demand = self._placing.demand_of(job.request)
+            job.demand = self._placing.demand_for(job)
         except UnknownPolicyError as error:
             raise SnapshotError(
                 f"job {job.id} ({job.request.name}) asks for the policy {error.name!r}, which is not known any more",

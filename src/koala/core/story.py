@@ -150,6 +150,9 @@ _WORDS: dict[str, Callable[..., str]] = {
     "unsuitable": lambda names, component, site, reason: (
         f"{names[site]} will never run component {component}: {reason}"
     ),
+    "closed_to_guests": lambda names, sites: (
+        f"it is a guest's: it must not run under the account of the daemon, at {', '.join(names[at] for at in sites)}"
+    ),
     "started": lambda _: "the barrier opened: all components started together",
     "component_failed": lambda names, component, site, reason: (
         f"component {component} failed on {names[site]}: {reason}"

@@ -23,6 +23,7 @@ from koala.daemon.engine.loop import Engine
 from koala.daemon.logs import log_to
 from koala.daemon.options import DaemonOptions, Listening
 from koala.daemon.server import DoorServer
+from koala.daemon.service.principal import owner
 from koala.daemon.service.service import Service
 from koala.daemon.service.tokens import AccessTokens
 from koala.daemon.sockets import SOCKET_NAME, ListenAddress, bind_tcp, bind_unix
@@ -72,15 +73,18 @@ async def serve(options: DaemonOptions, ready: Ready | None = None) -> None:
         closing.callback(_remove, state / SOCKET_NAME)
         closing.enter_context(_signals_set(stop, detached=options.detached))
         engine = await closing.enter_async_context(_opened_engine(options, state))
-        tokens = await asyncio.to_thread(AccessTokens, engine.store, engine.now)
+        tokens = await asyncio.to_thread(AccessTokens, engine.store, engine.now, owner=owner_name())
         closing.push_async_callback(tokens.close)
         await engine.freshen()  # who looks at the sites first sees them as they are
-        listening = Listening(
-            socket=state / SOCKET_NAME, url=None if address is None else address.url, silent=engine.silent_sites()
-        )
         service = Service(engine, StorageWatch(engine, engine.store, state))
         await service.open()
         closing.push_async_callback(service.close)
+        listening = Listening(
+            socket=state / SOCKET_NAME,
+            url=None if address is None else address.url,
+            silent=engine.silent_sites(),
+            warnings=tuple(service.warnings(owner(owner_name()))),
+        )
         async with _answering(service, tokens, unix, address, shares):
             log.info("ready", extra={"socket": listening.socket, "url": listening.url or "none"})
             if ready is not None:

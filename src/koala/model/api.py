@@ -432,10 +432,12 @@ class TokenInfo(Answer):
 
 
 class NewToken(Answer):
-    """A token just created, with its secret."""
+    """A token just created, with its secret. ``notice`` says what its holder's jobs may do, or where they may not run
+    at all."""
 
     token: TokenInfo
     secret: str
+    notice: str = ""
 
 
 class Login(Answer):

@@ -165,6 +165,9 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     For jobs of tasks: ``man`` and ``wan`` are the region and the wide area that it is in, None as the network's
     groups say; ``nodes`` are processors with a power and a load of their own, and the others have ``node_power``
     (MFlop/s) and ``node_load``.
+
+    ``own_account`` says whether jobs run there under another account than the daemon's, or where its own reaches
+    nothing of the daemon; None is as ``shares_account`` guesses.
     """
 
     name: SiteName
@@ -179,7 +182,16 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     node_power: float = NODE_POWER
     node_load: float = 0.0
     batch: BatchSettings | None = None  # of a site under a batch system
+    own_account: bool | None = None
     simulation: SiteSimulation = SiteSimulation()
+
+    @property
+    def shares_account(self) -> bool:
+        """Whether a job there could reach the daemon as its owner. Where nothing is said: at an embedded site, and
+        under a batch system whose commands run on the daemon's machine."""
+        if self.own_account is not None:
+            return not self.own_account
+        return self.kind is SiteKind.LOCAL or (self.batch is not None and self.batch.ssh is None)
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
@@ -286,7 +298,8 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a grid file says."""
+    """Everything a grid file says. With ``shared_account`` jobs of guests, users other than the daemon's own, may run
+    under the daemon's account, with which they can do all that its owner can."""
 
     sites: tuple[Site, ...]
     name: str = "grid"
@@ -295,3 +308,9 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[StoredFile, ...] = ()
     scheduler: SchedulerParameters = SchedulerParameters()
     simulation: GridSimulation = GridSimulation()
+    shared_account: bool = False
+
+    @property
+    def closed_to_guests(self) -> tuple[SiteName, ...]:
+        """The sites where jobs of guests must not run."""
+        return () if self.shared_account else tuple(site.name for site in self.sites if site.shares_account)

@@ -79,11 +79,13 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=T
 class JobSubmitted(Event, frozen=True, kw_only=True, tag=True):
     """A user submitted a job. The driver gives ids in increasing order, each once.
 
-    ``defect`` says what was raised when the core took it before: then it goes into quarantine and is not tried.
+    The job of a ``guest`` is never placed at a site that is closed to guests. ``defect`` says what was raised when
+    the core took it before: then it goes into quarantine and is not tried.
     """
 
     job: JobId
     request: Request
+    guest: bool = False
     defect: str = ""
 
 

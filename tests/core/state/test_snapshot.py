@@ -235,13 +235,14 @@ FORGOTTEN: dict[str, Callable[[Snapshot], Snapshot]] = {
     "abort_tries": changed("claims", lambda claim: claim | {"abort_tries": 0}),
     "errors": changed("sites", lambda site: site | {"errors": 0}),
     "waiters": changed("sites", lambda site: site | {"waiters": {}}),
+    "guest": changed("jobs", lambda job: job | {"guest": False}),
     "links": lambda snapshot: msgspec.structs.replace(snapshot, links=()),
     "an alarm": lambda snapshot: msgspec.structs.replace(snapshot, timers=snapshot.timers[1:]),
 }
 
 
 # Few storms have several jobs that wait for the same preempted processors.
-FIRST_SEED = {"waiters": 360}
+FIRST_SEED = {"waiters": 560}
 
 
 @pytest.mark.parametrize("what", FORGOTTEN)

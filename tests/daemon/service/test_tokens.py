@@ -65,7 +65,9 @@ def test_a_secret_is_recognised_and_has_the_scopes_that_were_asked_for(access: A
         new = await made(access, "bob", Scope.SUBMIT, Scope.READ, Scope.READ)
         assert re.fullmatch(r"koala_[A-Za-z0-9_-]{43}", new.secret)
         assert new.token.scopes == [Scope.READ, Scope.SUBMIT]
-        assert holder(access, new.secret) == Principal(name="bob", scopes=frozenset({Scope.READ, Scope.SUBMIT}))
+        assert holder(access, new.secret) == Principal(
+            name="bob", scopes=frozenset({Scope.READ, Scope.SUBMIT}), guest=True
+        )
         await access.close()
 
     asyncio.run(scene())
@@ -276,6 +278,17 @@ def test_of_too_many_sessions_in_all_one_of_the_user_with_the_most_ends_and_neve
         anns = signed_in(access, ann.secret)
         assert [access.by_session(each) is not None for each in eves] == [False, True, True]
         assert all(access.by_session(each) is not None for each in (owners, bobs, anns))
+        await access.close()
+
+    asyncio.run(scene())
+
+
+def test_a_token_for_the_daemons_own_user_is_no_guests(store: Store, clock: Clock) -> None:
+    access = AccessTokens(store, clock, owner="ada")
+
+    async def scene() -> None:
+        found = [holder(access, (await made(access, user)).secret) for user in ("ada", "bob")]
+        assert [each.guest for each in found if each is not None] == [False, True]
         await access.close()
 
     asyncio.run(scene())

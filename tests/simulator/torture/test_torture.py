@@ -200,6 +200,10 @@ def _blame_sites_for_whatever_a_job_breaks(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(JobRunning, "_blame", blame)
 
 
+def _let_guests_in_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JobPlacing, "demand_for", lambda self, job: self.demand_of(job.request))
+
+
 PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (_forget_to_abort, "no processor leaked"),
     (_open_the_barrier_early, "none runs twice at once"),
@@ -216,6 +220,7 @@ PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (_never_ask_a_quiet_site, "every job finishes"),
     (_keep_bandwidth_of_jobs_that_failed, "links add up"),
     (_leave_traffic_of_broken_jobs_on_the_links, "nothing left behind"),
+    (_let_guests_in_everywhere, "guests kept out"),
 ]
 
 

@@ -45,6 +45,8 @@ def create(client: Client, /, user: str, scopes: tuple[str, ...], note: str, as_
         print_json(made.model_dump(mode="json"))
         return
     click.echo(made.secret)
+    if made.notice:
+        click.echo(f"Notice: {clean(made.notice)}.", err=True)
     click.echo(
         f"Token {made.token.id} for {clean(made.token.user)} ({', '.join(made.token.scopes)}). "
         "It is not shown again.\nuse: KOALA_TOKEN=... koala jobs --server http(s)://HOST:PORT",

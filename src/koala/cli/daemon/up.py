@@ -187,6 +187,7 @@ def greeting(grid: Grid, listening: Listening, named: Path | None, *, kept_grid:
         f"  Warning: {clean(name)} does not answer: {clean(reason)}; koala site check {clean(name)} tells more"
         for name, reason in listening.silent
     ]
+    words += [f"  Warning: {clean(warning)}." for warning in listening.warnings]
     if os.geteuid() == 0:
         words.append("  Warning: the daemon runs as root, and so does every job; run it as a user of its own.")
     return "\n".join(words)

@@ -177,6 +177,7 @@ class Job(_JobLinks):
     barred: dict[SiteName, str] = field(default_factory=dict)  # sites that will never run it, and why
     broke_at: SiteName | None = None  # the site at which a component of it broke first, while it ran
     to_blame: str = ""  # why such failures count as those of its application, once they do
+    guest: bool = False  # whether it must not go to sites that are closed to guests
 
     @classmethod
     def submitted(cls, job_id: JobId, request: Request, at: float, claim_fraction: float) -> Job:

@@ -93,6 +93,8 @@ class Sites:
         for belief, described in zip(self.sites, grid.sites, strict=True):
             belief.bind(described)
         self._described = grid.sites
+        closed = grid.closed_to_guests
+        self.closed_to_guests = tuple(index for index, site in enumerate(grid.sites) if site.name in closed)
         self.hold_placed = grid.scheduler.hold_placed
         self.error_threshold = grid.scheduler.error_threshold
         self.helped = 0

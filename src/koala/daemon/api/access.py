@@ -44,7 +44,11 @@ async def create_token(
 ) -> NewToken:
     """A token for a user. Its secret is in this answer and never shown again. Only for the daemon's own user, over
     its socket."""
-    return await listener_of(request).tokens.create(wish)
+    listener = listener_of(request)
+    made = await listener.tokens.create(wish)
+    if Scope.SUBMIT not in wish.scopes or wish.user == listener.owner.name:
+        return made
+    return made.model_copy(update={"notice": listener.service.about_jobs_of(wish.user)})
 
 
 @router.get("/tokens", summary="List tokens", responses=declared())

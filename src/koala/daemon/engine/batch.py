@@ -119,7 +119,8 @@ class PendingBatch:
         state, at = self._state, self._next_at()
         if item.request is not None:
             state.last_job += 1
-            return JobSubmitted(at=at, job=state.last_job, request=item.request, defect=item.defect)
+            guest = item.submitter is not None and item.submitter.guest
+            return JobSubmitted(at=at, job=state.last_job, request=item.request, guest=guest, defect=item.defect)
         assert item.event is not None, "an item is an event or a request"
         return msgspec.structs.replace(item.event, at=at)
 

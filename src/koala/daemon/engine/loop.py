@@ -312,9 +312,10 @@ class Engine:
     # ------------------------------------------------------------------------------------ what callers may ask
 
     async def submit(
-        self, request: Request, *, owner: str, client_token: str | None = None
+        self, request: Request, *, owner: str, client_token: str | None = None, guest: bool = False
     ) -> tuple[StoredJob, bool]:
-        """Put a job on record: its row, and whether it is new. The owner's same client token gives the same job.
+        """Put a job on record: its row, and whether it is new. The owner's same client token gives the same job. A
+        ``guest`` is another than the daemon's own user.
 
         When it returns the job is durable. Raises ``UnavailableError`` when the store cannot take it; then it may or
         may not be on record, and the same client token tells.
@@ -322,11 +323,11 @@ class Engine:
         if not await asyncio.to_thread(is_utf8, request):
             raise half_characters("the job")
         if client_token is None:
-            return await self._submit(request, Submitter(owner, None)), True
+            return await self._submit(request, Submitter(owner, None, guest)), True
         key = (owner, client_token)
         task = self._submitting.get(key)
         if task is None:
-            task = asyncio.create_task(self._submit_once(request, Submitter(owner, client_token)))
+            task = asyncio.create_task(self._submit_once(request, Submitter(owner, client_token, guest)))
             self._submitting[key] = task
             task.add_done_callback(lambda done: self._submitted(key, done))
             return await asyncio.shield(task)

@@ -42,10 +42,11 @@ COPIED_FIELDS = tuple(name for name in StoredJob.__struct_fields__ if hasattr(Jo
 
 
 class Submitter(msgspec.Struct, frozen=True):
-    """Whose job an event submits."""
+    """Whose job an event submits, and whether that is another than the daemon's own user."""
 
     owner: str
     client_token: str | None
+    guest: bool = False
 
 
 class Projector:

@@ -11,11 +11,13 @@ OWNER_KEY = "owner"
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
-    """A caller: the daemon's own user, who may do everything, or the user of a token, who may do what it grants."""
+    """A caller: the daemon's own user, who may do everything, or the user of a token, who may do what it grants. A
+    ``guest`` is another than the daemon's own user: its jobs stay away from sites that are closed to guests."""
 
     name: str
     scopes: frozenset[Scope]
     owner: bool = False
+    guest: bool = False
 
     def may(self, scope: Scope) -> bool:
         """Whether the caller holds the scope."""

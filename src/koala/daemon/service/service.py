@@ -31,7 +31,14 @@ from koala.daemon.service.outputs import check_range, choose, read_output
 from koala.daemon.service.overview import CallerView, counts_for, gather_metrics, operator_warnings
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.site_history import check_stretch, usage_points
-from koala.daemon.service.submissions import SubmissionReader, check_client_token, try_out
+from koala.daemon.service.submissions import (
+    SubmissionReader,
+    account_warning,
+    check_client_token,
+    check_guest,
+    guest_notice,
+    try_out,
+)
 from koala.daemon.upkeep.storage_watch import StorageWatch
 from koala.daemon.workers.pool import WorkerPool, Workers
 from koala.descriptions import write_job_yaml
@@ -113,7 +120,8 @@ class Service:
         if shortage:
             raise UnavailableError(shortage)
         request = await self._request(who, wish)
-        row, new = await self._engine.submit(request, owner=who.name, client_token=wish.client_token)
+        check_guest(who, request, self._engine.grid)
+        row, new = await self._engine.submit(request, owner=who.name, client_token=wish.client_token, guest=who.guest)
         if not new and await self._request_of(row.id) != request:
             raise ConflictError(
                 f"client_token: it was used for job {row.id}, which is a different one; use a new token for this job"
@@ -124,9 +132,11 @@ class Service:
         """Where the job would go now. Needs ``submit``, since to read a description is work; changes nothing."""
         who.need(Scope.SUBMIT)
         request = await self._request(who, wish)
+        check_guest(who, request, self._engine.grid)
         await self._engine.freshen()
         return try_out(
             request,
+            guest=who.guest,
             catalogue=self._engine.catalogue,
             default_policy=self._engine.grid.scheduler.policy,
             sites=self._engine.scheduler.ledger.sites,
@@ -396,8 +406,13 @@ class Service:
 
     def warnings(self, who: Principal) -> list[str]:
         """What an operator should see to while the daemon works; of jobs only an operator hears here."""
-        found = [] if self._storage is None else [each for each in (self._storage.warning(),) if each]
+        storage = "" if self._storage is None else self._storage.warning()
+        found = [each for each in (storage, account_warning(self._engine.grid)) if each]
         return found + (operator_warnings(self._engine) if who.may(Scope.OPERATE) else [])
+
+    def about_jobs_of(self, user: str) -> str:
+        """What the daemon's own user should know who lets a guest of this name submit; empty where nothing."""
+        return guest_notice(user, self._engine.grid)
 
     async def numbers(self) -> Metrics:
         """The daemon in numbers, for monitoring. No job and no user is named."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -24,9 +24,10 @@ from koala.daemon.service.principal import Principal
 from koala.daemon.workers.pool import Workers
 from koala.descriptions import DescriptionError, read_job
 from koala.model.api import DryRun, ProblemAt, Submission
-from koala.model.errors import InvalidError, TooManyError
+from koala.model.errors import ForbiddenError, InvalidError, TooManyError
+from koala.model.grid import Grid
 from koala.model.launch import LaunchError
-from koala.model.request import Priority, Request
+from koala.model.request import Priority, Request, SiteName
 from koala.policies import Catalogue, PolicyError, UnknownPolicyError, UnknownSiteError
 from koala.policies.front_door import compile_demand, to_placement, try_place
 from koala.policies.tasks.wase import ClusteredTasks
@@ -35,6 +36,8 @@ from koala.policies.tasks.wase import ClusteredTasks
 SMALL_TEXT_CHARACTERS_MAX = 4_096
 # So much text of one caller may wait to be read, or one text that is larger by itself.
 WAITING_TEXT_CHARACTERS_MAX = 1_048_576
+# So many sites are named in a sentence.
+SITES_NAMED_MAX = 8
 
 
 @dataclass(slots=True)
@@ -132,11 +135,57 @@ def check_client_token(token: str | None) -> None:
         raise InvalidError("client_token: it holds characters that are not visible; use letters and digits")
 
 
-def try_out(request: Request, *, catalogue: Catalogue, default_policy: str, sites: Sites) -> DryRun:
+def account_warning(grid: Grid) -> str:
+    """What ``shared_account`` means, where it matters; else empty."""
+    sharing = [site.name for site in grid.sites if site.shares_account]
+    if not grid.shared_account or not sharing:
+        return ""
+    return (
+        f"shared_account: jobs of all users run under the daemon's account at {_some(sharing)}; "
+        "whoever may submit can do there all that the daemon's owner can"
+    )
+
+
+def guest_notice(user: str, grid: Grid) -> str:
+    """The same for one user who may submit, or where their jobs do not run."""
+    closed = grid.closed_to_guests
+    if not closed:
+        return account_warning(grid)
+    if len(closed) == len(grid.sites):
+        return (
+            f"jobs of {user} are refused: every site runs them under the daemon's account, with which they could do "
+            "all that its owner can; `shared_account: true` in the grid lets them in all the same"
+        )
+    return f"jobs of {user} do not run at {_some(closed)}, under the daemon's account"
+
+
+def _some(sites: Sequence[SiteName]) -> str:
+    more = len(sites) - SITES_NAMED_MAX
+    return ", ".join(sites[:SITES_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def check_guest(who: Principal, request: Request, grid: Grid) -> None:
+    """``ForbiddenError`` for a guest's job that could run only where it is closed to guests."""
+    closed = grid.closed_to_guests
+    if not who.guest or not closed:
+        return
+    named = [part.site for part in request.components if part.site in closed]
+    if named or len(closed) == len(grid.sites):
+        where = named[0] if named else "any site of this grid"
+        raise ForbiddenError(
+            f"jobs of {who.name} do not run at {where}: they would run under the account of the daemon, and could do "
+            "all that its owner can; name a site with an account of its own, or ask the owner to write "
+            "`shared_account: true` in the grid"
+        )
+
+
+def try_out(request: Request, *, guest: bool, catalogue: Catalogue, default_policy: str, sites: Sites) -> DryRun:
     """What the core would answer if it were asked now."""
     view = sites.view
     try:
         demand = compile_demand(request, catalogue.choose(request, default_policy), view.index)
+        if guest and sites.closed_to_guests:
+            demand = demand.barring(sites.closed_to_guests)
         spots = try_place(demand, view)
         if spots is not None:
             return dry_run(to_placement(demand, spots, view))

@@ -72,13 +72,15 @@ class _Code(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AccessTokens:
-    """Gives out tokens, codes and sessions, and recognises them. Lives in one event loop; ``now`` is in seconds."""
+    """Gives out tokens, codes and sessions, and recognises them. Lives in one event loop; ``now`` is in seconds.
+    ``owner`` is the name of the daemon's own user: tokens of all others are guests'."""
 
     def __init__(
         self,
         store: Store,
         now: Callable[[], float],
         *,
+        owner: str | None = None,
         tokens_max: int = TOKENS_MAX,
         sessions_max: int = SESSIONS_MAX,
         sessions_per_user_max: int = SESSIONS_PER_USER_MAX,
@@ -86,6 +88,7 @@ class AccessTokens:
     ) -> None:
         self._store = store
         self._now = now
+        self._owner = owner
         self._tokens_max = tokens_max
         self._sessions_max = sessions_max
         self._sessions_per_user_max = sessions_per_user_max
@@ -154,13 +157,17 @@ class AccessTokens:
         if row is None or not hmac.compare_digest(row.secret_hash, hashed):
             return None
         self._touch(row.id)
-        return Credential(principal=principal_of(row), token=row.id)
+        return Credential(principal=self._principal_of(row), token=row.id)
 
     def holds(self, credential: Credential) -> bool:
         """Whether the credential is still good: its token not revoked, its session not ended."""
         if credential.session is not None and self._session(credential.session) is None:
             return False
         return credential.token is None or credential.token in self._hashes
+
+    def _principal_of(self, row: TokenRow) -> Principal:
+        scopes = frozenset(Scope(scope) for scope in row.scopes)
+        return Principal(name=row.user, scopes=scopes, guest=row.user != self._owner)
 
     def _touch(self, token: str) -> None:
         """Note that the token was used, at most once in ``TOUCH_INTERVAL_S``, without keeping the caller waiting."""
@@ -227,7 +234,7 @@ class AccessTokens:
         assert session.token is not None
         self._touch(session.token)
         row = self._rows[self._hashes[session.token]]
-        return Credential(principal=principal_of(row), token=row.id, session=hashed)
+        return Credential(principal=self._principal_of(row), token=row.id, session=hashed)
 
     def close_session(self, secret: str) -> None:
         """Sign out. Ending a session that has ended changes nothing."""
@@ -262,11 +269,6 @@ class AccessTokens:
 def hash_of(secret: str) -> str:
     """What is kept of a secret. A plain hash is enough, since a secret is 256 random bits and nobody's password."""
     return hashlib.sha256(secret.encode("utf-8", errors="surrogatepass")).hexdigest()
-
-
-def principal_of(row: TokenRow) -> Principal:
-    """Who uses the token."""
-    return Principal(name=row.user, scopes=frozenset(Scope(scope) for scope in row.scopes))
 
 
 def info_of(row: TokenRow) -> TokenInfo:

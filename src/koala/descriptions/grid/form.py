@@ -194,6 +194,11 @@ class GridText(Description):
     simulation: GridSimulationText = Field(
         default=GridSimulationText(), description="how the grid behaves in a simulation"
     )
+    shared_account: bool = Field(
+        default=False,
+        description="whether jobs of users other than the daemon's own may run under its account, at sites without "
+        "an account of their own; such a job can do all that the daemon's owner can",
+    )
 
 
 def read_grid_yaml(text: str, source: str) -> Grid:
@@ -210,6 +215,7 @@ def read_grid_yaml(text: str, source: str) -> Grid:
         files=tuple(_file(name, file) for name, file in grid.files.items()),
         scheduler=SchedulerParameters(**grid.scheduler.model_dump()),
         simulation=grid.simulation.simulation(),
+        shared_account=grid.shared_account,
     )
 
 

@@ -73,6 +73,11 @@ class ClusterText(Description):
     )
     node_power: Power = Field(default=NODE_POWER, description=f"of each other processor, {POWER_WORDS}")
     node_load: Fraction01 = Field(default=0.0, description=f"of each other processor, {LOAD_WORDS}")
+    own_account: bool | None = Field(
+        default=None,
+        description="whether jobs there run under another account than the daemon's, or where that one reaches "
+        "nothing of the daemon; by default true for a site reached by ssh, and false for others that are live",
+    )
 
 
 class SiteText(BatchKeysText, ClusterText):
@@ -97,5 +102,6 @@ class SiteText(BatchKeysText, ClusterText):
             node_power=self.node_power,
             node_load=self.node_load,
             batch=self.settings(name, self.kind),
+            own_account=self.own_account,
             simulation=self.simulation.simulation(),
         )

@@ -52,6 +52,8 @@ class PromiseChecker:
         self.world = world
         self.parameters: SchedulerParameters = scheduler.ledger.parameters
         self.submitted: set[JobId] = set()
+        self.guests: set[JobId] = set()
+        self.closed_to_guests = frozenset(scheduler.grid.closed_to_guests)
         self.ended: dict[JobId, JobEnded] = {}
         self.part_of: dict[Token, tuple[JobId, int]] = {}
         self.site_of: dict[Token, SiteName] = {}
@@ -68,6 +70,8 @@ class PromiseChecker:
         """Check every property; raises PropertyBrokenError with the first that does not hold."""
         if type(event) is JobSubmitted:
             self.submitted.add(event.job)
+            if event.guest:
+                self.guests.add(event.job)
         elif type(event) is ComponentEnded:
             self._costs_one_site(event, commands)
         for command in commands:
@@ -76,6 +80,7 @@ class PromiseChecker:
                 self.site_of[command.token] = command.site
                 self.claimed_at[command.job] = event.at
                 self._fits_the_quota(command)
+                self._guests_kept_out(command)
                 component = self.world.components.components.get(command.token)
                 if component is not None:
                     self.alive[command.token] = component
@@ -149,6 +154,10 @@ class PromiseChecker:
         others = min(site.others, self.others_before.get(site.name, 0))
         if site.ours + others > site.limit:
             self.fail("no site over-claimed", f"{site.ours}+{others} of {site.limit} on {site.name}")
+
+    def _guests_kept_out(self, command: StartComponent) -> None:
+        if command.job in self.guests and command.site in self.closed_to_guests:
+            self.fail("guests kept out", f"job {command.job}, a guest's, is started at {command.site}")
 
     def _turns(self, commands: list[AnyCommand]) -> None:
         """The queues take turns: S scans of the high one, then one of the low one; together with an interval of 0."""

@@ -72,6 +72,9 @@ def draw_storm(seed: int) -> Storm:
         for index in range(rng.randint(2, 5))
     )
     names = [site.name for site in sites]
+    rng_guests = stream(seed, "storm", "guests")
+    if rng_guests.random() < 0.4:
+        sites = _closed(rng_guests, sites)
     startup = _startup(rng)
     grid = Grid(
         name=f"storm-{seed}",
@@ -87,7 +90,7 @@ def draw_storm(seed: int) -> Storm:
             heal_at_s=heal_at_s,
         ),
     )
-    arrivals = _arrivals(rng, rng_network, grid)
+    arrivals = _with_guests(rng_guests, grid, _arrivals(rng, rng_network, grid))
     return Storm(
         seed=seed,
         grid=grid,
@@ -203,6 +206,31 @@ def _arrivals(rng: random.Random, rng_network: random.Random, grid: Grid) -> tup
         request = _request(rng, rng_network, grid, view, catalogue)
         arrivals.append(Arrival(at_s, request, rng.uniform(5.0, 300.0), rng.choice((0.0, 0.3))))
     return tuple(arrivals)
+
+
+def _closed(rng: random.Random, sites: tuple[Site, ...]) -> tuple[Site, ...]:
+    """Some of the sites closed to guests, and one at least open."""
+    closed = rng.sample(range(len(sites)), rng.randint(1, len(sites) - 1))
+    return tuple(msgspec.structs.replace(site, own_account=index not in closed) for index, site in enumerate(sites))
+
+
+def _with_guests(rng: random.Random, grid: Grid, arrivals: tuple[Arrival, ...]) -> tuple[Arrival, ...]:
+    """Some of the jobs that fit at the open sites are guests'."""
+    view = View.from_grid(grid)
+    closed = [view.index[name] for name in grid.closed_to_guests]
+    if not closed:
+        return arrivals
+    view.idle = [int(limit * FITS_INTO_SHARE) for limit in view.limit]
+    catalogue = Catalogue.builtin()
+
+    def fits(request: Request) -> bool:
+        policy = catalogue.choose(request, grid.scheduler.policy)
+        return try_place(compile_demand(request, policy, view.index).barring(closed), view) is not None
+
+    return tuple(
+        arrival._replace(guest=True) if rng.random() < 0.5 and fits(arrival.request) else arrival
+        for arrival in arrivals
+    )
 
 
 def _request(rng: random.Random, rng_network: random.Random, grid: Grid, view: View, catalogue: Catalogue) -> Request:

@@ -29,6 +29,7 @@ class Arrival(NamedTuple):
     per_extra_cluster: float = 0.0
     bandwidth_share: float = 0.0
     latency_share: float = 0.0
+    guest: bool = False
 
 
 Source: TypeAlias = Callable[[Grid, int], Iterator[Arrival]]

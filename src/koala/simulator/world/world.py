@@ -207,7 +207,7 @@ class World:
         self.jobs[job] = SimulatedJob(job, arrival)
         if self._hold_when_waiting is not None:
             self._waiting.add(job)
-        self._delivery.outbox.append(JobSubmitted(at=at, job=job, request=arrival.request))
+        self._delivery.outbox.append(JobSubmitted(at=at, job=job, request=arrival.request, guest=arrival.guest))
         self._expect_arrival()
 
     def _leave_queue(self, job: JobId, now: float) -> None:
