@@ -21,9 +21,9 @@ import httpx
 import pytest
 
 from koala.daemon.api.limits import HEADER_BYTES_MAX
+from koala.daemon.doors.sockets import SOCKET_PATH_BYTES_MAX, bind_tcp, bind_unix
 from koala.daemon.options import DaemonOptions, StartError
 from koala.daemon.run import serve
-from koala.daemon.sockets import SOCKET_PATH_BYTES_MAX, bind_tcp, bind_unix
 from koala.daemon.state_directory import locked, prepare
 from tests.support.api_world import GRID, end_processes_of
 from tests.support.paths import ROOT

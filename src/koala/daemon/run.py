@@ -14,19 +14,19 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
-from koala.daemon.admission import Admission
 from koala.daemon.api import RequestTraffic, make_app
 from koala.daemon.clock_check import ClockCheck
 from koala.daemon.database_check import check_database
-from koala.daemon.descriptors import DescriptorShares, raise_limit, share_out
+from koala.daemon.doors.admission import Admission
+from koala.daemon.doors.descriptors import DescriptorShares, raise_limit, share_out
+from koala.daemon.doors.server import DoorServer
+from koala.daemon.doors.sockets import SOCKET_NAME, ListenAddress, bind_tcp, bind_unix
 from koala.daemon.engine.loop import Engine
 from koala.daemon.logs import log_to
 from koala.daemon.options import DaemonOptions, Listening
-from koala.daemon.server import DoorServer
 from koala.daemon.service.principal import owner
 from koala.daemon.service.service import Service
 from koala.daemon.service.tokens import AccessTokens
-from koala.daemon.sockets import SOCKET_NAME, ListenAddress, bind_tcp, bind_unix
 from koala.daemon.state_directory import locked, prepare
 from koala.daemon.upkeep.storage_watch import StorageWatch
 from koala.model.errors import UnavailableError

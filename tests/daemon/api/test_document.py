@@ -21,9 +21,9 @@ from schemathesis.core.result import Ok
 from schemathesis.pytest.lazy import get_all_tests
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
-from koala.daemon.admission import Admission
 from koala.daemon.api import RequestTraffic, make_app
-from koala.daemon.server import DoorServer
+from koala.daemon.doors.admission import Admission
+from koala.daemon.doors.server import DoorServer
 from koala.daemon.service.service import Service
 from koala.daemon.service.tokens import AccessTokens
 from koala.model.api import Scope

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import msgspec
 
-from koala.model.api import Scope
+from koala.daemon.service.principal import Principal
+from koala.model.api import Scope, Submission
 from koala.model.grid import Grid
 from tests.support.api_world import GRID, OWNER, QUICK_JOB, World, error_of, in_world
+from tests.support.daemon_world import open_daemon
 
 CLOSED = msgspec.structs.replace(GRID, shared_account=False)
 WEST, EAST = CLOSED.sites
@@ -67,21 +70,16 @@ def test_a_grid_that_shares_its_account_says_so_to_who_is_signed_in(tmp_path: Pa
 
 
 def test_after_a_restart_a_guests_job_is_a_guests_still(tmp_path: Path) -> None:
-    submitted: list[int] = []
+    bob = Principal(name="bob", scopes=frozenset(Scope), guest=True)
 
-    async def submit(world: World) -> None:
-        async with world.owner() as owner, world.caller(await world.secret("bob", *Scope)) as bob:
-            await owner.post("/v1/sites/east/drain")
-            submitted.append((await bob.post("/v1/jobs", json=JOB)).json()["job"]["id"])
+    async def scene() -> None:
+        async with open_daemon(tmp_path, HALF, leave_running=True) as daemon:
+            await daemon.service.drain(bob, "east")
+            job = (await daemon.service.submit(bob, Submission(description=QUICK_JOB))).job.id
+        async with open_daemon(tmp_path, HALF) as daemon:
+            assert daemon.engine.scheduler.ledger.jobs[job].guest
+            told = await daemon.service.explain(bob, job)
+            assert told.state == "waiting"
+            assert any("must not run under the account of the daemon, at west" in line.text for line in told.story)
 
-    async def look(world: World) -> None:
-        job = world.engine.scheduler.ledger.jobs[submitted[0]]
-        assert job.guest
-        async with world.owner() as owner:
-            told = (await owner.get(f"/v1/jobs/{job.id}/explanation")).json()
-            assert told["state"] == "waiting"
-            assert "must not run under the account of the daemon, at west" in str(told["story"])
-            await owner.post(f"/v1/jobs/{job.id}/cancel")
-
-    in_world(tmp_path, submit, grid=HALF)
-    in_world(tmp_path, look, grid=HALF)
+    asyncio.run(scene())

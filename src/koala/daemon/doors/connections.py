@@ -1,7 +1,8 @@
 """A connection of a caller: how long the head of a request may take on it, and whom it counts for.
 
 uvicorn limits no heads: its ``timeout_keep_alive`` begins after an answer. So an asyncio protocol stands before
-uvicorn's own, and refuses in the form of the API. How many connections there are is up to ``koala.daemon.admission``.
+uvicorn's own, and refuses in the form of the API. How many connections there are is up to
+``koala.daemon.doors.admission``.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Any, cast
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from koala.daemon.admission import Admission, Visit
 from koala.daemon.api.limits import HEADER_BYTES_MAX, HEADER_S_MAX
 from koala.daemon.api.listeners import CONNECTION
+from koala.daemon.doors.admission import Admission, Visit
 from koala.model.api import ErrorAnswer, ErrorBody
 
 log = logging.getLogger("koala.daemon.api")

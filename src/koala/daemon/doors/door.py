@@ -13,9 +13,9 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 
-from koala.daemon.admission import Admission, Visit
 from koala.daemon.api.limits import HANDSHAKE_S_MAX, network_of
-from koala.daemon.connections import Connection, refusal
+from koala.daemon.doors.admission import Admission, Visit
+from koala.daemon.doors.connections import Connection, refusal
 
 # So many connections are accepted before others of the event loop have their turn, and so many may wait to be.
 ACCEPTED_AT_ONCE_MAX = 64

@@ -14,10 +14,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from koala.daemon.admission import Admission
 from koala.daemon.api.limits import HANDSHAKE_S_MAX, HEADER_BYTES_MAX, HEADER_S_MAX
 from koala.daemon.api.listeners import CONNECTION
-from koala.daemon.server import DoorServer
+from koala.daemon.doors.admission import Admission
+from koala.daemon.doors.server import DoorServer
 from koala.model.errors import TooManyError
 from tests.support.certificates import self_signed
 from tests.support.raw_http import connected, error_in, rest, sent

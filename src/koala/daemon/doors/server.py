@@ -12,10 +12,10 @@ from typing import cast
 import uvicorn
 from starlette.types import ASGIApp
 
-from koala.daemon.admission import Admission
 from koala.daemon.api.limits import HANDSHAKE_S_MAX, HEADER_BYTES_MAX, HEADER_S_MAX, KEEP_ALIVE_S
-from koala.daemon.connections import Connection, LimitedConnections
-from koala.daemon.door import Door
+from koala.daemon.doors.admission import Admission
+from koala.daemon.doors.connections import Connection, LimitedConnections
+from koala.daemon.doors.door import Door
 
 # How long answers that are under way may take when the daemon stops.
 ANSWERS_S_MAX = 10
