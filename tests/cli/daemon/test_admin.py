@@ -61,6 +61,19 @@ def test_a_job_is_removed_and_one_that_is_not_there_is_named(root: Path, jobs: l
     assert admin("jobs", "--state", root).output == "No jobs.\n"
 
 
+def test_what_a_removed_job_may_still_hold_is_told(root: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((2,))) as world:
+            job = await world.submit(a_request("sleep 600", sizes=(2,)))
+            await world.in_state(job, "running")
+        done = await asyncio.to_thread(admin, "remove", job, "--state", root)
+        assert done.output.startswith("Job 1 is removed.\nIt may still hold 1.1 at a (2 processors): the next start")
+        async with open_engine(root, local_grid((2,))) as world:
+            await world.until(lambda: world.site("a").processors_held == 0)
+
+    asyncio.run(scenario())
+
+
 def test_everything_is_written_out_as_json_lines(root: Path, jobs: list[int], tmp_path: Path) -> None:
     lines = [json.loads(line) for line in admin("export", "--state", root).output.splitlines()]
     kinds = {kind for line in lines for kind in line}
