@@ -36,6 +36,7 @@ HAPPENINGS = {
     "transfer_broke": "transfers that broke",
     "to_blame": "jobs found to break components wherever they run",
     "site_back": "sites trusted again",
+    "quarantined": "jobs set aside after an error of our own",
 }
 
 
@@ -52,8 +53,8 @@ def torture(
     """Run the scheduler under storms of faults and check that it keeps its promises.
 
     Each seed draws a grid, a workload and faults: components and whole sites that fail, transfers that break,
-    answers that come late, twice or never, cancels and drained sites. While the storm lasts, named properties
-    are checked after every event; then the world heals, and every job must finish.
+    answers that come late, twice or never, cancels, drained sites and errors of our own. While the storm lasts, named
+    properties are checked after every event; then the world heals, and every job must finish.
     """
     if seed is not None:
         for other in ("seeds", "first"):

@@ -123,7 +123,7 @@ def this_machine() -> Host:
 
 
 class GridLinks:
-    """How fast and how far apart sites are, as the grid says."""
+    """How fast sites are connected, as the grid says. Its latencies are for estimates: real bytes take real time."""
 
     def __init__(self, links: Links) -> None:
         self._default = links.default
@@ -135,7 +135,3 @@ class GridLinks:
             return None
         link = self._pairs.get(frozenset((source, target)), self._default)
         return link.bandwidth_mbit_s * BYTES_PER_S_PER_MBIT_S
-
-    def latency_s(self, source: SiteName, target: SiteName) -> float:
-        """How long the first byte takes."""
-        return 0.0 if source == target else self._pairs.get(frozenset((source, target)), self._default).latency_s

@@ -23,7 +23,7 @@ READS_AT_ONCE_MAX = 8
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_threads = ThreadPoolExecutor(READS_AT_ONCE_MAX, thread_name_prefix="koala-read")
+_pools: list[ThreadPoolExecutor] = []  # the one in use, made when it is first needed
 
 
 async def query(question: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
@@ -36,7 +36,15 @@ async def query(question: Callable[P, T], *arguments: P.args, **named: P.kwargs)
 
 async def offload(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     """The result of work that takes too long for the event loop, such as writing a large answer."""
-    return await asyncio.get_running_loop().run_in_executor(_threads, functools.partial(work, *arguments, **named))
+    if not _pools:
+        _pools.append(ThreadPoolExecutor(READS_AT_ONCE_MAX, thread_name_prefix="koala-read"))
+    return await asyncio.get_running_loop().run_in_executor(_pools[0], functools.partial(work, *arguments, **named))
+
+
+def end_threads() -> None:
+    """Wait for the answers under way, and end the threads; later answers have new ones."""
+    while _pools:
+        _pools.pop().shutdown()
 
 
 async def in_own_thread(work: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T:

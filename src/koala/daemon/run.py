@@ -23,6 +23,7 @@ from koala.daemon.doors.server import DoorServer
 from koala.daemon.doors.sockets import SOCKET_NAME, ListenAddress, bind_tcp, bind_unix
 from koala.daemon.engine.loop import Engine
 from koala.daemon.logs import log_to
+from koala.daemon.offload import end_threads
 from koala.daemon.options import DaemonOptions, Listening
 from koala.daemon.service.principal import owner
 from koala.daemon.service.service import Service
@@ -65,6 +66,7 @@ async def serve(options: DaemonOptions, ready: Ready | None = None) -> None:
     state = prepare(options.state)
     async with AsyncExitStack() as closing:
         closing.enter_context(locked(state))
+        closing.callback(end_threads)
         address = bind_tcp(options)
         if address is not None:
             closing.callback(address.bound.close)

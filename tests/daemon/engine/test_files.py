@@ -9,10 +9,12 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from koala.files import AreaDirectory
 from koala.model.errors import UnavailableError
+from koala.model.grid import Link, Links
 from koala.model.messages import CancelAsked
 from koala.model.request import InputFile, InputMode
 from tests.support.engine_world import EngineWorld, a_request, disturbed, local_grid, open_engine, root
@@ -215,6 +217,23 @@ def test_the_pieces_of_a_component_go_when_its_end_was_written_by_a_commit_that_
             (root / "gate").touch()
             (row,) = await world.ended(job)
             assert row.state == "done"
+            await world.all_given_back()
+
+    asyncio.run(scenario())
+
+
+def test_the_latency_in_the_grid_file_is_an_estimate_and_delays_no_real_transfer(root: Path) -> None:
+    """Claims are planned by it; the bytes themselves take what they take."""
+
+    async def scenario() -> None:
+        grid = msgspec.structs.replace(
+            local_grid((4, 4)), links=Links(default=Link(bandwidth_mbit_s=800.0, latency_s=3_600.0))
+        )
+        async with open_engine(root, grid) as world:
+            await world.register("f", b"data", "a")
+            job = await world.submit(a_request(sites=["b"], reads=["f"]))
+            await world.until(lambda: [row for row in world.engine.transfers_now() if row.ok])
+            await world.engine.tell(CancelAsked(at=0.0, job=job))
             await world.all_given_back()
 
     asyncio.run(scenario())

@@ -96,6 +96,21 @@ def _lose_jobs_on_their_way_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JobEnding, "_requeue", requeue)
 
 
+def _keep_the_components_of_a_job_in_quarantine(monkeypatch: pytest.MonkeyPatch) -> None:
+    def give_back(self: JobEnding, job: Job) -> None:
+        """Nothing."""
+
+    original = JobEnding.set_aside
+
+    def set_aside(self: JobEnding, job: Job, reason: str, at: float) -> None:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(JobEnding, "_give_back", give_back)
+            patched.setattr(JobEnding, "_abort_rest", give_back)
+            original(self, job, reason, at)
+
+    monkeypatch.setattr(JobEnding, "set_aside", set_aside)
+
+
 def _forget_to_leave_the_claiming_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     original = JobRunning.all_claimed
 
@@ -216,6 +231,7 @@ PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (_ignore_the_sites_own_users, "no site over-claimed"),
     (_scan_the_queues_in_the_wrong_order, "high before low"),
     (_blame_sites_for_whatever_a_job_breaks, "one bad job, one site"),
+    (_keep_the_components_of_a_job_in_quarantine, "a quarantined job holds nothing"),
     (_leave_transfers_running, "no transfer without a job"),
     (_never_ask_a_quiet_site, "every job finishes"),
     (_keep_bandwidth_of_jobs_that_failed, "links add up"),

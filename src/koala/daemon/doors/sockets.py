@@ -17,7 +17,7 @@ from koala.daemon.options import DaemonOptions, StartError
 SOCKET_NAME = "koala.sock"
 # sockaddr_un has 108 bytes on Linux, and a NUL ends the path.
 SOCKET_PATH_BYTES_MAX = 107
-OWNER_ONLY_UMASK = 0o177
+OWNER_ONLY_MODE = 0o600
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
@@ -48,14 +48,14 @@ def bind_unix(state: Path) -> socket.socket:
     except FileNotFoundError:
         pass
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(OWNER_ONLY_UMASK)
     try:
+        # As the file is made, not after: there is no moment in which others may connect. The umask is everybody's.
+        os.fchmod(bound.fileno(), OWNER_ONLY_MODE)
         bound.bind(os.fsencode(path))
+        path.chmod(OWNER_ONLY_MODE)  # where the file does not take after the descriptor
     except OSError as error:
         bound.close()
         raise StartError(f"the socket {path} cannot be made: {error.strerror}") from None
-    finally:
-        os.umask(before)
     bound.setblocking(False)
     return bound
 

@@ -11,8 +11,17 @@ import msgspec
 
 from koala import files
 from koala.daemon.engine.projection import Submitter
-from koala.model.errors import ClientError, InvalidError
-from koala.model.messages import AnyEvent
+from koala.model.errors import ClientError, InvalidError, TooManyError
+from koala.model.messages import (
+    AnyEvent,
+    ComponentAccepted,
+    ComponentEnded,
+    ComponentReady,
+    ComponentRunning,
+    ComponentStarting,
+    SiteReported,
+    SiteSilent,
+)
 from koala.model.request import Request
 from koala.store.rows import StoredJob
 
@@ -43,18 +52,52 @@ class InboxItem:
             self.answer.set_exception(error)
 
 
-class Inbox:
-    """A queue that the engine empties a batch at a time."""
+# What a site says of itself and of its components it says again when it is asked, so that it may be passed over.
+_SAID_AGAIN = (
+    ComponentAccepted,
+    ComponentStarting,
+    ComponentReady,
+    ComponentRunning,
+    ComponentEnded,
+    SiteReported,
+    SiteSilent,
+)
 
-    def __init__(self) -> None:
+
+class Inbox:
+    """A queue that the engine empties a batch at a time. It is full with so many items: then it takes no call, and of
+    the events only those that nobody would tell again, of which there are no more than transfers and jobs."""
+
+    def __init__(self, items_max: int) -> None:
         self._items: deque[InboxItem] = deque()
+        self._items_max = items_max
+        self.passed_over = False  # whether sites must be asked for what they said
 
     def __len__(self) -> int:
         return len(self._items)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it takes no more than it must."""
+        return len(self._items) >= self._items_max
+
     def put(self, item: InboxItem) -> None:
-        """At the end."""
+        """At the end. Raises ``TooManyError`` to a caller when it is full, and passes over what is said again."""
+        if self.is_full:
+            if item.answer is not None:
+                raise TooManyError(
+                    f"{self._items_max} events and calls wait already (INBOX_ITEMS_MAX); try again in a moment"
+                )
+            if isinstance(item.event, _SAID_AGAIN):
+                self.passed_over = True
+                return
         self._items.append(item)
+
+    def has_room_again(self) -> bool:
+        """Whether something was passed over and it is half empty by now; True once, for whoever asks the sites."""
+        due = self.passed_over and 2 * len(self._items) <= self._items_max
+        self.passed_over = self.passed_over and not due
+        return due
 
     def put_first(self, items: Sequence[InboxItem]) -> None:
         """Before all others, in this order."""

@@ -11,6 +11,8 @@ from koala.daemon.upkeep.polling import PROBE_S
 
 # One commit holds at most so many events.
 BATCH_EVENTS_MAX = 256
+# No more events and calls than this wait to be handled. Callers beyond it are refused; sites are asked again later.
+INBOX_ITEMS_MAX = 10_000
 # That a command was performed is put on record with the next batch, or at the latest after so long.
 SETTLE_S = 1.0
 # A snapshot is taken when so many events have come since the last one, or two for each live job if that is more.
@@ -26,6 +28,7 @@ class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How much and how often: the constants of the engine and of its parts, for tests to set."""
 
     batch_events_max: int = BATCH_EVENTS_MAX
+    inbox_items_max: int = INBOX_ITEMS_MAX
     settle_s: float = SETTLE_S
     snapshot_events: int = SNAPSHOT_EVENTS
     jobs_live_max: int = JOBS_LIVE_MAX

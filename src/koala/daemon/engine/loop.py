@@ -114,7 +114,7 @@ class Engine:
         self._journal_pruner = JournalPruner(store, limits.journal_entries_max)
         self._waiters = Waiters()
         self._subscribers: list[Callable[[Batch, Mapping[JobId, StoredJob]], None]] = []
-        self._inbox = Inbox()
+        self._inbox = Inbox(limits.inbox_items_max)
         self._quarantine = Quarantine(limits.recovery_first_s, limits.recovery_most_s)
         self._wake = asyncio.Event()
         self._store_thread = ThreadPoolExecutor(1, thread_name_prefix="koala-store")
@@ -496,8 +496,7 @@ class Engine:
         for item in items:
             item.done()
         self._quarantine.handled(len(items), ticked=this.ticked)
-        if self._quarantine.missed and not self._quarantine.singly:
-            self._quarantine.missed = False
+        if not self._quarantine.singly and self._inbox.has_room_again():
             self._performer.reconcile()
 
     def _act(self, batch: Batch, commands: Sequence[tuple[int, AnyCommand]]) -> None:
@@ -533,6 +532,7 @@ class Engine:
         recovery = await self._in_store(recover, self._store, self._core_grid, self._catalogue)
         self._state = EngineState(recovery, self._state)
         self.counters.recoveries += 1
+        self._inbox.passed_over = True  # should an event of a site be what is set aside
         planned = self._quarantine.plan(defect, items, current, self._state.scheduler.ledger)
         if planned is None:
             self._failure = told(defect)

@@ -26,7 +26,6 @@ class Quarantine:
     def __init__(self, first_s: float, most_s: float) -> None:
         self._pace = Pace(first_s, most_s, growth=2.0)
         self.singly = 0
-        self.missed = False  # whether events of sites were passed over: these are to be asked about what they hold
 
     def plan(
         self, defect: HandlingError, items: list[InboxItem], current: InboxItem | None, ledger: Ledger
@@ -67,7 +66,6 @@ class Quarantine:
             _log.error("%s is passed over: %s", type(event).__name__, reason)
             items.remove(current)
             current.refuse(UnavailableError(f"{reason}; the daemon's log has the whole story"))
-            self.missed = True
 
     def handled(self, items: int, *, ticked: bool) -> None:
         """So many items are on record; a tick among them means that what is due raises no more."""
@@ -78,7 +76,6 @@ class Quarantine:
     def give_up(self) -> float:
         """Nothing can be set aside: how long to wait before the next try, longer each time until a tick works."""
         self.singly = 0
-        self.missed = True
         wait_s = self._pace.wait_s
         self._pace.slow_down()
         return wait_s

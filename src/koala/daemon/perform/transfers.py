@@ -132,7 +132,6 @@ class TransferWorker:
             if entry is None:
                 raise MissingReplicaError(command.file, command.source, "the catalogue does not have it any more")
             order = order_for(command, entry, self._links.rate_bytes_s(command.source, command.target))
-            await asyncio.sleep(self._links.latency_s(command.source, command.target))
             self._paths[command.transfer] = await self._transfer(order)
             ended = TransferEnded(at=self._engine.now(), transfer=command.transfer, ok=True)
         except (TransferCancelledError, TransferInterruptedError):

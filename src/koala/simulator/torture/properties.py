@@ -308,6 +308,17 @@ def none_runs_twice(watch: PromiseChecker) -> None:
                 watch.fail("none runs twice at once", f"job {job.id} is {job.state} while {token} runs")
 
 
+def quarantined_hold_nothing(watch: PromiseChecker) -> None:
+    """A job that our own code raised on has no places, files or bandwidth, and its components are being ended."""
+    quarantined = [job for job in watch.ledger.jobs.values() if job.state is JobState.QUARANTINED]
+    for job in quarantined:
+        if job.spots is not None or job.transfers or job.link_demands or job.earmarks or job.timer is not None:
+            watch.fail("a quarantined job holds nothing", f"job {job.id} keeps places, files, bandwidth or a timer")
+        kept = [claim.token for claim in watch.ledger.claims.values() if claim.job is job and not claim.aborting]
+        if kept:
+            watch.fail("a quarantined job holds nothing", f"job {job.id} keeps {', '.join(kept)}")
+
+
 def transfers_are_needed(watch: PromiseChecker) -> None:
     """Every transfer that moves belongs to a job that waits for it."""
     ledger = watch.ledger
@@ -327,6 +338,7 @@ SAFETY: tuple[Callable[[PromiseChecker], None], ...] = (
     one_state_and_queue,
     no_job_lost,
     none_runs_twice,
+    quarantined_hold_nothing,
     transfers_are_needed,
 )
 

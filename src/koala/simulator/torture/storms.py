@@ -52,13 +52,15 @@ DRAWS_MAX = 20
 
 class Storm(msgspec.Struct, frozen=True, kw_only=True):
     """One case. ``cancels`` are (time, index of the arrival); ``operators`` drain sites, change replicas, and put
-    them back."""
+    them back; ``defects`` are (index of the arrival, how many messages about its job pass before the handling of the
+    next one raises)."""
 
     seed: int
     grid: Grid
     arrivals: tuple[Arrival, ...]
     cancels: tuple[tuple[float, int], ...] = ()
     operators: tuple[AnyEvent, ...] = ()
+    defects: tuple[tuple[int, int], ...] = ()
 
 
 def draw_storm(seed: int) -> Storm:
@@ -97,7 +99,15 @@ def draw_storm(seed: int) -> Storm:
         arrivals=arrivals,
         cancels=tuple((rng.uniform(0.0, heal_at_s), index) for index in range(len(arrivals)) if rng.random() < 0.1),
         operators=_operators(rng, names, grid.files, heal_at_s),
+        defects=_defects(stream(seed, "storm", "defects"), len(arrivals)),
     )
+
+
+def _defects(rng: random.Random, jobs: int) -> tuple[tuple[int, int], ...]:
+    """In some storms our own code raises on some jobs, early or late in their lives."""
+    if rng.random() < 0.75:
+        return ()
+    return tuple((index, rng.randint(1, 25)) for index in range(jobs) if rng.random() < 0.4)
 
 
 def _startup(rng: random.Random) -> Startup:

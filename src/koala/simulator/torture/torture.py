@@ -9,9 +9,9 @@ from collections import Counter, deque
 
 import msgspec
 
-from koala.core import Scheduler
+from koala.core import JobState, Scheduler
 from koala.model.grid import AnswerFaults, SiteFaults, Startup
-from koala.model.messages import AnyCommand, AnyEvent, CancelAsked, JobOutcome
+from koala.model.messages import AnyCommand, AnyEvent, CancelAsked, JobOutcome, JobQuarantined, RequeueAsked
 from koala.model.request import JobId
 from koala.simulator.torture.properties import PromiseChecker, PropertyBrokenError, nothing_left_behind
 from koala.simulator.torture.restarts import Twin
@@ -27,6 +27,8 @@ EVENTS_MAX = 50_000
 MINIMISE_RUNS_MAX = 120
 # How much of the end of the log is shown with a failure.
 TAIL_LINES = 30
+# A job that is set aside is put back after so long, again and again until no site has a component of it.
+QUARANTINE_S = 60.0
 
 # What a defect of ours can raise; shown as a broken promise with its seed, like any other.
 _DEFECTS = (AssertionError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
@@ -67,6 +69,7 @@ class _Run:
         self.scheduler = Scheduler(storm.grid)
         self.watch = PromiseChecker(self.scheduler, self.world)
         self.twin = Twin(self.scheduler, storm.seed)
+        self.defects = {arrival + 1: messages for arrival, messages in storm.defects}
         self.tail: deque[tuple[float, str, AnyEvent | AnyCommand]] = deque(maxlen=TAIL_LINES)
         self.happened: Counter[str] = Counter()
         self.events = 0
@@ -91,14 +94,34 @@ class _Run:
             event = self.world.next()
             if event is None or event.at > heal_at_s + SETTLE_S:
                 break
-            self.events += 1
-            commands = self.scheduler.handle(event)
-            self._note(event, commands)
-            for command in commands:
-                self.world.perform(command, event.at)
-            self.watch.after(event, commands)
-            self.twin.after(event, commands)
+            for job in [job for job, messages in self.defects.items() if messages <= 0]:
+                # As if the handling of this event had raised on the job: nothing of it counts, and the quarantine
+                # of the job comes first.
+                del self.defects[job]
+                self._handle(JobQuarantined(at=event.at, job=job, reason="a defect that was drawn"))
+                self.world.plan(RequeueAsked(at=event.at + QUARANTINE_S, job=job))
+            self._handle(event)
+            if type(event) is RequeueAsked and self._in_quarantine(event.job):
+                self.world.plan(RequeueAsked(at=event.at + QUARANTINE_S, job=event.job))
         self.twin.compare_snapshots()
+
+    def _handle(self, event: AnyEvent) -> None:
+        self.events += 1
+        commands = self.scheduler.handle(event)
+        self._note(event, commands)
+        for command in commands:
+            self.world.perform(command, event.at)
+        self.watch.after(event, commands)
+        self.twin.after(event, commands)
+        if self.defects:
+            for message in (event, *commands):
+                job = _job_of(message)
+                if job in self.defects:
+                    self.defects[job] -= 1
+
+    def _in_quarantine(self, job_id: JobId) -> bool:
+        job = self.scheduler.ledger.jobs.get(job_id)
+        return job is not None and job.state is JobState.QUARANTINED
 
     def _over(self) -> bool:
         """All jobs came and ended, the storm is over, and every abort has been answered."""
@@ -155,6 +178,13 @@ class _Run:
         return [f"job {job_id}:", *(f"{line.at:12.3f}    {line.text}" for line in explanation.story)]
 
 
+def _job_of(message: AnyEvent | AnyCommand) -> JobId | None:
+    """The job that a message names, by itself or by the token of a component."""
+    job: JobId | None = getattr(message, "job", None)
+    token: str | None = getattr(message, "token", None)
+    return int(token.partition(".")[0]) if job is None and token is not None else job
+
+
 # ------------------------------------------------------------------------------------------ minimising
 
 
@@ -169,6 +199,7 @@ def minimise(storm: Storm, broken: str) -> Storm:
 
     for simpler in (
         _without_operators,
+        _without_defects,
         _without_answers,
         _without_site_faults,
         _without_background,
@@ -198,7 +229,12 @@ def _without_jobs(storm: Storm, start: int, stop: int) -> Storm:
         storm,
         arrivals=tuple(storm.arrivals[index] for index in kept),
         cancels=tuple((at, place[index]) for at, index in storm.cancels if index in place),
+        defects=tuple((place[index], messages) for index, messages in storm.defects if index in place),
     )
+
+
+def _without_defects(storm: Storm) -> Storm:
+    return msgspec.structs.replace(storm, defects=())
 
 
 def _without_operators(storm: Storm) -> Storm:
