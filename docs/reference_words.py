@@ -203,6 +203,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.model.api", "WAIT_S_MAX", "seconds that one call may wait for a job; clients ask again"),
     ("koala.model.api", "OUTPUT_BYTES_MAX", "bytes of output in one answer; clients ask on"),
     ("koala.daemon.engine.limits", "BATCH_EVENTS_MAX", "events in one transaction"),
+    ("koala.daemon.service.overview", "VIEWS_KEPT_MAX", "callers whose overview is kept until something changes"),
     ("koala.daemon.engine.limits", "INBOX_ITEMS_MAX", "events and calls that wait; a caller beyond it is refused"),
     ("koala.daemon.perform.site_worker", "COMMANDS_AT_ONCE_MAX", "commands of one site that are performed at a time"),
     ("koala.daemon.perform.retry", "DEFECT_TRIES_MAX", "tries of a command that an error inside Koala breaks"),

@@ -6,9 +6,10 @@ what a failure could undo. ``koala.daemon.engine.projection`` works out what the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 
-from koala.core.lifecycle import ENDED
+from koala.core.lifecycle import ENDED, JobState
 from koala.model.messages import Token, TransferId
 from koala.model.request import JobId
 from koala.store.rows import ComponentRow, StoredJob, TransferRow
@@ -25,7 +26,13 @@ class LiveRows:
         components: Iterable[ComponentRow] = (),
         transfers: Iterable[TransferRow] = (),
     ) -> None:
-        self.jobs: dict[JobId, StoredJob] = {row.id: row for row in jobs}
+        self.jobs: dict[JobId, StoredJob] = {}
+        # By owner (None: whoever) and state, in the order in which they came into it.
+        self._in_state: dict[tuple[str | None, str], dict[JobId, None]] = {}
+        self._ended: Counter[tuple[str | None, str]] = Counter()  # by owner and state, those of which are counted
+        self._counted: set[str | None] = set()  # the owners whose ended jobs are counted
+        for job in jobs:
+            self._put_job(job)
         self.components: dict[Token, ComponentRow] = {}
         self.transfers: dict[TransferId, TransferRow] = {row.id: row for row in transfers}
         self._tokens: dict[JobId, list[Token]] = {}
@@ -35,6 +42,27 @@ class LiveRows:
     def components_of(self, job: JobId) -> list[ComponentRow]:
         """All starts of the job's components that are kept, the oldest first."""
         return [self.components[token] for token in self._tokens.get(job, ())]
+
+    def in_state(self, *states: str, owner: str | None = None) -> Iterator[StoredJob]:
+        """Jobs in these states, of one owner or of all, in the order in which they came into each."""
+        for state in states:
+            for job in self._in_state.get((owner, state), ()):
+                yield self.jobs[job]
+
+    def counts_ended(self, owner: str | None) -> bool:
+        """Whether the owner's ended jobs are counted."""
+        return owner in self._counted
+
+    def count_ended(self, owner: str | None, ended: Mapping[str, int]) -> None:
+        """So many have ended up to now: from now on they are counted. None stands for all owners."""
+        self._counted.add(owner)
+        for state in ENDED_STATES:
+            self._ended[owner, state] = ended.get(state, 0)
+
+    def counts(self, owner: str | None) -> dict[str, int]:
+        """How many jobs are in each state that any is in; ``count_ended`` comes first."""
+        found = {str(state): len(jobs) for state in JobState if (jobs := self._in_state.get((owner, state)))}
+        return found | {state: count for state in ENDED_STATES if (count := self._ended[owner, state])}
 
     def held_at(self, site: str) -> list[ComponentRow]:
         """The components at a site whose end is not on record."""
@@ -50,13 +78,37 @@ class LiveRows:
             self.transfers.pop(over, None)
         for job in draft.jobs.values():
             if job.state in ENDED_STATES:
-                self.jobs.pop(job.id, None)
+                self._drop_job(job.id)
                 self._clear(job.id)
+                for owner in (None, job.owner):
+                    if owner in self._counted:
+                        self._ended[owner, job.state] += 1
             else:
-                self.jobs[job.id] = job
+                self._put_job(job)
         for component in draft.components.values():
             if component.ended_at is not None and component.job not in self.jobs:
                 self._clear(component.job)
+
+    def _put_job(self, job: StoredJob) -> None:
+        before = self.jobs.get(job.id)
+        self.jobs[job.id] = job
+        if before is None or before.state != job.state:
+            if before is not None:
+                self._leave_state(before)
+            for owner in (None, job.owner):
+                self._in_state.setdefault((owner, job.state), {})[job.id] = None
+
+    def _drop_job(self, job: JobId) -> None:
+        before = self.jobs.pop(job, None)
+        if before is not None:
+            self._leave_state(before)
+
+    def _leave_state(self, before: StoredJob) -> None:
+        for owner in (None, before.owner):
+            jobs = self._in_state[owner, before.state]
+            del jobs[before.id]
+            if not jobs:
+                del self._in_state[owner, before.state]
 
     def _put(self, row: ComponentRow) -> None:
         if row.token not in self.components:

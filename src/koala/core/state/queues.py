@@ -12,6 +12,7 @@ import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
+from itertools import islice
 from typing import Any
 
 from koala.core.state.encoded import INFINITY, Time, encoded
@@ -111,6 +112,14 @@ class PlacementQueue(_QueueLinks):
     def in_line(self) -> list[Job]:
         """Those that are tried, head to tail."""
         return sorted((job for group in self._groups.values() for job in group.jobs), key=lambda job: job.position)
+
+    def first(self, most: int) -> list[Job]:
+        """The head of the queue, at most so many jobs; those that rest come last. No job of it is in another group
+        than those whose heads stand first."""
+        groups = heapq.nsmallest(most, self._groups.values(), key=lambda group: group.positions[0])
+        in_line = heapq.merge(*[group.jobs for group in groups], key=lambda job: job.position)
+        found = list(islice(in_line, most))
+        return [*found, *islice(self.resting.values(), most - len(found))]
 
     def is_worth_a_scan(self, sites: Sites) -> bool:
         """Whether something has changed since the last scan that could help a job here.

@@ -249,6 +249,17 @@ class Engine:
         """All jobs that have not ended, in order of their ids."""
         return list(self._state.rows.jobs.values())
 
+    async def counts(self, owner: str | None) -> dict[str, int]:
+        """How many jobs are in each state, of one owner or of all. The store is asked once for each, between two of
+        its commits; from then on what changes is counted."""
+        if not self.rows.counts_ended(owner):
+            try:
+                found = await self._in_store(self._store.counts, owner)
+            except StoreError as error:
+                raise UnavailableError(error.for_user()) from None
+            self.rows.count_ended(owner, found)
+        return self.rows.counts(owner)
+
     def components_of(self, job: JobId) -> list[ComponentRow]:
         """All starts of components of a job that has not ended, the oldest first."""
         return self._state.rows.components_of(job) if job in self._state.rows.jobs else []

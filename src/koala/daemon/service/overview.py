@@ -5,17 +5,18 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping
 from itertools import islice
+from typing import NamedTuple
 
 from koala.core.lifecycle import ENDED, IN_CLAIMING_QUEUE, JobState
+from koala.core.state.ledger import Ledger
+from koala.core.state.queues import PlacementQueue
 from koala.core.state.sites import Trust
 from koala.daemon.engine.loop import Engine
-from koala.daemon.offload import query
 from koala.daemon.service.answers import job_summary, link_infos, places_in_line, site_info, transfer_info
 from koala.daemon.service.metrics import Metrics, SiteMetrics
 from koala.daemon.service.principal import Principal
 from koala.model.api import JobSummary, Overview, SiteInfo, TransferInfo
-from koala.model.request import Priority
-from koala.store.rows import StoredJob, TransferRow
+from koala.store.rows import TransferRow
 from koala.version import __version__
 
 # An overview shows at most so many jobs of each list, and so many transfers; the counts tell how many there are.
@@ -23,7 +24,10 @@ OVERVIEW_JOBS_MAX = 500
 OVERVIEW_TRANSFERS_MAX = 500
 # A warning names at most so many jobs.
 JOBS_NAMED_MAX = 20
-_ACTIVE = frozenset(JobState) - ENDED - IN_CLAIMING_QUEUE - {JobState.WAITING}
+# The lists of so many viewers are kept until something changes.
+VIEWS_KEPT_MAX = 256
+_CLAIMING = tuple(state for state in JobState if state in IN_CLAIMING_QUEUE)
+_ACTIVE = tuple(state for state in JobState if state not in ENDED | IN_CLAIMING_QUEUE | {JobState.WAITING})
 
 
 class CallerView:
@@ -33,11 +37,10 @@ class CallerView:
         self._engine = engine
         self._who = who
 
-    def overview(self, counts: Mapping[str, int]) -> Overview:
-        """The whole grid."""
+    def overview(self, counts: Mapping[str, int], lists: JobLists) -> Overview:
+        """The whole grid, with these jobs of it."""
         engine = self._engine
         ledger = engine.scheduler.ledger
-        rows = [row for row in engine.live_rows() if self._who.sees_all or row.owner == self._who.name]
         return Overview(
             grid=engine.grid.name,
             version=__version__,
@@ -47,10 +50,10 @@ class CallerView:
             sites=self.sites(),
             links=link_infos(engine.grid, ledger.sites.view),
             transfers=self._transfers_now(),
-            waiting_high=self._waiting(rows, Priority.HIGH),
-            waiting_low=self._waiting(rows, Priority.LOW),
-            claiming=_summaries(row for row in rows if row.state in IN_CLAIMING_QUEUE),
-            active=_summaries(row for row in rows if row.state in _ACTIVE),
+            waiting_high=lists.waiting_high,
+            waiting_low=lists.waiting_low,
+            claiming=lists.claiming,
+            active=lists.active,
             counts=_every_state(counts),
             last_seq=engine.last_seq,
         )
@@ -83,21 +86,6 @@ class CallerView:
 
     # ------------------------------------------------------------------------------------------- parts
 
-    def _waiting(self, rows: Iterable[StoredJob], priority: Priority) -> list[JobSummary]:
-        """Those of the rows that wait with this priority, head to tail, at most ``OVERVIEW_JOBS_MAX``."""
-        ledger = self._engine.scheduler.ledger
-
-        def standing(row: StoredJob) -> tuple[bool, int]:
-            job = ledger.jobs.get(row.id)
-            if job is None or job.state is not JobState.WAITING:
-                return False, -1  # it has just left the queue
-            return job.id in ledger.queue_of(job).resting, job.position
-
-        here = (row for row in rows if row.state == JobState.WAITING and row.priority == priority)
-        first = heapq.nsmallest(OVERVIEW_JOBS_MAX, here, key=standing)
-        in_line = places_in_line(ledger, (row.id for row in first))
-        return [job_summary(row, in_line.get(row.id)) for row in first]
-
     def _transfers_now(self) -> list[TransferInfo]:
         rows = self._engine.transfers_now()
         seen = [row for row in rows if self._who.sees_all or self._visible(row.jobs)]
@@ -116,13 +104,63 @@ class CallerView:
         return [job for job, row in rows if row is not None and row.owner == self._who.name]
 
 
-def _summaries(rows: Iterable[StoredJob]) -> list[JobSummary]:
-    return [job_summary(row) for row in islice(rows, OVERVIEW_JOBS_MAX)]
+class JobLists(NamedTuple):
+    """The jobs that an overview shows, at most ``OVERVIEW_JOBS_MAX`` of each list."""
+
+    waiting_high: list[JobSummary]
+    waiting_low: list[JobSummary]
+    claiming: list[JobSummary]
+    active: list[JobSummary]
 
 
-async def counts_for(engine: Engine, who: Principal) -> dict[str, int]:
-    """How many jobs are in which state: all, or those of the caller."""
-    return await query(engine.store.counts, None if who.sees_all else who.name)
+class OverviewBoard:
+    """The lists of jobs that overviews show, made anew only after something has changed, and then once for all who
+    see the same. What they cost does not grow with how many jobs live."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._made: dict[str | None, tuple[int, JobLists]] = {}
+
+    def lists(self, owner: str | None) -> JobLists:
+        """The jobs of one owner, or of all."""
+        seq = self._engine.last_seq
+        made = self._made.get(owner)
+        if made is None or made[0] != seq:
+            if len(self._made) >= VIEWS_KEPT_MAX:
+                self._made.clear()
+            made = self._made[owner] = seq, self._make(owner)
+        return made[1]
+
+    def _make(self, owner: str | None) -> JobLists:
+        rows, ledger = self._engine.rows, self._engine.scheduler.ledger
+
+        def summaries(states: Iterable[str]) -> list[JobSummary]:
+            found = islice(rows.in_state(*states, owner=owner), OVERVIEW_JOBS_MAX)
+            return [job_summary(row) for row in sorted(found, key=lambda row: row.id)]
+
+        return JobLists(
+            waiting_high=self._waiting(ledger, ledger.high, owner),
+            waiting_low=self._waiting(ledger, ledger.low, owner),
+            claiming=summaries(_CLAIMING),
+            active=summaries(_ACTIVE),
+        )
+
+    def _waiting(self, ledger: Ledger, queue: PlacementQueue, owner: str | None) -> list[JobSummary]:
+        """Those that wait, head to tail. A job that has just left or entered the queue is shown where it was."""
+        rows = self._engine.rows
+        if owner is None:
+            jobs = queue.first(OVERVIEW_JOBS_MAX)
+        else:
+            own = (ledger.jobs.get(row.id) for row in rows.in_state(JobState.WAITING, owner=owner))
+            here = [job for job in own if job is not None and ledger.queue_of(job) is queue]
+            jobs = heapq.nsmallest(OVERVIEW_JOBS_MAX, here, key=lambda job: (job.id in queue.resting, job.position))
+        in_line = (
+            {job.id: min(place, queue.size + 1) for place, job in enumerate(jobs, start=1)}
+            if owner is None
+            else places_in_line(ledger, (job.id for job in jobs))
+        )
+        found = ((rows.jobs.get(job.id), in_line.get(job.id)) for job in jobs)
+        return [job_summary(row, place) for row, place in found if row is not None and row.state == JobState.WAITING]
 
 
 def gather_metrics(engine: Engine, counts: Mapping[str, int]) -> Metrics:
@@ -165,7 +203,7 @@ def gather_metrics(engine: Engine, counts: Mapping[str, int]) -> Metrics:
 def operator_warnings(engine: Engine) -> list[str]:
     """What our own code failed on, and what to do about it."""
     found = [f"{site.name}: {each}" for site in engine.grid.sites for each in engine.defects_of(site.name)]
-    jobs = [row.id for row in engine.live_rows() if row.state == JobState.QUARANTINED]
+    jobs = sorted(row.id for row in engine.rows.in_state(JobState.QUARANTINED))
     if not jobs:
         return found
     more = f" and {len(jobs) - JOBS_NAMED_MAX} more" if len(jobs) > JOBS_NAMED_MAX else ""

@@ -28,7 +28,7 @@ from koala.daemon.service.files import FileService
 from koala.daemon.service.journal import JournalReader, RenderedEntry, read_journal
 from koala.daemon.service.metrics import Metrics
 from koala.daemon.service.outputs import check_range, choose, read_output
-from koala.daemon.service.overview import CallerView, counts_for, gather_metrics, operator_warnings
+from koala.daemon.service.overview import CallerView, OverviewBoard, gather_metrics, operator_warnings
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.site_history import check_stretch, usage_points
 from koala.daemon.service.submissions import (
@@ -91,6 +91,7 @@ class Service:
         self._workers: Workers = WorkerPool() if workers is None else workers
         self._submissions = SubmissionReader(self._workers)
         self._journal = JournalReader(engine)
+        self._board = OverviewBoard(engine)
 
     async def open(self) -> None:
         """Clear up what a daemon that was killed amid a call has left behind."""
@@ -268,8 +269,9 @@ class Service:
     async def overview(self, who: Principal) -> Overview:
         """The whole grid now; jobs of others are left out for those who may not see them. Needs ``read``."""
         who.need(Scope.READ)
-        counts = await counts_for(self._engine, who)
-        return CallerView(self._engine, who).overview(counts)
+        owner = None if who.sees_all else who.name
+        counts = await self._engine.counts(owner)
+        return CallerView(self._engine, who).overview(counts, self._board.lists(owner))
 
     async def sites(self, who: Principal) -> list[SiteInfo]:
         """All sites. Needs ``read``."""
@@ -416,7 +418,7 @@ class Service:
 
     async def numbers(self) -> Metrics:
         """The daemon in numbers, for monitoring. No job and no user is named."""
-        counts = await query(self._engine.store.counts)
+        counts = await self._engine.counts(None)
         return gather_metrics(self._engine, counts)
 
     # ------------------------------------------------------------------------------------- behind the calls
