@@ -29,6 +29,8 @@ from processes import cpu_s, load_percent, resident_mb
 from start_latency import latency_table, one_start, two_shells_s
 from submission_rates import Rate, add_rate, commits_per_s, echo_server, rates_table, submit_lean, submit_typed
 
+# So many overviews are asked for to learn what one costs.
+OVERVIEWS = 50
 CLIENTS = 10
 SUBMISSIONS_ALONE = 500
 SUBMISSIONS_TOGETHER = 2_000
@@ -97,8 +99,17 @@ def measure_rates(table: Table, store: str, daemon: Daemon, bare: Bare) -> int:
     return waiting + SUBMISSIONS_TOGETHER
 
 
+def overview_cpu_ms(daemon: Daemon) -> float:
+    """What one overview costs the daemon, from the question to the answer."""
+    before = cpu_s(daemon.pid)
+    for _ in range(OVERVIEWS):
+        daemon.client.overview()
+    return 1_000 * (cpu_s(daemon.pid) - before) / OVERVIEWS
+
+
 def measure_long_queue(table: Table, daemon: Daemon, waiting: int, bare: Bare, costs: Costs) -> None:
     """The same with ever more jobs waiting, up to the number whose weight is then taken."""
+    few, few_ms = waiting, overview_cpu_ms(daemon)
     typed = submit_typed(daemon, waiting, SUBMISSIONS_ALONE)
     add_rate(table, "SQLite", "1 Python", waiting, typed, None)
     waiting += SUBMISSIONS_ALONE
@@ -110,6 +121,9 @@ def measure_long_queue(table: Table, daemon: Daemon, waiting: int, bare: Bare, c
     counts = daemon.client.overview().counts
     if counts.get("waiting") != QUEUED_JOBS:
         raise SystemExit(f"{QUEUED_JOBS} jobs should wait, and it is {counts}; the figures would be wrong")
+    many_ms = overview_cpu_ms(daemon)
+    ratio = f"{many_ms:.1f} ms CPU, {many_ms / few_ms:.2f} times that with {few:,}"
+    costs.add(f"{QUEUED_JOBS:,} jobs wait: an overview", ratio)
     costs.add(f"{QUEUED_JOBS:,} jobs wait: memory", f"{resident_mb(daemon.pid):.0f} MB")
     costs.add(f"{QUEUED_JOBS:,} jobs wait: CPU", f"{load_percent(daemon.pid, IDLE_S):.2f} %")
 

@@ -11,11 +11,13 @@ import pytest
 from koala.core.placement import JobPlacing
 from koala.daemon.engine.loop import Engine
 from koala.daemon.engine.recovery import live_grid, recover
+from koala.daemon.perform.barrier import BarrierOpener
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.service import Service
 from koala.model.api import Scope
 from koala.model.errors import ConflictError, ForbiddenError, UnavailableError
 from koala.model.messages import CancelAsked, FileChanged
+from koala.model.request import Request
 from tests.support.engine_world import EngineWorld, a_request, local_grid, open_engine, root
 from tests.support.raising_policy import POISON, SICK, raising_policy
 
@@ -188,5 +190,27 @@ def test_an_event_that_raises_is_passed_over_and_its_caller_told(root: Path) -> 
                 await engine.tell(FileChanged(at=0.0, file="f", size_bytes=1, replicas=({},)))  # type: ignore[arg-type]
             assert (await world.run(a_request())).state == "done"
             assert engine.failure == ""
+
+    asyncio.run(scenario())
+
+
+def test_a_command_that_cannot_even_be_handed_over_sets_its_job_aside(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: BarrierOpener, placed: object, request: Request) -> None:
+        if request.name == "sick":
+            raise ZeroDivisionError("an error of ours")
+
+    monkeypatch.setattr(BarrierOpener, "foresee", broken)
+
+    async def scenario() -> None:
+        async with open_engine(root) as world:
+            job = await world.submit(a_request("sleep 600", name="sick"))
+            row = await world.in_state(job, "quarantined")
+            assert "at JobPlaced" in row.reason
+            assert (await world.run(a_request())).state == "done"
+            assert world.engine.counters.recoveries == 0
+            await cancel(world, job)
+            await world.all_given_back()
 
     asyncio.run(scenario())

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from koala.daemon.service.overview import operator_warnings
+from koala.daemon.service.principal import owner
+from koala.daemon.service.service import Service
 from koala.model.launch import Launch
-from koala.model.messages import CancelAsked, RequeueAsked, SiteReported, Token
+from koala.model.messages import CancelAsked, JobQuarantined, RequeueAsked, SiteReported, Token
 from koala.sites import LiveSite, LocalSite, NotNowError
 from tests.support.engine_world import EngineWorld, a_request, local_grid, open_engine, root
 from tests.support.troubled_site import TroubledSite, trouble, troubled
@@ -271,10 +273,12 @@ def test_an_abort_that_our_own_code_raises_on_is_told_and_repeated_and_nothing_c
             job = await world.submit(a_request("sleep 600", sizes=(2,)))
             await world.in_state(job, "running")
             site.sick = {"abort", "probe"}
-            await world.engine.tell(CancelAsked(at=0.0, job=job))
-            await world.ended(job)
+            await world.engine.tell(JobQuarantined(at=0.0, job=job, reason="a defect"))
             await world.until(lambda: any("abort of component" in each for each in world.engine.defects_of("a")))
             await world.until(lambda: any("question for its state" in each for each in world.engine.defects_of("a")))
+            told = await Service(world.engine).explain(owner("anna"), job)
+            assert "abort of component 1.1: an error inside Koala (TypeError: an error of ours)" in told.meaning
+            await world.engine.tell(CancelAsked(at=0.0, job=job))
             assert (await world.run(a_request(sizes=(2,)))).state == "done"
             assert world.engine.scheduler.ledger.sites.sites[0].ours == 2
             (warning, *_) = operator_warnings(world.engine)

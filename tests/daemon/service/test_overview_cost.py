@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import pytest
 
-from koala.core.state.ledger import Ledger
 from koala.daemon.engine.batch import activity_at
 from koala.daemon.engine.loop import Engine
 from koala.daemon.live_rows import Draft, LiveRows
@@ -124,7 +123,7 @@ def test_the_head_of_a_queue_of_many_kinds_is_its_head() -> None:
 def test_a_look_of_the_poller_looks_at_no_job() -> None:
     world = Waiting(200)
     before = world.looks
-    assert activity_at("a", cast(Ledger, world.ledger)).waits
+    assert activity_at("a", world.ledger).waits
     assert world.looks == before
 
 

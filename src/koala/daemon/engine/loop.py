@@ -46,6 +46,7 @@ from koala.model.request import FileName, JobId, Request, SiteName
 from koala.policies import Catalogue
 from koala.policies.front_door import link_s
 from koala.sites import LiveSite, Mail
+from koala.sites.pace import Pace
 from koala.store import Batch, ComponentRow, Store, StoredJob, StoreError, TransferRow
 from koala.store.requests import is_utf8
 
@@ -115,6 +116,7 @@ class Engine:
         self._waiters = Waiters()
         self._subscribers: list[Callable[[Batch, Mapping[JobId, StoredJob]], None]] = []
         self._inbox = Inbox(limits.inbox_items_max)
+        self._pace = Pace(limits.recovery_first_s, limits.recovery_most_s, growth=2.0)  # until a batch works
         self._quarantine = Quarantine(limits.recovery_first_s, limits.recovery_most_s)
         self._wake = asyncio.Event()
         self._store_thread = ThreadPoolExecutor(1, thread_name_prefix="koala-store")
@@ -506,6 +508,7 @@ class Engine:
             raise
         for item in items:
             item.done()
+        self._pace.hurry()
         self._quarantine.handled(len(items), ticked=this.ticked)
         if not self._quarantine.singly and self._inbox.has_room_again():
             self._performer.reconcile()
@@ -562,10 +565,9 @@ class Engine:
             _log.error("the engine failed and starts over", exc_info=error)
         self._inbox.refuse_all(self._unavailable())
         await self._performer.stop()
-        wait_s = self._limits.recovery_first_s
         while not self._closing:
-            await self._pause(wait_s)
-            wait_s = min(2 * wait_s, self._limits.recovery_most_s)
+            await self._pause(self._pace.wait_s)
+            self._pace.slow_down()
             try:
                 recovery = await self._in_store(recover, self._store, self._core_grid, self._catalogue)
             except Exception as again:

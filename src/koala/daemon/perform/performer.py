@@ -7,6 +7,7 @@ again after the next ``start``.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Mapping
 
 from koala.daemon.grid_sites import GridLinks
@@ -24,15 +25,18 @@ from koala.model.messages import (
     AskSite,
     CancelTransfer,
     JobPlaced,
+    JobQuarantined,
     ReleaseBarrier,
     StartComponent,
     StartTransfer,
     Token,
     TransferId,
 )
-from koala.model.request import Request, SiteName
+from koala.model.request import JobId, Request, SiteName
 from koala.sites import LiveSite, Mail
 from koala.store.rows import ComponentRow
+
+_log = logging.getLogger(__name__)
 
 
 class Performer:
@@ -130,7 +134,18 @@ class Performer:
 
     def perform(self, seq: int, command: AnyCommand, request: Request | None) -> None:
         """Hand a command, and the request of its job, to whom it is for; no request means that the job has ended.
-        Commands that are for the record alone are for nobody."""
+        Commands that are for the record alone are for nobody. A job whose command our own code raises on is set
+        aside, and the command stays in the outbox."""
+        try:
+            self._hand_over(seq, command, request)
+        except Exception as error:
+            _log.exception("%s could not be handed over", type(command).__name__)
+            job: JobId | None = getattr(command, "job", None)
+            if job is not None:
+                reason = f"an error inside Koala ({error!r}) at {type(command).__name__}"
+                self._engine.report(JobQuarantined(at=self._engine.now(), job=job, reason=reason))
+
+    def _hand_over(self, seq: int, command: AnyCommand, request: Request | None) -> None:
         match command:
             case StartComponent() | AbortComponent() | AskSite():
                 if isinstance(command, AbortComponent):

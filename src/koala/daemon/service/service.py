@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Literal, cast
 
+import msgspec
+
 from koala.core.lifecycle import JobState
 from koala.daemon.engine.loop import Engine
 from koala.daemon.offload import offload, query
@@ -196,6 +198,14 @@ class Service:
         told = scheduler.explain(job)
         if told is None:
             return bare_explanation(row)
+        stuck = [
+            f"{each.site}: {said}"
+            for each in self._engine.components_of(job)
+            for said in self._engine.defects_of(each.site)
+            if f"component {each.token}:" in said
+        ]
+        if stuck:
+            told = msgspec.structs.replace(told, meaning=f"{told.meaning}. {'; '.join(stuck)}")
         live = scheduler.ledger.jobs.get(job)
         waits = live is not None and live.state is JobState.WAITING
         return explanation(told, len(scheduler.ledger.queue_of(live)) if live is not None and waits else None)
