@@ -58,6 +58,8 @@ BANNED_IN_SITES = {
     "subprocess": "koala.sites.processes",
 }
 DEALS_WITH_PROCESSES = "sites/processes.py"
+# A program of its own, which imports nothing of Koala.
+SUPERVISES_A_COMPONENT = "sites/local/supervisor.py"
 # Long computations of the daemon have processes of their own, which end with it.
 COMPUTES_IN_PROCESSES = "daemon/workers/pool.py"
 DEALS_WITH_THREADS = "sites/local/site.py"
@@ -217,7 +219,11 @@ def the_simulator_never_looks_at_the_wall_clock(module: Module) -> Iterator[str]
 
 
 def sites_take_their_time_from_a_clock_and_leave_processes_to_one_module(module: Module) -> Iterator[str]:
-    allowed = {DEALS_WITH_PROCESSES: {"subprocess", "signal"}, DEALS_WITH_THREADS: {"concurrent"}}
+    allowed = {
+        DEALS_WITH_PROCESSES: {"subprocess", "signal"},
+        DEALS_WITH_THREADS: {"concurrent"},
+        SUPERVISES_A_COMPONENT: {"signal"},
+    }
     if module.name.startswith("sites/"):
         yield from module.banned(BANNED_IN_SITES, allowed.get(module.name, set()))
 

@@ -1,7 +1,8 @@
 """The only place that starts processes and sends signals, and how a process is known for certain.
 
 A process is known by its id, its start time and the boot, since ids are used again. The processes of a component are
-those of its session, and those that carry its directory in their environment: MPI ranks and daemons leave a session.
+those of its session, those that carry its directory in their environment, as MPI ranks and daemons leave a session,
+and those that descend from its supervisor, if it has one: a program may leave its session and clear its environment.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import functools
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -20,6 +22,8 @@ import msgspec
 # What a component inherits from the driver's environment: enough to find programs, and no secrets.
 INHERITED_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
 MARKER = "KOALA_HOME"
+# What the supervisor of a component carries instead; see ``koala.sites.local.supervisor``.
+SUPERVISES = "KOALA_SUPERVISES"
 ENVIRON_BYTES_MAX = 4_194_304
 _STAT_BYTES_MAX = 4_096
 # What a program wrote is waited for so long after its end: something that it left behind may keep the pipe open.
@@ -30,6 +34,7 @@ _PROC = Path("/proc")
 _BOOT_ID = _PROC / "sys/kernel/random/boot_id"
 _UNKNOWN = "-"
 _MARK = os.fsencode(f"\0{MARKER}=")  # variables end with NUL
+_SUPERVISES_MARK = os.fsencode(f"\0{SUPERVISES}=")
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -48,6 +53,7 @@ class Child(msgspec.Struct, frozen=True):
 
 class _Stat(msgspec.Struct, frozen=True):
     state: str
+    parent: int
     session: int
     started: str
 
@@ -62,13 +68,19 @@ def own_environment() -> dict[str, str]:
     return inherited_environment(os.environ)
 
 
-def spawn(home: Path, script: str, log: str, environment: Mapping[str, str]) -> Child:
-    """Run a script of a directory in a session of its own, so that it outlives this process and its terminal."""
+def spawn(home: Path, script: str, log: str, environment: Mapping[str, str], supervisor: Path | None = None) -> Child:
+    """Run a script of a directory in a session of its own, so that it outlives this process and its terminal.
+
+    The supervisor is a Python program that runs the script and ends what that leaves. Without /proc there is none.
+    """
+    words, mark = ["/bin/sh", f"./{script}"], MARKER
+    if supervisor is not None and sys.executable and _BOOT_ID.exists():
+        words, mark = [sys.executable, "-I", "-S", str(supervisor), f"./{script}"], SUPERVISES
     with (home / log).open("ab") as output:
         process = subprocess.Popen(  # noqa: S603 - the command is fixed; the script's text is a runner's
-            ["/bin/sh", f"./{script}"],
+            words,
             cwd=home,
-            env={**environment, MARKER: str(home)},
+            env={**environment, mark: str(home)},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -222,10 +234,32 @@ class Census:
 
     def __init__(self) -> None:
         self.processes: list[tuple[int, int, Path | None]] = []  # process, session, component's directory
+        self.supervised: dict[int, Path] = {}  # supervisors, and the directory of the component of each
+        found: list[tuple[int, int, Path | None]] = []
+        parents: dict[int, int] = {}
         for pid in _pids() if _BOOT_ID.exists() else ():
             stat = _stat(pid)
             if stat is not None and stat.state not in "ZX":
-                self.processes.append((pid, stat.session, _home_of(pid)))
+                environment = b"\0" + _read(f"{_PROC}/{pid}/environ", ENVIRON_BYTES_MAX)
+                supervised = _path_in(environment, _SUPERVISES_MARK)
+                if supervised is not None:
+                    self.supervised[pid] = supervised
+                parents[pid] = stat.parent
+                found.append((pid, stat.session, supervised or _path_in(environment, _MARK)))
+        for pid, session, home in found:
+            self.processes.append((pid, session, home or self._home_by_descent(pid, parents)))
+
+    def _home_by_descent(self, pid: int, parents: Mapping[int, int]) -> Path | None:
+        """The directory of the component whose supervisor is the nearest above a process."""
+        if not self.supervised:
+            return None
+        for _ in range(len(parents)):  # processes change while one looks: there might be a circle
+            if pid in self.supervised:
+                return self.supervised[pid]
+            if pid not in parents:
+                break
+            pid = parents[pid]
+        return None
 
     def members(self, process: Identity | None, home: Path) -> list[int]:
         """Those of the component that ``process`` leads or led; None where nobody knows who that is."""
@@ -241,30 +275,40 @@ class Census:
 
 
 def end(process: Identity | None, home: Path, *, by_force: bool) -> None:
-    """Send SIGTERM, or by force SIGKILL, to all processes of a component. Those already gone do not matter."""
+    """Send SIGTERM, or by force SIGKILL, to all processes of a component. Those already gone do not matter.
+
+    Its supervisor ends by itself, after them; one that was stopped is to go on.
+    """
     signal_number = signal.SIGKILL if by_force else signal.SIGTERM
     if not _BOOT_ID.exists():
         if process is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal_number)
         return
-    _send(signal_number, Census().members(process, home))
+    census = Census()
+    members = census.members(process, home)
+    _send(signal_number, [pid for pid in members if pid not in census.supervised])
+    if by_force:
+        _send(signal.SIGCONT, [pid for pid in members if pid in census.supervised])
 
 
 def strays(components: Path, known: Container[str]) -> dict[str, list[int]]:
     """The running processes of components below a directory whose names are not known, by these names.
 
-    To such a component belong also those that its processes' sessions hold. Without /proc none are found.
+    To such a component belong also those that its processes' sessions hold. Its supervisor, which ends after them, is
+    not among them, though it makes the name. Without /proc none are found.
     """
     found: dict[str, list[int]] = {}
     names: dict[int, str] = {}  # of the sessions
-    census = Census().processes
-    for pid, session, home in census:
+    census = Census()
+    for pid, session, home in census.processes:
         if home is not None and home.parent == components and home.name not in known:
-            found.setdefault(home.name, []).append(pid)
+            found.setdefault(home.name, [])
+            if pid not in census.supervised:
+                found[home.name].append(pid)
             if session == pid:
                 names[session] = home.name
-    for pid, session, home in census:
+    for pid, session, home in census.processes:
         if session in names and (home is None or home.parent != components):
             found[names[session]].append(pid)
     return found
@@ -314,13 +358,12 @@ def _stat(pid: int) -> _Stat | None:
     fields = text.rpartition(")")[2].split()
     if len(fields) < 20:
         return None
-    return _Stat(fields[0], int(fields[3]), fields[19])
+    return _Stat(fields[0], int(fields[1]), int(fields[3]), fields[19])
 
 
-def _home_of(pid: int) -> Path | None:
-    """The directory of the component to which a process belongs by its environment."""
-    environment = _read(f"{_PROC}/{pid}/environ", ENVIRON_BYTES_MAX)
-    _, found, rest = (b"\0" + environment).partition(_MARK)
+def _path_in(environment: bytes, mark: bytes) -> Path | None:
+    """The directory that a variable of a process's environment holds."""
+    _, found, rest = environment.partition(mark)
     return Path(os.fsdecode(rest.partition(b"\0")[0])) if found else None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from koala.model.launch import LOG, SCRIPT, Launch
 from koala.model.messages import ComponentEnded, ComponentReady, Outcome, Token
@@ -18,6 +19,9 @@ from koala.sites.local.directory import ComponentDirectory, is_spoilt
 from koala.sites.protocol import Clock, Deliver, Emit, Mail
 
 _log = logging.getLogger(__name__)
+
+# The program that runs the script of a component, and keeps together what that starts.
+SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
 
 class LocalComponent(LiveComponent):
@@ -136,7 +140,7 @@ class Slots:
         """Start the process of a component that was marked for it. Of two processes of one component one goes on."""
         self._census = None
         try:
-            component.child = processes.spawn(component.directory.home, SCRIPT, LOG, self._environment)
+            component.child = processes.spawn(component.directory.home, SCRIPT, LOG, self._environment, SUPERVISOR)
         except OSError as error:
             why = f"the site could not start a process: {error.strerror}"
             self.condemn(component, AbortRecord(outcome=Outcome.SITE_FAILED, reason=why))

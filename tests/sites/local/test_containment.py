@@ -1,0 +1,128 @@
+"""A slot is idle only when nothing of its component is left, however its processes try to get away."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shlex
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from koala.model.launch import Go
+from koala.model.messages import Outcome
+from koala.sites import processes
+from koala.sites.local import supervisor as program
+from tests.support.live_sites import file_appears, launch, opened
+
+# A process in a session of its own, an orphan with nothing in its environment, that notes its number in a file.
+GET_AWAY = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execve("/bin/sh", ["sh", "-c", 'echo $$ >"$0.new"; mv "$0.new" "$0"; exec sleep 600', sys.argv[1]], {})
+    os._exit(0)
+os.wait()
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
+"""
+
+
+def _get_away(pid_file: Path) -> str:
+    return shlex.join([sys.executable, "-c", GET_AWAY, str(pid_file)])
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def pid_file(tmp_path: Path) -> Path:
+    return tmp_path / "away"
+
+
+@pytest.mark.parametrize("then", ["exit 0", "kill -KILL $PPID", 'rm -rf "$KOALA_HOME"; sleep 600'])
+def test_a_slot_is_idle_only_when_what_left_its_session_and_environment_is_gone(
+    tmp_path: Path, pid_file: Path, then: str
+) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path / "a", 1) as one:
+            await one.start(launch(application=f"{_get_away(pid_file)}; {then}"))
+            await one.ready("1.1")
+            await one.site.release("1.1", Go())
+            ended = await one.ended("1.1")
+            assert ended.outcome is (Outcome.DONE if then == "exit 0" else Outcome.SITE_FAILED)
+            assert not _is_there(int(pid_file.read_text()))
+            assert one.site.processors_held == 0
+
+    asyncio.run(scenario())
+
+
+def test_an_abort_reaches_what_left_its_session_and_environment(tmp_path: Path, pid_file: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path / "a", 1) as one:
+            await one.start(launch(application=f"{_get_away(pid_file)}; sleep 600"))
+            await one.ready("1.1")
+            await one.site.release("1.1", Go())
+            await file_appears(pid_file)
+            await one.site.abort("1.1")
+            assert (await one.ended("1.1")).outcome is Outcome.ABORTED
+            assert not _is_there(int(pid_file.read_text()))
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("end", ["while nobody watches", "afterwards"])
+def test_a_component_is_contained_also_when_its_site_was_closed_meanwhile(
+    tmp_path: Path, pid_file: Path, end: str
+) -> None:
+    async def scenario() -> None:
+        gate = tmp_path / "gate"
+        async with opened(tmp_path / "a", 1) as one:
+            script = f"{_get_away(pid_file)}; until [ -e {gate} ]; do sleep 0.02; done"
+            await one.start(launch(application=script))
+            await one.ready("1.1")
+            await one.site.release("1.1", Go())
+            await file_appears(pid_file)
+        if end == "while nobody watches":
+            gate.touch()
+            async with asyncio.timeout(120.0):
+                while _is_there(int(pid_file.read_text())):
+                    await asyncio.sleep(0.02)
+        async with opened(tmp_path / "a", 1) as again:
+            assert _is_there(int(pid_file.read_text())) is (end == "afterwards")
+            gate.touch()
+            assert (await again.ended("1.1")).outcome is Outcome.DONE
+            assert not _is_there(int(pid_file.read_text()))
+
+    asyncio.run(scenario())
+
+
+def test_a_supervisor_that_its_own_component_stops_goes_on(tmp_path: Path, pid_file: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path / "a", 1) as one:
+            await one.start(launch(application=f"{_get_away(pid_file)}; sleep 600"))
+            await one.ready("1.1")
+            await one.site.release("1.1", Go())
+            await file_appears(pid_file)
+            home = (tmp_path / "a" / "components" / "1.1").resolve()
+            (supervisor,) = [pid for pid, each in processes.Census().supervised.items() if each == home]
+            os.kill(supervisor, signal.SIGSTOP)
+            await one.site.abort("1.1")
+            await one.ended("1.1")
+            assert not _is_there(int(pid_file.read_text()))
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(supervisor, signal.SIGCONT)
+
+    asyncio.run(scenario())
+
+
+def test_the_supervisor_and_the_site_know_each_other_by_the_same_names() -> None:
+    assert (program.SUPERVISES, program.MARKER) == (processes.SUPERVISES, processes.MARKER)
