@@ -59,6 +59,8 @@ def lp_search(signed: SignedGraph, relaxation: Relaxation, draws: Random) -> lis
     first. It never costs more than ``local_search`` with the same draws."""
     found = [local_search(signed, draws)]
     for threshold in THRESHOLDS:
+        if signed.cost(found[-1]) <= relaxation.bound + GAIN_MIN:
+            break  # nothing is cheaper
         short = [(one, other) for one, other, _ in signed.positive if relaxation.distances[one, other] < threshold]
         found.append(local_search(signed, draws, start=joined(signed.tasks, short)))
     return min(found, key=signed.cost)

@@ -7,6 +7,7 @@ A task takes one processor for itself. The tasks of one site become one componen
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from koala.mapping.clustering.catalogue import cluster
@@ -21,6 +22,8 @@ from koala.model.task_graph import TaskGraph
 
 # How many trees of machines are kept, by the number of tasks that they have room for.
 TREES_KEPT = 8
+# How many graphs the clusters are kept of.
+CLUSTERINGS_KEPT = 64
 
 
 class ClusteredTasks(NamedTuple):
@@ -34,7 +37,7 @@ class ClusteredTasks(NamedTuple):
         """None for a request without tasks."""
         if request.tasks is None:
             return None
-        clusters = request.task_clusters or cluster(request.tasks, "local-search").clusters
+        clusters = request.task_clusters or _found(request.tasks)
         return cls(request.tasks, clusters)
 
     def dealt(self, sizes: Sequence[int]) -> tuple[tuple[int, ...], ...]:
@@ -46,6 +49,12 @@ class ClusteredTasks(NamedTuple):
             taken, in_order = in_order[:size], in_order[size:]
             parts.append(tuple(sorted(taken)))
         return tuple(parts)
+
+
+@lru_cache(maxsize=CLUSTERINGS_KEPT)
+def _found(graph: TaskGraph) -> tuple[tuple[int, ...], ...]:
+    """The clusters of a graph: jobs often come with the same one, and a restart reads them all again."""
+    return cluster(graph, "local-search").clusters
 
 
 class TaskSpots(NamedTuple):
