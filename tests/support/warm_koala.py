@@ -189,6 +189,7 @@ def _be_koala(asked: dict[str, object], streams: list[int]) -> None:
         main()
     else:
         sys.argv = [str(asked["program"]), *arguments]
+        sys.path.insert(0, str(Path(sys.argv[0]).parent))
         runpy.run_path(sys.argv[0], run_name="__main__")
     sys.exit()
 
