@@ -15,7 +15,7 @@ from koala.model.messages import ComponentAccepted, ComponentReady, Outcome, Sit
 from koala.runners import component_script
 from koala.sites import processes
 from koala.sites.local.directory import ComponentDirectory
-from tests.support.live_sites import launch, opened
+from tests.support.live_sites import launch, opened, processes_of
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
@@ -63,6 +63,27 @@ def test_a_process_that_cannot_be_started_on_a_full_disk_ends_as_soon_as_that_ca
             ended = await one.ended("1.1")
             assert ended.outcome is Outcome.SITE_FAILED
             assert "could not start a process" in ended.reason
+            assert one.site.processors_held == 0
+
+    asyncio.run(scenario())
+
+
+def test_an_abort_ends_the_processes_also_where_there_is_no_room_to_record_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path / "a", rest_s=0.1) as one:
+            await one.start(launch(application="sleep 600"))
+            await one.ready("1.1")
+            await one.site.release("1.1", Go())
+            with monkeypatch.context() as full:
+                full.setattr(ComponentDirectory, "_put", fails(FULL))
+                with pytest.raises(OSError, match="No space"):
+                    await one.site.abort("1.1")
+                await one.until(lambda: not processes_of(tmp_path / "a"))
+                assert one.site.processors_held == 1, "its end is not on record yet"
+            await one.site.abort("1.1")
+            assert (await one.ended("1.1")).outcome is Outcome.ABORTED
             assert one.site.processors_held == 0
 
     asyncio.run(scenario())

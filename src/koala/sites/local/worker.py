@@ -232,9 +232,12 @@ class LocalWorker:
                 directory.put_abort(component.abort or abort)
             self.slots.begin_end(component, abort)
         except OSError as error:
-            if not is_spoilt(error):
-                raise
-            self.slots.lose(component, error)
+            if is_spoilt(error):
+                self.slots.lose(component, error)
+                return
+            # Without room for a record its processes end all the same; the driver hears why, and asks again.
+            self.slots.begin_end(component, abort)
+            raise
 
     def ask(self, tokens: Sequence[Token]) -> None:
         """See ``LiveSite.ask``."""
