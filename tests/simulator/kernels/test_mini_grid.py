@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from koala.model.grid import Grid, LinkGroup, Network, Route, Site
@@ -158,24 +158,26 @@ def assert_like_the_twin(jobs: list[TwinJob], grid: MiniGrid, choice: ModuleChoi
     assert ran.site.tolist() == sites
 
 
-@every_module
 @settings(deadline=None, max_examples=60)
 @given(
     world=star_worlds(), threshold=st.sampled_from([0.4, 0.8, 1.0, 1.2]), chunk=st.sampled_from([0.3, 0.7, 0.85, 1.0])
 )
 def test_every_job_starts_and_ends_as_in_the_twin(
-    module: int, world: tuple[list[TwinJob], MiniGrid], threshold: float, chunk: float
+    world: tuple[list[TwinJob], MiniGrid], threshold: float, chunk: float
 ) -> None:
-    assert_like_the_twin(*world, ModuleChoice(module, threshold, chunk))
+    for name, module in MODULES.items():
+        note(name)
+        assert_like_the_twin(*world, ModuleChoice(module, threshold, chunk))
 
 
-@every_module
 @settings(deadline=None, max_examples=25)
 @given(world=routed_worlds(), threshold=st.sampled_from([0.4, 1.0]))
 def test_links_that_sites_share_slow_jobs_as_in_the_twin(
-    module: int, world: tuple[list[TwinJob], MiniGrid], threshold: float
+    world: tuple[list[TwinJob], MiniGrid], threshold: float
 ) -> None:
-    assert_like_the_twin(*world, ModuleChoice(module, threshold))
+    for name, module in MODULES.items():
+        note(name)
+        assert_like_the_twin(*world, ModuleChoice(module, threshold))
 
 
 @every_module
