@@ -274,7 +274,7 @@ class LocalSite:
             try:
                 trouble, busy = await opened.thread.do(_inspect, opened.worker)
             except Exception as error:
-                _log.exception("site %s cannot be component", self._name)
+                _log.exception("site %s cannot be inspected", self._name)
                 trouble, busy = repr(error), True
             if trouble:
                 self._emit(SiteSilent(at=self._clock(), site=self._name, reason=trouble))

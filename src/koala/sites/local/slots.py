@@ -205,7 +205,7 @@ class Slots:
             try:
                 self.inspect(component)
             except OSError as error:
-                trouble = f"component {component.token} cannot be component: {error}"
+                trouble = f"component {component.token} cannot be inspected: {error}"
             except Exception as error:
                 if component.complaint != repr(error):
                     component.complaint = repr(error)
