@@ -34,6 +34,7 @@ class JobPlacing:
         self.staging = staging
         self._demands: dict[DemandKey, Demand] = {}
         self.last_job: JobId = -1
+        self.last_removed: JobId = -1  # an operator took it out before it was in a snapshot
         self._grids_policy = catalogue.find(ledger.parameters.policy)  # an unknown one is an error now, not later
 
     def on_submitted(self, event: JobSubmitted) -> None:

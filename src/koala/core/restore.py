@@ -81,6 +81,7 @@ class _Restoring:
         _nothing_is_left_at_missing_sites(self._names, self._here, self._jobs, self._claims, self._transfers)
         ledger.now = snapshot.now
         self._placing.last_job = snapshot.last_job
+        self._placing.last_removed = snapshot.last_removed
         for belief, index in zip(self._beliefs, self._here, strict=True):
             if index >= 0:
                 ledger.sites.put(index, belief)

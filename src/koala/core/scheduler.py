@@ -141,8 +141,8 @@ class Scheduler:
 
     @property
     def last_job(self) -> JobId:
-        """The highest id of a job that was ever submitted; -1 where none was."""
-        return self._placement.last_job
+        """The highest id of a job that was ever submitted, also of one that was removed; -1 where none was."""
+        return max(self._placement.last_job, self._placement.last_removed)
 
     # --------------------------------------------------------------------------------------- its snapshot
 
@@ -161,7 +161,10 @@ class Scheduler:
 
         It may look at the scheduler meanwhile, and hands it no event before the last step has given the snapshot.
         """
-        return take_snapshot(self.ledger, grid=self._digest(), last_job=self._placement.last_job)
+        placing = self._placement
+        return take_snapshot(
+            self.ledger, grid=self._digest(), last_job=placing.last_job, last_removed=placing.last_removed
+        )
 
     @classmethod
     def from_snapshot(cls, grid: Grid, catalogue: Catalogue | None, snapshot: Snapshot) -> Scheduler:

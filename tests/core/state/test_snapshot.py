@@ -670,5 +670,7 @@ def test_a_snapshot_with_a_piece_lost_or_changed_is_read_or_refused_and_never_br
 
 def test_the_busy_snapshot_is_whole_and_has_something_of_every_kind() -> None:
     text = busy_text()
-    assert all(msgspec.json.decode(text)[field] for field in Snapshot.__struct_fields__)
+    # Only a store from which an operator removed a job has one that was removed.
+    fields = set(Snapshot.__struct_fields__) - {"last_removed"}
+    assert all(msgspec.json.decode(text)[field] for field in fields)
     assert encode_snapshot(Scheduler.from_snapshot(busy_grid(), None, decode_snapshot(text)).snapshot()) == text

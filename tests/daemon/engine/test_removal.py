@@ -106,6 +106,35 @@ def test_the_newest_job_that_is_removed_gives_its_number_to_no_other(root: Path)
     asyncio.run(scenario())
 
 
+def test_a_running_job_that_cannot_be_replayed_gives_its_number_to_no_other(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: Scheduler, event: Any) -> Any:
+        raise ZeroDivisionError("division by zero")
+
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((1,))) as world:
+            older = await world.run(a_request())
+        async with open_engine(root, local_grid((1,))) as world:
+            newest = await world.submit(a_request("sleep 600"))
+            await world.in_state(newest, "running")
+            monkeypatch.setattr(engine_module.Engine, "_snapshot", no_snapshot)
+        monkeypatch.undo()
+        store = open_store(root)
+        with monkeypatch.context() as defective:
+            defective.setattr(Scheduler, "handle", broken)
+            assert not remove_job(store, newest).replayed
+        store.close()
+        for _ in range(2):  # also where nobody has submitted anything before the next start
+            async with open_engine(root, local_grid((1,))) as world:
+                await world.all_given_back()
+        async with open_engine(root, local_grid((1,))) as world:
+            fresh = await world.run(a_request())
+            assert (older.id, fresh.id, fresh.failures) == (newest - 1, newest + 1, 0)
+
+    asyncio.run(scenario())
+
+
 def test_a_job_that_keeps_the_engine_from_starting_is_removed_and_the_engine_starts(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

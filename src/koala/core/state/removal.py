@@ -54,6 +54,10 @@ class _Removal:
         self._keep("timers", self._timer_is_of_others)
         # More is free than before: those who wait are tried again.
         header = self._header | {name: self._header[name] + 1 for name in ("helped", "changed")}
+        # Sites may still know components by its number. That of a job whose submission came after the snapshot is
+        # kept apart: submissions of others before it are still to be replayed.
+        if self._job > header["last_job"]:
+            header["last_removed"] = max(self._job, header.get("last_removed", -1))
         return RemovedJob(
             header=_encode(header),
             sections=self._sections,

@@ -46,6 +46,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything, at one moment between two events. Sites are numbered as in ``sites``; timers are in their order.
 
     - ``grid``: the digest of the grid that it was taken on;
+    - ``last_removed``: a job that was taken out of the record before it was in any snapshot: its number is used up;
     - ``scans_so_far``: the scans of the high and the low queue, as they were counted then;
     - ``observations``: how many jobs make up the observed mean of bandwidths;
     - ``jobs``: the live ones, and those that have ended while a site still holds a component of them;
@@ -75,6 +76,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     timers: tuple[Value, ...]
     links: tuple[tuple[int, int, float, float], ...]
     files: dict[FileName, tuple[int, tuple[int, ...]]]
+    last_removed: JobId = -1
     requests: tuple[Request, ...] = ()
 
 
@@ -92,7 +94,9 @@ def grid_digest(grid: Grid) -> str:
     return hashlib.sha256(msgspec.json.encode(grid)).hexdigest()
 
 
-def take_snapshot(ledger: Ledger, *, grid: str, last_job: JobId) -> Generator[None, None, Snapshot]:
+def take_snapshot(
+    ledger: Ledger, *, grid: str, last_job: JobId, last_removed: JobId
+) -> Generator[None, None, Snapshot]:
     """The snapshot as of the last event. It is a value: what the ledger does later does not change it.
 
     It is taken in short steps, and no event may be handled before the last one. Requests never change, so that they
@@ -115,6 +119,7 @@ def take_snapshot(ledger: Ledger, *, grid: str, last_job: JobId) -> Generator[No
         grid=grid,
         now=ledger.now,
         last_job=last_job,
+        last_removed=last_removed,
         helped=ledger.sites.helped,
         changed=ledger.sites.changed,
         scans_so_far=(ledger.scans_so_far(ledger.high), ledger.scans_so_far(ledger.low)),
