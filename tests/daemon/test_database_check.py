@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from koala.daemon import database_check
 from koala.daemon.database_check import IDENTITY_NAME, check_database
 from koala.daemon.options import StartError
 from koala.store import Store
@@ -72,3 +73,27 @@ def test_an_identity_that_cannot_be_read_is_told(tmp_path: Path, database: str) 
     (tmp_path / "one" / IDENTITY_NAME).write_text("{")
     with pytest.raises(StartError, match=r"identity cannot be read"):
         opened(tmp_path / "one", database)
+
+
+@pytest.mark.parametrize("step", ["give_to", "write_whole"])
+def test_a_first_start_that_ended_before_the_two_were_tied_is_begun_again(
+    tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def give_to(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def write_whole(path: Path, data: bytes) -> None:
+        if path.exists():
+            raise KeyboardInterrupt
+        path.write_bytes(data)
+
+    with monkeypatch.context() as killed:
+        if step == "give_to":
+            killed.setattr(Store, "give_to", give_to)
+        else:
+            killed.setattr(database_check, "write_whole", write_whole)
+        with pytest.raises(KeyboardInterrupt):
+            opened(tmp_path / "one", database)
+    opened(tmp_path / "one", database)
+    with pytest.raises(StartError, match="is empty"):
+        opened(tmp_path / "one", f"sqlite:///{tmp_path / 'other.db'}")

@@ -21,7 +21,8 @@ IDENTITY_NAME = "identity"
 
 
 class IdentityRecord(msgspec.Struct, frozen=True):
-    """What a state directory is called for good, and the database that it was last used with."""
+    """What a state directory is called for good, and the database that it was last used with; empty until one is tied
+    to it."""
 
     identity: str
     database: str
@@ -38,7 +39,7 @@ def check_database(state: Path, store: Store, *, accepted: bool) -> None:
                 "embedded sites are; start with --state there, or, if that is gone for good, take it over with "
                 "`--accept database`: what still runs there is not found again"
             )
-        if owner is None and known is not None and not store.last_at():
+        if owner is None and known is not None and known.database and not store.last_at():
             raise StartError(
                 f"database {store.name} is empty, and the state directory {state} was used with {known.database}: "
                 "name that one, put it back where it was, or begin anew with `--accept database`: jobs on record are "
@@ -46,11 +47,18 @@ def check_database(state: Path, store: Store, *, accepted: bool) -> None:
             )
     identity = secrets.token_hex(16) if known is None else known.identity
     ours = StateDirectory(identity=identity, host=socket.gethostname(), path=str(state))
-    record = IdentityRecord(identity, store.name)
-    if record != known:
-        write_whole(state / IDENTITY_NAME, msgspec.json.encode(record))
+    # A start that ends in between must find the two as they were before, or tied.
+    if known is None:
+        _write(state, IdentityRecord(identity, ""))
     if owner != ours:
         store.give_to(ours)
+    record = IdentityRecord(identity, store.name)
+    if record != known:
+        _write(state, record)
+
+
+def _write(state: Path, record: IdentityRecord) -> None:
+    write_whole(state / IDENTITY_NAME, msgspec.json.encode(record))
 
 
 def _read(path: Path) -> IdentityRecord | None:
