@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import operator
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -40,6 +42,38 @@ def test_work_is_done_elsewhere_by_a_process_that_is_kept_until_the_pool_closes(
             assert not alive(first)
             with pytest.raises(UnavailableError):
                 await pool.run(os.getpid)
+
+    asyncio.run(scenario())
+
+
+def test_a_process_that_died_while_idle_is_replaced_and_nobody_is_told() -> None:
+    async def scenario() -> None:
+        async with asyncio.timeout(WAIT_S):
+            pool = WorkerPool(workers_max=1)
+            first = await pool.run(os.getpid)
+            os.kill(first, signal.SIGKILL)
+            while Path(f"/proc/{first}").exists():
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)
+            assert await pool.run(os.getpid) != first
+            await pool.close()
+
+    asyncio.run(scenario())
+
+
+def test_where_no_process_can_be_started_callers_are_told_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def none_left(*_: object, **__: object) -> None:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    async def scenario() -> None:
+        async with asyncio.timeout(WAIT_S):
+            pool = WorkerPool(workers_max=1)
+            with monkeypatch.context() as full:
+                full.setattr(asyncio, "create_subprocess_exec", none_left)
+                with pytest.raises(UnavailableError, match=r"temporarily.*try again"):
+                    await pool.run(os.getpid)
+            assert await pool.run(os.getpid) != os.getpid()
+            await pool.close()
 
     asyncio.run(scenario())
 

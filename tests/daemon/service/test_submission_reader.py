@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from koala.daemon.service.service import SMALL_REQUEST_CHARACTERS_MAX
 from koala.daemon.service.submissions import SMALL_TEXT_CHARACTERS_MAX, WAITING_TEXT_CHARACTERS_MAX
 from koala.descriptions import read_job
 from koala.model.api import Scope, Submission
@@ -36,7 +37,7 @@ class Gate:
 
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:
         async with self._alone:
-            self.begun.append(arguments[0].source)
+            self.begun.append(getattr(arguments[0], "source", "written"))
             async with asyncio.timeout(WAIT_S):
                 await self._permits.acquire()
             return await asyncio.to_thread(work, *arguments)
@@ -95,6 +96,28 @@ def test_callers_take_turns_so_that_one_text_of_another_is_waited_for_and_not_al
             assert gate.begun.index("bert.yaml") <= 1
             gate.begun.remove("bert.yaml")
             assert gate.begun == [f"anna{number}.yaml" for number in range(4)]
+
+    asyncio.run(scenario())
+
+
+def test_whoever_asks_for_a_large_job_many_times_keeps_others_waiting_for_one_of_them(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        async with open_daemon(tmp_path / "d", workers=gate) as world, asyncio.timeout(WAIT_S):
+            gate.let_through(1)
+            script = "x" * (SMALL_REQUEST_CHARACTERS_MAX + 1)
+            text = f"application: {{script: {script}}}\ncomponents: [{{processors: 1}}]\n"
+            job = (await world.submit(text, ANNA)).job.id
+            views = [asyncio.create_task(world.service.job(ANNA, job)) for _ in range(4)]
+            while "written" not in gate.begun:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.2)  # the others have come as far
+            bert = asyncio.create_task(world.service.dry_run(BERT, large("bert.yaml")))
+            await asyncio.sleep(0)
+            gate.let_through(5)
+            assert (await bert).places
+            assert all(script in view.description for view in await asyncio.gather(*views))
+            assert gate.begun[1:3] == ["written", "bert.yaml"]
 
     asyncio.run(scenario())
 

@@ -181,7 +181,7 @@ class Service:
         transfers = await query(self._engine.store.transfers, job)
         return job_detail(
             row,
-            description=await self._described(await self._request_of(job)),
+            description=await self._described(who, await self._request_of(job)),
             place_in_line=self._place_in_line(row),
             placement_tries=self._placement_tries(row),
             components=components,
@@ -446,11 +446,11 @@ class Service:
             raise NotFoundError(f"there is no job {job}; look at the list of jobs")
         return row
 
-    async def _described(self, request: Request) -> str:
+    async def _described(self, who: Principal, request: Request) -> str:
         """The request as a text. To write a large one takes seconds."""
         if request_characters(request) <= SMALL_REQUEST_CHARACTERS_MAX:
             return await offload(write_job_yaml, request)
-        return await self._workers.run(write_job_yaml, request)
+        return await self._submissions.write(who, request)
 
     async def _request_of(self, job: int) -> Request:
         """What a job on record asks for."""

@@ -22,7 +22,7 @@ from koala.daemon.launches import check_launch
 from koala.daemon.service.answers import dry_run, refusal_info
 from koala.daemon.service.principal import Principal
 from koala.daemon.workers.pool import Workers
-from koala.descriptions import DescriptionError, read_job
+from koala.descriptions import DescriptionError, read_job, write_job_yaml
 from koala.model.api import DryRun, ProblemAt, Submission
 from koala.model.errors import ForbiddenError, InvalidError, TooManyError
 from koala.model.grid import Grid
@@ -51,12 +51,13 @@ class _Turn:
 
 class SubmissionReader:
     """Reads the texts of many callers: small ones in a thread, large ones by the workers, of one caller one text at a
-    time. So a text waits for at most one of the same sort of every other caller. Lives in one event loop."""
+    time. Large ones that callers ask for are written likewise. So a text waits for at most one of each sort of every
+    other caller. Lives in one event loop."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="koala-parse")
-        self._turns: dict[tuple[bool, bool, str], _Turn] = {}
+        self._turns: dict[tuple[str, bool, str], _Turn] = {}
 
     def close(self) -> None:
         """Read no more."""
@@ -70,7 +71,7 @@ class SubmissionReader:
         long."""
         size = len(wish.description)
         small = size <= SMALL_TEXT_CHARACTERS_MAX
-        with self._turn_of(who, small=small, size=size) as turn:
+        with self._turn_of(who, "small" if small else "large", size) as turn:
             async with turn.alone:
                 if small:
                     read = functools.partial(read_submission, wish, sites, policies)
@@ -83,9 +84,15 @@ class SubmissionReader:
                     return outcome
                 return await self._workers.run(with_clusters, outcome)
 
+    async def write(self, who: Principal, request: Request) -> str:
+        """A large request as a text, which takes seconds, too."""
+        with self._turn_of(who, "written", 0) as turn:
+            async with turn.alone:
+                return await self._workers.run(write_job_yaml, request)
+
     @contextlib.contextmanager
-    def _turn_of(self, who: Principal, *, small: bool, size: int) -> Iterator[_Turn]:
-        key = (small, who.owner, who.name)
+    def _turn_of(self, who: Principal, sort: str, size: int) -> Iterator[_Turn]:
+        key = (sort, who.owner, who.name)
         turn = self._turns.setdefault(key, _Turn())
         if turn.texts and turn.characters + size > WAITING_TEXT_CHARACTERS_MAX:
             raise TooManyError(

@@ -63,7 +63,7 @@ class WorkerPool:
         async with self._permits:
             if self._closed:
                 raise UnavailableError("the daemon is stopping; ask again when it is back")
-            worker = self._idle.pop() if self._idle else await _Worker.start(self._work_bytes_max)
+            worker = await self._idle_or_new()
             kept = False
             try:
                 result, error = await self._answer(worker, pickle.dumps((work, arguments)))
@@ -77,6 +77,15 @@ class WorkerPool:
             raise WorkError(error)
         found: T = result
         return found
+
+    async def _idle_or_new(self) -> _Worker:
+        """One that died while nobody asked it anything is nobody's fault, and is forgotten."""
+        while self._idle:
+            worker = self._idle.pop()
+            if worker.is_alive:
+                return worker
+            await worker.end()
+        return await _Worker.start(self._work_bytes_max)
 
     async def _answer(self, worker: _Worker, question: bytes) -> tuple[Any, str | None]:
         try:
@@ -113,16 +122,21 @@ class _Worker:
 
     @classmethod
     async def start(cls, memory_bytes: int) -> _Worker:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-P",  # nothing is imported from where the daemon happens to run
-            "-m",
-            "koala.daemon.workers.process",
-            str(memory_bytes),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for the daemon, which then ends it
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-P",  # nothing is imported from where the daemon happens to run
+                "-m",
+                "koala.daemon.workers.process",
+                str(memory_bytes),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C is for the daemon, which then ends it
+            )
+        except OSError as error:
+            raise UnavailableError(
+                f"a process for long computations cannot be started: {error.strerror}; try again later"
+            ) from None
         worker = cls(process)
         try:
             async with asyncio.timeout(START_S_MAX):
@@ -134,6 +148,11 @@ class _Worker:
             await worker.end()
             raise
         return worker
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its end is not known."""
+        return self._process.returncode is None
 
     async def ask(self, question: bytes) -> bytes:
         self._questions.write(SIZE.pack(len(question)) + question)
