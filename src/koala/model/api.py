@@ -265,7 +265,7 @@ class Output(Answer):
 class SiteInfo(Answer):
     """What Koala knows of a site. ``usable`` processors are those within its quota. ``trust``: usable, unusable (too
     many errors), probing. ``silent_reason`` is empty while the site answers. ``set_aside`` are commands that an error
-    inside Koala keeps from being performed: no fault of the site."""
+    inside Koala keeps from being performed, for operators: no fault of the site."""
 
     name: str
     kind: str

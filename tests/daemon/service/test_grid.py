@@ -52,6 +52,21 @@ def test_the_overview_shows_the_whole_grid_and_to_a_user_only_its_own_jobs(tmp_p
     asyncio.run(scenario())
 
 
+def test_commands_that_were_set_aside_are_told_to_operators_as_they_name_the_components_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = ["abort of component 7.1: an error inside Koala"]
+
+    async def scenario() -> None:
+        async with open_daemon(tmp_path / "d") as world:
+            monkeypatch.setattr(type(world.engine), "defects_of", lambda _, site: said if site == "A" else [])
+            for who, told in ((OPERATOR, said), (OWNER, said), (ANNA, [])):
+                assert (await world.service.sites(who))[0].set_aside == told
+                assert (await world.service.overview(who)).sites[0].set_aside == told
+
+    asyncio.run(scenario())
+
+
 def test_the_overview_shows_no_more_jobs_of_a_list_than_its_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from pathlib import Path
 
@@ -65,6 +66,32 @@ def test_on_a_disk_that_is_nearly_full_no_job_is_taken_and_those_that_run_go_on(
             assert (await world.ended(running)).state == "cancelled"
             disk.free_bytes = 1_000 * MIB
             assert (await world.ended(await world.start(job_text(), ANNA))).state == "done"
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(scenario())
+
+
+def test_a_disk_that_has_gone_is_told_and_the_watch_goes_on_until_it_is_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class GoneDisk(Disk):
+        def free(self, path: Path) -> int:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+
+    async def scenario() -> None:
+        async with open_daemon(tmp_path) as plain:
+            watch, world = watched(plain, GoneDisk(0))
+            watch.start()
+            async with asyncio.timeout(120):
+                while "cannot be reached" not in caplog.text:
+                    await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)
+            assert world.service.warnings(ANNA) == [
+                f"{tmp_path} cannot be reached (No such file or directory); no job is taken until it is back"
+            ]
+            with pytest.raises(UnavailableError, match="cannot be reached"):
+                await world.submit(job_text(), ANNA)
+            await watch.stop()
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(scenario())

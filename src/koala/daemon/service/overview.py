@@ -73,7 +73,7 @@ class CallerView:
             kind=next(site.kind for site in engine.grid.sites if site.name == name),
             idle=book.view.idle[index],
             silence=engine.silence_of(name),
-            set_aside=engine.defects_of(name),
+            set_aside=engine.defects_of(name) if self._who.sees_all else (),  # they name components of any user
             reported_at=engine.reported_at(name),
             jobs=self._visible(sorted({claim.job.id for claim in belief.claims.values()})),
         )

@@ -67,21 +67,31 @@ class StorageWatch:
 
     def warning(self) -> str:
         """What an operator should know of the disk; empty while there is room."""
-        left = self._free(self._root)
-        if left >= self._low_bytes:
-            return ""
-        refused = "; no job is taken until there is room" if left < self._reserve_bytes else ""
-        return f"{left // _MIB} MiB are left on the disk of {self._root}{refused}"
+        return self._look()[0]
 
     def shortage(self) -> str:
         """Why no job is taken now; empty while there is room for one."""
-        return self.warning() if self._free(self._root) < self._reserve_bytes else ""
+        warning, refuses = self._look()
+        return warning if refuses else ""
+
+    def _look(self) -> tuple[str, bool]:
+        """What is to be told, and whether no job is taken for it."""
+        try:
+            left = self._free(self._root)
+        except OSError as error:
+            return f"{self._root} cannot be reached ({error.strerror}); no job is taken until it is back", True
+        if left >= self._low_bytes:
+            return "", False
+        told = f"{left // _MIB} MiB are left on the disk of {self._root}"
+        if left >= self._reserve_bytes:
+            return told, False
+        return f"{told}; no job is taken until there is room", True
 
     async def _watch(self) -> None:
         while True:
             warning = self.warning()
             if warning and not self._told:
-                _log.warning("the disk is nearly full: %s", warning)
+                _log.warning("the disk is nearly full, or gone: %s", warning)
             self._told = warning
             try:
                 self._store.check()
