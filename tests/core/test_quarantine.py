@@ -13,6 +13,7 @@ from koala.core import HandlingError, JobState, Scheduler, decode_snapshot, enco
 from koala.model.messages import (
     AbortComponent,
     CancelAsked,
+    CancelTransfer,
     ComponentEnded,
     ComponentReady,
     JobPlaced,
@@ -25,7 +26,7 @@ from koala.model.messages import (
     Tick,
 )
 from koala.policies import Catalogue
-from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, part
+from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, make_grid, part
 from tests.support.raising_policy import POISON, SICK, raising_policy
 
 
@@ -174,3 +175,33 @@ def test_what_raises_while_it_is_given_back_is_left_out_and_told() -> None:
     told = driver.scheduler.explain(1)
     assert told is not None
     assert any("could not be given back in order: IndexError" in line.text for line in told.story)
+
+
+def test_a_step_that_raises_keeps_the_job_from_giving_back_nothing_else() -> None:
+    """It waits for preempted processors and for a file; a restart goes on from there, and so do the others."""
+    driver = CoreDriver({"a": 10, "store": 1}, files={"f": (100.0, ("store",))})
+    driver.submit(ask(part(10, "a", "f"), high=True))
+    tokens = driver.run(ask(part(10, "a")))
+    driver.wait_until(75.0)
+    assert driver.job(1).earmarks
+    driver.job(1).link_demands = [(10**6, 1)]  # which no link has
+    commands = driver.send(JobQuarantined(at=driver.now, job=1, reason="an error of ours"))
+    assert len(kind(commands, CancelTransfer)) == 1
+    snapshot = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
+    assert Scheduler.from_snapshot(driver.scheduler.grid, None, snapshot).ledger.jobs.keys() == {1, 2}
+    driver.end(*tokens, outcome=Outcome.ABORTED)
+    driver.pass_time(100.0)
+    assert driver.state(2) is JobState.STARTING
+
+
+def test_a_job_that_a_site_will_never_run_can_be_put_back_when_the_grid_has_the_site_no_more() -> None:
+    driver = CoreDriver({"a": 10, "b": 9}, scan_interval_s=0.0)
+    driver.submit(ask(5))
+    driver.end("1.1", outcome=Outcome.UNSUITABLE, reason="too long")
+    quarantine(driver, 1)
+    snapshot = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
+    driver.scheduler = Scheduler.from_snapshot(make_grid({"b": 9}), None, snapshot)
+    driver.ledger = driver.scheduler.ledger
+    driver.send(RequeueAsked(at=driver.now, job=1))
+    assert driver.state(1) is JobState.WAITING
+    assert not driver.job(1).barred

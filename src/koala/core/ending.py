@@ -103,7 +103,15 @@ class JobEnding:
     def set_aside(self, job: Job, reason: str, at: float) -> None:
         """Our own code raised on this job: it keeps nothing. What raises once more is left out and told, so that this
         always comes to its end; a restart counts anew what sites hold and are promised."""
-        for give_back in (self._leave_placement_queue, self._give_back, self._abort_rest):
+        steps = (
+            self._leave_placement_queue,
+            self._leave_links,
+            self._leave_claiming_queue,
+            self._abort_rest,
+            self._leave_transfers,
+            self._leave_sites,
+        )
+        for give_back in steps:
             try:
                 give_back(job)
             except Exception as error:
@@ -118,11 +126,6 @@ class JobEnding:
         if job.state is JobState.WAITING:
             job.placement_tries += self.ledger.tries_in_queue(job)
             self.ledger.queue_of(job).remove(job)
-
-    def _abort_rest(self, job: Job) -> None:
-        for claim in job.claims:
-            if claim is not None and not claim.aborting:
-                self.abort(claim)
 
     def _requeue(self, job: Job) -> None:
         job.move(JobState.WAITING)
@@ -143,26 +146,43 @@ class JobEnding:
 
     def _give_back(self, job: Job) -> None:
         """Let go of everything that the job holds, is promised or waits for."""
-        ledger = self.ledger
         job.stop_timer()
         if job.spots is None or job.state is JobState.UNWINDING:
             return  # it has none, or has given them back already
+        self._leave_links(job)
+        self._leave_claiming_queue(job)
+        self._abort_rest(job)
+        self._leave_transfers(job)
+        self._leave_sites(job)
+
+    def _leave_links(self, job: Job) -> None:
         if job.link_demands:
-            ledger.links.remove(job)
+            self.ledger.links.remove(job)
+
+    def _leave_claiming_queue(self, job: Job) -> None:
         if job.state in IN_CLAIMING_QUEUE:
+            assert job.spots is not None
+            ledger = self.ledger
             ledger.claiming.remove(job)
             for component, claim in enumerate(job.claims):
                 if component in job.earmarks:
                     ledger.sites.unmark(component, job.spots.sizes[component], job)
                 elif claim is None:
                     ledger.sites.withdraw(job.spots.sites[component], job.spots.sizes[component])
+
+    def _abort_rest(self, job: Job) -> None:
         for claim in job.claims:
             if claim is not None and not claim.aborting:
                 self.abort(claim)
+
+    def _leave_transfers(self, job: Job) -> None:
         if job.transfers:
-            ledger.transfers.leave(job, ledger.commands)
-        for site in job.spots.sites:
-            ledger.sites.leave(site, job)
+            self.ledger.transfers.leave(job, self.ledger.commands)
+
+    def _leave_sites(self, job: Job) -> None:
+        if job.spots is not None and job.state is not JobState.UNWINDING:
+            for site in job.spots.sites:
+                self.ledger.sites.leave(site, job)
 
     def abort(self, claim: ComponentClaim) -> None:
         """The component is not wanted any more; it counts until its site says that it is gone."""

@@ -153,6 +153,8 @@ class _Restoring:
                 job.spots = None
             return
         self._ledger.add(job)
+        if not self._same_grid:  # another grid may have what the sites of this one would not run
+            job.barred = {}
         if job.state is not JobState.QUARANTINED:  # its demand may be what cannot be had
             self._restore_demand(job)
         if job.spots is not None:
@@ -175,9 +177,7 @@ class _Restoring:
                 f"job {job.id} ({job.request.name}) asks for the policy {error.name!r}, which is not known any more",
                 "start with the file or package that has the policy, or cancel the job there first",
             ) from error
-        if not self._same_grid:  # another grid may have what the sites of this one would not run
-            job.barred = {}
-        elif job.barred:
+        if job.barred:
             job.demand = job.demand.barring(self._ledger.index[site] for site in job.barred)
 
     # ------------------------------------------------------------------- claims, transfers and files
