@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
 from koala.core.state.sites import Trust
-from koala.model.messages import JobEnded, JobOutcome, Outcome, StartComponent
+from koala.model.messages import JobEnded, JobOutcome, Outcome, SiteResumed, StartComponent
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, part
 
 
@@ -125,3 +125,14 @@ def test_the_blame_survives_a_restart_of_the_scheduler() -> None:
     assert driver.job(1).to_blame == "it broke a component on a and on b"
     assert all(_trusted(driver).values())
     assert_ledger_balances(driver.ledger)
+
+
+def test_a_site_that_an_operator_trusts_again_is_not_proven_to_be_well() -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0)
+    driver.submit(ask(5))
+    _break(driver)
+    driver.send(SiteResumed(at=driver.now, site="a"))
+    assert _errors(driver) == {"a": 0}
+    _break(driver)
+    assert _errors(driver) == {"a": 1}
+    assert not driver.job(1).to_blame

@@ -184,7 +184,7 @@ class Sites:
         site = self.sites[index]
         site.drained = False
         site.errors = 0
-        site.broken_by.clear()
+        site.broken_by = dict.fromkeys(site.broken_by, 0)  # that is no word on whether others do well there
         site.trust = Trust.USABLE
         site.probe_job = None
         site.stop_cooling()
