@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +215,24 @@ def test_starts_that_hang_hold_up_neither_other_starts_nor_ends(root: Path) -> N
             assert site.running_most <= 3
             for job in hanging:
                 await world.engine.tell(CancelAsked(at=0.0, job=job))
+
+    asyncio.run(scenario())
+
+
+def test_commands_that_fail_together_are_one_failure_of_their_site(root: Path) -> None:
+    """All rest for as long as after one: the site may be back in a moment."""
+
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((8,)), site_maker=sick) as world:
+            site = sick_site(world)
+            site.gate.clear()
+            jobs = [await world.submit(a_request(sizes=(1,))) for _ in range(8)]
+            await world.until(lambda: site.running == 8)
+            site.starts_to_fail = 8
+            site.gate.set()
+            begun_at = time.monotonic()
+            assert [row.state for row in await world.ended(*jobs)] == ["done"] * 8
+            assert time.monotonic() - begun_at < 15.0
 
     asyncio.run(scenario())
 

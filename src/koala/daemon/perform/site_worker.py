@@ -230,7 +230,8 @@ class SiteWorker:
             self._failing = True
             self._silences.failed(self._site.name, _CALLER, self._reason(error))
             task.waits.begin()
-            self._rest.begin()
+            if _now_s() >= self._rest.until:  # of those that were under way together the first begins it
+                self._rest.begin()
             self._failed.append(task)
             return
         except Exception as error:
