@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from koala.core.placement import JobPlacing
+from koala.core.state.queues import PlacementQueue
 from koala.daemon.engine.loop import Engine
 from koala.daemon.engine.recovery import live_grid, recover
 from koala.daemon.perform.barrier import BarrierOpener
@@ -16,7 +17,7 @@ from koala.daemon.service.principal import Principal
 from koala.daemon.service.service import Service
 from koala.model.api import Scope
 from koala.model.errors import ConflictError, ForbiddenError, UnavailableError
-from koala.model.messages import CancelAsked, FileChanged
+from koala.model.messages import CancelAsked, FileChanged, JobQuarantined
 from koala.model.request import Request
 from tests.support.engine_world import EngineWorld, a_request, local_grid, open_engine, root
 from tests.support.raising_policy import POISON, SICK, raising_policy
@@ -177,6 +178,44 @@ def test_what_raises_on_no_job_is_tried_ever_more_rarely_and_told_meanwhile(
             rows = await world.ended(running, waiting)
             assert [row.state for row in rows] == ["done", "done"]
             assert world.engine.failure == ""
+
+    asyncio.run(scenario())
+
+
+def test_what_nobody_says_again_is_kept_while_what_is_due_raises_on_no_job(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those who perform commands go on meanwhile: that a transfer has ended, or a command raised, is told once."""
+    sick = True
+    scan = JobPlacing.scan
+
+    def raising(self: JobPlacing, queue: PlacementQueue) -> None:
+        if sick:
+            raise ZeroDivisionError("an error of ours")
+        scan(self, queue)
+
+    monkeypatch.setattr(JobPlacing, "scan", raising)
+
+    async def scenario() -> None:
+        nonlocal sick
+        grid = local_grid((4,), scan_interval_s=1.0, check_interval_s=None)
+        async with open_engine(root, grid, recovery_first_s=0.2, recovery_most_s=0.2) as world:
+            other = await world.submit(a_request("sleep 600", sizes=[1]))
+            running = await world.submit(a_request(held_by(root / "gate"), sizes=[3]))
+            await world.in_state(other, "running")
+            await world.in_state(running, "running")
+            waiting = await world.submit(a_request(sizes=[3]))
+            (root / "gate").touch()
+            await world.until(lambda: "an error of ours" in world.engine.failure)
+            world.engine.report(JobQuarantined(at=0.0, job=other, reason="told once"))
+            seen = world.engine.counters.recoveries
+            await world.until(lambda: world.engine.counters.recoveries >= seen + 3)
+            sick = False
+            row = await world.in_state(other, "quarantined")
+            assert row.reason == "told once"
+            assert [row.state for row in await world.ended(running, waiting)] == ["done", "done"]
+            await cancel(world, other)
+            await world.all_given_back()
 
     asyncio.run(scenario())
 

@@ -21,6 +21,7 @@ from koala.model.messages import (
     ComponentStarting,
     SiteReported,
     SiteSilent,
+    Tick,
 )
 from koala.model.request import Request
 from koala.store.rows import StoredJob
@@ -64,6 +65,11 @@ _SAID_AGAIN = (
 )
 
 
+def is_said_again(event: AnyEvent | None) -> bool:
+    """Whether a site says it again when it is asked."""
+    return isinstance(event, _SAID_AGAIN)
+
+
 class Inbox:
     """A queue that the engine empties a batch at a time. It is full with so many items: then it takes no call, and of
     the events only those that nobody would tell again, of which there are no more than transfers and jobs."""
@@ -88,7 +94,7 @@ class Inbox:
                 raise TooManyError(
                     f"{self._items_max} events and calls wait already (INBOX_ITEMS_MAX); try again in a moment"
                 )
-            if isinstance(item.event, _SAID_AGAIN):
+            if is_said_again(item.event):
                 self.passed_over = True
                 return
         self._items.append(item)
@@ -111,6 +117,14 @@ class Inbox:
         """Nothing of it can be handled."""
         for item in self.take(len(self._items)):
             item.refuse(error)
+
+    def refuse_callers(self, error: ClientError) -> None:
+        """Nothing of it can be handled now. Sites say again what they said; what nobody says again stays."""
+        for item in self.take(len(self._items)):
+            if item.answer is not None or isinstance(item.event, Tick) or is_said_again(item.event):
+                item.refuse(error)
+            else:
+                self._items.append(item)
 
 
 def check_text(what: str, value: object) -> None:

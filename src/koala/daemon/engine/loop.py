@@ -20,7 +20,7 @@ from koala import files
 from koala.core import HandlingError, Scheduler
 from koala.daemon.engine.batch import EngineState, PendingBatch, activity_at, others_between
 from koala.daemon.engine.clock import SteadyClock
-from koala.daemon.engine.inbox import Inbox, InboxItem, check_text, half_characters
+from koala.daemon.engine.inbox import Inbox, InboxItem, check_text, half_characters, is_said_again
 from koala.daemon.engine.limits import Counters, EngineLimits
 from koala.daemon.engine.outbox import Outbox
 from koala.daemon.engine.projection import Submitter
@@ -126,6 +126,7 @@ class Engine:
         self._settle_at: float | None = None
         self._turning: asyncio.Task[None] | None = None
         self._failure = "the daemon has not started yet"
+        self._is_stuck = False  # whether that is its own core: then all who perform commands go on meanwhile
         self._closing = False
         self.died = asyncio.Event()  # set when the engine has stopped without being closed: only a restart helps
         self.counters = Counters()
@@ -412,8 +413,10 @@ class Engine:
     # -------------------------------------------------------------------------------- what its helpers tell it
 
     def report(self, event: AnyEvent) -> None:
-        """Something happened at a site. While the engine recovers it is passed over: the sites are then asked."""
-        if self._failure:
+        """Something happened at a site. While the engine recovers it is passed over: the sites are then asked, and
+        all commands performed again. While only its core is stuck they are not, and what nobody says again is kept.
+        """
+        if self._failure and (not self._is_stuck or is_said_again(event)):
             return
         self._inbox.put(InboxItem(event=event))
         self._wake.set()
@@ -549,10 +552,10 @@ class Engine:
         self._inbox.passed_over = True  # should an event of a site be what is set aside
         planned = self._quarantine.plan(defect, items, current, self._state.scheduler.ledger)
         if planned is None:
-            self._failure = told(defect)
-            self._inbox.refuse_all(self._unavailable())
+            self._failure, self._is_stuck = told(defect), True
+            self._inbox.refuse_callers(self._unavailable())
             await self._pause(self._quarantine.give_up())
-            self._failure = ""
+            self._failure, self._is_stuck = "", False
             planned = [InboxItem(event=Tick(at=self.now()))]
         self._inbox.put_first(planned)
 

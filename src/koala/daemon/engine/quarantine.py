@@ -75,7 +75,7 @@ class Quarantine:
 
     def give_up(self) -> float:
         """Nothing can be set aside: how long to wait before the next try, longer each time until a tick works."""
-        self.singly = 0
+        self.singly = 1  # that is a tick
         wait_s = self._pace.wait_s
         self._pace.slow_down()
         return wait_s
