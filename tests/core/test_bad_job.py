@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
 from koala.core.state.sites import Trust
-from koala.model.messages import JobEnded, JobOutcome, Outcome, SiteResumed, StartComponent
+from koala.model.messages import ComponentEnded, JobEnded, JobOutcome, Outcome, SiteResumed, StartComponent
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, part
 
 
@@ -136,3 +136,21 @@ def test_a_site_that_an_operator_trusts_again_is_not_proven_to_be_well() -> None
     _break(driver)
     assert _errors(driver) == {"a": 1}
     assert not driver.job(1).to_blame
+
+
+def test_where_sites_say_that_their_nodes_failed_the_job_is_not_to_blame() -> None:
+    driver = CoreDriver({"a": 10, "b": 9}, scan_interval_s=0.0, restarts_max=0)
+    driver.submit(ask(5))
+    where = []
+    for _ in range(7):
+        driver.pass_time(70.0)  # longer than any rest after a quick return
+        (claim,) = driver.job(1).claims
+        assert claim is not None
+        driver.ready(claim.token)
+        where.append(driver.ledger.names[claim.site])
+        driver.send(
+            ComponentEnded(at=driver.now, token=claim.token, outcome=Outcome.SITE_FAILED, reason="x", by_site=True)
+        )
+    assert set(where) == {"a", "b"}
+    assert driver.job(1).to_blame == ""
+    assert driver.job(1).state is not JobState.FAILED

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from unittest import mock
 
 import msgspec
 import pytest
 
-from koala.core import JobExplanation, JobState
+from koala.core import JobExplanation, JobState, Scheduler
 from koala.core.lifecycle import MEANING
 from koala.core.refusals import SHUT_SITES_TRIED_MAX
 from koala.core.state.ledger import ENDED_KEPT
 from koala.core.story import _WORDS
-from koala.model.messages import JobEnded, JobPlaced, Outcome, SiteDrained, SiteSilent, Tick
+from koala.model.messages import (
+    JobEnded,
+    JobPlaced,
+    JobQuarantined,
+    JobSubmitted,
+    Outcome,
+    RequeueAsked,
+    SiteDrained,
+    SiteSilent,
+    Tick,
+)
 from tests.support.core_driver import CoreDriver, ask, ask_total, kind, part
 
 
@@ -227,8 +238,39 @@ def story_of_a_probe() -> list[str]:
     return driver.story(1)
 
 
+def story_of_a_guest() -> list[str]:
+    driver = CoreDriver({"a": 10, "b": 9})
+    sites = [msgspec.structs.replace(site, own_account=site.name == "b") for site in driver.scheduler.grid.sites]
+    grid = msgspec.structs.replace(driver.scheduler.grid, sites=tuple(sites))
+    driver.scheduler = Scheduler(grid)
+    driver.ledger = driver.scheduler.ledger
+    driver.send(JobSubmitted(at=0.0, job=1, request=ask(5), guest=True))
+    return driver.story(1)
+
+
+def story_of_a_bad_job() -> list[str]:
+    driver = CoreDriver({"a": 10, "b": 9}, error_threshold=1, scan_interval_s=0.0)
+    driver.submit(ask(5))
+    for _ in range(2):
+        driver.pass_time(70.0)
+        tokens = driver.tokens(1)
+        driver.ready(*tokens)
+        driver.end(*tokens, outcome=Outcome.SITE_FAILED, reason="its directory was removed")
+    return driver.story(1)
+
+
+def story_of_a_quarantine() -> list[str]:
+    driver = CoreDriver({"a": 10})
+    driver.run(ask(5))
+    with mock.patch.object(driver.scheduler._ending, "_give_back", side_effect=ArithmeticError("five")):
+        driver.send(JobQuarantined(at=driver.now, job=1, reason="an error inside Koala"))
+    driver.end(*driver.ledger.claims, outcome=Outcome.ABORTED)
+    driver.send(RequeueAsked(at=driver.now, job=1))
+    return driver.story(1)
+
+
 def story_of_a_long_life() -> list[str]:
-    driver = CoreDriver({"a": 10}, error_threshold=10_000, scan_interval_s=0.0)
+    driver = CoreDriver({"a": 10}, error_threshold=10_000, scan_interval_s=0.0, site_restarts_max=1_000)
     driver.submit(ask(10))
     for _ in range(150):
         driver.ready(*driver.tokens(1))
@@ -250,10 +292,15 @@ TOLD: dict[str, tuple[Callable[[], list[str]], str]] = {
     "claimed": (story_of_a_failure, "all components are claimed; it waits at the barrier"),
     "not_taken": (story_of_a_move, "near did not take component 0: queue closed"),
     "unsuitable": (story_of_a_site_that_will_not, "a will never run component 0: too long"),
+    "closed_to_guests": (story_of_a_guest, "it must not run under the account of the daemon, at a"),
     "started": (story_of_a_failure, "the barrier opened: all components started together"),
     "component_failed": (story_of_a_failure, "component 0 failed on a: a node died"),
+    "to_blame": (story_of_a_bad_job, "the job itself is to blame, as it broke a component on a and on b"),
     "site_back": (story_of_a_probe, "a is trusted again"),
     "returned": (story_of_a_failure, "back to its placement queue: component 0 failed on a: a node died"),
+    "quarantined": (story_of_a_quarantine, "set aside: an error inside Koala"),
+    "not_given_back": (story_of_a_quarantine, "could not be given back in order: ArithmeticError('five')"),
+    "requeued": (story_of_a_quarantine, "put back into its placement queue"),
     "ended": (story_of_a_failure, "cancelled: cancelled"),
     "left_out": (story_of_a_long_life, "lines of a long story are left out"),
 }

@@ -330,14 +330,15 @@ class JobRunning:
             ledger.site_error(claim.site)
             self._not_taken(job, claim, event.reason or "it does not have it")
         else:
-            self._site_failed(job, claim, event.reason or str(event.outcome))
+            self._site_failed(job, claim, event.reason or str(event.outcome), by_site=event.by_site)
 
-    def _site_failed(self, job: Job, claim: ComponentClaim, reason: str) -> None:
-        """The component broke at its site: the site's failure, unless the job is known to break its components."""
+    def _site_failed(self, job: Job, claim: ComponentClaim, reason: str, *, by_site: bool) -> None:
+        """The component broke at its site: the site's failure, unless the job is known to break its components and
+        the site does not say that it was its own doing."""
         ledger = self.ledger
         ran = claim.phase is ComponentPhase.RUNNING
         blamed_before = bool(job.to_blame)
-        blamed = ran and (blamed_before or self._blame(job, claim))
+        blamed = ran and not by_site and (blamed_before or self._blame(job, claim))
         if not blamed:
             ledger.site_error(claim.site, job.id if ran else None)
         self._given_back(job, claim)

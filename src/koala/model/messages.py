@@ -138,12 +138,14 @@ class ComponentRunning(Event, frozen=True, kw_only=True, tag=True):
 
 
 class ComponentEnded(Event, frozen=True, kw_only=True, tag=True):
-    """The component holds nothing any more, and never will under this token."""
+    """The component holds nothing any more, and never will under this token. ``by_site``: the site itself says
+    that it ended it or lost its node, so that it is no doing of the job."""
 
     token: Token
     outcome: Outcome
     reason: str = ""
     exit_code: int | None = None
+    by_site: bool = False
 
 
 class TransferEnded(Event, frozen=True, kw_only=True, tag=True):

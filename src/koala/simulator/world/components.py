@@ -293,14 +293,21 @@ class SimulatedComponents:
         self.serve(site, now)
 
     def _mark_ended(
-        self, component: SimulatedComponent, outcome: Outcome, reason: str, exit_code: int | None, now: float
+        self,
+        component: SimulatedComponent,
+        outcome: Outcome,
+        reason: str,
+        exit_code: int | None,
+        now: float,
+        *,
+        by_site: bool = False,
     ) -> None:
         component.state = SimulatedState.ENDED
         component.timer = 0
         if component.flow is not None:
             self.contention.leave(component.flow, component, done=outcome is Outcome.DONE, now=now)
         component.newest = ComponentEnded(
-            at=now, token=component.token, outcome=outcome, reason=reason, exit_code=exit_code
+            at=now, token=component.token, outcome=outcome, reason=reason, exit_code=exit_code, by_site=by_site
         )
 
     def _remember_end(self, component: SimulatedComponent, outcome: Outcome, reason: str, now: float) -> None:
@@ -375,7 +382,7 @@ class SimulatedComponents:
         ours = []
         for job in jobs:
             if isinstance(job, SimulatedComponent):
-                self._mark_ended(job, Outcome.SITE_FAILED, reason, None, now)
+                self._mark_ended(job, Outcome.SITE_FAILED, reason, None, now, by_site=True)
                 self.alive -= 1
                 self.failures += 1
                 ours.append(job)

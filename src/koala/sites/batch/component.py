@@ -7,6 +7,7 @@ a time limit. Where the two differ in this, the batch system is right.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import msgspec
 
@@ -20,6 +21,8 @@ from koala.sites.component_directory import AbortRecord, RecordedComponent
 # The exit code of a start of a component that came second; it says nothing about the component.
 _NOT_FIRST = 75
 
+# An end, and whether the batch system says that it was its doing.
+BatchEnding: TypeAlias = Ending | tuple[Outcome, str, int | None, bool]
 _FORCED = (EndKind.CANCELLED, EndKind.TIME_LIMIT, EndKind.PREEMPTED, EndKind.SITE)
 _WORDS = {
     EndKind.CANCELLED: "it was cancelled in the batch system",
@@ -67,13 +70,13 @@ class EndEvidence(msgspec.Struct, frozen=True, kw_only=True):
         code = recorded_exit_code(self.exit_words)
         return self.exit_words is not None and self.exit_words[:1] != [KILLED] and (code is None or code <= SIGNALLED)
 
-    def ending(self) -> Ending:
+    def ending(self) -> BatchEnding:
         """What the end means, with what is known of it."""
         end = self.end
         if end is None or end.kind not in _FORCED or self.abort is not None or self._is_by_itself:
             return ending(self.launch, self.abort, self.exit_words, _why_unrecorded(end))
         outcome = Outcome.TIMED_OUT if end.kind is EndKind.TIME_LIMIT else Outcome.SITE_FAILED
-        return outcome, _told(end), recorded_exit_code(self.exit_words)
+        return outcome, _told(end), recorded_exit_code(self.exit_words), True
 
 
 class BatchComponent(LiveComponent):

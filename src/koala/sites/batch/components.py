@@ -16,7 +16,7 @@ import msgspec
 from koala.model.launch import Launch, LaunchError, check_mail_name
 from koala.model.messages import ComponentEnded, ComponentReady, ComponentStarting, Outcome, Token
 from koala.model.request import Application
-from koala.sites.batch.component import BatchComponent, best_end, never_starts
+from koala.sites.batch.component import BatchComponent, BatchEnding, best_end, never_starts
 from koala.sites.batch.parse import ComponentStatus, parse_statuses
 from koala.sites.batch.scripts import directory
 from koala.sites.batch.scripts.runner import BATCH_S, ScriptRunner, offload_if_large
@@ -31,7 +31,7 @@ from koala.sites.batch.system import (
     BatchSystem,
 )
 from koala.sites.batch.timings import BatchTimings
-from koala.sites.component import Ending, LivePhase
+from koala.sites.component import LivePhase
 from koala.sites.component_directory import BATCH, AbortRecord, AcceptanceRecord, RecordedComponent
 from koala.sites.protocol import Clock, Deliver, Emit, Mail
 from koala.sites.remote_shell import ShellError, ShellTimeoutError
@@ -212,7 +212,7 @@ class BatchComponents:
         by_tag: dict[Token, list[BatchJob]] = {}
         for job in listing.jobs:
             by_tag.setdefault(job.token, []).append(job)
-        over: list[tuple[BatchComponent, Ending]] = []
+        over: list[tuple[BatchComponent, BatchEnding]] = []
         doubtful: list[BatchComponent] = []
         cancel = self._strays(listing, busy)
         for component in [each for each in self.alive.values() if each.known_since <= began]:
@@ -301,7 +301,7 @@ class BatchComponents:
 
     async def _ask_how_they_ended(
         self, doubtful: Sequence[BatchComponent], by_tag: Mapping[Token, Sequence[BatchJob]]
-    ) -> list[tuple[BatchComponent, Ending]]:
+    ) -> list[tuple[BatchComponent, BatchEnding]]:
         """The ends that the batch system tells, and those that it has not told, or whose scripts have not recorded
         them, for long enough. Those come first that were not asked about for longest, and the others at the next
         listing."""
@@ -352,7 +352,7 @@ class BatchComponents:
 
     # ---------------------------------------------------------------------------------------------- ending
 
-    async def settle(self, over: Sequence[tuple[BatchComponent, Ending]]) -> None:
+    async def settle(self, over: Sequence[tuple[BatchComponent, BatchEnding]]) -> None:
         """These hold nothing any more: reservations are given back, ends put on record, all in one script, and then
         told. Of what fails there nothing is told, and the next listing brings it here again."""
         if not over:
@@ -377,9 +377,19 @@ class BatchComponents:
                 self._missed.discard(component.token)
                 self._emit(events[component.token])
 
-    def end_event(self, token: Token, outcome: Outcome, reason: str, exit_code: int | None = None) -> ComponentEnded:
+    def end_event(
+        self,
+        token: Token,
+        outcome: Outcome,
+        reason: str,
+        exit_code: int | None = None,
+        by_site: bool = False,  # the last of a ``BatchEnding``
+    ) -> ComponentEnded:
         """The end of a component, now."""
-        return ComponentEnded(at=self._clock(), token=token, outcome=outcome, reason=reason, exit_code=exit_code)
+        at = self._clock()
+        return ComponentEnded(
+            at=at, token=token, outcome=outcome, reason=reason, exit_code=exit_code, by_site=by_site
+        )
 
 
 def reservation_name(tag: Token) -> str:
