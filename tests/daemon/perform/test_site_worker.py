@@ -309,3 +309,22 @@ def test_an_abort_that_our_own_code_raises_on_is_told_and_repeated_and_nothing_c
             assert trusted(world)
 
     asyncio.run(scenario())
+
+
+def test_aborts_of_one_component_that_our_own_code_raises_on_leave_nothing_in_the_outbox(root: Path) -> None:
+    """The core repeats the first before it is set aside."""
+
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((4,), answer_timeout_s=0.2), site_maker=sick) as world:
+            site = sick_site(world)
+            job = await world.submit(a_request("sleep 600", sizes=(2,)))
+            await world.in_state(job, "running")
+            site.sick = {"abort"}
+            await world.engine.tell(CancelAsked(at=0.0, job=job))
+            await world.until(lambda: len(world.engine.outbox) >= 2)
+            await asyncio.sleep(2.0)  # longer than the tries of both take
+            site.sick = set()
+            await world.until(lambda: world.store.components(job)[0].ended_at is not None)
+            await world.until(lambda: len(world.engine.outbox) == 0)
+
+    asyncio.run(scenario())

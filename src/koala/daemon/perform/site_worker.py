@@ -268,7 +268,10 @@ class SiteWorker:
                 self._defects.worked(name, task.what)  # from now on the job tells of it
                 self._engine.report(JobQuarantined(at=self._engine.now(), job=command.job, reason=reason))
             case AbortComponent() if self._components.is_held(command.token) and task.seq is not None:
-                self._set_aside[command.token] = task.seq
+                # Where the core has repeated it meanwhile, one of them is enough on record.
+                before, self._set_aside[command.token] = self._set_aside.get(command.token), task.seq
+                if before is not None:
+                    self._engine.settle(before)
                 return
             case AskSite():
                 self._defects.worked(name, task.what)  # the core asks again
