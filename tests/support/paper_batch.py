@@ -104,7 +104,7 @@ class PaperBatch:
     def submit(self, submission: BatchSubmission) -> str:
         name = f"{PREFIX}{submission.launch.token}"
         return self._text(
-            f"if [ -e refuse ]; then cat refuse >&2; exit 1; fi\necho pending >new.$$; mv new.$$ jobs/{name}\n"
+            f"if cat refuse >&2 2>/dev/null; then exit 1; fi\necho pending >new.$$; mv new.$$ jobs/{name}\n"
             f"echo {submission.limit_s} >limit\necho j.{name}\n"
         )
 
