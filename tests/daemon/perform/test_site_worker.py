@@ -219,6 +219,25 @@ def test_starts_that_hang_hold_up_neither_other_starts_nor_ends(root: Path) -> N
     asyncio.run(scenario())
 
 
+def test_as_many_starts_that_hang_as_there_may_be_do_not_hold_up_an_end(root: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((8,)), site_maker=sick, commands_at_once_max=2) as world:
+            site = sick_site(world)
+            runs = await world.submit(a_request("sleep 60", sizes=(1,)))
+            await world.in_state(runs, "running")
+            site.hangs = True
+            hanging = [await world.submit(a_request(sizes=(1,))) for _ in range(3)]
+            await world.until(lambda: site.running == 2)
+            await world.engine.tell(CancelAsked(at=0.0, job=runs))
+            await world.until(lambda: world.store.components(runs)[0].ended_at is not None)
+            assert site.running == 2
+            site.hangs = False
+            for job in hanging:
+                await world.engine.tell(CancelAsked(at=0.0, job=job))
+
+    asyncio.run(scenario())
+
+
 def test_commands_that_fail_together_are_one_failure_of_their_site(root: Path) -> None:
     """All rest for as long as after one: the site may be back in a moment."""
 

@@ -39,7 +39,8 @@ _log = logging.getLogger(__name__)
 
 _CALLER = "commands"
 
-# So many commands of one site are performed at a time; a batch site makes fewer calls at once if it must.
+# So many commands of one site are performed at a time, and an abort beside them, which starts that hang must not hold
+# up. A batch site makes fewer calls at once if it must.
 COMMANDS_AT_ONCE_MAX = 8
 
 
@@ -189,10 +190,10 @@ class SiteWorker:
         self._failed = [task for task in self._failed if task.waits.until > now]
         for task in due:
             self._add(task)
-        if len(self._running) >= self._at_once_max:
-            return None
         busy = set(self._running.values())
-        for queue in (self._aborts, self._others):
+        free = self._at_once_max - len(self._running)
+        queues = (self._aborts, self._others) if free > 0 else (self._aborts,) if free == 0 else ()
+        for queue in queues:
             for place, task in enumerate(queue):
                 if task.token is None or task.token not in busy:
                     del queue[place]
