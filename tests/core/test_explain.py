@@ -262,7 +262,7 @@ def story_of_a_bad_job() -> list[str]:
 def story_of_a_quarantine() -> list[str]:
     driver = CoreDriver({"a": 10})
     driver.run(ask(5))
-    with mock.patch.object(driver.scheduler._ending, "_give_back", side_effect=ArithmeticError("five")):
+    with mock.patch.object(driver.scheduler._ending, "_leave_links", side_effect=ArithmeticError("five")):
         driver.send(JobQuarantined(at=driver.now, job=1, reason="an error inside Koala"))
     driver.end(*driver.ledger.claims, outcome=Outcome.ABORTED)
     driver.send(RequeueAsked(at=driver.now, job=1))

@@ -340,7 +340,7 @@ class JobRunning:
         blamed_before = bool(job.to_blame)
         blamed = ran and not by_site and (blamed_before or self._blame(job, claim))
         if not blamed:
-            ledger.site_error(claim.site, job.id if ran else None)
+            ledger.site_error(claim.site, job.id if ran and not by_site else None)
         self._given_back(job, claim)
         job.failures += 1
         job.application_failures += blamed

@@ -40,6 +40,7 @@ TABLE: list[tuple[str, str, dict[str, Any] | None, frozenset[str]]] = [
     ("GET", "/v1/jobs/{job}/explanation", None, READERS),
     ("GET", "/v1/jobs/{job}/wait?timeout_s=0", None, READERS),
     ("POST", "/v1/jobs/{job}/cancel", None, frozenset({SUBMIT, OPERATE, "owner"})),
+    ("POST", "/v1/jobs/{job}/requeue", None, OPERATORS),
     ("GET", "/v1/jobs/{job}/output", None, READERS),
     ("GET", "/v1/grid", None, READERS),
     ("GET", "/v1/sites", None, READERS),

@@ -15,6 +15,7 @@ from koala.model.api import Scope
 from tests.support.api_world import OWNER, WAITING_JOB, Stage, World, client_of, error_of, in_world
 
 SAME = {"Origin": "http://koala.test", "Sec-Fetch-Site": "same-origin"}
+FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +70,7 @@ def test_a_token_can_be_pasted_and_gives_its_own_rights(stage: Stage) -> None:
 def test_a_wrong_secret_signs_nobody_in(stage: Stage, body: bytes) -> None:
     async def scene(world: World) -> None:
         async with world.caller() as browser:
-            answer = await browser.post("/login", content=body, headers=SAME)
+            answer = await browser.post("/login", content=body, headers=SAME | FORM)
             assert (answer.status_code, answer.headers["location"]) == (303, "/login?problem=wrong")
             assert "set-cookie" not in answer.headers
 

@@ -133,11 +133,12 @@ class PromiseChecker:
         self.released.add(job.id)
 
     def _costs_one_site(self, event: ComponentEnded, commands: list[AnyCommand]) -> None:
-        """A run of a job that breaks counts as an error of one site at most, wherever it breaks next."""
+        """A run of a job that breaks counts as an error of one site at most, wherever it breaks next, unless a site
+        says that it was its own doing."""
         job_id, site = self.part_of[event.token][0], self.site_of[event.token]
         alone = all(command.job == job_id for command in commands if isinstance(command, JobRequeued))
         errors = self.ledger.sites.sites[self.ledger.index[site]].errors
-        if not alone or job_id not in self.released or errors <= self.errors_before.get(site, 0):
+        if event.by_site or not alone or job_id not in self.released or errors <= self.errors_before.get(site, 0):
             return  # the run did not break, or what is due at this moment may have been the error
         if self.cost.setdefault(job_id, site) != site:
             self.fail(
