@@ -25,9 +25,8 @@ from koala.model.api import DESCRIPTION_BYTES_MAX
 from koala.model.request import PROCESSORS_MAX, TEXT_CHARACTERS_MAX
 from tests.support.live_daemon import WAIT_S, Daemon, running_daemon
 
-# On a quiet machine the owner's call is to be answered within 200 ms. At rest it takes about 2 ms, and so
-# many times as much is that.
-# On a crowded machine one call lasts through several posts, and has the work of all of them in it: 220 was seen.
+# On a quiet machine the owner's call is to be answered within 200 ms, a hundred times what it takes at rest. On a
+# crowded one a call lasts through several posts, and has the work of all of them in it: 220 times was seen.
 RATIO_MAX = 1_000.0
 # Calls at rest, whose median is the measure.
 CALLS_AT_REST = 30
