@@ -105,6 +105,10 @@ def test_a_store_that_a_daemon_uses_or_that_is_not_there_is_refused(root: Path, 
     assert nothing.exit_code == 2
     assert "there is no database" in nothing.output
     assert "--state" in nothing.output
+    mistyped = admin("jobs", "--database", f"{url}.typo")
+    assert mistyped.exit_code == 2
+    assert "there is no database" in mistyped.output
+    assert not (root / "koala.db.typo").exists()
     wrong = admin("jobs", "--database", "nonsense")
     assert wrong.exit_code == 2
     assert "write sqlite:///PATH or postgresql://USER@HOST/NAME" in wrong.output

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from koala.store import Store
 
 LIMIT_DEFAULT = 50
+SQLITE = "sqlite:///"
 NAME_WIDTH_MAX = 24
 OWNER_WIDTH_MAX = 12
 
@@ -61,8 +62,9 @@ def opened_store(state: Path | None, database: str | None) -> Iterator[Store]:
     from koala.store import Store, StoreError
 
     directory = default_state() if state is None else state
-    file = directory / "koala.db"
-    if database is None and not file.is_file():
+    is_file = database is None or database.startswith(SQLITE)
+    file = directory / "koala.db" if database is None else Path(database.removeprefix(SQLITE))
+    if is_file and not file.is_file():
         raise UserError(f"there is no database {file}; name the daemon's directory with --state, or its --database")
     with contextlib.ExitStack() as closing:
         if directory.is_dir() and (database is None or state is not None):
