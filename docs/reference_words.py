@@ -156,6 +156,11 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
         "ever nearer sets of sites that are tried from each of them",
     ),
     (
+        "koala.policies.koala.near_sites",
+        "NEARER_LOOKS_MAX",
+        "looks at a site that all of these sets may cost together",
+    ),
+    (
         "koala.policies.refusals.cure",
         "CURE_STEPS_MAX",
         "sites that may have to grow before a cure is not spelled out",

@@ -16,7 +16,7 @@ from koala.model.request import Component, Request
 from koala.policies.front_door import Spots, View, refuse, try_place
 from koala.policies.koala.cluster_minimization import cluster_minimization
 from koala.policies.koala.flexible_cluster_minimization import flexible_cluster_minimization
-from koala.policies.koala.near_sites import ANCHORS_MAX, NEARER_SETS_MAX
+from koala.policies.koala.near_sites import ANCHORS_MAX, NEARER_LOOKS_MAX, NEARER_SETS_MAX
 from koala.policies.koala.network_cluster_minimization import network_cluster_minimization
 from koala.policies.koala.network_flexible_cluster_minimization import network_flexible_cluster_minimization
 from koala.policies.koala.slowness import REFERENCE_BYTES_PER_S, REFERENCE_LATENCY_S, link_slowness
@@ -46,7 +46,7 @@ def packed(idle: list[int], sizes: list[int], slowness: Rows, combined: list[int
     return answer, chosen
 
 
-def divided(idle: list[int], total: int, slowness: Rows, least: int = 1, most: int = 99) -> tuple[int, list[int]]:
+def divided(idle: list[int], total: int, slowness: Any, least: int = 1, most: int = 99) -> tuple[int, list[int]]:
     parts = [-7] * len(idle)
     return network_flexible_cluster_minimization(idle, total, least, most, slowness, parts), parts
 
@@ -226,6 +226,33 @@ def test_so_many_ever_nearer_sets_are_tried_from_each_site(partners: int, found:
     unplaced, parts = divided(idle, 101, rows_of(len(idle), slow, 1000.0))
     assert unplaced == 0
     assert (parts[partners] > 0) == found
+
+
+class CountedRow(list[float]):
+    """A row of slowness that counts how often anything looks at it."""
+
+    looks = 0
+
+    def __getitem__(self, index: Any) -> Any:
+        CountedRow.looks += 1
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("sites", [100, 300])
+def test_the_search_on_hundreds_of_sites_ends_early(sites: int) -> None:
+    """Links are a little slower the farther apart two sites are: every set has a nearer one."""
+    CountedRow.looks = 0
+    idle = [20 + site % 7 for site in range(sites)]
+    slowness = [CountedRow(1.0 + abs(one - other) / sites for other in range(sites)) for one in range(sites)]
+    unplaced, parts = divided(idle, sum(idle) // 2, slowness, most=sites)
+    assert (unplaced, sum(parts)) == (0, sum(idle) // 2)
+    # What is over the limit is one round: growing one set, and the cost of two answers.
+    assert CountedRow.looks <= NEARER_LOOKS_MAX + 2 * sites * sites
+    CountedRow.looks = 0
+    sizes = [2] * sites
+    chosen = [-1] * sites
+    assert network_cluster_minimization(idle, sizes, slowness, [0] * sites, list(idle), chosen) == -1
+    assert CountedRow.looks <= NEARER_LOOKS_MAX + 2 * sites * sites
 
 
 # ------------------------------------------------------------------------------------- on a grid

@@ -12,6 +12,9 @@ from collections.abc import MutableSequence, Sequence
 ANCHORS_MAX = 16
 # From each, ever nearer sets are tried as long as the job fits, this many times.
 NEARER_SETS_MAX = 16
+# What all of these may cost together, counted in looks at one site: a search on hundreds of sites ends early, with
+# the best set found so far. NFCM on fewer than thirty sites never gets there.
+NEARER_LOOKS_MAX = 250_000
 
 
 def near_sites(

@@ -10,7 +10,13 @@ from collections.abc import MutableSequence, Sequence
 
 from koala.policies.koala.cluster_minimization import cluster_minimization
 from koala.policies.koala.frozen_order import next_most_idle
-from koala.policies.koala.near_sites import ANCHORS_MAX, NEARER_SETS_MAX, combination_cost, near_sites
+from koala.policies.koala.near_sites import (
+    ANCHORS_MAX,
+    NEARER_LOOKS_MAX,
+    NEARER_SETS_MAX,
+    combination_cost,
+    near_sites,
+)
 
 
 def network_cluster_minimization(
@@ -42,13 +48,16 @@ def network_cluster_minimization(
     count, first_worst = combination_cost(marks, slowness, members)
     least_cost = (count - 1) * first_worst
     anchor = -1
+    looks = 0
     for _ in range(ANCHORS_MAX):
         anchor = next_most_idle(idle, sizes[components - 1], anchor)
-        if anchor < 0 or least_cost <= 0.0:
+        if anchor < 0 or least_cost <= 0.0 or looks > NEARER_LOOKS_MAX:
             break
         limit = first_worst
         for _ in range(NEARER_SETS_MAX):
-            if near_sites(idle, sizes[components - 1], slowness, combined, anchor, limit, components, near) == 0:
+            count = near_sites(idle, sizes[components - 1], slowness, combined, anchor, limit, components, near)
+            looks += sites * (count + components)
+            if count == 0 or looks > NEARER_LOOKS_MAX:
                 break
             for site in range(sites):
                 marks[site] = combined[site]

@@ -10,7 +10,13 @@ from collections.abc import MutableSequence, Sequence
 
 from koala.policies.koala.flexible_cluster_minimization import flexible_cluster_minimization
 from koala.policies.koala.frozen_order import next_most_idle
-from koala.policies.koala.near_sites import ANCHORS_MAX, NEARER_SETS_MAX, combination_cost, near_sites
+from koala.policies.koala.near_sites import (
+    ANCHORS_MAX,
+    NEARER_LOOKS_MAX,
+    NEARER_SETS_MAX,
+    combination_cost,
+    near_sites,
+)
 
 
 def network_flexible_cluster_minimization(
@@ -36,13 +42,16 @@ def network_flexible_cluster_minimization(
     count, first_worst = combination_cost(parts, slowness, members)
     least_cost = (count - 1) * first_worst
     anchor = -1
+    looks = 0
     for _ in range(ANCHORS_MAX):
         anchor = next_most_idle(idle, component_min, anchor)
-        if anchor < 0 or least_cost <= 0.0:
+        if anchor < 0 or least_cost <= 0.0 or looks > NEARER_LOOKS_MAX:
             break
         limit = first_worst
         for _ in range(NEARER_SETS_MAX):
-            if near_sites(idle, component_min, slowness, nowhere, anchor, limit, sites, near) == 0:
+            count = near_sites(idle, component_min, slowness, nowhere, anchor, limit, sites, near)
+            looks += sites * count
+            if count == 0 or looks > NEARER_LOOKS_MAX:
                 break
             if flexible_cluster_minimization(near, total, component_min, components_max, trial) > 0:
                 break
