@@ -11,8 +11,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Whether a property holds does not depend on how fast the machine finds out.
-settings.register_profile("koala", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Whether a property holds does not depend on how fast the machine finds out. Every run draws the same examples, so a
+# change is judged by what it changes; ``--hypothesis-profile=random`` draws others, to search for more.
+settings.register_profile(
+    "koala", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, print_blob=True
+)
+settings.register_profile("random", settings.get_profile("koala"), derandomize=False)
 settings.load_profile("koala")
 
 # Beyond one for each processor: tests of daemons, clusters and browsers mostly wait for them.
