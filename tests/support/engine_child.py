@@ -1,7 +1,7 @@
 """A daemon without doors that may be killed at any point. Requests come as lines of JSON, each is acknowledged once
 it is on record; ``stop`` closes it.
 
-Usage: engine_child.py ROOT. Prints ``open``, then ``CLIENT_TOKEN ID NEW`` for each request.
+Usage: engine_child.py ROOT DATABASE. Prints ``open``, then ``CLIENT_TOKEN ID NEW`` for each request.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-async def serve(root: Path) -> None:
-    store = Store.open(f"sqlite:///{root / 'koala.db'}")
+async def serve(root: Path, database: str) -> None:
+    store = Store.open(database)
     engine = Engine(grid(), Catalogue.builtin(), store, root)
     await engine.open()
     await register_files(engine)
@@ -94,4 +94,4 @@ async def serve(root: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(Path(sys.argv[1])))
+    asyncio.run(serve(Path(sys.argv[1]), sys.argv[2]))
