@@ -18,7 +18,7 @@ FILES = [path.relative_to(PACKAGE).as_posix() for path in sorted(PACKAGE.rglob("
 def test_shellcheck_finds_nothing(name: str) -> None:
     assert (PACKAGE / name).read_text().startswith("# shellcheck shell=sh")
     done = subprocess.run(
-        [real_program("shellcheck"), PACKAGE / name], capture_output=True, text=True, timeout=60, check=False
+        [real_program("shellcheck"), PACKAGE / name], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -29,6 +29,6 @@ def test_every_shell_reads_them(shell: tuple[str, ...]) -> None:
     assert FILES
     for name in FILES:
         done = subprocess.run(
-            [program, *shell[1:], "-n", PACKAGE / name], capture_output=True, text=True, timeout=60, check=False
+            [program, *shell[1:], "-n", PACKAGE / name], capture_output=True, text=True, timeout=300, check=False
         )
         assert done.returncode == 0, f"{name}: {done.stderr}"

@@ -114,7 +114,7 @@ def test_without_a_beginning_the_newest_events_are_told(shell: Shell, daemon: Da
 
 def test_following_shows_what_happens_from_now_on(shell: Shell, daemon: Daemon) -> None:
     with Terminal(daemon, "events", "--follow", columns=200) as terminal:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 120
         while "JobSubmitted" not in terminal.shown and time.monotonic() < end:
             # The verb says nothing until something happens, so things happen until it has begun.
             job = shell.json("submit", "hello")["job"]["id"]

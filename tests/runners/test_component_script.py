@@ -58,7 +58,7 @@ def folder_with(tmp_path: Path, one: Launch, go: Go | None = None) -> Path:
 
 def run_script(shell: list[str], home: Path, **variables: str) -> int:
     environment = {"PATH": os.environ["PATH"], **variables}
-    return subprocess.run([*shell, "script"], cwd=home, env=environment, timeout=30, check=False).returncode
+    return subprocess.run([*shell, "script"], cwd=home, env=environment, timeout=120, check=False).returncode
 
 
 PRINT = """
@@ -96,7 +96,7 @@ def test_any_text_survives_the_quoting(arguments: list[str]) -> None:
     script = component_script(launch(application=Application(executable="printf", arguments=("%s\\0", *arguments))))
     call = "koala_home=/ koala_program\n"
     head = script.split("\nset -u\n")[0]
-    done = subprocess.run(["sh"], input=(head + "\n" + call).encode(), capture_output=True, check=True, timeout=30)
+    done = subprocess.run(["sh"], input=(head + "\n" + call).encode(), capture_output=True, check=True, timeout=120)
     assert done.stdout == b"".join(text.encode() + b"\0" for text in arguments or [""])
 
 
@@ -169,12 +169,12 @@ def test_a_component_gives_up_at_the_barrier_also_where_sleep_takes_whole_second
 def test_a_signal_at_the_barrier_is_recorded(tmp_path: Path, shell: list[str]) -> None:
     home = folder_with(tmp_path, launch())
     with subprocess.Popen([*shell, "script"], cwd=home) as process:
-        deadline = time.monotonic() + 10.0
+        deadline = time.monotonic() + 120.0
         while not (home / "ready").exists():
             assert time.monotonic() < deadline
             time.sleep(0.02)
         process.terminate()
-        process.wait(10)
+        process.wait(120)
     assert (home / "exit").read_text() == "killed\n"
 
 
@@ -252,7 +252,7 @@ def test_a_proxy_that_does_not_see_a_rank_fail_is_ended(
                 with pytest.raises(subprocess.TimeoutExpired):
                     process.wait(timeout=3.0)
                 process.terminate()
-            found = process.wait(timeout=30.0)
+            found = process.wait(timeout=120.0)
         finally:
             process.kill()
     assert code is None or found == code

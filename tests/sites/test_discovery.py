@@ -54,7 +54,7 @@ def look(path: str, home: Path) -> FoundClusters:
 
     async def run() -> str:
         commands = RemoteShell(environment={"PATH": path, "HOME": str(home)})
-        answer = await commands.run(DISCOVERY_SCRIPT, timeout_s=30)
+        answer = await commands.run(DISCOVERY_SCRIPT, timeout_s=120)
         return answer.stdout.decode()
 
     return parse_discovery(asyncio.run(run()))

@@ -38,7 +38,7 @@ async def reached(server: SshServer, **environment: str) -> AsyncIterator[Remote
 def test_a_text_runs_at_the_host_with_its_environment_and_its_exit_code(server: SshServer) -> None:
     async def scenario() -> None:
         async with reached(server, GREETING="it's; $HOME") as commands:
-            answer = await commands.run('echo "$GREETING"; echo trouble >&2; cat; exit 3', timeout_s=20)
+            answer = await commands.run('echo "$GREETING"; echo trouble >&2; cat; exit 3', timeout_s=120)
             assert (answer.code, answer.stdout, answer.stderr) == (3, b"it's; $HOME\n", b"trouble\n")
 
     asyncio.run(scenario())
@@ -50,8 +50,8 @@ def test_all_commands_share_one_connection_which_goes_with_the_runner(server: Ss
 
     async def scenario() -> None:
         async with reached(server) as commands:
-            await commands.run("true", timeout_s=20)
-            await asyncio.gather(*(commands.run("true", timeout_s=20) for _ in range(12)))
+            await commands.run("true", timeout_s=120)
+            await asyncio.gather(*(commands.run("true", timeout_s=120) for _ in range(12)))
             assert connections() == 1
         await until_true(lambda: "Disconnected" in (server.root / "log").read_text())
 
@@ -61,7 +61,7 @@ def test_all_commands_share_one_connection_which_goes_with_the_runner(server: Ss
 def test_a_command_that_takes_too_long_is_ended_at_both_ends(server: SshServer, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with reached(server) as commands:
-            await commands.run("true", timeout_s=20)
+            await commands.run("true", timeout_s=120)
             text = f"echo begun; echo $$ > {tmp_path}/pid; sleep 86.4; echo never"
             with pytest.raises(ShellTimeoutError, match="cluster: no answer within 3 s") as caught:
                 await commands.run(text, timeout_s=3)
@@ -77,11 +77,11 @@ def test_a_host_that_refuses_the_connection_or_the_key_is_named_with_the_reason(
         server.configure(f"IdentityFile {server.root}/host")
         async with reached(server) as commands:
             with pytest.raises(ShellError, match=r"cluster: .*Permission denied"):
-                await commands.run("true", timeout_s=20)
+                await commands.run("true", timeout_s=120)
         server.stop()
         async with reached(server) as commands:
             with pytest.raises(ShellError, match=r"cluster: .*Connection refused"):
-                await commands.run("true", timeout_s=20)
+                await commands.run("true", timeout_s=120)
 
     asyncio.run(scenario())
 

@@ -38,7 +38,7 @@ PROGRAMS = {
 }
 # The controller forgets jobs this soon after their end; it looks for such jobs every half minute at most.
 MIN_JOB_AGE_S = 2
-WAIT_S = 60.0
+WAIT_S = 120.0
 _DATABASE_USER = "mysql"
 
 

@@ -164,26 +164,36 @@ def open_store(root: Path, url: str | None = None) -> Store:
 
 
 class DisturbedStore:
-    """A real store whose commits wait at a gate, or fail so many times."""
+    """A real store whose commits wait at a gate, and one of which fails: that which has an entry of a name. The
+    engine writes other commits at any time, which shall not use the failure up."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.gate = threading.Event()
         self.gate.set()
-        self.failures = 0
+        self._fails_before = ""
+        self._fails_after = ""
         self.recover_failures = 0
-        self.after_failures = 0
         self.batches: list[Batch] = []
 
+    def fail_before(self, what: str) -> None:
+        """Let the next commit with such an entry fail, with nothing written."""
+        self._fails_before = what
+
+    def fail_after(self, what: str) -> None:
+        """Let the next commit with such an entry be written, and then seem to fail."""
+        self._fails_after = what
+
     def record(self, batch: Batch) -> None:
-        assert self.gate.wait(60.0)
-        if self.failures > 0:
-            self.failures -= 1
+        assert self.gate.wait(WAIT_S)
+        words = {entry.what for entry in batch.entries}
+        if self._fails_before in words:
+            self._fails_before = ""
             raise StoreError("test", "the disk is full; free some space")
         self._store.record(batch)
         self.batches.append(batch)
-        if self.after_failures > 0:
-            self.after_failures -= 1
+        if self._fails_after in words:
+            self._fails_after = ""
             raise StoreError("test", "the connection broke during the commit; check the server")
 
     def recover(self) -> Any:
@@ -247,7 +257,7 @@ def processes_below(directory: Path) -> list[int]:
 def root(tmp_path: Path) -> Iterator[Path]:
     """A directory for one engine; at the end of the test no process may be left of it."""
     yield tmp_path
-    deadline = time.monotonic() + 10.0
+    deadline = time.monotonic() + WAIT_S
     while (left := processes_below(tmp_path)) and time.monotonic() < deadline:
         time.sleep(0.02)
     for pid in left:

@@ -70,7 +70,7 @@ def processes_of(directory: Path) -> list[int]:
 
 def all_gone(directory: Path) -> bool:
     """Whether every process started below this directory ends within a moment."""
-    deadline = time.monotonic() + 30.0
+    deadline = time.monotonic() + 120.0
     while processes_of(directory):
         if time.monotonic() > deadline:
             return False

@@ -8,7 +8,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
-WAIT_MS = 60_000
+WAIT_MS = 120_000
 expect.set_options(timeout=WAIT_MS)
 
 

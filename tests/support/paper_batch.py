@@ -48,7 +48,7 @@ def brisk(**fields: Any) -> BatchTimings:
 
 # Nothing is listed, and the next poll of files would come long after a test has given up.
 ONLY_AT_THE_SITE = brisk(
-    calm_first_s=600.0, calm_most_s=600.0, poll_first_s=60.0, poll_most_s=60.0, pause_share=0.001
+    calm_first_s=600.0, calm_most_s=600.0, poll_first_s=600.0, poll_most_s=600.0, pause_share=0.001
 )
 
 

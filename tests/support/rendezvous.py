@@ -15,7 +15,7 @@ def main() -> None:
     processes = int(os.environ["NPROC_PER_NODE"])
     if rank == 0:
         with socket.create_server(place) as server:
-            server.settimeout(20)
+            server.settimeout(120)
             peers = [server.accept()[0] for _ in range(nodes - 1)]
             total = processes + sum(int(peer.recv(16)) for peer in peers)
             for peer in peers:
@@ -30,10 +30,10 @@ def main() -> None:
 
 
 def _connect(place: tuple[str, int]) -> socket.socket:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while True:
         try:
-            return socket.create_connection(place, timeout=20)
+            return socket.create_connection(place, timeout=120)
         except ConnectionRefusedError:
             if time.monotonic() > deadline:
                 raise

@@ -166,7 +166,7 @@ def test_a_daemon_that_is_killed_meanwhile_loses_no_job_and_runs_none_twice(
     until(lambda: len(jobs_of(daemon, "away")) >= 2, "some jobs are submitted")
     daemon.kill()
     daemon.start()
-    replaying.join(60)
+    replaying.join(120)
     assert ends, "the replay did not end"
     assert sum(ends[0]["outcomes"].values()) == 6
     assert ends[0]["outcomes"].get("done", 0) >= 1
@@ -184,7 +184,7 @@ def interrupted(daemon: Daemon, workload: str, name: str, *options: str) -> dict
     try:
         until(lambda: len(jobs_of(daemon, name)) == 6, "the jobs are submitted")
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=120)
     finally:
         process.kill()
     assert process.returncode == 130

@@ -13,14 +13,14 @@ from koala.daemon.engine.loop import Engine
 from koala.daemon.options import DaemonOptions
 from koala.model.errors import UnavailableError
 from koala.model.grid import Grid
-from tests.support.engine_world import EngineWorld, a_request, disturbed, local_grid, open_engine, root
+from tests.support.engine_world import WAIT_S, EngineWorld, a_request, disturbed, local_grid, open_engine, root
 
 __all__ = ["root"]
 
 
 async def dead(world: EngineWorld) -> None:
     """Wait for its death, and see that it says so to everybody."""
-    async with asyncio.timeout(60.0):
+    async with asyncio.timeout(WAIT_S):
         await world.engine.died.wait()
     assert "the engine has died" in world.engine.failure
     with pytest.raises(UnavailableError, match="the engine has died"):
@@ -40,7 +40,7 @@ def test_an_engine_that_cannot_start_over_says_so_and_its_successor_goes_on(
             job = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.05; done"))
             await world.in_state(job, "running")
             monkeypatch.setattr(world.engine, where, broken)
-            store.failures = 1
+            store.fail_before("JobSubmitted")
             with pytest.raises(UnavailableError, match="disk is full"):
                 await world.submit(a_request())
             await dead(world)
@@ -65,7 +65,7 @@ def test_whoever_waits_in_the_mailbox_of_an_engine_that_dies_is_refused(root: Pa
             await asyncio.sleep(0)
             (turning,) = [task for task in asyncio.all_tasks() if task.get_name() == "engine"]
             turning.cancel()
-            async with asyncio.timeout(60.0):
+            async with asyncio.timeout(WAIT_S):
                 results = await asyncio.gather(*calls, return_exceptions=True)
             assert all(isinstance(result, UnavailableError) for result in results), results
             await dead(world)
@@ -79,7 +79,7 @@ def test_a_daemon_whose_engine_has_died_stops_and_says_why(root: Path, monkeypat
 
     async def scenario(grid: Grid) -> None:
         serving = asyncio.create_task(run.serve(DaemonOptions(grid=grid, state=root / "state"), ready.append))
-        async with asyncio.timeout(60.0):
+        async with asyncio.timeout(WAIT_S):
             while not ready and not serving.done():
                 await asyncio.sleep(0.02)
             (turning,) = [task for task in asyncio.all_tasks() if task.get_name() == "engine"]

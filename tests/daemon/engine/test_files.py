@@ -198,7 +198,7 @@ def test_a_piece_that_cannot_be_removed_at_once_is_removed_later_also_through_a_
             (root / "gate").touch()
             await world.ended(job)
             await world.until(lambda: tries)
-            store.failures = 1
+            store.fail_before("JobSubmitted")
             with pytest.raises(UnavailableError):
                 await world.submit(a_request())
             await world.until(lambda: not world.engine.failure)
@@ -213,7 +213,7 @@ def test_the_pieces_of_a_component_go_when_its_end_was_written_by_a_commit_that_
         store = disturbed(root)
         async with open_engine(root, store=store) as world:
             job = await with_a_piece(world, f"until [ -e {root}/gate ]; do sleep 0.05; done")
-            store.after_failures = 1
+            store.fail_after("ComponentEnded")
             (root / "gate").touch()
             (row,) = await world.ended(job)
             assert row.state == "done"

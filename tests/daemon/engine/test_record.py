@@ -106,7 +106,7 @@ def test_the_journal_is_gapless_in_order_of_time_and_commands_follow_their_event
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("where", ["failures", "after_failures"], ids=["nothing was written", "it was written"])
+@pytest.mark.parametrize("where", ["fail_before", "fail_after"], ids=["nothing was written", "it was written"])
 def test_a_failed_commit_is_told_to_its_caller_and_the_engine_goes_on_from_the_record(
     root: Path, database: str, where: str
 ) -> None:
@@ -116,7 +116,7 @@ def test_a_failed_commit_is_told_to_its_caller_and_the_engine_goes_on_from_the_r
             engine = world.engine
             running = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.05; done", sizes=(1, 1)))
             await world.in_state(running, "running")
-            setattr(store, where, 1)
+            getattr(store, where)("JobSubmitted")
             store.recover_failures = 2
             with pytest.raises(UnavailableError, match=r"disk is full|connection broke"):
                 await engine.submit(a_request(), owner=OWNER, client_token=TOKEN)
@@ -126,7 +126,7 @@ def test_a_failed_commit_is_told_to_its_caller_and_the_engine_goes_on_from_the_r
             await world.until(lambda: not engine.failure)
             assert engine.counters.recoveries == 1
             row, new = await engine.submit(a_request(), owner=OWNER, client_token=TOKEN)
-            assert new is (where == "failures")
+            assert new is (where == "fail_before")
             (root / "gate").touch()
             rows = await world.ended(running, row.id)
             assert [row.state for row in rows] == ["done", "done"]
@@ -143,7 +143,8 @@ def test_an_end_that_happens_while_the_store_is_away_is_learned_afterwards(root:
             job = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.05; done"))
             await world.in_state(job, "running")
             waiting = asyncio.create_task(world.ended(job))
-            store.failures, store.recover_failures = 1, 2
+            store.recover_failures = 2
+            store.fail_before("ComponentEnded")
             (root / "gate").touch()
             await world.until(lambda: world.engine.failure)
             (row,) = await waiting
@@ -333,7 +334,8 @@ def test_an_engine_is_closed_while_its_store_is_away_and_the_next_one_goes_on(ro
         async with open_engine(root, store=store) as world:
             job = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.05; done"))
             await world.in_state(job, "running")
-            store.failures, store.recover_failures = 1, 1_000_000
+            store.recover_failures = 1_000_000
+            store.fail_before("JobSubmitted")
             with pytest.raises(UnavailableError):
                 await world.submit(a_request())
         (root / "gate").touch()

@@ -26,7 +26,7 @@ from tests.support.frame_samples import Sample, marked_units, times_computed
 from tests.support.minigrid_samples import SMALL
 from tests.support.paths import child_environment
 
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 @contextmanager

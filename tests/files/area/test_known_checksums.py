@@ -35,7 +35,7 @@ OTHERS = b"same bytes\n"
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 60))
+    asyncio.run(asyncio.wait_for(scenario, 120))
 
 
 def sha(data: bytes) -> str:

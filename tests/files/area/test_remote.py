@@ -21,7 +21,7 @@ BYTES = b"some bytes\n"
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 60))
+    asyncio.run(asyncio.wait_for(scenario, 120))
 
 
 def there(root: Path) -> tuple[RemoteArea, AreaDirectory]:

@@ -37,7 +37,7 @@ DATA = some_bytes(3 * PIECE_BYTES + 17)
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 60))
+    asyncio.run(asyncio.wait_for(scenario, 120))
 
 
 class Gate:

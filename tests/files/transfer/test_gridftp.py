@@ -69,7 +69,7 @@ def made_grid(root: Path, servers: dict[str, GridFtpServer], local: bool) -> Fil
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 100))
+    asyncio.run(asyncio.wait_for(scenario, 300))
 
 
 def test_a_file_and_a_chunk_of_it_come_straight_from_server_to_server(grid: FileGrid) -> None:

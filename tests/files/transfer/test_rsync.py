@@ -51,7 +51,7 @@ def grid(tmp_path: Path, server: SshServer) -> FileGrid:
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 100))
+    asyncio.run(asyncio.wait_for(scenario, 300))
 
 
 async def one_process_at(grid: FileGrid, program: str) -> list[int]:

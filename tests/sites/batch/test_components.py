@@ -20,7 +20,16 @@ from koala.sites.batch.scripts import directory, runner
 from koala.sites.batch.scripts.runner import ScriptRunner
 from koala.sites.batch.system import BatchListing
 from koala.sites.remote_shell import ShellTimeoutError
-from tests.support.paper_batch import BRISK, ONLY_AT_THE_SITE, PaperBatch, PaperSite, brisk, component, eventually
+from tests.support.paper_batch import (
+    BRISK,
+    ONLY_AT_THE_SITE,
+    WAIT_S,
+    PaperBatch,
+    PaperSite,
+    brisk,
+    component,
+    eventually,
+)
 
 # --------------------------------------------------------------------------------------------- processors
 
@@ -177,7 +186,7 @@ def test_a_batch_system_that_takes_long_to_list_rests_as_long_whatever_is_to_be_
 
 def test_what_is_about_to_change_is_waited_for_at_the_site(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with PaperSite(tmp_path, timings=ONLY_AT_THE_SITE) as one, asyncio.timeout(30.0):
+        async with PaperSite(tmp_path, timings=ONLY_AT_THE_SITE) as one, asyncio.timeout(WAIT_S):
             await one.begin("1.1")
             await one.site.release("1.1", Go())
             one.write("1.1", "outbox/question", "why\n")
@@ -221,7 +230,7 @@ def test_too_many_to_be_waited_for_at_the_site_are_polled_from_here(
 
 def test_a_component_that_comes_while_a_poll_waits_for_others_is_seen_too(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with PaperSite(tmp_path, timings=ONLY_AT_THE_SITE) as one, asyncio.timeout(30.0):
+        async with PaperSite(tmp_path, timings=ONLY_AT_THE_SITE) as one, asyncio.timeout(WAIT_S):
             await one.begin("1.1")
             await one.begin("1.2")
             await one.begin("1.3")

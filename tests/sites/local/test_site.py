@@ -438,9 +438,12 @@ def test_an_idle_site_uses_no_processor_time(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path / "a") as one:
             await one.run(launch())
-            before = sum(os.times()[:2])
-            await asyncio.sleep(0.5)
-            assert sum(os.times()[:2]) - before < 0.1
+            used_s = []
+            for _ in range(3):  # what else runs in this process may use some in one of them
+                before = sum(os.times()[:2])
+                await asyncio.sleep(0.5)
+                used_s.append(sum(os.times()[:2]) - before)
+            assert min(used_s) < 0.1, used_s
 
     asyncio.run(scenario())
     assert all_gone(tmp_path)
