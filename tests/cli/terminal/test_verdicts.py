@@ -70,3 +70,12 @@ def test_each_reason_is_told_once_and_no_more_than_a_limit(capsys: pytest.Captur
         log.tell(job(1, "waiting"))
     lines = capsys.readouterr().err.splitlines()
     assert lines == [f"Job 1 waits: reason {number}." for number in range(1, REASONS_TOLD_MAX)]
+
+
+def test_a_job_in_quarantine_is_told_once_with_who_can_put_it_back(capsys: pytest.CaptureFixture[str]) -> None:
+    log = _Log(Asked(None).client, "")
+    for state in ("waiting", "quarantined", "quarantined"):
+        log.tell(job(7, state))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("Job 7 is set aside after an error inside Koala until an operator puts it back")
+    assert "koala job requeue" in line

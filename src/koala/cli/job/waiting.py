@@ -27,6 +27,7 @@ LOG_PROGRESS_S = 5.0
 # The most reasons why a job waits that are told where no terminal is; each is told once.
 REASONS_TOLD_MAX = 20
 EXIT_CODE_MAX = 255
+QUARANTINED = "is set aside after an error inside Koala until an operator puts it back (koala job requeue)"
 
 Tell = Callable[["JobSummary"], None]
 
@@ -100,6 +101,9 @@ class _Log:
 
     def tell(self, job: JobSummary) -> None:
         """Why it waits, unless that was told."""
+        if job.state == "quarantined" and QUARANTINED not in self._told:
+            self._told.add(QUARANTINED)
+            click.echo(f"Job {job.id} {QUARANTINED}: koala job explain {job.id} tells why.", err=True)
         if job.state != "waiting" or len(self._told) >= REASONS_TOLD_MAX:
             return
         refusal = self._client.explain(job.id).refusal
@@ -112,6 +116,8 @@ class _Log:
 def _progress(client: Client, job: JobSummary) -> str:
     """Where the job is and, while it waits, why."""
     words = f"job {job.id} {job.state} {span(time.time() - job.since)}"
+    if job.state == "quarantined":
+        return f"{words}: it {QUARANTINED}"
     if job.state != "waiting":
         return f"{words} {places_words(job.places)}"
     refusal = client.explain(job.id).refusal
