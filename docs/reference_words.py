@@ -393,6 +393,11 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.simulator.traces.failures", "LINE_BYTES_MAX", "bytes of one line of a failure trace"),
     ("koala.simulator.traces.failures", "NODE_PROCESSORS_MAX", "processors of one node of a failure trace"),
     ("koala.experiments.frame.run", "UNITS_MAX", "pieces of work of one experiment"),
+    (
+        "koala.experiments.frame.claims",
+        "SEEDS_FORESEEN_MAX",
+        "seeds up to which it is estimated how many a decision takes",
+    ),
     ("koala.experiments.calibrate.runs", "START_S_MAX", "seconds until a measured MPI program must have started"),
     (
         "koala.daemon.service.submissions",

@@ -52,7 +52,7 @@ def test_the_list_as_json_has_the_parameters_with_their_defaults() -> None:
 def test_a_run_prints_the_claims_and_where_the_report_is(tmp_path: Path) -> None:
     done = run("run", "sample", "--out", str(tmp_path / "out"), "--jobs", "1", "--set", "factor=3")
     assert done.exit_code == 0, done.output
-    for words in ("S1     holds     It is above zero.", "S2     does not", "The contrary is shown by", "20 seeds"):
+    for words in ("S1     holds     It is above zero.", "S2     contrary", "The contrary is shown by", "20 seeds"):
         assert words in done.stdout
     assert f"report: {tmp_path / 'out' / 'report.html'}" in done.stdout
     assert "first look" not in done.stdout
@@ -74,6 +74,24 @@ def test_json_is_the_report(tmp_path: Path) -> None:
 def test_a_run_with_few_seeds_says_that_they_are_few(tmp_path: Path) -> None:
     done = run("run", "sample", "--out", str(tmp_path), "--jobs", "1", "--repetitions", "4")
     assert "note: 4 seeds are a first look: claims are judged from at least 20" in done.stdout
+
+
+def test_a_run_goes_on_while_a_claim_is_undecided_and_says_why_it_stopped(tmp_path: Path) -> None:
+    few = ("run", "sample", "--out", str(tmp_path), "--jobs", "1", "--repetitions", "20")
+    one = json.loads(run(*few, "--json").stdout)
+    assert one["judged"]["looks"] == [{"seeds": 20, "confidence": 0.95}]
+    decided = json.loads(run(*few, "--seeds-max", "80", "--json").stdout)
+    assert decided["judged"]["stopped"] == "every claim is decided"
+    assert decided["judged"]["seeds"] == 20
+    assert decided["judged"]["looks_max"] == 3
+    assert decided["judged"]["looks"][0]["confidence"] > 0.95
+
+
+def test_a_seeds_max_below_the_first_look_is_refused(tmp_path: Path) -> None:
+    done = run("run", "sample", "--out", str(tmp_path / "out"), "--repetitions", "20", "--seeds-max", "10")
+    assert done.exit_code == 2
+    assert "--seeds-max 10: the run begins with 20 seeds" in done.stderr
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from koala.experiments.frame.claims import PaperClaim
-    from koala.experiments.frame.experiment import Conclusion, Experiment, FinishedUnit, Unit
+    from koala.experiments.frame.experiment import Experiment, FinishedUnit, Unit
+    from koala.experiments.frame.looks import Judged
     from koala.experiments.frame.run import Computer
 
 REPETITIONS_MAX = 10_000
@@ -32,6 +33,7 @@ _EXTRAS = {
 _OF_A_REPORT = {
     "folder": "--out",
     "repetitions": "--repetitions",
+    "seeds_max": "--seeds-max",
     "processes": "--jobs",
     "quick": "--quick",
     "settings": "--set",
@@ -100,6 +102,7 @@ def _described(each: Experiment[Any]) -> dict[str, Any]:
         "title": each.title,
         "question": each.question,
         "repetitions": each.repetitions,
+        "seeds_max": max(each.repetitions, each.seeds_max),
         "parameters": msgspec.to_builtins(each.parameters_type()),
     }
 
@@ -111,7 +114,12 @@ def _described(each: Experiment[Any]) -> dict[str, Any]:
 @click.option(
     "--repetitions",
     type=click.IntRange(2, REPETITIONS_MAX),
-    help="How many seeds; by default as many as the claims need.",
+    help="How many seeds; no more follow unless --seeds-max says so.",
+)
+@click.option(
+    "--seeds-max",
+    type=click.IntRange(2, REPETITIONS_MAX),
+    help="Go on while a claim is undecided, to so many seeds at most.",
 )
 @click.option("--jobs", "processes", type=click.IntRange(1), help="Processes to use; by default one for each core.")
 @click.option(
@@ -129,6 +137,7 @@ def run(
     seed: int,
     folder: Path | None,
     repetitions: int | None,
+    seeds_max: int | None,
     processes: int | None,
     dask: str | None,
     quick: bool,
@@ -143,7 +152,8 @@ def run(
     koala experiment run koala2006 --seed 1 --out koala2006
     koala experiment run koala2006 --quick --out first-look
 
-    An interrupted run goes on where it was when the same command is given again.
+    More seeds follow while a claim is undecided and they would decide it. An interrupted run goes on where it was
+    when the same command is given again.
 
     Some experiments also offer one run alone, which is printed and leaves no report:
 
@@ -152,7 +162,8 @@ def run(
     """
     from koala.experiments.catalogue import find
     from koala.experiments.frame.experiment import parameters_from
-    from koala.experiments.frame.report import check_folder, needs_more_seeds, write_report
+    from koala.experiments.frame.looks import judged, planned_looks
+    from koala.experiments.frame.report import check_folder, first_look, write_report
 
     chosen = find(name)
     asked = {option: text for option, text in single.items() if text is not None}
@@ -166,16 +177,22 @@ def run(
     parameters = parameters_from(chosen, _parsed(settings), quick=quick)
     check_folder(folder, chosen.name)
     computer = _cluster(chosen, dask, processes) if dask else None
-    count = repetitions or (chosen.quick_repetitions if quick else chosen.repetitions)
-    units = chosen.units(parameters, seed, count)
-    finished = _computed(chosen, units, folder, processes, computer, fresh)
-    conclusion = chosen.conclude(parameters, finished)
-    outcome = write_report(chosen, parameters, seed, count, conclusion, folder)
+    first = repetitions or (chosen.quick_repetitions if quick else chosen.repetitions)
+    most = seeds_max or (first if repetitions or quick else max(first, chosen.seeds_max))
+    if most < first:
+        raise UserError(f"--seeds-max {most}: the run begins with {first} seeds; ask for at least so many")
+
+    def results_of(count: int) -> list[FinishedUnit]:
+        units = chosen.units(parameters, seed, count)
+        return _computed(chosen, units, folder, processes, computer, fresh and count == first)
+
+    seen = judged(chosen, parameters, planned_looks(first, most), results_of, quick=quick)
+    outcome = write_report(chosen, parameters, seed, most, seen, folder)
     if as_json:
         print_json(outcome.report)
         return
     screen = console()
-    for part in _summary(chosen, conclusion, count, needs_more_seeds(chosen, count)):
+    for part in _summary(chosen, seen, first_look(chosen, seen)):
         screen.print(part)
     screen.print(f"report: {outcome.html_path}", soft_wrap=True, markup=False)
     if outcome.figures:
@@ -262,16 +279,17 @@ def _progress(name: str) -> Iterator[Callable[[int, int], None]]:
         yield update
 
 
-def _summary(
-    chosen: Experiment[Any], conclusion: Conclusion, repetitions: int, warning: str
-) -> Iterator[RenderableType]:
+def _summary(chosen: Experiment[Any], seen: Judged, warning: str) -> Iterator[RenderableType]:
     from rich.text import Text
 
-    yield Text(f"{chosen.name}: {chosen.title}, {counted(repetitions, 'seed')}", style="bold")
+    conclusion = seen.conclusion
+    yield Text(f"{chosen.name}: {chosen.title}, {counted(seen.seeds, 'seed')}", style="bold")
     yield ""
     if conclusion.claims:
         yield _claims_table(conclusion.claims)
         yield ""
+    if seen.looks_max > 1:
+        yield Text(f"{len(seen.looks)} of {counted(seen.looks_max, 'look')} at the data: {seen.stopped}.")
     for note in conclusion.notes:
         yield Text(note)
     if warning:
@@ -286,12 +304,14 @@ def _claims_table(claims: Sequence[PaperClaim]) -> RenderableType:
     table.add_column("claim", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     table.add_column("what it says")
+    colours = {"holds": "green", "contrary": "red", "undecided": "yellow"}
     for claim in claims:
-        verdict = Text("holds", style="green") if claim.holds else Text("does not", style="red")
         what = Text(claim.text)
-        if not claim.holds:
+        if claim.verdict != "holds":
             what.append(f"\n{claim.why}", style="dim")
-        table.add_row(claim.id, verdict, what)
+        if claim.to_go:
+            what.append(f"\n{claim.to_go}", style="yellow")
+        table.add_row(claim.id, Text(claim.verdict, style=colours[claim.verdict]), what)
     return table
 
 

@@ -1,4 +1,4 @@
-"""The report: four keys for programs, one page for people that needs nothing else, the same bytes each time."""
+"""The report: five keys for programs, one page for people that needs nothing else, the same bytes each time."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from koala.experiments.frame.experiment import FinishedUnit
+from koala.experiments.frame.looks import judged, planned_looks
 from koala.experiments.frame.report import OtherReportError, WrittenReport, check_folder, write_report
 from tests.support.frame_samples import Sample, SampleParameters
 
@@ -21,11 +22,13 @@ NAMESPACES = ("http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink")
 def written(folder: Path, repetitions: int = 3) -> WrittenReport:
     experiment = Sample()
     parameters = SampleParameters(factor=3.0)
-    results = [
-        FinishedUnit(unit, json.loads(json.dumps(experiment.run(unit))))
-        for unit in experiment.units(parameters, 1, repetitions)
-    ]
-    return write_report(experiment, parameters, 1, repetitions, experiment.conclude(parameters, results), folder)
+
+    def results_of(seeds: int) -> list[FinishedUnit]:
+        units = experiment.units(parameters, 1, seeds)
+        return [FinishedUnit(unit, json.loads(json.dumps(experiment.run(unit)))) for unit in units]
+
+    seen = judged(experiment, parameters, planned_looks(repetitions, repetitions), results_of)
+    return write_report(experiment, parameters, 1, repetitions, seen, folder)
 
 
 class Page(HTMLParser):
@@ -48,15 +51,16 @@ class Page(HTMLParser):
             self.refers.update(f"#{target}" for target in re.findall(r"url\(#([^)]+)\)", value or ""))
 
 
-def test_the_json_has_the_four_parts_and_every_claim_its_evidence(tmp_path: Path) -> None:
+def test_the_json_has_its_parts_and_every_claim_its_evidence(tmp_path: Path) -> None:
     report = json.loads(written(tmp_path).json_path.read_text())
-    assert list(report) == ["experiment", "parameters", "results", "claims"]
+    assert list(report) == ["experiment", "parameters", "judged", "results", "claims"]
     assert report["experiment"] == "sample"
     assert report["parameters"]["factor"] == 3.0
     assert report["parameters"]["repetitions"] == 3
     assert report["results"] == {"values": [3.0, 6.0, 9.0]}
-    assert [list(claim) for claim in report["claims"]] == [["id", "text", "holds", "evidence"]] * 2
-    assert [claim["holds"] for claim in report["claims"]] == [False, False]
+    assert report["judged"]["looks"] == [{"seeds": 3, "confidence": 0.95}]
+    assert [claim["verdict"] for claim in report["claims"]] == ["undecided", "undecided"]
+    assert [claim["leaning"] for claim in report["claims"]] == ["undecided", "contrary"]
     assert "Undecided by value: 6.0 s (-1.5 to 13.5)." in report["claims"][0]["evidence"]["why"]
     assert "The contrary is shown by value & more" in report["claims"][1]["evidence"]["why"]
 
@@ -101,7 +105,9 @@ def test_words_of_an_experiment_are_text_on_the_page_and_not_markup(tmp_path: Pa
 def test_the_page_shows_verdicts_numbers_captions_and_the_command_to_repeat_it(tmp_path: Path) -> None:
     text = written(tmp_path).html_path.read_text()
     for words in (
-        "Claims: 0 of 2 hold",
+        "Claims: 2 undecided",
+        "reaches 1.5 s beyond 0",
+        "it leans to: contrary",
         "6.0 s (-1.5 to 13.5)",
         "undecided",
         "contrary",
@@ -111,7 +117,11 @@ def test_the_page_shows_verdicts_numbers_captions_and_the_command_to_repeat_it(t
         "3 seeds are a first look",
     ):
         assert words in text
-    assert "first look" not in written(tmp_path / "enough", 20).html_path.read_text()
+    assert 'class="no"' not in text
+    enough = written(tmp_path / "enough", 20).html_path.read_text()
+    assert "first look" not in enough
+    assert "Claims: 1 hold, 1 contrary" in enough
+    assert '<td class="no">contrary</td>' in enough
 
 
 def test_the_report_of_another_experiment_is_not_overwritten(tmp_path: Path) -> None:

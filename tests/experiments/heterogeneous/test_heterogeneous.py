@@ -172,7 +172,7 @@ def numbers(**changes: dict[str, float]) -> dict[str, dict[str, float]]:
 
 
 def verdicts(response_s: dict[str, dict[str, float]]) -> dict[str, bool]:
-    return {claim.id: claim.holds for claim in HeterogeneousFindings(results_of(response_s)).claims()}
+    return {claim.id: (claim.verdict == "holds") for claim in HeterogeneousFindings(results_of(response_s)).claims()}
 
 
 def test_every_claim_can_hold() -> None:

@@ -220,7 +220,7 @@ def test_the_report_says_whether_the_simulation_agrees_with_what_was_measured(fa
     concluded = Live2006().conclude(parameters, finished(parameters, fitted([calibration()]), factor))
     agreement = concluded.claims[0]
     assert agreement.id == "L1"
-    assert agreement.holds is holds
+    assert (agreement.verdict == "holds") is holds
     assert set(agreement.evidence["means_within"].values()) == {holds}
     figures = re.findall(r"(WF|CM|FCM) ([+-]\d+\.\d) %", agreement.why)
     assert [policy for policy, _ in figures][-3:] == ["WF", "CM", "FCM"]

@@ -86,7 +86,8 @@ P = TypeVar("P", bound=Parameters)
 class Experiment(abc.ABC, Generic[P]):
     """One experiment. Instances hold nothing that changes and can be sent to another process.
 
-    ``repetitions`` is how many seeds it takes by default, and ``seeds_min`` how many its claims need at least;
+    ``repetitions`` is how many seeds it takes at first, ``seeds_max`` how many at most while a claim is undecided (by
+    default no more), and ``seeds_min`` how many a verdict needs at least;
     ``processes_max`` bounds how many units may be computed at once, where they would disturb each other. ``method``
     is a few paragraphs for the report. ``single_type`` is there where one run alone can be asked for. ``extras`` are
     those of the package whose libraries it needs, besides the one that every report needs.
@@ -98,6 +99,7 @@ class Experiment(abc.ABC, Generic[P]):
     method: ClassVar[tuple[str, ...]] = ()
     repetitions: ClassVar[int] = SEEDS_MIN
     seeds_min: ClassVar[int] = SEEDS_MIN
+    seeds_max: ClassVar[int] = 0
     quick_repetitions: ClassVar[int] = 3
     processes_max: ClassVar[int | None] = None
     single_type: ClassVar[type[SingleRun] | None] = None

@@ -7,6 +7,7 @@ same files, byte for byte.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from importlib import resources
@@ -16,9 +17,10 @@ from typing import Any, NamedTuple
 import msgspec
 from jinja2 import Environment, StrictUndefined
 
-from koala.experiments.frame.claims import measured
-from koala.experiments.frame.experiment import Conclusion, Experiment, P
+from koala.experiments.frame.claims import ClaimVerdict, Comparison, PaperClaim, measured
+from koala.experiments.frame.experiment import Experiment, P
 from koala.experiments.frame.figures import ReportFigure, save
+from koala.experiments.frame.looks import Judged
 from koala.version import __version__
 
 REPORT_JSON = "report.json"
@@ -70,26 +72,38 @@ def check_folder(folder: Path, experiment: str) -> None:
         )
 
 
-def needs_more_seeds(experiment: Experiment[Any], repetitions: int) -> str:
-    """A warning where a run has too few seeds for its verdicts, or nothing."""
-    if repetitions >= experiment.seeds_min:
-        return ""
-    return f"{repetitions} seeds are a first look: claims are judged from at least {experiment.seeds_min}"
+def first_look(experiment: Experiment[Any], seen: Judged) -> str:
+    """A warning where a run has too few seeds for verdicts or too little work in each, or nothing."""
+    if seen.seeds < experiment.seeds_min:
+        return f"{seen.seeds} seeds are a first look: claims are judged from at least {experiment.seeds_min}"
+    if any(claim.first_look for claim in seen.conclusion.claims):
+        return "this is a first look, with less work for each seed: it decides nothing"
+    return ""
+
+
+def verdict_counts(claims: Sequence[PaperClaim]) -> str:
+    """How many claims have which verdict, in words."""
+    words = {ClaimVerdict.HOLDS: "hold", ClaimVerdict.CONTRARY: "contrary", ClaimVerdict.UNDECIDED: "undecided"}
+    counts = {said: sum(claim.verdict is verdict for claim in claims) for verdict, said in words.items()}
+    return ", ".join(f"{count} {said}" for said, count in counts.items() if count)
 
 
 def write_report(
-    experiment: Experiment[P], parameters: P, seed: int, repetitions: int, conclusion: Conclusion, folder: Path
+    experiment: Experiment[P], parameters: P, seed: int, seeds_max: int, seen: Judged, folder: Path
 ) -> WrittenReport:
     """Write everything into the folder, which is made where it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
+    conclusion = seen.conclusion
     report = {
         "experiment": experiment.name,
         "parameters": {
             "seed": seed,
-            "repetitions": repetitions,
+            "repetitions": seen.looks[0].seeds,
+            "seeds_max": seeds_max,
             **msgspec.to_builtins(parameters),
             "koala": __version__,
         },
+        "judged": {"seeds": seen.seeds, **seen.as_json()},
         "results": conclusion.results,
         "claims": [claim.as_json() for claim in conclusion.claims],
     }
@@ -98,25 +112,26 @@ def write_report(
     for name, content in conclusion.files.items():
         (folder / name).write_text(content, encoding="utf-8")
     files = [path for picture in conclusion.figures for path in save(picture, folder)]
-    page = _page(experiment, report, conclusion, repetitions, folder)
+    page = _page(experiment, report, seen, folder)
     (folder / REPORT_HTML).write_text(page, encoding="utf-8")
     return WrittenReport(report, folder / REPORT_JSON, folder / REPORT_HTML, tuple(files))
 
 
-def _page(
-    experiment: Experiment[P], report: dict[str, Any], conclusion: Conclusion, repetitions: int, folder: Path
-) -> str:
+def _page(experiment: Experiment[P], report: dict[str, Any], seen: Judged, folder: Path) -> str:
+    conclusion = seen.conclusion
     template = (resources.files("koala.experiments.frame") / _TEMPLATE).read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(template).render(
         experiment=experiment,
         claims=conclusion.claims,
-        holding=sum(claim.holds for claim in conclusion.claims),
+        counts=verdict_counts(conclusion.claims),
+        seen=seen,
         measured=measured,
+        strip=_strip,
         figures=_inline(conclusion.figures, folder),
         parameters=[(name, _as_text(value)) for name, value in report["parameters"].items()],
         notes=conclusion.notes,
-        warning=needs_more_seeds(experiment, repetitions),
+        warning=first_look(experiment, seen),
         version=__version__,
         command=_command(experiment, report["parameters"]),
     )
@@ -133,6 +148,37 @@ def _inline(pictures: Sequence[ReportFigure], folder: Path) -> list[_Shown]:
     return shown
 
 
+class _Strip(NamedTuple):
+    """An interval against its bounds, all in percent of the width of a drawing."""
+
+    low: float
+    width: float
+    mean: float
+    bounds: tuple[float, ...]
+
+
+def _strip(comparison: Comparison) -> _Strip | None:
+    """Where the interval, its mean and the bounds are on a line, or None where the interval has no ends."""
+    interval = comparison.interval
+    if not interval.bounded:
+        return None
+    bounds = [bound for bound in (comparison.least, comparison.most) if math.isfinite(bound)]
+    places = [interval.low, interval.high, *bounds]
+    least, most = min(places), max(places)
+    if least == most:
+        return _Strip(50.0, 0.0, 50.0, tuple(50.0 for _ in bounds))
+
+    def at(value: float) -> float:
+        return round(4.0 + 92.0 * (value - least) / (most - least), 1)
+
+    return _Strip(
+        at(interval.low),
+        round(at(interval.high) - at(interval.low), 1),
+        at(interval.mean),
+        tuple(at(bound) for bound in bounds),
+    )
+
+
 def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
@@ -140,6 +186,8 @@ def _as_text(value: Any) -> str:
 def _command(experiment: Experiment[P], shown: dict[str, Any]) -> str:
     """The command that gives this report again."""
     parts = [f"koala experiment run {experiment.name} --seed {shown['seed']} --repetitions {shown['repetitions']}"]
+    if shown["seeds_max"] > shown["repetitions"]:
+        parts.append(f"--seeds-max {shown['seeds_max']}")
     defaults = msgspec.to_builtins(experiment.parameters_type())
     parts += [f"--set {name}={_as_text(shown[name])}" for name in defaults if shown[name] != defaults[name]]
     return " ".join([*parts, "--out DIR"])

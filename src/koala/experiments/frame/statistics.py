@@ -17,18 +17,49 @@ CONFIDENCE = 0.95
 class Interval(msgspec.Struct, frozen=True):
     """A mean over ``n`` seeds and the interval that holds the true one with the confidence asked for.
 
-    Of a single value nothing is known about the spread: its interval is the whole line.
+    Of a single value nothing is known about the spread: its interval is the whole line. One without width is a
+    fact, such as the worst of all runs, and stays as it is at any confidence.
     """
 
     mean: float
     low: float
     high: float
     n: int
+    confidence: float = CONFIDENCE
 
     @property
     def bounded(self) -> bool:
         """Whether there were enough values for an interval."""
         return math.isfinite(self.low) and math.isfinite(self.high)
+
+    def at(self, confidence: float) -> Interval:
+        """The same mean over the same seeds with Student's t interval for another confidence."""
+        if not self.bounded or self.low == self.high or self.n < 2 or confidence == self.confidence:
+            return msgspec.structs.replace(self, confidence=confidence)
+        ratio = _t_quantile(confidence, self.n - 1) / _t_quantile(self.confidence, self.n - 1)
+        low, high = self.mean - ratio * (self.mean - self.low), self.mean + ratio * (self.high - self.mean)
+        return Interval(self.mean, low, high, self.n, confidence)
+
+    def seeds_within(self, distance: float, most: int) -> int | None:
+        """How many seeds, ``most`` at most, would give an interval that reaches less than this far from its mean.
+
+        It takes the spread seen for the true one. None where so many are not enough, or where nothing is known.
+        """
+        if not self.bounded or self.n < 2 or distance <= 0.0:
+            return None
+        half = (self.high - self.low) / 2
+        spread = half * math.sqrt(self.n) / _t_quantile(self.confidence, self.n - 1)
+
+        def enough(seeds: int) -> bool:
+            return _t_quantile(self.confidence, seeds - 1) * spread / math.sqrt(seeds) < distance
+
+        if not enough(most):
+            return None
+        low, high = 1, most
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if enough(middle) else (middle, high)
+        return high
 
     def as_json(self) -> dict[str, float | int | None]:
         """For a report; a bound that is not known is null."""
@@ -61,10 +92,10 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> In
     count = len(values)
     mean = math.fsum(values) / count
     if count == 1:
-        return Interval(mean, -math.inf, math.inf, 1)
+        return Interval(mean, -math.inf, math.inf, 1, confidence)
     variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
     half = _t_quantile(confidence, count - 1) * math.sqrt(variance / count)
-    return Interval(mean, mean - half, mean + half, count)
+    return Interval(mean, mean - half, mean + half, count, confidence)
 
 
 def paired_difference(
@@ -91,4 +122,4 @@ def proportion(successes: int, trials: int, confidence: float = CONFIDENCE) -> I
     # At the ends the bound is exact, and floating point would put it a hair beside the share.
     low = 0.0 if successes == 0 else max(0.0, centre - half)
     high = 1.0 if successes == trials else min(1.0, centre + half)
-    return Interval(share, low, high, trials)
+    return Interval(share, low, high, trials, confidence)

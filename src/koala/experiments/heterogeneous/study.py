@@ -75,6 +75,7 @@ class Heterogeneous(Experiment[HeterogeneousParameters]):
     title = "Unequal links and divided input: NCM, NFCM and FCF"
     question = "By how much do policies that look at links, or divide the input, beat CM, FCM and CF?"
     method = METHOD
+    seeds_max = 80
     parameters_type = HeterogeneousParameters
 
     def quick(self, parameters: HeterogeneousParameters) -> HeterogeneousParameters:

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from koala.experiments.frame.claims import ClaimVerdict, Comparison, PaperClaim, above, below, judge, measured, within
+from koala.experiments.frame.claims import (
+    Comparison,
+    ComparisonVerdict,
+    PaperClaim,
+    above,
+    below,
+    judge,
+    measured,
+    within,
+)
 from koala.experiments.frame.statistics import Interval, mean_interval, paired_difference
 from koala.experiments.koala2005.data import (
     COMPONENTS,
@@ -125,7 +134,9 @@ def _components(data: Koala2005Data) -> PaperClaim:
 
 def _fit_note(data: Koala2005Data, comparisons: list[Comparison]) -> str:
     """Where times do not rise at one size: what components do there when failures hardly count."""
-    open_ = [each for each in comparisons if _AT_ONE_SIZE in each.what and each.verdict is not ClaimVerdict.SHOWN]
+    open_ = [
+        each for each in comparisons if _AT_ONE_SIZE in each.what and each.verdict is not ComparisonVerdict.SHOWN
+    ]
     alone = _mean(data.slopes(STABLE, PLACEMENT_S, JobFilter(size=_LARGE)))
     if not open_ or alone is None:
         return ""

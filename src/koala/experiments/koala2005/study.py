@@ -84,6 +84,7 @@ class Koala2005(Experiment[Koala2005Parameters]):
     title = "Co-allocation with priorities and files on an unreliable testbed"
     question = "Do all jobs get through while clusters fail, and what do priority, size and components do to them?"
     method = METHOD
+    seeds_max = 80
     parameters_type = Koala2005Parameters
 
     def quick(self, parameters: Koala2005Parameters) -> Koala2005Parameters:

@@ -124,6 +124,7 @@ class Koala2006(Experiment[Koala2006Parameters]):
     title = "Communication-aware placement: WF, CM and FCM on the DAS-2"
     question = "Does combining fewer clusters (CM, FCM) give shorter response times than worst fit (WF)?"
     method = METHOD
+    seeds_max = 80
     parameters_type = Koala2006Parameters
 
     def quick(self, parameters: Koala2006Parameters) -> Koala2006Parameters:

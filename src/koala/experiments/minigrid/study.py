@@ -67,6 +67,7 @@ class MiniGridStudy(Experiment[MiniGridParameters]):
     question = "Which meta-scheduler gets the most out of co-allocation without drowning in its traffic?"
     method = METHOD
     repetitions = 8
+    seeds_max = 16
     # A run has 1.6 million jobs: what 20 seeds do for runs of a few hundred, fewer do here.
     seeds_min = 8
     quick_repetitions = 3

@@ -11,7 +11,7 @@ from collections import Counter
 from itertools import pairwise
 from typing import Any
 
-from koala.experiments.frame.claims import Comparison, PaperClaim, above, below, judge
+from koala.experiments.frame.claims import ClaimVerdict, Comparison, PaperClaim, above, below, judge
 from koala.experiments.frame.statistics import Interval
 from koala.mapping.clustering.catalogue import Clustering, ClusterSizeError, cluster
 from koala.mapping.placing.catalogue import map_tasks
@@ -166,7 +166,7 @@ def _between_clusters(graph: TaskGraph, found: Clustering) -> float:
 
 def has_shape(rows: list[dict[str, Any]]) -> bool:
     """Whether affinity falls with MCR, and all tasks are in the user's LAN at 50 and 100 and not at 150."""
-    return judge("", "", _comparisons(rows)).holds
+    return judge("", "", _comparisons(rows)).verdict is ClaimVerdict.HOLDS
 
 
 def _comparisons(rows: list[dict[str, Any]]) -> list[Comparison]:

@@ -62,6 +62,7 @@ class WaseStudy(Experiment[WaseParameters]):
     question = "Does mapping clusters of tasks onto LANs keep communication local, and what does it cost?"
     method = METHOD
     repetitions = 8
+    seeds_max = 16
     # A seed is the paper's whole experiment of 3,600 trials: what 20 seeds do for smaller runs, fewer do here.
     seeds_min = 8
     quick_repetitions = 2
