@@ -31,6 +31,8 @@ RSL_MEANING = {
     "koalaPlacementTries": "the most tries to place the job",
     "koalaClaimingTries": "the most tries to claim its processors",
     "koalaRestarts": "the most restarts after failures of the application",
+    "koalaRetryOn": "the exit codes of the application after which the job is started again, as `75 143`",
+    "koalaNeverOn": "the exit codes after which the job fails at once",
     "koalaHome": "the site where the job arrives, which some policies try before all others",
     "koalaPattern": "who talks to whom: `all-to-all`, `ring`, `cube`, `master-worker` or `none`",
     "koalaBisectionMbit": "the bandwidth over the middle of the job, in megabits per second",
@@ -63,6 +65,8 @@ SBATCH_MEANING = {
     "placement-tries": "the most tries to place the job",
     "claiming-tries": "the most tries to claim its processors",
     "restarts": "the most restarts after failures of the application",
+    "retry-on": "the exit codes of the application after which the job is started again, as `75,143`",
+    "never-on": "the exit codes after which the job fails at once",
 }
 
 # (module, name, what it limits)
@@ -73,6 +77,13 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.model.request", "INPUT_FILES_MAX", "input files of one component"),
     ("koala.model.request", "TEXT_CHARACTERS_MAX", "characters of one text in a job, such as a script"),
     ("koala.model.request_size", "RESTARTS_MAX", "restarts that a job may ask for"),
+    ("koala.model.grid", "RESTART_REST_S_MAX", "seconds that a job whose run failed rests before it is placed again"),
+    (
+        "koala.model.request",
+        "EXIT_CODE_MAX",
+        "the highest exit code, and how many one list may have",
+    ),
+    ("koala.core.avoidance", "AVOIDED_MAX", "sites of its last failures that a job avoids"),
     (
         "koala.model.grid",
         "SITE_RESTARTS_MAX",

@@ -29,7 +29,7 @@ def _break(driver: CoreDriver, job_id: int = 1) -> str:
 
 def test_a_job_that_breaks_its_components_on_two_sites_ends_and_costs_no_site_its_trust() -> None:
     """running -> unwinding -> waiting, on one site until that is unusable, then on another; then failed"""
-    driver = CoreDriver({"a": 10, "b": 9, "c": 8}, scan_interval_s=0.0, restarts_max=3)
+    driver = CoreDriver({"a": 10, "b": 9, "c": 8}, scan_interval_s=0.0, restarts_max=3, avoid_failed_s=0.0)
     driver.submit(ask(5))
     where: list[str] = []
     while driver.job(1).state is not JobState.FAILED and len(where) < 50:
@@ -52,6 +52,15 @@ def test_a_job_that_breaks_its_components_on_two_sites_ends_and_costs_no_site_it
     )
     assert "a is trusted again" in driver.story(1)
     assert_clean(driver.ledger)
+
+
+def test_a_job_that_avoids_where_it_broke_is_to_blame_at_the_second_site() -> None:
+    driver = CoreDriver({"a": 10, "b": 9, "c": 8}, scan_interval_s=0.0, restarts_max=3)
+    driver.submit(ask(5))
+    where = [_break(driver) for _ in range(1 + 3 + 1)]
+    assert where[:3] == ["a", "b", "c"]
+    assert driver.job(1).state is JobState.FAILED
+    assert all(_trusted(driver).values())
 
 
 def test_a_job_that_breaks_again_where_another_has_done_well_since_is_to_blame() -> None:

@@ -259,6 +259,13 @@ def story_of_a_bad_job() -> list[str]:
     return driver.story(1)
 
 
+def story_of_a_restart() -> list[str]:
+    driver = CoreDriver({"a": 10, "b": 9}, restart_rest_s=5.0)
+    driver.run(ask(5))
+    driver.end(*driver.tokens(1), outcome=Outcome.FAILED, exit_code=1)
+    return driver.story(1)
+
+
 def story_of_a_quarantine() -> list[str]:
     driver = CoreDriver({"a": 10})
     driver.run(ask(5))
@@ -296,6 +303,8 @@ TOLD: dict[str, tuple[Callable[[], list[str]], str]] = {
     "started": (story_of_a_failure, "the barrier opened: all components started together"),
     "component_failed": (story_of_a_failure, "component 0 failed on a: a node died"),
     "to_blame": (story_of_a_bad_job, "the job itself is to blame, as it broke a component on a and on b"),
+    "rests": (story_of_a_restart, "it rests for 5 s before it is placed again"),
+    "avoids": (story_of_a_restart, "it avoids a, where a run of it failed, while there is another way"),
     "site_back": (story_of_a_probe, "a is trusted again"),
     "returned": (story_of_a_failure, "back to its placement queue: component 0 failed on a: a node died"),
     "quarantined": (story_of_a_quarantine, "set aside: an error inside Koala"),

@@ -119,6 +119,8 @@ def test_every_parameter_of_the_scheduler_can_be_written() -> None:
         "placement_tries_max": 4,
         "claiming_tries_max": 5,
         "restarts_max": 0,
+        "restart_rest_s": 9.0,
+        "avoid_failed_s": 60.0,
         "site_restarts_max": 7,
     }
     assert set(other) == set(SchedulerParameters.__struct_fields__)

@@ -57,7 +57,10 @@ def make_grid(
     network: Network | None = None,
     **parameters: Any,
 ) -> Grid:
-    """Sites by name and processors, files by name with (seconds, replicas), the scheduler's parameters."""
+    """Sites by name and processors, files by name with (seconds, replicas), the scheduler's parameters.
+
+    Jobs whose runs fail do not rest, unless a test is about that.
+    """
     return Grid(
         sites=tuple(
             Site(name=name, processors=processors, quota=(quotas or {}).get(name, 1.0))
@@ -69,7 +72,7 @@ def make_grid(
             StoredFile(name=name, size_bytes=seconds(transfer_s), replicas=replicas)
             for name, (transfer_s, replicas) in (files or {}).items()
         ),
-        scheduler=SchedulerParameters(**parameters),
+        scheduler=SchedulerParameters(**{"restart_rest_s": 0.0} | parameters),
     )
 
 

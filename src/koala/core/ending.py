@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from koala.core.avoidance import SiteAvoidance
 from koala.core.lifecycle import IN_CLAIMING_QUEUE, JobState
 from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.ledger import ENDED_KEPT, Ledger, first_given, tries_in_words
@@ -21,8 +22,9 @@ _OUTCOMES = {
 class JobEnding:
     """Back to the queue, or out. Giving back is safe in every state, and nothing stays behind."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, avoidance: SiteAvoidance) -> None:
         self.ledger = ledger
+        self.avoidance = avoidance
         ledger.timers.on(Alarm.ABORT_AGAIN, self._abort_again)
 
     def back_to_queue(self, job: Job, reason: str, *, lower: bool = True) -> None:
@@ -119,6 +121,8 @@ class JobEnding:
         job.stop_timer()
         self._forget_places(job)
         job.demand = None
+        job.avoiding = ()
+        job.rest_s = 0.0
         job.move(JobState.QUARANTINED)
         job.tell(at, "quarantined", reason)
 
@@ -130,7 +134,7 @@ class JobEnding:
     def _requeue(self, job: Job) -> None:
         job.move(JobState.WAITING)
         self._forget_places(job)
-        self.ledger.enqueue(job, tried=False)
+        self.avoidance.enqueue(job)
 
     @staticmethod
     def _forget_places(job: Job) -> None:

@@ -140,7 +140,7 @@ class JobPlacing:
         job.move(JobState.WAITING)
         job.tell(ledger.now, "requeued")
         ledger.commands.append(JobRequeued(job=job.id, reason=reason))
-        ledger.enqueue(job, tried=False)
+        self.ending.avoidance.enqueue(job)
 
     # --------------------------------------------------------------------------------------- scans
 
@@ -204,6 +204,7 @@ class JobPlacing:
         assert job.demand is not None
         ledger = self.ledger
         now = ledger.now
+        job.stop_timer()
         job.spots = spots
         job.placed_at = now
         job.claims = [None] * len(spots.sites)

@@ -155,6 +155,10 @@ class _Restoring:
         self._ledger.add(job)
         if not self._same_grid:  # another grid may have what the sites of this one would not run
             job.barred = {}
+            job.avoided = {}
+            job.avoiding = ()
+        if job.avoided:
+            self._ledger.avoiders[job.id] = None
         if job.state is not JobState.QUARANTINED:  # its demand may be what cannot be had
             self._restore_demand(job)
         if job.spots is not None:
@@ -179,6 +183,8 @@ class _Restoring:
             ) from error
         if job.barred:
             job.demand = job.demand.barring(self._ledger.index[site] for site in job.barred)
+        if job.avoiding:
+            job.demand = job.demand.barring(self._ledger.index[site] for site in job.avoiding)
 
     # ------------------------------------------------------------------- claims, transfers and files
 

@@ -30,7 +30,7 @@ from koala.model.messages import (
     StartComponent,
     Token,
 )
-from koala.model.request import InputMode, JobId
+from koala.model.request import InputMode, JobId, Request
 from koala.policies.demand import reads_of
 from koala.policies.front_door import can_ever_fit, tasks_of
 from koala.policies.transfer_estimates import chunk_bytes
@@ -75,6 +75,7 @@ class JobRunning:
                 tasks=tasks_of(job.demand, job.spots, component),
                 begin_at=_finite(job.start_estimate),
                 barrier_timeout_s=self._barrier_patience_s(job),
+                run=job.runs + 1,
             )
         )
         return claim
@@ -358,6 +359,8 @@ class JobRunning:
         if limit is not None and count > limit:
             self.ending.end(job, JobState.FAILED, f"{reason}{_after_restarts(limit)}")
         else:
+            if ran and not by_site:
+                self.ending.avoidance.failed_at(job, ledger.names[claim.site])
             self.ending.back_to_queue(job, reason)
 
     def _blame(self, job: Job, claim: ComponentClaim) -> bool:
@@ -399,7 +402,7 @@ class JobRunning:
             self.ledger.sites.promise(claim.site, claim.processors, job)
 
     def _application_failed(self, job: Job, claim: ComponentClaim, event: ComponentEnded) -> None:
-        """The user's program failed: started again as a whole, but not for ever."""
+        """The user's program failed: started again as a whole, but not for ever, nor against its user's word."""
         ledger = self.ledger
         job.failures += 1
         job.application_failures += 1
@@ -407,9 +410,12 @@ class JobRunning:
         reason = f"component {claim.component} failed on {ledger.names[claim.site]}{code}"
         job.tell(ledger.now, "component_failed", claim.component, claim.site, f"the application ended{code}")
         limit = first_given(job.request.restarts_max, ledger.parameters.restarts_max)
-        if limit is not None and job.application_failures > limit:
+        if (word := _last_word(job.request, event.exit_code)) is not None:
+            self.ending.end(job, JobState.FAILED, f"{reason}, {word}")
+        elif limit is not None and job.application_failures > limit:
             self.ending.end(job, JobState.FAILED, f"{reason}{_after_restarts(limit)}")
         else:
+            self.ending.avoidance.failed_at(job, ledger.names[claim.site])
             self.ending.back_to_queue(job, reason)
 
     def _not_taken(self, job: Job, claim: ComponentClaim, reason: str) -> None:
@@ -451,6 +457,17 @@ def _whole_seconds(patience_s: float) -> float:
 
 def _finite(at: float | None) -> float | None:
     return at if at is not None and math.isfinite(at) else None
+
+
+def _last_word(request: Request, exit_code: int | None) -> str | None:
+    """Why the job is not started again after this exit code; None where it may be."""
+    if exit_code is None:
+        return None
+    if exit_code in request.never_on:
+        return "after which it is never started again (never_on)"
+    if request.retry_on and exit_code not in request.retry_on:
+        return "which is not among those after which it is started again (retry_on)"
+    return None
 
 
 def _after_restarts(limit: int) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
+from koala.core.avoidance import SiteAvoidance
 from koala.core.claiming import JobClaiming
 from koala.core.ending import JobEnding
 from koala.core.lifecycle import HandlingError, JobState
@@ -55,7 +56,8 @@ class Scheduler:
     def __init__(self, grid: Grid, catalogue: Catalogue | None = None) -> None:
         self.grid = grid
         self.ledger = ledger = Ledger(grid)
-        self._ending = JobEnding(ledger)
+        self._avoidance = SiteAvoidance(ledger)
+        self._ending = JobEnding(ledger, self._avoidance)
         self._running = JobRunning(ledger, self._ending)
         self._staging = JobStaging(ledger, self._ending, self._running)
         self._claiming = JobClaiming(ledger, self._ending, self._running, self._staging)
@@ -123,6 +125,9 @@ class Scheduler:
         """Make sure that the driver will come back when the next thing is due."""
         ledger = self.ledger
         ledger.about = ()
+        if ledger.sites.doors_changed:
+            ledger.sites.doors_changed = False
+            self._avoidance.review()
         due_at = ledger.timers.next_at() if ledger.timers.heap else INFINITY
         if ledger.claiming.next_at < due_at:
             due_at = ledger.claiming.next_at

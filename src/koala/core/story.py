@@ -161,6 +161,12 @@ _WORDS: dict[str, Callable[..., str]] = {
         f"the job itself is to blame, as {why}: that counts as a failure of its application now, not of the site"
     ),
     "site_back": lambda names, site: f"{names[site]} is trusted again",
+    "rests": lambda _, rest_s: f"it rests for {rest_s:g} s before it is placed again",
+    "avoids": lambda _, sites: (
+        f"it avoids {', '.join(sites)}, where a run of it failed, while there is another way"
+        if sites
+        else "it may go to every site again, also where it failed"
+    ),
     "left_out": lambda _, lines: f"... {lines} lines of a long story are left out ...",
     "returned": lambda _, reason: f"back to its placement queue: {reason}",
     "quarantined": lambda _, reason: f"set aside: {reason}",

@@ -21,6 +21,8 @@ from koala.runners import component_script
 
 # Names the tasks that a component holds, in the order of their ranks, separated by blanks.
 TASKS_VARIABLE = "KOALA_TASKS"
+# Which run of its job the application is in, from 1: one that has written something before may go on from there.
+RUN_VARIABLE = "KOALA_RUN"
 
 # Stands for the source where only the destination of an input file is looked at.
 _SOMEWHERE = "replicas/file"
@@ -49,7 +51,7 @@ def launch_for(command: StartComponent, request: Request, site: Site) -> Launch:
         token=command.token,
         job=command.job,
         processors=command.processors,
-        application=_with_tasks(request.components[command.component].application, command.tasks),
+        application=_told(request.components[command.component].application, command),
         part=command.part,
         parts=command.parts,
         job_type=request.job_type,
@@ -62,12 +64,14 @@ def launch_for(command: StartComponent, request: Request, site: Site) -> Launch:
     )
 
 
-def _with_tasks(application: Application, tasks: tuple[str, ...]) -> Application:
-    """What the component runs, told which tasks it holds; the variable wins over one that the user set."""
-    if not tasks:
-        return application
-    others = tuple(pair for pair in application.environment if pair[0] != TASKS_VARIABLE)
-    return msgspec.structs.replace(application, environment=(*others, (TASKS_VARIABLE, " ".join(tasks))))
+def _told(application: Application, command: StartComponent) -> Application:
+    """What the component runs, told which run it is and which tasks it holds; these win over what the user set."""
+    variables = [(RUN_VARIABLE, str(command.run))]
+    if command.tasks:
+        variables.append((TASKS_VARIABLE, " ".join(command.tasks)))
+    names = {name for name, _ in variables}
+    others = tuple(pair for pair in application.environment if pair[0] not in names)
+    return msgspec.structs.replace(application, environment=(*others, *variables))
 
 
 def check_launch(request: Request) -> None:

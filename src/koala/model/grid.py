@@ -22,6 +22,8 @@ ROUTES_MAX = 10_000
 NODES_NAMED_MAX = 10_000
 # How often a job starts again after failures that are blamed on sites, where the grid file says nothing else.
 SITE_RESTARTS_MAX = 100
+# A job whose runs fail rests no longer than this before it is placed again.
+RESTART_REST_S_MAX = 600.0
 
 # The power of a processor of which nothing is said, in MFlop/s.
 NODE_POWER = 1_000.0
@@ -270,6 +272,9 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
     - ``transfer_tries_max`` per file and placement; a transfer is overdue after ``transfer_patience`` times
       its estimate, and never before ``answer_timeout_s``.
     - ``hold_placed``: keep the processors of placed jobs from other placements until they are claimed.
+    - ``restart_rest_s``: how long a job whose run failed rests before it is placed again, twice as long each time
+      up to RESTART_REST_S_MAX; ``avoid_failed_s``: how long it avoids the site where it failed while there is another
+      way.
     - ``site_restarts_max``: how often a job starts again after failures that are blamed on sites, and after those
       blamed on itself where ``restarts_max`` sets no limit.
     - the other ``..._max`` limits are the defaults for jobs that name none; None is no limit.
@@ -293,7 +298,9 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
     hold_placed: bool = False
     placement_tries_max: int | None = None
     claiming_tries_max: int | None = None
-    restarts_max: int | None = 10
+    restarts_max: int | None = 2
+    restart_rest_s: float = 2.0
+    avoid_failed_s: float = 3_600.0
     site_restarts_max: int = SITE_RESTARTS_MAX
 
 

@@ -228,7 +228,8 @@ class StartComponent(Command, frozen=True, kw_only=True, tag=True):
     ``component`` is its index in the request (0 for every component of a flexible job, told apart by ``part``),
     ``parts`` how many components the job has now. ``tasks`` are those of a job of tasks that the component holds, by
     name, in the order of their ranks. ``begin_at`` is the job start time, and ``barrier_timeout_s`` how long the
-    component waits at the barrier before it ends by itself: longer than the core ever waits for the others.
+    component waits at the barrier before it ends by itself: longer than the core ever waits for the others. ``run``
+    is the run of the job that it is for, counted from 1: a run begins when the barrier opens.
     """
 
     job: JobId
@@ -241,6 +242,7 @@ class StartComponent(Command, frozen=True, kw_only=True, tag=True):
     tasks: tuple[str, ...] = ()
     begin_at: float | None = None
     barrier_timeout_s: float | None = None
+    run: int = 1
 
 
 class AbortComponent(Command, frozen=True, kw_only=True, tag=True):

@@ -20,6 +20,8 @@ FileName: TypeAlias = str
 # Limits on one request. A description that goes beyond them is refused with the limit's name in the message.
 COMPONENTS_MAX = 1_000
 PROCESSORS_MAX = 10_000_000
+# A program tells its parent no more than a byte.
+EXIT_CODE_MAX = 255
 SPLITS_MAX = 1_000
 INPUT_FILES_MAX = 1_000
 TEXT_CHARACTERS_MAX = 65_536
@@ -214,6 +216,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     - flexible: one component, whose processors are the total, and ``flexible`` says how it may be divided.
       The parts that the scheduler makes all run that component's application.
 
+    ``retry_on`` are the exit codes of its application after which the job is started again, all where there are none;
+    ``never_on`` those after which it is not. Such an end is the application's own word, and blames no site.
+
     ``home`` is the site where the job arrived, which some policies try first; ``communication`` what it asks of the
     links between its sites, nothing where there is none.
 
@@ -232,6 +237,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     placement_tries_max: int | None = None
     claiming_tries_max: int | None = None
     restarts_max: int | None = None
+    retry_on: tuple[int, ...] = ()
+    never_on: tuple[int, ...] = ()
     home: SiteName | None = None
     communication: Communication | None = None
     tasks: TaskGraph | None = None
@@ -250,6 +257,15 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 raise InvalidRequestError(field, f"{tries} tries are too few; write 1 or more, or leave it out")
         if self.restarts_max is not None and self.restarts_max < 0:
             raise InvalidRequestError("restarts_max", "write 0 or more, or leave it out")
+        for field in ("retry_on", "never_on"):
+            codes: tuple[int, ...] = getattr(self, field)
+            for code in codes:
+                if not 1 <= code <= EXIT_CODE_MAX:
+                    raise InvalidRequestError(
+                        field, f"{code} is no exit code of a failure; write 1 to {EXIT_CODE_MAX}"
+                    )
+                if codes.count(code) > 1 or (field == "never_on" and code in self.retry_on):
+                    raise InvalidRequestError(field, f"the exit code {code} is there twice; keep one of the two")
         if self.flexible is not None:
             self._check_flexible(self.flexible)
         if self.tasks is not None:

@@ -149,6 +149,17 @@ class Demand:
         other.divided = None if self.divided is None else self.divided.barring(sites)
         return other
 
+    def allowing(self, sites: Iterable[int]) -> Demand:
+        """The same for a job that may go to these sites again."""
+        again = set(sites)
+        if again.isdisjoint(self.barred):
+            return self
+        other = copy(self)
+        other.barred = tuple([site for site in self.barred if site not in again])
+        other.key = (*self.key[:-1], Barred(other.barred)) if other.barred else self.key[:-1]
+        other.divided = None if self.divided is None else self.divided.allowing(again)
+        return other
+
     def allowed(self, processors: Sequence[int]) -> Sequence[int]:
         """These processors by site, and none at the sites that it must not go to."""
         if not self.barred:

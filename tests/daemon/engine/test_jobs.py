@@ -55,6 +55,21 @@ def test_a_failed_component_sends_the_whole_job_back_and_it_runs_again_as_a_whol
     asyncio.run(scenario())
 
 
+def test_a_job_whose_program_is_missing_at_one_site_is_done_at_another_within_its_restarts(root: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((4, 3, 3), restart_rest_s=0.5)) as world:
+            # Each site has a work directory of its own, and the program is in that of two of them.
+            has_it = f"{root}/*/b/*|{root}/*/c/*"
+            found = f'case $PWD in {has_it}) echo "run $KOALA_RUN" >"{root}/said" ;; *) nosuchprogram ;; esac'
+            row = await world.run(a_request(found))
+            assert (row.state, row.runs, row.failures) == ("done", 2, 1)
+            assert [(each.site, each.exit_code) for each in world.store.components(row.id)] == [("a", 127), ("b", 0)]
+            assert (root / "said").read_text() == "run 2\n"
+            await world.all_given_back()
+
+    asyncio.run(scenario())
+
+
 def test_a_job_whose_restarts_are_used_up_fails_with_the_exit_code_of_the_component_that_failed(root: Path) -> None:
     async def scenario() -> None:
         async with open_engine(root) as world:

@@ -175,6 +175,10 @@ class Job(_JobLinks):
     application_failures: int = 0
     preemptions: int = 0
     barred: dict[SiteName, str] = field(default_factory=dict)  # sites that will never run it, and why
+    avoided: dict[SiteName, float] = field(default_factory=dict)  # sites where a run of it failed, and until when
+    avoiding: tuple[SiteName, ...] = ()  # those of them that its demand leaves out now
+    rest_s: float = 0.0  # how long it rests when it returns to its queue
+    restart_rests: int = 0  # how often it has rested after a run that failed
     broke_at: SiteName | None = None  # the site at which a component of it broke first, while it ran
     to_blame: str = ""  # why such failures count as those of its application, once they do
     guest: bool = False  # whether it must not go to sites that are closed to guests

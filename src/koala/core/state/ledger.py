@@ -17,7 +17,7 @@ from koala.core.state.transfers import Transfers
 from koala.model.grid import Grid
 from koala.model.messages import AnyCommand, Token
 from koala.model.request import JobId, SiteName
-from koala.policies.front_door import Spots
+from koala.policies.front_door import Demand, Spots
 
 # With a scan interval of 0, a job that loses its places in the very instant in which it got them would be placed
 # again at once, for ever; it rests first, twice as long each time, until it has run.
@@ -81,6 +81,7 @@ class Ledger:
         self.commands: list[AnyCommand] = []
         self.jobs: dict[JobId, Job] = {}
         self.states = dict.fromkeys(JobState, 0)  # how many of them are in each state
+        self.avoiders: dict[JobId, None] = {}  # jobs that avoid, or did, sites where they failed
         # The jobs that the core is busy with at this point: should it raise, it is about them.
         self.about: Sequence[Job] = ()
         self.ended: OrderedDict[JobId, Job] = OrderedDict()
@@ -95,7 +96,6 @@ class Ledger:
         self.links = LinkUse(self.sites)
         self.transfers = Transfers(self.sites.view)
         self.timers = Timers()
-        self.timers.on(Alarm.RESTED, self._rested)
         self.timers.on(Alarm.COOLED_DOWN, self._cooled_down)
         self.clock = ScanClock(self.parameters.scan_interval_s, self.parameters.high_scans_per_low_scan)
         # True while what is due at this moment is run and the scans, which come last, have not been made yet.
@@ -127,13 +127,15 @@ class Ledger:
             return 0
         return self.scans_so_far(self.queue_of(job)) - job.entered_scan
 
-    def enqueue(self, job: Job, *, tried: bool) -> None:
-        """Put the job at the tail of its placement queue; ``tried`` says that it has just been tried in vain."""
+    def enqueue(self, job: Job, *, tried: bool, rest_s: float = 0.0) -> None:
+        """Put the job at the tail of its placement queue, after a rest of ``rest_s``; ``tried`` says that it has just
+        been tried in vain."""
         queue = self.queue_of(job)
         job.waiting_since = self.now
         if self.scans_every_event and job.placed_at == self.now:
-            rest_s = min(REST_S * 2**job.rests, REST_S_MAX)
+            rest_s = max(rest_s, min(REST_S * 2**job.rests, REST_S_MAX))
             job.rests += 1
+        if rest_s > 0:
             queue.resting[job.id] = job
             job.timer = self.timers.set(self.now + rest_s, Alarm.RESTED, job.id)
         else:
@@ -143,9 +145,12 @@ class Ledger:
         """How many failed tries in a row make the job's submission fail."""
         return first_given(job.request.placement_tries_max, self.parameters.placement_tries_max)
 
-    def _rested(self, job_id: JobId) -> None:
-        job = self.jobs[job_id]
-        self.about = (job,)
+    def change_demand(self, job: Job, demand: Demand) -> None:
+        """What a waiting job asks for changes, as by what it must not or need not avoid."""
+        self.queue_of(job).change_demand(job, demand)
+
+    def rested(self, job: Job) -> None:
+        """The rest of the job is over: it stands in line again."""
         queue = self.queue_of(job)
         job.timer = None
         del queue.resting[job.id]

@@ -159,7 +159,7 @@ class PlacementQueue(_QueueLinks):
         self.stand(job)
 
     def stand(self, job: Job) -> None:
-        """Enter the job at the position that it has been given, behind all others."""
+        """Enter the job at the position that it has been given."""
         assert job.demand is not None
         demand = job.demand
         group = self._groups.get(demand.key)
@@ -167,8 +167,9 @@ class PlacementQueue(_QueueLinks):
             group = self._groups[demand.key] = DemandGroup(demand)
             self._group_sequence += 1
             insort(self._by_least, (demand.least, self._group_sequence, group), key=_least_and_sequence)
-        group.positions.append(job.position)
-        group.jobs.append(job)
+        place = bisect_left(group.positions, job.position)
+        group.positions.insert(place, job.position)
+        group.jobs.insert(place, job)
         self.size += 1
         if not demand.steady:
             self._count_unsteady(demand, 1)
@@ -195,6 +196,17 @@ class PlacementQueue(_QueueLinks):
             return
         group = self._groups[job.demand.key]
         self._take(group, bisect_left(group.positions, job.position))
+
+    def change_demand(self, job: Job, demand: Demand) -> None:
+        """The job asks for something else from now on; it keeps its place in line."""
+        if job.position < 0:  # it rests, or is about to join
+            job.demand = demand
+            return
+        position, exhausted_at_scan = job.position, job.exhausted_at_scan
+        self.remove(job)
+        job.demand, job.position, job.exhausted_at_scan = demand, position, exhausted_at_scan
+        self.stand(job)
+        self.untried = True
 
     def _take(self, group: DemandGroup, place: int) -> Job:
         del group.positions[place]

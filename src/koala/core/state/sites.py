@@ -99,6 +99,7 @@ class Sites:
         self.error_threshold = grid.scheduler.error_threshold
         self.helped = 0
         self.changed = 0
+        self.doors_changed = False  # whether a site was taken out or put back since somebody looked
         self.turnover = [0] * len(self.sites)  # how many of our claims have begun and ended at each, since the start
         self.files_told: dict[str, None] = {}  # files whose replicas are not, or no longer, as the grid says
         self._link_demand_bit_s: tuple[int, ...] = ()  # nothing where nothing is on any link
@@ -129,6 +130,13 @@ class Sites:
         """The most that could ever be idle for us at each site: by what it says, or by the grid where that is more. A
         site that has fewer processors for a while has not become smaller."""
         return [max(site.limit, site.described_limit) for site in self.sites]
+
+    def usable(self) -> list[int]:
+        """The same, and nothing at sites that are taken out."""
+        return [
+            0 if site.drained or site.trust is Trust.UNUSABLE else most
+            for site, most in zip(self.sites, self.most(), strict=True)
+        ]
 
     def seen_now(self) -> Seen:
         """What a try would see now, as a value; the same one as long as nothing changes."""
@@ -178,11 +186,13 @@ class Sites:
 
     def drain(self, index: int) -> None:
         self.sites[index].drained = True
+        self.doors_changed = True
         self.refresh(index)
 
     def resume(self, index: int) -> None:
         site = self.sites[index]
         site.drained = False
+        self.doors_changed = True
         site.errors = 0
         site.broken_by = dict.fromkeys(site.broken_by, 0)  # that is no word on whether others do well there
         site.trust = Trust.USABLE
@@ -201,6 +211,7 @@ class Sites:
         if site.trust is Trust.UNUSABLE or (site.trust is Trust.USABLE and site.errors < self.error_threshold):
             return False
         site.trust = Trust.UNUSABLE
+        self.doors_changed = True
         site.probe_job = None
         self.refresh(index)
         return True
@@ -234,6 +245,7 @@ class Sites:
         if site.trust is Trust.USABLE:
             return False
         site.trust = Trust.USABLE
+        self.doors_changed = True
         site.probe_job = None
         site.stop_cooling()
         self.refresh(index)
@@ -243,6 +255,7 @@ class Sites:
         """The cool-down is over: let one job try the site."""
         site = self.sites[index]
         site.trust = Trust.PROBING
+        self.doors_changed = True
         site.probe_job = None
         self.refresh(index)
 

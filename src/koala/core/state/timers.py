@@ -19,6 +19,7 @@ class Alarm(enum.StrEnum):
     """What an alarm is for, and whom it concerns."""
 
     RESTED = "rested"  # a job
+    AVOIDED = "avoided"  # a job
     LOOK_AFTER = "look_after"  # a job
     QUEUED_LONG = "queued_long"  # a claim
     ABORT_AGAIN = "abort_again"  # a claim

@@ -37,6 +37,7 @@ from koala.descriptions.yaml.problems import nearest
 from koala.descriptions.yaml.text import Document, read_document
 from koala.model.grid import (
     FILES_MAX,
+    RESTART_REST_S_MAX,
     SITES_MAX,
     Grid,
     Link,
@@ -166,6 +167,15 @@ class SchedulerText(Description):
     restarts_max: CountOrZero | None = Field(
         default=_SCHEDULER.restarts_max,
         description="restarts of a job after its application failed, at most; null: no limit",
+    )
+    restart_rest_s: Seconds = Field(
+        default=_SCHEDULER.restart_rest_s,
+        description="seconds that a job whose run failed rests before it is placed again, twice as long each time, "
+        f"up to {RESTART_REST_S_MAX:.0f} (RESTART_REST_S_MAX)",
+    )
+    avoid_failed_s: Seconds = Field(
+        default=_SCHEDULER.avoid_failed_s,
+        description="seconds for which a job avoids a site where a run of it failed, as long as there is another way",
     )
     site_restarts_max: CountOrZero = Field(
         default=_SCHEDULER.site_restarts_max,

@@ -51,6 +51,7 @@ from koala.descriptions.yaml.problems import text_wanted
 from koala.descriptions.yaml.text import Document, read_document
 from koala.model.request import (
     COMPONENTS_MAX,
+    EXIT_CODE_MAX,
     INPUT_FILES_MAX,
     SPLITS_MAX,
     Application,
@@ -148,6 +149,11 @@ class FlexibleText(Description):
     )
 
 
+ExitCodes = Annotated[
+    tuple[Annotated[int, Field(strict=True, ge=1, le=EXIT_CODE_MAX)], ...], Field(max_length=EXIT_CODE_MAX)
+]
+
+
 class LimitsText(Description):
     """When to give the job up; what is left out is as the grid says."""
 
@@ -201,6 +207,14 @@ class JobText(Description):
         default=None, description="what it asks of the links between its sites; without it, nothing"
     )
     limits: LimitsText = Field(default=LimitsText(), description="when to give the job up")
+    retry_on: ExitCodes = Field(
+        default=(),
+        description="exit codes of the application after which the job is started again, up to its restarts; without "
+        "any, all that are not in never_on",
+    )
+    never_on: ExitCodes = Field(
+        default=(), description="exit codes of the application after which the job fails at once"
+    )
 
 
 _STRUCTURES = ("components", "flexible", "processors", "tasks")
@@ -291,6 +305,8 @@ def _request(job: JobText, document: Document[JobText]) -> Request:
         placement_tries_max=job.limits.placement_tries,
         claiming_tries_max=job.limits.claiming_tries,
         restarts_max=job.limits.restarts,
+        retry_on=job.retry_on,
+        never_on=job.never_on,
         home=job.home,
         communication=None if job.communication is None else job.communication.communication(),
         tasks=tasks,
@@ -404,6 +420,7 @@ def write_job_yaml(request: Request) -> str:
         "restarts": request.restarts_max,
     }
     job |= _if_any("limits", {key: value for key, value in limits.items() if value is not None})
+    job |= _if_any("retry_on", list(request.retry_on)) | _if_any("never_on", list(request.never_on))
     # Lines are not folded: what a fold means depends on the spaces around it.
     return yaml.dump(job, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=math.inf)
 

@@ -11,6 +11,7 @@ from koala.model.request import (
     BANDWIDTH_MBIT_S_MAX,
     COMPONENTS_MAX,
     CUBE_DIMENSIONS_MAX,
+    EXIT_CODE_MAX,
     INPUT_FILES_MAX,
     JOB_EDGES_MAX,
     JOB_TASKS_MAX,
@@ -37,6 +38,8 @@ _ADVICE = {
     "placement_tries_max": "write 1 or more, or leave it out",
     "claiming_tries_max": "write 1 or more, or leave it out",
     "restarts_max": "write 0 or more, or leave it out",
+    "retry_on": f"write exit codes from 1 to {EXIT_CODE_MAX}, each once",
+    "never_on": f"write exit codes from 1 to {EXIT_CODE_MAX}, each once and in one of the two lists",
     "bisection_mbit_s": f"write the bandwidth over the middle of the job, 0 to {BANDWIDTH_MBIT_S_MAX}, or that of "
     "each processor",
     "per_processor_mbit_s": f"write one of the two, 0 to {BANDWIDTH_MBIT_S_MAX}",
@@ -71,5 +74,7 @@ def told(error: InvalidRequestError, words: Mapping[str, str]) -> tuple[str, str
         "per_processor_mbit_s",
         "share",
         "dimensions",
+        "retry_on",
+        "never_on",
     }
     return message.partition("; ")[0] if repeated else message, advice

@@ -38,6 +38,8 @@ JOB_ATTRIBUTES = (
     "koalaPlacementTries",
     "koalaClaimingTries",
     "koalaRestarts",
+    "koalaRetryOn",
+    "koalaNeverOn",
     "koalaHome",
     "koalaPattern",
     "koalaBisectionMbit",

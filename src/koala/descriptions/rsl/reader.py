@@ -69,6 +69,8 @@ _ATTRIBUTE_OF = {
     "placement_tries_max": "koalaPlacementTries",
     "claiming_tries_max": "koalaClaimingTries",
     "restarts_max": "koalaRestarts",
+    "retry_on": "koalaRetryOn",
+    "never_on": "koalaNeverOn",
     "pattern": "koalaPattern",
     "bisection_mbit_s": "koalaBisectionMbit",
     "per_processor_mbit_s": "koalaPerProcessorMbit",
@@ -205,6 +207,8 @@ class _Reader:
             "placement_tries_max": self._agreed("koalaPlacementTries", self._whole),
             "claiming_tries_max": self._agreed("koalaClaimingTries", self._whole),
             "restarts_max": self._agreed("koalaRestarts", self._whole),
+            "retry_on": self._agreed("koalaRetryOn", self._wholes),
+            "never_on": self._agreed("koalaNeverOn", self._wholes),
             "flexible": self._flexible(),
             "home": self._agreed("koalaHome", self._site),
             "communication": self._communication(),
@@ -334,6 +338,9 @@ class _Reader:
     def _whole(self, relation: Relation) -> int:
         self._one_text(relation)
         return self._whole_text(relation.values[0])
+
+    def _wholes(self, relation: Relation) -> tuple[int, ...]:
+        return tuple(self._whole_text(value) for value in relation.values)
 
     def _minutes(self, relation: Relation) -> float:
         return self._time_s(relation, self._whole(relation) * 60)

@@ -78,6 +78,9 @@ def _job_relations(request: Request) -> Iterable[str]:
     ):
         if limit is not None:
             yield f"({attribute}={limit})"
+    for attribute, codes in (("koalaRetryOn", request.retry_on), ("koalaNeverOn", request.never_on)):
+        if codes:
+            yield f"({attribute}={_list(map(str, codes))})"
     if request.home is not None:
         yield f"(koalaHome={_quoted(request.home)})"
     if request.communication is not None:

@@ -39,6 +39,8 @@ KOALA_OPTIONS: dict[str, str | None] = {
     "placement-tries": None,
     "claiming-tries": None,
     "restarts": None,
+    "retry-on": None,
+    "never-on": None,
 }
 WITHOUT_VALUE = frozenset({"flexible"})
 REPEATABLE = frozenset({"input-file"})

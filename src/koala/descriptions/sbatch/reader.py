@@ -50,6 +50,8 @@ JOB_OPTIONS = (
     "placement-tries",
     "claiming-tries",
     "restarts",
+    "retry-on",
+    "never-on",
 )
 _STREAMS = {"output": "stdout", "error": "stderr", "input": "stdin"}
 # Which option a field of the model comes from, for errors that the model finds.
@@ -67,6 +69,8 @@ _OPTION_OF = {
     "placement_tries_max": "placement-tries",
     "claiming_tries_max": "claiming-tries",
     "restarts_max": "restarts",
+    "retry_on": "retry-on",
+    "never_on": "never-on",
 }
 
 _SIZE_OPTIONS = frozenset({"ntasks", "nodes", "ntasks-per-node", "cpus-per-task"})
@@ -232,6 +236,8 @@ class _Reader:
             "placement_tries_max": self._get(0, "placement-tries", self._count),
             "claiming_tries_max": self._get(0, "claiming-tries", self._count),
             "restarts_max": self._get(0, "restarts", self._whole),
+            "retry_on": self._get(0, "retry-on", self._codes),
+            "never_on": self._get(0, "never-on", self._codes),
             "flexible": self._flexible(),
         }
         return {key: value for key, value in job.items() if value is not None}
@@ -287,6 +293,12 @@ class _Reader:
         if number < 1:
             self._refuse(word, f"{number} is too small", "write 1 or more")
         return number
+
+    def _codes(self, word: OptionWord) -> tuple[int, ...]:
+        codes = word.text.split(",")
+        if not all(re.fullmatch(r"[0-9]{1,9}", code) for code in codes):
+            self._refuse(word, f"{shown(word.text)} is not a list of exit codes", "write digits, such as 75,143")
+        return tuple(map(int, codes))
 
     def _name(self, word: OptionWord, pattern: str = NAME_PATTERN) -> str:
         if not is_name(word.text, pattern):

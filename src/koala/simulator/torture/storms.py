@@ -84,7 +84,7 @@ def draw_storm(seed: int) -> Storm:
         links=_links(rng, names),
         network=draw_network(rng_network, names),
         files=_files(rng, names),
-        scheduler=_parameters(rng),
+        scheduler=_restarts(stream(seed, "storm", "restarts"), _parameters(rng)),
         simulation=GridSimulation(
             startup=startup,
             answers=_answers(rng),
@@ -191,6 +191,15 @@ def _parameters(rng: random.Random) -> SchedulerParameters:
         transfer_patience=rng.uniform(2.0, 10.0),
         hold_placed=rng.random() < 0.3,
         queue_patience_s=rng.choice((None, 2.0, 5.0, 60.0)),
+    )
+
+
+def _restarts(rng: random.Random, parameters: SchedulerParameters) -> SchedulerParameters:
+    """How long jobs rest between their runs, and avoid where they failed."""
+    return msgspec.structs.replace(
+        parameters,
+        restart_rest_s=rng.choice((0.0, 1.0, 20.0)),
+        avoid_failed_s=rng.choice((0.0, 100.0, 3_600.0, 3_600.0)),
     )
 
 

@@ -1,0 +1,107 @@
+"""Where a job goes after a run of it failed: not where it failed, as long as there is another way.
+
+A site is another way when the job's policy would place it without the sites that it avoids, were all that may be used
+idle. What a job avoids is barred in its demand while it waits, and only so long: the memory of a failure ends after
+``avoid_failed_s``, and earlier where nothing else is left.
+"""
+
+from __future__ import annotations
+
+from koala.core.lifecycle import JobState
+from koala.core.state.job import Job
+from koala.core.state.ledger import Ledger
+from koala.core.state.timers import Alarm
+from koala.model.grid import RESTART_REST_S_MAX
+from koala.model.request import JobId, SiteName
+from koala.policies.front_door import can_ever_fit
+
+# A job avoids the sites of its last failures, so many of them.
+AVOIDED_MAX = 16
+# A rest is doubled so often at most: by then it has long reached its bound.
+_DOUBLINGS_MAX = 30
+
+
+class SiteAvoidance:
+    """What jobs avoid, and how long they rest before they are placed again."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        ledger.timers.on(Alarm.RESTED, self._rested)
+        ledger.timers.on(Alarm.AVOIDED, self._avoided_long)
+
+    def failed_at(self, job: Job, site: SiteName) -> None:
+        """A run of the job failed at the site: its restart rests, and goes elsewhere if it can."""
+        parameters = self.ledger.parameters
+        if parameters.avoid_failed_s > 0:
+            job.avoided.pop(site, None)
+            job.avoided[site] = self.ledger.now + parameters.avoid_failed_s
+            while len(job.avoided) > AVOIDED_MAX:
+                del job.avoided[next(iter(job.avoided))]
+            self.ledger.avoiders[job.id] = None
+        least_s = parameters.restart_rest_s
+        longest_s = max(least_s, RESTART_REST_S_MAX)
+        job.rest_s = min(least_s * 2.0 ** min(job.restart_rests, _DOUBLINGS_MAX), longest_s)
+        job.restart_rests += 1
+
+    def enqueue(self, job: Job) -> None:
+        """The job waits for a place again: after its rest, if it has one, and not where it failed, if it can."""
+        ledger = self.ledger
+        rest_s, job.rest_s = job.rest_s, 0.0
+        self._choose(job)
+        ledger.enqueue(job, tried=False, rest_s=rest_s)
+        if rest_s > 0:
+            job.tell(ledger.now, "rests", rest_s)
+        self._watch(job)
+
+    def review(self) -> None:
+        """Sites have been taken out or put back: those who wait may have another way now, or none any more."""
+        ledger = self.ledger
+        for job_id in sorted(ledger.avoiders):
+            job = ledger.jobs.get(job_id)
+            if job is None or not job.avoided:
+                del ledger.avoiders[job_id]
+            elif job.state is JobState.WAITING:
+                ledger.about = (job,)
+                self._choose(job)
+        ledger.about = ()
+
+    def _choose(self, job: Job) -> None:
+        """It avoids as many of its sites as leave another way, those of its last failures before others."""
+        ledger = self.ledger
+        for site in [site for site, until in job.avoided.items() if until <= ledger.now]:
+            del job.avoided[site]
+        if not job.avoided and not job.avoiding:
+            return
+        assert job.demand is not None
+        demand = job.demand.allowing(ledger.index[site] for site in job.avoiding)
+        sites = [site for site in job.avoided if site not in job.barred]
+        usable = ledger.sites.usable()
+        while sites:
+            barred = demand.barring(ledger.index[site] for site in sites)
+            if can_ever_fit(barred, usable, ledger.sites.view):
+                demand = barred
+                break
+            sites = sites[1:]
+        if tuple(sites) != job.avoiding:
+            job.avoiding = tuple(sites)
+            ledger.change_demand(job, demand)
+            job.tell(ledger.now, "avoids", job.avoiding)
+
+    def _watch(self, job: Job) -> None:
+        """Come back to the job in line when it has avoided a site for long enough."""
+        if job.avoided and job.position >= 0 and job.timer is None:
+            job.timer = self.ledger.timers.set(min(job.avoided.values()), Alarm.AVOIDED, job.id)
+
+    def _avoided_long(self, job_id: JobId) -> None:
+        job = self.ledger.jobs[job_id]
+        self.ledger.about = (job,)
+        job.timer = None
+        self._choose(job)
+        self._watch(job)
+
+    def _rested(self, job_id: JobId) -> None:
+        job = self.ledger.jobs[job_id]
+        self.ledger.about = (job,)
+        self._choose(job)
+        self.ledger.rested(job)
+        self._watch(job)
