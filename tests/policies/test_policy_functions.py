@@ -65,13 +65,36 @@ def test_a_remainder_below_the_minimum_makes_the_part_before_it_smaller() -> Non
     assert divided([10, 9], 12, component_min=4) == (0, [8, 4])
 
 
-def test_a_site_is_passed_over_when_its_part_would_become_too_small() -> None:
-    # 5 of 6 would strand 1, and 5 - (4 - 1) is below the minimum: nothing is placed anywhere.
-    assert divided([5, 5], 6, component_min=4)[0] == 6
+def test_all_parts_may_have_to_give_up_some_for_the_last_one() -> None:
+    assert divided([10, 10, 10], 22, component_min=7) == (0, [8, 7, 7])
+
+
+def test_a_total_below_so_many_minimums_is_refused() -> None:
+    # One site holds 5 of 6, and two parts would be 8 at least.
+    assert divided([5, 5], 6, component_min=4)[0] == 1
 
 
 def test_sites_below_the_minimum_are_passed_over() -> None:
-    assert divided([3, 10, 3], 13, component_min=4)[0] == 4
+    assert divided([3, 10, 3], 13, component_min=4)[0] == 3
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=5), st.integers(1, 40), st.integers(1, 9), st.integers(1, 5))
+def test_no_division_within_the_bounds_uses_fewer_sites_and_none_is_missed(
+    idle: list[int], total: int, component_min: int, components_max: int
+) -> None:
+    unplaced, parts = divided(idle, total, component_min, components_max)
+    roomy = sorted((count for count in idle if count >= component_min), reverse=True)
+    fitting = [
+        sites
+        for sites in range(1, min(len(roomy), components_max) + 1)
+        if sites * component_min <= total <= sum(roomy[:sites])
+    ]
+    assert (unplaced == 0) == bool(fitting)
+    if fitting:
+        used = [part for part in parts if part]
+        assert (sum(used), len(used)) == (total, min(fitting))
+        assert all(component_min <= part for part in used)
+        assert all(part <= count for part, count in zip(parts, idle, strict=True))
 
 
 def test_needing_more_parts_than_allowed_gives_back_what_is_left_at_that_point() -> None:
@@ -216,17 +239,14 @@ def test_flexible_cluster_minimization_agrees_with_a_twin_that_sorts_the_sites(
     idle: list[int], total: int, data: st.DataObject
 ) -> None:
     least, most_parts = data.draw(st.integers(1, min(total, 12))), data.draw(st.integers(1, 6))
-    remaining, expected = total, [0] * len(idle)
-    for site in sorted(range(len(idle)), key=lambda site: (-idle[site], site)):
-        if remaining == 0 or idle[site] == 0 or idle[site] < least:
-            continue
-        take = idle[site] if idle[site] < remaining else remaining
-        if 0 < remaining - take < least:
-            take = idle[site] - (least - (remaining - idle[site]))
-        if take < least:
-            continue
-        if sum(1 for part in expected if part) == most_parts:
-            break
-        expected[site] = take
-        remaining -= take
-    assert divided(idle, total, least, most_parts) == (remaining, expected)
+    order = sorted((site for site in range(len(idle)) if idle[site] >= least), key=lambda site: (-idle[site], site))
+    expected = None
+    for count in range(1, min(len(order), most_parts) + 1):
+        if expected is None and count * least <= total <= sum(idle[site] for site in order[:count]):
+            remaining, expected = total, [0] * len(idle)
+            for later, site in enumerate(order[:count]):
+                # What the parts to come need at least is left for them.
+                expected[site] = min(idle[site], remaining - (count - 1 - later) * least)
+                remaining -= expected[site]
+    unplaced, parts = divided(idle, total, least, most_parts)
+    assert (parts if unplaced == 0 else None) == expected

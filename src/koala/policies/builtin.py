@@ -17,7 +17,7 @@ from koala.policies.koala.flexible_close_to_files import (
     least_time_s,
     room_within,
 )
-from koala.policies.koala.flexible_cluster_minimization import flexible_cluster_minimization, part_here
+from koala.policies.koala.flexible_cluster_minimization import filled_before, flexible_cluster_minimization
 from koala.policies.koala.frozen_order import next_most_idle
 from koala.policies.koala.near_sites import combination_cost, near_sites
 from koala.policies.koala.network_cluster_minimization import network_cluster_minimization
@@ -71,7 +71,7 @@ FCM = Policy(
     function=flexible_cluster_minimization,
     summary="Flexible cluster minimization: divides a total over the fewest sites; given sizes go by CM.",
     components_policy=CM,
-    helpers=(part_here,),
+    helpers=(next_most_idle, filled_before),
     most_idle_takes_whole=True,
 )
 
@@ -89,7 +89,7 @@ NFCM = Policy(
     function=network_flexible_cluster_minimization,
     summary="Network-aware FCM: divides a total over near sites; given sizes go by NCM.",
     components_policy=NCM,
-    helpers=(next_most_idle, near_sites, combination_cost, part_here, flexible_cluster_minimization),
+    helpers=(next_most_idle, near_sites, combination_cost, filled_before, flexible_cluster_minimization),
     most_idle_takes_whole=True,
 )
 FCF = Policy(
@@ -104,7 +104,7 @@ FCF = Policy(
         fewest_parts,
         last_before,
         least_time_s,
-        part_here,
+        filled_before,
         flexible_cluster_minimization,
     ),
     most_idle_takes_whole=True,
@@ -233,7 +233,7 @@ def _mapping(name: str, method: str, summary: str) -> Policy:
         function=flexible_cluster_minimization,
         summary=summary,
         components_policy=CM,
-        helpers=(part_here,),
+        helpers=(next_most_idle, filled_before),
         mapping=method,
     )
 

@@ -38,10 +38,7 @@ def room_within(
 
 
 def fewest_parts(room: Sequence[int], total: int, component_min: int, components_max: int) -> int:
-    """The least number of parts in which the total fits, within the bounds; 0 where it does not.
-
-    Exact: more room anywhere never makes it fail, which FCM, filling sites to the brim, cannot promise.
-    """
+    """The least number of parts in which the total fits, within the bounds; 0 where it does not."""
     count = 0
     unplaced = total
     site = -1
@@ -120,17 +117,4 @@ def flexible_close_to_files(
     room = [0] * len(idle)
     time_s = least_time_s(idle, total, component_min, components_max, fixed_s, per_processor_s, room)
     room_within(idle, fixed_s, per_processor_s, time_s, room)
-    count = fewest_parts(room, total, component_min, components_max)
-    if count == 0:
-        # Nothing divides it; FCM's way of failing tells what is missing.
-        return flexible_cluster_minimization(room, total, component_min, components_max, parts)
-    for site in range(len(idle)):
-        parts[site] = 0
-    unplaced = total
-    site = -1
-    for made in range(count):
-        site = next_most_idle(room, component_min, site)
-        # What the parts still to come must hold at least is left for them.
-        parts[site] = min(room[site], unplaced - (count - 1 - made) * component_min)
-        unplaced -= parts[site]
-    return 0
+    return flexible_cluster_minimization(room, total, component_min, components_max, parts)

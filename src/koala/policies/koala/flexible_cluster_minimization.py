@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from collections.abc import MutableSequence, Sequence
 
+from koala.policies.koala.frozen_order import next_most_idle
 
-def part_here(idle_here: int, unplaced: int, component_min: int) -> int:
-    """The part of a total that a site takes, so that no remainder below the minimum is left; 0: pass it over."""
-    take = min(idle_here, unplaced)
-    remainder = unplaced - take
-    if 0 < remainder < component_min:
-        take -= component_min - remainder
-    return take if take >= component_min else 0
+
+def filled_before(idle: Sequence[int], parts: Sequence[int], later: int) -> int:
+    """The site that was filled just before ``later``; -1: none."""
+    found = -1
+    for site in range(len(idle)):
+        if parts[site] <= 0 or idle[site] < idle[later] or (idle[site] == idle[later] and site >= later):
+            continue
+        if found < 0 or idle[site] < idle[found] or (idle[site] == idle[found] and site > found):
+            found = site
+    return found
 
 
 def flexible_cluster_minimization(
@@ -24,38 +28,29 @@ def flexible_cluster_minimization(
     """Fill the sites, most idle first (ties to the lowest index), until the total has a place.
 
     ``parts[site]`` gets the processors taken there, 0 where nothing is. A part holds ``component_min`` or more:
-    smaller sites are passed over, and where filling a site would strand a remainder below the minimum, the
-    part is made smaller so that the remainder is exactly the minimum (or the site is passed over if the part
-    would then be too small itself). Returns the processors left without a place: 0 when all are placed; what
-    ``parts`` holds otherwise is no placement. Needing more than ``components_max`` parts is a failure too.
+    smaller sites are passed over, and where the last part would be smaller, the parts before it give up so many
+    processors, the last of them first. No other division needs fewer sites, and where this finds none there is
+    none. Returns the processors left without a place: 0 when all are placed; what ``parts`` holds otherwise is no
+    placement. Needing more than ``components_max`` parts is a failure too.
     """
     for site in range(len(idle)):
         parts[site] = 0
     unplaced = total
     made = 0
-    previous = -1
+    last = -1
     while unplaced > 0:
-        # The next site of the frozen order is found by one pass, so that nothing is allocated or sorted.
-        best = -1
-        for site in range(len(idle)):
-            if idle[site] <= 0 or idle[site] < component_min:
-                continue
-            if previous >= 0:
-                if idle[site] > idle[previous]:
-                    continue
-                if idle[site] == idle[previous] and site <= previous:
-                    continue
-            if best < 0 or idle[site] > idle[best]:
-                best = site
-        if best < 0:
+        following = next_most_idle(idle, component_min, last)
+        if following < 0 or made >= components_max or (made + 1) * component_min > total:
             return unplaced
-        previous = best
-        take = part_here(idle[best], unplaced, component_min)
-        if take == 0:
-            continue
-        if made >= components_max:
-            return unplaced
-        parts[best] = take
+        last = following
+        parts[last] = idle[last]
         made += 1
-        unplaced -= take
+        unplaced -= idle[last]
+    # The sites were filled to the brim: what is too much goes back, from the last site first.
+    excess = -unplaced
+    while excess > 0:
+        back = min(excess, parts[last] - component_min)
+        parts[last] -= back
+        excess -= back
+        last = filled_before(idle, parts, last)
     return 0

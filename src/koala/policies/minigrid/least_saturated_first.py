@@ -7,9 +7,17 @@ from __future__ import annotations
 
 from collections.abc import MutableSequence, Sequence
 
-from koala.policies.koala.flexible_cluster_minimization import part_here
 from koala.policies.minigrid.case import PlacementCase
 from koala.policies.minigrid.open_sites import open_idle, saturation
+
+
+def part_here(idle_here: int, unplaced: int, component_min: int) -> int:
+    """The part of a total that a site takes, so that no remainder below the minimum is left; 0: pass it over."""
+    take = min(idle_here, unplaced)
+    remainder = unplaced - take
+    if 0 < remainder < component_min:
+        take -= component_min - remainder
+    return take if take >= component_min else 0
 
 
 def next_least_saturated(case: PlacementCase, previous: int) -> int:
