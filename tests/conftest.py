@@ -25,6 +25,28 @@ WORKERS_MORE = 2
 END_TO_END = "tests/end_to_end/"
 OWN_CLUSTER = ("test_accounting.py",)
 SECOND_LAB = ("test_local_users.py", "test_reservations.py", "test_ssh.py")
+# The other files that take longest, those that wait and those that compute in turn. They begin early: one that began
+# last would have one process run alone at the end.
+LONG = (
+    "tests/policies/test_compiled.py",
+    "tests/cli/demo/test_live.py",
+    "tests/sites/batch/slurm/test_resources_live.py",
+    "tests/daemon/dashboard/test_browser.py",
+    "tests/sites/batch/grid_engine/test_site.py",
+    "tests/experiments/frame/test_dask_run.py",
+    "tests/store/test_failures.py",
+    "tests/docs/test_docs.py",
+    "tests/daemon/engine/test_record.py",
+    "tests/files/transfer/test_rsync.py",
+    "tests/simulator/torture/test_torture.py",
+    "tests/cli/daemon/test_background.py",
+    "tests/store/test_migrations.py",
+    "tests/experiments/live2006/test_lab.py",
+    "tests/store/test_threads.py",
+    "tests/sites/batch/slurm/test_site.py",
+    "tests/runners/test_several_nodes.py",
+    "tests/simulator/kernels/test_plain.py",
+)
 # Its tests share one start of mpiexec.
 ONE_CREW = "tests/examples/"
 
@@ -78,8 +100,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByFile(config, log)
 
 
+def begins(file: str) -> tuple[int, str]:
+    """When a file begins: the long ones first, the others by their names, so that those of all folders mix, and tests
+    that wait for something run beside tests that compute."""
+    name = file.rpartition("/")[2]
+    if file.startswith(END_TO_END):
+        return -1, name
+    return (LONG.index(file) if file in LONG else len(LONG)), name
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where processes share them, by the names of files: so those of all folders mix, and tests that wait for
-    something run beside tests that compute."""
+    """Where processes share them, in the order in which they shall begin."""
     if os.environ.get("PYTEST_XDIST_WORKER"):
-        items.sort(key=lambda item: (not item.nodeid.startswith(END_TO_END), item.path.name))
+        items.sort(key=lambda item: begins(item.nodeid.partition("::")[0]))

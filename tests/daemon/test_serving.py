@@ -10,7 +10,6 @@ import socket
 import ssl
 import stat
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,43 +25,42 @@ from koala.daemon.options import DaemonOptions, StartError
 from koala.daemon.run import serve
 from koala.daemon.state_directory import locked, prepare
 from tests.support.api_world import GRID, end_processes_of
-from tests.support.paths import ROOT
+from tests.support.paths import SUPPORT
 from tests.support.raw_http import error_in, sent
+from tests.support.warm_koala import start_koala
 
 WAIT_S = 120.0
-PROGRAM = """
-import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from tests.support.api_world import GRID
-from koala.daemon.options import DaemonOptions
-from koala.daemon.run import run
-listen = ("127.0.0.1", 0) if "listen" in sys.argv[3:] else None
-try:
-    run(
-        DaemonOptions(grid=GRID, state=Path(sys.argv[2]), listen=listen),
-        ready=lambda found: print("READY", found.socket, found.url, flush=True),
-    )
-except ValueError as error:
-    sys.exit("refused: " + error.for_user())
-"""
 
 
 class Process:
     """A daemon in a process of its own."""
 
     def __init__(self, state: Path, *words: str) -> None:
-        command = [sys.executable, "-c", PROGRAM, str(ROOT), str(state), *words]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        said, saying = os.pipe()
+        logged, logging = os.pipe()
+        with Path(os.devnull).open("rb") as nothing:
+            self._process = start_koala(
+                [str(state), *words],
+                stdin=nothing.fileno(),
+                stdout=saying,
+                stderr=logging,
+                env=os.environ,
+                program=SUPPORT / "serving_child.py",
+            )
+        os.close(saying)
+        os.close(logging)
         self.pid = self._process.pid
-        assert self._process.stderr is not None
         self.log: list[str] = []
-        self._reader = threading.Thread(target=lambda: self.log.extend(self._process.stderr or ()))
+        self._reader = threading.Thread(target=self._read, args=(logged,))
         self._reader.start()
-        assert self._process.stdout is not None
-        words_said = self._process.stdout.readline().split()
+        with os.fdopen(said) as told:
+            words_said = told.readline().split()
         self.socket = Path(words_said[1]) if words_said else state / "koala.sock"
         self.url = words_said[2] if words_said else ""
+
+    def _read(self, logged: int) -> None:
+        with os.fdopen(logged) as lines:
+            self.log.extend(lines)
 
     def send(self, number: int) -> None:
         self._process.send_signal(number)
@@ -71,9 +69,6 @@ class Process:
         """Wait for the end, and the exit code."""
         code = self._process.wait(WAIT_S)
         self._reader.join(WAIT_S)
-        for stream in (self._process.stdout, self._process.stderr):
-            assert stream is not None
-            stream.close()
         return code
 
     def client(self) -> httpx.Client:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 from alembic.script import ScriptDirectory
@@ -16,10 +18,11 @@ import koala
 from koala.store import Store, StoreError
 from koala.store.migrate import MIGRATIONS, REVISION, VERSION_TABLE, upgrade
 from tests.support.old_database import rows_of_the_old, write_old_database, write_old_file
-from tests.support.paths import SUPPORT, child_environment
+from tests.support.paths import SUPPORT
 from tests.support.postgres_server import PostgresServer
 from tests.support.schema_check import difference_from_tables, engine_of, whole_schema
 from tests.support.store_samples import OpenStore, numbered_batch
+from tests.support.warm_koala import start_koala
 from tests.support.whole_batches import check_whole
 
 
@@ -87,8 +90,21 @@ def test_a_database_of_a_newer_koala_is_refused_and_left_alone(store: Store, url
 
 
 def migrate_in_child(url: str, statement: int) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SUPPORT / "migrating_child.py"), url, str(statement)]
-    return subprocess.run(command, capture_output=True, text=True, env=child_environment(), check=False)
+    """A child that is killed before this statement of its migration."""
+    words = [url, str(statement)]
+    with TemporaryFile("w+") as output, TemporaryFile("w+") as errors, Path(os.devnull).open("rb") as nothing:
+        child = start_koala(
+            words,
+            stdin=nothing.fileno(),
+            stdout=output.fileno(),
+            stderr=errors.fileno(),
+            env=os.environ,
+            program=SUPPORT / "migrating_child.py",
+        )
+        code = child.wait()
+        for file in (output, errors):
+            file.seek(0)
+        return subprocess.CompletedProcess(words, code, output.read(), errors.read())
 
 
 def test_a_new_schema_that_is_killed_leaves_all_or_nothing(url: str, open_store: OpenStore) -> None:
