@@ -14,7 +14,9 @@ from typing import Any
 import msgspec
 import pytest
 
+import koala
 from koala.core import Scheduler
+from koala.experiments.frame.shipped import shipped_grid, shipped_workload
 from koala.model.grid import Background, Grid, GridSimulation, SchedulerParameters, StoredFile
 from koala.model.messages import JobEnded, JobSubmitted
 from koala.model.request import Flexibility, Priority
@@ -23,6 +25,7 @@ from koala.simulator import JobRow, Workload, World, simulate
 from koala.simulator.report.timeline import Timeline
 from koala.simulator.result import percentile, summary
 from koala.simulator.run import BrokenPolicyError
+from koala.simulator.workloads.generators import workload_from_file
 from tests.support.hand_driven import HandDriven, at_once, by_hand, grid, job, site
 from tests.support.paths import ROOT
 
@@ -327,3 +330,12 @@ def test_an_abort_of_what_the_world_has_forgotten_is_answered() -> None:
     hands.world.components.forget(hands.world.jobs[1])
     hands.abort("t", "a")
     assert hands.heard(300) == ["200 aborted t"]
+
+
+def test_a_workload_as_it_was_read_runs_as_one_that_was_made_of_it() -> None:
+    das2, hello = shipped_grid("das2"), shipped_workload("hello")
+    assert simulate(das2, hello).log_sha256 == simulate(das2, workload_from_file(hello)).log_sha256
+
+
+def test_the_public_names_are_listed_before_they_are_loaded() -> None:
+    assert {"Client", "AsyncClient", "ClientError", "__version__"} <= set(dir(koala))

@@ -31,6 +31,7 @@ from koala.model.network import ALL_TO_ALL, bisection_factor, fill_shares, per_p
 from koala.policies.forms import ModuleChoice
 from koala.policies.minigrid.case import PlacementCase
 from koala.policies.minigrid.meta_scheduling import B5, metaschedule
+from koala.policies.minigrid.reserve import believed_pattern
 from koala.policies.minigrid.routed_scheduling import metaschedule_routed
 from koala.policies.wiring import Wiring
 
@@ -134,8 +135,10 @@ class _Twin:
         parts = [0] * sites
         module, threshold, chunk = self.choice
         known_bit_s = job.per_processor_bit_s
+        pattern = job.pattern
         if module == B5:
             known_bit_s = per_processor_bit_s(ALL_TO_ALL, 2, job.size, self.seen_mean_bit_s)
+            pattern = believed_pattern(pattern)
         case = PlacementCase(
             total=job.size,
             demand=self.demand(),
@@ -145,7 +148,7 @@ class _Twin:
             spare=[0] * sites,
             home=job.home,
             chunk=chunk,
-            pattern=job.pattern,
+            pattern=pattern,
             dimensions=job.dimensions,
         )
         if self.wiring.is_star:

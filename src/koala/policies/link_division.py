@@ -9,6 +9,7 @@ from koala.policies.demand import Bounds, Demand
 from koala.policies.forms import ModuleChoice
 from koala.policies.minigrid.case import PlacementCase
 from koala.policies.minigrid.meta_scheduling import B1, B2, B3, B5, INITIAL, MIGRATION_ONLY, metaschedule
+from koala.policies.minigrid.reserve import believed_pattern
 from koala.policies.minigrid.routed_scheduling import metaschedule_routed
 from koala.policies.view import View
 
@@ -42,6 +43,7 @@ def divide_by_links(
     pattern, dimensions, own_bit_s, _ = demand.traffic
     if choice.module == B5:
         own_bit_s = per_processor_bit_s(ALL_TO_ALL, 2, demand.total, view.observed_bisection_bit_s)
+        pattern = believed_pattern(pattern)
     wiring = view.wiring
     case = PlacementCase(
         total=demand.total,

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import msgspec
 
 from koala.core import Scheduler
+from koala.descriptions.workload.form import WorkloadFile
 from koala.model.grid import Grid
 from koala.model.messages import (
     AnyCommand,
@@ -30,6 +31,7 @@ from koala.policies.catalogue import WASE, Form, dividing
 from koala.simulator.report.remarks import notes
 from koala.simulator.result import Result, SiteUse, Unfinished
 from koala.simulator.traces.node_mapping import SiteFailures
+from koala.simulator.workloads.generators import workload_from_file
 from koala.simulator.workloads.workload import Workload
 from koala.simulator.world.site import SimulatedSite
 from koala.simulator.world.world import INFINITY, World
@@ -54,7 +56,7 @@ class BrokenPolicyError(ValueError):
 
 def simulate(
     grid: Grid,
-    workload: Workload,
+    workload: Workload | WorkloadFile,
     *,
     policy: str | None = None,
     seed: int = 1,
@@ -68,12 +70,15 @@ def simulate(
 ) -> Result:
     """Run the workload on the grid and return what came of it. The same arguments give the same log, bit by bit.
 
-    ``policy`` replaces the grid's; ``log`` gets the lines of the log in pieces; ``progress`` is told from time
-    to time how many jobs have ended, of how many. Jobs that can never start are in the result as unfinished.
+    The workload is one of the simulator's own or as ``read_workload`` of ``koala.descriptions`` gives it. ``policy``
+    replaces the grid's; ``log`` gets the lines of the log in pieces; ``progress`` is told from time to time how many
+    jobs have ended, of how many. Jobs that can never start are in the result as unfinished.
     The run is cut off, and its result not complete, at the virtual time ``until_s``, after ``events_max``
     events, or when ``stop``, which is asked from time to time, says so. With ``failures`` the nodes of the sites
     fail and return as a failure trace says.
     """
+    if isinstance(workload, WorkloadFile):
+        workload = workload_from_file(workload)
     files = workload.files(grid, seed)
     if files:
         grid = msgspec.structs.replace(grid, files=(*grid.files, *files))

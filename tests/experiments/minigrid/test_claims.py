@@ -20,7 +20,15 @@ def all_claims(data: MiniGridData) -> dict[str, PaperClaim]:
 
 def test_in_a_world_as_the_paper_describes_it_every_claim_holds() -> None:
     found = all_claims(data_of())
-    assert list(found) == [f"C{number}" for number in range(14, 22)] + ["M1", "M2"]
+    assert [name for name in found if "-" not in name] == [f"C{number}" for number in range(14, 22)] + [
+        *("M1", "M2", "M3", "M4")
+    ]
+    assert [name for name in found if "-" in name] == [
+        "C16-most-free",
+        "C16-least-bandwidth",
+        "C21-worst",
+        "C21-threshold",
+    ]
     assert {name: claim.why for name, claim in found.items() if claim.verdict != "holds"} == {}
 
 
@@ -32,10 +40,18 @@ OTHER_WORLDS: dict[str, tuple[Callable[[MiniGridCase], float], str]] = {
     "C19": (lambda case: 9.0 if case.policy == chunked(1.0) else 0.0, "B3 at 100 % - Migration-Only, 300 Mbit/s"),
     "C20": (lambda case: 5000.0 if case.policy == "B2" else 0.0, "B4 - B2"),
     "C21": (lambda case: -99.0 if case.policy == chunked(0.7) else 0.0, "B3(chunk=0.85) - B3(chunk=0.7)"),
-    "M1": (
-        lambda case: 99.0 if case.policy == "A2" else 0.0,
-        "A2 - A1(objective=least-bandwidth, lslt=1) at 200 Mbit/s",
+    "C16-most-free": (
+        lambda case: 300.0 if case.policy == "A1(order=most-free)" else 0.0,
+        "A1(order=most-free) - Initial at 200 Mbit/s",
     ),
+    "C21-worst": (lambda case: -99.0 if case.policy == chunked(0.7) else 0.0, "at the worst bandwidth of each"),
+    "C21-threshold": (
+        lambda case: -99.0 if case.policy == chunked(0.9) and case.lslt == 0.6 else 0.0,
+        "B3(chunk=0.85) - B3(chunk=0.9) at 60 %",
+    ),
+    "M1": (lambda case: 99.0 if case.policy == "A2" else 0.0, "lslt=1) at 200 Mbit/s"),
+    "M3": (lambda case: 99.0 if case.policy == "A2" and case.pattern == "ring" else 0.0, "ring, islands"),
+    "M4": (lambda case: -300.0 if case.wiring == "islands" and case.policy == "A1" else 0.0, "cube, islands"),
     "M2": (lambda case: -900.0 if case.name == "B3(chunk=0.6, lslt=0.8)" else 0.0, "B5 - B3(chunk=0.6, lslt=0.8)"),
 }
 

@@ -165,11 +165,21 @@ def test_the_study_runs_from_end_to_end(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "Runs are shorter than the paper's 1,600,000 jobs" in " ".join(done.stdout.split())
     report = json.loads((tmp_path / "report.json").read_text())
-    assert [claim["id"] for claim in report["claims"]] == [*(f"C{number}" for number in range(14, 22)), "M1", "M2"]
+    assert [claim["id"] for claim in report["claims"] if "-" not in claim["id"]] == [
+        *(f"C{number}" for number in range(14, 22)),
+        *("M1", "M2", "M3", "M4"),
+    ]
     assert next(claim for claim in report["claims"] if claim["id"] == "C17")["leaning"] == "holds"
     pictures = {path.stem for path in tmp_path.glob("*.png")}
     assert {f"figure-{number:02}" for number in (5, *range(7, 19))} <= pictures
     assert {"mixed", "patterns", "islands", "chunks", "link-demand", "own-turnaround", "own-difference"} <= pictures
+
+
+def test_a_single_run_may_have_another_number_of_clusters() -> None:
+    done = run("minigrid", "--policy", "A2", "--clusters", "2", "--jobs-per-cluster", "50", "--json")
+    assert done.exit_code == 0, done.output
+    numbers = json.loads(done.stdout)
+    assert (numbers["clusters"], numbers["jobs"]) == (2, 100)
 
 
 def test_figures_that_were_not_run_are_left_out() -> None:

@@ -33,7 +33,10 @@ def changed(method: str, place: int, value: float) -> dict[str, list[float]]:
 def test_all_claims_hold_where_everything_is_as_they_say() -> None:
     found = claims(results())
     assert {name: claim.why for name, claim in found.items() if claim.verdict != "holds"} == {}
-    assert list(found) == [f"C{number}" for number in range(22, 28)] + [f"T{number}" for number in range(1, 7)]
+    assert [name for name in found if name != "C25-tasks"] == [
+        *(f"C{number}" for number in range(22, 28)),
+        *(f"T{number}" for number in range(1, 7)),
+    ]
     assert found["C22"].evidence["seeds"] == SEEDS
 
 
@@ -46,6 +49,7 @@ HIT, AFFINITY, BETWEEN, CARRIED, TIME = range(5)
         ("C24", GREEDY_SCAN, TIME, 0.0009),
         ("C25", WASE, HIT, 0.97),
         ("C25", GREEDY, HIT, 0.7),
+        ("C25-tasks", GREEDY, HIT, 0.7),
         ("T1", WHOLE, HIT, 0.89),
         ("T2", FAR, AFFINITY, 1.3),
         ("T3", SOFT, CARRIED, 0.7),

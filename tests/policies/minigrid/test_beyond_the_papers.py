@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koala.model import network
-from koala.model.network import UNLIMITED_BIT_S
+from koala.model.network import ALL_TO_ALL, CUBE, MASTER_WORKER, RING, SILENT, UNLIMITED_BIT_S
 from koala.policies.koala import frozen_order
 from koala.policies.minigrid import open_sites, reserve, satisfy
 from koala.policies.minigrid.case import PlacementCase
 from koala.policies.minigrid.reserve import (
     RESERVE_KNOWN,
     RESERVING_THRESHOLD,
+    believed_pattern,
     divide_with_reserve,
     reserved_room_bit_s,
     reserving,
@@ -171,13 +172,16 @@ def fast() -> dict[str, Any]:
 
 
 @settings(deadline=None)
-@given(world=worlds(), threshold=st.sampled_from([0.6, 1.0, 1.1]))
+@given(world=worlds(), threshold=st.sampled_from([0.6, 1.0, 1.1]), pattern=st.integers(ALL_TO_ALL, SILENT))
 def test_compiled_they_divide_as_python_does(
-    fast: dict[str, Any], world: tuple[list[int], int, list[int], list[int], float], threshold: float
+    fast: dict[str, Any],
+    world: tuple[list[int], int, list[int], list[int], float],
+    threshold: float,
+    pattern: int,
 ) -> None:
     idle, total, demand, capacity, bit_s = world
     nothing = [0] * len(idle)
-    case = PlacementCase(total, demand, capacity, bit_s, threshold, list(nothing))
+    case = PlacementCase(total, demand, capacity, bit_s, threshold, list(nothing), pattern=pattern)
     for name, function in (("A2", reserving), ("B5", reserving_learned)):
         parts = list(nothing)
         answer = function(case, idle, parts)
@@ -185,3 +189,36 @@ def test_compiled_they_divide_as_python_does(
         fast_parts = array(nothing)
         got = fast[name](fast_case, array(idle), fast_parts)
         assert (got, fast_parts.tolist()) == (answer, parts)
+
+
+# ------------------------------------------------------------------------- patterns of communication
+
+
+def test_a_ring_goes_to_few_sites_since_each_part_sends_the_same() -> None:
+    # Every part of a ring sends what one processor does, so that two large parts take less than three.
+    case = PlacementCase(30, [0] * 3, [GBIT_S] * 3, 500e6, RESERVING_THRESHOLD, [0] * 3, pattern=RING)
+    parts = [0] * 3
+    assert reserving(case, [10, 15, 20], parts) == 0
+    assert sum(part > 0 for part in parts) == 2
+
+
+def test_a_master_is_on_the_site_with_the_largest_part() -> None:
+    # With the master on the small part, all thirty of the large one would send over both links.
+    case = PlacementCase(40, [0] * 3, [GBIT_S] * 3, 40e6, RESERVING_THRESHOLD, [0] * 3, pattern=MASTER_WORKER)
+    parts = [0] * 3
+    assert reserving(case, [12, 30, 12], parts) == 0
+    assert parts == [0, 30, 10]
+
+
+def test_a_master_without_room_for_its_workers_is_refused() -> None:
+    case = PlacementCase(40, [0] * 2, [GBIT_S] * 2, 100e6, RESERVING_THRESHOLD, [0] * 2, pattern=MASTER_WORKER)
+    parts = [0] * 2
+    assert reserving(case, [20, 20], parts) == 40
+    assert parts == [0, 0]
+
+
+def test_who_says_nothing_is_believed_to_talk_to_all() -> None:
+    assert believed_pattern(SILENT) == ALL_TO_ALL
+    assert [believed_pattern(each) for each in (ALL_TO_ALL, RING, CUBE, MASTER_WORKER)] == [
+        *(ALL_TO_ALL, RING, CUBE, MASTER_WORKER)
+    ]

@@ -409,7 +409,7 @@ CABLE = compile_wiring(
 )
 
 
-@pytest.mark.parametrize("module", [B1, B2, B3, B4, A2])
+@pytest.mark.parametrize("module", [B1, B2, B3, B4])
 def test_where_links_are_shared_a_refused_job_may_find_a_place_when_less_is_idle(module: int) -> None:
     """The first site draws the third into its group, away from the second; once it is taken, those two are one."""
     asked = state([1, 9, 9], 11)._replace(chunk=0.5)

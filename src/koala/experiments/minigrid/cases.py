@@ -29,6 +29,8 @@ CHUNKS_TO_THE_ENDS = (0.25, 0.5, 0.6, 0.7, 0.85, 0.95, 1.0)
 RIVAL_CHUNKS = (0.5, 0.6)
 RIVAL_LSLT = 0.8
 RIVAL_SATISFY = "A1(objective=least-bandwidth)"
+# The other orders in which A1 may look for its first solution; the paper does not say which is its.
+A1_ORDERS = {"most-free": "A1(order=most-free)", "least-bandwidth": RIVAL_SATISFY}
 # Up to here Initial has a steady state, or nearly; beyond, a run takes long and tells little.
 INITIAL_BSBW = 400.0
 MIXED = (200.0, 900.0)
@@ -36,8 +38,11 @@ PATTERNS = ("all-to-all", "ring", "cube", "master-worker")
 PATTERN_BSBW = 500.0
 STAR, ISLANDS = "star", "islands"
 ISLAND_BSBWS = (LOW_BSBW, HIGH_BSBW)
+CLUSTERS = 4
 # The modules that patterns and wirings are tried with.
 SELECTED = ("A1", OWN_A, "B1", "B3(chunk=0.85)", OWN_B)
+# Those that ours are to beat on every one of them.
+PATTERN_RIVALS = ("A1", *A1_ORDERS.values(), "B3(chunk=0.85)")
 
 Bandwidths = Annotated[tuple[Annotated[float, msgspec.Meta(gt=0, le=100_000)], ...], msgspec.Meta(min_length=1)]
 Thresholds = Annotated[tuple[Annotated[float, msgspec.Meta(gt=0, le=10)], ...], msgspec.Meta(min_length=1)]
@@ -54,7 +59,8 @@ class MiniGridParameters(Parameters, frozen=True, kw_only=True):
     - ``chunks``: those of B3, as shares of a job;
     - ``lslt_seeds``: under how many seeds, of all, the thresholds are tried at the low and the high bandwidth, and
       so are our own policies and their rivals, mixed bandwidths, patterns, and wirings;
-    - ``surface_seeds``: under how many the surfaces over both are.
+    - ``surface_seeds``: under how many the surfaces over both are;
+    - ``clusters``: how many clusters there are; the paper has grids of 2, 4 and 8.
     """
 
     jobs_per_cluster: Annotated[int, msgspec.Meta(ge=1, le=10_000_000)] = 400_000
@@ -64,6 +70,7 @@ class MiniGridParameters(Parameters, frozen=True, kw_only=True):
     chunks: Chunks = (0.7, 0.75, 0.8, 0.85, 0.9)
     lslt_seeds: Seeds = 3
     surface_seeds: Seeds = 2
+    clusters: Annotated[int, msgspec.Meta(ge=2, le=64)] = CLUSTERS
 
 
 class MiniGridCase(msgspec.Struct, frozen=True, order=True):
@@ -162,7 +169,7 @@ def _always(parameters: MiniGridParameters) -> Iterator[MiniGridCase]:
     for bsbw in parameters.bsbw:
         if bsbw <= INITIAL_BSBW:
             yield at(INITIAL, bsbw, None)
-        for policy in modules(parameters):
+        for policy in (*modules(parameters), *A1_ORDERS.values()):
             yield at(policy, bsbw)
     for bsbw in (LOW_BSBW, HIGH_BSBW):
         for policy in ("B1", *map(chunked, CHUNKS_TO_THE_ENDS)):
@@ -192,7 +199,7 @@ def rivals_of(parameters: MiniGridParameters) -> dict[str, list[tuple[str, float
     small = [chunked(chunk) for chunk in RIVAL_CHUNKS]
     papers = [chunked(chunk) for chunk in parameters.chunks]
     return {
-        OWN_A: [("A1", FULL_LSLT), (RIVAL_SATISFY, FULL_LSLT)],
+        OWN_A: [(policy, FULL_LSLT) for policy in ("A1", *A1_ORDERS.values())],
         OWN_B: [(policy, lslt) for policy in (*small, *papers) for lslt in (RIVAL_LSLT, FULL_LSLT)],
     }
 
@@ -208,10 +215,16 @@ def _own_and_rivals(parameters: MiniGridParameters) -> Iterator[MiniGridCase]:
         yield mixed(policy)
 
 
+def places() -> list[tuple[str, str]]:
+    """Every pattern of communication on every wiring."""
+    return [(pattern, wiring) for wiring in (STAR, ISLANDS) for pattern in PATTERNS]
+
+
 def _patterns_and_wirings() -> Iterator[MiniGridCase]:
+    for pattern, wiring in places():
+        for policy in (*SELECTED, *PATTERN_RIVALS):
+            yield selected(policy, PATTERN_BSBW, pattern, wiring)
     for policy in SELECTED:
-        for pattern in PATTERNS:
-            yield selected(policy, PATTERN_BSBW, pattern=pattern)
         for bsbw in ISLAND_BSBWS:
             for wiring in (STAR, ISLANDS):
                 yield selected(policy, bsbw, wiring=wiring)

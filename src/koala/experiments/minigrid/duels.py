@@ -18,11 +18,15 @@ from koala.experiments.minigrid.cases import (
     MIGRATION_ONLY,
     OWN_A,
     OWN_B,
+    PATTERN_BSBW,
+    PATTERN_RIVALS,
     MiniGridCase,
     alone,
     at,
     mixed,
+    places,
     rivals_of,
+    selected,
 )
 from koala.experiments.minigrid.data import MiniGridData
 
@@ -74,6 +78,8 @@ def claims(data: MiniGridData) -> list[PaperClaim]:
     return [
         _beats(data, "M1", OWN_A, "A2, which knows what a job sends, beats A1 at its best"),
         _beats(data, "M2", OWN_B, "B5, which knows nothing in advance, beats B3 at its best"),
+        _beats_everywhere(data, "M3", OWN_A),
+        _beats_everywhere(data, "M4", OWN_B),
     ]
 
 
@@ -94,6 +100,21 @@ def _beats(data: MiniGridData, name: str, own: str, text: str) -> PaperClaim:
         comparisons,
         note=f"At each bandwidth the best of {rivals} variants of {RIVAL_NAMES[own]} is taken. "
         f"Mean over the bandwidths, with one variant for all: {fixed}.",
+    )
+
+
+def _beats_everywhere(data: MiniGridData, name: str, own: str) -> PaperClaim:
+    comparisons: list[Comparison] = []
+    for pattern, wiring in places():
+        ours = selected(own, PATTERN_BSBW, pattern, wiring)
+        duel = _duel(data, ours, [selected(policy, PATTERN_BSBW, pattern, wiring) for policy in PATTERN_RIVALS])
+        if duel is not None:
+            comparisons.append(below(f"{own} - {duel.rival.name}, {pattern}, {wiring}", duel.difference))
+    return judge(
+        name,
+        f"{own} beats A1 and B3 with every pattern of communication and every wiring.",
+        comparisons,
+        note=f"At {PATTERN_BSBW:g} Mbit/s, beside the best of {len(PATTERN_RIVALS)} variants of A1 and B3 each time.",
     )
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from koala.experiments.frame.experiment import ParameterError
-from koala.experiments.minigrid.cases import ISLANDS, MiniGridCase
+from koala.experiments.minigrid.cases import CLUSTERS, ISLANDS, MiniGridCase
 from koala.model.grid import Grid, LinkGroup, Network, Site
 from koala.model.request import Pattern
 from koala.policies.catalogue import Catalogue
@@ -18,7 +18,6 @@ from koala.policies.parameters import read_name
 if TYPE_CHECKING:
     from koala.simulator.kernels.mini_grid import MiniGrid, MiniGridJobs, MiniGridRun
 
-CLUSTERS = 4
 NODES = 100
 LINK_MBIT_S = 1000.0
 # How many jobs make the kernel ready before it is timed.
@@ -27,21 +26,21 @@ _THRESHOLD = "lslt"
 _QUARTERS = 4
 
 
-def run_case(case: MiniGridCase, jobs_per_cluster: int, seed: int) -> dict[str, Any]:
-    """The numbers of one run; the same case, size and seed give the same."""
+def run_case(case: MiniGridCase, jobs_per_cluster: int, seed: int, clusters: int = CLUSTERS) -> dict[str, Any]:
+    """The numbers of one run; the same case, sizes and seed give the same."""
     from koala.simulator.kernels.mini_grid import run_mini_grid
 
-    jobs = _jobs(jobs_per_cluster, seed, case.bsbw_low, case.bsbw_high, case.pattern)
-    return _numbers(jobs, run_mini_grid(jobs, _grid(case.wiring), case.name))
+    jobs = _jobs(clusters, jobs_per_cluster, seed, case.bsbw_low, case.bsbw_high, case.pattern)
+    return _numbers(jobs, run_mini_grid(jobs, _grid(case.wiring, clusters), case.name))
 
 
-def run_case_timed(case: MiniGridCase, jobs_per_cluster: int, seed: int) -> dict[str, Any]:
+def run_case_timed(case: MiniGridCase, jobs_per_cluster: int, seed: int, clusters: int = CLUSTERS) -> dict[str, Any]:
     """The same, and how many jobs a second the kernel ran, once it was compiled or read from disk."""
     from koala.simulator.kernels.mini_grid import run_mini_grid
 
-    grid = _grid(case.wiring)
-    run_mini_grid(_jobs(_WARM_UP_JOBS, seed, case.bsbw_low, case.bsbw_high, case.pattern), grid, case.name)
-    jobs = _jobs(jobs_per_cluster, seed, case.bsbw_low, case.bsbw_high, case.pattern)
+    grid = _grid(case.wiring, clusters)
+    run_mini_grid(_jobs(clusters, _WARM_UP_JOBS, seed, case.bsbw_low, case.bsbw_high, case.pattern), grid, case.name)
+    jobs = _jobs(clusters, jobs_per_cluster, seed, case.bsbw_low, case.bsbw_high, case.pattern)
     before_s = time.perf_counter()
     run = run_mini_grid(jobs, grid, case.name)
     took_s = time.perf_counter() - before_s
@@ -50,11 +49,13 @@ def run_case_timed(case: MiniGridCase, jobs_per_cluster: int, seed: int) -> dict
 
 # Units with the same jobs come one after the other, and drawing them takes a good part of a run.
 @lru_cache(maxsize=1)
-def _jobs(jobs_per_cluster: int, seed: int, bsbw_low: float, bsbw_high: float, pattern: str) -> MiniGridJobs:
+def _jobs(
+    clusters: int, jobs_per_cluster: int, seed: int, bsbw_low: float, bsbw_high: float, pattern: str
+) -> MiniGridJobs:
     from koala.simulator.kernels.mini_grid import mini_grid_workload
 
     return mini_grid_workload(
-        CLUSTERS,
+        clusters,
         jobs_per_cluster,
         bsbw_low if bsbw_low == bsbw_high else (bsbw_low, bsbw_high),
         seed,
@@ -62,14 +63,14 @@ def _jobs(jobs_per_cluster: int, seed: int, bsbw_low: float, bsbw_high: float, p
     )
 
 
-def _grid(wiring: str) -> MiniGrid:
-    """The clusters of the paper, in a star; or two islands of two, with one more link behind which each lies."""
+def _grid(wiring: str, clusters: int) -> MiniGrid:
+    """The clusters in a star; or two islands of half of them, each behind one more link."""
     from koala.simulator.kernels.mini_grid import MiniGrid
 
-    sites = tuple(Site(name=f"C{number}", processors=NODES) for number in range(1, CLUSTERS + 1))
+    sites = tuple(Site(name=f"C{number}", processors=NODES) for number in range(1, clusters + 1))
     groups: tuple[LinkGroup, ...] = ()
     if wiring == ISLANDS:
-        half = CLUSTERS // 2
+        half = clusters // 2
         groups = tuple(
             LinkGroup(name=name, uplink_mbit_s=LINK_MBIT_S, members=tuple(site.name for site in members))
             for name, members in (("east", sites[:half]), ("west", sites[half:]))

@@ -13,7 +13,7 @@ import msgspec
 
 from koala.experiments.frame.experiment import Conclusion, Experiment, FinishedUnit, ParameterError, SingleRun, Unit
 from koala.experiments.minigrid import claims, duels, figures
-from koala.experiments.minigrid.cases import MiniGridCase, MiniGridParameters, cases_of
+from koala.experiments.minigrid.cases import CLUSTERS, MiniGridCase, MiniGridParameters, cases_of
 from koala.experiments.minigrid.data import MiniGridData
 from koala.experiments.minigrid.runs import asked_case, run_case, run_case_timed, threshold_of
 
@@ -57,6 +57,9 @@ class MiniGridSingle(SingleRun, frozen=True, kw_only=True):
     jobs_per_cluster: Annotated[
         int, msgspec.Meta(ge=1, le=10_000_000, description="how many jobs come to each cluster [400000].")
     ] = 400_000
+    clusters: Annotated[
+        int, msgspec.Meta(ge=2, le=64, description="how many clusters there are; the paper has 2, 4 and 8 [4].")
+    ] = CLUSTERS
 
 
 class MiniGridStudy(Experiment[MiniGridParameters]):
@@ -94,6 +97,7 @@ class MiniGridStudy(Experiment[MiniGridParameters]):
                     "case": case.as_work(),
                     "seed": seed + number,
                     "jobs_per_cluster": parameters.jobs_per_cluster,
+                    "clusters": parameters.clusters,
                 },
             )
             for number in range(repetitions)
@@ -102,7 +106,7 @@ class MiniGridStudy(Experiment[MiniGridParameters]):
 
     def run(self, unit: Unit) -> dict[str, Any]:
         case = msgspec.convert(unit.work["case"], MiniGridCase)
-        return run_case(case, unit.work["jobs_per_cluster"], unit.work["seed"])
+        return run_case(case, unit.work["jobs_per_cluster"], unit.work["seed"], unit.work["clusters"])
 
     def conclude(self, parameters: MiniGridParameters, results: Sequence[FinishedUnit]) -> Conclusion:
         data = MiniGridData(parameters, results)
@@ -116,11 +120,12 @@ class MiniGridStudy(Experiment[MiniGridParameters]):
     def run_single(self, asked: MiniGridSingle, seed: int) -> dict[str, Any]:
         """One run, in numbers, with how fast it went."""
         case = asked_case(asked.policy, asked.lslt, *_bandwidths(asked.bsbw))
-        numbers = run_case_timed(case, asked.jobs_per_cluster, seed)
+        numbers = run_case_timed(case, asked.jobs_per_cluster, seed, asked.clusters)
         return {
             "policy": case.name,
             "bsbw": case.bsbw_low if case.bsbw_low == case.bsbw_high else asked.bsbw,
             "lslt": threshold_of(case),
+            "clusters": asked.clusters,
             "seed": seed,
             **{name: value for name, value in numbers.items() if isinstance(value, int | float)},
         }
@@ -143,7 +148,7 @@ def _bandwidths(text: str) -> tuple[float, float]:
 
 def _notes(data: MiniGridData) -> list[str]:
     parameters = data.parameters
-    notes = [f"{data.count:,} runs of {4 * parameters.jobs_per_cluster:,} jobs."]
+    notes = [f"{data.count:,} runs of {parameters.clusters * parameters.jobs_per_cluster:,} jobs."]
     defaults = MiniGridParameters()
     if parameters.jobs_per_cluster < defaults.jobs_per_cluster:
         notes.append(

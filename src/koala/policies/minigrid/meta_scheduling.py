@@ -123,14 +123,15 @@ def placeable_most(
 def is_monotone(module: int, pattern: int, shared_links: bool) -> bool:
     """Whether a refused job stays refused while idle processors only fall and link demands only rise.
 
-    A1 tries only one division of jobs whose traffic depends on which processors go together, and with less idle it
-    may try another. What B5 believes of a job changes with every one that it sees. Where sites share links, those
-    that look at links divide a job within groups of sites, and with less idle, or a link more closed, the groups are
-    other ones.
+    A1 and A2 try only some divisions of jobs whose traffic depends on which processors go together, and with less
+    idle they may try others. What B5 believes of a job changes with every one that it sees. Where sites share links,
+    those that look at links divide a job within groups of sites, and with less idle, or a link more closed, the
+    groups are other ones.
     """
     if module in (MIGRATION_ONLY, INITIAL):
         return True
-    return module != B5 and not shared_links and not (is_class_a1(module) and pattern in (CUBE, MASTER_WORKER))
+    tries_some = (is_class_a1(module) or module == A2) and pattern in (CUBE, MASTER_WORKER)
+    return module != B5 and not shared_links and not tries_some
 
 
 def local_allocation(idle: Sequence[int], total: int, home: int) -> int:

@@ -10,10 +10,20 @@ from __future__ import annotations
 
 from collections.abc import MutableSequence, Sequence
 
-from koala.model.network import ALL_TO_ALL, UNLIMITED_BIT_S, bisection_factor
+from koala.model.network import (
+    ALL_TO_ALL,
+    CUBE,
+    MASTER_WORKER,
+    RING,
+    SILENT,
+    UNLIMITED_BIT_S,
+    bisection_factor,
+    crossing,
+    demand_bit_s,
+)
 from koala.policies.minigrid.case import PlacementCase
 from koala.policies.minigrid.open_sites import link_limit_bit_s, saturation
-from koala.policies.minigrid.satisfy import low_limit, part_demand_bit_s, takes_large_part
+from koala.policies.minigrid.satisfy import low_limit, takes_large_part
 
 # A link is left with this share of what the job sends, besides what the job takes, until the threshold.
 RESERVE_KNOWN = 0.3
@@ -22,12 +32,24 @@ RESERVE_BELIEVED = 0.6
 RESERVING_THRESHOLD = 1.1
 
 
-def all_to_all_bit_s(pattern: int, dimensions: int, total: int, per_processor_bit_s: float) -> float:
-    """The bandwidth of one processor that would give a job the same bisection bandwidth if all talked to all."""
+def in_pattern_bit_s(pattern: int, dimensions: int, total: int, all_to_all_bit_s: float) -> float:
+    """The bandwidth of one processor with which a job has the bisection bandwidth that it would have if all talked to
+    all with ``all_to_all_bit_s`` each; 0 for a silent one."""
     if pattern == ALL_TO_ALL or total < 2:
-        return per_processor_bit_s
-    own = bisection_factor(pattern, dimensions, total)
-    return per_processor_bit_s * own / bisection_factor(ALL_TO_ALL, dimensions, total)
+        return all_to_all_bit_s
+    factor = bisection_factor(pattern, dimensions, total)
+    return all_to_all_bit_s * bisection_factor(ALL_TO_ALL, dimensions, total) / factor if factor > 0.0 else 0.0
+
+
+def believed_pattern(pattern: int) -> int:
+    """Who talks to whom in a job of which the bandwidth is not known: all to all where nothing is said."""
+    return ALL_TO_ALL if pattern == SILENT else pattern
+
+
+def pattern_reserve(pattern: int, reserve: float) -> float:
+    """The reserve of a job of this pattern: a part of a ring sends the same whatever its size, so that nothing is
+    gained by leaving room for a better division of the next one."""
+    return 0.0 if pattern == RING else reserve
 
 
 def reserved_room_bit_s(demand: int, capacity: int, threshold: float, reserve: float) -> int:
@@ -37,16 +59,16 @@ def reserved_room_bit_s(demand: int, capacity: int, threshold: float, reserve: f
     return max(0, int((link_limit_bit_s(capacity, threshold) - demand) / (1.0 + reserve)))
 
 
-def next_small_site(case: PlacementCase, idle: Sequence[int], unplaced: int, parts: Sequence[int]) -> int:
+def next_small_site(case: PlacementCase, idle: Sequence[int], first: int, unplaced: int, parts: Sequence[int]) -> int:
     """The site for the next small part: the tightest that takes all that is unplaced, else the one that takes most.
 
-    ``case.spare`` holds the largest small part of each site. Equally tight sites go by the saturation of their links,
-    least first, then by index; -1 where none is left.
+    ``case.spare`` holds the largest small part of each site; those before ``first`` get none. Equally tight sites go
+    by the saturation of their links, least first, then by index; -1 where none is left.
     """
     low = case.spare
     best = -1
     best_fits = False
-    for site in range(len(idle)):
+    for site in range(first, len(idle)):
         if parts[site] > 0 or low[site] <= 0:
             continue
         fits = low[site] >= unplaced
@@ -65,16 +87,46 @@ def next_small_site(case: PlacementCase, idle: Sequence[int], unplaced: int, par
     return best
 
 
+def small_limit(case: PlacementCase, per_processor_bit_s: float, room_bit_s: int) -> int:
+    """The largest small part for which a link has room, by the pattern of the job; at least 0.
+
+    Small are the parts of workers without their master, and what a torus sends is known only of a whole division.
+    """
+    if case.pattern == MASTER_WORKER:
+        if per_processor_bit_s <= 0.0:
+            return case.total
+        limit = min(case.total, int(room_bit_s / per_processor_bit_s))
+        while limit > 0 and demand_bit_s(per_processor_bit_s, float(limit)) > room_bit_s:
+            limit -= 1
+        return limit
+    if case.pattern == CUBE:
+        return case.total if room_bit_s > 0 or per_processor_bit_s <= 0.0 else 0
+    return low_limit(case.pattern, case.total, per_processor_bit_s, room_bit_s)
+
+
+def anchor_part(case: PlacementCase, anchor: int, idle: Sequence[int]) -> int:
+    """How much goes to the site around which a job is divided: all of it that is idle where so much is allowed."""
+    most = min(idle[anchor], case.total)
+    low = case.spare[anchor]
+    if case.pattern == MASTER_WORKER:
+        return most
+    return most if takes_large_part(idle[anchor], case.total, low) else low
+
+
 def divide_around(case: PlacementCase, anchor: int, idle: Sequence[int], parts: MutableSequence[int]) -> int:
-    """The division with as much as is allowed on one site, then small parts on others; what is left over."""
+    """The division with as much as is allowed on one site, then small parts on others; what is left over.
+
+    Rank 0 is on the first site that has a part, so a master's site is the first.
+    """
     low = case.spare
     total = case.total
     for site in range(len(idle)):
         parts[site] = 0
-    parts[anchor] = min(idle[anchor], total) if takes_large_part(idle[anchor], total, low[anchor]) else low[anchor]
+    parts[anchor] = anchor_part(case, anchor, idle)
     unplaced = total - parts[anchor]
+    first = anchor + 1 if case.pattern == MASTER_WORKER else 0
     while unplaced > 0:
-        site = next_small_site(case, idle, unplaced, parts)
+        site = next_small_site(case, idle, first, unplaced, parts)
         if site < 0:
             return unplaced
         parts[site] = min(low[site], unplaced)
@@ -87,10 +139,22 @@ def traffic_price(case: PlacementCase, per_processor_bit_s: float, parts: Sequen
     price = 0.0
     for site in range(len(parts)):
         if parts[site] > 0:
-            own_bit_s = part_demand_bit_s(case.total, parts[site], per_processor_bit_s)
+            crossed = crossing(case.pattern, case.dimensions, parts, case.total, site)
+            own_bit_s = demand_bit_s(per_processor_bit_s, crossed)
             share = saturation(own_bit_s, case.capacity[site])
             price += share * (1.0 + saturation(case.demand[site], case.capacity[site]) + 0.5 * share)
     return price
+
+
+def reserve_is_left(case: PlacementCase, per_processor_bit_s: float, reserve: float, parts: Sequence[int]) -> bool:
+    """Whether every link keeps the reserve beside what these parts send."""
+    for site in range(len(parts)):
+        if parts[site] > 0:
+            crossed = crossing(case.pattern, case.dimensions, parts, case.total, site)
+            room_bit_s = reserved_room_bit_s(case.demand[site], case.capacity[site], case.threshold, reserve)
+            if demand_bit_s(per_processor_bit_s, crossed) > room_bit_s:
+                return False
+    return True
 
 
 def divide_with_reserve(
@@ -98,20 +162,24 @@ def divide_with_reserve(
 ) -> int:
     """The cheapest of the divisions around each site in turn that leave every link its reserve.
 
-    Every job is taken for one in which all talk to all, each processor sending ``per_processor_bit_s``. A division is
-    found whenever there is any such at all, so that a refused job stays refused while idle processors only fall and
-    demands only rise. Ties go to the larger parts, then to the lowest site. ``parts[site]`` gets the processors.
-    Returns 0 when placed, else the total.
+    Each processor sends ``per_processor_bit_s``, by the pattern of the job. Where all talk to all, in a ring, or not
+    at all, a division is found whenever there is any such, so that a refused job stays refused while idle processors
+    only fall and demands only rise. What a torus or a master sends depends on which processors go together: only
+    these divisions are tried, and checked as a whole. Ties go to the larger parts, then to the lowest site.
+    ``parts[site]`` gets the processors. Returns 0 when placed, else the total.
     """
     low = case.spare
     for site in range(len(idle)):
         room_bit_s = reserved_room_bit_s(case.demand[site], case.capacity[site], case.threshold, reserve)
-        low[site] = min(idle[site], low_limit(ALL_TO_ALL, case.total, per_processor_bit_s, room_bit_s))
+        low[site] = min(idle[site], small_limit(case, per_processor_bit_s, room_bit_s))
     best = -1
     best_price = 0.0
     best_squares = 0
     for anchor in range(len(idle)):
-        if low[anchor] <= 0 or divide_around(case, anchor, idle, parts) > 0:
+        whole_checked = case.pattern in (CUBE, MASTER_WORKER)
+        if (idle[anchor] if whole_checked else low[anchor]) <= 0 or divide_around(case, anchor, idle, parts) > 0:
+            continue
+        if whole_checked and not reserve_is_left(case, per_processor_bit_s, reserve, parts):
             continue
         price = traffic_price(case, per_processor_bit_s, parts)
         squares = 0
@@ -129,20 +197,20 @@ def divide_with_reserve(
 
 
 def reserving(case: PlacementCase, idle: Sequence[int], parts: MutableSequence[int]) -> int:
-    """Divide a job of known bandwidth that no site holds whole; all else as of ``divide_with_reserve``.
-
-    A job of another pattern is taken for one in which all talk to all, with the same bisection bandwidth.
-    """
-    sent_bit_s = all_to_all_bit_s(case.pattern, case.dimensions, case.total, case.per_processor_bit_s)
-    return divide_with_reserve(case, sent_bit_s, RESERVE_KNOWN, idle, parts)
+    """Divide a job of known bandwidth that no site holds whole; all else as of ``divide_with_reserve``."""
+    return divide_with_reserve(
+        case, case.per_processor_bit_s, pattern_reserve(case.pattern, RESERVE_KNOWN), idle, parts
+    )
 
 
 def reserving_learned(case: PlacementCase, idle: Sequence[int], parts: MutableSequence[int]) -> int:
-    """Divide a job of unknown bandwidth (B5), by ``case.per_processor_bit_s``, which is what is believed of it.
+    """Divide a job of unknown bandwidth (B5), by ``case.per_processor_bit_s``, which is what is believed of it if all
+    talked to all; who talks to whom is known.
 
     Once a co-allocated job runs, its links show what it demands; what is believed of the next job is for the caller
     to keep, such as the mean of the bisection bandwidths seen so far, and 0 before anything was seen: then a job goes
     wherever there are idle processors, and shows what jobs send. A belief can be wrong, so that the reserve is larger
     than where bandwidth is known. A refused job stays refused while the belief stays; a lower one may place it.
     """
-    return divide_with_reserve(case, case.per_processor_bit_s, RESERVE_BELIEVED, idle, parts)
+    believed_bit_s = in_pattern_bit_s(case.pattern, case.dimensions, case.total, case.per_processor_bit_s)
+    return divide_with_reserve(case, believed_bit_s, pattern_reserve(case.pattern, RESERVE_BELIEVED), idle, parts)

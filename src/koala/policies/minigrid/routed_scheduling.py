@@ -8,11 +8,25 @@ from __future__ import annotations
 
 from collections.abc import MutableSequence, Sequence
 
-from koala.model.network import add_shared_crossings, demand_bit_s
+from koala.model.network import UNLIMITED_BIT_S, add_shared_crossings, demand_bit_s
 from koala.policies.minigrid.case import PlacementCase, SharedRoutes
-from koala.policies.minigrid.meta_scheduling import INITIAL, MIGRATION_ONLY, coallocate, is_class_a1, whole_site
+from koala.policies.minigrid.meta_scheduling import (
+    A2,
+    B5,
+    INITIAL,
+    MIGRATION_ONLY,
+    coallocate,
+    is_class_a1,
+    whole_site,
+)
 from koala.policies.minigrid.open_sites import is_open
-from koala.policies.minigrid.satisfy import link_room_bit_s
+from koala.policies.minigrid.reserve import (
+    RESERVE_BELIEVED,
+    RESERVE_KNOWN,
+    in_pattern_bit_s,
+    pattern_reserve,
+    reserved_room_bit_s,
+)
 
 
 def route_is_open(routes: SharedRoutes, one: int, other: int, sites: int) -> bool:
@@ -45,15 +59,35 @@ def gather(routes: SharedRoutes, first: int, idle: Sequence[int]) -> None:
             routes.masked[site] = idle[site]
 
 
-def close_exceeded(case: PlacementCase, routes: SharedRoutes, parts: Sequence[int]) -> int:
+def looks_ahead(module: int) -> bool:
+    """Whether a module asks what a division would send before it is made, also of links that sites share."""
+    return is_class_a1(module) or module in (A2, B5)
+
+
+def sent_bit_s(module: int, case: PlacementCase) -> float:
+    """What one processor sends, as the module knows or believes it."""
+    if module == B5:
+        return in_pattern_bit_s(case.pattern, case.dimensions, case.total, case.per_processor_bit_s)
+    return case.per_processor_bit_s
+
+
+def reserve_of(module: int, case: PlacementCase) -> float:
+    """The reserve that the module leaves on links, as a share of what the job sends; none for A1."""
+    if module == A2:
+        return pattern_reserve(case.pattern, RESERVE_KNOWN)
+    return pattern_reserve(case.pattern, RESERVE_BELIEVED) if module == B5 else 0.0
+
+
+def close_exceeded(module: int, case: PlacementCase, routes: SharedRoutes, parts: Sequence[int]) -> int:
     """Close the shared links that have no room for what these parts send over them; how many there were."""
     for link in range(len(routes.crossed)):
         routes.crossed[link] = 0.0
     add_shared_crossings(case.pattern, case.dimensions, parts, case.total, routes.first, routes.links, routes.crossed)
     exceeded = 0
     for link in range(len(parts), len(routes.crossed)):
-        added = demand_bit_s(case.per_processor_bit_s, routes.crossed[link])
-        if added > link_room_bit_s(case.demand[link], case.capacity[link], case.threshold):
+        added = demand_bit_s(sent_bit_s(module, case), routes.crossed[link])
+        room = reserved_room_bit_s(case.demand[link], case.capacity[link], case.threshold, reserve_of(module, case))
+        if added > room:
             routes.closed[link] = 1
             exceeded += 1
     return exceeded
@@ -64,7 +98,7 @@ def coallocate_in_groups(
 ) -> tuple[int, int]:
     """Ask the module about one group after the other; the processors left without a place, and links closed by it.
 
-    A link is closed that a division of A1 would bring beyond the threshold.
+    A link is closed that a division of A1, A2 or B5 would bring beyond the threshold.
     """
     exceeded = 0
     least_unplaced = case.total
@@ -78,7 +112,7 @@ def coallocate_in_groups(
         if unplaced > 0:
             least_unplaced = min(least_unplaced, unplaced)
             continue
-        newly = close_exceeded(case, routes, parts) if is_class_a1(module) else 0
+        newly = close_exceeded(module, case, routes, parts) if looks_ahead(module) else 0
         if newly == 0:
             return 0, 0
         exceeded += newly
@@ -92,8 +126,9 @@ def metaschedule_routed(
 
     Initial does not look at links. A1 first takes all sites for one group, and where its division would bring shared
     links beyond the threshold it tries again in groups that avoid them: it never exceeds one, but may miss a
-    division that would use one a little. For the others a shared link is closed when it has reached the threshold.
-    Groups are tried in the order of their first sites.
+    division that would use one a little. A2 and B5 do the same, and look first for a division that uses no shared
+    link at all, since traffic that stays inside an island is cheaper. For the others a shared link is closed when it
+    has reached the threshold. Groups are tried in the order of their first sites.
     """
     site = whole_site(idle, case.total, case.home)
     if site >= 0 or module == MIGRATION_ONLY:
@@ -103,7 +138,14 @@ def metaschedule_routed(
             return case.total
         parts[site] = case.total
         return 0
-    looks_first = module != INITIAL and not is_class_a1(module)
+    if module in (A2, B5):
+        for link in range(len(case.capacity)):
+            shared = link >= len(idle) and case.capacity[link] < UNLIMITED_BIT_S
+            routes.closed[link] = 1 if shared else 0
+        unplaced, _ = coallocate_in_groups(module, case, routes, idle, parts)
+        if unplaced == 0:
+            return 0
+    looks_first = module != INITIAL and not looks_ahead(module)
     for link in range(len(case.capacity)):
         closed = looks_first and not is_open(case.demand[link], case.capacity[link], case.threshold)
         routes.closed[link] = 1 if closed else 0

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from koala.model.network import ALL_TO_ALL, CUBE
 from koala.policies.minigrid.case import COMPONENTS_UNBOUNDED, PlacementCase, SharedRoutes
 from koala.policies.minigrid.meta_scheduling import coallocate, placeable_most, whole_site
+from koala.policies.minigrid.reserve import believed_pattern
 from koala.policies.minigrid.routed_scheduling import metaschedule_routed
 from koala.simulator.kernels.coallocated import (
     CHANGED,
@@ -178,6 +179,7 @@ def divide(
 ) -> bool:
     """Whether the module has places on several sites for the job; they are in ``meta.parts`` then."""
     size = whole(jobs.size, job)
+    pattern = whole(jobs.pattern, job)
     case = PlacementCase(
         size,
         links.demand_bit_s,
@@ -187,7 +189,7 @@ def divide(
         meta.spare,
         whole(jobs.home, job),
         meta.chunk,
-        whole(jobs.pattern, job),
+        believed_pattern(pattern) if meta.believes else pattern,
         whole(jobs.dimensions, job),
         1,
         COMPONENTS_UNBOUNDED,
