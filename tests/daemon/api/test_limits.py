@@ -163,6 +163,21 @@ def test_brackets_count_outside_of_strings_only() -> None:
         check_json(b'"\\\\"' + deep)
 
 
+def test_a_parameter_is_given_once_but_for_states_and_a_cursor_is_checked_for_everybody(tmp_path: Path) -> None:
+    async def scene(world: World) -> None:
+        async with world.owner() as owner:
+            answer = await owner.get("/v1/jobs?owner=anna&owner=bert")
+            assert answer.status_code == 422
+            assert error_of(answer)["message"] == "owner: the parameter is given more than once; give it once"
+            assert (await owner.get("/v1/jobs?state=waiting&state=running")).status_code == 200
+        async with world.caller(await world.secret("anna", Scope.READ)) as guest:
+            answer = await guest.get("/v1/jobs?owner=bert&cursor=none-of-ours")
+            assert answer.status_code == 422
+            assert "not a cursor" in error_of(answer)["message"]
+
+    in_world(tmp_path, scene)
+
+
 def test_an_address_has_a_limited_length(tmp_path: Path) -> None:
     async def scene(world: World) -> None:
         async with world.owner() as owner:

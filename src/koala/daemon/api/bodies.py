@@ -10,7 +10,7 @@ import asyncio
 import re
 from collections.abc import Mapping
 from json.decoder import scanstring  # type: ignore[attr-defined]
-from urllib.parse import unquote_to_bytes
+from urllib.parse import parse_qsl, unquote_to_bytes
 
 from starlette.types import Message, Receive, Scope
 
@@ -27,6 +27,8 @@ from koala.daemon.api.limits import (
 from koala.model.errors import InvalidError, TooLargeError
 
 # What looks like the secret of a token, see ``koala.daemon.service.tokens``.
+# The only parameter of which several values mean something.
+MAY_REPEAT = frozenset({"state"})
 _SECRET = re.compile(rb"(?<![\w-])koala_[\w-]{43}(?![\w-])", re.ASCII)
 _NOT_BRACKETS = {code: None for code in range(128) if chr(code) not in "[]{}"}
 
@@ -36,8 +38,8 @@ class GoneError(Exception):
 
 
 def check_head(scope: Scope) -> None:
-    """Refuse headers that are too large, and an address that is too long, is not UTF-8, or holds a NUL character or
-    the secret of a token: addresses are kept in histories and logs."""
+    """Refuse headers that are too large, and an address that is too long, is not UTF-8, gives a parameter twice, or
+    holds a NUL character or the secret of a token: addresses are kept in histories and logs."""
     head_bytes = sum(len(name) + len(value) for name, value in scope["headers"])
     if head_bytes > HEADER_BYTES_MAX:
         raise TooLargeError(f"the headers have more than {HEADER_BYTES_MAX} bytes (HEADER_BYTES_MAX); send fewer")
@@ -58,6 +60,11 @@ def check_head(scope: Scope) -> None:
                 f"the {what} of the address holds what looks like a token, and addresses are kept in histories and "
                 "logs; send it in the header Authorization, and if it is a real one have it revoked"
             )
+    given: set[str] = set()
+    for name, _ in parse_qsl(query.decode("ascii", "replace"), keep_blank_values=True):
+        if name in given and name not in MAY_REPEAT:
+            raise InvalidError(f"{name[:100]}: the parameter is given more than once; give it once")
+        given.add(name)
 
 
 async def read_body(

@@ -160,11 +160,11 @@ class Service:
         if not states <= _STATES:
             unknown = min(states - _STATES)
             raise InvalidError(f"state: there is no state {unknown!r}; {suggest(unknown, _STATES_IN_ORDER)}")
+        before = None if cursor is None else read_number_cursor("jobs", cursor)
         if not who.sees_all:
             if owner is not None and owner != who.name:
                 return Page(items=[])
             owner = who.name
-        before = None if cursor is None else read_number_cursor("jobs", cursor)
         found = await query(self._engine.store.jobs, owner=owner, states=states, before=before, limit=limit + 1)
         waiting = (row.id for row in found[:limit] if row.state == JobState.WAITING)
         in_line = places_in_line(self._engine.scheduler.ledger, waiting)
