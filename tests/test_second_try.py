@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.live_daemon import until
 from tests.support.paths import ROOT
 from tests.support.second_try import SECOND_TRIES_MAX, whole_run
 
@@ -38,24 +40,33 @@ def test_skipped_later():
     tried.touch()
     assert not tried.exists()
 """
+TAKES_LONG = """
+import os, time
+from pathlib import Path
+
+def test_takes_long():
+    Path("pid.new").write_text(str(os.getpid()))
+    Path("pid.new").rename("pid")
+    time.sleep(600)
+"""
 UNSTEADY_ID = "test_it.py::test_unsteady[a b[::]]"
 
 
-def make_test(where: Path, text: str, *arguments: str) -> tuple[int, str]:
-    """What ``make test`` does with these tests: exit code and output."""
+def begun(where: Path, text: str, *arguments: str) -> subprocess.Popen[str]:
+    """What ``make test`` does with these tests."""
     (where / "test_it.py").write_text(text)
     (where / "pytest.ini").touch()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "-p xdist -x"}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.support.second_try", *arguments],
-        cwd=where,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout
+    words = [sys.executable, "-m", "tests.support.second_try", *arguments]
+    return subprocess.Popen(words, cwd=where, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def make_test(where: Path, text: str, *arguments: str) -> tuple[int, str]:
+    """Its exit code and output."""
+    with begun(where, text, *arguments) as process:
+        output, _ = process.communicate()
+    return process.returncode, output
 
 
 def test_a_test_that_fails_in_processes_side_by_side_and_passes_alone_lets_the_run_pass_and_is_named(
@@ -90,6 +101,16 @@ def test_a_test_that_is_not_run_the_second_time_has_not_passed(tmp_path: Path) -
     code, output = make_test(tmp_path, SKIPPED_LATER)
     assert code == 1, output
     assert "FAILED: not every one of these was run again and passed" in output
+
+
+def test_whoever_ends_the_run_ends_its_tests(tmp_path: Path) -> None:
+    with begun(tmp_path, TAKES_LONG) as process:
+        until(lambda: (tmp_path / "pid").exists(), "the test runs")
+        process.terminate()
+        process.communicate()
+    assert process.returncode == 128 + signal.SIGTERM
+    pid = int((tmp_path / "pid").read_text())
+    until(lambda: not Path(f"/proc/{pid}").exists(), "pytest is gone")
 
 
 class Played:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from koala.model.request import Application, JobType
 from tests.support.live_sites import all_gone, processes_of
 from tests.support.noded import Noded, release
 from tests.support.paths import SUPPORT
+from tests.support.ports import free_port
 from tests.support.real_programs import real_program
 
 BIN = str(Path(sys.executable).parent)
@@ -152,16 +152,10 @@ def test_a_node_that_cannot_be_reached_fails_the_component(make: Make, tmp_path:
 # --------------------------------------------------------------------------------------------- torchrun
 
 
-def a_free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-    return port
-
-
 def test_every_node_is_a_node_of_torchrun(make: Make, shell: str) -> None:
     program = Application(executable=sys.executable, arguments=(str(SUPPORT / "rendezvous.py"),))
     first, second = make(program, JobType.TORCHRUN, ((("a0", 2), ("a1", 3)), (("b0", 1),)), shell=shell)
-    release(JobType.TORCHRUN, [first, second], a_free_port())
+    release(JobType.TORCHRUN, [first, second], free_port())
     assert (first.ended(), second.ended()) == ("exited 0", "exited 0"), first.text("stderr")
     assert sorted(first.text("stdout").splitlines()) == [f"koala-1 node {rank} of 3: 6" for rank in range(2)]
     assert second.text("stdout") == "koala-1 node 2 of 3: 6\n"

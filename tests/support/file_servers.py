@@ -27,6 +27,7 @@ from koala.files.area.interface import FileArea
 from koala.files.checksums import of_path
 from koala.model.grid import BatchSettings, Site, SiteKind
 from koala.sites.remote_shell import SSH_VARIABLES, RemoteShell
+from tests.support.ports import free_port
 
 WAIT_S = 120.0
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
@@ -59,13 +60,6 @@ async def until_async(condition: Callable[[], Any], wait_s: float = WAIT_S) -> A
         assert time.monotonic() < end, "it never came true"
         await asyncio.sleep(0.02)
     return found
-
-
-def free_port() -> int:
-    """A port of loopback that nobody has now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def answers(port: int) -> bool:

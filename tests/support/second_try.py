@@ -25,7 +25,11 @@ Runner = Callable[[Sequence[str]], int]
 
 def pytest_run(arguments: Sequence[str]) -> int:
     """Run pytest in a process of its own; its exit code."""
-    code = subprocess.run([sys.executable, "-m", "pytest", *arguments], check=False).returncode
+    with subprocess.Popen([sys.executable, "-m", "pytest", *arguments]) as process:
+        # Whoever ends this process means pytest. Ctrl-C reaches pytest by itself, which then ends with its own code.
+        signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+        signal.signal(signal.SIGINT, lambda *_: None)
+        code = process.wait()
     return code if code >= 0 else 128 - code
 
 
@@ -74,8 +78,6 @@ def whole_run(arguments: Sequence[str], scratch: Path, run: Runner = pytest_run)
 
 def main() -> int:
     """Run pytest with the arguments of the command line."""
-    # Ctrl-C is pytest's to handle; it ends the run with its own exit code.
-    signal.signal(signal.SIGINT, lambda *_: None)
     with tempfile.TemporaryDirectory(prefix="koala-second-try-") as scratch:
         return whole_run(sys.argv[1:], Path(scratch))
 

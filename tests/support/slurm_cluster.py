@@ -21,6 +21,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.ports import free_ports
+
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "squeue", "srun")
 PACKAGES = "slurmctld slurmd slurm-client"
 WAIT_S = 120.0
@@ -57,7 +59,7 @@ class SlurmCluster:
         self.environment = {"SLURM_CONF": str(root / "slurm.conf")}
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         self._all_nodes = [*self.nodes, "apart1"]
-        self._ports = _free_ports(nodes + 2)
+        self._ports = free_ports(nodes + 2)
         for part in ("state", "spool", "log"):
             (root / part).mkdir()
         (root / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
@@ -205,14 +207,6 @@ def _until(condition: object, complaint: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, complaint
         time.sleep(0.05)
-
-
-def _free_ports(number: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from playwright.sync_api import Browser, expect
 from koala.model.api import Scope
 from tests.support.live_daemon import Daemon, running_daemon
 from tests.support.page_watching import Watched, watched
+from tests.support.ports import free_port
 
 # Component 0 speaks, and both wait for the word to end: a file that the test makes.
 JOB = """\
@@ -25,13 +25,6 @@ components:
   - {{processors: 2, site: amsterdam}}
   - {{processors: 3, site: berlin}}
 """
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
 
 
 @pytest.fixture

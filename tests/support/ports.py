@@ -1,0 +1,42 @@
+"""Ports of loopback for servers of tests, which nobody else takes between the choice and the start of the server.
+
+The system gives ports of its own range to every connection that is opened, so one that is free now may be taken a
+moment later. These are below that range; each process of a run begins elsewhere, and gives every port once.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import socket
+from collections.abc import Iterator
+
+# Below the ports of labs and of Grid Engine's cells.
+FIRST, LAST = 10_000, 17_999
+# So many a process gives before it meets those of the next one.
+EACH = 100
+
+
+@functools.cache
+def _line(pid: int) -> Iterator[int]:
+    """All ports in turn, from one that depends on the process."""
+    ports = range(FIRST, LAST + 1)
+    return itertools.cycle([*ports[pid * EACH % len(ports) :], *ports[: pid * EACH % len(ports)]])
+
+
+def free_port() -> int:
+    """A port that nobody has, and that nobody here is given again for long."""
+    for port in itertools.islice(_line(os.getpid()), LAST - FIRST + 1):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError(f"no port from {FIRST} to {LAST} is free")
+
+
+def free_ports(count: int) -> list[int]:
+    """Several of them."""
+    return [free_port() for _ in range(count)]
