@@ -12,6 +12,8 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from koala.model.travelling import MANIFEST_CHARACTERS_MAX
+
 # Limits on what one call may ask for.
 DESCRIPTION_BYTES_MAX = 1_048_576
 CLIENT_TOKEN_CHARACTERS_MAX = 128
@@ -145,14 +147,27 @@ class TransferInfo(Answer):
     jobs: list[int] = []
 
 
+class JobFile(Answer):
+    """A file that travels with a job. ``kind``: file, directory or link; ``mode``: its permissions, in octal."""
+
+    path: str
+    kind: str = "file"
+    size_bytes: int = 0
+    checksum: str = ""
+    mode: str = "0644"
+    link: str = ""
+
+
 class JobDetail(JobSummary):
-    """Everything about a job but its story. ``description`` is the job in YAML, as Koala understood it."""
+    """Everything about a job but its story. ``description`` is the job in YAML, as Koala understood it; ``files``
+    travel with it."""
 
     description: str
     placement_tries: int = 0
     claiming_tries: int = 0
     components: list[ComponentRun] = []
     transfers: list[TransferInfo] = []
+    files: list[JobFile] = []
 
 
 class ShortageInfo(Answer):
@@ -211,6 +226,39 @@ class Submission(Question):
         str, Field(min_length=1, max_length=255, description="file name; its ending tells the format")
     ] = "job"
     client_token: Annotated[str, Field(min_length=1, max_length=CLIENT_TOKEN_CHARACTERS_MAX)] | None = None
+    files: (
+        Annotated[
+            str,
+            Field(
+                min_length=1,
+                max_length=MANIFEST_CHARACTERS_MAX,
+                description="the files that travel with the job: a JSON text, a list of objects with path, "
+                "size_bytes, checksum (SHA-256) and mode; or directory: true; or link, its target",
+            ),
+        ]
+        | None
+    ) = None
+
+
+class ContentQuestion(Question):
+    """Which contents are still to be sent? ``files`` is a list of files as in a submission."""
+
+    files: Annotated[str, Field(min_length=1, max_length=MANIFEST_CHARACTERS_MAX)]
+
+
+class ContentState(Answer):
+    """How much of a content the caller has sent."""
+
+    checksum: str
+    size_bytes: int
+    received_bytes: int
+    complete: bool
+
+
+class MissingContents(Answer):
+    """The contents of a list of files that the caller has still to send."""
+
+    missing: list[ContentState]
 
 
 class Submitted(Answer):

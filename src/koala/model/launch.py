@@ -44,7 +44,8 @@ TOKEN_CHARACTERS_MAX = 128
 BARRIER_TIMEOUT_S_MAX = 30 * 86_400
 GO_BYTES_MAX = 262_144
 MAIL_BYTES_MAX = 1_048_576
-LINKS_MAX = 1_000
+# Input files, and the archive of the files that travel with the job.
+LINKS_MAX = 1_001
 
 BARRIER_TIMEOUT_DEFAULT_S = 3_600.0
 

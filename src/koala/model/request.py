@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from koala.model.task_graph import TaskGraph
+from koala.model.travelling import TravellingFile
 
 JobId: TypeAlias = int
 SiteName: TypeAlias = str
@@ -225,6 +226,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``tasks`` are what a flexible job consists of where its processors are not all alike: as many as it has
     processors, one for each. ``task_clusters`` are those that belong together, by index, every task in one of them;
     where there are none the scheduler finds them.
+
+    ``files`` travel with the job, from the daemon's machine to the work directory of each component.
     """
 
     components: tuple[Component, ...]
@@ -243,6 +246,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     communication: Communication | None = None
     tasks: TaskGraph | None = None
     task_clusters: tuple[tuple[int, ...], ...] = ()
+    files: tuple[TravellingFile, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.components:

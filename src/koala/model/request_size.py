@@ -71,6 +71,7 @@ def request_characters(request: Request) -> int:
         entries += 2 * len(files)
     if request.flexible is not None:
         entries += sum(map(len, request.flexible.splits))
+    entries += 4 * len(request.files)
     if request.tasks is not None:
         entries += len(request.tasks.names) + 3 * len(request.tasks.edges)
     texts = sum(map(len, set(texts_of(request))))
@@ -111,6 +112,10 @@ def texts_of(request: Request) -> Iterator[str]:
         yield file.name
         if file.path is not None:
             yield file.path
+    for sent in request.files:
+        yield sent.path
+        yield sent.checksum
+        yield sent.link
     sites = {component.site for component in request.components} | {request.home, request.policy}
     yield from (site for site in sites if site is not None)
     if request.tasks is not None:

@@ -65,6 +65,7 @@ from koala.model.request import (
     Request,
 )
 from koala.model.request_size import ARGUMENTS_MAX, RESTARTS_MAX, VARIABLES_MAX, check_size
+from koala.model.travelling import TRAVELLING_FILES_MAX, TravellingError, TravellingFile, named_path, roots
 
 
 def _file_by_name(value: Any) -> Any:
@@ -191,6 +192,11 @@ class JobText(Description):
         default=ApplicationText(), description="what the components run, unless they say otherwise"
     )
     input_files: InputFiles = Field(default=(), description="the files each component reads, unless it names its own")
+    files: Annotated[tuple[SomeText, ...], Field(max_length=TRAVELLING_FILES_MAX)] = Field(
+        default=(),
+        description="programs and other files, or directories, beside the description that travel with the job: "
+        "koala submit sends them, and they are in the directory where each component starts",
+    )
     components: Annotated[tuple[ComponentText, ...], Field(min_length=1, max_length=COMPONENTS_MAX)] | None = Field(
         default=None, description="the components, with or without their sites"
     )
@@ -311,7 +317,20 @@ def _request(job: JobText, document: Document[JobText]) -> Request:
         communication=None if job.communication is None else job.communication.communication(),
         tasks=tasks,
         task_clusters=clusters,
+        files=_named_files(job, document),
     )
+
+
+def _named_files(job: JobText, document: Document[JobText]) -> tuple[TravellingFile, ...]:
+    named: dict[str, TravellingFile] = {}
+    for index, path in enumerate(job.files):
+        try:
+            plain = named_path(path)
+        except TravellingError as error:
+            message, _, advice = error.message.partition("; ")
+            raise document.error(("files", index), f"{path!r} {message}", advice) from None
+        named[plain] = TravellingFile(path=plain)
+    return tuple(named[path] for path in sorted(named))
 
 
 def _components(job: JobText, texts: tuple[ComponentText, ...], document: Document[JobText]) -> tuple[Component, ...]:
@@ -409,6 +428,7 @@ def write_job_yaml(request: Request) -> str:
         job |= _if_any("application", _application_values(request.components[0].application))
     if len(files) == 1:
         job |= _if_any("input_files", _file_values(request.components[0].input_files))
+    job |= _if_any("files", list(roots(request.files)))
     job |= _size_values(request, own_application=len(applications) > 1, own_files=len(files) > 1)
     if request.home is not None:
         job["home"] = request.home

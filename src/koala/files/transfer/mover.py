@@ -186,6 +186,14 @@ class FileMover:
         key = self._key_of.get(transfer)
         return None if key is None else copy_path(key[1])
 
+    async def send(self, order: Order, path: Path, progress: Progress | None = None) -> TransferResult:
+        """Transfer a file of this machine, which must stay as it is, in place of one of the order's source."""
+        self._uploads[order.transfer] = path
+        try:
+            return await self.transfer(order, progress)
+        finally:
+            self._uploads.pop(order.transfer, None)
+
     async def transfer(self, order: Order, progress: Progress | None = None) -> TransferResult:
         """Transfer a file, or the chunk of it that is ordered, or join those who do."""
         area = self._area(order)
@@ -241,12 +249,10 @@ class FileMover:
         order = Order(
             transfer=transfer, file=file, source=site, target=site, size_bytes=size_bytes, checksum=checksum
         )
-        self._uploads[transfer] = path
         try:
-            await self.transfer(order)
+            await self.send(order, path)
             await self._areas[site].promote(name, copy_name(file, None, checksum))
         finally:
-            del self._uploads[transfer]
             # At a site that is out of reach it is found, and removed, at the next start.
             with contextlib.suppress(OSError):
                 await self.cancel(transfer)

@@ -72,6 +72,8 @@ class PieceFactory:
 
     def make(self, order: Order, copy: str, upload: Path | None = None) -> PieceWork:
         """The transfer of an order's piece into a copy; with ``upload`` of a file of this machine."""
+        if upload is not None and isinstance(self._areas[order.target], LocalArea):
+            return self.copied(order, self._directory(order.target).copy_named(copy), upload)
         if upload is not None:
             return self.sent(order, copy, upload)
         if order.url is not None and not isinstance(self._areas[order.target], LocalArea):
@@ -90,11 +92,11 @@ class PieceFactory:
         )
         return self._remote(endpoints, route)
 
-    def copied(self, order: Order, copy: Copy) -> LocalPieceTransfer:
-        """A copy that this machine makes into one of its directories."""
+    def copied(self, order: Order, copy: Copy, upload: Path | None = None) -> LocalPieceTransfer:
+        """A copy that this machine makes into one of its directories, with ``upload`` of a file of its own."""
         return LocalPieceTransfer(
             order,
-            partial(self._source, order),
+            partial(self._source, order) if upload is None else partial(PathSource, upload),
             copy,
             whole=partial(self._whole, order),
             clock=self._clock,
