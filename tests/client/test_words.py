@@ -28,7 +28,7 @@ from tests.client.test_exchange import LOST, NOBODY, SERVER, TOKEN, Script, answ
 
 def test_a_method_tells_its_arguments_and_what_it_gives() -> None:
     signature = inspect.signature(Client.submit)
-    assert list(signature.parameters) == ["self", "description", "source", "client_token"]
+    assert list(signature.parameters) == ["self", "description", "source", "client_token", "files", "progress"]
     assert signature.return_annotation is Submitted
     assert inspect.signature(AsyncClient.submit).return_annotation == Awaitable[Submitted]
     assert inspect.signature(Client.wait_ended).return_annotation is JobSummary
@@ -39,7 +39,8 @@ def test_a_method_tells_its_arguments_and_what_it_gives() -> None:
 
 def test_a_bound_method_has_no_self_and_the_same_words() -> None:
     with client(Script(answer([]))) as each:
-        assert list(inspect.signature(each.submit).parameters) == ["description", "source", "client_token"]
+        told = list(inspect.signature(each.submit).parameters)
+        assert told == ["description", "source", "client_token", "files", "progress"]
         assert each.submit.__annotations__["return"] is Submitted
         assert Client.sites(each) == []
 

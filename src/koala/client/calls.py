@@ -17,6 +17,8 @@ from koala.model.api import (
     DESCRIPTION_BYTES_MAX,
     PAGE_ITEMS_DEFAULT,
     WAIT_S_MAX,
+    ContentQuestion,
+    ContentState,
     DryRun,
     Explanation,
     FileInfo,
@@ -26,6 +28,7 @@ from koala.model.api import (
     JobSummary,
     JournalEntry,
     Login,
+    MissingContents,
     NewToken,
     Output,
     Overview,
@@ -56,11 +59,12 @@ class Call(Generic[Value]):
     """One call. A ``repeatable`` one may be sent again after a lost connection, since sent twice it does no more than
     sent once. ``timeout_s`` is how long the answer may take, None where that depends on the size of a file."""
 
-    method: Literal["GET", "POST", "DELETE"]
+    method: Literal["GET", "POST", "PUT", "DELETE"]
     path: str
     read: Callable[[bytes], Value]
     parameters: tuple[tuple[str, str], ...] = ()
     body: Question | None = None
+    content: bytes | None = None
     repeatable: bool = True
     timeout_s: float | None = ANSWER_TIMEOUT_S
 
@@ -94,21 +98,41 @@ _JOURNAL = TypeAdapter(list[JournalEntry])
 # ------------------------------------------------------------------------------------------------ jobs
 
 
-def submit(description: str, *, source: str = "job", client_token: str | None = None) -> Call[Submitted]:
+def submit(
+    description: str, *, source: str = "job", client_token: str | None = None, manifest: str | None = None
+) -> Call[Submitted]:
     """Submit a job; when this returns it is durable. ``source`` is a file name, whose ending tells the format.
 
     A client token makes the call safe to repeat: the same one again gives the same job. Without one it gets one
-    of its own, so that a lost connection never makes two jobs.
+    of its own, so that a lost connection never makes two jobs. ``manifest`` lists files that were sent before.
     """
     token = uuid.uuid4().hex if client_token is None else client_token
-    wish = Submission(description=description, source=source, client_token=token)
+    wish = Submission(description=description, source=source, client_token=token, files=manifest)
     return Call(method="POST", path="/v1/jobs", body=wish, read=Submitted.model_validate_json)
 
 
-def dry_run(description: str, *, source: str = "job") -> Call[DryRun]:
+def dry_run(description: str, *, source: str = "job", manifest: str | None = None) -> Call[DryRun]:
     """Where the job would go now, or why it cannot; nothing is submitted."""
-    wish = Submission(description=description, source=source)
+    wish = Submission(description=description, source=source, files=manifest)
     return Call(method="POST", path="/v1/dry-runs", body=wish, read=DryRun.model_validate_json)
+
+
+def missing_contents(manifest: str) -> Call[MissingContents]:
+    """Which contents of a list of files are still to be sent, and how much of each is there."""
+    question = ContentQuestion(files=manifest)
+    return Call(method="POST", path="/v1/missing-contents", body=question, read=MissingContents.model_validate_json)
+
+
+def send_content(checksum: str, size_bytes: int, offset: int, data: bytes) -> Call[ContentState]:
+    """Send one piece of a content; the last one is answered when all of it was verified."""
+    return Call(
+        method="PUT",
+        path=f"/v1/contents/{quote(checksum, safe='')}",
+        parameters=_parameters(size_bytes=size_bytes, offset=offset),
+        content=data,
+        read=ContentState.model_validate_json,
+        timeout_s=None,
+    )
 
 
 def jobs(

@@ -25,7 +25,8 @@ from koala.client.calls import Call, checked
 from koala.client.errors import UnavailableError, WrongAddressError
 from koala.client.exchange import PATIENCE_S, Exchange, Pause, Reply, Send, Step, Steps, timeout_of
 from koala.client.journal_stream import JournalStream
-from koala.model.api import PAGE_ITEMS_MAX, FileInfo, JobSummary, JournalEntry, Page
+from koala.client.parcel import Files, SendProgress, gather, send
+from koala.model.api import PAGE_ITEMS_MAX, DryRun, FileInfo, JobSummary, JournalEntry, Page, Submitted
 from koala.version import __version__
 
 P = ParamSpec("P")
@@ -143,8 +144,6 @@ class Client(_Sender):
     call ``close``.
     """
 
-    submit = _call(calls.submit)
-    dry_run = _call(calls.dry_run)
     jobs = _call(calls.jobs)
     job = _call(calls.job)
     explain = _call(calls.explain)
@@ -203,6 +202,34 @@ class Client(_Sender):
         """Close the connections."""
         self._http.close()
 
+    def submit(
+        self,
+        description: str,
+        *,
+        source: str = "job",
+        client_token: str | None = None,
+        files: Files = (),
+        progress: SendProgress | None = None,
+    ) -> Submitted:
+        """Submit a job; when this returns it is durable. ``source`` is a file name, whose ending tells the format.
+
+        A client token makes the call safe to repeat: the same one again gives the same job. Without one it gets one
+        of its own, so that a lost connection never makes two jobs.
+
+        ``files`` travel with the job: paths of this machine, each of which appears under its last name where the
+        components start, or names there with their paths here. Directories travel whole. ``progress`` hears of the
+        bytes.
+        """
+        parcel = gather(files)
+        self._take(send(self.exchange, parcel, progress))
+        call = checked(calls.submit, description, source=source, client_token=client_token, manifest=parcel.listed)
+        return self._take(self.exchange.perform(call))
+
+    def dry_run(self, description: str, *, source: str = "job", files: Files = ()) -> DryRun:
+        """Where the job would go now, or why it cannot; nothing is submitted and nothing sent."""
+        call = checked(calls.dry_run, description, source=source, manifest=gather(files).listed)
+        return self._take(self.exchange.perform(call))
+
     def wait_ended(self, job: int, timeout_s: float | None = None) -> JobSummary:
         """The job when it has ended, or as it is when the time is up (None: however long it takes)."""
         return self._take(self.exchange.wait_ended(job, timeout_s))
@@ -253,8 +280,6 @@ class Client(_Sender):
 class AsyncClient(_Sender):
     """The same as ``Client`` for asyncio: every method is awaited, every list and ``follow`` is an async iterator."""
 
-    submit = _async_call(calls.submit)
-    dry_run = _async_call(calls.dry_run)
     jobs = _async_call(calls.jobs)
     job = _async_call(calls.job)
     explain = _async_call(calls.explain)
@@ -312,6 +337,40 @@ class AsyncClient(_Sender):
     async def aclose(self) -> None:
         """Close the connections."""
         await self._http.aclose()
+
+    def submit(
+        self,
+        description: str,
+        *,
+        source: str = "job",
+        client_token: str | None = None,
+        files: Files = (),
+        progress: SendProgress | None = None,
+    ) -> Awaitable[Submitted]:
+        """As ``Client.submit``. Files are measured in a thread."""
+        return self._submit(description, source, client_token, files, progress)
+
+    async def _submit(
+        self,
+        description: str,
+        source: str,
+        client_token: str | None,
+        files: Files,
+        progress: SendProgress | None,
+    ) -> Submitted:
+        parcel = await asyncio.to_thread(gather, files)
+        await self._take(send(self.exchange, parcel, progress))
+        call = checked(calls.submit, description, source=source, client_token=client_token, manifest=parcel.listed)
+        return await self._take(self.exchange.perform(call))
+
+    def dry_run(self, description: str, *, source: str = "job", files: Files = ()) -> Awaitable[DryRun]:
+        """As ``Client.dry_run``."""
+        return self._dry_run(description, source, files)
+
+    async def _dry_run(self, description: str, source: str, files: Files) -> DryRun:
+        parcel = await asyncio.to_thread(gather, files)
+        call = checked(calls.dry_run, description, source=source, manifest=parcel.listed)
+        return await self._take(self.exchange.perform(call))
 
     def wait_ended(self, job: int, timeout_s: float | None = None) -> Awaitable[JobSummary]:
         """As ``Client.wait_ended``."""
@@ -381,13 +440,16 @@ def _try_socket(event: str, details: dict[str, Any]) -> None:
 
 def _request(http: httpx.Client | httpx.AsyncClient, step: Send) -> httpx.Request:
     call = step.call
-    content = None if call.body is None else call.body.model_dump_json(exclude_none=True)
+    content: str | bytes | None = call.content
+    kind = "application/octet-stream"
+    if call.body is not None:
+        content, kind = call.body.model_dump_json(exclude_none=True), "application/json"
     return http.build_request(
         call.method,
         call.path,
         params=list(call.parameters),
         content=content,
-        headers=None if content is None else {"Content-Type": "application/json"},
+        headers=None if content is None else {"Content-Type": kind},
         timeout=timeout_of(call),
     )
 

@@ -17,6 +17,7 @@ from koala.model.grid import Site
 from koala.model.launch import BARRIER_TIMEOUT_DEFAULT_S, InputLink, Launch, LaunchError
 from koala.model.messages import StartComponent
 from koala.model.request import Application, Component, InputFile, Request
+from koala.model.travelling import ARCHIVE_NAME, TravellingFile
 from koala.runners import component_script
 
 # Names the tasks that a component holds, in the order of their ranks, separated by blanks.
@@ -26,6 +27,8 @@ RUN_VARIABLE = "KOALA_RUN"
 
 # Stands for the source where only the destination of an input file is looked at.
 _SOMEWHERE = "replicas/file"
+# So many files are named in a sentence.
+NAMED_MAX = 8
 
 
 @cache
@@ -91,10 +94,39 @@ def check_launch(request: Request) -> None:
             )
             component_script(launch)
             _check_input_files(component)
+            _check_travelling(component, request.files)
         except LaunchError as error:
             if len(request.components) == 1:
                 raise
             raise LaunchError(f"component {index}: {error.field}", error.message) from None
+
+
+def _check_travelling(component: Component, files: tuple[TravellingFile, ...]) -> None:
+    """No input file is in the place of a file that travels, and a program that is one of these can be run."""
+    if not files:
+        return
+    by_path = {file.path: file for file in files}
+    inputs = {posixpath.normpath(destination_of(file)) for file in component.input_files}
+    for path in inputs:
+        if any(path == each or each.startswith(f"{path}/") for each in by_path):
+            raise LaunchError(
+                "input_files", f"{path!r} is also a file that travels with the job; give it another path"
+            )
+    application = component.application
+    program = application.executable
+    if program is None or "/" not in program or program.startswith("/"):
+        return
+    path = posixpath.normpath(posixpath.join(application.directory or "", program))
+    if path.startswith("/") or path in inputs:
+        return
+    file = by_path.get(path)
+    if file is None and not any(each.link and path.startswith(f"{each.path}/") for each in files):
+        known = ", ".join(sorted(each.path for each in files if not each.directory)[:NAMED_MAX])
+        raise LaunchError(
+            "executable", f"{program!r} is not among the files that travel with the job ({known}); name it there"
+        )
+    if file is not None and (file.directory or (file.is_content and not file.mode & 0o111)):
+        raise LaunchError("executable", f"{program!r} is no program: it has no x bit; chmod +x it, and submit again")
 
 
 def _check_input_files(component: Component) -> None:
@@ -107,6 +139,8 @@ def _check_input_files(component: Component) -> None:
             advice = "" if file.path is not None else "; give it another path"
             raise LaunchError(f"input file {file.name!r}", f"{error.message}{advice}") from None
         path = posixpath.normpath(link.destination)
+        if path == ARCHIVE_NAME:
+            raise LaunchError(f"input file {file.name!r}", f"{path!r} is a name of Koala's own; give it another path")
         if path == ".":
             raise LaunchError(f"input file {file.name!r}", "its path names no file; give it another path")
         if path in taken:

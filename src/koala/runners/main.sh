@@ -23,9 +23,16 @@ koala_open_streams() {
     fi
 }
 
+# The files that travel with the job are an archive until here. Owners and times are those of now.
+koala_unpack() {
+    [ -h "$koala_home/workspace/.koala-files" ] || return 0
+    cd "$koala_home/workspace" && tar -xmof .koala-files && rm -f .koala-files
+}
+
 koala_application() {
     exec 2>"$koala_home/stderr"
     umask "$koala_umask"
+    (koala_unpack) || exit 126
     koala_enter || exit 126
     koala_open_streams
     case $koala_job_type in

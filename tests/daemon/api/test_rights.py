@@ -54,6 +54,8 @@ TABLE: list[tuple[str, str, dict[str, Any] | None, frozenset[str]]] = [
     ("POST", "/v1/files", FILE, OPERATORS),
     ("POST", "/v1/replications", FILE, OPERATORS),
     ("POST", "/v1/forgettings", {"name": "none"}, OPERATORS),
+    ("POST", "/v1/missing-contents", {"files": "[]"}, frozenset({SUBMIT, "owner"})),
+    ("PUT", f"/v1/contents/{'0' * 64}?size_bytes=1", None, frozenset({SUBMIT, "owner"})),
     ("GET", "/v1/events", None, READERS),
     ("GET", "/v1/events/stream", None, READERS),
     ("GET", "/v1/whoami", None, EVERYBODY),
@@ -130,7 +132,13 @@ def test_the_table_has_every_route_of_the_api(stage: Stage) -> None:
         async with world.caller() as stranger:
             document = (await stranger.get("/v1/openapi.json")).json()
         routes = {
-            (method.upper(), route.replace("{site}", "S").replace("{job}", "J").replace("{token}", "T"))
+            (
+                method.upper(),
+                route.replace("{site}", "S")
+                .replace("{job}", "J")
+                .replace("{token}", "T")
+                .replace("{checksum}", "0" * 64),
+            )
             for route, methods in document["paths"].items()
             for method in methods
         }

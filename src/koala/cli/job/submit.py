@@ -16,6 +16,7 @@ import click
 from koala.cli.connection import complete_example, with_client
 from koala.cli.errors import EXIT_REFUSED, UserError
 from koala.cli.examples import read_named
+from koala.cli.job.sending import files_of, sending
 from koala.cli.job.waiting import end_with, warn_if_hopeless, watch_job
 from koala.cli.terminal.output import console, counted, print_json
 from koala.cli.terminal.words import clean, span
@@ -36,6 +37,14 @@ _SOURCE_CHARACTERS_MAX = 255
 @click.option("--wait", "to_wait", is_flag=True, help="Wait until the job has ended, and exit with its exit code.")
 @click.option("--dry-run", is_flag=True, help="Only say where it would go now; exits with 3 when it would wait.")
 @click.option("--token-id", metavar="TEXT", help="The same text again gives the same job, and no second one.")
+@click.option(
+    "--with",
+    "with_paths",
+    metavar="PATH",
+    multiple=True,
+    type=click.Path(),
+    help="A program, another file or a directory that travels with the job; may be given several times.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_client
 @click.pass_context
@@ -47,6 +56,7 @@ def submit(
     to_wait: bool,
     dry_run: bool,
     token_id: str | None,
+    with_paths: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Submit a job to the daemon.
@@ -54,11 +64,15 @@ def submit(
     \b
     koala submit job.yaml
     koala submit hello --wait
+    koala submit job.yaml --with build/solver --with config
     generate-job | koala submit -
 
     JOB is a file (YAML, RSL or a Slurm script), the name of an example, or - for standard input. When this returns
     the job is on record and outlives any crash of the daemon. A job that can never fit is accepted too, with a
     warning: the grid may grow.
+
+    What the job names under `files`, beside its own file, and each --with PATH, under its last name, is sent to the
+    daemon and is where each component starts. What was sent before is not sent again.
 
     With --wait the exit code is that of the job's application: 0 when the job is done, its own code when it failed
     with one, 1 otherwise. Ctrl-C stops waiting and leaves the job running.
@@ -68,10 +82,11 @@ def submit(
     if token_id is not None:
         _check_token_id(token_id)
     text, source = _read_text(job)
+    files = files_of(text, source, Path(job) if Path(job).is_file() else None, with_paths)
     if dry_run:
-        _print_dry_run(ctx, _dry_run(client, text, source), as_json)
+        _print_dry_run(ctx, _dry_run(client, text, source, files), as_json)
         return
-    submitted = _submit(client, text, source, token_id)
+    submitted = _submit(client, text, source, token_id, files)
     summary = submitted.job
     if as_json and not to_wait:
         print_json(submitted.model_dump(mode="json"))
@@ -93,22 +108,25 @@ def _check_token_id(text: str) -> None:
         )
 
 
-def _submit(client: Client, text: str, source: str, token_id: str | None) -> Submitted:
+def _submit(client: Client, text: str, source: str, token_id: str | None, files: dict[str, str | Path]) -> Submitted:
     from koala.client import ConflictError, InvalidError
 
     try:
-        return client.submit(text, source=_source_to_send(source), client_token=token_id)
+        with sending(bool(files)) as progress:
+            return client.submit(
+                text, source=_source_to_send(source), client_token=token_id, files=files, progress=progress
+            )
     except InvalidError as error:
         raise UserError(_shown_at_place(error, text, source)) from None
     except ConflictError as error:
         raise UserError(error.for_user().replace("client_token", "--token-id")) from None
 
 
-def _dry_run(client: Client, text: str, source: str) -> DryRun:
+def _dry_run(client: Client, text: str, source: str, files: dict[str, str | Path]) -> DryRun:
     from koala.client import InvalidError
 
     try:
-        return client.dry_run(text, source=_source_to_send(source))
+        return client.dry_run(text, source=_source_to_send(source), files=files)
     except InvalidError as error:
         raise UserError(_shown_at_place(error, text, source)) from None
 

@@ -34,6 +34,9 @@ BAR_WIDTH_MIN = 10
 BESIDE_BAR = 52
 # How many starts of components are shown; those of the last run come last.
 STARTS_SHOWN_MAX = 40
+# How many of the files that travel with a job are shown, and how much of a checksum.
+FILES_SHOWN_MAX = 20
+CHECKSUM_SHOWN = 16
 
 
 def print_job(job: JobDetail, now: float, verdict: str = "") -> None:
@@ -62,6 +65,9 @@ def print_job(job: JobDetail, now: float, verdict: str = "") -> None:
     if job.transfers:
         out.print()
         _print_transfers(job)
+    if job.files:
+        out.print()
+        _print_files(job)
 
 
 def _times(job: JobDetail, now: float) -> str:
@@ -149,6 +155,26 @@ def _print_transfers(job: JobDetail) -> None:
             *(Text(clean(cell)) for cell in (each.file, each.source, each.target)), brought, size(each.size_bytes)
         )
     console().print(table)
+
+
+def _print_files(job: JobDetail) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("travels", overflow="fold")
+    table.add_column("mode", no_wrap=True)
+    table.add_column("size", justify="right", no_wrap=True)
+    table.add_column("SHA-256", no_wrap=True)
+    for each in job.files[:FILES_SHOWN_MAX]:
+        shown = {"directory": f"{each.path}/", "link": f"{each.path} -> {each.link}"}.get(each.kind, each.path)
+        measured = (size(each.size_bytes), each.checksum[:CHECKSUM_SHOWN]) if each.kind == "file" else ("", "")
+        mode = "" if each.kind == "link" else each.mode
+        table.add_row(*(Text(clean(cell)) for cell in (shown, mode, *measured)))
+    out = console()
+    out.print(table)
+    if len(job.files) > FILES_SHOWN_MAX:
+        out.print(f"and {len(job.files) - FILES_SHOWN_MAX} more; --json has all", style="dim")
 
 
 def print_explanation(found: Explanation, now: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from koala.daemon.api import access, errors, files, guard, health, jobs, journal, sites
+from koala.daemon.api import access, contents, errors, files, guard, health, jobs, journal, sites
 from koala.daemon.api.callers import signed_in
 from koala.daemon.api.listeners import Listener, RequestTraffic
 from koala.daemon.dashboard import dashboard_router
@@ -22,6 +22,7 @@ TAGS = [
     {"name": "jobs", "description": "Submit, follow and cancel."},
     {"name": "grid", "description": "Sites, links, queues; drain and resume sites."},
     {"name": "files", "description": "The replica catalogue."},
+    {"name": "contents", "description": "Programs and other files that travel with jobs."},
     {"name": "events", "description": "What happened, and what was decided."},
     {"name": "access", "description": "Tokens and logins."},
     {"name": "health", "description": "For monitoring."},
@@ -66,7 +67,7 @@ def make_app(
         separate_input_output_schemas=False,
     )
     app.state.listener = listener
-    for routes in (jobs, sites, files, journal, access, health):
+    for routes in (jobs, sites, files, contents, journal, access, health):
         app.include_router(routes.router)
     access.install_sign_in(app)
     app.include_router(dashboard_router(service, signed_in), include_in_schema=False)

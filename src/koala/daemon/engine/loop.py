@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -29,11 +30,13 @@ from koala.daemon.engine.recovery import Recovery, live_grid, nothing_yet, recov
 from koala.daemon.engine.waiters import Waiters
 from koala.daemon.grid_sites import SiteMaker, check_kinds, check_ssh, make_areas, make_mover, make_site
 from koala.daemon.live_rows import ENDED_STATES, LiveRows
+from koala.daemon.perform.bundles import Bundles
 from koala.daemon.perform.interface import Silences, SiteDefects
 from koala.daemon.perform.performer import Performer
 from koala.daemon.upkeep.journal_pruning import JournalPruner
 from koala.daemon.upkeep.polling import SiteActivity, SitePoller
 from koala.daemon.upkeep.retention import Retention
+from koala.files.contents import ContentStore
 from koala.model.errors import TooManyError, UnavailableError
 from koala.model.grid import Grid, SiteKind
 from koala.model.messages import (
@@ -87,6 +90,8 @@ class Engine:
             each.name: site_maker(each, root, emit=self.report, on_mail=self._on_mail, clock=self.now)
             for each in grid.sites
         }
+        self.contents = ContentStore(root / "contents", threading.Lock())
+        self.bundles = Bundles(self.contents)
         self._silences = Silences(self)
         self._defects = SiteDefects()
         self._performer = Performer(
@@ -98,6 +103,7 @@ class Engine:
             self._silences,
             self._defects,
             self._find_file,
+            self.bundles,
             call_s=limits.site_call_s,
             commands_at_once_max=limits.commands_at_once_max,
         )
@@ -142,6 +148,7 @@ class Engine:
         try:
             self._adopt(await self._in_store(recover, self._store, self._core_grid, self._catalogue))
             self.started_at = self.now()
+            await self.bundles.open()
             await self._mover.open()
             for site in self._sites.values():
                 await site.open()
@@ -277,6 +284,10 @@ class Engine:
         if row is not None and row.ok:
             return row.size_bytes
         return self._performer.transferred_bytes(transfer)
+
+    def files_under_way(self) -> Mapping[str, tuple[SiteName, int, int]]:
+        """By token: where the files that travel with its job go now, and how many bytes of how many are there."""
+        return self._performer.files_under_way()
 
     def transfer_estimate_s(self, source: SiteName, target: SiteName, size_bytes: int) -> float:
         """How long a transfer takes, by what is known of the link; infinity from a site that is not in the grid."""

@@ -31,6 +31,7 @@ from koala.files.errors import damaged, unreadable
 from koala.model.launch import Go, InputLink, LaunchError, NodeShare, Peer
 from koala.model.messages import InputSource, JobPlaced, JobQuarantined, Outcome, ReleaseBarrier, Token
 from koala.model.request import Component, FileName, JobId, Request, SiteName
+from koala.model.travelling import ARCHIVE_NAME
 from koala.runners import go_for
 from koala.sites import LiveSite, SiteError
 from koala.sites.remote_shell import ShellError, ShellTimeoutError
@@ -188,7 +189,7 @@ class BarrierOpener:
         except LaunchError as error:
             await asyncio.gather(*(self._end(row, Outcome.FAILED, error.for_user()) for row in mine))
             return False
-        links_of = (self._links(row, _component(request, row.part), sources.get(row.token, ())) for row in mine)
+        links_of = (self._links_with_files(row, request, sources.get(row.token, ())) for row in mine)
         found = await asyncio.gather(*links_of, return_exceptions=True)
         broken = [(row, error) for row, error in zip(mine, found, strict=True) if isinstance(error, FilesError)]
         missing = [(row, error) for row, error in broken if not isinstance(error, TransferCancelledError)]
@@ -261,6 +262,19 @@ class BarrierOpener:
         if processors < row.processors:
             raise _TooFewError(row, processors)
         return nodes
+
+    async def _links_with_files(
+        self, row: ComponentRow, request: Request, sources: Sequence[InputSource]
+    ) -> tuple[InputLink, ...]:
+        """The component's input files, and the archive of the files that travel with its job."""
+        links = await self._links(row, _component(request, row.part), sources)
+        if not request.files:
+            return links
+        try:
+            path = await self._transfers.bundle(row.token, row.site, request.files)
+        except TransferInterruptedError as error:
+            raise _Unreachable(row.site, error.message) from None
+        return (*links, InputLink(source=path, destination=ARCHIVE_NAME))
 
     async def _links(
         self, row: ComponentRow, component: Component, sources: Sequence[InputSource]

@@ -12,11 +12,12 @@ from collections.abc import Iterable, Mapping
 
 from koala.daemon.grid_sites import GridLinks
 from koala.daemon.perform.barrier import BarrierOpener
+from koala.daemon.perform.bundles import Bundles
 from koala.daemon.perform.components import ComponentRegister
 from koala.daemon.perform.interface import SITE_CALL_S, EngineInterface, Silences, SiteDefects
 from koala.daemon.perform.mpi_relay import MpiRelay
 from koala.daemon.perform.site_worker import COMMANDS_AT_ONCE_MAX, SiteWorker
-from koala.daemon.perform.transfers import FindFile, TransferWorker
+from koala.daemon.perform.transfers import FindFile, TransferWorker, bundle_transfer
 from koala.files import FileArea, FileMover
 from koala.model.grid import Grid
 from koala.model.messages import (
@@ -55,6 +56,7 @@ class Performer:
         silences: Silences,
         defects: SiteDefects,
         find_file: FindFile,
+        bundles: Bundles,
         *,
         call_s: float = SITE_CALL_S,
         commands_at_once_max: int = COMMANDS_AT_ONCE_MAX,
@@ -67,7 +69,7 @@ class Performer:
         self._call_s = call_s
         self._commands_at_once_max = commands_at_once_max
         self._components = ComponentRegister()
-        self._transfers = TransferWorker(engine, mover, GridLinks(grid.links), self._components, find_file)
+        self._transfers = TransferWorker(engine, mover, GridLinks(grid.links), self._components, find_file, bundles)
         self._barrier = BarrierOpener(
             engine, sites, areas, self._transfers, self._components, silences, find_file, call_s=call_s
         )
@@ -153,8 +155,10 @@ class Performer:
                 worker = self._workers.get(command.site)
                 if worker is None:
                     self._engine.settle(seq)  # the site has left the grid, which it may only when it holds nothing
-                else:
-                    worker.put(seq, command, request)
+                    return
+                if isinstance(command, StartComponent) and request is not None and request.files:
+                    self._transfers.foresee_bundle(command.token, command.site, request.files)
+                worker.put(seq, command, request)
             case JobPlaced():
                 if request is not None:
                     self._barrier.foresee(command, request)
@@ -171,6 +175,12 @@ class Performer:
     def take_mail(self, mail: Mail) -> None:
         """A component has something for the others of its job."""
         self._mpi_relay.take(mail)
+
+    def files_under_way(self) -> dict[Token, tuple[SiteName, int, int]]:
+        """The components whose files travel now: where to, how many bytes of them are there, and of how many."""
+        done = self._transfers.transferred_bytes
+        under_way = self._transfers.bundles_under_way.items()
+        return {token: (site, done.get(bundle_transfer(token), 0), size) for token, (site, size) in under_way}
 
     def transferred_bytes(self, transfer: TransferId) -> int:
         """How much of a transfer under way is at its target."""

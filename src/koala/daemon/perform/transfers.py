@@ -7,11 +7,13 @@ What is at a site for a component or a job stays until it is cancelled.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from koala.daemon.grid_sites import GridLinks
+from koala.daemon.perform.bundles import Bundles
 from koala.daemon.perform.components import ComponentRegister
 from koala.daemon.perform.interface import EngineInterface
 from koala.daemon.perform.retry import retry_until_done
@@ -27,6 +29,7 @@ from koala.files import (
 )
 from koala.model.messages import CancelTransfer, StartTransfer, Token, TransferEnded, TransferId
 from koala.model.request import FileName, SiteName
+from koala.model.travelling import TravellingFile
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +38,8 @@ FindFile: TypeAlias = Callable[[FileName], CatalogueEntry | None]
 
 # The id of a piece that a component needs of a replica at its own site: this, its token, and a number.
 PIECE_PREFIX = "piece."
+# What the archive of the files that travel with a job is called on its way.
+BUNDLE_FILE = "files of the job"
 
 
 class TransferWorker:
@@ -47,9 +52,11 @@ class TransferWorker:
         links: GridLinks,
         components: ComponentRegister,
         find_file: FindFile,
+        bundles: Bundles,
     ) -> None:
         self._engine = engine
         self._mover = mover
+        self._bundles = bundles
         self._links = links
         self._components = components
         self._find_file = find_file
@@ -58,6 +65,8 @@ class TransferWorker:
         self._cancelling: dict[asyncio.Task[None], int | None] = {}
         self._paths: dict[TransferId, str] = {}
         self._pieces: dict[Token, set[TransferId]] = {}
+        self._foreseen: set[asyncio.Task[None]] = set()
+        self.bundles_under_way: dict[Token, tuple[SiteName, int]] = {}  # with the size in bytes
         self.transferred_bytes: dict[TransferId, int] = {}
 
     async def open(self, wanted: Iterable[TransferId]) -> None:
@@ -92,6 +101,7 @@ class TransferWorker:
 
         What nobody orders again, the removal of pieces, goes on.
         """
+        await _end_all(list(self._foreseen))
         await _end_all([*self._tasks.values(), *(task for task, seq in self._cancelling.items() if seq is not None)])
         self._tasks.clear()
 
@@ -195,6 +205,45 @@ class TransferWorker:
         self._pieces.setdefault(token, set()).add(command.transfer)
         return await self._transfer(order_for(command, entry))
 
+    def foresee_bundle(self, token: Token, site: SiteName, files: tuple[TravellingFile, ...]) -> None:
+        """A component is about to start: begin to bring its files, so that its processors wait less for them."""
+
+        async def bring() -> None:
+            # What is wrong is told when the barrier opens, if it is then still so.
+            with contextlib.suppress(OSError, FilesError):
+                await self.bundle(token, site, files)
+
+        task = asyncio.create_task(bring(), name=f"files for {token}")
+        self._foreseen.add(task)
+        task.add_done_callback(self._foreseen.discard)
+
+    async def bundle(self, token: Token, site: SiteName, files: tuple[TravellingFile, ...]) -> str:
+        """Have the archive of a job's files at the site for a component; where it is in the site's file area.
+
+        Raises a ``FilesError`` when it cannot be had. It stays until ``component_ended``.
+        """
+        made = await self._bundles.get(files)
+        if not self._components.is_held(token):
+            raise TransferCancelledError(BUNDLE_FILE, site, f"component {token} needs them no more")
+        order = Order(
+            transfer=bundle_transfer(token),
+            file=BUNDLE_FILE,
+            source=site,
+            target=site,
+            size_bytes=made.size_bytes,
+            checksum=made.checksum,
+        )
+
+        def progress(transferred_bytes: int) -> None:
+            self.transferred_bytes[order.transfer] = transferred_bytes
+
+        self._pieces.setdefault(token, set()).add(order.transfer)
+        self.bundles_under_way[token] = site, made.size_bytes
+        try:
+            return (await self._mover.send(order, made.path, progress)).path
+        finally:
+            self.bundles_under_way.pop(token, None)
+
     def component_ended(self, token: Token) -> None:
         """The end of the component is on record: its pieces can go."""
         for transfer in self._pieces.pop(token, ()):
@@ -205,6 +254,11 @@ async def _end_all(tasks: list[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def bundle_transfer(token: Token) -> TransferId:
+    """The id under which a component's files travel."""
+    return f"{PIECE_PREFIX}{token}.files"
 
 
 def _token_of_piece(transfer: TransferId) -> Token | None:

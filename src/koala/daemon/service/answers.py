@@ -25,6 +25,7 @@ from koala.model.api import (
     Explanation,
     FileInfo,
     JobDetail,
+    JobFile,
     JobSummary,
     JournalEntry,
     LinkInfo,
@@ -61,6 +62,7 @@ def job_detail(
     placement_tries: int,
     components: Iterable[ComponentRow],
     transfers: Iterable[TransferInfo],
+    files: Iterable[JobFile],
 ) -> JobDetail:
     """A job with its components and files."""
     return JobDetail(
@@ -68,6 +70,7 @@ def job_detail(
         description=description,
         components=[component_run(component) for component in components],
         transfers=list(transfers),
+        files=list(files),
     )
 
 

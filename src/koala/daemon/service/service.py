@@ -25,6 +25,7 @@ from koala.daemon.service.answers import (
     places_in_line,
     stored_explanation,
 )
+from koala.daemon.service.contents import ContentService, job_files
 from koala.daemon.service.cursors import read_cursor, read_number_cursor, write_cursor
 from koala.daemon.service.files import FileService
 from koala.daemon.service.journal import JournalReader, RenderedEntry, read_journal
@@ -47,6 +48,7 @@ from koala.descriptions import write_job_yaml
 from koala.model.api import (
     PAGE_ITEMS_MAX,
     WAIT_S_MAX,
+    ContentState,
     DryRun,
     Explanation,
     FileInfo,
@@ -54,6 +56,7 @@ from koala.model.api import (
     JobDetail,
     JobSummary,
     JournalEntry,
+    MissingContents,
     Output,
     Overview,
     Page,
@@ -90,6 +93,7 @@ class Service:
         self._engine = engine
         self._storage = storage
         self._catalogue = FileService(engine)
+        self._contents = ContentService(engine)
         self._workers: Workers = WorkerPool() if workers is None else workers
         self._submissions = SubmissionReader(self._workers)
         self._journal = JournalReader(engine)
@@ -98,6 +102,7 @@ class Service:
     async def open(self) -> None:
         """Clear up what a daemon that was killed amid a call has left behind."""
         await self._catalogue.open()
+        self._contents.open()
         if self._storage is not None:
             self._storage.start()
 
@@ -108,6 +113,7 @@ class Service:
     async def close(self) -> None:
         """``stop``, and then everything. Idempotent."""
         await self._catalogue.close()
+        await self._contents.close()
         if self._storage is not None:
             await self._storage.stop()
         self._submissions.close()
@@ -124,12 +130,28 @@ class Service:
             raise UnavailableError(shortage)
         request = await self._request(who, wish)
         check_guest(who, request, self._engine.grid)
+        await self._contents.refer(who, request)
         row, new = await self._engine.submit(request, owner=who.name, client_token=wish.client_token, guest=who.guest)
         if not new and await self._request_of(row.id) != request:
             raise ConflictError(
                 f"client_token: it was used for job {row.id}, which is a different one; use a new token for this job"
             )
         return Submitted(job=job_summary(row, self._place_in_line(row)), new=new)
+
+    async def missing_contents(self, who: Principal, files: str) -> MissingContents:
+        """Which contents of a job's files the caller has still to send. Needs ``submit``."""
+        who.need(Scope.SUBMIT)
+        return await self._contents.missing(who, files)
+
+    async def receive_content(
+        self, who: Principal, checksum: str, size_bytes: int, offset: int, data: bytes
+    ) -> ContentState:
+        """Take a piece of a file that travels; it is on disk when this returns. Needs ``submit``."""
+        who.need(Scope.SUBMIT)
+        shortage = "" if self._storage is None else self._storage.shortage()
+        if shortage:
+            raise UnavailableError(shortage)
+        return await self._contents.receive(who, checksum, size_bytes, offset, data)
 
     async def dry_run(self, who: Principal, wish: Submission) -> DryRun:
         """Where the job would go now. Needs ``submit``, since to read a description is work; changes nothing."""
@@ -177,11 +199,13 @@ class Service:
         """One job. Needs ``read``."""
         who.need(Scope.READ)
         row = await self._row(who, job)
+        request = await self._request_of(job)
         components = await self._components(job)
         transfers = await query(self._engine.store.transfers, job)
         return job_detail(
             row,
-            description=await self._described(who, await self._request_of(job)),
+            description=await self._described(who, request),
+            files=job_files(request),
             place_in_line=self._place_in_line(row),
             placement_tries=self._placement_tries(row),
             components=components,
@@ -203,6 +227,13 @@ class Service:
             for each in self._engine.components_of(job)
             for said in self._engine.defects_of(each.site)
             if f"component {each.token}:" in said
+        ]
+        under_way = self._engine.files_under_way()
+        stuck += [
+            f"it waits for its files at {site}, where {there} of {size_bytes} bytes are"
+            for each in self._engine.components_of(job)
+            if each.token in under_way
+            for site, there, size_bytes in [under_way[each.token]]
         ]
         if stuck:
             told = msgspec.structs.replace(told, meaning=f"{told.meaning}. {'; '.join(stuck)}")

@@ -27,7 +27,9 @@ from koala.model.api import DryRun, ProblemAt, Submission
 from koala.model.errors import ForbiddenError, InvalidError, TooManyError
 from koala.model.grid import Grid
 from koala.model.launch import LaunchError
-from koala.model.request import Priority, Request, SiteName
+from koala.model.request import InvalidRequestError, Priority, Request, SiteName
+from koala.model.request_size import check_size
+from koala.model.travelling import TravellingError, read_manifest, unsent
 from koala.policies import Catalogue, PolicyError, UnknownPolicyError, UnknownSiteError
 from koala.policies.front_door import compile_demand, to_placement, try_place
 from koala.policies.tasks.wase import ClusteredTasks
@@ -122,11 +124,26 @@ def read_submission(wish: Submission, sites: Collection[str], policies: Collecti
     """The request that the text describes, or every problem found in it; slow for a large text."""
     try:
         request = read_job(wish.description, wish.source, known_sites=sites, known_policies=policies)
+        request = _with_files(request, wish)
         check_launch(request)
     except DescriptionError as error:
         return _unreadable(error)
+    except TravellingError as error:
+        return Unreadable(error.for_user(), [ProblemAt(message=error.for_user())])
+    except InvalidRequestError as error:
+        return Unreadable(f"the job is too large: {error}", [ProblemAt(message=str(error))])
     except LaunchError as error:
         return Unreadable(f"the job cannot be run: {error.for_user()}", [ProblemAt(message=error.for_user())])
+    return request
+
+
+def _with_files(request: Request, wish: Submission) -> Request:
+    """The request with the files that were sent, among which must be those that its text names."""
+    files = () if wish.files is None else read_manifest(wish.files)
+    for path in unsent(request.files, files):
+        raise TravellingError(path, "is named in the job and was not sent; koala submit sends it from this machine")
+    request = msgspec.structs.replace(request, files=files)
+    check_size(request)
     return request
 
 

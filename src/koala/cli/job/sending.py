@@ -1,0 +1,87 @@
+"""The files that ``koala submit`` sends along: those that the description names beside it, and those of --with."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+
+from koala.cli.errors import UserError
+from koala.cli.terminal.words import clean
+
+
+def files_of(text: str, source: str, description: Path | None, with_paths: tuple[str, ...]) -> dict[str, str | Path]:
+    """Names where the job runs, and paths here. Names in a description are relative to its directory, or to the
+    current one where it comes from elsewhere; they do not lead out of it."""
+    files: dict[str, str | Path] = {}
+    beside = Path() if description is None else description.parent
+    for name in _named(text, source):
+        path = beside / name
+        _check_inside(name, path, beside)
+        files[name] = path
+    for path_text in with_paths:
+        name = Path(os.path.abspath(path_text)).name  # noqa: PTH100 - a link keeps its own name
+        if not name:
+            raise UserError(f"--with {clean(path_text)}: it has no name of its own; name a file or a directory")
+        if not Path(path_text).exists():
+            raise UserError(f"--with {clean(path_text)}: there is no such file or directory; check the path")
+        if name in files and not Path(files[name]).samefile(path_text):
+            raise UserError(
+                f"--with {clean(path_text)}: {clean(name)} travels with the job already, from "
+                f"{clean(str(files[name]))}; rename one"
+            )
+        files[name] = Path(path_text)
+    return files
+
+
+def _named(text: str, source: str) -> list[str]:
+    """What the description names; nothing where it cannot be read, which the daemon tells better."""
+    if "files" not in text:
+        return []
+    from koala.descriptions import DescriptionError, read_job
+
+    try:
+        return [file.path for file in read_job(text, source).files]
+    except DescriptionError:
+        return []
+
+
+def _check_inside(name: str, path: Path, beside: Path) -> None:
+    """A description may come from somebody else: it must not have other files sent than those beside it."""
+    try:
+        real = path.resolve(strict=True)
+    except OSError as error:
+        raise UserError(
+            f"files: {clean(name)}: {clean(str(path))}: {error.strerror}; write a path beside the description"
+        ) from None
+    except RuntimeError:
+        raise UserError(f"files: {clean(name)}: {clean(str(path))} is a link to itself; remove it") from None
+    if not real.is_relative_to(beside.resolve()):
+        raise UserError(
+            f"files: {clean(name)}: it is a link that leads out of the directory of the description; "
+            f"send it with --with {clean(str(path))}"
+        )
+
+
+@contextlib.contextmanager
+def sending(any_files: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """Shows on a terminal how much has been sent."""
+    if not any_files or not sys.stderr.isatty():
+        yield None
+        return
+    shown = False
+
+    def progress(there: int, total: int) -> None:
+        nonlocal shown
+        shown = True
+        click.echo(f"\rsent {there} of {total} bytes", err=True, nl=False)
+
+    try:
+        yield progress
+    finally:
+        if shown:
+            click.echo("", err=True)

@@ -1,0 +1,58 @@
+"""Routes about the files that travel with jobs: what is still to be sent, and the bytes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Path, Query, Request
+from fastapi.openapi.models import Example
+
+from koala.daemon.api.callers import Who
+from koala.daemon.api.errors import declared
+from koala.daemon.api.parameters import The
+from koala.model.api import ContentQuestion, ContentState, MissingContents
+from koala.model.travelling import TRAVELLING_BYTES_MAX
+
+router = APIRouter(prefix="/v1", tags=["contents"])
+
+# SHA-256 of the text "hello" with a newline.
+_HELLO = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"
+QUESTIONS: dict[str, Example] = {
+    "program": {
+        "value": {"files": f'[{{"path": "solver", "size_bytes": 6, "checksum": "{_HELLO}", "mode": 493}}]'},
+    }
+}
+
+
+@router.post("/missing-contents", summary="What is still to be sent", responses=declared())
+async def missing_contents(
+    who: Who, service: The, question: Annotated[ContentQuestion, Body(openapi_examples=QUESTIONS)]
+) -> MissingContents:
+    """Of the files of a job, those whose bytes the caller has not sent yet, and how many of each are here. What
+    others have sent does not count."""
+    return await service.missing_contents(who, question.files)
+
+
+@router.put(
+    "/contents/{checksum}",
+    summary="Send a piece of a file",
+    responses=declared(409),
+    openapi_extra={
+        "requestBody": {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
+    },
+)
+async def send_content(
+    request: Request,
+    who: Who,
+    service: The,
+    checksum: Annotated[
+        str, Path(min_length=64, max_length=64, description="SHA-256 of the file.", examples=[_HELLO])
+    ],
+    size_bytes: Annotated[int, Query(ge=0, description="The size of the whole file.", examples=[6])],
+    offset: Annotated[
+        int, Query(ge=0, le=TRAVELLING_BYTES_MAX, description="Where the piece begins.", examples=[0])
+    ] = 0,
+) -> ContentState:
+    """The body is the piece, at most PIECE_BYTES_MAX bytes, which begins where those before it ended. When this is
+    answered it is on disk. After the last piece the checksum is verified. The same piece again changes nothing."""
+    return await service.receive_content(who, checksum, size_bytes, offset, await request.body())

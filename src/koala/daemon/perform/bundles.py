@@ -1,0 +1,48 @@
+"""The archives of the files that travel with jobs: made when the first component of a job needs one, and dropped when
+no live job has these files. One that is lost is made again from the contents, byte for byte the same."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Collection
+
+from koala.files.bundle import Bundle, bundle_key, make_bundle
+from koala.files.contents import ContentStore
+from koala.files.errors import NoSpaceError
+from koala.model.travelling import TravellingFile
+
+
+class Bundles:
+    """Archives below the directory of the contents, each made once however many ask for it."""
+
+    def __init__(self, contents: ContentStore) -> None:
+        self._contents = contents
+        self._making: dict[str, asyncio.Task[Bundle]] = {}
+
+    async def open(self) -> None:
+        """Begin without any: what a former daemon has made is made again where it is needed."""
+        await asyncio.to_thread(shutil.rmtree, self._contents.bundles, ignore_errors=True)
+        await asyncio.to_thread(self._contents.open)
+
+    async def get(self, files: tuple[TravellingFile, ...]) -> Bundle:
+        """The archive of these files. Raises a ``FilesError`` when it cannot be made."""
+        key = bundle_key(files)
+        task = self._making.get(key)
+        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+            task = self._making[key] = asyncio.create_task(self._make(key, files), name=f"bundle {key[:12]}")
+        return await asyncio.shield(task)
+
+    async def _make(self, key: str, files: tuple[TravellingFile, ...]) -> Bundle:
+        path = self._contents.bundles / key
+        try:
+            return await asyncio.to_thread(make_bundle, files, self._contents.path, path)
+        except OSError as error:
+            why = f"its archive cannot be written: {error.strerror or error}; make room in the state directory"
+            raise NoSpaceError(files[0].path, "the daemon", why) from None
+
+    async def keep_only(self, live: Collection[str]) -> None:
+        """Drop all but the archives with these keys."""
+        for key in [key for key, task in self._making.items() if key not in live and task.done()]:
+            del self._making[key]
+            await asyncio.to_thread((self._contents.bundles / key).unlink, missing_ok=True)
