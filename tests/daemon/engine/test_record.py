@@ -69,7 +69,8 @@ def test_what_gathers_while_a_commit_runs_is_committed_together_up_to_the_limit(
             await world.until(lambda: not world.engine.outbox.commands and not world.engine.outbox.has_settled())
             store.gate.clear()
             calls = [asyncio.create_task(world.submit(a_request())) for _ in range(50)]
-            await asyncio.sleep(0.1)
+            # Each waits in the inbox, or is in the commit that waits at the gate.
+            await world.until(lambda: len(world.engine._inbox) + len(world.engine.scheduler.ledger.jobs) == 51)
             done_before = len(store.batches)
             store.gate.set()
             jobs = await asyncio.gather(*calls)
