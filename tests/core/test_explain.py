@@ -238,6 +238,17 @@ def story_of_a_probe() -> list[str]:
     return driver.story(1)
 
 
+def story_of_a_plan() -> list[str]:
+    driver = CoreDriver({"a": 10, "b": 10}, scan_interval_s=0.0, plan_depth=1)
+    driver.run(ask(10, walltime_s=100.0))
+    driver.submit(ask(part(10, "a"), part(10, "b")))
+    driver.settle()
+    driver.wait_until(300.0)  # nobody ends
+    driver.send(SiteDrained(at=300.0, site="b"))
+    driver.wait_until(900.0)
+    return driver.story(2)
+
+
 def story_of_a_guest() -> list[str]:
     driver = CoreDriver({"a": 10, "b": 9})
     sites = [msgspec.structs.replace(site, own_account=site.name == "b") for site in driver.scheduler.grid.sites]
@@ -290,6 +301,12 @@ def story_of_a_long_life() -> list[str]:
 TOLD: dict[str, tuple[Callable[[], list[str]], str]] = {
     "refused": (story_of_a_failure, "no place found (idle: a 9); it waits in its placement queue"),
     "placed": (story_of_a_broken_file, "placed: 10 on a; its files take about 100 s"),
+    "planned": (story_of_a_plan, "planned: it starts at 100 s at the latest, if all keep to their walltimes"),
+    "put_off": (story_of_a_plan, "its plan is put off from 100 s to 220 s: jobs at a run longer than expected"),
+    "plan_lost": (
+        story_of_a_plan,
+        "when it could start: jobs at a run longer than expected; b is drained",
+    ),
     "file_arrived": (story_of_a_broken_file, "file f arrived on a"),
     "transfer_broke": (story_of_a_broken_file, "the transfer of f from far to a broke: disk full"),
     "too_few_startable": (story_of_an_atomic_claim, "too few components could start now; it is claimed later"),

@@ -122,6 +122,9 @@ def test_every_parameter_of_the_scheduler_can_be_written() -> None:
         "restart_rest_s": 9.0,
         "avoid_failed_s": 60.0,
         "site_restarts_max": 7,
+        "plan_depth": 3,
+        "default_walltime_s": 600.0,
+        "ageing_half_s": 7_200.0,
     }
     assert set(other) == set(SchedulerParameters.__struct_fields__)
     lines = "\n".join(f"  {key}: {value}" for key, value in other.items())

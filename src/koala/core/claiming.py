@@ -243,7 +243,7 @@ class JobClaiming:
                 ledger.links.remove(job)
             ledger.links.add(job)
         if promised:
-            ledger.sites.withdraw(before, size)
+            ledger.sites.withdraw(before, size, job)
         ledger.sites.promise(site, size, job)
         if before not in sites:
             ledger.sites.leave(before, job)

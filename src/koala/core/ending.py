@@ -77,6 +77,7 @@ class JobEnding:
         """The job is over; the core forgets it, and tells the driver all that it needs to keep."""
         ledger = self.ledger
         self._give_back(job)
+        ledger.drop_plan(job)
         job.move(state)
         job.ended_at = ledger.now
         job.tell(ledger.now, "ended", state, reason)
@@ -130,6 +131,7 @@ class JobEnding:
         if job.state is JobState.WAITING:
             job.placement_tries += self.ledger.tries_in_queue(job)
             self.ledger.queue_of(job).remove(job)
+            self.ledger.drop_plan(job)
 
     def _requeue(self, job: Job) -> None:
         job.move(JobState.WAITING)
@@ -172,7 +174,7 @@ class JobEnding:
                 if component in job.earmarks:
                     ledger.sites.unmark(component, job.spots.sizes[component], job)
                 elif claim is None:
-                    ledger.sites.withdraw(job.spots.sites[component], job.spots.sizes[component])
+                    ledger.sites.withdraw(job.spots.sites[component], job.spots.sizes[component], job)
 
     def _abort_rest(self, job: Job) -> None:
         for claim in job.claims:
@@ -192,6 +194,7 @@ class JobEnding:
         """The component is not wanted any more; it counts until its site says that it is gone."""
         claim.aborting = True
         claim.stop_timer()
+        self.ledger.sites.expect_end_of(claim, self.ledger.now)
         self._abort(claim)
 
     def _abort_again(self, token: Token) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from koala.core.ending import JobEnding
 from koala.core.lifecycle import JobState
+from koala.core.plans import JobPlans
 from koala.core.running import JobRunning
 from koala.core.staging import JobStaging
 from koala.core.state.encoded import INFINITY
@@ -35,6 +36,7 @@ class JobPlacing:
         self._demands: dict[DemandKey, Demand] = {}
         self.last_job: JobId = -1
         self.last_removed: JobId = -1  # an operator took it out before it was in a snapshot
+        self.plans = JobPlans(ledger)
         self._grids_policy = catalogue.find(ledger.parameters.policy)  # an unknown one is an error now, not later
 
     def on_submitted(self, event: JobSubmitted) -> None:
@@ -56,6 +58,7 @@ class JobPlacing:
             job.tell(event.at, "quarantined", event.defect)
             return
         sites, queue = ledger.sites, ledger.high if job.high else ledger.low
+        queue.note_arrival(job)
         try:
             job.demand = self.demand_for(job)
             if job.guest and sites.closed_to_guests and self._no_site_for_guest(job):
@@ -63,7 +66,14 @@ class JobPlacing:
             if queue.patient and queue.scanned_changed != sites.changed:
                 ledger.enqueue(job, tried=False)
                 return
-            spots = try_place(job.demand, sites.view)
+            if not ledger.plans_made:
+                spots = try_place(job.demand, sites.view)
+            elif self._others_come_first(queue):
+                ledger.enqueue(job, tried=False)
+                return
+            else:
+                self.plans.prepare_for(job)
+                spots, _ = self.plans.places_now(job)
         except (UnknownPolicyError, UnknownSiteError, PolicyError) as error:
             self.ending.end(job, JobState.FAILED, error.for_user())
             return
@@ -79,6 +89,15 @@ class JobPlacing:
             self._out_of_tries(job)
         else:
             ledger.enqueue(job, tried=True)
+            if ledger.plans_made:
+                self.plans.plan_new(job)
+
+    def _others_come_first(self, queue: PlacementQueue) -> bool:
+        """Where plans are made: whether jobs wait that something may have come free for since they were tried."""
+        ledger = self.ledger
+        if queue.size and queue.is_worth_a_scan(ledger.sites):
+            return True
+        return not queue.high and ledger.high.size > 0 and ledger.high.is_worth_a_scan(ledger.sites)
 
     def demand_for(self, job: Job) -> Demand:
         """What the job asks for, without the sites that are closed to it as a guest's."""
@@ -153,6 +172,8 @@ class JobPlacing:
                     queue.scan_due_at = ledger.now
                 else:
                     queue.scan_in_vain(ledger.sites)
+                    if ledger.plans_made:
+                        self.plans.refresh()
         elif not self.needs_scan(queue):
             queue.scan_due_at = INFINITY
         elif queue.scan_due_at == INFINITY:
@@ -168,7 +189,12 @@ class JobPlacing:
         ledger = self.ledger
         ledger.about = ()
         queue.scan_begins(ledger.sites)
-        queue.scan(ledger.sites, self._place_from_queue, self._policy_broke, self._raised)
+        if ledger.plans_made:
+            self.plans.begin(queue)
+            queue.scan_with_plans(ledger.sites, self.plans, self._place_from_queue, self._policy_broke, self._raised)
+            self.plans.finish()
+        else:
+            queue.scan(ledger.sites, self._place_from_queue, self._policy_broke, self._raised)
         queue.passed_changed = ledger.sites.changed
         if queue.has_limits:
             for job in queue.pop_exhausted(ledger.scans_so_far(queue)):
@@ -214,6 +240,10 @@ class JobPlacing:
         job.start_estimate = now + transfer_s
         if job.first_start_estimate is None:
             job.first_start_estimate = job.start_estimate
+        if ledger.plans_made:
+            job.hold_until = job.start_estimate + ledger.walltime_s(job)
+            ledger.planned.pop(job.id, None)
+            job.plan_at = job.plan_spots = job.plan_told_at = None
         job.move(JobState.PLACED)
         job.tell(now, "placed", spots.sites, spots.sizes, transfer_s)
         job.places = ledger.places(spots)

@@ -13,17 +13,20 @@ import msgspec
 
 from koala.core.state.job import Seen
 from koala.core.state.sites import SiteBelief, Sites, Trust
-from koala.model.request import Refusal, Shortage, SiteName
+from koala.model.request import JobId, Refusal, Shortage, SiteName
 from koala.policies import PolicyError
 from koala.policies.front_door import Demand, View, place_on, refuse
 
 # Of how many sites that are kept out each is tried alone, and how many are named.
 SHUT_SITES_TRIED_MAX = 16
 
+# Of how many jobs whose plans hold another back each is named.
+PLANS_NAMED_MAX = 3
+
 _NO_CURE = "none:"
 
 
-def refusal_of(demand: Demand, seen: Seen, sites: Sites, *, high: bool) -> Refusal:
+def refusal_of(demand: Demand, seen: Seen, sites: Sites, *, high: bool, planned: Sequence[JobId] = ()) -> Refusal:
     """What the demand lacked on what its try has seen, and what would help: also at sites that are kept out.
 
     Like every cure, one that opens a site is verified: with what it would have idle then, the demand is placed.
@@ -31,10 +34,12 @@ def refusal_of(demand: Demand, seen: Seen, sites: Sites, *, high: bool) -> Refus
     idle, link_demand_bit_s = demand.allowed(seen[0]), seen[1]
     view = _as_seen(sites.view, link_demand_bit_s, list(demand.allowed(sites.view.limit)))
     try:
+        if planned and place_on(demand, idle, view) is not None:
+            return _kept_for(demand, planned)
         refusal = refuse(demand, idle, view)
         if demand.barred:
             refusal = _with_barred_sites(refusal, {sites.sites[index].name for index in demand.barred})
-        shut = {index: site for index, site in enumerate(sites) if _is_shut(site) and index not in demand.barred}
+        shut = {index: site for index, site in enumerate(sites) if site.is_shut and index not in demand.barred}
         if shut and refusal.shortages:
             refusal = _with_shut_sites(refusal, demand, idle, shut, view)
     except PolicyError as error:  # a policy of somebody else's, on numbers that it was not tried with before
@@ -47,6 +52,16 @@ def refusal_of(demand: Demand, seen: Seen, sites: Sites, *, high: bool) -> Refus
         preempting = "it preempts jobs of low priority only once it has places and cannot claim them"
         refusal = msgspec.structs.replace(refusal, cure=f"{refusal.cure}; {preempting}")
     return refusal
+
+
+def _kept_for(demand: Demand, planned: Sequence[JobId]) -> Refusal:
+    """Enough is idle for it, and kept for jobs that rank before it."""
+    shown = ", ".join(map(str, planned[:PLANS_NAMED_MAX])) + (" and more" if len(planned) > PLANS_NAMED_MAX else "")
+    return Refusal(
+        policy=demand.policy.name,
+        reason=f"what is idle is kept for the plan of job {shown}: started now it would put that off",
+        cure="a shorter walltime may fit in before it; else it starts when that job has, or when more is idle",
+    )
 
 
 def _as_seen(view: View, link_demand_bit_s: Sequence[int], limit: list[int] | None = None) -> View:
@@ -62,13 +77,6 @@ def _as_seen(view: View, link_demand_bit_s: Sequence[int], limit: list[int] | No
         link_demand_bit_s=list(link_demand_bit_s) or [0] * len(view.link_demand_bit_s),
         observed_bisection_bit_s=view.observed_bisection_bit_s,
         lans=view.lans,
-    )
-
-
-def _is_shut(site: SiteBelief) -> bool:
-    """Whether nothing new goes to the site, whatever is idle there."""
-    return (
-        site.drained or site.trust is Trust.UNUSABLE or (site.trust is Trust.PROBING and site.probe_job is not None)
     )
 
 

@@ -146,6 +146,9 @@ class _Restoring:
             job.start_estimate = known_time(job.start_estimate)
             job.first_start_estimate = known_time(job.first_start_estimate)
         job.deadline = known_time(job.deadline)
+        job.hold_until = known_time(job.hold_until)
+        if job.plan_at is not None:
+            self._restore_plan(job)
         job.claim_at = known_time(job.claim_at)
         if job.state in ENDED:
             self._ledger.ended[job.id] = job
@@ -169,6 +172,15 @@ class _Restoring:
             job.claims = [None] * len(sites)
             job.earmarks = {_within(component, sites): job.spots.sites[component] for component in job.earmarks}
         job.needs = [tuple([self._key(key) for key in keys]) for keys in job.needs]
+
+    def _restore_plan(self, job: Job) -> None:
+        """On another grid it is planned anew."""
+        if self._same_grid and job.state is JobState.WAITING:
+            if job.plan_spots is None:
+                raise damaged(f"the plan of job {job.id} has no places")
+            self._ledger.planned[job.id] = job
+        else:
+            job.plan_at = job.plan_spots = job.plan_told_at = None
 
     def _told(self, job: Job, entry: Sequence[object]) -> tuple[object, ...]:
         return entry[0], TOLD, words(job, entry, self._names)
@@ -232,6 +244,7 @@ class _Restoring:
         for claim in self._claims:
             job = ledger.jobs.get(claim.job_id) or _known(ledger.ended, claim.job_id, "job")
             claim.bind(job)
+            claim.due_at = known_time(claim.due_at)
             claim.site = self._site(claim.site)
             ledger.claims[claim.token] = claim
             sites[claim.site].claims[claim.token] = claim
@@ -247,11 +260,33 @@ class _Restoring:
                     sites[index].earmarked += size
                 elif job.claims[component] is None:
                     sites[index].promised += size
+        self._restore_availability()
         for site in sites:
             for job_id in site.waiters:
                 _known(ledger.jobs, job_id, "job")
             if sum(site.waiters.values()) != site.earmarked:
                 raise damaged(f"what is earmarked at {site.name} is not what jobs wait for there")
+
+    def _restore_availability(self) -> None:
+        """Who holds what until when. A snapshot of a scheduler that made no plans does not say so of claims."""
+        ledger, availability = self._ledger, self._ledger.sites.availability
+        if availability is None:
+            return
+        availability.now = ledger.now
+        for claim in ledger.claims.values():
+            if claim.due_at == 0.0 and not self._same_grid:
+                begun_at = ledger.now if claim.job.started_at is None else claim.job.started_at
+                claim.due_at = claim.job.hold_until = begun_at + ledger.walltime_s(claim.job)
+            availability.hold(claim.site, claim.token, claim.processors, claim.due_at)
+        for job in ledger.jobs.values():
+            if job.state in IN_CLAIMING_QUEUE:
+                assert job.spots is not None
+                for component, (index, size) in enumerate(zip(job.spots.sites, job.spots.sizes, strict=True)):
+                    if job.claims[component] is None:
+                        availability.hold(index, job.id, size, job.hold_until)
+        for index, site in enumerate(ledger.sites):
+            site.releases = [(known_time(at), processors) for at, processors in site.releases]
+            ledger.sites.hold_for_others(index)
 
     def _restore_links(self) -> None:
         """What jobs ask of links follows from their places, on this grid's network."""
@@ -288,6 +323,7 @@ class _Restoring:
     def _queue(self, value: Value) -> PlacementQueue:
         queue = _decode_queue(value)
         queue.every_event = self._ledger.scans_every_event
+        queue.by_arrival = self._ledger.plans_made
         queue.scan_due_at = known_time(queue.scan_due_at)
         queue.seen = [(position, self._seen(seen)) for position, seen in queue.seen]
         return queue

@@ -108,6 +108,8 @@ class JobRunning:
         job.tell(ledger.now, "claimed")
         if job.request.communication is not None:
             ledger.links.observe(job)
+        if ledger.plans_made:
+            ledger.sites.expect_end(job, max(job.start_estimate, ledger.now) + ledger.walltime_s(job))
         job.deadline = max(job.start_estimate, ledger.now) + ledger.parameters.barrier_timeout_s
         job.stop_timer()
         self.look_after_later(job)
@@ -173,6 +175,8 @@ class JobRunning:
         claims = [claim for claim in job.claims if claim is not None]
         for claim in claims:
             claim.phase = ComponentPhase.RUNNING
+        if ledger.plans_made:
+            ledger.sites.expect_end(job, ledger.now + ledger.walltime_s(job))
         job.tell(ledger.now, "started")
         self._release(job, claims)
         if ledger.parameters.check_interval_s is not None:

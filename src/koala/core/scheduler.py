@@ -109,6 +109,8 @@ class Scheduler:
                 instant_is_new = event.at > ledger.now
                 if instant_is_new:
                     ledger.now = event.at
+                    if ledger.plans_made:
+                        self._placement.plans.look_for_late()
                 if self._due_at <= ledger.now:
                     self._run_due(instant_is_new=instant_is_new, instant_is_over=kind is Tick)
                     ledger.about = ()
@@ -135,6 +137,8 @@ class Scheduler:
             due_at = scan_at
         if ledger.low.size and (scan_at := self._placement.plan_scan(ledger.low)) < due_at:
             due_at = scan_at
+        if ledger.planned and (look_at := self._placement.plans.look_at) < due_at:
+            due_at = look_at
         self._due_at = due_at
         if due_at < INFINITY and (not self._wakes or due_at < self._wakes[0]):
             heappush(self._wakes, due_at)
@@ -184,6 +188,8 @@ class Scheduler:
         restore(snapshot, ledger, scheduler._placement, same_grid=snapshot.grid == scheduler._digest())
         queues_due_at = min(ledger.high.scan_due_at, ledger.low.scan_due_at)
         scheduler._due_at = min(ledger.timers.next_at(), ledger.claiming.next_at, queues_due_at)
+        if ledger.planned:
+            scheduler._due_at = min(scheduler._due_at, scheduler._placement.plans.look_at)
         return scheduler
 
     def _digest(self) -> str:
@@ -202,7 +208,7 @@ class Scheduler:
         tries = job.placement_tries
         if job.state is JobState.WAITING:
             tries += ledger.tries_in_queue(job)
-        return explain(job, ledger.queue_of(job), ledger.sites, tries)
+        return explain(job, ledger.queue_of(job), ledger.sites, tries, self._placement.plans.before(job))
 
     # ---------------------------------------------------------------------------------------- time
 
@@ -256,7 +262,7 @@ class Scheduler:
     def _on_site_reported(self, event: SiteReported) -> None:
         index = self.ledger.index.get(event.site)
         if index is not None:
-            self.ledger.sites.report(index, event.processors, event.others)
+            self.ledger.sites.report(index, event.processors, event.others, event.releases, event.at)
             self._running.wake_waiters(index)
 
     def _on_site_silent(self, event: SiteSilent) -> None:

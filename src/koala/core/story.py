@@ -63,14 +63,16 @@ def words(job: Job, entry: Sequence[Any], names: Sequence[SiteName]) -> str:
     return _WORDS[what](names, *details)
 
 
-def explain(job: Job, queue: PlacementQueue, sites: Sites, placement_tries: int) -> JobExplanation:
-    """Where the job stands now."""
+def explain(
+    job: Job, queue: PlacementQueue, sites: Sites, placement_tries: int, planned: Sequence[JobId] = ()
+) -> JobExplanation:
+    """Where the job stands now; ``planned`` are the jobs whose plans it must not put off."""
     waiting = job.state is JobState.WAITING
     refusal = None
     if waiting and job.demand is not None:
         seen = queue.last_refused(job)
         if seen is not None:
-            refusal = refusal_of(job.demand, seen, sites, high=job.high)
+            refusal = refusal_of(job.demand, seen, sites, high=job.high, planned=planned)
     story = tell(job, sites.view.names)
     return JobExplanation(
         job=job.id,
@@ -130,9 +132,17 @@ def _placed(names: Sequence[SiteName], sites: Sequence[int], sizes: Sequence[int
     return f"placed: {where}{files}"
 
 
+def _planned(names: Sequence[SiteName], at: float, sites: Sequence[int], sizes: Sequence[int]) -> str:
+    where = ", ".join(f"{size} on {names[site]}" for site, size in zip(sites, sizes, strict=True))
+    return f"planned: it starts at {at:.0f} s at the latest, if all keep to their walltimes: {where}"
+
+
 _WORDS: dict[str, Callable[..., str]] = {
     "refused": _refused,
     "placed": _placed,
+    "planned": _planned,
+    "put_off": lambda _, before, at, why: f"its plan is put off from {before:.0f} s to {at:.0f} s: {why}",
+    "plan_lost": lambda _, why: f"its plan is given up, as nobody knows when it could start: {why}",
     "file_arrived": lambda names, file, site: f"file {file} arrived on {names[site]}",
     "transfer_broke": lambda names, file, source, site, reason: (
         f"the transfer of {file} from {names[source]} to {names[site]} broke: {reason}"

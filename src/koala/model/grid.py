@@ -24,6 +24,10 @@ NODES_NAMED_MAX = 10_000
 SITE_RESTARTS_MAX = 100
 # A job whose runs fail rests no longer than this before it is placed again.
 RESTART_REST_S_MAX = 600.0
+# How many jobs of a queue may have plans.
+PLAN_DEPTH_MAX = 1_000
+# How long plans believe that a job without a walltime runs, where the grid file says nothing else.
+DEFAULT_WALLTIME_S = 86_400.0
 
 # The power of a processor of which nothing is said, in MFlop/s.
 NODE_POWER = 1_000.0
@@ -277,6 +281,10 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
       way.
     - ``site_restarts_max``: how often a job starts again after failures that are blamed on sites, and after those
       blamed on itself where ``restarts_max`` sets no limit.
+    - ``plan_depth``: so many jobs of each queue that cannot start get a plan, which no later job may put off: 1 is
+      EASY backfilling over all sites, more is towards conservative backfilling, 0 makes no plans.
+    - ``default_walltime_s``: how long plans believe that a job without a walltime runs.
+    - ``ageing_half_s``: in plans a low-priority job ranks as a high-priority one that came so much later; None never.
     - the other ``..._max`` limits are the defaults for jobs that name none; None is no limit.
     """
 
@@ -302,6 +310,9 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
     restart_rest_s: float = 2.0
     avoid_failed_s: float = 3_600.0
     site_restarts_max: int = SITE_RESTARTS_MAX
+    plan_depth: int = 0
+    default_walltime_s: float = DEFAULT_WALLTIME_S
+    ageing_half_s: float | None = None
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):

@@ -45,6 +45,8 @@ class Outcome(enum.StrEnum):
     UNSUITABLE = "unsuitable"  # the site will never run what is asked for, as too long; it never held processors
 
 
+# So many ends of other users' jobs a site tells of at most; the later ones count as one.
+RELEASES_MAX = 256
 # Of a component that ended so, nothing was ever at its site.
 NEVER_HELD = frozenset({Outcome.REFUSED, Outcome.ABSENT, Outcome.UNSUITABLE})
 
@@ -165,11 +167,16 @@ class FileChanged(Event, frozen=True, kw_only=True, tag=True):
 
 
 class SiteReported(Event, frozen=True, kw_only=True, tag=True):
-    """What a site says of itself: its working processors, and how many of them other users hold now."""
+    """What a site says of itself: its working processors, and how many of them other users hold now.
+
+    ``releases`` are (time, processors): when jobs of other users let go of processors at the latest, as far as the
+    site knows, no more than ``RELEASES_MAX`` of them.
+    """
 
     site: SiteName
     processors: int
     others: int
+    releases: tuple[tuple[float, int], ...] = ()
 
 
 class SiteSilent(Event, frozen=True, kw_only=True, tag=True):

@@ -24,6 +24,10 @@ from koala.simulator.workloads.workload import Arrival, Workload
 # Slowdowns of jobs shorter than this are bounded: they would say little but that the job was short.
 BOUND_S = 10.0
 TOO_LARGE = "too_large"
+# A job that ran no time at all has a walltime all the same.
+WALLTIME_S_MIN = 1.0
+# Jobs of equal size and walltime share one request; this many different ones are remembered at a time.
+REQUESTS_REMEMBERED = 10_000
 # How many sites a remark names before it only counts.
 FIRST_NAMES = 3
 
@@ -71,6 +75,8 @@ def obstacles(grid: Grid) -> tuple[str, ...]:
     found = [f"{kind} ({_few_of(names)})" for kind, names in by_kind.items() if names]
     if grid.scheduler.scan_interval_s != 0.0:
         found.append(f"a scan interval of {grid.scheduler.scan_interval_s:g} s")
+    if grid.scheduler.plan_depth:
+        found.append(f"plans (plan_depth {grid.scheduler.plan_depth})")
     if grid.simulation.startup != Startup():
         found.append("times to start up")
     if grid.simulation.answers != AnswerFaults():
@@ -192,24 +198,31 @@ def warm_up(discipline: str) -> None:
 # --------------------------------------------------------------------------------------------- the scheduler
 
 
-def trace_workload(trace: Trace, *, divides: bool) -> Workload:
-    """The jobs as a workload, each one component or, for a policy that divides, a total."""
+def trace_workload(trace: Trace, *, divides: bool, walltimes: bool = False) -> Workload:
+    """The jobs as a workload, each one component or, for a policy that divides, a total.
+
+    With ``walltimes``, for plans, each has the time that its user requested as walltime; one that ran longer, which
+    a trace may have, has the time that it ran.
+    """
 
     def source(_grid: Grid, _seed: int) -> Iterator[Arrival]:
-        requests: dict[int, Request] = {}
-        columns = (trace.submit_s, trace.size, trace.run_s)
-        for submit_s, size, run_s in zip(*(column.tolist() for column in columns), strict=True):
-            request = requests.get(size)
+        requests: dict[tuple[int, float | None], Request] = {}
+        columns = (trace.submit_s, trace.size, trace.run_s, trace.requested_s)
+        for submit_s, size, run_s, requested_s in zip(*(column.tolist() for column in columns), strict=True):
+            walltime_s = max(requested_s, run_s, WALLTIME_S_MIN) if walltimes else None
+            request = requests.get((size, walltime_s))
             if request is None:
-                request = requests[size] = _request(size, divides)
+                if len(requests) >= REQUESTS_REMEMBERED:
+                    requests.clear()
+                request = requests[size, walltime_s] = _request(size, divides, walltime_s)
             yield Arrival(submit_s, request, run_s)
 
     return Workload([source], trace.jobs, name=trace.name)
 
 
-def _request(size: int, divides: bool) -> Request:
+def _request(size: int, divides: bool, walltime_s: float | None) -> Request:
     component = Component(processors=size, application=Application(executable="job"))
-    return Request(components=(component,), flexible=Flexibility() if divides else None)
+    return Request(components=(component,), flexible=Flexibility() if divides else None, walltime_s=walltime_s)
 
 
 def renamed(rows: Iterable[JobRow], trace: Trace) -> list[JobRow]:

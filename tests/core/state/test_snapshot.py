@@ -183,6 +183,7 @@ WORKED_OUT: dict[type, dict[str, Callable[[Any], Any]]] = {
         "_groups": lambda queue: set(queue._groups),
         "_limited": lambda queue: queue._limited,
         "_limits": lambda queue: sorted((scan, job.id) for scan, at, job in queue._limits if job.position == at),
+        "by_arrival": lambda queue: queue.by_arrival,
         "every_event": lambda queue: queue.every_event,
         "patient": lambda queue: queue.patient,
         "resting": lambda queue: list(queue.resting),

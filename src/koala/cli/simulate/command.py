@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,10 @@ from koala.cli.simulate.report import report
 from koala.cli.simulate.workload import RunOptions, RunOutputs
 from koala.cli.terminal.interrupts import interrupts
 from koala.cli.terminal.output import OutputFile, console, print_json, refuse_clashes
+from koala.model.grid import PLAN_DEPTH_MAX
+
+if TYPE_CHECKING:
+    from koala.model.grid import Grid
 
 
 @click.command()
@@ -52,6 +56,12 @@ from koala.cli.terminal.output import OutputFile, console, print_json, refuse_cl
 )
 @click.option(
     "--policy-file", "policy_files", multiple=True, metavar="FILE.py", help="A Python file that registers policies."
+)
+@click.option(
+    "--plan-depth",
+    type=click.IntRange(0, PLAN_DEPTH_MAX),
+    metavar="N",
+    help="Plan so many jobs of each queue ahead, instead of the grid's plan_depth: 1 is EASY, 0 plans none.",
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same run.")
 @click.option(
@@ -107,7 +117,7 @@ def simulate(
     outputs = [("--log", log_path), ("--jobs-csv", jobs_csv), ("--html", html_path)]
     source = _one_source(workload_name, trace_path, chosen)
     refuse_clashes(outputs, [("--grid", grid_name), source, *chosen.inputs()])
-    grid = named_grid(grid_name)
+    grid = _with_plans(named_grid(grid_name), chosen.plan_depth)
     with ExitStack() as files:
         log, table, drawn = (
             None if path is None else files.enter_context(OutputFile(option, path)) for option, path in outputs
@@ -136,6 +146,16 @@ def simulate(
             screen.print(part)
     if stop():
         ctx.exit(EXIT_INTERRUPTED)
+
+
+def _with_plans(grid: Grid, plan_depth: int | None) -> Grid:
+    """The grid with that plan_depth instead of its own, where one is given."""
+    import msgspec
+
+    if plan_depth is None:
+        return grid
+    parameters = msgspec.structs.replace(grid.scheduler, plan_depth=plan_depth)
+    return msgspec.structs.replace(grid, scheduler=parameters)
 
 
 def _one_source(workload_name: str | None, trace_path: Path | None, options: RunOptions) -> tuple[str, str]:

@@ -39,6 +39,7 @@ class RunOptions(NamedTuple):
     failures_path: Path | None
     failures_from_s: float | None
     engine: str | None
+    plan_depth: int | None = None
 
     def inputs(self) -> list[tuple[str, str]]:
         """The files that are read, by option."""

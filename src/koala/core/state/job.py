@@ -64,6 +64,7 @@ class ComponentClaim(_ClaimLinks):
     given_up: bool = False  # whether the job has another claim for the component, or has lost its places
     aborting: bool = False
     abort_tries: int = 0
+    due_at: Time = 0.0  # when it is due to let go, where plans are made
 
     def bind(self, job: Job) -> None:
         """Tie it to its job; no timer runs."""
@@ -148,6 +149,13 @@ class Job(_JobLinks):
     exhausted_at_scan: int | None = None
     placement_tries: int = 0
     refused: Seen | None = None
+    arrival: int = -1  # its first position, to which it returns where plans are made
+    # Its plan, where it has one: when and where it is expected to start.
+    plan_at: float | None = None
+    plan_spots: Spots | None = None
+    plan_told_at: float | None = None  # what its story said last of that
+    first_plan_at: float | None = None
+    hold_until: Time = 0.0  # when it is due to end, once it has places
     # Since its last placement.
     spots: Spots | None = None
     places: tuple[tuple[SiteName, int], ...] = ()

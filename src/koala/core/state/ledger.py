@@ -90,6 +90,9 @@ class Ledger:
         self.high = PlacementQueue(high=True)
         self.low = PlacementQueue(high=False)
         self.high.every_event = self.low.every_event = self.scans_every_event
+        self.plans_made = self.parameters.plan_depth > 0
+        self.high.by_arrival = self.low.by_arrival = self.plans_made
+        self.planned: dict[JobId, Job] = {}  # waiting jobs that have plans
         self.claiming = ClaimingQueue()
         self.claims: dict[Token, ComponentClaim] = {}
         self.sites = Sites(grid)
@@ -140,6 +143,18 @@ class Ledger:
             job.timer = self.timers.set(self.now + rest_s, Alarm.RESTED, job.id)
         else:
             self._join(queue, job, tried=tried)
+
+    def walltime_s(self, job: Job) -> float:
+        """How long the job runs at most, as plans believe."""
+        walltime_s = job.request.walltime_s
+        return self.parameters.default_walltime_s if walltime_s is None else walltime_s
+
+    def drop_plan(self, job: Job) -> None:
+        """The job waits no more, or nobody knows until when: others may have what was kept for it."""
+        if self.planned.pop(job.id, None) is not None:
+            job.plan_at = job.plan_spots = job.plan_told_at = None
+            for queue in (self.high, self.low):
+                queue.untried |= queue.size > 0
 
     def placement_tries_max(self, job: Job) -> int | None:
         """How many failed tries in a row make the job's submission fail."""

@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 from koala.core.state.encoded import INFINITY, Time, encoded
 from koala.core.state.job import Job, Seen
@@ -24,6 +24,27 @@ from koala.policies.front_door import Demand, Spots, try_place
 
 # Entries of jobs that have left are thrown out when they outnumber the others by this many.
 LIMITS_SLACK = 64
+
+
+class PassPlans(Protocol):
+    """What a scan asks of those who plan: ``koala.core.plans``."""
+
+    @property
+    def enough(self) -> bool:
+        """Whether all the plans of this queue are made."""
+
+    def reaches(self, job: Job) -> None:
+        """The scan has come to this job: plans that rank before it count."""
+
+    def places_now(self, job: Job) -> tuple[Spots | None, float | None]:
+        """Places that put no plan off. Where it finds none because of plans, also until when a job that asks for the
+        same must end to find some; None where the end makes no difference."""
+
+    def plan(self, job: Job) -> bool:
+        """Plan a job that cannot start; False where no time is known at which it could."""
+
+    def first_to_end_by(self, jobs: Sequence[Job], start: int, end: float) -> int:
+        """The first of the jobs, from this one on, that would end by then if it started now; -1 for none."""
 
 
 class DemandGroup:
@@ -45,11 +66,13 @@ class _QueueLinks:
         "_groups",
         "_limited",
         "_limits",
+        "by_arrival",
         "every_event",
         "patient",
         "resting",
         "size",
     )
+    by_arrival: bool  # whether a job that comes back stands where it stood at first
     every_event: bool  # whether the queue is scanned at every event
     size: int
     patient: int
@@ -88,7 +111,7 @@ class PlacementQueue(_QueueLinks):
     seen: list[tuple[int, Seen]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.every_event = False
+        self.every_event = self.by_arrival = False
         self.size = self.patient = self._fickle = 0
         self.resting = {}
         self._groups = {}
@@ -148,12 +171,21 @@ class PlacementQueue(_QueueLinks):
         """Whether some job here may run out of tries, so that even a needless scan matters."""
         return self._limited > 0
 
+    def note_arrival(self, job: Job) -> None:
+        """Where plans are made, the job has a place in line from now on, whether it waits or not."""
+        if self.by_arrival:
+            job.arrival = self.next_position
+            self.next_position += 1
+
     def push(self, job: Job, *, exhausted_at_scan: int | None, untried: bool) -> None:
         """Put the job at the tail. ``untried`` says that it has not been tried on what is idle now."""
         assert job.position < 0
         job.joined_after_scan = self.scans
-        job.position = self.next_position
-        self.next_position += 1
+        if self.by_arrival and job.arrival >= 0:
+            job.position = job.arrival
+        else:
+            job.position = self.next_position
+            self.next_position += 1
         self.untried |= untried
         job.exhausted_at_scan = exhausted_at_scan
         self.stand(job)
@@ -177,15 +209,16 @@ class PlacementQueue(_QueueLinks):
             self._limited += 1
             heapq.heappush(self._limits, (job.exhausted_at_scan, job.position, job))
             if len(self._limits) > 2 * self._limited + LIMITS_SLACK:
-                self._limits = [entry for entry in self._limits if entry[2].position == entry[1]]
+                self._limits = [entry for entry in self._limits if _is_limit(entry)]
                 heapq.heapify(self._limits)
 
     def pop_exhausted(self, scan: int) -> list[Job]:
         """Take out the jobs whose tries are used up after this many scans."""
         exhausted = []
         while self._limits and self._limits[0][0] <= scan:
-            _, position, job = heapq.heappop(self._limits)
-            if job.position == position:
+            entry = heapq.heappop(self._limits)
+            job = entry[2]
+            if _is_limit(entry):
                 self.remove(job)
                 exhausted.append(job)
         return exhausted
@@ -310,6 +343,110 @@ class PlacementQueue(_QueueLinks):
                 self._next_of(following, next_sequence, position, candidates)
             again.clear()
 
+    def scan_with_plans(
+        self,
+        sites: Sites,
+        plans: PassPlans,
+        place: Callable[[Job, Spots], None],
+        broke: Callable[[Job, PolicyError], None],
+        raised: Callable[[Sequence[Job]], None],
+    ) -> None:
+        """As ``scan``, where the first jobs that cannot start get plans, and no later job starts that would put one
+        off. Whether it would depends on its demand and on when it is due to end: of a group the first job is tried,
+        and after it the first that ends early enough."""
+        self.scans += 1
+        self.untried = False
+        self.seen = [(-1, sites.seen_now())]
+        behind = self._plan_the_first(sites, plans, place, broke, raised)
+        if not self.size:
+            return
+        idle = sites.view.idle
+        most, total = max(idle), sum(idle)
+        hopeful = bisect_right(self._by_least, most, key=_least)
+        candidates: list[tuple[int, int, DemandGroup]] = []
+        for _, sequence, group in self._by_least[:hopeful]:
+            if group.demand.total <= total:
+                self._next_of(group, sequence, behind, candidates)
+        latest_end: dict[int, float] = {}  # by group: jobs that end later would put a plan off
+        again: list[tuple[int, DemandGroup]] = []
+        while candidates:
+            position, sequence, group = heapq.heappop(candidates)
+            if group.demand.least > most or group.demand.total > total:
+                continue
+            at = bisect_left(group.positions, position)
+            limit = latest_end.get(sequence)
+            if limit is not None:
+                found = plans.first_to_end_by(group.jobs, at, limit)
+                if found != at:
+                    if found >= 0:
+                        heapq.heappush(candidates, (group.positions[found], sequence, group))
+                    continue
+            job = group.jobs[at]
+            try:
+                spots, limit = plans.places_now(job)
+            except PolicyError as error:
+                broke(self._take(group, at), error)
+                self._next_of(group, sequence, position, candidates)
+                continue
+            except Exception:
+                raised(group.jobs)
+                raise
+            if spots is None:
+                if limit is not None:
+                    latest_end[sequence] = limit
+                    self._next_of(group, sequence, position, candidates)
+                elif not group.demand.steady:
+                    again.append((sequence, group))
+                continue
+            again.append((sequence, group))
+            place(self._take(group, at), spots)
+            self.seen.append((position, sites.seen_now()))
+            most, total = max(idle), sum(idle)
+            if not self._by_least or most < self.smallest_need:
+                break
+            for next_sequence, following in again:
+                self._next_of(following, next_sequence, position, candidates)
+            again.clear()
+
+    def _plan_the_first(
+        self,
+        sites: Sites,
+        plans: PassPlans,
+        place: Callable[[Job, Spots], None],
+        broke: Callable[[Job, PolicyError], None],
+        raised: Callable[[Sequence[Job]], None],
+    ) -> int:
+        """From the head on start what can start, and plan what cannot, until enough is planned; the position of the
+        last that was looked at."""
+        groups = list(self._groups.values())
+        order = [(group.positions[0], number) for number, group in enumerate(groups)]
+        heapq.heapify(order)
+        position = -1
+        while order and not plans.enough:
+            position, number = heapq.heappop(order)
+            group = groups[number]
+            at = bisect_left(group.positions, position)
+            job = group.jobs[at]
+            plans.reaches(job)
+            goes_on = True
+            try:
+                spots, _ = plans.places_now(job)
+                if spots is None:
+                    goes_on = plans.plan(job)
+            except PolicyError as error:
+                broke(self._take(group, at), error)
+                spots = None
+            except Exception:
+                raised(group.jobs)
+                raise
+            if spots is not None:
+                place(self._take(group, at), spots)
+                self.seen.append((position, sites.seen_now()))
+            following = bisect_right(group.positions, position)
+            if goes_on and following < len(group.positions):
+                heapq.heappush(order, (group.positions[following], number))
+        return position
+
     @staticmethod
     def _next_of(
         group: DemandGroup, sequence: int, position: int, candidates: list[tuple[int, int, DemandGroup]]
@@ -318,6 +455,12 @@ class PlacementQueue(_QueueLinks):
         following = bisect_right(group.positions, position)
         if following < len(group.positions):
             heapq.heappush(candidates, (group.positions[following], sequence, group))
+
+
+def _is_limit(entry: tuple[int, int, Job]) -> bool:
+    """Whether the job still stands where it did when the limit was set."""
+    exhausted_at_scan, position, job = entry
+    return job.position == position and job.exhausted_at_scan == exhausted_at_scan
 
 
 def _position(entry: tuple[int, Seen]) -> int:

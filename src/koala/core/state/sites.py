@@ -9,13 +9,16 @@ not be scanned again.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import field
+from typing import NamedTuple
 
-from koala.core.state.encoded import encoded
+from koala.core.state.availability import CLOSED, Availability
+from koala.core.state.encoded import INFINITY, Time, encoded
 from koala.core.state.job import ComponentClaim, Job, Seen
 from koala.core.state.timers import Timer
 from koala.model.grid import Grid, Site
+from koala.model.messages import RELEASES_MAX
 from koala.model.network import bisection_factor
 from koala.model.request import JobId, SiteName
 from koala.policies.front_door import View, quota_processors
@@ -27,6 +30,12 @@ class Trust(enum.StrEnum):
     USABLE = "usable"
     UNUSABLE = "unusable"
     PROBING = "probing"
+
+
+class OthersHold(NamedTuple):
+    """In an availability profile: what other users hold, by its number in ``SiteBelief.releases``."""
+
+    number: int
 
 
 # What a site has for a job that must not start there: less than any share of its own could make up for.
@@ -61,6 +70,8 @@ class SiteBelief(_SiteLinks):
     broken_by: dict[JobId, int] = field(
         default_factory=dict
     )  # those of the errors that were runs of a job that broke
+    # Until when others hold what they hold, where plans are made: (due at, processors).
+    releases: list[tuple[Time, int]] = field(default_factory=list)
 
     def bind(self, described: Site) -> None:
         """Take from the grid file what it says; nothing is claimed or promised."""
@@ -77,6 +88,13 @@ class SiteBelief(_SiteLinks):
         if self.cooling is not None:
             self.cooling.cancel()
             self.cooling = None
+
+    @property
+    def is_shut(self) -> bool:
+        """Whether nothing new goes to the site, whatever is idle there."""
+        if self.drained or self.trust is Trust.UNUSABLE:
+            return True
+        return self.trust is Trust.PROBING and self.probe_job is not None
 
     @property
     def free(self) -> int:
@@ -97,6 +115,9 @@ class Sites:
         self.closed_to_guests = tuple(index for index, site in enumerate(grid.sites) if site.name in closed)
         self.hold_placed = grid.scheduler.hold_placed
         self.error_threshold = grid.scheduler.error_threshold
+        self.default_walltime_s = grid.scheduler.default_walltime_s
+        # When processors come free; only kept where plans are made.
+        self.availability = Availability(len(self.sites)) if grid.scheduler.plan_depth else None
         self.helped = 0
         self.changed = 0
         self.doors_changed = False  # whether a site was taken out or put back since somebody looked
@@ -105,6 +126,9 @@ class Sites:
         self._link_demand_bit_s: tuple[int, ...] = ()  # nothing where nothing is on any link
         self._seen: Seen = (tuple(self.view.idle), ())
         self._seen_as_of = 0
+        if self.availability is not None:
+            for index, idle in enumerate(self.view.idle):
+                self.availability.set_base(index, idle)
 
     def __iter__(self) -> Iterator[SiteBelief]:
         return iter(self.sites)
@@ -125,6 +149,8 @@ class Sites:
             if idle > before:
                 self.helped += 1
             self.view.idle[index] = idle
+        if self.availability is not None:
+            self.availability.set_base(index, CLOSED if site.is_shut else site.free - site.earmarked - site.promised)
 
     def most(self) -> list[int]:
         """The most that could ever be idle for us at each site: by what it says, or by the grid where that is more. A
@@ -176,13 +202,51 @@ class Sites:
 
     # ------------------------------------------------------------------------------ what the site says
 
-    def report(self, index: int, processors: int, others: int) -> None:
+    def report(
+        self, index: int, processors: int, others: int, releases: Sequence[tuple[float, int]] = (), now: float = 0.0
+    ) -> None:
+        """The site's word. ``releases`` say until when others hold what they hold, as far as it knows."""
         site = self.sites[index]
         site.reported = True
         site.processors = processors
         site.others = others
+        if self.availability is not None:
+            self._expect_others(index, releases, now)
         site.limit = self.view.limit[index] = quota_processors(processors, site.quota)
         self.refresh(index)
+
+    def _expect_others(self, index: int, releases: Sequence[tuple[float, int]], now: float) -> None:
+        """What the site says of ends counts; of the rest each is due a default walltime after it was first seen."""
+        site = self.sites[index]
+        known = sorted((at, processors) for at, processors in releases if processors > 0)
+        if len(known) > RELEASES_MAX:
+            rest = known[RELEASES_MAX - 1 :]
+            known[RELEASES_MAX - 1 :] = [(rest[-1][0], sum(processors for _, processors in rest))]
+        unknown = max(0, site.others - sum(processors for _, processors in known))
+        if known:
+            before: list[tuple[float, int]] = []
+        else:
+            before = site.releases
+            surplus = sum(processors for _, processors in before) - unknown
+            while surplus > 0:  # the oldest are the first to go
+                (at, processors), before = before[0], before[1:]
+                if processors > surplus:
+                    before = [(at, processors - surplus), *before]
+                surplus -= processors
+            unknown -= sum(processors for _, processors in before)
+        kept = sorted([*known, *before, *([(now + self.default_walltime_s, unknown)] if unknown else [])])
+        if kept != site.releases:
+            site.releases = kept
+            self.hold_for_others(index)
+
+    def hold_for_others(self, index: int) -> None:
+        """Bring the site's profile in line with what is known of others."""
+        assert self.availability is not None
+        profile = self.availability.profiles[index]
+        for key in [key for key in profile.keys_until(INFINITY) if isinstance(key, OthersHold)]:
+            self.availability.let_go(index, key)
+        for number, (due_at, processors) in enumerate(self.sites[index].releases):
+            self.availability.hold(index, OthersHold(number), processors, due_at)
 
     def drain(self, index: int) -> None:
         self.sites[index].drained = True
@@ -267,11 +331,15 @@ class Sites:
         site.promised += processors
         if site.trust is Trust.PROBING:
             site.probe_job = job.id
+        if self.availability is not None:
+            self.availability.hold(index, job.id, processors, job.hold_until)
         self.refresh(index)
 
-    def withdraw(self, index: int, processors: int) -> None:
+    def withdraw(self, index: int, processors: int, job: Job) -> None:
         """The component goes elsewhere."""
         self.sites[index].promised -= processors
+        if self.availability is not None:
+            self.availability.let_go(index, job.id, processors)
         self.refresh(index)
 
     def leave(self, index: int, job: Job) -> None:
@@ -289,6 +357,8 @@ class Sites:
             self._drop_earmark(component, processors, job)
         else:
             self.sites[index].promised -= processors
+            if self.availability is not None:
+                self.availability.let_go(index, job.id, processors)
 
     def claim(self, claim: ComponentClaim) -> None:
         site = self.sites[claim.site]
@@ -297,7 +367,22 @@ class Sites:
         self.turnover[claim.site] += 1
         if site.trust is Trust.PROBING:
             site.probe_job = claim.job.id
+        if self.availability is not None:
+            claim.due_at = claim.job.hold_until
+            self.availability.hold(claim.site, claim.token, claim.processors, claim.due_at)
         self.refresh(claim.site)
+
+    def expect_end(self, job: Job, due_at: float) -> None:
+        """The job is due to end then, and its claims with it."""
+        job.hold_until = due_at
+        for claim in job.claims:
+            if claim is not None:
+                self.expect_end_of(claim, due_at)
+
+    def expect_end_of(self, claim: ComponentClaim, due_at: float) -> None:
+        if self.availability is not None:
+            claim.due_at = due_at
+            self.availability.expect(claim.site, claim.token, due_at)
 
     def free(self, claim: ComponentClaim) -> None:
         site = self.sites[claim.site]
@@ -306,6 +391,8 @@ class Sites:
         self.turnover[claim.site] += 1
         if claim.aborting:
             self.leave(claim.site, claim.job)
+        if self.availability is not None:
+            self.availability.let_go(claim.site, claim.token)
         self.refresh(claim.site)
 
     def earmark(self, index: int, component: int, processors: int, job: Job) -> None:
@@ -325,6 +412,8 @@ class Sites:
         index = job.earmarks.pop(component)
         site = self.sites[index]
         site.earmarked -= processors
+        if self.availability is not None:
+            self.availability.let_go(index, job.id, processors)
         site.waiters[job.id] -= processors
         if not site.waiters[job.id]:
             del site.waiters[job.id]

@@ -37,6 +37,7 @@ from koala.descriptions.yaml.problems import nearest
 from koala.descriptions.yaml.text import Document, read_document
 from koala.model.grid import (
     FILES_MAX,
+    PLAN_DEPTH_MAX,
     RESTART_REST_S_MAX,
     SITES_MAX,
     Grid,
@@ -180,6 +181,20 @@ class SchedulerText(Description):
     site_restarts_max: CountOrZero = Field(
         default=_SCHEDULER.site_restarts_max,
         description="restarts of a job after components broke at their sites, at most",
+    )
+    plan_depth: Annotated[CountOrZero, Field(le=PLAN_DEPTH_MAX)] = Field(
+        default=_SCHEDULER.plan_depth,
+        description="how many jobs of each queue that cannot start get a plan, which no later job may put off: 1 is "
+        "EASY backfilling over all sites, more comes near conservative backfilling, 0 makes no plans",
+    )
+    default_walltime_s: SecondsAboveZero = Field(
+        default=_SCHEDULER.default_walltime_s,
+        description="seconds that plans believe a job without a walltime to run",
+    )
+    ageing_half_s: Seconds | None = Field(
+        default=_SCHEDULER.ageing_half_s,
+        description="in plans a low-priority job ranks as a high-priority one that came so many seconds later; null "
+        "ranks every high-priority job before it",
     )
 
 

@@ -93,6 +93,7 @@ def draw_storm(seed: int) -> Storm:
         ),
     )
     arrivals = _with_guests(rng_guests, grid, _arrivals(rng, rng_network, grid))
+    grid = _with_plans(stream(seed, "storm", "plans"), grid)
     return Storm(
         seed=seed,
         grid=grid,
@@ -201,6 +202,17 @@ def _restarts(rng: random.Random, parameters: SchedulerParameters) -> SchedulerP
         restart_rest_s=rng.choice((0.0, 1.0, 20.0)),
         avoid_failed_s=rng.choice((0.0, 100.0, 3_600.0, 3_600.0)),
     )
+
+
+def _with_plans(rng: random.Random, grid: Grid) -> Grid:
+    """In most storms the first jobs of the queues are planned, by walltimes that are often wrong."""
+    parameters = msgspec.structs.replace(
+        grid.scheduler,
+        plan_depth=rng.choice((0, 1, 1, 2, 8)),
+        default_walltime_s=rng.choice((100.0, 400.0, 3_600.0)),
+        ageing_half_s=rng.choice((None, None, 60.0, 600.0)),
+    )
+    return msgspec.structs.replace(grid, scheduler=parameters)
 
 
 def _answers(rng: random.Random) -> AnswerFaults:

@@ -1,0 +1,201 @@
+"""When processors come free: one availability profile a site, kept up to date by what happens there.
+
+A profile is what is free for us now, and the processors that come free later, each with the time at which whoever
+holds them is due to let go: our own components by their walltime, other users' jobs by what the site says of them.
+What is due and does not come is believed to come at any moment, and after ``GRACE_S`` to be late for as long again.
+Nothing here decides.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right, insort
+from collections.abc import Hashable, Iterable
+from itertools import accumulate
+
+from koala.core.state.encoded import INFINITY
+
+# So long what is due is expected at any moment: kills and answers take a while.
+GRACE_S = 60.0
+# A site that is kept out has this many free: no release makes up for it.
+CLOSED = -(10**12)
+
+
+def expected_at(due_at: float, now: float) -> float:
+    """When to expect what was due then: at its time, or, once it is late beyond the grace, as much later again."""
+    at, more_s = due_at, 0.0
+    while at + GRACE_S < now:
+        more_s = more_s * 2 or 2 * GRACE_S
+        at = due_at + more_s
+    return at
+
+
+class SiteProfile:
+    """The profile of one site: ``base`` is what is free now, and may be below zero."""
+
+    __slots__ = ("_by_key", "_holds", "_sequence", "base", "released", "stale", "times")
+
+    def __init__(self) -> None:
+        self.base = 0
+        # (expected at, sequence, processors, key, due at), by time.
+        self._holds: list[tuple[float, int, int, Hashable, float]] = []
+        self._by_key: dict[Hashable, tuple[float, int, int, Hashable, float]] = {}
+        self._sequence = 0
+        self.times: list[float] = []
+        self.released: list[int] = [0]  # by how many of the times have passed
+        self.stale = False
+
+    def hold(self, key: Hashable, processors: int, due_at: float, now: float) -> None:
+        """Somebody holds so many processors more, until then."""
+        before = self._by_key.get(key)
+        if before is not None:
+            self._take_out(before)
+            processors += before[2]
+        if processors > 0:
+            self._put(key, processors, expected_at(due_at, now), due_at)
+
+    def let_go(self, key: Hashable, processors: int | None = None) -> None:
+        """Of that so many are held no more, or all; without effect where nothing is held."""
+        before = self._by_key.get(key)
+        if before is not None:
+            self._take_out(before)
+            left = 0 if processors is None else before[2] - processors
+            if left > 0:
+                self._put(key, left, before[0], before[4])
+
+    def expect(self, key: Hashable, due_at: float, now: float) -> None:
+        """What is held under this key is due then instead."""
+        before = self._by_key.get(key)
+        if before is not None and before[4] != due_at:
+            self._take_out(before)
+            self._put(key, before[2], expected_at(due_at, now), due_at)
+
+    def catch_up(self, now: float) -> None:
+        """What is late by more than the grace is expected later."""
+        while self._holds and self._holds[0][0] + GRACE_S < now:
+            late = self._holds[0]
+            self._take_out(late)
+            self._put(late[3], late[2], expected_at(late[4], now), late[4])
+
+    @property
+    def first_at(self) -> float:
+        """When the next processors are expected."""
+        return self._holds[0][0] if self._holds else INFINITY
+
+    def late_keys(self, now: float) -> list[Hashable]:
+        """Who holds processors longer than was expected, beyond the grace."""
+        return [hold[3] for hold in self._holds if hold[4] + GRACE_S < now]
+
+    def keys_until(self, at: float) -> list[Hashable]:
+        """Who is expected to let go by then, in order of time."""
+        return [hold[3] for hold in self._holds if hold[0] <= at]
+
+    def _put(self, key: Hashable, processors: int, at: float, due_at: float) -> None:
+        self._sequence += 1
+        hold = (at, self._sequence, processors, key, due_at)
+        insort(self._holds, hold, key=_order)
+        self._by_key[key] = hold
+        self.stale = True
+
+    def _take_out(self, hold: tuple[float, int, int, Hashable, float]) -> None:
+        place = bisect_right(self._holds, (hold[0], hold[1]), key=_order) - 1
+        assert self._holds[place] is hold
+        del self._holds[place]
+        del self._by_key[hold[3]]
+        self.stale = True
+
+    def bring_up(self) -> None:
+        """Work out the sums again, after changes."""
+        self.times = [hold[0] for hold in self._holds]
+        self.released = list(accumulate([hold[2] for hold in self._holds], initial=0))
+        self.stale = False
+
+
+def _order(hold: tuple[float, int, int, Hashable, float] | tuple[float, int]) -> tuple[float, int]:
+    return hold[0], hold[1]
+
+
+class Availability:
+    """The profiles of all sites. ``changes`` counts what was learned, so that whoever planned knows what is stale."""
+
+    def __init__(self, sites: int) -> None:
+        self.profiles = [SiteProfile() for _ in range(sites)]
+        self.changes = 0
+        self.now = 0.0  # as of the last ``catch_up``
+        self._rows: list[tuple[int, list[float], list[int]]] = []
+        self._rows_as_of = -1
+        self._late_at = INFINITY
+        self._late_as_of = -1
+        self._steps: list[float] = []
+        self._steps_as_of = -1
+
+    # ------------------------------------------------------------------------------------- what happens
+
+    def set_base(self, site: int, processors: int) -> None:
+        """So many are free at the site now; below zero where more is held than there is."""
+        profile = self.profiles[site]
+        if profile.base != processors:
+            profile.base = processors
+            self.changes += 1
+
+    def hold(self, site: int, key: Hashable, processors: int, due_at: float) -> None:
+        self.profiles[site].hold(key, processors, due_at, self.now)
+        self.changes += 1
+
+    def let_go(self, site: int, key: Hashable, processors: int | None = None) -> None:
+        self.profiles[site].let_go(key, processors)
+        self.changes += 1
+
+    def expect(self, site: int, key: Hashable, due_at: float) -> None:
+        self.profiles[site].expect(key, due_at, self.now)
+        self.changes += 1
+
+    def catch_up(self, now: float) -> bool:
+        """Expect later what is late; whether anything was."""
+        self.now = now
+        if now < self.late_at:
+            return False
+        for profile in self.profiles:
+            profile.catch_up(now)
+        self.changes += 1
+        return True
+
+    @property
+    def late_at(self) -> float:
+        """When something will be late by more than the grace, if it does not come before."""
+        if self._late_as_of != self.changes:
+            first_at = min(profile.first_at for profile in self.profiles)
+            self._late_at = math.nextafter(first_at + GRACE_S, INFINITY)
+            self._late_as_of = self.changes
+        return self._late_at
+
+    # ------------------------------------------------------------------------------------- what is free
+
+    def raw_at(self, at: float) -> list[int]:
+        """What is free at each site then, below zero where more is held than there is."""
+        if self._rows_as_of != self.changes:
+            self._bring_up()
+        return [base + released[bisect_right(times, at)] for base, times, released in self._rows]
+
+    def steps(self) -> list[float]:
+        """The times at which processors come free anywhere, in order; one may occur several times."""
+        if self._steps_as_of != self.changes:
+            if self._rows_as_of != self.changes:
+                self._bring_up()
+            self._steps = sorted(_joined(times for _, times, _ in self._rows))
+            self._steps_as_of = self.changes
+        return self._steps
+
+    def _bring_up(self) -> None:
+        for profile in self.profiles:
+            if profile.stale:
+                profile.bring_up()
+        self._rows = [(profile.base, profile.times, profile.released) for profile in self.profiles]
+        self._rows_as_of = self.changes
+
+
+def _joined(lists: Iterable[list[float]]) -> list[float]:
+    joined: list[float] = []
+    for each in lists:
+        joined += each  # runs in order: sorting them is a merge
+    return joined
