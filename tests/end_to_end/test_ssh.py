@@ -171,6 +171,18 @@ def test_a_file_is_brought_from_a_cluster_to_another(far: FarGrid, target: str, 
     assert ("rsync --server" in far.said.read_text()) == (target == KNOWING)
 
 
+def test_a_program_travels_over_ssh(far: FarGrid, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text('#!/bin/sh\necho "I came to $KOALA_COMPONENT"\n')
+    program.chmod(0o755)
+    text = f"application: {{executable: ./program}}\ncomponents:\n{EVERYWHERE}"
+    job = far.grid.client.submit(text, files=[program]).job.id
+    far.grid.done(job)
+    assert [far.grid.printed(job, part) for part in range(len(SITES))] == [
+        f"I came to {part}\n" for part in range(len(SITES))
+    ]
+
+
 def test_a_daemon_that_is_killed_finds_its_components_again(far: FarGrid) -> None:
     job = far.submit_waiting("killed")
     far.runs_everywhere(job, "killed")
