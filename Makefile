@@ -55,6 +55,7 @@ docs: $(VENV)/dev
 bench: $(VENV)/dev
 	$(BIN)/python benchmarks/simulators.py
 	$(BIN)/python benchmarks/core_under_simulator.py
+	$(BIN)/python benchmarks/planning_pass.py
 	$(BIN)/python benchmarks/mapping.py
 	$(BIN)/python benchmarks/daemon_under_load.py
 	$(BIN)/python benchmarks/database_growth.py
