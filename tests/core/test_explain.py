@@ -21,6 +21,7 @@ from koala.model.messages import (
     Outcome,
     RequeueAsked,
     SiteDrained,
+    SiteLost,
     SiteSilent,
     Tick,
 )
@@ -249,6 +250,13 @@ def story_of_a_plan() -> list[str]:
     return driver.story(2)
 
 
+def story_of_a_loss() -> list[str]:
+    driver = CoreDriver({"a": 10})
+    driver.run(ask(10))
+    driver.send(SiteLost(at=driver.now, site="a"))
+    return driver.story(1)
+
+
 def story_of_a_guest() -> list[str]:
     driver = CoreDriver({"a": 10, "b": 9})
     sites = [msgspec.structs.replace(site, own_account=site.name == "b") for site in driver.scheduler.grid.sites]
@@ -322,6 +330,7 @@ TOLD: dict[str, tuple[Callable[[], list[str]], str]] = {
     "to_blame": (story_of_a_bad_job, "the job itself is to blame, as it broke a component on a and on b"),
     "rests": (story_of_a_restart, "it rests for 5 s before it is placed again"),
     "avoids": (story_of_a_restart, "it avoids a, where a run of it failed, while there is another way"),
+    "site_lost": (story_of_a_loss, "a, where a component of it is, is lost: an operator declared it lost"),
     "site_back": (story_of_a_probe, "a is trusted again"),
     "returned": (story_of_a_failure, "back to its placement queue: component 0 failed on a: a node died"),
     "quarantined": (story_of_a_quarantine, "set aside: an error inside Koala"),

@@ -16,6 +16,7 @@ from koala.model.launch import Launch
 from koala.model.messages import ComponentEnded, Outcome
 from koala.model.request import Application
 from koala.runners import component_script
+from koala.sites import SiteError
 from koala.sites.batch.slurm.system import SlurmSystem
 from koala.sites.batch.timings import BatchTimings
 from tests.support.accounted_cluster import COLLEAGUE, PROCESSORS, SITE, USER, AccountedCluster, accounted_cluster
@@ -71,6 +72,15 @@ async def runs(cluster: AccountedCluster, number: str) -> None:
     await until_true(
         lambda: cluster.run("squeue", "--noheader", f"--jobs={number}", "--format=%T").strip() == "RUNNING"
     )
+
+
+def test_a_partition_that_is_not_there_is_told_and_is_not_a_site_without_processors(idle: AccountedCluster) -> None:
+    async def scenario() -> None:
+        async with opened(idle, queue="nowhere") as one:
+            with pytest.raises(SiteError, match=r"there is no partition nowhere with nodes; correct 'queue: ...'"):
+                await one.site.probe()
+
+    asyncio.run(scenario())
 
 
 # --------------------------------------------------------------------------------------------------------- quotas

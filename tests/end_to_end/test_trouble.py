@@ -8,9 +8,12 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+import pytest
+
+from koala.client import ConflictError
 from koala.lab import Lab
 from tests.support.live_daemon import until
-from tests.support.real_grid import PROCESSORS, SITES, WAIT_S, RealGrid, real_grid, waits_for
+from tests.support.real_grid import PROCESSORS, SITES, SLURM_SITES, WAIT_S, RealGrid, real_grid, waits_for
 
 SLEEP = """
 application:
@@ -60,6 +63,41 @@ def test_a_controller_that_is_away_for_a_while_loses_nothing(grid: RealGrid, tmp
     found = grid.done(job)
     assert found.runs == 1, grid.story(job)
     until(lambda: grid.client.probe("beta").silent_reason == "", "beta answers again")
+    grid.nothing_is_held()
+
+
+def test_a_lost_cluster_gives_up_its_job_and_ends_what_it_still_runs_when_it_is_back(
+    grid: RealGrid, tmp_path: Path
+) -> None:
+    """Its controller is killed, and the component runs on there while the job runs elsewhere."""
+    gate = tmp_path / "gate"
+    size = PROCESSORS - 2  # so that each is at a cluster of its own
+    job = grid.submit(
+        f"application:\n  script: |\n    {waits_for(gate)}; echo finished\n"
+        f"policy: WF\ncomponents:\n- {{processors: {size}}}\n- {{processors: {size}}}\n"
+    )
+    grid.in_state(job, "running")
+    gone = min({each.site for each in grid.client.job(job).places} & set(SLURM_SITES))
+    with pytest.raises(ConflictError, match=rf"{gone} answers.*koala site drain {gone}"):
+        grid.client.declare_lost(gone)
+    grid.lab.stop_controller(gone, by_force=True)
+    try:
+        until(lambda: grid.client.probe(gone).silent_reason != "", f"Koala notices that {gone} is silent", WAIT_S)
+        assert grid.client.site(gone).jobs_to_restart == [job]
+        lost = grid.client.declare_lost(gone)
+        assert lost.lost
+        assert f"{gone} is lost" in lost.problem
+        until(lambda: grid.client.job(job).runs == 2, "the job runs elsewhere", WAIT_S)
+        assert {each.site for each in grid.client.job(job).places} == set(SITES) - {gone}
+    finally:
+        grid.lab.start_controller(gone)
+    until(lambda: grid.client.probe(gone).lost == "", f"{gone} is used again", WAIT_S)
+    (fenced,) = [each for each in grid.client.job(job).components if each.site == gone]
+    assert fenced.outcome == "aborted"
+    assert not grid.ours(gone), "it was ended before the site is used again"
+    gate.touch()
+    found = grid.done(job)
+    assert (found.runs, found.failures) == (2, 0), grid.story(job)
     grid.nothing_is_held()
 
 

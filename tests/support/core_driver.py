@@ -288,7 +288,7 @@ def _assert_sites_balance(ledger: Ledger) -> None:
         assert site.earmarked == sum(waiters.values())
         idle = site.limit - site.others - site.ours - site.earmarked - (site.promised if book.hold_placed else 0)
         probed = site.trust is Trust.PROBING and site.probe_job is not None
-        if site.trust is Trust.UNUSABLE or site.drained or probed:
+        if site.trust is Trust.UNUSABLE or site.is_closed or probed:
             idle = 0
         assert book.view.idle[index] == max(0, idle)
 

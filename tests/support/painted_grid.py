@@ -275,7 +275,15 @@ def busy_grid() -> PaintedService:
         site("delft", 24, ours=14, others=6, idle=2, earmarked=2, jobs=[7, 8, 6]),
         site("leiden", 16, ours=8, others=4, idle=4, jobs=[7, 6]),
         site("twente", 128, ours=0, others=40, idle=0, drained=True),
-        site("vrije", 64, trust="unusable", errors=5, silent_since=NOW - 300, silent_reason="connection refused"),
+        site(
+            "vrije",
+            64,
+            trust="unusable",
+            errors=5,
+            silent_since=NOW - 300,
+            silent_reason="connection refused",
+            problem="vrije does not answer: connection refused; koala site check vrije tells more",
+        ),
     ]
     links = [
         link("delft", "leiden", 1_000, 640),

@@ -20,10 +20,11 @@ class TroubledSite(LocalSite):
     probes_to_fail = 0
     releases_to_fail = 0
     mute = False
+    cut_off = False  # nobody reaches it, and nothing that it says is heard; what it holds runs on
 
     def __init__(self, *arguments: Any, emit: Any, **named: Any) -> None:
         def emit_unless_mute(event: AnyEvent) -> None:
-            if not (self.mute and isinstance(event, ComponentEnded)):
+            if not (self.cut_off or (self.mute and isinstance(event, ComponentEnded))):
                 emit(event)
 
         super().__init__(*arguments, emit=emit_unless_mute, **named)
@@ -32,29 +33,45 @@ class TroubledSite(LocalSite):
         self.asked: list[Token] = []
         self.aborted: list[Token] = []
         self.unforgettable: set[Token] = set()
+        self.called: list[tuple[str, Token]] = []  # aborts and questions, in order
+
+    def _reach(self) -> None:
+        if self.cut_off:
+            raise ConnectionError("no route to host")
 
     async def start(self, launch: Launch, script: str) -> None:
         await self.gate.wait()
+        self._reach()
         if self.starts_to_fail > 0:
             self.starts_to_fail -= 1
             raise OSError(28, "No space left on device")
         await super().start(launch, script)
 
     async def release(self, token: Token, go: Any) -> None:
+        self._reach()
         if self.releases_to_fail > 0:
             self.releases_to_fail -= 1
             raise ConnectionError("the site cannot be reached")
         await super().release(token, go)
 
     async def abort(self, token: Token, **why: Any) -> None:
+        self._reach()
+        self.called.append(("abort", token))
         await super().abort(token, **why)
         self.aborted.append(token)
 
     async def ask(self, tokens: Sequence[Token]) -> None:
+        self._reach()
+        self.called += [("ask", token) for token in tokens]
         self.asked += tokens
         await super().ask(tokens)
 
+    async def held(self) -> tuple[Token, ...]:
+        self._reach()
+        return await super().held()
+
     async def probe(self) -> SiteReported:
+        self._reach()
         if self.probes_to_fail > 0:
             self.probes_to_fail -= 1
             raise SiteError(self.name, "the batch system is down; start it")

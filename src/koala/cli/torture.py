@@ -36,6 +36,7 @@ HAPPENINGS = {
     "transfer_broke": "transfers that broke",
     "to_blame": "jobs found to break components wherever they run",
     "site_back": "sites trusted again",
+    "site_lost": "jobs that lost a site under them",
     "quarantined": "jobs set aside after an error of our own",
 }
 

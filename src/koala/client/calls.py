@@ -230,6 +230,16 @@ def resume(site: str) -> Call[SiteInfo]:
     return _told(site, "resume")
 
 
+def declare_lost(site: str, *, force: bool = False) -> Call[SiteInfo]:
+    """Wait for the site no more: its jobs start again elsewhere. Of a site that answers only by ``force``."""
+    return Call(
+        method="POST",
+        path=f"/v1/sites/{quote(site, safe='')}/lost",
+        parameters=_parameters(force="true") if force else (),
+        read=SiteInfo.model_validate_json,
+    )
+
+
 def probe(site: str) -> Call[SiteInfo]:
     """Ask the site for its state now."""
     return _told(site, "probe")

@@ -13,7 +13,7 @@ from koala.core.ending import JobEnding
 from koala.core.lifecycle import JobState
 from koala.core.running import JobRunning
 from koala.core.staging import JobStaging
-from koala.core.state.job import ComponentClaim, Job
+from koala.core.state.job import ComponentClaim, ComponentPhase, Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.sites import Sites, Trust
 from koala.core.state.timers import Alarm
@@ -135,7 +135,7 @@ def _preempt(job: Job, component: int, room: _Room, plan: ClaimPlan, sites: Site
     assert job.spots is not None
     index, size = job.spots.sites[component], job.spots.sizes[component]
     site = sites.sites[index]
-    if site.trust is Trust.UNUSABLE or site.drained:
+    if site.trust is Trust.UNUSABLE or site.is_closed:
         return
     chosen = {victim.id for _, victims in plan.preempt for victim in victims}
     held: dict[int, int] = {}
@@ -203,31 +203,44 @@ class JobClaiming:
         stays, and so does a component that would hardly reach another barrier before it."""
         ledger = self.ledger
         claim = ledger.claims[token]
-        job, component = claim.job, claim.component
+        job = claim.job
         ledger.about = (job,)
         timer, claim.timer = claim.timer, None
         assert timer is not None
         patience_s = ledger.parameters.queue_patience_s
         if patience_s is None:
             return  # as another grid file has it
-        plan = ClaimPlan()
-        if (
+        worth_it = (
             job.state is JobState.STARTING
             and ledger.now + patience_s < job.deadline
             and ledger.now <= timer.at + patience_s  # else nobody looked for long, and what is known is as old
             and ledger.sites.is_short(claim.site)
-        ):
-            _replace(job, component, _Room(job, ledger.sites), plan, ledger.sites, ledger.transfers, ledger.now)
-        if not plan.replace:
+        )
+        moved = self.claim_elsewhere(claim) if worth_it else None
+        if moved is None:
             self.running.be_patient(claim)
-            return
+        else:
+            moved.moved = True
+
+    def claim_elsewhere(self, claim: ComponentClaim) -> ComponentClaim | None:
+        """Claim a component at another site that has room for it now and where no file is missing, in place of this
+        claim, which is aborted; None, and nothing done, where there is none. The job has not passed its barrier, and
+        the other components keep their places there."""
+        ledger = self.ledger
+        job, component = claim.job, claim.component
+        plan = ClaimPlan()
+        if not _replace(job, component, _Room(job, ledger.sites), plan, ledger.sites, ledger.transfers, ledger.now):
+            return None
         job.claims[component] = None
+        if claim.phase is ComponentPhase.READY:
+            job.ready -= 1
         claim.given_up = True
         self.ending.abort(claim)
         self._move(job, *plan.replace[0], promised=False)
-        self._claim_component(job, component).moved = True
-        if job.request.communication is not None:
+        moved = self._claim_component(job, component)
+        if job.state is JobState.STARTING and job.request.communication is not None:
             ledger.links.observe(job)
+        return moved
 
     def _move(self, job: Job, component: int, site: int, *, promised: bool = True) -> None:
         """The component goes to another site, and its files with it; ``promised`` is one that was not claimed."""

@@ -45,15 +45,15 @@ class JobEnding:
         ledger.commands.append(JobRequeued(job=job.id, reason=reason))
         if ran:
             job.move(JobState.UNWINDING)
-            job.outstanding = sum(claim is not None for claim in job.claims)
+            job.outstanding = sum(claim is not None and not claim.fenced for claim in job.claims)
             if job.outstanding > 0:
                 return
         self._requeue(job)
 
     def let_go(self, claim: ComponentClaim) -> None:
-        """A site has let go of an aborted component."""
+        """A site has let go of an aborted component, or is lost; for one that is fenced nobody waits."""
         job = claim.job
-        if job.state is JobState.UNWINDING and claim in job.claims:
+        if job.state is JobState.UNWINDING and claim in job.claims and not claim.fenced:
             job.outstanding -= 1
             if job.outstanding == 0:
                 self._requeue(job)
@@ -205,7 +205,9 @@ class JobEnding:
     def _abort(self, claim: ComponentClaim) -> None:
         """Tell the site, and tell it again, ever more rarely, until it says that the component is gone."""
         ledger = self.ledger
-        ledger.commands.append(AbortComponent(site=ledger.names[claim.site], token=claim.token))
+        # A lost site that is silent was told once, and is told again when it answers: it may be gone for weeks.
+        if not claim.fenced or not claim.abort_tries or ledger.sites.sites[claim.site].silent_since is None:
+            ledger.commands.append(AbortComponent(site=ledger.names[claim.site], token=claim.token))
         wait_s = ledger.parameters.answer_timeout_s * min(2**claim.abort_tries, ABORT_WAIT_FACTOR_MAX)
         claim.abort_tries += 1
         claim.timer = ledger.timers.set(ledger.now + wait_s, Alarm.ABORT_AGAIN, claim.token)

@@ -145,7 +145,7 @@ class JobPlacing:
         if job is None or job.state is not JobState.QUARANTINED:
             return
         ledger.about = (job,)
-        if any(claim.job is job for claim in ledger.claims.values()):
+        if any(claim.job is job and not claim.fenced for claim in ledger.claims.values()):
             return
         try:
             job.demand = self.demand_for(job)

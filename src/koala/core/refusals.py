@@ -1,8 +1,8 @@
 """Why a waiting job has no places, where more than idle processors stands in the way.
 
 A policy sees only what is idle and what is on the links. The core also knows which sites it keeps out, because they
-are drained or not trusted, and that a job of high priority makes no room for itself before it has places. Reads;
-decides nothing.
+are drained, lost or not trusted, and that a job of high priority makes no room for itself before it has places.
+Reads; decides nothing.
 """
 
 from __future__ import annotations
@@ -112,6 +112,8 @@ def _shortage(short: Shortage, site: SiteBelief | None) -> Shortage:
 
 
 def _why_shut(site: SiteBelief) -> str:
+    if site.lost:
+        return f"{site.name} is lost; it is used again by itself when it answers and has ended what it had of us"
     if site.drained:
         return f"{site.name} is drained; resume it"
     if site.trust is Trust.PROBING:
@@ -138,9 +140,13 @@ def _opened(idle: Sequence[int], shut: dict[int, SiteBelief]) -> list[int]:
 
 def _opening_words(sites: Sequence[SiteBelief]) -> str:
     if len(sites) == 1:
+        if sites[0].lost:
+            return f"an answer of {sites[0].name}, which is lost"
         return f"resuming {sites[0].name}, which is {'drained' if sites[0].drained else 'not trusted after errors'}"
     more = len(sites) - SHUT_SITES_TRIED_MAX
     names = ", ".join(site.name for site in sites[:SHUT_SITES_TRIED_MAX]) + (f" and {more} more" if more > 0 else "")
+    if any(site.lost for site in sites):
+        return f"to have {names} back, which are drained, lost or not trusted"
     return f"resuming {names}, which are drained or not trusted"
 
 

@@ -14,6 +14,7 @@ from koala.core.ending import JobEnding
 from koala.core.lifecycle import JobState
 from koala.core.state.job import ComponentClaim, ComponentPhase, Job
 from koala.core.state.ledger import Ledger, first_given
+from koala.core.state.sites import ERROR_CHARACTERS_MAX, Trust
 from koala.core.state.timers import Alarm
 from koala.model.launch import BARRIER_TIMEOUT_S_MAX
 from koala.model.messages import (
@@ -39,6 +40,7 @@ from koala.policies.transfer_estimates import chunk_bytes
 START_REACHED_S = 1.0
 
 _NEVER_STARTED = frozenset({Outcome.REFUSED, Outcome.ABSENT})
+_ERRORS_OF_SITES = frozenset({Outcome.REFUSED, Outcome.ABSENT, Outcome.SITE_FAILED})
 
 
 class JobRunning:
@@ -268,6 +270,7 @@ class JobRunning:
             self.ending.claim_failed(job, f"{late} did not reach the barrier in time ({names})")
             return
         self._ask(quiet)
+        ledger.to_leave += [claim.site for claim in quiet if ledger.sites.sites[claim.site].trust is Trust.UNUSABLE]
         self.look_after_later(job)
 
     def _ask(self, claims: Iterable[ComponentClaim]) -> None:
@@ -287,6 +290,9 @@ class JobRunning:
         ledger.about = (claim.job,)
         claim.stop_timer()
         ledger.sites.free(claim)
+        if event.outcome in _ERRORS_OF_SITES:
+            error = event.reason or str(event.outcome)
+            ledger.sites.sites[claim.site].last_error = error[:ERROR_CHARACTERS_MAX]
         ran = claim.phase is ComponentPhase.RUNNING
         if event.outcome is Outcome.DONE and ran and ledger.sites.success(claim.site, claim.job_id):
             claim.job.tell(ledger.now, "site_back", claim.site)

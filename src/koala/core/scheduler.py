@@ -2,7 +2,8 @@
 
 ``Scheduler.handle`` is the only way in. The modules behind it follow the life of a job: ``placement`` finds places,
 ``claiming`` claims on every site or none, ``staging`` has files transferred, ``running`` opens the barrier and
-watches the components, ``ending`` frees everything. Each uses only those named after it, and the ``ledger``.
+watches the components, ``ending`` frees everything; ``lost`` takes jobs away from sites that are of no use any more.
+Each uses only those named after it (``lost`` those from ``claiming`` on), and the ``ledger``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from koala.core.avoidance import SiteAvoidance
 from koala.core.claiming import JobClaiming
 from koala.core.ending import JobEnding
 from koala.core.lifecycle import HandlingError, JobState
+from koala.core.lost import SiteLoss
 from koala.core.placement import JobPlacing
 from koala.core.restore import restore
 from koala.core.running import JobRunning
@@ -39,6 +41,7 @@ from koala.model.messages import (
     JobSubmitted,
     RequeueAsked,
     SiteDrained,
+    SiteLost,
     SiteReported,
     SiteResumed,
     SiteSilent,
@@ -61,6 +64,7 @@ class Scheduler:
         self._running = JobRunning(ledger, self._ending)
         self._staging = JobStaging(ledger, self._ending, self._running)
         self._claiming = JobClaiming(ledger, self._ending, self._running, self._staging)
+        self._loss = SiteLoss(ledger, grid, self._ending, self._running, self._claiming)
         self._placement = JobPlacing(
             ledger,
             catalogue if catalogue is not None else Catalogue.builtin(),
@@ -83,8 +87,9 @@ class Scheduler:
             ComponentEnded: self._running.on_ended,
             TransferEnded: self._staging.on_transfer_ended,
             FileChanged: self._staging.on_file_changed,
-            SiteReported: self._on_site_reported,
-            SiteSilent: self._on_site_silent,
+            SiteReported: self._loss.on_reported,
+            SiteSilent: self._loss.on_silent,
+            SiteLost: self._loss.on_lost,
             SiteDrained: self._on_site_drained,
             SiteResumed: self._on_site_resumed,
             Tick: self._on_tick,
@@ -115,6 +120,8 @@ class Scheduler:
                     self._run_due(instant_is_new=instant_is_new, instant_is_over=kind is Tick)
                     ledger.about = ()
                 self._handlers[kind](event)
+                if ledger.to_leave:
+                    self._loss.leave_unusable_sites()
                 while ledger.claiming.next_at <= ledger.now:
                     self._claiming.claim(ledger.claiming.head())
             self._plan_what_is_due(commands)
@@ -258,17 +265,6 @@ class Scheduler:
         job = self.ledger.jobs.get(event.job)
         if job is not None and job.state is not JobState.QUARANTINED:
             self._ending.set_aside(job, event.reason, event.at)
-
-    def _on_site_reported(self, event: SiteReported) -> None:
-        index = self.ledger.index.get(event.site)
-        if index is not None:
-            self.ledger.sites.report(index, event.processors, event.others, event.releases, event.at)
-            self._running.wake_waiters(index)
-
-    def _on_site_silent(self, event: SiteSilent) -> None:
-        index = self.ledger.index.get(event.site)
-        if index is not None:
-            self.ledger.site_error(index)
 
     def _on_site_drained(self, event: SiteDrained) -> None:
         index = self.ledger.index.get(event.site)

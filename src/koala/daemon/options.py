@@ -43,7 +43,7 @@ class DaemonOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 class Listening(msgspec.Struct, frozen=True, kw_only=True):
     """Where a daemon answers: its socket, and its URL if it listens on an address too. ``silent`` are the sites that
-    do not answer it, each with the reason, and ``warnings`` what its owner should know beside that."""
+    cannot be used, each with what is wrong, and ``warnings`` what its owner should know beside that."""
 
     socket: Path
     url: str | None = None

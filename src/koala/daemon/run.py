@@ -29,6 +29,7 @@ from koala.daemon.service.principal import owner
 from koala.daemon.service.service import Service
 from koala.daemon.service.tokens import AccessTokens
 from koala.daemon.state_directory import locked, prepare
+from koala.daemon.upkeep.site_watch import SiteWatch
 from koala.daemon.upkeep.storage_watch import StorageWatch
 from koala.model.errors import UnavailableError
 from koala.policies import Catalogue
@@ -81,10 +82,16 @@ async def serve(options: DaemonOptions, ready: Ready | None = None) -> None:
         service = Service(engine, StorageWatch(engine, engine.store, state))
         await service.open()
         closing.push_async_callback(service.close)
+        watch = SiteWatch(lambda: engine.scheduler.ledger.sites)
+        watch.start()
+        closing.push_async_callback(watch.stop)
         listening = Listening(
             socket=state / SOCKET_NAME,
             url=None if address is None else address.url,
-            silent=engine.silent_sites(),
+            silent=tuple(
+                (name, f"{'cannot be used' if silence.answers else 'does not answer'}: {silence.reason}")
+                for name, silence in engine.silent_sites()
+            ),
             warnings=tuple(service.warnings(owner(owner_name()))),
         )
         async with _answering(service, tokens, unix, address, shares):

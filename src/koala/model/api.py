@@ -312,8 +312,12 @@ class Output(Answer):
 
 class SiteInfo(Answer):
     """What Koala knows of a site. ``usable`` processors are those within its quota. ``trust``: usable, unusable (too
-    many errors), probing. ``silent_reason`` is empty while the site answers. ``set_aside`` are commands that an error
-    inside Koala keeps from being performed, for operators: no fault of the site."""
+    many errors), probing. ``silent_reason`` is empty while the site answers; ``misconfigured`` says why one that
+    answers cannot be used as the grid file describes it. ``lost`` says why it was declared lost, until it is used
+    again, and ``fenced`` counts what it must end before that. ``problem`` is what is wrong at present and what to do,
+    in words; empty where nothing is. ``jobs_to_restart`` would start again elsewhere were the site declared lost.
+    ``set_aside`` are commands that an error inside Koala keeps from being performed, for operators: no fault of the
+    site."""
 
     name: str
     kind: str
@@ -328,6 +332,12 @@ class SiteInfo(Answer):
     errors: int
     silent_since: float | None = None
     silent_reason: str = ""
+    misconfigured: str = ""
+    lost: str = ""
+    fenced: int = 0
+    last_error: str = ""
+    problem: str = ""
+    jobs_to_restart: list[int] = []
     set_aside: list[str] = []
     reported_at: float | None = None
     jobs: list[int] = []

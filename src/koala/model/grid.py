@@ -82,11 +82,13 @@ class SiteFaults(msgspec.Struct, frozen=True, kw_only=True):
     ``application_failure`` the chance that the application itself returns failure there;
     ``outages`` are (from, to) times at which the whole site is down: what it held is lost, and nothing starts.
     ``mean_time_between_outages_s`` draws further outages of ``outage_mean_s``; None draws none.
+    ``silences`` are times at which the site cannot be reached, and all that it holds runs on.
     """
 
     component_failure: float = 0.0
     application_failure: float = 0.0
     outages: tuple[tuple[float, float], ...] = ()
+    silences: tuple[tuple[float, float], ...] = ()
     mean_time_between_outages_s: float | None = None
     outage_mean_s: float = 600.0
 
@@ -172,6 +174,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     groups say; ``nodes`` are processors with a power and a load of their own, and the others have ``node_power``
     (MFlop/s) and ``node_load``.
 
+    ``lost_after_s`` is the scheduler's of that name, for this site; None is as for all.
+
     ``own_account`` says whether jobs run there under another account than the daemon's, or where its own reaches
     nothing of the daemon; None is as ``shares_account`` guesses.
     """
@@ -189,6 +193,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     node_load: float = 0.0
     batch: BatchSettings | None = None  # of a site under a batch system
     own_account: bool | None = None
+    lost_after_s: float | None = None
     simulation: SiteSimulation = SiteSimulation()
 
     @property
@@ -273,6 +278,7 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
       processors, before it is claimed at another site; None lets it wait until the barrier times out.
     - ``answer_timeout_s``: how long a command may go unanswered before the site is asked or told again.
     - ``check_interval_s``: how often sites are asked about components that should be running; None never asks.
+    - ``lost_after_s``: how long a site may stay silent before it is lost; None leaves that to an operator.
     - ``transfer_tries_max`` per file and placement; a transfer is overdue after ``transfer_patience`` times
       its estimate, and never before ``answer_timeout_s``.
     - ``hold_placed``: keep the processors of placed jobs from other placements until they are claimed.
@@ -301,6 +307,7 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
     queue_patience_s: float | None = 5.0
     answer_timeout_s: float = 60.0
     check_interval_s: float | None = 600.0
+    lost_after_s: float | None = None
     transfer_tries_max: int = 3
     transfer_patience: float = 10.0
     hold_placed: bool = False

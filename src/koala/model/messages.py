@@ -180,10 +180,24 @@ class SiteReported(Event, frozen=True, kw_only=True, tag=True):
 
 
 class SiteSilent(Event, frozen=True, kw_only=True, tag=True):
-    """The driver could not reach the site. Nothing is known of what it holds; it counts as an error of the site."""
+    """The driver could not reach the site. Nothing is known of what it holds; it counts as an error of the site.
+
+    A driver repeats it while the site stays silent. ``answers``: the site is there and says why it cannot be used, as
+    it is set up: that is no silence, and never makes a site lost.
+    """
 
     site: SiteName
     reason: str
+    answers: bool = False
+
+
+class SiteLost(Event, frozen=True, kw_only=True, tag=True):
+    """Somebody entitled to it declares the site lost: nobody waits for what it holds. Jobs that have components there
+    start again elsewhere. What the site still has is fenced: it counts for nothing, and is ended before the site is
+    used again."""
+
+    site: SiteName
+    reason: str = ""
 
 
 class SiteDrained(Event, frozen=True, kw_only=True, tag=True):
@@ -216,6 +230,7 @@ AnyEvent: TypeAlias = (
     | FileChanged
     | SiteReported
     | SiteSilent
+    | SiteLost
     | SiteDrained
     | SiteResumed
     | Tick

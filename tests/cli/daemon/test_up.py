@@ -120,6 +120,6 @@ def test_a_job_that_fails_to_be_read_leaves_no_trace(tmp_path: Path) -> None:
 
 def test_the_greeting_warns_of_sites_that_do_not_answer() -> None:
     grid = Grid(name="mine", sites=(Site(name="far", processors=4),))
-    listening = Listening(socket=Path("/x/koala.sock"), silent=(("far", "nobody is\x1b at home"),))
+    listening = Listening(socket=Path("/x/koala.sock"), silent=(("far", "does not answer: nobody is\x1b at home"),))
     said = greeting(grid, listening, None, kept_grid=None, detached=False)
     assert "far does not answer: nobody is\N{REPLACEMENT CHARACTER} at home; koala site check far tells more" in said

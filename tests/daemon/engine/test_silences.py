@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from koala.daemon.perform.interface import COUNTS_AGAIN_S, Silences
+import logging
+
+import pytest
+
+from koala.daemon.perform.interface import COUNTS_AGAIN_S, Silence, Silences
 from koala.model.messages import AnyEvent, SiteSilent
 
 
@@ -60,8 +64,28 @@ def test_a_site_is_silent_until_every_caller_was_answered() -> None:
     for at, caller, reason in ((1.0, "probes", "no route"), (2.0, "commands", "refused"), (3.0, "probes", "still")):
         engine.time = at
         silences.failed("a", caller, reason)
-    assert silences.of("a") == (1.0, "still")
+    assert silences.of("a") == Silence(1.0, "still")
     silences.answered("a", "probes")
-    assert silences.of("a") == (2.0, "refused")
+    assert silences.of("a") == Silence(2.0, "refused")
     silences.answered("a", "commands")
     assert silences.of("a") is None
+
+
+def test_that_a_site_is_not_set_up_as_it_should_be_goes_before_that_somebody_had_no_answer() -> None:
+    silences = Silences(HeardEvents())
+    silences.failed("a", "commands", "refused")
+    silences.failed("a", "probes", "there is no partition x", answers=True)
+    found = silences.of("a")
+    assert found is not None
+    assert (found.reason, found.answers) == ("there is no partition x", True)
+
+
+def test_the_log_has_one_line_for_each_reason(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "koala.daemon.sites")
+    silences = Silences(HeardEvents())
+    for reason in ("no route", "no route", "no route", "refused", "refused"):
+        silences.failed("a", "probes", reason)
+    silences.answered("a", "probes")
+    silences.answered("a", "probes")
+    told = ["site a does not answer: no route", "site a does not answer: refused", "site a answers again"]
+    assert caplog.messages == told

@@ -263,9 +263,12 @@ def test_a_site_whose_work_directory_another_koala_has_is_silent_and_the_others_
     async def scenario() -> None:
         async with open_engine(root, msgspec.structs.replace(here, sites=(*here.sites, taken))) as world:
             await world.engine.freshen()
-            ((name, reason),) = world.engine.silent_sites()
+            ((name, silence),) = world.engine.silent_sites()
             assert name == "b"
-            assert "is in use by another driver, 'elsewhere:/state site b'; give this site a work_directory" in reason
+            assert (
+                "is in use by another driver, 'elsewhere:/state site b'; give this site a work_directory"
+                in silence.reason
+            )
             assert (await world.run(a_request(sizes=(1,), sites="a"))).state == "done"
 
     asyncio.run(scenario())

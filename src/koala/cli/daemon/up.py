@@ -184,8 +184,8 @@ def greeting(grid: Grid, listening: Listening, named: Path | None, *, kept_grid:
     stops = f"koala down{state}" if detached else "Ctrl-C"
     words.append(f"  {stops} stops the daemon; what runs at sites runs on.")
     words += [
-        f"  Warning: {clean(name)} does not answer: {clean(reason)}; koala site check {clean(name)} tells more"
-        for name, reason in listening.silent
+        f"  Warning: {clean(name)} {clean(wrong)}; koala site check {clean(name)} tells more"
+        for name, wrong in listening.silent
     ]
     words += [f"  Warning: {clean(warning)}." for warning in listening.warnings]
     if os.geteuid() == 0:

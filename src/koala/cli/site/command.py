@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from koala.cli.connection import complete_site, with_client
-from koala.cli.errors import FailedError
+from koala.cli.errors import FailedError, UserError
 from koala.cli.site.check import check
 from koala.cli.terminal.output import console, counted, print_json
 from koala.cli.terminal.words import clean, site_bar, site_legend, site_state, span
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 BAR_WIDTH_MIN, BAR_WIDTH_MAX = 4, 16
 NAME_WIDTH_MAX = 16
 JOBS_SHOWN_MAX = 4
+# So many are named of those that would start again elsewhere.
+JOBS_NAMED_MAX = 20
 # What was heard of a site longer ago than this is told with its age.
 OLD_S = 10.0
 
@@ -40,8 +43,8 @@ def sites(client: Client, /, as_json: bool) -> None:
     out.print(sites_table(found, now, out.width))
     out.print(f"{site_legend()}{_age(found, now)}", style="dim")
     for each in found:
-        if each.silent_reason:
-            out.print(f"{clean(each.name)} does not answer: {clean(each.silent_reason)}", style="red", markup=False)
+        if each.problem:
+            out.print(clean(each.problem), style="red", markup=False)
         elif each.ours + each.others > each.processors:
             out.print(f"{clean(each.name)}: others were there first; some of ours wait in its queue", markup=False)
         for aside in each.set_aside:
@@ -96,7 +99,7 @@ def sites_table(found: Sequence[SiteInfo], now: float, width: int) -> Table:
 
 @click.group()
 def site() -> None:
-    """Check a site, take it out, put it back, or ask how it is."""
+    """Check a site, take it out, put it back, give it up, or ask how it is."""
 
 
 site.add_command(check)
@@ -120,9 +123,41 @@ def drain(client: Client, /, name: str, as_json: bool) -> None:
 def resume(client: Client, /, name: str, as_json: bool) -> None:
     """Use a site again, and forget its errors."""
     found = client.resume(name)
-    _tell(
-        found, as_json, f"{clean(found.name)} is used again; {found.idle} of {found.processors} processors are idle."
-    )
+    idle = f"{clean(found.name)} is used again; {found.idle} of {found.processors} processors are idle."
+    _tell(found, as_json, f"Its errors are forgotten; {clean(found.problem)}." if found.lost else idle)
+
+
+@site.command()
+@click.argument("name", metavar="SITE", shell_complete=complete_site)
+@click.option("--yes", is_flag=True, help="Do it without being asked.")
+@click.option("--force", is_flag=True, help="Also where the site answers.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_client
+def lost(client: Client, /, name: str, yes: bool, force: bool, as_json: bool) -> None:
+    """Wait no more for a site that does not answer: its jobs start again elsewhere.
+
+    The site may still run them. What it has counts for nothing from now on, and is ended when the site comes back;
+    then it is used again by itself. To take out a site that answers, drain it.
+    """
+    if not yes:
+        _confirm_loss(client.site(name))
+    found = client.declare_lost(name, force=force)
+    words = clean(found.problem) or f"{clean(found.name)} answers, and had nothing to give up"
+    _tell(found, as_json, f"{words}.")
+
+
+def _confirm_loss(found: SiteInfo) -> None:
+    """Say what would happen, and ask."""
+    jobs = ", ".join(map(str, found.jobs_to_restart[:JOBS_NAMED_MAX]))
+    more = len(found.jobs_to_restart) - JOBS_NAMED_MAX
+    named = f"{counted(len(found.jobs_to_restart), 'job')} ({jobs}{f' and {more} more' if more > 0 else ''})"
+    what = f"{named} will start again elsewhere" if jobs else "no job waits for it"
+    runs = "What it still runs counts for nothing, and is ended when it comes back."
+    words = f"{clean(found.name)}, once lost: {what}. {runs}"
+    if not sys.stdin.isatty():
+        raise UserError(f"{words} Give --yes to declare it lost")
+    if not click.confirm(f"{words} Declare it lost?", err=True):
+        raise UserError("nothing was changed")
 
 
 @site.command()
@@ -132,6 +167,10 @@ def resume(client: Client, /, name: str, as_json: bool) -> None:
 def probe(client: Client, /, name: str, as_json: bool) -> None:
     """Ask a site for its state now. Exits with 1 when it does not answer."""
     found = client.probe(name)
+    if found.misconfigured:
+        if as_json:
+            print_json(found.model_dump(mode="json"))
+        raise FailedError(clean(found.problem))
     if found.silent_since is not None:
         if as_json:
             print_json(found.model_dump(mode="json"))

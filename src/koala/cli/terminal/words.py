@@ -122,6 +122,10 @@ def job_note(job: JobSummary, verdict: str = "") -> str:
 
 def site_state(site: SiteInfo, now: float | None = None) -> tuple[str, str]:
     """Whether a site can be used, in words, and the colour for them."""
+    if site.lost:
+        return "lost", "red"
+    if site.misconfigured:
+        return "misconfigured", "red"
     if site.silent_since is not None:
         return f"silent for {span((time.time() if now is None else now) - site.silent_since)}", "red"
     if site.drained:

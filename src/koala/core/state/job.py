@@ -65,6 +65,7 @@ class ComponentClaim(_ClaimLinks):
     aborting: bool = False
     abort_tries: int = 0
     due_at: Time = 0.0  # when it is due to let go, where plans are made
+    fenced: bool = False  # whether its site was declared lost: it counts for nothing, and nobody waits for its end
 
     def bind(self, job: Job) -> None:
         """Tie it to its job; no timer runs."""

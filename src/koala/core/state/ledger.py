@@ -85,6 +85,8 @@ class Ledger:
         # The jobs that the core is busy with at this point: should it raise, it is about them.
         self.about: Sequence[Job] = ()
         self.ended: OrderedDict[JobId, Job] = OrderedDict()
+        # Sites that components should leave before the event is over: they have become unusable, or still are.
+        self.to_leave: list[int] = []
         # With an interval of 0, every event that could help brings a scan.
         self.scans_every_event = self.parameters.scan_interval_s == 0
         self.high = PlacementQueue(high=True)
@@ -188,6 +190,7 @@ class Ledger:
         """Count an error of the site; one too many makes it unusable until it has cooled down. ``job_id`` is a job of
         which a component broke there while it ran."""
         if self.sites.error(index, job_id):
+            self.to_leave.append(index)
             at = self.now + self.parameters.cooldown_s
             self.sites.sites[index].cooling = self.timers.set(at, Alarm.COOLED_DOWN, index)
 

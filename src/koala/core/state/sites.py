@@ -38,6 +38,8 @@ class OthersHold(NamedTuple):
     number: int
 
 
+# How much of what was said of an error is kept.
+ERROR_CHARACTERS_MAX = 500
 # What a site has for a job that must not start there: less than any share of its own could make up for.
 NOTHING = -(10**12)
 
@@ -72,6 +74,10 @@ class SiteBelief(_SiteLinks):
     )  # those of the errors that were runs of a job that broke
     # Until when others hold what they hold, where plans are made: (due at, processors).
     releases: list[tuple[Time, int]] = field(default_factory=list)
+    last_error: str = ""  # what was said of the last error, if there was any since an operator resumed it
+    silent_since: float | None = None  # since when it could not be reached, if it cannot
+    silent_at: float = 0.0  # when that was last seen
+    lost: str = ""  # why it was declared lost, until it has answered and has ended all that is fenced there
 
     def bind(self, described: Site) -> None:
         """Take from the grid file what it says; nothing is claimed or promised."""
@@ -92,9 +98,14 @@ class SiteBelief(_SiteLinks):
     @property
     def is_shut(self) -> bool:
         """Whether nothing new goes to the site, whatever is idle there."""
-        if self.drained or self.trust is Trust.UNUSABLE:
+        if self.is_closed or self.trust is Trust.UNUSABLE:
             return True
         return self.trust is Trust.PROBING and self.probe_job is not None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing new goes there, however well it does."""
+        return self.drained or bool(self.lost)
 
     @property
     def free(self) -> int:
@@ -141,7 +152,7 @@ class Sites:
             idle -= site.promised
         if site.trust is not Trust.USABLE:
             idle = 0 if site.trust is Trust.UNUSABLE or site.probe_job is not None else idle
-        if idle < 0 or site.drained:
+        if idle < 0 or site.is_closed:
             idle = 0
         before = self.view.idle[index]
         if idle != before:
@@ -160,7 +171,7 @@ class Sites:
     def usable(self) -> list[int]:
         """The same, and nothing at sites that are taken out."""
         return [
-            0 if site.drained or site.trust is Trust.UNUSABLE else most
+            0 if site.is_closed or site.trust is Trust.UNUSABLE else most
             for site, most in zip(self.sites, self.most(), strict=True)
         ]
 
@@ -258,11 +269,28 @@ class Sites:
         site.drained = False
         self.doors_changed = True
         site.errors = 0
+        site.last_error = ""
         site.broken_by = dict.fromkeys(site.broken_by, 0)  # that is no word on whether others do well there
         site.trust = Trust.USABLE
         site.probe_job = None
         site.stop_cooling()
         self.refresh(index)
+
+    def lose(self, index: int, reason: str) -> None:
+        """Nothing new goes to the site, until ``end_loss``."""
+        self.sites[index].lost = reason
+        self.doors_changed = True
+        self.refresh(index)
+
+    def end_loss(self, index: int) -> bool:
+        """Whether a lost site is used again from now on: it answers, and nothing that is fenced is left there."""
+        site = self.sites[index]
+        if not site.lost or site.silent_since is not None or any(claim.fenced for claim in site.claims.values()):
+            return False
+        site.lost = ""
+        self.doors_changed = True
+        self.refresh(index)
+        return True
 
     # ---------------------------------------------------------------------------------------- trust
 
@@ -393,6 +421,8 @@ class Sites:
             self.leave(claim.site, claim.job)
         if self.availability is not None:
             self.availability.let_go(claim.site, claim.token)
+        if claim.fenced:
+            self.end_loss(claim.site)
         self.refresh(claim.site)
 
     def earmark(self, index: int, component: int, processors: int, job: Job) -> None:
@@ -427,7 +457,7 @@ class Sites:
         That includes what is kept for the job itself. What was earmarked for others after it is not kept from it.
         """
         site = self.sites[index]
-        if site.trust is Trust.UNUSABLE or site.drained:
+        if site.trust is Trust.UNUSABLE or site.is_closed:
             return NOTHING
         if site.trust is Trust.PROBING and site.probe_job not in (None, job.id):
             return NOTHING

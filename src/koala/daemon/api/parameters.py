@@ -18,6 +18,7 @@ The = Annotated[Service, Depends(service_of)]
 
 JobPath = Annotated[int, Path(ge=1, le=NUMBER_MAX, description="The job's number.", examples=[1])]
 SitePath = Annotated[str, Path(min_length=1, max_length=255, description="The site's name.", examples=["west"])]
+Force = Annotated[bool, Query(description="Also a site that answers.")]
 Limit = Annotated[int, Query(ge=1, le=PAGE_ITEMS_MAX, description="How many at most.")]
 Cursor = Annotated[
     str | None,

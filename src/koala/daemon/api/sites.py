@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from koala.daemon.api.callers import Who
 from koala.daemon.api.errors import declared
-from koala.daemon.api.parameters import Moment, SitePath, The
+from koala.daemon.api.parameters import Force, Moment, SitePath, The
 from koala.descriptions.errors import shown
 from koala.model.api import Overview, SiteHistory, SiteInfo
 from koala.model.errors import InvalidError, NotFoundError
@@ -54,6 +54,13 @@ async def drain_site(who: Who, service: The, site: SitePath) -> SiteInfo:
 async def resume_site(who: Who, service: The, site: SitePath) -> SiteInfo:
     """Put a drained site back, or one with too many errors, which are forgotten."""
     return await service.resume(who, site)
+
+
+@router.post("/sites/{site}/lost", summary="Declare a site lost", responses=declared(409))
+async def declare_site_lost(who: Who, service: The, site: SitePath, force: Force = False) -> SiteInfo:
+    """Nobody waits for the site any more: its jobs start again elsewhere. What it still runs is fenced: it counts for
+    nothing, and is ended before the site is used again, which it is by itself. A site that answers is refused."""
+    return await service.declare_lost(who, site, force=force)
 
 
 @router.post("/sites/{site}/probe", summary="Ask a site for its state now", responses=declared(409))

@@ -33,6 +33,7 @@ _NOTICES = {
     "cancel": "The job is being cancelled.",
     "requeue": "The job is back in its placement queue.",
     "drain": "The site is drained: nothing new goes there, what runs there goes on.",
+    "lost": "The site is lost: its jobs start again elsewhere, and what it still runs counts for nothing.",
     "resume": "The site is used again, and its errors are forgotten.",
     "probe": "The site was asked for its state.",
 }
@@ -125,12 +126,19 @@ def _add_forms(router: APIRouter, service: Service, who: Who) -> None:
         await service.requeue(caller, job)
         return RedirectResponse(f"/jobs/{job}?did=requeue", status_code=303)
 
-    calls = {"drain": service.drain, "resume": service.resume, "probe": service.probe}
+    calls = {
+        "drain": service.drain,
+        "resume": service.resume,
+        "probe": service.probe,
+        "lost": service.declare_lost,
+    }
 
     @router.post("/sites/{site}/{act}")
     async def site_form(request: Request, site: str, act: str, caller: Principal = known) -> Response:
         if act not in calls:
-            raise NotFoundError(f"a site can be drained, resumed or probed; {act[:40]!r} is none of these")
+            raise NotFoundError(
+                f"a site can be drained, resumed, probed or declared lost; {act[:40]!r} is none of these"
+            )
         await calls[act](caller, site)
         # The path without the act is the site's page, with the name quoted as it came.
         return RedirectResponse(f"{request.url.path.rpartition('/')[0]}?did={act}", status_code=303)

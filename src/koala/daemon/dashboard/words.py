@@ -82,9 +82,14 @@ def places(job: JobSummary) -> str:
 
 
 def condition(site: SiteInfo) -> str:
-    """A site's condition in one word, the gravest first: silent, unusable, drained, probing, usable."""
+    """A site's condition in one word, the gravest first: lost, silent, misconfigured, unusable, drained, probing,
+    usable."""
+    if site.lost:
+        return "lost"
     if site.silent_since is not None:
         return "silent"
+    if site.misconfigured:
+        return "misconfigured"
     if site.trust == "unusable":
         return "unusable"
     if site.drained:
@@ -94,6 +99,8 @@ def condition(site: SiteInfo) -> str:
 
 CONDITION_MEANING = {
     "silent": "It does not answer; what it holds is not known.",
+    "lost": "Nobody waits for it any more: its jobs start again elsewhere; what it still runs counts for nothing.",
+    "misconfigured": "It answers, and is not set up as the grid file says; nothing goes there.",
     "unusable": "Too many errors in a row; after a pause one job tries it again.",
     "drained": "An operator took it out; nothing new goes there.",
     "probing": "One job tries it after its errors.",

@@ -199,7 +199,8 @@ def is_news(event: AnyEvent, ledger: Ledger) -> bool:
             return transfer is not None and not transfer.done
         case SiteReported():
             belief = ledger.sites.sites[ledger.index[event.site]]
-            return (event.processors, event.others) != (belief.processors, belief.others)
+            says = (event.processors, event.others)
+            return belief.silent_since is not None or says != (belief.processors, belief.others)
     return True
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from koala.model.messages import AnyEvent, SiteSilent
 from koala.model.request import SiteName
@@ -35,34 +35,48 @@ class EngineInterface(Protocol):
         ...
 
 
+class Silence(NamedTuple):
+    """A site that cannot be used: since when and why. ``answers``: it is there, and is not set up as the grid file
+    says."""
+
+    since: float
+    reason: str
+    answers: bool = False
+
+
 class Silences:
-    """Which sites do not answer at present, since when and why: a site is silent as long as anybody's last call of it
-    failed. The core hears of it as an error of the site."""
+    """Which sites cannot be used at present, since when and why: a site is silent as long as anybody's last call of
+    it failed. The core hears of it as an error of the site. The log has a line when a reason changes."""
 
     def __init__(self, engine: EngineInterface, counts_again_s: float = COUNTS_AGAIN_S) -> None:
         self._engine = engine
         self._counts_again_s = counts_again_s
-        self._silent: dict[SiteName, dict[str, tuple[float, str]]] = {}
+        self._silent: dict[SiteName, dict[str, Silence]] = {}
         self._counted_at: dict[SiteName, float] = {}
 
-    def failed(self, site: SiteName, caller: str, reason: str) -> None:
-        """A call failed; the first of several in a row says since when the site is silent."""
-        _log.warning("site %s: %s", site, reason)
+    def failed(self, site: SiteName, caller: str, reason: str, *, answers: bool = False) -> None:
+        """A call failed; the first of several in a row says since when the site is silent. ``answers``: the site is
+        there, and says why it cannot be used."""
         at = self._engine.now()
         silent = self._silent.setdefault(site, {})
-        since = silent[caller][0] if caller in silent else at
-        silent[caller] = (since, reason)
+        before = silent.get(caller)
+        if before is None or before.reason != reason:
+            _log.warning("site %s %s: %s", site, "cannot be used" if answers else "does not answer", reason)
+        silent[caller] = Silence(at if before is None else before.since, reason, answers)
         if at >= self._counted_at.get(site, float("-inf")) + self._counts_again_s:
             self._counted_at[site] = at
-            self._engine.report(SiteSilent(at=at, site=site, reason=reason))
+            self._engine.report(SiteSilent(at=at, site=site, reason=reason, answers=answers))
 
     def answered(self, site: SiteName, caller: str) -> None:
         """A call of the same caller came back."""
-        self._silent.get(site, {}).pop(caller, None)
+        silent = self._silent.get(site, {})
+        if silent.pop(caller, None) is not None and not silent:
+            _log.info("site %s answers again", site)
 
-    def of(self, site: SiteName) -> tuple[float, str] | None:
-        """Since when, and the reason of the caller that has waited longest; None for a site that answers."""
-        return min(self._silent.get(site, {}).values(), default=None)
+    def of(self, site: SiteName) -> Silence | None:
+        """What the caller has met that has waited longest; None for a site that answers. That it is not set up as it
+        should be explains more than that somebody had no answer."""
+        return min(self._silent.get(site, {}).values(), key=lambda each: (not each.answers, each), default=None)
 
     def clear(self) -> None:
         """Nobody waits for an answer any more."""

@@ -132,6 +132,7 @@ class SiteWorker:
         self._at_once_max = at_once_max
         self._tries_max = tries_max
         self._running: dict[asyncio.Task[None], Token | None] = {}
+        self._begun: dict[asyncio.Task[None], _Task] = {}
         self._set_aside: dict[Token, int] = {}  # aborts that could not be performed, by their numbers on record
         self._aborts: deque[_Task] = deque()
         self._others: deque[_Task] = deque()
@@ -193,8 +194,12 @@ class SiteWorker:
         busy = set(self._running.values())
         free = self._at_once_max - len(self._running)
         queues = (self._aborts, self._others) if free > 0 else (self._aborts,) if free == 0 else ()
+        # A site is asked what it holds when all that it should end has been aborted.
+        ending = bool(self._aborts) or any(isinstance(task.command, AbortComponent) for task in self._begun.values())
         for queue in queues:
             for place, task in enumerate(queue):
+                if isinstance(task.command, _Reconcile) and ending:
+                    continue
                 if task.token is None or task.token not in busy:
                     del queue[place]
                     return task
@@ -204,10 +209,12 @@ class SiteWorker:
         """Perform it beside the others; of one component nothing else is performed meanwhile."""
         running = asyncio.create_task(self._attempt(task), name=f"{self._site.name}: {task.what}")
         self._running[running] = task.token
+        self._begun[running] = task
         running.add_done_callback(self._over)
 
     def _over(self, running: asyncio.Task[None]) -> None:
         del self._running[running]
+        del self._begun[running]
         self._wake.set()
 
     async def _until_something_is_due(self) -> None:

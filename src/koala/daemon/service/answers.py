@@ -12,8 +12,9 @@ import msgspec
 
 from koala.core.lifecycle import MEANING, JobState
 from koala.core.state.ledger import Ledger
-from koala.core.state.sites import SiteBelief
+from koala.core.state.sites import SiteBelief, Trust
 from koala.core.story import JobExplanation
+from koala.daemon.perform.interface import Silence
 from koala.daemon.service.sentences import sentence
 from koala.files import CatalogueEntry
 from koala.model.api import (
@@ -161,12 +162,14 @@ def site_info(
     *,
     kind: str,
     idle: int,
-    silence: tuple[float, str] | None,
+    silence: Silence | None,
     set_aside: Iterable[str],
     reported_at: float | None,
     jobs: Iterable[int],
+    jobs_to_restart: Iterable[int],
 ) -> SiteInfo:
     """What the core believes of a site, and the jobs there that the caller may know of."""
+    silent = silence if silence is not None and not silence.answers else None
     return SiteInfo(
         name=belief.name,
         kind=kind,
@@ -179,12 +182,38 @@ def site_info(
         trust=belief.trust,
         drained=belief.drained,
         errors=belief.errors,
-        silent_since=None if silence is None else silence[0],
-        silent_reason="" if silence is None else silence[1],
+        silent_since=None if silent is None else silent.since,
+        silent_reason="" if silent is None else silent.reason,
+        misconfigured=silence.reason if silence is not None and silence.answers else "",
+        lost=belief.lost,
+        fenced=sum(claim.fenced for claim in belief.claims.values()),
+        last_error=belief.last_error if belief.errors else "",
+        problem=site_problem(belief, silence),
+        jobs_to_restart=list(jobs_to_restart),
         set_aside=list(set_aside),
         reported_at=reported_at,
         jobs=list(jobs),
     )
+
+
+def site_problem(belief: SiteBelief, silence: Silence | None) -> str:
+    """What is wrong with a site at present, and what to do; empty where nothing is."""
+    name = belief.name
+    if belief.lost:
+        fenced = sum(claim.fenced for claim in belief.claims.values())
+        left = f", and has ended {fenced} of our components that it had" if fenced else ""
+        return f"{name} is lost: {belief.lost}; it is used again by itself when it answers{left}"
+    if silence is not None and silence.answers:
+        return f"{name} cannot be used: {silence.reason}"
+    if silence is not None:
+        words = f"{name} does not answer: {silence.reason}; koala site check {name} tells more"
+        held = any(not claim.aborting for claim in belief.claims.values())
+        return f"{words}; if it is gone for good, koala site lost {name} starts its jobs elsewhere" if held else words
+    if belief.trust is Trust.UNUSABLE:
+        last = f", the last: {belief.last_error}" if belief.last_error else ""
+        cure = f"it is tried again after a pause (cooldown_s), or at once after koala site resume {name}"
+        return f"{name} is not trusted after {belief.errors} errors{last}; {cure}"
+    return ""
 
 
 def link_infos(grid: Grid, view: View) -> list[LinkInfo]:

@@ -76,6 +76,9 @@ class CallerView:
             set_aside=engine.defects_of(name) if self._who.sees_all else (),  # they name components of any user
             reported_at=engine.reported_at(name),
             jobs=self._visible(sorted({claim.job.id for claim in belief.claims.values()})),
+            jobs_to_restart=self._visible(
+                sorted({claim.job.id for claim in belief.claims.values() if not claim.aborting})
+            ),
         )
 
     def transfers_of(self, job: int, recorded: Iterable[TransferRow]) -> list[TransferInfo]:
@@ -181,7 +184,7 @@ def gather_metrics(engine: Engine, counts: Mapping[str, int]) -> Metrics:
                 errors=site.errors,
                 trusted=site.trust is not Trust.UNUSABLE,
                 drained=site.drained,
-                answers=engine.silence_of(site.name) is None,
+                answers=(silence := engine.silence_of(site.name)) is None or silence.answers,
                 set_aside=len(engine.defects_of(site.name)),
                 calls=dict(engine.site(site.name).calls),
             )

@@ -31,6 +31,7 @@ from koala.model.messages import (
     ReleaseBarrier,
     RequeueAsked,
     SiteDrained,
+    SiteLost,
     SiteReported,
     SiteResumed,
     SiteSilent,
@@ -125,7 +126,10 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
     SiteReported: lambda body: (
         f"{body.site} has {_counted(body.processors, 'processor')}, of which others hold {body.others}"
     ),
-    SiteSilent: lambda body: f"{body.site} does not answer{_because(body.reason)}",
+    SiteSilent: lambda body: (
+        f"{body.site} {'cannot be used' if body.answers else 'does not answer'}{_because(body.reason)}"
+    ),
+    SiteLost: lambda body: f"{body.site} is declared lost: its jobs start again elsewhere",
     SiteDrained: lambda body: f"{body.site} is drained: nothing new goes there",
     SiteResumed: lambda body: f"{body.site} is used again and its errors are forgotten",
     Tick: lambda _: "time has passed",

@@ -69,7 +69,7 @@ from koala.model.api import (
     Submitted,
 )
 from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, UnavailableError
-from koala.model.messages import CancelAsked, RequeueAsked, SiteDrained, SiteResumed
+from koala.model.messages import CancelAsked, RequeueAsked, SiteDrained, SiteLost, SiteResumed
 from koala.model.request import Request
 from koala.model.request_size import request_characters
 from koala.policies.errors import suggest
@@ -269,7 +269,12 @@ class Service:
         row = await self._row(who, job)
         if row.state != JobState.QUARANTINED:
             raise ConflictError(f"job {job} is {row.state}, not in quarantine; there is nothing to put back")
-        held = [each for each in self._engine.components_of(job) if each.ended_at is None]
+        claims = self._engine.scheduler.ledger.claims
+        held = [
+            each
+            for each in self._engine.components_of(job)
+            if each.ended_at is None and not (each.token in claims and claims[each.token].fenced)
+        ]
         if held:
             where = ", ".join(sorted({each.site for each in held}))
             raise ConflictError(
@@ -345,6 +350,24 @@ class Service:
         who.need(Scope.OPERATE)
         self._check_site(site)
         await self._engine.tell(SiteResumed(at=self._engine.now(), site=site))
+        return CallerView(self._engine, who).site(site)
+
+    async def declare_lost(self, who: Principal, site: str, *, force: bool = False) -> SiteInfo:
+        """Nobody waits for the site any more: its jobs start again elsewhere, and what it still runs counts for
+        nothing. Of a site that answers only by ``force``. Needs ``operate``."""
+        who.need(Scope.OPERATE)
+        self._check_site(site)
+        before = CallerView(self._engine, who).site(site)
+        if before.lost:
+            raise ConflictError(f"{before.problem}; there is nothing more to declare")
+        if before.silent_since is None and not force:
+            raise ConflictError(
+                f"{site} answers, and may end its jobs itself: it is not declared lost. To send nothing new there, "
+                f"and let what runs go on, drain it (koala site drain {site}). To give up what it runs all the same, "
+                "force it (--force)"
+            )
+        reason = f"{who.name} declared it lost"
+        await self._engine.tell(SiteLost(at=self._engine.now(), site=site, reason=reason))
         return CallerView(self._engine, who).site(site)
 
     async def probe(self, who: Principal, site: str) -> SiteInfo:

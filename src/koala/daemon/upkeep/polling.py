@@ -163,7 +163,7 @@ class SitePoller:
                 report = await self._sites[name].probe()
         except (OSError, SiteError) as error:
             reason = error.message if isinstance(error, SiteError) else str(error) or "it does not answer"
-            self._silences.failed(name, _CALLER, reason)
+            self._silences.failed(name, _CALLER, reason, answers=isinstance(error, SiteError))
             self._silent.add(name)
             self._hurry(name)  # once it answers
             return None

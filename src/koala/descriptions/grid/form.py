@@ -148,6 +148,11 @@ class SchedulerText(Description):
         default=_SCHEDULER.check_interval_s,
         description="seconds between questions about components that should be running; null never asks",
     )
+    lost_after_s: SecondsAboveZero | None = Field(
+        default=_SCHEDULER.lost_after_s,
+        description="seconds of silence after which a site is lost: its jobs start again elsewhere, and what it "
+        "still runs is ended when it comes back; null leaves that to an operator",
+    )
     transfer_tries_max: Count = Field(
         default=_SCHEDULER.transfer_tries_max, description="the most tries to transfer one file for one placement"
     )

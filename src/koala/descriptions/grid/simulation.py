@@ -81,6 +81,10 @@ class SiteFaultsText(Description):
     outages: Annotated[tuple[tuple[Seconds, Seconds], ...], Field(max_length=OUTAGES_MAX)] = Field(
         default=(), description="times at which the whole site is down, as [from, to] in seconds"
     )
+    silences: Annotated[tuple[tuple[Seconds, Seconds], ...], Field(max_length=OUTAGES_MAX)] = Field(
+        default=(),
+        description="times at which the site cannot be reached and what it holds runs on, as [from, to] in seconds",
+    )
     mean_time_between_outages_s: SecondsAboveZero | None = Field(
         default=None, description="mean seconds between outages that are drawn at random; null draws none"
     )
@@ -90,14 +94,15 @@ class SiteFaultsText(Description):
 
     @model_validator(mode="after")
     def _outages_end_after_they_start(self) -> SiteFaultsText:
-        for index, (start_s, end_s) in enumerate(self.outages):
-            if end_s <= start_s:
-                raise wrong(
-                    f"the outage ends at {end_s:g} and starts at {start_s:g}",
-                    "write [from, to] with from before to",
-                    "outages",
-                    index,
-                )
+        for key, what in (("outages", "outage"), ("silences", "silence")):
+            for index, (start_s, end_s) in enumerate(getattr(self, key)):
+                if end_s <= start_s:
+                    raise wrong(
+                        f"the {what} ends at {end_s:g} and starts at {start_s:g}",
+                        "write [from, to] with from before to",
+                        key,
+                        index,
+                    )
         return self
 
 

@@ -18,6 +18,7 @@ from koala.descriptions.fields import (
     Name,
     Number,
     Processors,
+    SecondsAboveZero,
     SomeText,
 )
 from koala.descriptions.grid.batch import BatchKeysText
@@ -73,6 +74,9 @@ class ClusterText(Description):
     )
     node_power: Power = Field(default=NODE_POWER, description=f"of each other processor, {POWER_WORDS}")
     node_load: Fraction01 = Field(default=0.0, description=f"of each other processor, {LOAD_WORDS}")
+    lost_after_s: SecondsAboveZero | None = Field(
+        default=None, description="the scheduler's lost_after_s for this site alone; null is as for all"
+    )
     own_account: bool | None = Field(
         default=None,
         description="whether jobs there run under another account than the daemon's, or where that one reaches "
@@ -103,5 +107,6 @@ class SiteText(BatchKeysText, ClusterText):
             node_load=self.node_load,
             batch=self.settings(name, self.kind),
             own_account=self.own_account,
+            lost_after_s=self.lost_after_s,
             simulation=self.simulation.simulation(),
         )

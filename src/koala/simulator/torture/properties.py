@@ -17,10 +17,14 @@ from koala.model.messages import (
     AnyEvent,
     ComponentEnded,
     JobEnded,
+    JobOutcome,
     JobPlaced,
     JobRequeued,
     JobSubmitted,
+    Outcome,
     ReleaseBarrier,
+    SiteLost,
+    SiteSilent,
     StartComponent,
     Token,
 )
@@ -59,7 +63,9 @@ class PromiseChecker:
         self.site_of: dict[Token, SiteName] = {}
         self.errors_before: dict[SiteName, int] = {}
         self.cost: dict[JobId, SiteName] = {}  # the site to which a run of the job that broke counted as an error
-        self.released: set[JobId] = set()  # jobs whose present run has begun
+        self.released: dict[JobId, frozenset[Token]] = {}  # jobs whose present run has begun, and its components
+        self.done: set[Token] = set()  # components that were told to have returned success
+        self.fenced: dict[Token, None] = {}  # components at sites that were declared lost meanwhile
         self.claimed_at: dict[JobId, float] = {}  # when the last component of each starting job was claimed
         self.others_before: dict[SiteName, int] = {}
         self.waiting_before: dict[JobId, bool] = {}  # job -> high, as of the end of the last event
@@ -74,21 +80,27 @@ class PromiseChecker:
                 self.guests.add(event.job)
         elif type(event) is ComponentEnded:
             self._costs_one_site(event, commands)
+            if event.outcome is Outcome.DONE:
+                self.done.add(event.token)
+        elif type(event) in (SiteLost, SiteSilent):
+            self.fenced |= {token: None for token, claim in self.ledger.claims.items() if claim.fenced}
         for command in commands:
             if type(command) is StartComponent:
                 self.part_of[command.token] = command.job, command.part
                 self.site_of[command.token] = command.site
                 self.claimed_at[command.job] = event.at
                 self._fits_the_quota(command)
+                self._nothing_new_at_lost_sites(command)
                 self._guests_kept_out(command)
                 component = self.world.components.components.get(command.token)
                 if component is not None:
                     self.alive[command.token] = component
             elif type(command) is JobEnded:
                 self._ended_once(command)
-                self.released.discard(command.job)
+                self._one_run_counts(command)
+                self.released.pop(command.job, None)
             elif type(command) is JobRequeued:
-                self.released.discard(command.job)
+                self.released.pop(command.job, None)
             elif type(command) is ReleaseBarrier:
                 self._released_whole(command)
         self._turns(commands)
@@ -130,7 +142,26 @@ class PromiseChecker:
             self.fail("all or nothing", f"job {command.job} is released with components that it does not hold")
         if job.id not in self.released and len(command.tokens) != len(job.claims):
             self.fail("all or nothing", f"job {job.id} starts {len(command.tokens)} of {len(job.claims)}")
-        self.released.add(job.id)
+        self.released.setdefault(job.id, frozenset(command.tokens))
+
+    def _one_run_counts(self, command: JobEnded) -> None:
+        """A job is done by one run of it alone, the last: every component of that returned success, and none of them
+        was given up with its site."""
+        if command.outcome is not JobOutcome.DONE:
+            return
+        run = self.released.get(command.job, frozenset())
+        missing = [token for token in sorted(run) if token not in self.done]
+        fenced = [token for token in sorted(run) if token in self.fenced]
+        if not run or missing or fenced:
+            detail = f"job {command.job} is done by {sorted(run)}, of which {missing} are not done, {fenced} fenced"
+            self.fail("one run counts", detail)
+
+    def _nothing_new_at_lost_sites(self, command: StartComponent) -> None:
+        """Nothing starts at a lost site, nor before all that is fenced there has ended."""
+        site = self.ledger.sites.sites[self.ledger.index[command.site]]
+        left = [token for token in self.fenced if token in self.alive and self.site_of[token] == command.site]
+        if site.lost or any(self.alive[token].state is not SimulatedState.ENDED for token in left):
+            self.fail("fence before use", f"{command.token} starts at {command.site}, where {left} are fenced")
 
     def _costs_one_site(self, event: ComponentEnded, commands: list[AnyCommand]) -> None:
         """A run of a job that breaks counts as an error of one site at most, wherever it breaks next, unless a site
@@ -293,11 +324,13 @@ def no_job_lost(watch: PromiseChecker) -> None:
 
 
 def none_runs_twice(watch: PromiseChecker) -> None:
-    """No application runs twice at the same time, not even a part of it."""
+    """No application runs twice at the same time, not even a part of it, but where a site was declared lost."""
     running: set[tuple[JobId, int]] = set()
     for token, component in watch.alive.items():
         if component.state is SimulatedState.RUNNING:
             which = watch.part_of[token]
+            if token in watch.fenced:
+                continue  # its site was given up with it: it may run on there, and counts for nothing
             if which in running:
                 watch.fail("none runs twice at once", f"component {which[1]} of job {which[0]} runs twice")
             running.add(which)
@@ -309,6 +342,17 @@ def none_runs_twice(watch: PromiseChecker) -> None:
                 JobState.STARTING,
             ):
                 watch.fail("none runs twice at once", f"job {job.id} is {job.state} while {token} runs")
+
+
+def fence_is_lifted(watch: PromiseChecker) -> None:
+    """A site is lost until it has answered and has ended what is fenced there, and no longer; then its processors
+    are free again."""
+    for site in watch.ledger.sites:
+        fenced = [claim.token for claim in site.claims.values() if claim.fenced]
+        if site.lost and site.silent_since is None and not fenced:
+            watch.fail("fence before use", f"{site.name} is lost, answers, and has nothing that is fenced")
+        if fenced and not site.lost:
+            watch.fail("fence before use", f"{site.name} is used again and still holds {', '.join(fenced)}")
 
 
 def quarantined_hold_nothing(watch: PromiseChecker) -> None:
@@ -341,6 +385,7 @@ SAFETY: tuple[Callable[[PromiseChecker], None], ...] = (
     one_state_and_queue,
     no_job_lost,
     none_runs_twice,
+    fence_is_lifted,
     quarantined_hold_nothing,
     transfers_are_needed,
 )

@@ -27,7 +27,7 @@ from koala.model.grid import (
     Startup,
     StoredFile,
 )
-from koala.model.messages import AnyEvent, FileChanged, SiteDrained, SiteResumed
+from koala.model.messages import AnyEvent, FileChanged, SiteDrained, SiteLost, SiteResumed
 from koala.model.request import (
     Communication,
     Component,
@@ -77,6 +77,8 @@ def draw_storm(seed: int) -> Storm:
     rng_guests = stream(seed, "storm", "guests")
     if rng_guests.random() < 0.4:
         sites = _closed(rng_guests, sites)
+    rng_silences = stream(seed, "storm", "silences")
+    sites = tuple(_silenced(rng_silences, site, heal_at_s) for site in sites)
     startup = _startup(rng)
     grid = Grid(
         name=f"storm-{seed}",
@@ -84,7 +86,10 @@ def draw_storm(seed: int) -> Storm:
         links=_links(rng, names),
         network=draw_network(rng_network, names),
         files=_files(rng, names),
-        scheduler=_restarts(stream(seed, "storm", "restarts"), _parameters(rng)),
+        scheduler=msgspec.structs.replace(
+            _restarts(stream(seed, "storm", "restarts"), _parameters(rng)),
+            lost_after_s=rng_silences.choice((None, None, 200.0)),
+        ),
         simulation=GridSimulation(
             startup=startup,
             answers=_answers(rng),
@@ -99,7 +104,7 @@ def draw_storm(seed: int) -> Storm:
         grid=grid,
         arrivals=arrivals,
         cancels=tuple((rng.uniform(0.0, heal_at_s), index) for index in range(len(arrivals)) if rng.random() < 0.1),
-        operators=_operators(rng, names, grid.files, heal_at_s),
+        operators=_operators(rng, names, grid.files, heal_at_s) + _declared_lost(rng_silences, sites, heal_at_s),
         defects=_defects(stream(seed, "storm", "defects"), len(arrivals)),
     )
 
@@ -338,6 +343,32 @@ def _operators(
             drained_at = rng.uniform(0.0, heal_at_s)
             events.append(SiteDrained(at=drained_at, site=name))
             events.append(SiteResumed(at=rng.uniform(drained_at, heal_at_s), site=name))
+    return tuple(events)
+
+
+def _silenced(rng: random.Random, site: Site, heal_at_s: float) -> Site:
+    """A site that cannot be reached for long, once or twice, and comes back with all that it runs."""
+    silences = []
+    while rng.random() < 0.2:
+        from_s = rng.uniform(0.0, heal_at_s)
+        silences.append((from_s, min(heal_at_s, from_s + rng.choice((60.0, 300.0, 1_000.0)))))
+    if not silences:
+        return site
+    faults = msgspec.structs.replace(site.simulation.faults, silences=tuple(silences))
+    simulation = msgspec.structs.replace(site.simulation, faults=faults)
+    lost_after_s = rng.choice((None, 100.0))
+    return msgspec.structs.replace(site, simulation=simulation, lost_after_s=lost_after_s)
+
+
+def _declared_lost(rng: random.Random, sites: tuple[Site, ...], heal_at_s: float) -> tuple[AnyEvent, ...]:
+    """Operators declare silent sites lost, and by mistake one that answers."""
+    events: list[AnyEvent] = []
+    for site in sites:
+        for from_s, to_s in site.simulation.faults.silences:
+            if rng.random() < 0.6:
+                events.append(SiteLost(at=rng.uniform(from_s, to_s), site=site.name))
+        if rng.random() < 0.05:
+            events.append(SiteLost(at=rng.uniform(0.0, heal_at_s), site=site.name))
     return tuple(events)
 
 

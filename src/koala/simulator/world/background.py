@@ -155,6 +155,6 @@ class BackgroundControl:
 
     def _report(self, background: SiteBackground, now: float) -> None:
         site = background.site
-        if site.others != background.reported and not site.down:
+        if site.others != background.reported and site.is_reachable:
             background.reported = site.others
             self._delivery.tell(SiteReported(at=now, site=site.name, processors=site.processors, others=site.others))

@@ -50,6 +50,7 @@ class SimulatedComponents:
         "_seed",
         "_sites",
         "_startups",
+        "_unsaid",
         "_wide_area",
         "alive",
         "components",
@@ -83,6 +84,7 @@ class SimulatedComponents:
         heal_at_s = grid.simulation.heal_at_s
         self._heal_at_s = float("inf") if heal_at_s is None else heal_at_s
         self._lost: dict[SiteName, list[SimulatedComponent]] = {}
+        self._unsaid: dict[SiteName, dict[Token, SimulatedComponent]] = {}  # with news, while a site is cut off
         self.components: dict[Token, SimulatedComponent] = {}
         self.alive = 0
         self.failures = 0
@@ -183,9 +185,9 @@ class SimulatedComponents:
         return self._wide_area.slowness(sites, job.bandwidth_share, job.latency_share)
 
     def _unheard(self, site: SimulatedSite) -> bool:
-        """Whether a command does not reach the site: it is down, or the message is lost."""
+        """Whether a command does not reach the site: it is down or cut off, or the message is lost."""
         channel = self._delivery.channel
-        return site.down > 0 or (channel is not None and channel.loses_command())
+        return not site.is_reachable or (channel is not None and channel.loses_command())
 
     # ------------------------------------------------------------------------------ a component's life
 
@@ -219,7 +221,7 @@ class SimulatedComponents:
             return
         component.state = SimulatedState.READY
         component.newest = ready = ComponentReady(at=now, token=component.token)
-        self._delivery.answer(ready)
+        self._say(component, ready)
 
     def _run(self, component: SimulatedComponent, now: float) -> None:
         job = component.job
@@ -289,8 +291,15 @@ class SimulatedComponents:
         self._mark_ended(component, outcome, reason, exit_code, now)
         self.alive -= 1
         assert component.newest is not None
-        self._delivery.answer(component.newest)
+        self._say(component, component.newest)
         self.serve(site, now)
+
+    def _say(self, component: SimulatedComponent, event: AnyEvent) -> None:
+        """News of a component; a site that is cut off tells the newest when it is back."""
+        if component.site.cut_off:
+            self._unsaid.setdefault(component.site.name, {})[component.token] = component
+        else:
+            self._delivery.answer(event)
 
     def _mark_ended(
         self,
@@ -348,7 +357,7 @@ class SimulatedComponents:
                 elif isinstance(job, SimulatedComponent):
                     self._begin(job, now)
                     if job.state is SimulatedState.STARTING:
-                        self._delivery.answer(ComponentStarting(at=now, token=job.token))
+                        self._say(job, ComponentStarting(at=now, token=job.token))
         if background is not None:
             background.control(now)
             self._backgrounds.report_changes(background, now)
@@ -371,10 +380,11 @@ class SimulatedComponents:
         if background is not None:
             background.control(now)
             background.reported = site.others
-        self._delivery.tell(SiteReported(at=now, site=site.name, processors=site.processors, others=site.others))
+        if site.is_reachable:
+            self._delivery.tell(SiteReported(at=now, site=site.name, processors=site.processors, others=site.others))
         for component in broken:
             assert component.newest is not None
-            self._delivery.answer(component.newest)
+            self._say(component, component.newest)
         self.serve(site, now)
 
     def _break(self, jobs: list[LocalJob], reason: str, now: float) -> list[SimulatedComponent]:
@@ -391,8 +401,13 @@ class SimulatedComponents:
         return ours
 
     def come_back(self, site: SimulatedSite, now: float) -> None:
-        """The site works again and tells what its outage cost."""
-        for component in self._lost.pop(site.name, []):
-            assert component.newest is not None
-            self._delivery.repeat(component.newest, now)
+        """The site works again, or can be reached again, and tells what happened meanwhile; one that still cannot be
+        reached tells it later."""
+        lost, unsaid = self._lost.pop(site.name, []), self._unsaid.pop(site.name, {})
+        news = unsaid | {component.token: component for component in lost}
+        if site.is_reachable:
+            for component in news.values():
+                self._delivery.repeat(self._newest(component, now), now)
+        elif news:
+            self._unsaid[site.name] = news
         self.serve(site, now)

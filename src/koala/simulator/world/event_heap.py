@@ -23,10 +23,11 @@ ANSWER_ARRIVES = 8
 COMPONENT_READY = 9
 USER_JOB_ARRIVES = 10
 SITE_REPORTS = 11
-TICK = 12
-JOB_ARRIVES = 13  # never in the heap: arrivals come one by one from the workload
-SHARES_SETTLE = 14
-KINDS = 15
+SITE_IS_ASKED = 12
+TICK = 13
+JOB_ARRIVES = 14  # never in the heap: arrivals come one by one from the workload
+SHARES_SETTLE = 15
+KINDS = 16
 
 # (time, kind, sequence, subject): the sequence is unique, so subjects are never compared.
 Happening: TypeAlias = tuple[float, int, int, Any]

@@ -17,15 +17,19 @@ BREAKS_BEFORE_BARRIER_SHARE = 0.25
 
 
 class Outage:
-    """One time at which a whole site is down. ``drawn`` ones end when the world heals."""
+    """One time at which a whole site is down, or where it ``runs_on`` cannot be reached. ``drawn`` ones end when the
+    world heals."""
 
-    __slots__ = ("begun", "drawn", "from_s", "site", "to_s")
+    __slots__ = ("begun", "drawn", "from_s", "runs_on", "site", "to_s")
 
-    def __init__(self, site: SimulatedSite, from_s: float, to_s: float, *, drawn: bool) -> None:
+    def __init__(
+        self, site: SimulatedSite, from_s: float, to_s: float, *, drawn: bool, runs_on: bool = False
+    ) -> None:
         self.site = site
         self.from_s = from_s
         self.to_s = to_s
         self.drawn = drawn
+        self.runs_on = runs_on
         self.begun = False
 
 
@@ -44,8 +48,10 @@ def application_fails_at(seed: int, token: str, chance: float) -> float | None:
 
 
 def outages(site: SimulatedSite, faults: SiteFaults, seed: int) -> tuple[list[Outage], Iterator[Outage]]:
-    """The outages that the grid file lists, and those drawn for the site, one after the other for ever."""
+    """The outages and silences that the grid file lists, and the outages drawn for the site, one after the other for
+    ever."""
     listed = [Outage(site, from_s, to_s, drawn=False) for from_s, to_s in faults.outages]
+    listed += [Outage(site, from_s, to_s, drawn=False, runs_on=True) for from_s, to_s in faults.silences]
     return listed, _drawn_outages(site, faults, stream(seed, "outages", site.name))
 
 

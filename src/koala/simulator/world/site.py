@@ -133,6 +133,7 @@ class SimulatedSite:
         "_others_processor_s",
         "_ours_processor_s",
         "_remembers_running",
+        "cut_off",
         "down",
         "dummies",
         "faults",
@@ -157,6 +158,7 @@ class SimulatedSite:
         self.users = 0
         self.dummies = 0
         self.down = 0  # how many outages hold it down now
+        self.cut_off = 0  # how many silences keep it from being reached now
         self.queue: list[LocalJob] = []
         self.running: dict[LocalJob, None] = {}
         scheduler = site.simulation.local_scheduler
@@ -174,6 +176,11 @@ class SimulatedSite:
         self._accounted_at = 0.0
         self._ours_processor_s = 0.0
         self._others_processor_s = 0.0
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether commands and answers pass between the site and the scheduler."""
+        return not self.down and not self.cut_off
 
     @property
     def others(self) -> int:

@@ -42,8 +42,8 @@ class SimulatedTransfers:
                 self._delivery.repeat(ended, now)
             return
         for end in (command.source, command.target):
-            if self._sites[end].down:
-                self._end(name, now, f"{end} is down")
+            if not self._sites[end].is_reachable:
+                self._end(name, now, f"{end} is down" if self._sites[end].down else f"{end} cannot be reached")
                 return
         if command.source == command.target or command.size_bytes == 0:
             self._end(name, now, "")
@@ -96,9 +96,9 @@ class SimulatedTransfers:
             self._plan_delivery(transfer.link, now)
         transfer.cancelled = True
 
-    def break_all_at(self, site: str, now: float) -> None:
-        """A site goes down: every transfer from or to it breaks."""
+    def break_all_at(self, site: str, now: float, why: str = "went down") -> None:
+        """A site goes down or is cut off: every transfer from or to it breaks."""
         for transfer in [each for each in self.active.values() if site in (each.source, each.target)]:
             del self.active[transfer.name]
             self._take_off(transfer, now)
-            self._end(transfer.name, now, f"{site} went down")
+            self._end(transfer.name, now, f"{site} {why}")

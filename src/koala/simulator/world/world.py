@@ -45,6 +45,8 @@ from koala.simulator.world.site import SimulatedJob, SimulatedSite
 from koala.simulator.world.transfers import SimulatedTransfers
 
 INFINITY = float("inf")
+# A site that cannot be reached is asked again after so long, where the grid says when it is lost.
+ASKED_AGAIN_S = 60.0
 # Sorts after every happening: there are no more arrivals, or they are held back.
 _NO_ARRIVAL = (INFINITY, kinds.KINDS, 0)
 
@@ -71,6 +73,9 @@ class World:
         self.components = SimulatedComponents(grid, self.sites, self.jobs, seed, self._event_heap, self._delivery)
         self.transfers = SimulatedTransfers(grid, self.sites, seed, self._event_heap, self._delivery)
         self._healed = False
+        for_all = grid.scheduler.lost_after_s
+        self._may_be_lost = {site.name for site in grid.sites if (site.lost_after_s or for_all) is not None}
+        self._asked: dict[SiteName, int] = {}  # the next question to each site that cannot be reached
         self._drawn_outages: dict[SiteName, Iterator[Outage]] = {}
         self._current_outages: list[Outage] = []
         self._plan_outages(grid, seed)
@@ -111,6 +116,7 @@ class World:
             kinds.COMPONENT_READY: self.components.is_ready,
             kinds.USER_JOB_ARRIVES: self.components.backgrounds.user_arrives,
             kinds.SITE_REPORTS: self.components.backgrounds.site_reports,
+            kinds.SITE_IS_ASKED: self._site_is_asked,
             kinds.SHARES_SETTLE: self.components.contention.settle,
             kinds.JOB_ARRIVES: self._never,
             kinds.TICK: self._tick,
@@ -172,7 +178,7 @@ class World:
             or self._delivery.under_way > 0
             or (self._arrival is not None and not self._held)
             or self._nodes_will_change
-            or any(site.down for site in self.sites.values())
+            or any(not site.is_reachable for site in self.sites.values())
         )
 
     @property
@@ -271,13 +277,16 @@ class World:
         outage.begun = True
         self._current_outages.append(outage)
         self._event_heap.add(outage.to_s, kinds.OUTAGE_ENDS, outage)
-        self._goes_down(site, at)
+        if outage.runs_on:
+            self._is_cut_off(site, at)
+        else:
+            self._goes_down(site, at)
 
     def _goes_down(self, site: SimulatedSite, at: float) -> None:
         """One more reason why the site is down; the first takes all that it holds."""
         site.down += 1
         if site.down == 1:
-            self._delivery.tell(SiteSilent(at=at, site=site.name, reason=f"{site.name} is down"))
+            self._is_silent(site, at)
             self.components.go_down(site, at)
             self.components.backgrounds.load.goes_down(site.name, at)
             self.transfers.break_all_at(site.name, at)
@@ -288,7 +297,12 @@ class World:
         site = outage.site
         outage.begun = False
         self._current_outages.remove(outage)
-        self._comes_back(site, at)
+        if outage.runs_on:
+            site.cut_off -= 1
+            if site.is_reachable:
+                self._answers_again(site, at)
+        else:
+            self._comes_back(site, at)
         if outage.drawn and not self._healed:
             self._plan_drawn_outage(site.name)
 
@@ -296,12 +310,35 @@ class World:
         """One reason less; with the last the site works again."""
         site.down -= 1
         if site.down == 0:
-            background = self.components.backgrounds.by_site.get(site.name)
+            self._answers_again(site, at)
+
+    def _answers_again(self, site: SimulatedSite, at: float) -> None:
+        """The site works again, or can be reached again; one that still cannot be reached says nothing."""
+        background = self.components.backgrounds.by_site.get(site.name)
+        if background is not None:
+            background.control(at)
+        if site.is_reachable:
             if background is not None:
-                background.control(at)
                 background.reported = site.others
             self._delivery.tell(SiteReported(at=at, site=site.name, processors=site.processors, others=site.others))
-            self.components.come_back(site, at)
+        self.components.come_back(site, at)
+
+    def _is_cut_off(self, site: SimulatedSite, at: float) -> None:
+        """One more reason why the site cannot be reached: what it holds runs on, and nobody hears of it."""
+        site.cut_off += 1
+        if site.cut_off == 1:
+            self._is_silent(site, at)
+            self.transfers.break_all_at(site.name, at, "was cut off")
+
+    def _is_silent(self, site: SimulatedSite, at: float) -> None:
+        why = "is down" if site.down else "cannot be reached"
+        self._delivery.tell(SiteSilent(at=at, site=site.name, reason=f"{site.name} {why}"))
+        if site.name in self._may_be_lost:
+            self._asked[site.name] = self._event_heap.add(at + ASKED_AGAIN_S, kinds.SITE_IS_ASKED, site)
+
+    def _site_is_asked(self, site: SimulatedSite, sequence: int, at: float) -> None:
+        if not site.is_reachable and sequence == self._asked.get(site.name):
+            self._is_silent(site, at)
 
     def _heal(self, subject: None, sequence: int, at: float) -> None:
         """From now on every message arrives as sent, and nothing breaks but what the grid file lists."""

@@ -468,6 +468,8 @@ class BatchSite:
         """Its processors as the batch system tells them, and what others have of them. See ``LiveSite.probe``."""
         await self._be_present()
         listing = await self._poller.listing()
+        if listing.missing:
+            raise SiteError(self._name, listing.missing)
         ours = listing.processors - self._components.others(listing)
         processors = min(self._processors, listing.processors)
         return SiteReported(

@@ -72,13 +72,15 @@ class BatchListing(msgspec.Struct, frozen=True, kw_only=True):
     ``jobs`` are ours that it still knows. ``processors`` are those that the site's users could get if nobody else
     were there: those of nodes that are down or drained, or beyond a quota, are not among them. ``others`` of these
     are in use by others, or will be taken by what waits ahead of us. ``job_limit_s`` is how long a job may hold
-    processors there, None where nothing limits it.
+    processors there, None where nothing limits it. ``missing`` says what the grid file names and the cluster does not
+    have, and what to do; then nothing can run there.
     """
 
     jobs: tuple[BatchJob, ...]
     processors: int
     others: int
     job_limit_s: float | None = None
+    missing: str = ""
 
 
 class BatchSubmission(msgspec.Struct, frozen=True, kw_only=True):

@@ -52,6 +52,14 @@ def test_a_busy_cluster() -> None:
     assert (listing.processors, listing.others) == (8, 8)
 
 
+def test_a_partition_that_is_not_there_is_told_with_what_to_do() -> None:
+    printed = recorded("slurm_22.05_draining.txt")
+    assert system("main").parse_listing(printed).missing == ""
+    assert system().parse_listing(printed).missing == ""
+    missing = system("main,nowhere").parse_listing(printed).missing
+    assert missing.startswith("there is no partition nowhere with nodes; correct 'queue: ...' in the grid file")
+
+
 def test_a_draining_node_has_only_what_is_in_use() -> None:
     listing = system("main").parse_listing(recorded("slurm_22.05_draining.txt"))
     assert listing.processors == 6

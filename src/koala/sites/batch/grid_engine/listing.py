@@ -105,7 +105,15 @@ class ListingReader:
             processors=processors,
             others=processors - ours_held - idle,
             job_limit_s=_longest(usable),
+            missing=self._missing(instances, offered),
         )
+
+    def _missing(self, instances: list[QueueInstance], offered: set[str]) -> str:
+        """What is wrong where the queue that is named has no place for us at all."""
+        if self._queue is None or any(each.name in offered for each in instances):
+            return ""
+        cure = "correct 'queue: ...' in the grid file; qstat -g c there lists the queues"
+        return f"there is no queue {self._queue} that is open to this account; {cure}"
 
     def _by_host(
         self,

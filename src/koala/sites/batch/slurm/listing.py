@@ -133,6 +133,7 @@ def parse_listing(
         processors=working,
         others=max(0, min(working, working - held - _least(left, quota.left))),
         job_limit_s=_job_limit_s(nodes, quota),
+        missing=_missing(nodes, partition),
     )
 
 
@@ -240,6 +241,16 @@ def _chosen(nodes: Sequence[_Node], partition: str | None) -> list[_Node]:
         wanted = {each.strip() for each in partition.split(",")}
         return [node for node in nodes if node.partition in wanted]
     return [node for node in nodes if node.is_default] or list(nodes)
+
+
+def _missing(nodes: Sequence[_Node], partition: str | None) -> str:
+    """What is wrong where components could not run in any partition, or not in one that was named."""
+    if partition is None:
+        return "" if nodes else "it shows no partition with nodes; sinfo there should list them"
+    there = {node.partition for node in nodes}
+    gone = ", ".join(name for each in partition.split(",") if (name := each.strip()) and name not in there)
+    cure = "correct 'queue: ...' in the grid file; sinfo there lists the partitions"
+    return f"there is no partition {gone} with nodes; {cure}" if gone else ""
 
 
 def _job_fields(line: str) -> list[str]:

@@ -1,0 +1,159 @@
+"""Sites that are of no use any more: unusable ones, silent ones, and those that are declared lost.
+
+Silence is unknown: what a silent site holds is neither finished nor failed. That changes only when somebody entitled
+to it declares the site lost, an operator or the grid file with ``lost_after_s``. Then nobody waits for the site, its
+jobs start again elsewhere, and what it still has is fenced: it counts for nothing, and the site is used again only
+when it has answered and has ended all of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from koala.core.claiming import JobClaiming
+from koala.core.ending import JobEnding
+from koala.core.lifecycle import JobState
+from koala.core.running import JobRunning
+from koala.core.state.job import ComponentClaim, ComponentPhase, Job
+from koala.core.state.ledger import Ledger
+from koala.core.state.sites import ERROR_CHARACTERS_MAX, SiteBelief, Trust
+from koala.model.grid import Grid
+from koala.model.messages import SiteLost, SiteReported, SiteSilent
+
+# Where nobody has looked at a silent site for so long, as while no daemon ran, its silence counts from the next look
+# on. It is longer than a driver ever waits between two looks.
+SILENCE_GAP_S = 600.0
+
+_BEFORE_BARRIER = (JobState.CLAIMING, JobState.STARTING)
+
+
+class SiteLoss:
+    """What becomes of components at such sites."""
+
+    def __init__(
+        self, ledger: Ledger, grid: Grid, ending: JobEnding, running: JobRunning, claiming: JobClaiming
+    ) -> None:
+        self.ledger = ledger
+        self.ending = ending
+        self.running = running
+        self.claiming = claiming
+        for_all = grid.scheduler.lost_after_s
+        self._lost_after_s = [for_all if site.lost_after_s is None else site.lost_after_s for site in grid.sites]
+
+    # ------------------------------------------------------------------------------- what sites and people say
+
+    def on_reported(self, event: SiteReported) -> None:
+        """The site answers. One that was silent and is lost is told first of all to end what is fenced there."""
+        index = self.ledger.index.get(event.site)
+        if index is not None:
+            self.ledger.sites.report(index, event.processors, event.others, event.releases, event.at)
+            self._heard(index)
+            self.running.wake_waiters(index)
+
+    def on_silent(self, event: SiteSilent) -> None:
+        """An error of the site; one that has been silent for too long is lost."""
+        ledger = self.ledger
+        index = ledger.index.get(event.site)
+        if index is None:
+            return
+        ledger.site_error(index)
+        ledger.sites.sites[index].last_error = event.reason[:ERROR_CHARACTERS_MAX]
+        if event.answers:
+            self._heard(index)
+            return
+        site = ledger.sites.sites[index]
+        if site.silent_since is None or ledger.now > site.silent_at + SILENCE_GAP_S:
+            site.silent_since = ledger.now
+        site.silent_at = ledger.now
+        after_s = self._lost_after_s[index]
+        if after_s is not None and not site.lost and ledger.now >= site.silent_since + after_s:
+            self._declare_lost(index, f"it has been silent for {ledger.now - site.silent_since:.0f} s (lost_after_s)")
+
+    def on_lost(self, event: SiteLost) -> None:
+        """Somebody entitled says so."""
+        index = self.ledger.index.get(event.site)
+        if index is not None and not self.ledger.sites.sites[index].lost:
+            self._declare_lost(index, event.reason or "an operator declared it lost")
+
+    # ------------------------------------------------------------------------------------------ lost sites
+
+    def _declare_lost(self, index: int, reason: str) -> None:
+        """Nobody waits for the site any more, and whoever is there starts again elsewhere."""
+        ledger = self.ledger
+        site = ledger.sites.sites[index]
+        ledger.sites.lose(index, reason)
+        held = list(site.claims.values())
+        for claim in held:
+            if claim.aborting:
+                ledger.about = (claim.job,)
+                self.ending.let_go(claim)
+            claim.fenced = True
+        why = f"{site.name} is lost: {reason}"
+        for job in {claim.job.id: claim.job for claim in held if not claim.aborting}.values():
+            ledger.about = (job,)
+            job.tell(ledger.now, "site_lost", index, reason)
+            here = [claim for claim in held if claim.job is job and not claim.aborting]
+            if not self._moved(job, here):
+                self.ending.back_to_queue(job, why, lower=False)
+        for job_id in list(site.waiters):
+            self._wait_no_more(ledger.jobs[job_id], index)
+        ledger.about = ()
+        ledger.sites.end_loss(index)  # it is there, and has nothing
+
+    def _moved(self, job: Job, claims: Sequence[ComponentClaim]) -> bool:
+        """Whether all these components of a job before its barrier are claimed elsewhere now."""
+        return job.state in _BEFORE_BARRIER and all(self._claim_elsewhere(claim) for claim in claims)
+
+    def _claim_elsewhere(self, claim: ComponentClaim) -> bool:
+        moved = self.claiming.claim_elsewhere(claim)
+        if moved is None:
+            return False
+        moved.moved = claim.moved
+        return True
+
+    def _wait_no_more(self, job: Job, index: int) -> None:
+        """What was being freed there for the job will not come: it looks for another place now."""
+        assert job.spots is not None
+        ledger = self.ledger
+        ledger.about = (job,)
+        for component in [component for component, site in job.earmarks.items() if site == index]:
+            size = job.spots.sizes[component]
+            ledger.sites.unmark(component, size, job)
+            ledger.sites.promise(index, size, job)
+        job.claim_resumed = True
+        ledger.claiming.move(job, ledger.now)
+
+    def _heard(self, index: int) -> None:
+        """The site answers. If it was silent, aborts of what is fenced there have not reached it."""
+        site = self.ledger.sites.sites[index]
+        was_silent, site.silent_since = site.silent_since is not None, None
+        if not site.lost:
+            return
+        if self.ledger.sites.end_loss(index):
+            self.running.wake_waiters(index)
+        elif was_silent:
+            for claim in [claim for claim in site.claims.values() if claim.fenced]:
+                self.ledger.about = (claim.job,)
+                claim.abort_tries = 0
+                self.ending.abort(claim)
+
+    # -------------------------------------------------------------------------------------- unusable sites
+
+    def leave_unusable_sites(self) -> None:
+        """A component that has not come to the barrier at a site that is not trusted any more is claimed elsewhere,
+        if there is room; of a silent site also one that waits at the barrier. The others keep their places there."""
+        ledger = self.ledger
+        sites, ledger.to_leave = dict.fromkeys(ledger.to_leave), []
+        for index in sites:
+            site = ledger.sites.sites[index]
+            if site.trust is Trust.UNUSABLE:
+                for claim in [claim for claim in site.claims.values() if _should_leave(claim, site)]:
+                    ledger.about = (claim.job,)
+                    self._claim_elsewhere(claim)
+        ledger.about = ()
+
+
+def _should_leave(claim: ComponentClaim, site: SiteBelief) -> bool:
+    if claim.aborting or claim.job.state not in _BEFORE_BARRIER:
+        return False
+    return claim.phase < ComponentPhase.READY or site.silent_since is not None

@@ -1,0 +1,64 @@
+"""A line in the daemon's log whenever a site's condition changes, so that who reads the log knows of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable
+
+from koala.core.state.sites import SiteBelief, Trust
+
+_log = logging.getLogger("koala.daemon.sites")
+
+# How often is looked: a site has at most one line in so long.
+WATCH_S = 5.0
+
+
+def condition(site: SiteBelief) -> str:
+    """What the core makes of a site, in words. Whether it answers has lines of its own."""
+    if site.lost:
+        return f"is lost: {site.lost}; it is used again by itself when it answers and has ended what it had of us"
+    if site.drained:
+        return "is drained"
+    if site.trust is Trust.UNUSABLE:
+        last = f", the last: {site.last_error}" if site.last_error else ""
+        return f"is not trusted after too many errors{last}"
+    if site.trust is Trust.PROBING:
+        return "is tried again with one job"
+    return "is used"
+
+
+class SiteWatch:
+    """Looks at the sites as the core knows them. ``start`` and ``stop`` it once."""
+
+    def __init__(self, sites: Callable[[], Iterable[SiteBelief]], *, watch_s: float = WATCH_S) -> None:
+        self._sites = sites
+        self._watch_s = watch_s
+        self._told: dict[str, str] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._task = asyncio.create_task(self._watch(), name="watch the sites")
+
+    async def stop(self) -> None:
+        """Look no more."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    def look(self) -> None:
+        """Tell what has changed; a site that is used as usual needs no word at first."""
+        for site in self._sites():
+            now = condition(site)
+            if now != self._told.get(site.name, "is used"):
+                _log.log(logging.INFO if now == "is used" else logging.WARNING, "site %s %s", site.name, now)
+            self._told[site.name] = now
+
+    async def _watch(self) -> None:
+        while True:
+            self.look()
+            await asyncio.sleep(self._watch_s)
