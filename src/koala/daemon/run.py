@@ -27,9 +27,9 @@ from koala.daemon.offload import end_threads
 from koala.daemon.options import DaemonOptions, Listening
 from koala.daemon.service.principal import owner
 from koala.daemon.service.service import Service
+from koala.daemon.service.site_conditions import SiteConditionLog
 from koala.daemon.service.tokens import AccessTokens
 from koala.daemon.state_directory import locked, prepare
-from koala.daemon.upkeep.site_watch import SiteWatch
 from koala.daemon.upkeep.storage_watch import StorageWatch
 from koala.model.errors import UnavailableError
 from koala.policies import Catalogue
@@ -82,7 +82,7 @@ async def serve(options: DaemonOptions, ready: Ready | None = None) -> None:
         service = Service(engine, StorageWatch(engine, engine.store, state))
         await service.open()
         closing.push_async_callback(service.close)
-        watch = SiteWatch(lambda: engine.scheduler.ledger.sites)
+        watch = SiteConditionLog(lambda: engine.scheduler.ledger.sites)
         watch.start()
         closing.push_async_callback(watch.stop)
         listening = Listening(

@@ -48,6 +48,7 @@ TABLE: list[tuple[str, str, dict[str, Any] | None, frozenset[str]]] = [
     ("GET", "/v1/sites/{site}/history?from_at=1&to_at=2", None, READERS),
     ("POST", "/v1/sites/{site}/drain", None, OPERATORS),
     ("POST", "/v1/sites/{site}/resume", None, OPERATORS),
+    ("POST", "/v1/sites/{site}/lost", None, OPERATORS),
     ("POST", "/v1/sites/{site}/probe", None, OPERATORS),
     ("GET", "/v1/files", None, READERS),
     ("GET", "/v1/files/{name}", None, READERS),

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from koala.daemon.perform.interface import COUNTS_AGAIN_S, Silence, Silences
+from koala.daemon.perform.interface import COUNTS_AGAIN_S, Silences, SiteTrouble
 from koala.model.messages import AnyEvent, SiteSilent
 
 
@@ -64,9 +64,9 @@ def test_a_site_is_silent_until_every_caller_was_answered() -> None:
     for at, caller, reason in ((1.0, "probes", "no route"), (2.0, "commands", "refused"), (3.0, "probes", "still")):
         engine.time = at
         silences.failed("a", caller, reason)
-    assert silences.of("a") == Silence(1.0, "still")
+    assert silences.of("a") == SiteTrouble(1.0, "still")
     silences.answered("a", "probes")
-    assert silences.of("a") == Silence(2.0, "refused")
+    assert silences.of("a") == SiteTrouble(2.0, "refused")
     silences.answered("a", "commands")
     assert silences.of("a") is None
 

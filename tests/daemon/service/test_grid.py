@@ -14,7 +14,7 @@ from koala.daemon.service import overview as seeing
 from koala.daemon.service.journal import FOLLOWED_AT_ONCE
 from koala.daemon.service.principal import Principal
 from koala.model.api import JournalEntry, Registration
-from koala.model.errors import ForbiddenError, InvalidError, NotFoundError
+from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from tests.support.daemon_world import ANNA, BERT, OPERATOR, OWNER, WAIT_S, job_text, open_daemon, small_grid
 
 FOREVER = "while :; do sleep 0.1; done"
@@ -98,11 +98,32 @@ def test_a_drained_site_takes_nothing_new_until_it_is_resumed(tmp_path: Path) ->
             resumed = await world.service.resume(OPERATOR, "A")
             assert not resumed.drained
             assert (await world.ended(job)).state == "done"
-            for call in (world.service.drain, world.service.resume, world.service.probe):
+            for call in (
+                world.service.drain,
+                world.service.resume,
+                world.service.probe,
+                world.service.declare_lost,
+            ):
                 with pytest.raises(ForbiddenError, match="operate"):
                     await call(ANNA, "A")
                 with pytest.raises(NotFoundError, match=r"no site 'Q'; there are: A, B, C"):
                     await call(OPERATOR, "Q")
+
+    asyncio.run(scenario())
+
+
+def test_a_site_that_answers_is_declared_lost_by_force_alone(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with open_daemon(tmp_path / "d") as world:
+            with pytest.raises(ConflictError, match=r"A answers.*koala site drain A.*--force"):
+                await world.service.declare_lost(OPERATOR, "A")
+            job = await world.start(job_text("sleep 60", components=("{processors: 1, site: A}",)))
+            site = (await world.service.sites(OPERATOR))[0]
+            assert site.jobs_to_restart == [job]
+            await world.service.declare_lost(OPERATOR, "A", force=True)
+            story = [line.text for line in (await world.service.explain(OPERATOR, job)).story]
+            assert f"A, where a component of it is, is lost: {OPERATOR.name} declared it lost" in story
+            await world.service.cancel(OPERATOR, job)
 
     asyncio.run(scenario())
 

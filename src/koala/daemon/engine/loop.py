@@ -31,7 +31,7 @@ from koala.daemon.engine.waiters import Waiters
 from koala.daemon.grid_sites import SiteMaker, check_kinds, check_ssh, make_areas, make_mover, make_site
 from koala.daemon.live_rows import ENDED_STATES, LiveRows
 from koala.daemon.perform.bundles import Bundles
-from koala.daemon.perform.interface import Silence, Silences, SiteDefects
+from koala.daemon.perform.interface import Silences, SiteDefects, SiteTrouble
 from koala.daemon.perform.performer import Performer
 from koala.daemon.upkeep.journal_pruning import JournalPruner
 from koala.daemon.upkeep.polling import SiteActivity, SitePoller
@@ -299,7 +299,7 @@ class Engine:
         """The site with this name."""
         return self._sites[name]
 
-    def silence_of(self, site: SiteName) -> Silence | None:
+    def silence_of(self, site: SiteName) -> SiteTrouble | None:
         """Since when a site cannot be used, and why; None while it can."""
         return self._silences.of(site)
 
@@ -307,7 +307,7 @@ class Engine:
         """What our own code raised on at a site and has not got done since."""
         return self._defects.of(site)
 
-    def silent_sites(self) -> tuple[tuple[SiteName, Silence], ...]:
+    def silent_sites(self) -> tuple[tuple[SiteName, SiteTrouble], ...]:
         """The sites that cannot be used, each with what is wrong."""
         found = ((name, self._silences.of(name)) for name in self._sites)
         return tuple((name, silence) for name, silence in found if silence is not None)

@@ -35,7 +35,7 @@ class EngineInterface(Protocol):
         ...
 
 
-class Silence(NamedTuple):
+class SiteTrouble(NamedTuple):
     """A site that cannot be used: since when and why. ``answers``: it is there, and is not set up as the grid file
     says."""
 
@@ -51,7 +51,7 @@ class Silences:
     def __init__(self, engine: EngineInterface, counts_again_s: float = COUNTS_AGAIN_S) -> None:
         self._engine = engine
         self._counts_again_s = counts_again_s
-        self._silent: dict[SiteName, dict[str, Silence]] = {}
+        self._silent: dict[SiteName, dict[str, SiteTrouble]] = {}
         self._counted_at: dict[SiteName, float] = {}
 
     def failed(self, site: SiteName, caller: str, reason: str, *, answers: bool = False) -> None:
@@ -62,7 +62,7 @@ class Silences:
         before = silent.get(caller)
         if before is None or before.reason != reason:
             _log.warning("site %s %s: %s", site, "cannot be used" if answers else "does not answer", reason)
-        silent[caller] = Silence(at if before is None else before.since, reason, answers)
+        silent[caller] = SiteTrouble(at if before is None else before.since, reason, answers)
         if at >= self._counted_at.get(site, float("-inf")) + self._counts_again_s:
             self._counted_at[site] = at
             self._engine.report(SiteSilent(at=at, site=site, reason=reason, answers=answers))
@@ -73,7 +73,7 @@ class Silences:
         if silent.pop(caller, None) is not None and not silent:
             _log.info("site %s answers again", site)
 
-    def of(self, site: SiteName) -> Silence | None:
+    def of(self, site: SiteName) -> SiteTrouble | None:
         """What the caller has met that has waited longest; None for a site that answers. That it is not set up as it
         should be explains more than that somebody had no answer."""
         return min(self._silent.get(site, {}).values(), key=lambda each: (not each.answers, each), default=None)

@@ -14,7 +14,7 @@ from koala.core.lifecycle import MEANING, JobState
 from koala.core.state.ledger import Ledger
 from koala.core.state.sites import SiteBelief, Trust
 from koala.core.story import JobExplanation
-from koala.daemon.perform.interface import Silence
+from koala.daemon.perform.interface import SiteTrouble
 from koala.daemon.service.sentences import sentence
 from koala.files import CatalogueEntry
 from koala.model.api import (
@@ -162,7 +162,7 @@ def site_info(
     *,
     kind: str,
     idle: int,
-    silence: Silence | None,
+    silence: SiteTrouble | None,
     set_aside: Iterable[str],
     reported_at: float | None,
     jobs: Iterable[int],
@@ -196,7 +196,7 @@ def site_info(
     )
 
 
-def site_problem(belief: SiteBelief, silence: Silence | None) -> str:
+def site_problem(belief: SiteBelief, silence: SiteTrouble | None) -> str:
     """What is wrong with a site at present, and what to do; empty where nothing is."""
     name = belief.name
     if belief.lost:

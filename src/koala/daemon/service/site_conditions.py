@@ -29,7 +29,7 @@ def condition(site: SiteBelief) -> str:
     return "is used"
 
 
-class SiteWatch:
+class SiteConditionLog:
     """Looks at the sites as the core knows them. ``start`` and ``stop`` it once."""
 
     def __init__(self, sites: Callable[[], Iterable[SiteBelief]], *, watch_s: float = WATCH_S) -> None:
