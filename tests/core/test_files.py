@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from koala.core import JobState
-from koala.core.state.transfers import OBSERVATION_WEIGHT
+from koala.core.state.transfers import OBSERVATION_WEIGHT, TELLING_S
 from koala.model.messages import CancelTransfer, FileChanged, JobPlaced, JobRequeued, Outcome, StartTransfer
 from koala.model.request import InputMode
 from tests.support.core_driver import (
@@ -234,6 +234,29 @@ def test_an_observed_transfer_corrects_the_next_estimate_of_its_link_both_ways(t
     a, store = view.index["a"], view.index["store"]
     assert view.bytes_per_s[a][store] == view.bytes_per_s[store][a] == pytest.approx(believed)
     assert view.bytes_per_s[view.index["b"]][store] == BYTES_PER_S
+
+
+def test_a_small_transfer_says_little_of_the_bandwidth_however_long_it_took() -> None:
+    driver = files_driver(340 / BYTES_PER_S)
+    driver.submit(ask(part(5, "a", "f")))
+    driver.wait_until(5.0)
+    driver.end_transfer("t1")
+    view = driver.ledger.sites.view
+    believed = view.bytes_per_s[view.index["store"]][view.index["a"]]
+    assert 0.999 * BYTES_PER_S < believed < BYTES_PER_S
+
+
+def test_a_transfer_that_was_soon_over_says_less_than_one_that_took_long() -> None:
+    believed = []
+    for took_s in (TELLING_S / 10, TELLING_S, 10 * TELLING_S):
+        driver = files_driver(2 * took_s)  # the link is seen to be twice as fast as it is said to be
+        driver.submit(ask(part(5, "a", "f")))
+        driver.wait_until(took_s)
+        driver.end_transfer("t1")
+        view = driver.ledger.sites.view
+        believed.append(view.bytes_per_s[view.index["store"]][view.index["a"]] / BYTES_PER_S)
+    full = 1 + OBSERVATION_WEIGHT
+    assert believed == [pytest.approx(1 + OBSERVATION_WEIGHT / 10), pytest.approx(full), pytest.approx(full)]
 
 
 def test_a_transfer_that_arrives_in_no_time_teaches_nothing() -> None:

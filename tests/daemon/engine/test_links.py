@@ -49,6 +49,6 @@ def test_a_job_waits_for_a_full_link_through_a_restart_and_starts_when_it_is_fre
         assert client.job(total).state == "waiting"
         assert client.explain(total).refusal == refusal
         client.cancel(talker)
-        assert client.wait(total, timeout_s=120.0).state == "done"
+        assert client.wait_ended(total, timeout_s=120.0).state == "done"
         assert sum(place.processors for place in client.job(total).places) == 3
         assert len(client.job(total).places) == 2

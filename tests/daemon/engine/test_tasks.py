@@ -32,7 +32,7 @@ def test_each_component_learns_which_tasks_it_holds(tmp_path: Path) -> None:
     with running_daemon(tmp_path, grid=GRID) as daemon:
         client = daemon.client
         job = client.submit(JOB, source="film.yaml").job.id
-        assert client.wait(job, timeout_s=120.0).state == "done"
+        assert client.wait_ended(job, timeout_s=120.0).state == "done"
         told = client.job(job)
         assert told.policy == "WASE"
         assert [(place.site, place.processors) for place in told.places] == [("a", 3), ("b", 3)]
@@ -51,4 +51,4 @@ def test_a_job_of_tasks_waits_through_a_restart_and_is_mapped_when_there_is_room
         daemon.start()
         until(lambda: client.job(first).state == "running", "the first job is found running")
         client.cancel(first)
-        assert client.wait(job, timeout_s=120.0).state == "done"
+        assert client.wait_ended(job, timeout_s=120.0).state == "done"

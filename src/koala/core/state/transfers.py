@@ -9,8 +9,11 @@ from koala.core.state.job import FileTransfer, Job, TransferKey
 from koala.model.messages import AnyCommand, CancelTransfer, StartTransfer, TransferId
 from koala.policies.front_door import Input, View, link_s
 
-# How much a newly observed bandwidth weighs against the estimate so far.
+# How much a newly observed bandwidth weighs against the estimate so far, at most.
 OBSERVATION_WEIGHT = 0.3
+# A transfer of fewer bytes, or one that took less time, weighs as much less: setting it up took a part of its time.
+TELLING_BYTES = 1_000_000
+TELLING_S = 5.0
 
 
 class Transfers:
@@ -81,7 +84,8 @@ class Transfers:
             return
         seen = transfer.size_bytes / flowing_s
         believed = self.view.bytes_per_s[source][target]
-        self.learn(source, target, (1 - OBSERVATION_WEIGHT) * believed + OBSERVATION_WEIGHT * seen)
+        weight = OBSERVATION_WEIGHT * min(1.0, transfer.size_bytes / TELLING_BYTES, flowing_s / TELLING_S)
+        self.learn(source, target, (1 - weight) * believed + weight * seen)
 
     def learn(self, one: int, other: int, bytes_per_s: float) -> None:
         """The link between the two is believed to have this bandwidth, whatever the grid says."""
