@@ -83,6 +83,12 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
         "EXIT_CODE_MAX",
         "the highest exit code, and how many one list may have",
     ),
+    ("koala.core.blame", "AT_ONCE_S", "seconds within which a run that fails has failed at once"),
+    ("koala.core.state.blame", "ACCUSATIONS_KEPT_MAX", "accusations that are kept of one site"),
+    ("koala.core.state.blame", "ACCUSATION_S", "seconds for which an accusation is held against a site"),
+    ("koala.core.state.blame", "TRUST_LOST_WEIGHT", "weight of proved accusations at which a site loses its trust"),
+    ("koala.core.state.blame", "ACCUSERS_MIN", "users or programs that must accuse a site before it does"),
+    ("koala.core.state.blame", "TOLD_MAX", "accusations that are told as the reason"),
     ("koala.core.avoidance", "AVOIDED_MAX", "sites of its last failures that a job avoids"),
     (
         "koala.model.grid",

@@ -285,6 +285,17 @@ def story_of_a_restart() -> list[str]:
     return driver.story(1)
 
 
+def story_of_a_bad_site() -> list[str]:
+    driver = CoreDriver({"bad": 10, "good": 9}, scan_interval_s=0.0)
+    for job, owner in enumerate(("ann", "bob"), start=1):
+        driver.send(JobSubmitted(at=driver.now, job=job, request=ask(5), owner=owner))
+        for outcome, exit_code in ((Outcome.FAILED, 127), (Outcome.DONE, 0)):
+            driver.pass_time(2.0)
+            driver.ready(*driver.tokens(job))
+            driver.end(*driver.tokens(job), outcome=outcome, exit_code=exit_code)
+    return driver.story(2)
+
+
 def story_of_a_quarantine() -> list[str]:
     driver = CoreDriver({"a": 10})
     driver.run(ask(5))
@@ -331,6 +342,10 @@ TOLD: dict[str, tuple[Callable[[], list[str]], str]] = {
     "rests": (story_of_a_restart, "it rests for 5 s before it is placed again"),
     "avoids": (story_of_a_restart, "it avoids a, where a run of it failed, while there is another way"),
     "site_lost": (story_of_a_loss, "a, where a component of it is, is lost: an operator declared it lost"),
+    "distrusted": (
+        story_of_a_bad_site,
+        "bad is not trusted for a while: failures here of applications that did well elsewhere: exit code 127",
+    ),
     "site_back": (story_of_a_probe, "a is trusted again"),
     "returned": (story_of_a_failure, "back to its placement queue: component 0 failed on a: a node died"),
     "quarantined": (story_of_a_quarantine, "set aside: an error inside Koala"),
@@ -422,7 +437,9 @@ def test_a_site_that_is_not_trusted_says_so_until_it_is_tried_again() -> None:
     driver.submit(ask(2))
     cure, at_sites = cures(driver, 1)
     assert cure == "resuming a, which is not trusted after errors"
-    assert at_sites == {"a": "a is not trusted after 2 errors; it is tried again after its cool-down, or resume it"}
+    assert at_sites == {
+        "a": "a is not trusted after 2 errors in a row; it is tried again after its cool-down, or resume it"
+    }
     driver.pass_time(70.0)
     assert driver.state(1) is JobState.STARTING
     assert cures(driver, 2)[1] == {

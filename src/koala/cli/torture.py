@@ -35,6 +35,8 @@ HAPPENINGS = {
     "file_arrived": "files that arrived",
     "transfer_broke": "transfers that broke",
     "to_blame": "jobs found to break components wherever they run",
+    "rests": "restarts that rested first",
+    "distrusted": "sites found to fail applications that do well elsewhere",
     "site_back": "sites trusted again",
     "site_lost": "jobs that lost a site under them",
     "quarantined": "jobs set aside after an error of our own",

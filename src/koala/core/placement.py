@@ -51,6 +51,7 @@ class JobPlacing:
         job = Job(event.job, event.at, event.at, ledger.parameters.claim_fraction)
         job.bind(event.request, ledger.states)
         job.guest = event.guest
+        job.submitter = event.owner
         ledger.add(job)
         ledger.about = (job,)
         if event.defect:

@@ -118,8 +118,8 @@ def _why_shut(site: SiteBelief) -> str:
         return f"{site.name} is drained; resume it"
     if site.trust is Trust.PROBING:
         return f"{site.name} is tried out with one job; it is used again when that ends well, or resume it"
-    errors = "1 error" if site.errors == 1 else f"{site.errors} errors"
-    return f"{site.name} is not trusted after {errors}; it is tried again after its cool-down, or resume it"
+    why = site.record.distrusted or "errors"
+    return f"{site.name} is not trusted after {why}; it is tried again after its cool-down, or resume it"
 
 
 def _opening_cure(demand: Demand, idle: Sequence[int], shut: dict[int, SiteBelief], view: View) -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from koala.core.blame import Blame
 from koala.core.ending import JobEnding
 from koala.core.lifecycle import JobState
 from koala.core.state.job import ComponentClaim, ComponentPhase, Job
@@ -46,9 +47,10 @@ _ERRORS_OF_SITES = frozenset({Outcome.REFUSED, Outcome.ABSENT, Outcome.SITE_FAIL
 class JobRunning:
     """Components that are claimed, and the jobs that they make up."""
 
-    def __init__(self, ledger: Ledger, ending: JobEnding) -> None:
+    def __init__(self, ledger: Ledger, ending: JobEnding, blame: Blame) -> None:
         self.ledger = ledger
         self.ending = ending
+        self.blame = blame
         self._barrier_timeout_s = _whole_seconds(self._patience_s())
         ledger.timers.on(Alarm.LOOK_AFTER, self._look_after)
 
@@ -319,6 +321,7 @@ class JobRunning:
         job.claims[claim.component] = None
         job.outstanding -= 1
         if job.outstanding == 0:
+            self.blame.job_done(job)
             self.ending.end(job, JobState.DONE)
 
     def _broken(self, job: Job, claim: ComponentClaim, event: ComponentEnded) -> None:
@@ -352,6 +355,8 @@ class JobRunning:
         blamed = ran and not by_site and (blamed_before or self._blame(job, claim))
         if not blamed:
             ledger.site_error(claim.site, job.id if ran and not by_site else None)
+        if ran and not by_site:
+            self.blame.component_broke(job, claim)
         self._given_back(job, claim)
         job.failures += 1
         job.application_failures += blamed
@@ -420,7 +425,10 @@ class JobRunning:
         reason = f"component {claim.component} failed on {ledger.names[claim.site]}{code}"
         job.tell(ledger.now, "component_failed", claim.component, claim.site, f"the application ended{code}")
         limit = first_given(job.request.restarts_max, ledger.parameters.restarts_max)
-        if (word := _last_word(job.request, event.exit_code)) is not None:
+        word = _last_word(job.request, event.exit_code)
+        if word is None and event.exit_code is not None and claim.phase is ComponentPhase.RUNNING:
+            self.blame.application_failed(job, claim, event.exit_code)
+        if word is not None:
             self.ending.end(job, JobState.FAILED, f"{reason}, {word}")
         elif limit is not None and job.application_failures > limit:
             self.ending.end(job, JobState.FAILED, f"{reason}{_after_restarts(limit)}")

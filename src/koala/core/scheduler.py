@@ -13,6 +13,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from koala.core.avoidance import SiteAvoidance
+from koala.core.blame import Blame
 from koala.core.claiming import JobClaiming
 from koala.core.ending import JobEnding
 from koala.core.lifecycle import HandlingError, JobState
@@ -61,7 +62,7 @@ class Scheduler:
         self.ledger = ledger = Ledger(grid)
         self._avoidance = SiteAvoidance(ledger)
         self._ending = JobEnding(ledger, self._avoidance)
-        self._running = JobRunning(ledger, self._ending)
+        self._running = JobRunning(ledger, self._ending, Blame(ledger))
         self._staging = JobStaging(ledger, self._ending, self._running)
         self._claiming = JobClaiming(ledger, self._ending, self._running, self._staging)
         self._loss = SiteLoss(ledger, grid, self._ending, self._running, self._claiming)

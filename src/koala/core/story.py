@@ -171,6 +171,7 @@ _WORDS: dict[str, Callable[..., str]] = {
         f"the job itself is to blame, as {why}: that counts as a failure of its application now, not of the site"
     ),
     "site_lost": lambda names, site, reason: f"{names[site]}, where a component of it is, is lost: {reason}",
+    "distrusted": lambda names, site, why: f"{names[site]} is not trusted for a while: {why}",
     "site_back": lambda names, site: f"{names[site]} is trusted again",
     "rests": lambda _, rest_s: f"it rests for {rest_s:g} s before it is placed again",
     "avoids": lambda _, sites: (

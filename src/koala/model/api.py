@@ -312,7 +312,9 @@ class Output(Answer):
 
 class SiteInfo(Answer):
     """What Koala knows of a site. ``usable`` processors are those within its quota. ``trust``: usable, unusable (too
-    many errors), probing. ``silent_reason`` is empty while the site answers; ``misconfigured`` says why one that
+    many errors, or failures of applications that did well elsewhere), probing. ``distrusted`` is why it is not
+    usable, ``accusations`` are failures of applications held against it.
+    ``silent_reason`` is empty while the site answers; ``misconfigured`` says why one that
     answers cannot be used as the grid file describes it. ``lost`` says why it was declared lost, until it is used
     again, and ``fenced`` counts what it must end before that. ``problem`` is what is wrong at present and what to do,
     in words; empty where nothing is. ``jobs_to_restart`` would start again elsewhere were the site declared lost.
@@ -330,6 +332,8 @@ class SiteInfo(Answer):
     trust: str
     drained: bool
     errors: int
+    distrusted: str = ""
+    accusations: list[str] = []
     silent_since: float | None = None
     silent_reason: str = ""
     misconfigured: str = ""

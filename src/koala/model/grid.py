@@ -81,7 +81,9 @@ class SiteFaults(msgspec.Struct, frozen=True, kw_only=True):
     ``component_failure`` is the chance that the site breaks a component started here before its application ends,
     ``application_failure`` the chance that the application itself returns failure there;
     ``outages`` are (from, to) times at which the whole site is down: what it held is lost, and nothing starts.
-    ``mean_time_between_outages_s`` draws further outages of ``outage_mean_s``; None draws none.
+    ``mean_time_between_outages_s`` draws further outages of ``outage_mean_s``; None draws none. ``bad_nodes`` of its
+    nodes, drawn by the seed, are misconfigured: every application that touches one ends at once with exit code 127.
+    For that the site has nodes of ``node_processors`` each.
     ``silences`` are times at which the site cannot be reached, and all that it holds runs on.
     """
 
@@ -91,6 +93,8 @@ class SiteFaults(msgspec.Struct, frozen=True, kw_only=True):
     silences: tuple[tuple[float, float], ...] = ()
     mean_time_between_outages_s: float | None = None
     outage_mean_s: float = 600.0
+    bad_nodes: int = 0
+    node_processors: int = 1
 
 
 class Startup(msgspec.Struct, frozen=True, kw_only=True):

@@ -82,12 +82,14 @@ class JobSubmitted(Event, frozen=True, kw_only=True, tag=True):
     """A user submitted a job. The driver gives ids in increasing order, each once.
 
     The job of a ``guest`` is never placed at a site that is closed to guests. ``defect`` says what was raised when
-    the core took it before: then it goes into quarantine and is not tried.
+    the core took it before: then it goes into quarantine and is not tried. ``owner`` is whose it is: what one user's
+    programs say of a site weighs less than what several users' say.
     """
 
     job: JobId
     request: Request
     guest: bool = False
+    owner: str = ""
     defect: str = ""
 
 
@@ -341,6 +343,13 @@ class JobRequeued(Command, frozen=True, kw_only=True, tag=True):
     reason: str
 
 
+class SiteDistrusted(Command, frozen=True, kw_only=True, tag=True):
+    """For the record: the site has lost its trust, and why; nothing goes there until it has cooled down."""
+
+    site: SiteName
+    reason: str
+
+
 class JobEnded(Command, frozen=True, tag=True):
     """For the record: the job is over and the core forgets it. ``reason`` is for its user.
 
@@ -377,5 +386,6 @@ AnyCommand: TypeAlias = (
     | WakeAt
     | JobPlaced
     | JobRequeued
+    | SiteDistrusted
     | JobEnded
 )

@@ -49,7 +49,10 @@ def test_every_job_is_where_it_was_with_its_story(scheduler: Scheduler) -> None:
 def test_every_answer_is_the_one_that_the_version_before_gave(scheduler: Scheduler) -> None:
     for name, fields, expected in KEPT["answers"]:
         event = msgspec.convert(fields, getattr(messages, name))
-        answers = without_wakes(scheduler.handle(event))
+        # The version before did not record that a site lost its trust.
+        answers = [
+            each for each in without_wakes(scheduler.handle(event)) if not isinstance(each, messages.SiteDistrusted)
+        ]
         assert [type(answer).__name__ for answer in answers] == [what for what, _ in expected], event
         for answer, (_, said) in zip(answers, expected, strict=True):
             told = msgspec.json.decode(msgspec.json.encode(answer))

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from koala.cli.torture import HAPPENINGS
+from koala.core.avoidance import SiteAvoidance
 from koala.core.ending import JobEnding
 from koala.core.placement import JobPlacing
 from koala.core.running import JobRunning
@@ -273,3 +275,12 @@ def test_a_failing_storm_is_made_small_and_told(monkeypatch: pytest.MonkeyPatch)
 def test_a_scheduler_that_goes_round_in_circles_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("koala.simulator.torture.torture.EVENTS_MAX", 50)
     assert weather(draw_storm(3)).broken == "every job finishes"
+
+
+def _shows(promise: str) -> bool:
+    return any(weather(draw_storm(seed)).broken == promise for seed in range(SEEDS_TO_FIND_A_DEFECT))
+
+
+def test_a_scheduler_that_does_not_avoid_where_a_job_failed_is_found_out() -> None:
+    with mock.patch.object(SiteAvoidance, "_choose", return_value=None):
+        assert _shows("a job avoids the site it failed at while there is another way")

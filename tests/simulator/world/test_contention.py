@@ -231,6 +231,7 @@ JOBS = st.lists(
             policy=st.sampled_from(["Initial", "B1", "B4"]),
         ),
         execution_s=st.floats(1.0, 500.0),
+        breaks=st.just(0),
     ),
     min_size=1,
     max_size=12,

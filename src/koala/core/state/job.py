@@ -190,6 +190,7 @@ class Job(_JobLinks):
     restart_rests: int = 0  # how often it has rested after a run that failed
     broke_at: SiteName | None = None  # the site at which a component of it broke first, while it ran
     to_blame: str = ""  # why such failures count as those of its application, once they do
+    submitter: str = ""  # whose it is
     guest: bool = False  # whether it must not go to sites that are closed to guests
 
     @classmethod

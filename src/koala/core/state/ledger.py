@@ -15,7 +15,7 @@ from koala.core.state.sites import LinkUse, Sites
 from koala.core.state.timers import Alarm, Timers
 from koala.core.state.transfers import Transfers
 from koala.model.grid import Grid
-from koala.model.messages import AnyCommand, Token
+from koala.model.messages import AnyCommand, SiteDistrusted, Token
 from koala.model.request import JobId, SiteName
 from koala.policies.front_door import Demand, Spots
 
@@ -190,9 +190,18 @@ class Ledger:
         """Count an error of the site; one too many makes it unusable until it has cooled down. ``job_id`` is a job of
         which a component broke there while it ran."""
         if self.sites.error(index, job_id):
-            self.to_leave.append(index)
-            at = self.now + self.parameters.cooldown_s
-            self.sites.sites[index].cooling = self.timers.set(at, Alarm.COOLED_DOWN, index)
+            self._cool_down(index)
+
+    def distrust(self, index: int, why: str) -> None:
+        """The site is to blame for failures of applications: it is unusable until it has cooled down."""
+        if self.sites.distrust(index, why):
+            self._cool_down(index)
+
+    def _cool_down(self, index: int) -> None:
+        site = self.sites.sites[index]
+        self.to_leave.append(index)
+        site.cooling = self.timers.set(self.now + self.parameters.cooldown_s, Alarm.COOLED_DOWN, index)
+        self.commands.append(SiteDistrusted(site=site.name, reason=site.record.distrusted))
 
     def _cooled_down(self, index: int) -> None:
         self.about = ()

@@ -14,6 +14,7 @@ from dataclasses import field
 from typing import NamedTuple
 
 from koala.core.state.availability import CLOSED, Availability
+from koala.core.state.blame import SiteRecord
 from koala.core.state.encoded import INFINITY, Time, encoded
 from koala.core.state.job import ComponentClaim, Job, Seen
 from koala.core.state.timers import Timer
@@ -78,6 +79,7 @@ class SiteBelief(_SiteLinks):
     silent_since: float | None = None  # since when it could not be reached, if it cannot
     silent_at: float = 0.0  # when that was last seen
     lost: str = ""  # why it was declared lost, until it has answered and has ended all that is fenced there
+    record: SiteRecord = field(default_factory=SiteRecord)  # failures of applications that are held against it
 
     def bind(self, described: Site) -> None:
         """Take from the grid file what it says; nothing is claimed or promised."""
@@ -131,6 +133,7 @@ class Sites:
         self.availability = Availability(len(self.sites)) if grid.scheduler.plan_depth else None
         self.helped = 0
         self.changed = 0
+        self.accused: dict[int, None] = {}  # sites against which something may be held
         self.doors_changed = False  # whether a site was taken out or put back since somebody looked
         self.turnover = [0] * len(self.sites)  # how many of our claims have begun and ended at each, since the start
         self.files_told: dict[str, None] = {}  # files whose replicas are not, or no longer, as the grid says
@@ -194,6 +197,8 @@ class Sites:
         """Go on from what was believed of the site before a restart."""
         belief.bind(self._described[index])
         self.sites[index] = belief
+        if belief.record.accusations:
+            self.accused[index] = None
         self.view.limit[index] = belief.limit
 
     def restored(self, *, helped: int, changed: int) -> None:
@@ -270,6 +275,8 @@ class Sites:
         self.doors_changed = True
         site.errors = 0
         site.last_error = ""
+        site.record = SiteRecord()
+        self.accused.pop(index, None)
         site.broken_by = dict.fromkeys(site.broken_by, 0)  # that is no word on whether others do well there
         site.trust = Trust.USABLE
         site.probe_job = None
@@ -300,9 +307,18 @@ class Sites:
         site.errors += 1
         if job_id is not None:
             site.broken_by[job_id] = site.broken_by.get(job_id, 0) + 1
-        if site.trust is Trust.UNUSABLE or (site.trust is Trust.USABLE and site.errors < self.error_threshold):
+        if site.trust is Trust.USABLE and site.errors < self.error_threshold:
+            return False
+        errors = "1 error" if site.errors == 1 else f"{site.errors} errors in a row"
+        return self.distrust(index, errors)
+
+    def distrust(self, index: int, why: str) -> bool:
+        """The site is not to be used for a while; True when it could be."""
+        site = self.sites[index]
+        if site.trust is Trust.UNUSABLE:
             return False
         site.trust = Trust.UNUSABLE
+        site.record.distrusted = why
         self.doors_changed = True
         site.probe_job = None
         self.refresh(index)
@@ -314,6 +330,10 @@ class Sites:
         site.errors = 0
         if site.broken_by:  # that the job itself did well in part says nothing of the rest of it
             site.broken_by = {job_id: 0} if job_id in site.broken_by else {}
+        if index in self.accused:
+            site.record.clear(job_id)
+            if not site.record.accusations:
+                del self.accused[index]
         return self._trust(index)
 
     def pardon(self, job_id: JobId) -> list[int]:
@@ -337,6 +357,7 @@ class Sites:
         if site.trust is Trust.USABLE:
             return False
         site.trust = Trust.USABLE
+        site.record.distrusted = ""
         self.doors_changed = True
         site.probe_job = None
         site.stop_cooling()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import logging
 from collections.abc import Callable, Generator, Sequence
 from typing import TypeVar
 
@@ -32,6 +33,7 @@ from koala.model.messages import (
     ComponentRunning,
     ComponentStarting,
     JobSubmitted,
+    SiteDistrusted,
     SiteReported,
     Tick,
     TransferEnded,
@@ -40,6 +42,8 @@ from koala.model.messages import (
 )
 from koala.model.request import FileName, SiteName
 from koala.store import Batch
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -120,7 +124,10 @@ class PendingBatch:
         if item.request is not None:
             state.last_job += 1
             guest = item.submitter is not None and item.submitter.guest
-            return JobSubmitted(at=at, job=state.last_job, request=item.request, guest=guest, defect=item.defect)
+            owner = "" if item.submitter is None else item.submitter.owner
+            return JobSubmitted(
+                at=at, job=state.last_job, request=item.request, guest=guest, owner=owner, defect=item.defect
+            )
         assert item.event is not None, "an item is an event or a request"
         return msgspec.structs.replace(item.event, at=at)
 
@@ -141,6 +148,8 @@ class PendingBatch:
             if isinstance(command, WakeAt):
                 state.wake_at(command.at)  # for the moment alone: after a restart the core asks anew
             else:
+                if isinstance(command, SiteDistrusted):
+                    _log.warning("%s is not trusted for a while: %s", command.site, command.reason)
                 self.commands.append((self._writer.command(command, event.at), command))
         self.events += 1
 

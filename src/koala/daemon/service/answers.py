@@ -182,6 +182,8 @@ def site_info(
         trust=belief.trust,
         drained=belief.drained,
         errors=belief.errors,
+        distrusted=belief.record.distrusted,
+        accusations=[each.what for each in belief.record.accusations.values()],
         silent_since=None if silent is None else silent.since,
         silent_reason="" if silent is None else silent.reason,
         misconfigured=silence.reason if silence is not None and silence.answers else "",

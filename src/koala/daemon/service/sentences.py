@@ -30,6 +30,7 @@ from koala.model.messages import (
     Outcome,
     ReleaseBarrier,
     RequeueAsked,
+    SiteDistrusted,
     SiteDrained,
     SiteLost,
     SiteReported,
@@ -141,6 +142,7 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
     AskSite: lambda body: f"{body.site} is asked about {_names(body.tokens)}",
     JobPlaced: _job_placed,
     JobRequeued: lambda body: f"job {body.job} returns to its placement queue{_because(body.reason)}",
+    SiteDistrusted: lambda body: f"{body.site} is not trusted for a while{_because(body.reason)}",
     JobEnded: _job_ended,
 }
 

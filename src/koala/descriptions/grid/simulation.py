@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from koala.descriptions.fields import CountOrZero, Description, Fraction01, Number, Seconds, SecondsAboveZero
+from koala.descriptions.fields import Count, CountOrZero, Description, Fraction01, Number, Seconds, SecondsAboveZero
 from koala.descriptions.yaml.problems import wrong
 from koala.model.grid import (
     AnswerFaults,
@@ -90,6 +90,13 @@ class SiteFaultsText(Description):
     )
     outage_mean_s: SecondsAboveZero = Field(
         default=_FAULTS.outage_mean_s, description="mean seconds that a drawn outage lasts"
+    )
+    bad_nodes: CountOrZero = Field(
+        default=_FAULTS.bad_nodes,
+        description="nodes, drawn by the seed, on which every application ends at once with exit code 127",
+    )
+    node_processors: Count = Field(
+        default=_FAULTS.node_processors, description="processors of one node, where there are bad ones"
     )
 
     @model_validator(mode="after")

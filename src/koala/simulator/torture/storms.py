@@ -29,6 +29,7 @@ from koala.model.grid import (
 )
 from koala.model.messages import AnyEvent, FileChanged, SiteDrained, SiteLost, SiteResumed
 from koala.model.request import (
+    Application,
     Communication,
     Component,
     Flexibility,
@@ -74,6 +75,9 @@ def draw_storm(seed: int) -> Storm:
         for index in range(rng.randint(2, 5))
     )
     names = [site.name for site in sites]
+    rng_nodes = stream(seed, "storm", "bad nodes")
+    if rng_nodes.random() < 0.3:
+        sites = tuple(_with_bad_nodes(rng_nodes, site) if rng_nodes.random() < 0.5 else site for site in sites)
     rng_guests = stream(seed, "storm", "guests")
     if rng_guests.random() < 0.4:
         sites = _closed(rng_guests, sites)
@@ -99,6 +103,7 @@ def draw_storm(seed: int) -> Storm:
     )
     arrivals = _with_guests(rng_guests, grid, _arrivals(rng, rng_network, grid))
     grid = _with_plans(stream(seed, "storm", "plans"), grid)
+    arrivals = _with_programs(stream(seed, "storm", "programs"), arrivals)
     return Storm(
         seed=seed,
         grid=grid,
@@ -248,6 +253,34 @@ def _closed(rng: random.Random, sites: tuple[Site, ...]) -> tuple[Site, ...]:
     """Some of the sites closed to guests, and one at least open."""
     closed = rng.sample(range(len(sites)), rng.randint(1, len(sites) - 1))
     return tuple(msgspec.structs.replace(site, own_account=index not in closed) for index, site in enumerate(sites))
+
+
+def _with_bad_nodes(rng: random.Random, site: Site) -> Site:
+    """The site with some nodes on which nothing runs, or with no other ones."""
+    faults = msgspec.structs.replace(
+        site.simulation.faults, bad_nodes=rng.choice((1, 2, 1_000)), node_processors=rng.choice((1, 2, 4))
+    )
+    return msgspec.structs.replace(site, simulation=msgspec.structs.replace(site.simulation, faults=faults))
+
+
+def _with_programs(rng: random.Random, arrivals: tuple[Arrival, ...]) -> tuple[Arrival, ...]:
+    """The jobs as those of a few users with a few programs each; in some storms there are bad programs, which fail
+    wherever they run, and are not started again for ever."""
+    bad = rng.random() < 0.4
+    found = []
+    for arrival in arrivals:
+        breaks = rng.choice((1, 127, 139)) if bad and rng.random() < 0.4 else 0
+        program = Application(executable=f"{'bad' if breaks else 'good'}-{rng.randint(1, 3)}")
+        components = tuple(
+            msgspec.structs.replace(component, application=program) for component in arrival.request.components
+        )
+        request = msgspec.structs.replace(arrival.request, components=components)
+        if breaks:
+            request = msgspec.structs.replace(
+                request, restarts_max=rng.randint(0, 3), never_on=(1,) if rng.random() < 0.3 else ()
+            )
+        found.append(arrival._replace(request=request, owner=rng.choice(("ann", "bob", "carol")), breaks=breaks))
+    return tuple(found)
 
 
 def _with_guests(rng: random.Random, grid: Grid, arrivals: tuple[Arrival, ...]) -> tuple[Arrival, ...]:

@@ -14,6 +14,7 @@ from koala.model.grid import AnswerFaults, SiteFaults, Startup
 from koala.model.messages import AnyCommand, AnyEvent, CancelAsked, JobOutcome, JobQuarantined, RequeueAsked
 from koala.model.request import JobId
 from koala.simulator.torture.properties import PromiseChecker, PropertyBrokenError, nothing_left_behind
+from koala.simulator.torture.restart_promises import RestartPromises
 from koala.simulator.torture.restarts import Twin
 from koala.simulator.torture.storms import Storm, draw_storm, may_fail
 from koala.simulator.workloads.workload import Workload
@@ -68,6 +69,7 @@ class _Run:
         self.world = World(storm.grid, Workload.from_arrivals(storm.arrivals), storm.seed)
         self.scheduler = Scheduler(storm.grid)
         self.watch = PromiseChecker(self.scheduler, self.world)
+        self.restarts = RestartPromises(self.scheduler, self.watch.fail)
         self.twin = Twin(self.scheduler, storm.seed)
         self.defects = {arrival + 1: messages for arrival, messages in storm.defects}
         self.tail: deque[tuple[float, str, AnyEvent | AnyCommand]] = deque(maxlen=TAIL_LINES)
@@ -112,6 +114,7 @@ class _Run:
         for command in commands:
             self.world.perform(command, event.at)
         self.watch.after(event, commands)
+        self.restarts.after(event, commands, self.watch.site_of)
         self.twin.after(event, commands)
         if self.defects:
             for message in (event, *commands):

@@ -30,6 +30,8 @@ class Arrival(NamedTuple):
     bandwidth_share: float = 0.0
     latency_share: float = 0.0
     guest: bool = False
+    owner: str = ""
+    breaks: int = 0  # with this exit code its application fails wherever it runs; 0 does well
 
 
 Source: TypeAlias = Callable[[Grid, int], Iterator[Arrival]]

@@ -34,6 +34,11 @@ from koala.simulator.world.local_queue import LocalJob
 from koala.simulator.world.site import SimulatedComponent, SimulatedJob, SimulatedSite, SimulatedState, UserJob
 from koala.simulator.world.wide_area import WideArea
 
+# A program that is bad fails at this fraction of its execution, wherever it runs.
+BREAKS_AT = 0.25
+# What a shell says where a program is missing, as on a node that is misconfigured.
+NOT_FOUND = 127
+
 
 class SimulatedComponents:
     """Every component that was ever started, asked about or aborted, and still may be asked about."""
@@ -228,6 +233,10 @@ class SimulatedComponents:
         assert job is not None, "only started components reach the barrier"
         execution_s = job.execution_on_s(component.clusters, component.slowness)
         component.state = SimulatedState.RUNNING
+        if job.breaks:
+            component.application_fails_at, component.exit_code = BREAKS_AT, job.breaks
+        if component.site.bad_nodes and now < self._heal_at_s and component.site.is_on_bad_node(component):
+            component.application_fails_at, component.exit_code = 0.0, NOT_FOUND
         flow = component.flow
         if flow is not None and not flow.is_over:
             self.contention.join(flow, component, execution_s, now)
@@ -259,7 +268,7 @@ class SimulatedComponents:
             ):
                 if fails_at is not None and fails_at >= 0.0:
                     breaks_at = now + max(0.0, fails_at * execution_s - done_s) * stretched
-                    if breaks_at < min(ends_at, self._heal_at_s):
+                    if breaks_at < ends_at and (breaks_at < self._heal_at_s or component.job.breaks):
                         ends_at = breaks_at
                         component.outcome = outcome
         component.timer = self._event_heap.add(ends_at, COMPONENT_ENDS, component)
@@ -272,7 +281,7 @@ class SimulatedComponents:
         if outcome is Outcome.DONE:
             self._end(component, outcome, "", 0, at)
         elif outcome is Outcome.FAILED:
-            self._end(component, outcome, "the application returned failure", 1, at)
+            self._end(component, outcome, "the application returned failure", component.exit_code, at)
         elif outcome is Outcome.TIMED_OUT:
             self._end(component, outcome, "it ran into its walltime", None, at)
         else:

@@ -9,6 +9,7 @@ import random
 from collections.abc import Iterator
 
 from koala.model.grid import AnswerFaults, SiteFaults
+from koala.model.request import SiteName
 from koala.simulator.workloads.draws import exponential, stream
 from koala.simulator.world.site import SimulatedSite
 
@@ -45,6 +46,11 @@ def application_fails_at(seed: int, token: str, chance: float) -> float | None:
     """Where in its execution an application returns failure, or None if it will not."""
     rng = stream(seed, "application", token)
     return rng.random() if rng.random() < chance else None
+
+
+def bad_nodes(site: SiteName, faults: SiteFaults, nodes: int, seed: int) -> frozenset[int]:
+    """Which of the nodes are misconfigured, by their places; always the same ones."""
+    return frozenset(stream(seed, "bad nodes", site).sample(range(nodes), min(nodes, faults.bad_nodes)))
 
 
 def outages(site: SimulatedSite, faults: SiteFaults, seed: int) -> tuple[list[Outage], Iterator[Outage]]:

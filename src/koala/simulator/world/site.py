@@ -35,12 +35,22 @@ class SimulatedState(enum.IntEnum):
 class SimulatedJob:
     """A submitted job as the world knows it: how long its application takes, and what was started for it."""
 
-    __slots__ = ("bandwidth_share", "execution_s", "id", "latency_share", "per_extra_cluster", "request", "tokens")
+    __slots__ = (
+        "bandwidth_share",
+        "breaks",
+        "execution_s",
+        "id",
+        "latency_share",
+        "per_extra_cluster",
+        "request",
+        "tokens",
+    )
 
     def __init__(self, job: JobId, arrival: Arrival) -> None:
         self.id = job
         self.request = arrival.request
         self.execution_s = arrival.execution_s
+        self.breaks = arrival.breaks
         # What further clusters cost a job that says how it communicates follows from the links that it shares.
         communicates = arrival.request.communication is not None
         self.per_extra_cluster = 0.0 if communicates else arrival.per_extra_cluster
@@ -73,6 +83,7 @@ class SimulatedComponent(LocalJob):
     __slots__ = (
         "application_fails_at",
         "clusters",
+        "exit_code",
         "fails_at",
         "flow",
         "job",
@@ -105,6 +116,7 @@ class SimulatedComponent(LocalJob):
         self.slowness = 1.0
         self.flow: Flow[SimulatedComponent] | None = None
         self.outcome = Outcome.DONE
+        self.exit_code = 1  # that of its application, should it fail
         self.timer = 0
 
 
@@ -133,6 +145,7 @@ class SimulatedSite:
         "_others_processor_s",
         "_ours_processor_s",
         "_remembers_running",
+        "bad_nodes",
         "cut_off",
         "down",
         "dummies",
@@ -148,9 +161,15 @@ class SimulatedSite:
         "users",
     )
 
-    def __init__(self, site: Site, nodes: SiteNodes[LocalJob | str] | None = None) -> None:
+    def __init__(
+        self,
+        site: Site,
+        nodes: SiteNodes[LocalJob | str] | None = None,
+        bad_nodes: frozenset[int] = frozenset(),
+    ) -> None:
         self.name = site.name
         self.nodes = nodes
+        self.bad_nodes = bad_nodes
         self.installed = self.processors = site.processors
         self.faults = site.simulation.faults
         self.idle = site.processors
@@ -186,6 +205,10 @@ class SimulatedSite:
     def others(self) -> int:
         """Processors that are held, and not by us."""
         return self.users + self.dummies
+
+    def is_on_bad_node(self, job: LocalJob) -> bool:
+        """Whether the job holds a part of a node that is misconfigured."""
+        return self.nodes is not None and not self.bad_nodes.isdisjoint(self.nodes.held(job))
 
     def submit(self, job: LocalJob, now: float) -> bool:
         """Take a job. True: it begins at once. False: it waits until a ``serve`` begins it."""

@@ -23,6 +23,7 @@ from koala.model.messages import (
     JobRequeued,
     JobSubmitted,
     ReleaseBarrier,
+    SiteDistrusted,
     SiteReported,
     SiteSilent,
     StartComponent,
@@ -37,7 +38,7 @@ from koala.simulator.world import event_heap as kinds
 from koala.simulator.world.components import SimulatedComponents
 from koala.simulator.world.delivery import Delivery
 from koala.simulator.world.event_heap import EventHeap
-from koala.simulator.world.faults import Channel, Outage, outages
+from koala.simulator.world.faults import Channel, Outage, bad_nodes, outages
 from koala.simulator.world.local_queue import LocalJob
 from koala.simulator.world.nodes import SiteNodes
 from koala.simulator.world.overload import VoidPeriod
@@ -61,7 +62,7 @@ class World:
         self.grid = grid
         self.now = 0.0
         self.sites: dict[SiteName, SimulatedSite] = {
-            site.name: SimulatedSite(site, _nodes_of(site, failures)) for site in grid.sites
+            site.name: _simulated_site(site, failures, seed) for site in grid.sites
         }
         self.jobs: dict[JobId, SimulatedJob] = {}
         self.submitted = 0
@@ -134,6 +135,7 @@ class World:
             WakeAt: self._wake_at,
             JobPlaced: self._job_placed,
             JobRequeued: self._job_requeued,
+            SiteDistrusted: self._site_distrusted,
             JobEnded: self._job_ended,
         }
 
@@ -213,7 +215,9 @@ class World:
         self.jobs[job] = SimulatedJob(job, arrival)
         if self._hold_when_waiting is not None:
             self._waiting.add(job)
-        self._delivery.outbox.append(JobSubmitted(at=at, job=job, request=arrival.request, guest=arrival.guest))
+        self._delivery.outbox.append(
+            JobSubmitted(at=at, job=job, request=arrival.request, guest=arrival.guest, owner=arrival.owner)
+        )
         self._expect_arrival()
 
     def _leave_queue(self, job: JobId, now: float) -> None:
@@ -232,6 +236,9 @@ class World:
     def _job_requeued(self, command: JobRequeued, now: float) -> None:
         if self._hold_when_waiting is not None:
             self._waiting.add(command.job)
+
+    def _site_distrusted(self, command: SiteDistrusted, now: float) -> None:
+        """For the record: the site notices nothing."""
 
     def _job_ended(self, command: JobEnded, now: float) -> None:
         self._leave_queue(command.job, now)
@@ -371,6 +378,16 @@ class World:
         elif not site.down:
             self.components.nodes_changed(site, lost, at)
         self._plan_node_change()
+
+
+def _simulated_site(site: Site, failures: SiteFailures | None, seed: int) -> SimulatedSite:
+    nodes = _nodes_of(site, failures)
+    faults = site.simulation.faults
+    if nodes is not None or not faults.bad_nodes:
+        return SimulatedSite(site, nodes)
+    whole = site.processors // faults.node_processors
+    sizes = [faults.node_processors] * whole
+    return SimulatedSite(site, SiteNodes(sizes, site.processors), bad_nodes(site.name, faults, whole, seed))
 
 
 def _nodes_of(site: Site, failures: SiteFailures | None) -> SiteNodes[LocalJob | str] | None:

@@ -1,0 +1,79 @@
+"""What is held against a site: failures of applications there, by who ran what.
+
+An accusation counts once the very same application has run to its end elsewhere. Whoever accuses is a user with a
+program: however often that fails at a site, it accuses the site once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from koala.core.state.encoded import encoded
+from koala.model.request import JobId
+
+# Accusations of one site that are kept; the oldest goes first.
+ACCUSATIONS_KEPT_MAX = 64
+# What is held against a site is forgotten after a day.
+ACCUSATION_S = 86_400.0
+# An accusation with a sign of the site weighs so much, any other one half of it.
+SIGNED_WEIGHT = 2
+PLAIN_WEIGHT = 1
+# A site loses its trust when the accusations that count weigh so much, of so many accusers at least.
+TRUST_LOST_WEIGHT = 4
+ACCUSERS_MIN = 2
+# So many accusations, the last ones, are told as the reason.
+TOLD_MAX = 4
+
+
+@encoded
+class Accusation:
+    """One user's program that failed at a site. ``witness`` tells the very same application again."""
+
+    at: float
+    job: JobId
+    weight: int
+    witness: str
+    what: str
+    proved: bool = False
+
+
+@encoded
+class SiteRecord:
+    """What is held against one site, by accuser, and why it lost its trust the last time, if it did."""
+
+    accusations: dict[str, Accusation] = field(default_factory=dict)
+    distrusted: str = ""
+
+    def accuse(self, accuser: str, accusation: Accusation) -> None:
+        """Note a failure. What was proved before stays so: the same program fails here again."""
+        known = self.accusations.pop(accuser, None)
+        if known is not None and known.proved:
+            accusation.proved = True
+            accusation.weight = max(accusation.weight, known.weight)
+        self.accusations[accuser] = accusation
+        while len(self.accusations) > ACCUSATIONS_KEPT_MAX:
+            del self.accusations[next(iter(self.accusations))]
+
+    def prove(self, witness: str, job: JobId, now: float) -> bool:
+        """The same application has run to its end elsewhere; whether that proves something against the site."""
+        self.accusations = {who: each for who, each in self.accusations.items() if each.at > now - ACCUSATION_S}
+        found = [each for each in self.accusations.values() if each.witness == witness or each.job == job]
+        for each in found:
+            each.proved = True
+        return bool(found)
+
+    def clear(self, job: JobId) -> None:
+        """A component of the job ran to its end here: nothing is held against the site, but by the job itself."""
+        self.accusations = {who: each for who, each in self.accusations.items() if each.job == job}
+
+    @property
+    def is_guilty(self) -> bool:
+        counting = [each for each in self.accusations.values() if each.proved]
+        return len(counting) >= ACCUSERS_MIN and sum(each.weight for each in counting) >= TRUST_LOST_WEIGHT
+
+    @property
+    def verdict(self) -> str:
+        """Why, in words: what failed here and did well elsewhere."""
+        counting = [each.what for each in self.accusations.values() if each.proved]
+        more = f" and {len(counting) - TOLD_MAX} more" if len(counting) > TOLD_MAX else ""
+        return f"failures here of applications that did well elsewhere: {', '.join(counting[-TOLD_MAX:])}{more}"

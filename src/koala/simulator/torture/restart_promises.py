@@ -1,0 +1,85 @@
+"""Promises about jobs whose runs fail: where they go next, how long they rest, and whom they cost its trust."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from koala.core import Scheduler
+from koala.core.lifecycle import JobState
+from koala.core.state.job import Job
+from koala.model.messages import AnyCommand, AnyEvent, ComponentEnded, JobPlaced, JobRequeued, SiteDistrusted
+from koala.model.request import JobId, SiteName
+from koala.policies.front_door import can_ever_fit
+
+
+class RestartPromises:
+    """Follows the failures of one run; ``fail`` is called with the name of a broken promise and the detail."""
+
+    def __init__(self, scheduler: Scheduler, fail: Callable[[str, str], None]) -> None:
+        self._ledger = scheduler.ledger
+        self._fail = fail
+        self._healthy = {
+            site.name
+            for site in scheduler.grid.sites
+            if not (
+                site.simulation.faults.component_failure
+                or site.simulation.faults.application_failure
+                or site.simulation.faults.bad_nodes
+            )
+        }
+        self._failed: dict[JobId, tuple[SiteName, float]] = {}  # where and when a run of it failed last
+        self._usable = scheduler.ledger.sites.usable()
+
+    def after(self, event: AnyEvent, commands: list[AnyCommand], site_of: dict[str, SiteName]) -> None:
+        """Check what the event led to."""
+        usable = self._ledger.sites.usable()
+        # What may be used changes with events: a way counts that was there before this one and is there after it.
+        steady = [min(pair) for pair in zip(self._usable, usable, strict=True)]
+        self._usable = usable
+        for command in commands:
+            if isinstance(command, SiteDistrusted):
+                self._keeps_its_trust(command)
+            elif isinstance(command, JobPlaced):
+                self._rests(command, event.at)
+                self._goes_elsewhere(command, event.at, steady)
+            elif isinstance(command, JobRequeued):
+                self._failed.pop(command.job, None)
+                if isinstance(event, ComponentEnded) and event.outcome == "failed":
+                    job = self._ledger.jobs.get(command.job)
+                    if job is not None and event.token.startswith(f"{job.id}."):
+                        self._failed[job.id] = site_of[event.token], event.at
+
+    def _keeps_its_trust(self, command: SiteDistrusted) -> None:
+        if command.site in self._healthy and command.reason.startswith("failures"):
+            self._fail(
+                "a healthy site keeps its trust under bad programs", f"{command.site} lost it: {command.reason}"
+            )
+
+    def _rests(self, command: JobPlaced, at: float) -> None:
+        failed = self._failed.get(command.job)
+        if failed is not None and at < failed[1] + self._ledger.parameters.restart_rest_s:
+            self._fail("restarts rest", f"job {command.job} failed at {failed[1]:.3f} and has a place already")
+
+    def _goes_elsewhere(self, command: JobPlaced, at: float, usable: list[int]) -> None:
+        failed = self._failed.pop(command.job, None)
+        job = self._ledger.jobs.get(command.job)
+        if failed is None or job is None or not _is_plain(job):
+            return
+        site, since = failed
+        if at >= since + self._ledger.parameters.avoid_failed_s or site not in dict(command.places):
+            return
+        assert job.demand is not None
+        index = self._ledger.index
+        other = job.demand.allowing(index[name] for name in job.avoiding).barring((index[site],))
+        if can_ever_fit(other, usable, self._ledger.sites.view):
+            self._fail(
+                "a job avoids the site it failed at while there is another way",
+                f"job {job.id} failed on {site} and is placed there again",
+            )
+
+
+def _is_plain(job: Job) -> bool:
+    """Whether nothing but processors and sites decides where the job fits."""
+    if job.demand is None or job.state is JobState.QUARANTINED:
+        return False
+    return job.request.communication is None and not any(each.input_files for each in job.request.components)
