@@ -317,11 +317,26 @@ def explained_tries(driver: CoreDriver, job: int) -> int:
     return explanation.placement_tries
 
 
+MODEST = """
+from koala.policies import policy
+
+@policy("modest")
+def modest(idle, sizes, left, chosen):
+    if idle[0] > 5:
+        return 0
+    chosen[0] = 0
+    left[0] -= sizes[0]
+    return -1
+"""
+
+
 def test_a_scan_also_finds_the_job_that_fits_because_less_is_idle() -> None:
-    """Flexible 9 in parts of at least 2 does not fit on 6+2+2 but does on 5+2+2: a job that trying every one at
-    every scan would place must not wait until more is idle."""
-    driver = CoreDriver({"a": 6, "b": 2, "c": 2})
-    driver.submit(ask_total(9, component_min=2))
+    """The policy refuses while six are idle and places while five are: a job that trying every one at every scan
+    would place must not wait until more is idle."""
+    catalogue = Catalogue.builtin()
+    catalogue.add_from_source(MODEST, "modest.py")
+    driver = CoreDriver({"a": 6}, catalogue=catalogue)
+    driver.submit(ask(2, policy="modest"))
     assert driver.state(1) is JobState.WAITING
     driver.submit(ask(part(1, "a")))
     driver.wait_until(12.0)
