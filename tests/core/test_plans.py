@@ -148,11 +148,29 @@ def test_sites_tell_when_other_users_let_go() -> None:
     assert driver.job(2).plan_at == 1_001.0  # of one processor nothing was said
 
 
+def test_what_a_site_tells_of_some_ends_puts_off_none_of_the_rest() -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0, plan_depth=1, default_walltime_s=1_000.0)
+    for at, end_at in ((1.0, 40.0), (50.0, 90.0), (100.0, 140.0)):
+        driver.wait_until(at)
+        driver.send(SiteReported(at=at, site="a", processors=10, others=8, releases=((end_at, 3),)))
+    submit(driver, ask(10))
+    assert driver.job(1).plan_at == 1_001.0  # the five of which nothing was told were there from the first
+
+
+def test_more_processors_than_others_hold_come_free_for_nobody() -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0, plan_depth=1)
+    releases = ((40.0, 3), (70.0, 4), (90.0, 5))
+    driver.send(SiteReported(at=1.0, site="a", processors=10, others=8, releases=releases))
+    assert driver.ledger.sites.sites[0].releases_told == [(70.0, 3), (90.0, 5)]
+    submit(driver, ask(5))
+    assert driver.job(1).plan_at == 70.0
+
+
 def test_more_ends_than_a_report_may_have_count_as_one() -> None:
     driver = CoreDriver({"a": 1_000}, scan_interval_s=0.0, plan_depth=1)
     releases = tuple((100.0 + number, 1) for number in range(RELEASES_MAX + 10))
     driver.send(SiteReported(at=1.0, site="a", processors=1_000, others=len(releases), releases=releases))
-    kept = driver.ledger.sites.sites[0].releases
+    kept = driver.ledger.sites.sites[0].releases_told
     assert len(kept) == RELEASES_MAX
     assert kept[-1] == (100.0 + RELEASES_MAX + 9, 11)
 

@@ -286,6 +286,7 @@ class _Restoring:
                         availability.hold(index, job.id, size, job.hold_until)
         for index, site in enumerate(ledger.sites):
             site.releases = [(known_time(at), processors) for at, processors in site.releases]
+            site.releases_told = [(known_time(at), processors) for at, processors in site.releases_told]
             ledger.sites.hold_for_others(index)
 
     def _restore_links(self) -> None:

@@ -22,6 +22,7 @@ The contract that both drivers keep:
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from typing import TypeAlias
 
 import msgspec
@@ -179,6 +180,22 @@ class SiteReported(Event, frozen=True, kw_only=True, tag=True):
     processors: int
     others: int
     releases: tuple[tuple[float, int], ...] = ()
+
+
+def releases_within(releases: Iterable[tuple[float, int]], others: int) -> list[tuple[float, int]]:
+    """What a site tells of ends, by time: no more ends than ``RELEASES_MAX``, the last ones as one, and no more
+    processors than others hold. What is too many is left out where it ends first: it may have ended already."""
+    told = sorted((at, processors) for at, processors in releases if processors > 0)
+    if len(told) > RELEASES_MAX:
+        rest = told[RELEASES_MAX - 1 :]
+        told[RELEASES_MAX - 1 :] = [(rest[-1][0], sum(processors for _, processors in rest))]
+    kept: list[tuple[float, int]] = []
+    for at, processors in reversed(told):
+        if others <= 0:
+            break
+        kept.append((at, min(processors, others)))
+        others -= processors
+    return kept[::-1]
 
 
 class SiteSilent(Event, frozen=True, kw_only=True, tag=True):

@@ -10,7 +10,7 @@ import pytest
 from koala.model.grid import Background, LocalScheduler
 from koala.model.messages import SiteReported
 from koala.simulator.workloads.draws import geometric, stream
-from tests.support.hand_driven import HandDriven, grid, job, site
+from tests.support.hand_driven import HandDriven, at_once, grid, job, site
 
 BAND = Background(user_load=0.05, user_size_mean=2.0, user_execution_mean_s=300.0, band_low=0.15, band_high=0.20)
 
@@ -40,6 +40,28 @@ def test_with_an_interval_reports_come_at_its_multiples_only() -> None:
 
 def test_a_site_without_users_reports_nothing() -> None:
     assert reports(HandDriven(grid(site("a", 200))), 1000) == []
+
+
+def test_a_site_tells_when_its_users_end_where_plans_are_made() -> None:
+    users = Background(user_load=0.6, user_size_mean=3.0, user_execution_mean_s=300.0, band_low=0.65, band_high=0.8)
+    plain = grid(site("a", 50, background=users))
+    hands = HandDriven(at_once(plain, plan_depth=1))
+    told = reports(hands, 5_000)
+    assert any(report.releases for report in told)
+    for report in told:
+        assert sum(processors for _, processors in report.releases) <= report.others
+        assert all(end_at >= report.at for end_at, _ in report.releases)
+    last, now_there = told[-1], hands.world.sites["a"]
+    assert sum(processors for _, processors in last.releases) == now_there.users
+    assert not any(report.releases for report in reports(HandDriven(plain), 5_000))
+
+
+def test_a_user_in_the_place_of_a_dummy_is_told() -> None:
+    users = Background(user_load=0.3, user_size_mean=1.0, user_execution_mean_s=500.0, band_low=0.5, band_high=0.5)
+    told = reports(HandDriven(at_once(grid(site("a", 20, background=users)), plan_depth=1)), 500)
+    same = [pair for pair in itertools.pairwise(told) if pair[0].others == pair[1].others]
+    assert same
+    assert all(before.releases != after.releases for before, after in same)
 
 
 def test_dummies_take_no_processors_that_are_not_idle() -> None:

@@ -19,7 +19,7 @@ from koala.core.state.encoded import INFINITY, Time, encoded
 from koala.core.state.job import ComponentClaim, Job, Seen
 from koala.core.state.timers import Timer
 from koala.model.grid import Grid, Site
-from koala.model.messages import RELEASES_MAX
+from koala.model.messages import releases_within
 from koala.model.network import bisection_factor
 from koala.model.request import JobId, SiteName
 from koala.policies.front_door import View, quota_processors
@@ -34,7 +34,7 @@ class Trust(enum.StrEnum):
 
 
 class OthersHold(NamedTuple):
-    """In an availability profile: what other users hold, by its number in ``SiteBelief.releases``."""
+    """In an availability profile: what other users hold, by its number among all of the site, by time."""
 
     number: int
 
@@ -73,8 +73,10 @@ class SiteBelief(_SiteLinks):
     broken_by: dict[JobId, int] = field(
         default_factory=dict
     )  # those of the errors that were runs of a job that broke
-    # Until when others hold what they hold, where plans are made: (due at, processors).
+    # Until when others hold what they hold, where plans are made: (due at, processors). Of the first the site tells
+    # nothing, so that they count by a default walltime.
     releases: list[tuple[Time, int]] = field(default_factory=list)
+    releases_told: list[tuple[Time, int]] = field(default_factory=list)
     last_error: str = ""  # what was said of the last error, if there was any since an operator resumed it
     silent_since: float | None = None  # since when it could not be reached, if it cannot
     silent_at: float = 0.0  # when that was last seen
@@ -234,34 +236,28 @@ class Sites:
     def _expect_others(self, index: int, releases: Sequence[tuple[float, int]], now: float) -> None:
         """What the site says of ends counts; of the rest each is due a default walltime after it was first seen."""
         site = self.sites[index]
-        known = sorted((at, processors) for at, processors in releases if processors > 0)
-        if len(known) > RELEASES_MAX:
-            rest = known[RELEASES_MAX - 1 :]
-            known[RELEASES_MAX - 1 :] = [(rest[-1][0], sum(processors for _, processors in rest))]
-        unknown = max(0, site.others - sum(processors for _, processors in known))
-        if known:
-            before: list[tuple[float, int]] = []
-        else:
-            before = site.releases
-            surplus = sum(processors for _, processors in before) - unknown
-            while surplus > 0:  # the oldest are the first to go
-                (at, processors), before = before[0], before[1:]
-                if processors > surplus:
-                    before = [(at, processors - surplus), *before]
-                surplus -= processors
-            unknown -= sum(processors for _, processors in before)
-        kept = sorted([*known, *before, *([(now + self.default_walltime_s, unknown)] if unknown else [])])
-        if kept != site.releases:
-            site.releases = kept
+        told = releases_within(releases, site.others)
+        unknown = site.others - sum(processors for _, processors in told)
+        kept = site.releases
+        surplus = sum(processors for _, processors in kept) - unknown
+        while surplus > 0:  # the oldest are the first to go
+            (at, processors), kept = kept[0], kept[1:]
+            if processors > surplus:
+                kept = [(at, processors - surplus), *kept]
+            surplus -= processors
+        if surplus < 0:
+            kept = sorted([*kept, (now + self.default_walltime_s, -surplus)])
+        if (told, kept) != (site.releases_told, site.releases):
+            site.releases_told, site.releases = told, kept
             self.hold_for_others(index)
 
     def hold_for_others(self, index: int) -> None:
         """Bring the site's profile in line with what is known of others."""
         assert self.availability is not None
-        profile = self.availability.profiles[index]
+        site, profile = self.sites[index], self.availability.profiles[index]
         for key in [key for key in profile.keys_until(INFINITY) if isinstance(key, OthersHold)]:
             self.availability.let_go(index, key)
-        for number, (due_at, processors) in enumerate(self.sites[index].releases):
+        for number, (due_at, processors) in enumerate(sorted([*site.releases_told, *site.releases])):
             self.availability.hold(index, OthersHold(number), processors, due_at)
 
     def drain(self, index: int) -> None:

@@ -39,6 +39,7 @@ from koala.model.messages import (
     TransferEnded,
     TransferId,
     WakeAt,
+    releases_within,
 )
 from koala.model.request import FileName, SiteName
 from koala.store import Batch
@@ -209,7 +210,9 @@ def is_news(event: AnyEvent, ledger: Ledger) -> bool:
         case SiteReported():
             belief = ledger.sites.sites[ledger.index[event.site]]
             says = (event.processors, event.others)
-            return belief.silent_since is not None or says != (belief.processors, belief.others)
+            if belief.silent_since is not None or says != (belief.processors, belief.others):
+                return True
+            return ledger.plans_made and releases_within(event.releases, event.others) != belief.releases_told
     return True
 
 

@@ -47,7 +47,11 @@ class SiteBackground:
         work_s = parameters.user_size_mean * parameters.user_execution_mean_s
         self.interarrival_s: float | None = work_s / offered if offered > 0.0 else None
         self.queued = 0  # processors that waiting users want
-        self.reported = 0  # what the scheduler was last told of the others
+        self.reported: tuple[int, tuple[tuple[float, int], ...]] = (0, ())  # what was last told of the others
+
+    def told(self, report: SiteReported) -> None:
+        """The scheduler was told this."""
+        self.reported = report.others, report.releases
 
     def next_gap_s(self) -> float:
         """Time until the next user comes."""
@@ -155,6 +159,9 @@ class BackgroundControl:
 
     def _report(self, background: SiteBackground, now: float) -> None:
         site = background.site
-        if site.others != background.reported and site.is_reachable:
-            background.reported = site.others
-            self._delivery.tell(SiteReported(at=now, site=site.name, processors=site.processors, others=site.others))
+        if not site.is_reachable or not (site.tells_ends or site.others != background.reported[0]):
+            return
+        report = site.report(now)
+        if (report.others, report.releases) != background.reported:
+            background.told(report)
+            self._delivery.tell(report)

@@ -19,7 +19,6 @@ from koala.model.messages import (
     ComponentStarting,
     Outcome,
     ReleaseBarrier,
-    SiteReported,
     StartComponent,
     Token,
 )
@@ -388,9 +387,11 @@ class SimulatedComponents:
         background = self._backgrounds.by_site.get(site.name)
         if background is not None:
             background.control(now)
-            background.reported = site.others
+        report = site.report(now)
+        if background is not None:
+            background.told(report)
         if site.is_reachable:
-            self._delivery.tell(SiteReported(at=now, site=site.name, processors=site.processors, others=site.others))
+            self._delivery.tell(report)
         for component in broken:
             assert component.newest is not None
             self._say(component, component.newest)

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import Final, Literal
 
 from koala.model.grid import LocalScheduler, Site
-from koala.model.messages import AnyEvent, Outcome, Token
+from koala.model.messages import AnyEvent, Outcome, SiteReported, Token, releases_within
 from koala.model.request import JobId
 from koala.simulator.workloads.workload import Arrival
 from koala.simulator.world.flows import Flow
@@ -135,7 +135,7 @@ class SimulatedSite:
     """The processors of one cluster, space-shared between our components, its own users and dummies.
 
     ``installed`` is how many there are and ``processors`` how many of them work; the two differ only where a failure
-    trace gives the site ``nodes``.
+    trace gives the site ``nodes``. With ``tells_ends`` its reports say when its users' jobs end.
     """
 
     __slots__ = (
@@ -158,6 +158,7 @@ class SimulatedSite:
         "processors",
         "queue",
         "running",
+        "tells_ends",
         "users",
     )
 
@@ -166,8 +167,11 @@ class SimulatedSite:
         site: Site,
         nodes: SiteNodes[LocalJob | str] | None = None,
         bad_nodes: frozenset[int] = frozenset(),
+        *,
+        tells_ends: bool = False,
     ) -> None:
         self.name = site.name
+        self.tells_ends = tells_ends
         self.nodes = nodes
         self.bad_nodes = bad_nodes
         self.installed = self.processors = site.processors
@@ -205,6 +209,14 @@ class SimulatedSite:
     def others(self) -> int:
         """Processors that are held, and not by us."""
         return self.users + self.dummies
+
+    def report(self, now: float) -> SiteReported:
+        """What the site says of itself. Dummies have no end that anybody knows."""
+        releases: tuple[tuple[float, int], ...] = ()
+        if self.tells_ends and self.users:
+            ends = [(job.expected_end_at, job.processors) for job in self.running if isinstance(job, UserJob)]
+            releases = tuple(releases_within(ends, self.others))
+        return SiteReported(at=now, site=self.name, processors=self.processors, others=self.others, releases=releases)
 
     def is_on_bad_node(self, job: LocalJob) -> bool:
         """Whether the job holds a part of a node that is misconfigured."""

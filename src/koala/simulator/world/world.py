@@ -24,7 +24,6 @@ from koala.model.messages import (
     JobSubmitted,
     ReleaseBarrier,
     SiteDistrusted,
-    SiteReported,
     SiteSilent,
     StartComponent,
     StartTransfer,
@@ -62,7 +61,8 @@ class World:
         self.grid = grid
         self.now = 0.0
         self.sites: dict[SiteName, SimulatedSite] = {
-            site.name: _simulated_site(site, failures, seed) for site in grid.sites
+            site.name: _simulated_site(site, failures, seed, tells_ends=grid.scheduler.plan_depth > 0)
+            for site in grid.sites
         }
         self.jobs: dict[JobId, SimulatedJob] = {}
         self.submitted = 0
@@ -325,9 +325,10 @@ class World:
         if background is not None:
             background.control(at)
         if site.is_reachable:
+            report = site.report(at)
             if background is not None:
-                background.reported = site.others
-            self._delivery.tell(SiteReported(at=at, site=site.name, processors=site.processors, others=site.others))
+                background.told(report)
+            self._delivery.tell(report)
         self.components.come_back(site, at)
 
     def _is_cut_off(self, site: SimulatedSite, at: float) -> None:
@@ -380,14 +381,15 @@ class World:
         self._plan_node_change()
 
 
-def _simulated_site(site: Site, failures: SiteFailures | None, seed: int) -> SimulatedSite:
+def _simulated_site(site: Site, failures: SiteFailures | None, seed: int, *, tells_ends: bool) -> SimulatedSite:
     nodes = _nodes_of(site, failures)
     faults = site.simulation.faults
     if nodes is not None or not faults.bad_nodes:
-        return SimulatedSite(site, nodes)
+        return SimulatedSite(site, nodes, tells_ends=tells_ends)
     whole = site.processors // faults.node_processors
     sizes = [faults.node_processors] * whole
-    return SimulatedSite(site, SiteNodes(sizes, site.processors), bad_nodes(site.name, faults, whole, seed))
+    bad = bad_nodes(site.name, faults, whole, seed)
+    return SimulatedSite(site, SiteNodes(sizes, site.processors), bad, tells_ends=tells_ends)
 
 
 def _nodes_of(site: Site, failures: SiteFailures | None) -> SiteNodes[LocalJob | str] | None:
