@@ -10,7 +10,16 @@ from msgspec.structs import replace
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
 from koala.core.plans import JobPlans, PlanFinder, Reservation
 from koala.core.state.availability import GRACE_S, Availability, expected_at
-from koala.model.messages import RELEASES_MAX, JobPlaced, Outcome, SiteReported, Tick
+from koala.model.messages import (
+    RELEASES_MAX,
+    AnyEvent,
+    JobPlaced,
+    Outcome,
+    SiteDrained,
+    SiteReported,
+    SiteSilent,
+    Tick,
+)
 from koala.model.request import Request
 from koala.policies import Catalogue
 from koala.policies.front_door import Demand, Spots, View, compile_demand, place_on
@@ -98,6 +107,34 @@ def test_when_the_planned_job_is_cancelled_what_was_kept_is_used() -> None:
     submit(driver, ask(5, walltime_s=500.0))
     driver.cancel(2)
     driver.settle()
+    assert started(driver) == [1, 3]
+
+
+@pytest.mark.parametrize("scan_interval_s", [0.0, 30.0])
+@pytest.mark.parametrize("taken_out_by", ["drain", "errors", "others"])
+def test_a_plan_that_comes_to_nothing_keeps_no_processors_from_others(
+    taken_out_by: str, scan_interval_s: float
+) -> None:
+    driver = CoreDriver(
+        {"a": 10, "b": 10}, scan_interval_s=scan_interval_s, plan_depth=1, error_threshold=1, check_interval_s=None
+    )
+    run(driver, ask(10, walltime_s=100.0))
+    submit(driver, ask_total(20))
+    submit(driver, ask(5, walltime_s=101.0))
+    if scan_interval_s:
+        driver.pass_time(scan_interval_s + 1.0)
+    assert driver.job(2).plan_at is not None
+    assert driver.state(3) is JobState.WAITING
+    events: dict[str, AnyEvent] = {
+        "drain": SiteDrained(at=driver.now, site="a"),
+        "errors": SiteSilent(at=driver.now, site="a", reason="no route to host"),
+        "others": SiteReported(at=driver.now, site="a", processors=10, others=10, releases=((5000.0, 10),)),
+    }
+    driver.send(events[taken_out_by])
+    driver.settle()
+    if scan_interval_s:
+        driver.pass_time(2 * scan_interval_s)
+    assert driver.job(2).plan_at == (5000.0 if taken_out_by == "others" else None)
     assert started(driver) == [1, 3]
 
 

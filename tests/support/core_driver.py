@@ -333,6 +333,8 @@ def assert_clean(ledger: Ledger) -> None:
     assert_ledger_balances(ledger)
     assert ledger.jobs == {}
     assert ledger.claims == {}
+    assert ledger.planned == {}
+    assert ledger.avoiders == {}
     assert len(ledger.high) == len(ledger.low) == len(ledger.claiming) == 0
     assert ledger.transfers.by_id == {}
     assert ledger.transfers.by_key == {}

@@ -84,6 +84,7 @@ class JobEnding:
         if job.broke_at is not None:
             ledger.sites.forget(job.id)
         del ledger.jobs[job.id]
+        ledger.avoiders.pop(job.id, None)
         ledger.ended[job.id] = job
         if len(ledger.ended) > ENDED_KEPT:
             ledger.ended.popitem(last=False)

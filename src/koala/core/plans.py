@@ -229,8 +229,7 @@ class JobPlans:
     def look_for_late(self) -> None:
         """What is late is expected later, and what plans kept for so long may be of use to others."""
         if self._availability.catch_up(self.ledger.now) and self.ledger.planned:
-            for queue in (self.ledger.high, self.ledger.low):
-                queue.untried |= queue.size > 0
+            self.ledger.try_everybody()
 
     # ---------------------------------------------------------------------------------------- a pass
 

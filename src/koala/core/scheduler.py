@@ -138,6 +138,10 @@ class Scheduler:
         if ledger.sites.doors_changed:
             ledger.sites.doors_changed = False
             self._avoidance.review()
+        if ledger.sites.shrunk:
+            ledger.sites.shrunk = False
+            if ledger.planned:  # a plan may come to nothing by that, and keep what others could have
+                ledger.try_everybody()
         due_at = ledger.timers.next_at() if ledger.timers.heap else INFINITY
         if ledger.claiming.next_at < due_at:
             due_at = ledger.claiming.next_at

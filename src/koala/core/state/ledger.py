@@ -155,8 +155,12 @@ class Ledger:
         """The job waits no more, or nobody knows until when: others may have what was kept for it."""
         if self.planned.pop(job.id, None) is not None:
             job.plan_at = job.plan_spots = job.plan_told_at = None
-            for queue in (self.high, self.low):
-                queue.untried |= queue.size > 0
+            self.try_everybody()
+
+    def try_everybody(self) -> None:
+        """What was kept for plans may be of use to others: whoever stands in line is tried at the next scan."""
+        for queue in (self.high, self.low):
+            queue.untried |= queue.size > 0
 
     def placement_tries_max(self, job: Job) -> int | None:
         """How many failed tries in a row make the job's submission fail."""

@@ -137,6 +137,7 @@ class Sites:
         self.changed = 0
         self.accused: dict[int, None] = {}  # sites against which something may be held
         self.doors_changed = False  # whether a site was taken out or put back since somebody looked
+        self.shrunk = False  # whether a site was taken out, or has less for us, since somebody looked
         self.turnover = [0] * len(self.sites)  # how many of our claims have begun and ended at each, since the start
         self.files_told: dict[str, None] = {}  # files whose replicas are not, or no longer, as the grid says
         self._link_demand_bit_s: tuple[int, ...] = ()  # nothing where nothing is on any link
@@ -225,12 +226,14 @@ class Sites:
     ) -> None:
         """The site's word. ``releases`` say until when others hold what they hold, as far as it knows."""
         site = self.sites[index]
+        for_us = site.limit - site.others
         site.reported = True
         site.processors = processors
         site.others = others
         if self.availability is not None:
             self._expect_others(index, releases, now)
         site.limit = self.view.limit[index] = quota_processors(processors, site.quota)
+        self.shrunk |= site.limit - site.others < for_us
         self.refresh(index)
 
     def _expect_others(self, index: int, releases: Sequence[tuple[float, int]], now: float) -> None:
@@ -262,7 +265,7 @@ class Sites:
 
     def drain(self, index: int) -> None:
         self.sites[index].drained = True
-        self.doors_changed = True
+        self.doors_changed = self.shrunk = True
         self.refresh(index)
 
     def resume(self, index: int) -> None:
@@ -282,7 +285,7 @@ class Sites:
     def lose(self, index: int, reason: str) -> None:
         """Nothing new goes to the site, until ``end_loss``."""
         self.sites[index].lost = reason
-        self.doors_changed = True
+        self.doors_changed = self.shrunk = True
         self.refresh(index)
 
     def end_loss(self, index: int) -> bool:
@@ -315,7 +318,7 @@ class Sites:
             return False
         site.trust = Trust.UNUSABLE
         site.record.distrusted = why
-        self.doors_changed = True
+        self.doors_changed = self.shrunk = True
         site.probe_job = None
         self.refresh(index)
         return True
