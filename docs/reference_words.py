@@ -227,6 +227,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.model.travelling", "TRAVELLING_FILES_MAX", "files and directories that travel with one job"),
     ("koala.model.travelling", "TRAVELLING_BYTES_MAX", "bytes of one file that travels, and of all of one job"),
     ("koala.model.travelling", "TRAVELLING_PATH_CHARACTERS_MAX", "characters of the path of a file that travels"),
+    ("koala.model.travelling", "NAME_BYTES_MAX", "bytes of the name of one such file or directory"),
     ("koala.model.travelling", "MANIFEST_CHARACTERS_MAX", "characters of the list of a job's files"),
     ("koala.model.travelling", "PIECE_BYTES_MAX", "bytes of one piece of a file on its way to the daemon"),
     ("koala.files.contents", "USER_CONTENT_BYTES_MAX", "bytes that one user may have sent for jobs"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,13 @@ FILES = (
     TravellingFile(path="run", size_bytes=len(PROGRAM), checksum=SUM, mode=0o755),
     TravellingFile(path="empty", directory=True, mode=0o555),
     TravellingFile(path="again", link="run"),
+    TravellingFile(path="größe/日本", size_bytes=len(PROGRAM), checksum=SUM),
     TravellingFile(path=DEEP, size_bytes=len(PROGRAM), checksum=SUM, mode=0o444),
 )
 
 
-def test_the_archive_holds_modes_links_and_empty_directories(tmp_path: Path) -> None:
+def test_the_archive_holds_modes_links_and_empty_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tarfile.TarFile, "encoding", "ascii")  # as in a locale without UTF-8
     (tmp_path / SUM).write_bytes(PROGRAM)
     one = make_bundle(FILES, tmp_path.joinpath, tmp_path / "one")
     two = make_bundle(FILES[::-1], tmp_path.joinpath, tmp_path / "two")
@@ -34,6 +37,7 @@ def test_the_archive_holds_modes_links_and_empty_directories(tmp_path: Path) -> 
     assert subprocess.run([str(work / "again")], capture_output=True, check=True).stdout == b"hello\n"
     assert (work / "empty").is_dir()
     assert (work / DEEP).read_bytes() == PROGRAM
+    assert (work / "größe" / "日本").read_bytes() == PROGRAM
     assert (work / "run").stat().st_mode & 0o7777 & ~0o022 == 0o755
 
 

@@ -79,6 +79,19 @@ def test_a_kill_between_the_mark_and_the_name_loses_nothing(tmp_path: Path) -> N
     assert again.path(SUM).read_bytes() == DATA
 
 
+def test_a_kill_before_the_checksum_was_looked_at_loses_nothing_and_the_last_piece_may_come_again(
+    tmp_path: Path,
+) -> None:
+    store = opened(tmp_path)
+    assert store.append("anna", SUM, len(DATA), 0, DATA[:5], 0.0) == 5
+    part = tmp_path / "contents" / "users" / "=anna" / "parts" / f"{SUM}.{len(DATA)}"
+    part.write_bytes(DATA)
+    again = opened(tmp_path)
+    assert again.append("anna", SUM, len(DATA), 5, DATA[5:], 0.0) is None
+    assert again.path(SUM).read_bytes() == DATA
+    assert not part.exists()
+
+
 def test_what_live_jobs_and_the_grace_time_do_not_keep_goes(tmp_path: Path) -> None:
     store = opened(tmp_path)
     other = sent(store, "bert", b"other")

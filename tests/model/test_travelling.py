@@ -32,6 +32,7 @@ def file(path: str, size_bytes: int = 1, mode: int = 0o755, checksum: str = SUM)
         ([file("a/./b")], "plain path"),
         ([file("a\nb")], "cannot be printed"),
         ([file("x" * 256)], "TRAVELLING_PATH_CHARACTERS_MAX"),
+        ([file("d/" + "é" * 128)], "NAME_BYTES_MAX"),
         ([file(".koala-files")], "Koala uses itself"),
         ([file("x", mode=0o4755)], "setuid"),
         ([file("x", checksum="beef")], "SHA-256"),

@@ -41,8 +41,11 @@ def make_bundle(files: Sequence[TravellingFile], content: Callable[[str], Path],
     ``FilesError`` for one that is not there as it should be."""
     fresh = path.with_name(f".{path.name}.new")
     try:
-        # Long names are told as GNU's tar does, which all others read.
-        with fresh.open("wb") as file, tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        # Long names are told as GNU's tar does, which all others read; whatever the daemon's locale is, in UTF-8.
+        with (
+            fresh.open("wb") as file,
+            tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT, encoding="utf-8") as archive,
+        ):
             for each in sorted(files, key=lambda file: file.path):
                 _add(archive, each, content)
         fresh.rename(path)

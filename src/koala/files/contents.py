@@ -75,8 +75,10 @@ class ContentStore:
             return None
         part = self._part(user, checksum, size_bytes)
         received = self.received_bytes(user, checksum, size_bytes) or 0
-        if offset + len(data) <= received < size_bytes:
-            return received  # the same piece again; the checksum of all tells whether it was
+        if offset + len(data) <= received:  # the same piece again; the checksum of all tells whether it was
+            if received < size_bytes:
+                return received
+            offset, data = received, b""  # all was here when a kill came before the checksum was looked at
         if offset != received or offset + len(data) > size_bytes:
             raise WrongOffsetError(received)
         made = not part.exists()

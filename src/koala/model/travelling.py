@@ -16,6 +16,8 @@ import msgspec
 TRAVELLING_FILES_MAX = 1_000
 TRAVELLING_BYTES_MAX = 1_073_741_824
 TRAVELLING_PATH_CHARACTERS_MAX = 255
+# No file system takes a longer name of one file or directory.
+NAME_BYTES_MAX = 255
 # One piece of a file on its way to the daemon.
 PIECE_BYTES_MAX = 1_048_576
 # A list of files as text, as a submission brings it.
@@ -118,7 +120,7 @@ def _check_one(file: TravellingFile) -> None:
         raise TravellingError(path, "was not sent; send it with the job, as koala submit does")
     if file.is_content:
         if _CHECKSUM.fullmatch(file.checksum) is None:
-            raise TravellingError(path, f"{file.checksum!r} is not a SHA-256; write 64 digits of 0-9 and a-f")
+            raise TravellingError(path, f"{file.checksum[:80]!r} is not a SHA-256; write 64 digits of 0-9 and a-f")
         if not 0 <= file.size_bytes <= TRAVELLING_BYTES_MAX:
             raise TravellingError(
                 path,
@@ -146,9 +148,15 @@ def check_travelling_path(path: str) -> None:
     if not path.isprintable():
         raise TravellingError(path, "has characters that cannot be printed; rename it")
     try:
-        path.encode()
+        longest_bytes = max(len(name.encode()) for name in path.split("/"))
     except UnicodeEncodeError:
         raise TravellingError(path, "its name is not UTF-8; rename it") from None
+    if longest_bytes > NAME_BYTES_MAX:
+        raise TravellingError(
+            path,
+            f"a name in it has {longest_bytes} bytes, more than {NAME_BYTES_MAX} (NAME_BYTES_MAX), which no site can "
+            "write; give it a shorter one",
+        )
     if path.split("/")[0] == ARCHIVE_NAME:
         raise TravellingError(path, "has a name that Koala uses itself; rename it")
 

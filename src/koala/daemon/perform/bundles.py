@@ -19,6 +19,7 @@ class Bundles:
     def __init__(self, contents: ContentStore) -> None:
         self._contents = contents
         self._making: dict[str, asyncio.Task[Bundle]] = {}
+        self._made = 0
 
     async def open(self) -> None:
         """Begin without any: what a former daemon has made is made again where it is needed."""
@@ -34,7 +35,9 @@ class Bundles:
         return await asyncio.shield(task)
 
     async def _make(self, key: str, files: tuple[TravellingFile, ...]) -> Bundle:
-        path = self._contents.bundles / key
+        # Each has a name of its own, so that one that is dropped is never in the place of one made anew.
+        self._made += 1
+        path = self._contents.bundles / f"{key}.{self._made}"
         try:
             return await asyncio.to_thread(make_bundle, files, self._contents.path, path)
         except OSError as error:
@@ -42,7 +45,8 @@ class Bundles:
             raise NoSpaceError(files[0].path, "the daemon", why) from None
 
     async def keep_only(self, live: Collection[str]) -> None:
-        """Drop all but the archives with these keys."""
-        for key in [key for key, task in self._making.items() if key not in live and task.done()]:
-            del self._making[key]
-            await asyncio.to_thread((self._contents.bundles / key).unlink, missing_ok=True)
+        """Drop all but the archives with these keys, at once: whoever asks from now on gets one that stays."""
+        dropped = [self._making.pop(key) for key, task in [*self._making.items()] if key not in live and task.done()]
+        for task in dropped:
+            if not task.cancelled() and task.exception() is None:
+                await asyncio.to_thread(task.result().path.unlink, missing_ok=True)

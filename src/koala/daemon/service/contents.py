@@ -25,7 +25,7 @@ from koala.files.contents import (
 )
 from koala.model.api import ContentState, JobFile, MissingContents
 from koala.model.errors import ConflictError, InvalidError, TooLargeError, UnavailableError
-from koala.model.request import Request
+from koala.model.request import JobId, Request
 from koala.model.travelling import (
     PIECE_BYTES_MAX,
     TRAVELLING_BYTES_MAX,
@@ -60,6 +60,7 @@ class ContentService:
         self._contents_max = contents_max
         self._sleep = sleep
         self._turns: dict[str, asyncio.Lock] = {}
+        self._bundle_keys: dict[JobId, str] = {}  # of live jobs with files, as of the last sweep
         self._used: dict[str, tuple[int, int]] = {}  # bytes and number by user, as counted since the last sweep
         self._sweeping: asyncio.Task[None] | None = None
 
@@ -190,16 +191,22 @@ class ContentService:
         """Remove what neither a live job nor the grace time keeps; the contents that went."""
         jobs = self._engine.scheduler.ledger.jobs
         live: dict[str, set[str]] = {}
-        bundles: set[str] = set()
+        keys: dict[JobId, str] = {}
+        counted: set[tuple[str, str]] = set()
         for row in self._engine.live_rows():
             job = jobs.get(row.id)
             if job is None:
                 return []  # the core is ahead of the record, where the job is still live
-            if job.request.files:
+            if not job.request.files:
+                continue
+            # A long list takes a while, and many jobs have the same: each is looked at once.
+            key = keys[row.id] = self._bundle_keys.get(row.id) or bundle_key(job.request.files)
+            if (row.owner, key) not in counted:
+                counted.add((row.owner, key))
                 own = live.setdefault(row.owner, set())
                 own.update(file.checksum for file in job.request.files if file.is_content)
-                bundles.add(bundle_key(job.request.files))
-        await self._engine.bundles.keep_only(bundles)
+        self._bundle_keys = keys
+        await self._engine.bundles.keep_only(set(keys.values()))
         gone = await offload(self._engine.contents.sweep, live, self._engine.now(), grace_s=self._grace_s)
         self._used.clear()
         return gone
