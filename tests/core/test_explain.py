@@ -320,8 +320,8 @@ def story_of_a_long_life() -> list[str]:
 TOLD: dict[str, tuple[Callable[[], list[str]], str]] = {
     "refused": (story_of_a_failure, "no place found (idle: a 9); it waits in its placement queue"),
     "placed": (story_of_a_broken_file, "placed: 10 on a; its files take about 100 s"),
-    "planned": (story_of_a_plan, "planned: it starts at 100 s at the latest, if all keep to their walltimes"),
-    "put_off": (story_of_a_plan, "its plan is put off from 100 s to 220 s: jobs at a run longer than expected"),
+    "planned": (story_of_a_plan, "planned: it starts within 100 s, if all keep to their walltimes"),
+    "put_off": (story_of_a_plan, "its plan is put off by 120 s: jobs at a run longer than expected"),
     "plan_lost": (
         story_of_a_plan,
         "when it could start: jobs at a run longer than expected; b is drained",

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
 from koala.core.plans import JobPlans, PlanFinder, Reservation
 from koala.core.state.availability import GRACE_S, Availability, expected_at
+from koala.core.story import JobPlan
 from koala.model.messages import (
     RELEASES_MAX,
     AnyEvent,
@@ -60,6 +61,21 @@ def test_a_later_job_that_would_put_the_plan_off_does_not_start() -> None:
     assert explanation is not None
     assert explanation.refusal is not None
     assert "kept for the plan of job 2" in explanation.refusal.reason
+    assert explanation.planned_before == (JobPlan(job=2, expected_at=100.0, expected_sites=("a", "b")),)
+    assert (explanation.expected_at, explanation.expected_sites) == (None, ())
+
+
+def test_a_planned_job_tells_when_and_where_it_is_expected() -> None:
+    driver, tokens = one_wide_job_waits()
+    explanation = driver.scheduler.explain(2)
+    assert explanation is not None
+    assert (explanation.expected_at, explanation.expected_sites) == (100.0, ("a", "b"))
+    assert explanation.planned_before == ()
+    driver.end(*tokens)
+    driver.settle()
+    started_job = driver.scheduler.explain(2)
+    assert started_job is not None
+    assert (started_job.expected_at, started_job.expected_sites) == (None, ())
 
 
 def test_a_later_job_that_ends_before_the_plan_starts() -> None:

@@ -32,6 +32,7 @@ from koala.model.api import (
     Output,
     Overview,
     Page,
+    PlanInfo,
     RefusalInfo,
     Scope,
     ShortageInfo,
@@ -57,6 +58,7 @@ class PaintedService(Service):
         self.outputs: dict[tuple[int, int, str], bytes] = {}
         self.complete: set[int] = set()
         self.why_not = ""
+        self.plans: dict[int, PlanInfo] = {}
         self.did: list[tuple[str, str]] = []
         self._entries: list[JournalEntry] = []
         self._changed = asyncio.Event()
@@ -132,6 +134,7 @@ class PaintedService(Service):
     async def explain(self, who: Principal, job: int) -> Explanation:
         about = await self.job(who, job)
         waits = about.state == "waiting"
+        plan = self.plans.get(job)
         return Explanation(
             job=job,
             state=about.state,
@@ -146,6 +149,9 @@ class PaintedService(Service):
             place_in_line=1 if waits else None,
             queue_length=3 if waits else None,
             refusal=self._refusal(about) if waits else None,
+            expected_at=None if plan is None else plan.expected_at,
+            expected_sites=[] if plan is None else plan.expected_sites,
+            planned_before=[each for each in self.plans.values() if waits and each.job < job],
             places=about.places,
             story=[
                 StoryLine(

@@ -17,7 +17,6 @@ from koala.core.state.encoded import INFINITY
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.queues import PlacementQueue
-from koala.model.request import JobId
 from koala.policies import PolicyError
 from koala.policies.front_door import Demand, Spots, View, place_on, try_place
 
@@ -212,12 +211,12 @@ class JobPlans:
             return (0.0 if job.high else 1.0), 0, job.position
         return job.submitted_at + (0.0 if job.high else self._ageing_s), 0 if job.high else 1, job.position
 
-    def before(self, job: Job) -> list[JobId]:
+    def before(self, job: Job) -> list[Job]:
         """The jobs with plans that rank before a waiting job."""
         if not self.ledger.planned or job.state is not JobState.WAITING:
             return []
         planned = sorted(self.ledger.planned.values(), key=self.rank)
-        return [other.id for other in planned if self.rank(other) < self.rank(job)]
+        return [other for other in planned if self.rank(other) < self.rank(job)]
 
     # ---------------------------------------------------------------------------- what does not come
 

@@ -26,7 +26,7 @@ PLANS_NAMED_MAX = 3
 _NO_CURE = "none:"
 
 
-def refusal_of(demand: Demand, seen: Seen, sites: Sites, *, high: bool, planned: Sequence[JobId] = ()) -> Refusal:
+def refusal_of(demand: Demand, seen: Seen, sites: Sites, *, high: bool) -> Refusal:
     """What the demand lacked on what its try has seen, and what would help: also at sites that are kept out.
 
     Like every cure, one that opens a site is verified: with what it would have idle then, the demand is placed.
@@ -34,8 +34,6 @@ def refusal_of(demand: Demand, seen: Seen, sites: Sites, *, high: bool, planned:
     idle, link_demand_bit_s = demand.allowed(seen[0]), seen[1]
     view = _as_seen(sites.view, link_demand_bit_s, list(demand.allowed(sites.view.limit)))
     try:
-        if planned and place_on(demand, idle, view) is not None:
-            return _kept_for(demand, planned)
         refusal = refuse(demand, idle, view)
         if demand.barred:
             refusal = _with_barred_sites(refusal, {sites.sites[index].name for index in demand.barred})
@@ -54,7 +52,17 @@ def refusal_of(demand: Demand, seen: Seen, sites: Sites, *, high: bool, planned:
     return refusal
 
 
-def _kept_for(demand: Demand, planned: Sequence[JobId]) -> Refusal:
+def is_held_back(demand: Demand, seen: Seen, sites: Sites) -> bool:
+    """Whether what its try has seen idle was enough for the demand, so that plans of others keep it."""
+    idle, link_demand_bit_s = demand.allowed(seen[0]), seen[1]
+    try:
+        view = _as_seen(sites.view, link_demand_bit_s, list(demand.allowed(sites.view.limit)))
+        return place_on(demand, idle, view) is not None
+    except Exception:  # whatever is wrong with the policy is told with the refusal
+        return False
+
+
+def held_back(demand: Demand, planned: Sequence[JobId]) -> Refusal:
     """Enough is idle for it, and kept for jobs that rank before it."""
     shown = ", ".join(map(str, planned[:PLANS_NAMED_MAX])) + (" and more" if len(planned) > PLANS_NAMED_MAX else "")
     return Refusal(

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from koala.core.lifecycle import MEANING, JobState
-from koala.core.refusals import refusal_of
+from koala.core.refusals import PLANS_NAMED_MAX, held_back, is_held_back, refusal_of
 from koala.core.state.encoded import known_time
 from koala.core.state.job import ComponentPhase, Job
 from koala.core.state.queues import PlacementQueue
@@ -27,11 +27,20 @@ class StoryEntry(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
+class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """When and where a job that cannot start now is to start, if all keep to their walltimes."""
+
+    job: JobId
+    expected_at: float
+    expected_sites: tuple[SiteName, ...]
+
+
 class JobExplanation(JobCounts, frozen=True, kw_only=True):
     """Where a job stands and why.
 
     ``refusal`` is what its last placement try said of every site; ``place_in_line`` counts from 1. Both are
-    None for a job that is not waiting.
+    None for a job that is not waiting. ``expected_at`` and ``expected_sites`` are its plan, if it has one;
+    ``planned_before`` are the first plans of jobs that rank before it, where they keep what is idle.
     """
 
     job: JobId
@@ -41,6 +50,9 @@ class JobExplanation(JobCounts, frozen=True, kw_only=True):
     waiting_since: float | None
     place_in_line: int | None
     refusal: Refusal | None
+    expected_at: float | None = None
+    expected_sites: tuple[SiteName, ...] = ()
+    planned_before: tuple[JobPlan, ...] = ()
     places: tuple[tuple[SiteName, int], ...]
     story: tuple[StoryEntry, ...]
 
@@ -54,9 +66,11 @@ def tell(job: Job, names: Sequence[SiteName]) -> tuple[StoryEntry, ...]:
 
 def words(job: Job, entry: Sequence[Any], names: Sequence[SiteName]) -> str:
     """One entry of the job's story in words."""
-    _, what, *details = entry
+    told_at, what, *details = entry
     if what == TOLD:
         return str(details[0])
+    if what == "planned":
+        details[0] -= told_at
     if what == "refused":
         assert job.refused is not None, "the job remembers what its first try saw"
         details = [job.refused[0]]
@@ -64,28 +78,45 @@ def words(job: Job, entry: Sequence[Any], names: Sequence[SiteName]) -> str:
 
 
 def explain(
-    job: Job, queue: PlacementQueue, sites: Sites, placement_tries: int, planned: Sequence[JobId] = ()
+    job: Job, queue: PlacementQueue, sites: Sites, placement_tries: int, planned: Sequence[Job] = ()
 ) -> JobExplanation:
     """Where the job stands now; ``planned`` are the jobs whose plans it must not put off."""
     waiting = job.state is JobState.WAITING
     refusal = None
+    kept_for: Sequence[Job] = ()
     if waiting and job.demand is not None:
         seen = queue.last_refused(job)
         if seen is not None:
-            refusal = refusal_of(job.demand, seen, sites, high=job.high, planned=planned)
-    story = tell(job, sites.view.names)
+            if planned and is_held_back(job.demand, seen, sites):
+                refusal, kept_for = held_back(job.demand, [each.id for each in planned]), planned[:PLANS_NAMED_MAX]
+            else:
+                refusal = refusal_of(job.demand, seen, sites, high=job.high)
+    names = sites.view.names
+    story = tell(job, names)
     return JobExplanation(
         job=job.id,
         state=job.state,
-        meaning=_meaning(job, sites.view.names),
+        meaning=_meaning(job, names),
         since=story[-1].at,
         waiting_since=job.waiting_since if waiting else None,
         place_in_line=queue.place_in_line(job) if waiting else None,
         refusal=refusal,
+        expected_at=job.plan_at if waiting else None,
+        expected_sites=_planned_sites(job, names) if waiting else (),
+        planned_before=tuple(
+            JobPlan(job=each.id, expected_at=each.plan_at, expected_sites=_planned_sites(each, names))
+            for each in kept_for
+            if each.plan_at is not None
+        ),
         places=job.places,
         story=story,
         **dict(zip(JobCounts.__struct_fields__, job.counts(), strict=True)) | {"placement_tries": placement_tries},
     )
+
+
+def _planned_sites(job: Job, names: Sequence[SiteName]) -> tuple[SiteName, ...]:
+    """The sites of its plan, each once."""
+    return () if job.plan_spots is None else tuple(dict.fromkeys(names[site] for site in job.plan_spots.sites))
 
 
 def _meaning(job: Job, names: Sequence[SiteName]) -> str:
@@ -132,16 +163,16 @@ def _placed(names: Sequence[SiteName], sites: Sequence[int], sizes: Sequence[int
     return f"placed: {where}{files}"
 
 
-def _planned(names: Sequence[SiteName], at: float, sites: Sequence[int], sizes: Sequence[int]) -> str:
+def _planned(names: Sequence[SiteName], within_s: float, sites: Sequence[int], sizes: Sequence[int]) -> str:
     where = ", ".join(f"{size} on {names[site]}" for site, size in zip(sites, sizes, strict=True))
-    return f"planned: it starts at {at:.0f} s at the latest, if all keep to their walltimes: {where}"
+    return f"planned: it starts within {within_s:.0f} s, if all keep to their walltimes: {where}"
 
 
 _WORDS: dict[str, Callable[..., str]] = {
     "refused": _refused,
     "placed": _placed,
     "planned": _planned,
-    "put_off": lambda _, before, at, why: f"its plan is put off from {before:.0f} s to {at:.0f} s: {why}",
+    "put_off": lambda _, before, at, why: f"its plan is put off by {at - before:.0f} s: {why}",
     "plan_lost": lambda _, why: f"its plan is given up, as nobody knows when it could start: {why}",
     "file_arrived": lambda names, file, site: f"file {file} arrived on {names[site]}",
     "transfer_broke": lambda names, file, source, site, reason: (

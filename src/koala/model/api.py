@@ -198,8 +198,20 @@ class StoryLine(Answer):
     text: str
 
 
+class PlanInfo(Answer):
+    """When and where a job that cannot start now is to start, if all keep to their walltimes."""
+
+    job: int
+    expected_at: float
+    expected_sites: list[str]
+
+
 class Explanation(Answer):
-    """Where a job stands and why."""
+    """Where a job stands and why.
+
+    ``expected_at`` and ``expected_sites`` are when and where it starts, if it has a plan and all keep to their
+    walltimes. ``planned_before`` are the plans of jobs before it for which what is idle is kept.
+    """
 
     job: int
     state: str
@@ -214,6 +226,9 @@ class Explanation(Answer):
     place_in_line: int | None = None
     queue_length: int | None = None
     refusal: RefusalInfo | None = None
+    expected_at: float | None = None
+    expected_sites: list[str] = []
+    planned_before: list[PlanInfo] = []
     places: list[Place] = []
     story: list[StoryLine] = []
 

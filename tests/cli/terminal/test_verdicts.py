@@ -6,13 +6,16 @@ from typing import Any, cast
 
 import pytest
 
+from koala.cli.job.views import print_explanation
 from koala.cli.job.waiting import REASONS_TOLD_MAX, _Log
 from koala.cli.terminal.refusals import ASKED_MAX, NEVER_FITS, Verdicts, verdict
+from koala.cli.terminal.words import clock, listed
 from koala.client import Client, NotFoundError
-from koala.model.api import Explanation, RefusalInfo, ShortageInfo
+from koala.model.api import Explanation, PlanInfo, RefusalInfo, ShortageInfo
 from tests.cli.terminal.test_live_pictures import job
 
 SHORT = ShortageInfo(site="a", wanted=4, idle=1, missing=3, cure="3 more idle processors on a")
+PLAN = PlanInfo(job=4, expected_at=1_000_000.0, expected_sites=["a", "b"])
 
 
 def refusal(reason: str = "none is idle", **fields: Any) -> RefusalInfo:
@@ -25,6 +28,7 @@ class Asked:
     def __init__(self, *refusals: RefusalInfo | None) -> None:
         self.refusals = list(refusals)
         self.jobs: list[int] = []
+        self.plan: dict[str, Any] = {}
 
     def explain(self, number: int) -> Explanation:
         self.jobs.append(number)
@@ -33,7 +37,7 @@ class Asked:
         told = self.refusals.pop(0) if len(self.refusals) > 1 else self.refusals[0]
         counts = dict.fromkeys(("placement_tries", "claiming_tries", "runs", "failures", "preemptions"), 0)
         fields = {"job": number, "state": "waiting", "meaning": "waits", "since": 0.0, "refusal": told}
-        return Explanation.model_validate({**fields, **counts})
+        return Explanation.model_validate({**fields, **counts, **self.plan})
 
     @property
     def client(self) -> Client:
@@ -41,10 +45,33 @@ class Asked:
 
 
 def test_waiting_is_in_vain_where_no_idle_processor_would_help() -> None:
-    assert verdict(None) == ""
-    assert verdict(refusal(shortages=[SHORT])) == ""
-    assert verdict(refusal(shortages=[SHORT], permanent=True)) == NEVER_FITS
-    assert verdict(refusal("no site holds the file")) == "no site holds the file"
+    def told(found: RefusalInfo | None, **fields: Any) -> str:
+        return verdict(Asked(found).explain(1).model_copy(update=fields))
+
+    assert told(None) == ""
+    assert told(refusal(shortages=[SHORT])) == ""
+    assert told(refusal(shortages=[SHORT], permanent=True)) == NEVER_FITS
+    assert told(refusal("no site holds the file")) == "no site holds the file"
+    assert told(refusal("kept for the plan of job 4"), planned_before=[PLAN]) == ""
+
+
+def test_a_list_tells_when_and_where_planned_jobs_are_expected(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = Asked(refusal(shortages=[SHORT]))
+    asked.plan = {"expected_at": PLAN.expected_at, "expected_sites": PLAN.expected_sites}
+    at = clock(PLAN.expected_at)
+    assert Verdicts(asked.client).of([job(1, "waiting")]) == {1: f"expected at {at} on a and b"}
+    _Log(asked.client, "").tell(job(1, "waiting"))
+    assert capsys.readouterr().err == f"Job 1 waits: none is idle; expected at {at} on a and b.\n"
+    found = asked.explain(1).model_copy(update={"place_in_line": 1, "planned_before": [PLAN]})
+    print_explanation(found, PLAN.expected_at)
+    shown = capsys.readouterr().out
+    assert f"Expected at {clock(PLAN.expected_at, PLAN.expected_at)} on a and b, if all keep to their" in shown
+    assert "Job 4, which comes before it, is expected at" in shown
+
+
+@pytest.mark.parametrize(("names", "words"), [(["a"], "a"), (["a", "b"], "a and b"), (["a", "b", "c"], "a, b and c")])
+def test_names_are_listed_as_in_a_sentence(names: list[str], words: str) -> None:
+    assert listed(names) == words
 
 
 def test_a_verdict_is_remembered_and_a_job_without_one_is_asked_about_again() -> None:

@@ -16,7 +16,8 @@ from koala.daemon.dashboard.page_contents import (
     TAIL_BYTES,
     TIMELINE_JOBS_MAX,
 )
-from koala.model.api import Output, Scope
+from koala.daemon.dashboard.words import moment
+from koala.model.api import Output, PlanInfo, Scope
 from tests.support.grid_forms import NOW, component, job, overview, site
 from tests.support.painted_grid import PaintedService, Served, served
 
@@ -104,6 +105,26 @@ def test_a_waiting_job_is_explained_site_by_site(reader: httpx.Client) -> None:
     told = text_of(reader.get("/jobs/10").text)
     assert "Place 1 of 3 in its queue" in told
     assert "twente 12 0 12 resume the site" in told
+
+
+def test_plans_tell_when_and_where_jobs_are_expected(server: Served, operator: httpx.Client) -> None:
+    server.service.plans[10] = PlanInfo(job=10, expected_at=NOW + 86_400.0, expected_sites=["delft", "leiden"])
+    server.service.paint_job(job(99, "waiting"))
+    expected = f"expected at {moment(NOW + 86_400.0)} on delft and leiden"
+    assert f"It is {expected} , if all keep to their walltimes" in text_of(operator.get("/jobs/10").text)
+    assert f"Job 10 , which comes before it, is {expected}." in text_of(operator.get("/jobs/99").text)
+    assert expected in text_of(operator.get("/").text)
+
+
+def test_the_page_of_a_site_tells_what_is_held_against_it(server: Served, operator: httpx.Client) -> None:
+    why = "failures here of applications that did well elsewhere: exit code 127 of job 3"
+    server.service.paint_site("delft", trust="unusable", distrusted=why, accusations=["exit code 127 of job 3"])
+    told = text_of(operator.get("/sites/delft").text)
+    assert f"trust lost by {why}" in told
+    assert "failed here exit code 127 of job 3" in told
+    server.service.paint_site("delft", problem=f"delft is not trusted: {why}; it is tried again after a pause")
+    told = text_of(operator.get("/sites/delft").text)
+    assert told.count(why) == 1
 
 
 def test_a_job_that_ran_twice_shows_both_runs(reader: httpx.Client) -> None:

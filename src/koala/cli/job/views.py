@@ -14,6 +14,7 @@ from koala.cli.terminal.words import (
     ago,
     clean,
     clock,
+    expected,
     job_note,
     places_words,
     progress_bar,
@@ -192,6 +193,12 @@ def print_explanation(found: Explanation, now: float) -> None:
         since = "" if found.waiting_since is None else f", waiting for {span(now - found.waiting_since)}"
         tries = counted(found.placement_tries, "try").replace("trys", "tries")
         out.print(Text(f"Number {found.place_in_line}{of} in its queue{since}; {tries} to place it."))
+    if found.expected_at is not None:
+        plan = expected(found.expected_at, found.expected_sites, now)
+        out.print(Text(f"{plan[:1].upper()}{plan[1:]}, if all keep to their walltimes."))
+    for each in found.planned_before:
+        plan = expected(each.expected_at, each.expected_sites, now)
+        out.print(Text(f"Job {each.job}, which comes before it, is {plan}."))
     if found.refusal is not None:
         out.print()
         print_refusal(found.refusal)

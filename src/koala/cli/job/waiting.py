@@ -15,11 +15,11 @@ from koala.cli.connection import be_patient
 from koala.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, FailedError
 from koala.cli.terminal.output import console, print_json
 from koala.cli.terminal.refusals import NEVER_FITS, verdict
-from koala.cli.terminal.words import clean, places_words, span
+from koala.cli.terminal.words import clean, expected, places_words, span
 
 if TYPE_CHECKING:
     from koala.client import Client
-    from koala.model.api import JobSummary, RefusalInfo
+    from koala.model.api import Explanation, JobSummary, RefusalInfo
 
 # How often a terminal is told how the job stands, and how often a log is asked to take a new reason.
 PROGRESS_S = 1.0
@@ -106,11 +106,11 @@ class _Log:
             click.echo(f"Job {job.id} {QUARANTINED}: koala job explain {job.id} tells why.", err=True)
         if job.state != "waiting" or len(self._told) >= REASONS_TOLD_MAX:
             return
-        refusal = self._client.explain(job.id).refusal
-        if refusal is None or refusal.reason in self._told:
+        found = self._client.explain(job.id)
+        if found.refusal is None or found.refusal.reason in self._told:
             return
-        self._told.add(refusal.reason)
-        click.echo(f"Job {job.id} waits: {_why(refusal)}.", err=True)
+        self._told.add(found.refusal.reason)
+        click.echo(f"Job {job.id} waits: {_why(found.refusal)}{_plan(found)}.", err=True)
 
 
 def _progress(client: Client, job: JobSummary) -> str:
@@ -120,14 +120,19 @@ def _progress(client: Client, job: JobSummary) -> str:
         return f"{words}: it {QUARANTINED}"
     if job.state != "waiting":
         return f"{words} {places_words(job.places)}"
-    refusal = client.explain(job.id).refusal
-    why = "" if refusal is None else f": {_why(refusal)}"
+    found = client.explain(job.id)
+    why = f": {_why(found.refusal)}{_plan(found)}" if found.refusal is not None else _plan(found)
     line = "" if job.place_in_line is None else f", number {job.place_in_line} in its queue"
     return f"{words}{line}{why}"
 
 
 def _why(refusal: RefusalInfo) -> str:
     return f"it {NEVER_FITS}: {clean(refusal.reason)}" if refusal.permanent else clean(refusal.reason)
+
+
+def _plan(found: Explanation) -> str:
+    """When and where it is expected, if that is known."""
+    return "" if found.expected_at is None else f"; {expected(found.expected_at, found.expected_sites)}"
 
 
 def warn_if_hopeless(client: Client, job: JobSummary) -> str:
@@ -138,10 +143,11 @@ def warn_if_hopeless(client: Client, job: JobSummary) -> str:
     if job.state != "waiting":
         return ""
     try:
-        refusal = client.explain(job.id).refusal
+        found = client.explain(job.id)
     except ClientError:  # the job is on record, which is what was asked for
         return ""
-    if refusal is None or not verdict(refusal):
+    refusal = found.refusal
+    if refusal is None or not verdict(found):
         return ""
     what = f"it {NEVER_FITS}" if refusal.permanent else "waiting alone will not help it"
     click.echo(

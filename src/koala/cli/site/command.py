@@ -47,7 +47,7 @@ def sites(client: Client, /, as_json: bool) -> None:
             out.print(clean(each.problem), style="red", markup=False)
         elif each.ours + each.others > each.processors:
             out.print(f"{clean(each.name)}: others were there first; some of ours wait in its queue", markup=False)
-        if each.distrusted:
+        if each.distrusted and each.distrusted not in each.problem:
             out.print(f"{clean(each.name)} is not trusted: {clean(each.distrusted)}", style="red", markup=False)
         for aside in each.set_aside:
             out.print(f"{clean(each.name)}: {clean(aside)}", style="red", markup=False)

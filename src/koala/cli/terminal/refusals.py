@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from koala.cli.terminal.output import console, counted
-from koala.cli.terminal.words import clean
+from koala.cli.terminal.words import clean, expected
 
 if TYPE_CHECKING:
     from koala.client import Client
-    from koala.model.api import JobSummary, RefusalInfo
+    from koala.model.api import Explanation, JobSummary
 
 # The table shows the sites that come nearest; the JSON has them all.
 SITES_SHOWN_MAX = 20
@@ -72,10 +72,11 @@ def print_refusal(refusal: RefusalView) -> None:
     out.print(Text(f"{'It can never fit' if refusal.permanent else 'What would help'}: {refusal.cure}."))
 
 
-def verdict(refusal: RefusalInfo | None) -> str:
+def verdict(found: Explanation) -> str:
     """Why idle processors alone will not help: the job can never fit, or a thing is missing that is no processor.
-    Empty where waiting may help, or where the job was not tried yet."""
-    if refusal is None:
+    Empty where waiting may help, as where plans of others keep what is idle, or where the job was not tried yet."""
+    refusal = found.refusal
+    if refusal is None or found.planned_before:
         return ""
     if refusal.permanent:
         return NEVER_FITS
@@ -83,26 +84,30 @@ def verdict(refusal: RefusalInfo | None) -> str:
 
 
 class Verdicts:
-    """The verdicts on the waiting jobs of lists. A job is asked about until there is one, which is then remembered
-    while the job waits."""
+    """The verdicts on the waiting jobs of lists, and when those with plans are expected. A job is asked about until
+    there is a verdict, which is then remembered while the job waits."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._known: dict[int, str] = {}
 
     def of(self, jobs: Iterable[JobSummary]) -> dict[int, str]:
-        """The verdicts that there are on these jobs, by number."""
+        """The verdicts and plans that there are of these jobs, by number."""
         from koala.client import ClientError
 
         waiting = [job.id for job in jobs if job.state == "waiting"][:ASKED_MAX]
         self._known = {job: told for job, told in self._known.items() if job in waiting}
+        plans = {}
         for job in waiting:
             if job in self._known:
                 continue
             try:
-                told = verdict(self._client.explain(job).refusal)
+                found = self._client.explain(job)
             except ClientError:  # a list is worth more than a note in it
                 continue
+            told = verdict(found)
             if told:
                 self._known[job] = told
-        return dict(self._known)
+            elif found.expected_at is not None:
+                plans[job] = expected(found.expected_at, found.expected_sites)
+        return self._known | plans

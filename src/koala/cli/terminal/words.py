@@ -65,6 +65,16 @@ def clock(at: float, now: float | None = None) -> str:
     return time.strftime(form, then)
 
 
+def expected(at: float, sites: Sequence[str], now: float | None = None) -> str:
+    """A plan of a job in words: ``expected at 14:05:10 on delft and leiden``."""
+    return f"expected at {clock(at, now)} on {listed([clean(site) for site in sites])}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence: ``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), *names[-1:]])
+
+
 def size(size_bytes: float) -> str:
     """A number of bytes in short: 512 bytes, 3.0 GB."""
     value = float(size_bytes)

@@ -16,6 +16,7 @@ from koala.daemon.dashboard.axis import life, recent
 from koala.daemon.dashboard.charts import processor_bar, usage_chart
 from koala.daemon.dashboard.network import network
 from koala.daemon.dashboard.timeline import component_rows, job_row, rows_at_site
+from koala.daemon.dashboard.words import expected
 from koala.daemon.service.principal import Principal
 from koala.model.api import JobDetail, JobSummary, JournalEntry, LinkInfo, Output, Overview, Scope, TransferInfo
 from koala.model.errors import ClientError, NotFoundError
@@ -115,7 +116,7 @@ class PageContents:
             "network": network(grid),
             "links": busiest_links(grid)[:LINKS_MAX],
             "transfers": moving_first(grid)[:TRANSFERS_MAX],
-            "reasons": await self._reasons(who, waiting),
+            "reasons": await self._reasons(who, waiting, grid.now),
             "events": await self._newest_events(who),
             "queue_max": QUEUE_JOBS_MAX,
             "minutes": minutes,
@@ -208,16 +209,20 @@ class PageContents:
         details = await asyncio.gather(*(self._service.job(who, job) for job in jobs), return_exceptions=True)
         return [each for each in details if isinstance(each, JobDetail)]
 
-    async def _reasons(self, who: Principal, jobs: Sequence[JobSummary]) -> dict[int, str]:
-        """Why each of the jobs waits, in one line."""
+    async def _reasons(self, who: Principal, jobs: Sequence[JobSummary], now: float) -> dict[int, str]:
+        """Why each of the jobs waits, and until when if that is known, in one line."""
         reasons = {}
         for job in jobs:
             try:
-                refusal = (await self._service.explain(who, job.id)).refusal
+                found = await self._service.explain(who, job.id)
             except NotFoundError:  # it has gone since the overview was made
                 continue
+            refusal, plan = found.refusal, found.expected_at
+            told = [] if plan is None else [expected(plan, found.expected_sites, now)]
             if refusal is not None:
-                reasons[job.id] = f"{refusal.reason}; {refusal.cure}" if refusal.cure else refusal.reason
+                told += [refusal.reason, refusal.cure]
+            if any(told):
+                reasons[job.id] = "; ".join(filter(None, told))
         return reasons
 
     async def _newest_events(self, who: Principal) -> list[JournalEntry]:

@@ -67,6 +67,7 @@ def _environment() -> Environment:
         amount=words.amount,
         bandwidth=words.bandwidth,
         clock_time=words.clock_time,
+        expected=words.expected,
         condition=words.condition,
         duration=words.duration,
         machine_moment=words.machine_moment,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from koala.model.api import JobSummary, SiteInfo
@@ -36,6 +37,13 @@ def moment(at: float) -> str:
 def clock_time(at: float) -> str:
     """The time of day of a moment, in UTC."""
     return _utc(at).strftime("%H:%M:%S")
+
+
+def expected(at: float, sites: Sequence[str], now: float) -> str:
+    """A plan of a job: ``expected at 14:05:10 UTC on delft and leiden``; with its date where that is not today's."""
+    when = f"{clock_time(at)} UTC" if _utc(at).date() == _utc(now).date() else moment(at)
+    where = f"{', '.join(sites[:-1])} and {sites[-1]}" if len(sites) > 1 else "".join(sites)
+    return f"expected at {when} on {where}"
 
 
 def machine_moment(at: float) -> str:
@@ -101,8 +109,8 @@ CONDITION_MEANING = {
     "silent": "It does not answer; what it holds is not known.",
     "lost": "Nobody waits for it any more: its jobs start again elsewhere; what it still runs counts for nothing.",
     "misconfigured": "It answers, and is not set up as the grid file says; nothing goes there.",
-    "unusable": "Too many errors in a row; after a pause one job tries it again.",
+    "unusable": "It is not trusted; after a pause one job tries it again.",
     "drained": "An operator took it out; nothing new goes there.",
-    "probing": "One job tries it after its errors.",
+    "probing": "One job tries it after it lost its trust.",
     "usable": "Jobs go there.",
 }

@@ -211,10 +211,13 @@ def site_problem(belief: SiteBelief, silence: SiteTrouble | None) -> str:
         words = f"{name} does not answer: {silence.reason}; koala site check {name} tells more"
         held = any(not claim.aborting for claim in belief.claims.values())
         return f"{words}; if it is gone for good, koala site lost {name} starts its jobs elsewhere" if held else words
-    if belief.trust is Trust.UNUSABLE:
-        last = f", the last: {belief.last_error}" if belief.last_error else ""
-        cure = f"it is tried again after a pause (cooldown_s), or at once after koala site resume {name}"
-        return f"{name} is not trusted after {belief.errors} errors{last}; {cure}"
+    if belief.trust is not Trust.USABLE:
+        why = belief.record.distrusted or (f"{belief.errors} errors" if belief.errors > 1 else "an error")
+        last = f", the last: {belief.last_error}" if belief.errors and belief.last_error else ""
+        cure = "it is tried again after a pause (cooldown_s), or at once after"
+        if belief.trust is Trust.PROBING:
+            cure = "one job tries it now; others go there when that ends well, or after"
+        return f"{name} is not trusted: {why}{last}; {cure} koala site resume {name}"
     return ""
 
 

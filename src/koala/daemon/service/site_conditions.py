@@ -22,8 +22,8 @@ def condition(site: SiteBelief) -> str:
     if site.drained:
         return "is drained"
     if site.trust is Trust.UNUSABLE:
-        last = f", the last: {site.last_error}" if site.last_error else ""
-        return f"is not trusted after too many errors{last}"
+        last = f", the last: {site.last_error}" if site.errors and site.last_error else ""
+        return f"is not trusted: {site.record.distrusted or 'too many errors'}{last}"
     if site.trust is Trust.PROBING:
         return "is tried again with one job"
     return "is used"

@@ -1,0 +1,41 @@
+"""What is wrong with a site that lost its trust, in words: why, and what to do."""
+
+from __future__ import annotations
+
+from koala.core.state.sites import SiteBelief
+from koala.daemon.service.answers import site_problem
+from koala.daemon.service.site_conditions import condition
+from koala.model.messages import JobSubmitted, Outcome, SiteSilent
+from tests.support.core_driver import CoreDriver, ask
+
+
+def site(driver: CoreDriver, name: str) -> SiteBelief:
+    return next(each for each in driver.ledger.sites if each.name == name)
+
+
+def test_a_site_at_which_applications_fail_is_told_by_what_failed_and_not_by_its_errors() -> None:
+    driver = CoreDriver({"bad": 10, "good": 9}, scan_interval_s=0.0)
+    for job, owner in enumerate(("ann", "bob"), start=1):
+        driver.send(JobSubmitted(at=driver.now, job=job, request=ask(5), owner=owner))
+        for outcome, exit_code in ((Outcome.FAILED, 127), (Outcome.DONE, 0)):
+            driver.pass_time(2.0)
+            driver.ready(*driver.tokens(job))
+            driver.end(*driver.tokens(job), outcome=outcome, exit_code=exit_code)
+    told = site_problem(site(driver, "bad"), None)
+    assert told.startswith("bad is not trusted: failures here of applications that did well elsewhere: exit code 127")
+    assert told.endswith("; it is tried again after a pause (cooldown_s), or at once after koala site resume bad")
+    assert "error" not in told
+    assert condition(site(driver, "bad")).startswith("is not trusted: failures here of applications")
+    assert site_problem(site(driver, "good"), None) == ""
+
+
+def test_a_site_with_many_errors_is_told_with_the_last_of_them_also_while_one_job_tries_it() -> None:
+    driver = CoreDriver({"a": 10})
+    for _ in range(5):
+        driver.send(SiteSilent(at=0.0, site="a", reason="no route"))
+    told = site_problem(site(driver, "a"), None)
+    assert told.startswith("a is not trusted: 5 errors in a row, the last: ")
+    driver.submit(ask(5))
+    driver.wait_until(700.0)
+    told = site_problem(site(driver, "a"), None)
+    assert "one job tries it now" in told
