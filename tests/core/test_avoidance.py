@@ -10,6 +10,7 @@ from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
 from koala.core.avoidance import AVOIDED_MAX
 from koala.model.grid import RESTART_REST_S_MAX
 from koala.model.messages import JobOutcome, JobPlaced, Outcome, SiteDrained, SiteResumed, StartComponent
+from koala.policies.front_door import can_ever_fit
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, part
 
 
@@ -157,4 +158,24 @@ def test_what_a_job_avoids_survives_a_restart_of_the_scheduler() -> None:
     driver.ledger = driver.scheduler.ledger
     driver.pass_time(10.0)
     assert driver.job(1).places == (("b", 5),)
+    assert_ledger_balances(driver.ledger)
+
+
+def test_when_a_site_is_taken_out_jobs_that_are_alike_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = CoreDriver({"a": 10, "b": 10, "c": 10}, scan_interval_s=0.0, restart_rest_s=1000.0, restarts_max=9)
+    for job in range(1, 6):
+        token = driver.run(ask(part(6), restarts_max=9))[0]
+        driver.end(token, outcome=Outcome.FAILED, exit_code=1)
+        assert driver.job(job).avoiding == ("a",)
+    asked = []
+
+    def counted(*question: Any) -> bool:
+        asked.append(question)
+        return can_ever_fit(*question)
+
+    monkeypatch.setattr("koala.core.avoidance.can_ever_fit", counted)
+    driver.send(SiteDrained(at=driver.now, site="b"))
+    driver.send(SiteDrained(at=driver.now, site="c"))
+    assert len(asked) == 2
+    assert {driver.job(job).avoiding for job in range(1, 6)} == {()}
     assert_ledger_balances(driver.ledger)

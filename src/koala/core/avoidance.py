@@ -7,16 +7,21 @@ idle. What a job avoids is barred in its demand while it waits, and only so long
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from koala.core.lifecycle import JobState
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.timers import Alarm
 from koala.model.grid import RESTART_REST_S_MAX
 from koala.model.request import JobId, SiteName
-from koala.policies.front_door import can_ever_fit
+from koala.policies.front_door import Demand, DemandKey, can_ever_fit
 
 # A job avoids the sites of its last failures, so many of them.
 AVOIDED_MAX = 16
+# A demand and the sites to avoid; those of them that can be avoided, and the demand without them.
+Question: TypeAlias = tuple[DemandKey, tuple[SiteName, ...]]
+Way: TypeAlias = tuple[tuple[SiteName, ...], Demand]
 # A rest is doubled so often at most: by then it has long reached its bound.
 _DOUBLINGS_MAX = 30
 
@@ -56,17 +61,19 @@ class SiteAvoidance:
     def review(self) -> None:
         """Sites have been taken out or put back: those who wait may have another way now, or none any more."""
         ledger = self.ledger
+        ways: dict[Question, Way] = {}  # jobs that fail are often alike
         for job_id in sorted(ledger.avoiders):
             job = ledger.jobs.get(job_id)
             if job is None or not job.avoided:
                 del ledger.avoiders[job_id]
             elif job.state is JobState.WAITING:
                 ledger.about = (job,)
-                self._choose(job)
+                self._choose(job, ways)
         ledger.about = ()
 
-    def _choose(self, job: Job) -> None:
-        """It avoids as many of its sites as leave another way, those of its last failures before others."""
+    def _choose(self, job: Job, ways: dict[Question, Way] | None = None) -> None:
+        """It avoids as many of its sites as leave another way, those of its last failures before others. ``ways`` are
+        those that have just been found."""
         ledger = self.ledger
         for site in [site for site, until in job.avoided.items() if until <= ledger.now]:
             del job.avoided[site]
@@ -74,18 +81,25 @@ class SiteAvoidance:
             return
         assert job.demand is not None
         demand = job.demand.allowing(ledger.index[site] for site in job.avoiding)
-        sites = [site for site in job.avoided if site not in job.barred]
-        usable = ledger.sites.usable()
-        while sites:
-            barred = demand.barring(ledger.index[site] for site in sites)
-            if can_ever_fit(barred, usable, ledger.sites.view):
-                demand = barred
-                break
-            sites = sites[1:]
-        if tuple(sites) != job.avoiding:
-            job.avoiding = tuple(sites)
+        question = demand.key, tuple([site for site in job.avoided if site not in job.barred])
+        ways = {} if ways is None else ways
+        if question not in ways:
+            ways[question] = self._way_without(demand, question[1])
+        avoiding, demand = ways[question]
+        if avoiding != job.avoiding:
+            job.avoiding = avoiding
             ledger.change_demand(job, demand)
             job.tell(ledger.now, "avoids", job.avoiding)
+
+    def _way_without(self, demand: Demand, sites: tuple[SiteName, ...]) -> Way:
+        """The last of these sites without which the demand could be placed, and what it is without them."""
+        ledger = self.ledger
+        usable = ledger.sites.usable()
+        for first in range(len(sites)):
+            barred = demand.barring(ledger.index[site] for site in sites[first:])
+            if can_ever_fit(barred, usable, ledger.sites.view):
+                return sites[first:], barred
+        return (), demand
 
     def _watch(self, job: Job) -> None:
         """Come back to the job in line when it has avoided a site for long enough."""
