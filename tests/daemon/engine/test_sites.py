@@ -309,3 +309,22 @@ def test_a_job_that_breaks_its_own_component_is_to_blame_and_its_sites_stay_trus
             await world.all_given_back()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("plan_depth", "recorded"), [(1, [((5e9, 2),), ((6e9, 2),)]), (0, [()])])
+def test_when_others_let_go_is_on_record_where_plans_are_made(
+    root: Path, plan_depth: int, recorded: list[tuple[tuple[float, int], ...]]
+) -> None:
+    """And only when it has changed."""
+
+    async def scenario() -> None:
+        grid = local_grid((4,), check_interval_s=None, plan_depth=plan_depth)
+        async with open_engine(root, grid) as world:
+            for end_at in (5e9, 5e9, 6e9):
+                world.engine.report(SiteReported(at=0.0, site="a", processors=4, others=3, releases=((end_at, 2),)))
+            await world.run(a_request())
+            bodies = [entry.body for entry in world.store.journal(after=0, limit=1_000)]
+            told = [body for body in bodies if isinstance(body, SiteReported) and body.others == 3]
+            assert [body.releases for body in told] == recorded
+
+    asyncio.run(scenario())

@@ -130,6 +130,8 @@ class PendingBatch:
                 at=at, job=state.last_job, request=item.request, guest=guest, owner=owner, defect=item.defect
             )
         assert item.event is not None, "an item is an event or a request"
+        if isinstance(item.event, SiteReported) and not state.scheduler.ledger.plans_made:
+            return msgspec.structs.replace(item.event, at=at, releases=())  # on record only where they count
         return msgspec.structs.replace(item.event, at=at)
 
     def _handle(self, event: AnyEvent, submitter: Submitter | None) -> None:

@@ -27,7 +27,7 @@ from koala.model.launch import (
     check_mail_name,
     check_token,
 )
-from koala.model.messages import AnyEvent, ComponentEnded, Outcome, SiteReported, SiteSilent, Token
+from koala.model.messages import AnyEvent, ComponentEnded, Outcome, SiteReported, SiteSilent, Token, releases_within
 from koala.sites import links
 from koala.sites.batch.component import BatchComponent
 from koala.sites.batch.components import BatchComponents
@@ -465,15 +465,18 @@ class BatchSite:
         return parse_nodes(self._name, done, self._settings, 0 if component is None else component.launch.processors)
 
     async def probe(self) -> SiteReported:
-        """Its processors as the batch system tells them, and what others have of them. See ``LiveSite.probe``."""
+        """Its processors as the batch system tells them, what others have of them, and until when.
+        See ``LiveSite.probe``."""
         await self._be_present()
         listing = await self._poller.listing()
         if listing.missing:
             raise SiteError(self._name, listing.missing)
         ours = listing.processors - self._components.others(listing)
         processors = min(self._processors, listing.processors)
+        others = max(0, processors - ours)
+        releases = tuple(releases_within(listing.releases, others))
         return SiteReported(
-            at=self._clock(), site=self._name, processors=processors, others=max(0, processors - ours)
+            at=self._clock(), site=self._name, processors=processors, others=others, releases=releases
         )
 
     async def held(self) -> tuple[Token, ...]:

@@ -73,7 +73,8 @@ class BatchListing(msgspec.Struct, frozen=True, kw_only=True):
     were there: those of nodes that are down or drained, or beyond a quota, are not among them. ``others`` of these
     are in use by others, or will be taken by what waits ahead of us. ``job_limit_s`` is how long a job may hold
     processors there, None where nothing limits it. ``missing`` says what the grid file names and the cluster does not
-    have, and what to do; then nothing can run there.
+    have, and what to do; then nothing can run there. ``releases`` are (seconds since the epoch, processors): when
+    jobs of others that run reach their time limits, as far as it is known.
     """
 
     jobs: tuple[BatchJob, ...]
@@ -81,6 +82,7 @@ class BatchListing(msgspec.Struct, frozen=True, kw_only=True):
     others: int
     job_limit_s: float | None = None
     missing: str = ""
+    releases: tuple[tuple[float, int], ...] = ()
 
 
 class BatchSubmission(msgspec.Struct, frozen=True, kw_only=True):

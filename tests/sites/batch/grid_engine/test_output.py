@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -54,6 +55,20 @@ def test_our_jobs_are_told_from_those_of_others() -> None:
         ("51", "3.1-0123abcd", BatchState.HELD, 2),
     ]
     assert (seen.processors, seen.others) == (4, 1)
+
+
+def test_jobs_of_others_tell_when_they_reach_their_time_limit() -> None:
+    text = recorded("grid_engine_listing_8.1.9_busy.txt")
+    assert system().parse_listing(text).releases == (), "only ours asked for a limit, and the queue has none"
+    started_at = datetime(2026, 11, 15, 11, 54, 45, tzinfo=UTC).timestamp()
+    own = "<slots>1</slots>", '<slots>1</slots><hard_request name="h_rt">1:00:00</hard_request>'
+    asked = text.replace(*own, 1)
+    assert system().parse_listing(asked).releases == ((started_at + 3_600, 1),)
+    queue = 'name="h_rt" type="qf">infinity', 'name="h_rt" type="qf">0:30:00'
+    assert system().parse_listing(text.replace(*queue)).releases == ((started_at + 1_800, 1),)
+    assert system().parse_listing(asked.replace(*queue)).releases == ((started_at + 1_800, 1),)
+    for before, after in (("1:00:00", "soon"), ("2026-11-15T11:54:45", "2026-99-15T11:54:45")):
+        assert system().parse_listing(asked.replace(before, after)).releases == ()
 
 
 def test_a_job_in_error_will_never_start_and_says_why() -> None:

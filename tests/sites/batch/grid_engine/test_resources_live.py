@@ -33,7 +33,9 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GridEngineCell]:
         running.run("qconf", "-Mc", file)
         running.run("qconf", "-mattr", "exechost", "complex_values", HOST, running.host)
         running.run("qconf", "-mattr", "queue", "h_vmem", "6G", "all.q")
-        running.run("qsub", "-b", "y", "-o", "/dev/null", "-j", "y", "-l", "h_vmem=1000M,tok=1", "sleep", "600")
+        running.run(
+            "qsub", "-b", "y", "-o", "/dev/null", "-j", "y", "-l", "h_vmem=1000M,tok=1,h_rt=1000", "sleep", "600"
+        )
         running.wait(lambda: " r " in running.run("qstat", "-u", "*"), "the job does not start")
         yield running
 
@@ -70,6 +72,14 @@ def test_so_many_slots_are_idle_as_a_job_could_get_and_not_one_more(
     assert (told.processors - told.others, told.processors) == (idle, SLOTS)
     assert idle == 0 or could_start(cell, idle, options)
     assert not could_start(cell, idle + 1, options)
+
+
+def test_a_listing_tells_when_a_job_reaches_its_time_limit_in_whatever_time_zone(cell: GridEngineCell) -> None:
+    system = GridEngineSystem(BatchSettings(work_directory="/w", queue="all.q"))
+    told = system.parse_listing(cell.run("env", "TZ=Asia/Tokyo", "sh", stdin=system.listing()))
+    ((end_at, slots),) = told.releases
+    assert slots == 1
+    assert -9 * 3_600 < end_at - 1_000 - time.time() <= 1, "it began lately, and not nine hours before or after"
 
 
 def test_a_job_of_as_many_slots_as_are_told_idle_starts(cell: GridEngineCell) -> None:

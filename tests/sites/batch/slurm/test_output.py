@@ -131,6 +131,27 @@ def test_what_waits_ahead_takes_idle_processors_only_where_it_has_room(waiting: 
     assert listed(*waiting).others == 6 + taken
 
 
+def test_jobs_of_others_that_run_tell_when_they_end() -> None:
+    listing = listed(
+        "7|2|main|PENDING|1900000300|Resources",
+        "8|3|main|RUNNING|1900000000|None",
+        "9_4|1|main|COMPLETING|1899999000|None",
+        "10|1|main|RUNNING|NONE|None",  # nothing limits it
+        "11|1|main|RUNNING|2030-03-17T17:46:40|None",  # of which time zone nobody knows
+        "12|4|other|RUNNING|1900000000|None",
+        "13|1|main|RUNNING|1900000000|None",
+        jobs="job 13|RUNNING|1|main|t|(null)|(null)|None|koala-1.1-ab\n",
+    )
+    assert listing.releases == ((1_900_000_000.0, 3), (1_899_999_000.0, 1))
+    assert listing.others == 5 + 2, "what runs takes none of the idle ones, what waits does"
+
+
+def test_a_running_job_that_makes_no_sense_is_an_error() -> None:
+    for line in ("8|3|main|RUNNING|1900000000", "x|3|main|RUNNING|1900000000|None", "8|3|main|?|1900000000|None"):
+        with pytest.raises(BatchOutputError):
+            listed(line)
+
+
 def test_what_waits_ahead_takes_what_we_have_when_it_comes_free_if_that_makes_room() -> None:
     ours = "job 7|RUNNING|4|main|t|(null)|(null)|None|koala-1.1-ab\n"
     assert listed("8|12|main|Resources", jobs=ours).others == 2 + 12

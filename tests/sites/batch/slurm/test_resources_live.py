@@ -123,6 +123,18 @@ def test_where_cores_are_given_whole_as_many_start_as_are_told_idle(by_core: Slu
         by_core.clear()
 
 
+def test_a_listing_tells_when_jobs_of_others_reach_their_time_limits(by_processor: SlurmCluster) -> None:
+    try:
+        before = time.time()
+        for words in (["-t", "10"], ["-t", "UNLIMITED"]):
+            assert starts(by_processor, by_processor.submit("-p", "main", "-n", "2", "--mem-per-cpu=100", *words))
+        ((end_at, processors),) = listed(by_processor).releases
+        assert processors == 2
+        assert before - 1 <= end_at - 600 <= time.time() + 1
+    finally:
+        by_processor.clear()
+
+
 def test_threads_that_are_no_processors_take_no_memory(one_of_two_threads: SlurmCluster) -> None:
     counted_right(one_of_two_threads, Setting(2, there=2, options=("--mem-per-cpu=3000",)))
 

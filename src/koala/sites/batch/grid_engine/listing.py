@@ -6,7 +6,7 @@ users could get, who has them, and which jobs are ours.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -106,6 +106,7 @@ class ListingReader:
             others=processors - ours_held - idle,
             job_limit_s=_longest(usable),
             missing=self._missing(instances, offered),
+            releases=tuple(_releases(usable, user)),
         )
 
     def _missing(self, instances: list[QueueInstance], offered: set[str]) -> str:
@@ -255,6 +256,15 @@ def _held(instances: Iterable[QueueInstance], user: str) -> int:
 
 def _is_ours(job: JobLine, user: str) -> bool:
     return job.owner == user and job.name.startswith(JOB_NAME_PREFIX) and len(job.name) > len(JOB_NAME_PREFIX)
+
+
+def _releases(instances: Iterable[QueueInstance], user: str) -> Iterator[tuple[float, int]]:
+    """When jobs of others reach the limit that they asked for, or that of their queue, if that is less."""
+    for instance in instances:
+        for job in instance.jobs:
+            limits = [limit for limit in (job.limit_s, instance.job_limit_s) if limit is not None]
+            if job.started_at is not None and limits and not _is_ours(job, user):
+                yield job.started_at + min(limits), job.slots
 
 
 def _reasons(printed: str) -> dict[BatchId, str]:

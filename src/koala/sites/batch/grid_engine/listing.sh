@@ -21,7 +21,8 @@ koala_listing() {
     if [ -n "$koala_names" ]; then
         koala_hosts=$(qhost -F "${koala_names#,}" -xml 2>/dev/null) || koala_hosts=
     fi
-    koala_jobs=$(qstat -F "slots,h_rt$koala_names" -u '*' -r -xml) || return 1
+    # The site may be in another time zone: times are those of UTC.
+    koala_jobs=$(TZ=UTC0 qstat -F "slots,h_rt$koala_names" -u '*' -r -xml) || return 1
     koala_queues=$(qselect -U "$koala_user" "$@" 2>&1) || [ -z "$koala_queues" ] || {
         printf '%s\n' "$koala_queues" >&2
         return 1

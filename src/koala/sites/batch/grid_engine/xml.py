@@ -6,6 +6,7 @@ type (so that no entity is ever expanded), and it is read piece by piece, so tha
 
 from __future__ import annotations
 
+import calendar
 import io
 import re
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _NUMBER = re.compile(r"-?[0-9]{1,12}(\.[0-9]{1,12})?", re.ASCII)
 _STATE = re.compile(r"[A-Za-z]{1,12}")
 _TASKS = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?(?::([0-9]{1,9}))?", re.ASCII)
+_TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.\d{1,9})?", re.ASCII)
 _RUNNING = "running"
 # What keeps a job that waits from being started.
 _NOT_ELIGIBLE = set("hEdzsST")
@@ -39,6 +41,8 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True):
     tasks: int = 1  # of an array that waits
     queues: tuple[str, ...] = ()  # that it asked for
     environment: str | None = None
+    started_at: float | None = None  # where it runs
+    limit_s: float | None = None  # that one which runs asked for
 
     @property
     def is_in_error(self) -> bool:
@@ -218,17 +222,42 @@ def _job(element: ElementTree.Element) -> JobLine:
         raise BatchOutputError(f"a job that makes no sense: id {number}, name {name!r}, state {state!r}")
     granted = element.find("granted_pe") if "granted_pe" in texts else None
     asked = element.findall("hard_req_queue") if "hard_req_queue" in texts else ()
+    is_running = element.get("state") == _RUNNING
     return JobLine(
         id=str(number),
         name=name,
         owner=owner,
         state=state,
-        is_running=element.get("state") == _RUNNING,
+        is_running=is_running,
         slots=_number(texts.get("slots")),
         tasks=_count_of_tasks(texts["tasks"]) if "tasks" in texts else 1,
         queues=tuple(each.text for each in asked if each.text),
         environment=None if granted is None else granted.get("name"),
+        started_at=_utc_time(texts.get("JAT_start_time", "")) if is_running else None,
+        limit_s=_time_limit_s(element) if is_running and "hard_request" in texts else None,
     )
+
+
+def _time_limit_s(element: ElementTree.Element) -> float | None:
+    """What a job asked for as ``h_rt``; None where it asked for none, or for something that nobody understands."""
+    for each in element.findall("hard_request"):
+        if each.get("name") == "h_rt":
+            try:
+                return _seconds(each.text)
+            except BatchOutputError:
+                return None
+    return None
+
+
+def _utc_time(text: str) -> float | None:
+    """Seconds since the epoch; Univa's versions also tell thousandths."""
+    match = _TIME.fullmatch(text.strip())
+    if match is None:
+        return None
+    year, month, day, hour, minute, second = (int(group) for group in match.groups())
+    if not (year >= 1970 and 1 <= month <= 12 and 1 <= day <= 31):
+        return None
+    return float(calendar.timegm((year, month, day, hour, minute, second)))
 
 
 def _text(element: ElementTree.Element, tag: str) -> str | None:

@@ -90,6 +90,19 @@ class MemoryReport(msgspec.Struct, frozen=True):
     there: int
 
 
+class _QueueLine(msgspec.Struct, frozen=True):
+    """A job that waits or runs, or several of one array that may start at a time. ``end_at`` is when it ends at the
+    latest, where that is known."""
+
+    number: BatchId
+    processors: int
+    times: int
+    partitions: tuple[str, ...]
+    reason: str
+    state: BatchState = BatchState.PENDING
+    end_at: float | None = None
+
+
 class _Waiting(msgspec.Struct, frozen=True):
     """A job that waits, or several of one array that may start at a time."""
 
@@ -118,10 +131,13 @@ def parse_listing(
     kept = sum(node.idle for node in unique if node.is_answering and is_kept_for_a_job(node.state))
     free = _free(nodes, resources)
     held = min(allocated, sum(job.processors for job in ours if job.state in (BatchState.RUNNING, BatchState.ENDING)))
+    numbers = {job.id for job in ours}
+    queued = [line for each in parts[_WAITING_LINE] if (line := _queue_line(each)).number not in numbers]
+    queued = [line for line in queued if not names.isdisjoint(line.partitions)]
     if any(job.processors > 0 and job.end is None and is_at_a_limit(job.state, job.reason) for job in ours):
         left = 0
     else:
-        waiting = _waiting_jobs(parts[_WAITING_LINE], names, {job.id for job in ours})
+        waiting = _waiting_jobs(queued)
         # Jobs of others do not ask for what ours do: one may start where no job of ours could.
         left = min(
             each - _taken_soon(waiting, kept, each + held) for each in (free, _free(nodes, ClusterResources()))
@@ -134,6 +150,7 @@ def parse_listing(
         others=max(0, min(working, working - held - _least(left, quota.left))),
         job_limit_s=_job_limit_s(nodes, quota),
         missing=_missing(nodes, partition),
+        releases=tuple((line.end_at, line.processors) for line in queued if line.end_at is not None),
     )
 
 
@@ -289,21 +306,33 @@ def _newest_terms(jobs: Sequence[Sequence[str]], terms: Terms, partitions: set[s
     return found
 
 
-def _waiting_jobs(lines: Sequence[str], partitions: set[str], ours: set[BatchId]) -> list[_Waiting]:
-    """Jobs of others that wait for processors of these partitions, in the order in which Slurm considers them. The
-    parts of one that asked for different nodes start together, or not at all."""
+def _queue_line(line: str) -> _QueueLine:
+    """What may be missing is the state of a job that waits, with its end."""
+    fields = [field.strip() for field in line.split("|")]
+    if len(fields) not in (4, 6):
+        raise BatchOutputError(f"{line[:200]!r} is not a job that waits or runs")
+    number, processors, partition, *told, reason = fields
+    state, end_at = BatchState.PENDING, None
+    if told:
+        state = state_of(told[0], reason)
+        holds = state in (BatchState.RUNNING, BatchState.ENDING)
+        # NONE where nothing limits it.
+        end_at = float(told[1]) if holds and re.fullmatch(r"\d{1,12}", told[1], re.ASCII) else None
+    partitions = tuple(partition.split(","))
+    return _QueueLine(number, _count(processors), _array_tasks(number), partitions, reason, state, end_at)
+
+
+def _waiting_jobs(queued: Sequence[_QueueLine]) -> list[_Waiting]:
+    """Jobs of others that wait for processors, in the order in which Slurm considers them. The parts of one that
+    asked for different nodes start together, or not at all."""
     found: dict[BatchId, _Waiting] = {}
-    for line in lines:
-        fields = [field.strip() for field in line.split("|")]
-        if len(fields) != 4:
-            raise BatchOutputError(f"{line[:200]!r} is not a job that waits")
-        number, processors, partition, reason = fields
-        times, wanted = _array_tasks(number), _count(processors)
-        if number in ours or not is_eligible(reason) or partitions.isdisjoint(partition.split(",")):
+    for line in queued:
+        if line.state is not BatchState.PENDING or not is_eligible(line.reason):
             continue
-        leader, _, part = number.partition("+")
+        leader, _, part = line.number.partition("+")
         before = found.get(leader) if part else None
-        found[leader] = _Waiting(leader, wanted + (before.processors if before is not None else 0), times)
+        wanted = line.processors + (before.processors if before is not None else 0)
+        found[leader] = _Waiting(leader, wanted, line.times)
     return list(found.values())
 
 

@@ -1,9 +1,10 @@
 # shellcheck shell=sh
-# What Slurm shows of a cluster: nodes, jobs that wait, limits, what nodes have beside processors, this user's jobs.
+# What Slurm shows of a cluster: nodes, jobs that wait and run, limits, what nodes have beside processors, this user's
+# jobs.
 #
 # What may hold anything comes last in a line, and '|' separates. A job's name may hold even newlines, so other users'
 # names are not asked for, and our own come last of all, each behind a word. Of others' jobs that run, the nodes tell
-# enough. A script sets koala_partition, empty for the default one.
+# how much they hold, and their lines when they end. A script sets koala_partition, empty for the default one.
 
 : "${koala_partition?}"
 
@@ -33,7 +34,10 @@ koala_list_nodes() {
     sinfo --noheader --Node --format='%N|%T|%C|%P|%a|%l' ${koala_partition:+--partition="$koala_partition"}
 }
 
+# Those that wait in the order in which Slurm considers them. Times are seconds since the epoch: the site may be in
+# another time zone.
 koala_list_waiting() {
     echo 'koala waiting'
-    squeue --noheader --states=PENDING --format='%i|%C|%P|%r' ${koala_partition:+--partition="$koala_partition"}
+    SLURM_TIME_FORMAT='%s' squeue --noheader --states=PENDING,CONFIGURING,RUNNING,COMPLETING \
+        --format='%i|%C|%P|%T|%e|%r' ${koala_partition:+--partition="$koala_partition"}
 }
