@@ -24,7 +24,7 @@ from koala.model.messages import (
 from koala.model.request import Request
 from koala.policies import Catalogue
 from koala.policies.front_door import Demand, Spots, View, compile_demand, place_on
-from tests.support.core_driver import CoreDriver, ask, ask_total, kind, make_grid
+from tests.support.core_driver import CoreDriver, ask, ask_total, assert_ledger_balances, kind, make_grid
 
 
 def started(driver: CoreDriver) -> list[int]:
@@ -124,6 +124,14 @@ def test_when_the_planned_job_is_cancelled_what_was_kept_is_used() -> None:
     driver.cancel(2)
     driver.settle()
     assert started(driver) == [1, 3]
+
+
+def test_what_others_let_go_of_in_part_is_counted_once() -> None:
+    driver = CoreDriver({"a": 10, "b": 10}, plan_depth=1, default_walltime_s=100.0)
+    for at, others in ((0.0, 8), (10.0, 5), (20.0, 6), (30.0, 1)):
+        driver.send(SiteReported(at=at, site="a", processors=10, others=others))
+        assert_ledger_balances(driver.ledger)
+    assert driver.ledger.sites.sites[0].releases == [(120.0, 1)]
 
 
 @pytest.mark.parametrize("scan_interval_s", [0.0, 30.0])

@@ -262,6 +262,7 @@ def assert_ledger_balances(ledger: Ledger) -> None:
     """What is written of each site is the sum of what the jobs have there; each job is where its state says."""
     _assert_sites_balance(ledger)
     _assert_links_balance(ledger)
+    _assert_profiles_balance(ledger)
     for queue, high in ((ledger.high, True), (ledger.low, False)):
         waiting = {job.id for job in ledger.jobs.values() if job.state is JobState.WAITING and job.high is high}
         assert {job.id for job in queue} == waiting
@@ -291,6 +292,16 @@ def _assert_sites_balance(ledger: Ledger) -> None:
         if site.trust is Trust.UNUSABLE or site.is_closed or probed:
             idle = 0
         assert book.view.idle[index] == max(0, idle)
+
+
+def _assert_profiles_balance(ledger: Ledger) -> None:
+    """Where plans are made: what is expected to come free is what is held, each processor once."""
+    if ledger.sites.availability is None:
+        return
+    for site, profile in zip(ledger.sites, ledger.sites.availability.profiles, strict=True):
+        profile.bring_up()
+        coming = profile.released[-1]
+        assert coming == site.ours + site.promised + site.earmarked + site.others
 
 
 def _assert_links_balance(ledger: Ledger) -> None:

@@ -245,9 +245,10 @@ class Sites:
         surplus = sum(processors for _, processors in kept) - unknown
         while surplus > 0:  # the oldest are the first to go
             (at, processors), kept = kept[0], kept[1:]
-            if processors > surplus:
-                kept = [(at, processors - surplus), *kept]
-            surplus -= processors
+            gone = min(processors, surplus)
+            if processors > gone:
+                kept = [(at, processors - gone), *kept]
+            surplus -= gone
         if surplus < 0:
             kept = sorted([*kept, (now + self.default_walltime_s, -surplus)])
         if (told, kept) != (site.releases_told, site.releases):
