@@ -86,7 +86,7 @@ def test_what_cannot_be_sent_is_told_and_nothing_is_submitted(daemon: Daemon, pr
         told = shell("submit", str(job), *options, code=2).stderr
         assert said in " ".join(told.split()), told
 
-    refused(JOB.replace("[solver,", "[absent,"), "No such file or directory")
+    refused(JOB.replace("[solver,", "[absent,"), "files: there is no absent in ")
     refused(JOB.replace("[solver,", "[/etc/passwd,"), "is absolute")
     (project / "away").symlink_to("/etc/passwd")
     refused(JOB.replace("[solver,", "[away,"), "leads out of the directory of the description")

@@ -288,3 +288,18 @@ def test_a_session_that_has_ended_is_told_with_the_way_back(server: Served, watc
     page.get_by_role("link", name="Sign in again").click()
     expect(page).to_have_url(f"{server.url}/login")
     watching.complaints[:] = [each for each in watching.complaints if "status of 401" not in each]
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+def test_what_is_asked_before_a_site_is_declared_lost_can_be_read_whole(
+    server: Served, watching: Watched, width: int, height: int
+) -> None:
+    server.service.paint_site("vrije", silent_since=1.0, jobs_to_restart=[4, 7, 9])
+    watching.page.set_viewport_size({"width": width, "height": height})
+    watching.page.goto(f"{server.url}/sites/vrije")
+    watching.page.locator("details[data-key=lost] summary").click()
+    box = watching.page.locator("details[data-key=lost] form").bounding_box()
+    assert box is not None
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= width
+    assert box["height"] < height / 2

@@ -54,9 +54,14 @@ def _check_inside(name: str, path: Path, beside: Path) -> None:
     """A description may come from somebody else: it must not have other files sent than those beside it."""
     try:
         real = path.resolve(strict=True)
+    except FileNotFoundError:
+        raise UserError(
+            f"files: there is no {clean(name)} in {clean(str(beside.resolve()))}, the directory of the description; "
+            "check the name, or make it first"
+        ) from None
     except OSError as error:
         raise UserError(
-            f"files: {clean(name)}: {clean(str(path))}: {error.strerror}; write a path beside the description"
+            f"files: {clean(name)} cannot be read: {error.strerror}; write a path beside the description"
         ) from None
     except RuntimeError:
         raise UserError(f"files: {clean(name)}: {clean(str(path))} is a link to itself; remove it") from None
