@@ -285,6 +285,14 @@ def story_of_a_restart() -> list[str]:
     return driver.story(1)
 
 
+def story_of_a_bad_node() -> list[str]:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0, barrier_timeout_s=30.0)
+    driver.run(ask(5))
+    driver.end(*driver.tokens(1), outcome=Outcome.FAILED, exit_code=127, nodes=("a1",))
+    driver.pass_time(100.0)
+    return driver.story(1)
+
+
 def story_of_a_bad_site() -> list[str]:
     driver = CoreDriver({"bad": 10, "good": 9}, scan_interval_s=0.0)
     for job, owner in enumerate(("ann", "bob"), start=1):
@@ -341,6 +349,8 @@ TOLD: dict[str, tuple[Callable[[], list[str]], str]] = {
     "to_blame": (story_of_a_bad_job, "the job itself is to blame, as it broke a component on a and on b"),
     "rests": (story_of_a_restart, "it rests for 5 s before it is placed again"),
     "avoids": (story_of_a_restart, "it avoids a, where a run of it failed, while there is another way"),
+    "not_on_nodes": (story_of_a_bad_node, "not on node a1 at a, where it failed"),
+    "all_nodes": (story_of_a_bad_node, "it may run on every node of a again, also where it failed"),
     "site_lost": (story_of_a_loss, "a, where a component of it is, is lost: an operator declared it lost"),
     "distrusted": (
         story_of_a_bad_site,

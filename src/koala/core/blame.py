@@ -3,6 +3,9 @@
 A program that fails proves nothing. One that fails at a site and then runs to its end elsewhere, unchanged, speaks
 against that site. Nobody is blamed for an end without an exit code, for one that the user calls the application's own
 word, and for what we or the site ended.
+
+A component on one node speaks against the node in the same way: its job is kept off the node when the failure has a
+sign of it, and all jobs with the program of that user when the same application does well on other nodes.
 """
 
 from __future__ import annotations
@@ -11,9 +14,10 @@ import hashlib
 
 import msgspec
 
-from koala.core.state.blame import PLAIN_WEIGHT, SIGNED_WEIGHT, Accusation
+from koala.core.state.blame import PLAIN_WEIGHT, SIGNED_WEIGHT, Accusation, NodeAccusation
 from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.ledger import Ledger
+from koala.model.messages import EXCLUDED_NODES_MAX
 
 # A run that fails within so many seconds has failed at once.
 AT_ONCE_S = 2.0
@@ -29,8 +33,10 @@ class Blame:
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
 
-    def application_failed(self, job: Job, claim: ComponentClaim, exit_code: int) -> None:
-        """The application of the component failed by itself at its site."""
+    def application_failed(
+        self, job: Job, claim: ComponentClaim, exit_code: int, nodes: tuple[str, ...] = ()
+    ) -> None:
+        """The application of the component failed by itself at its site. Of several nodes none is blamed."""
         assert job.spots is not None
         missing = exit_code in (CANNOT_EXECUTE, NOT_FOUND)
         if len(set(job.spots.sites)) > 1 and not missing:
@@ -38,6 +44,8 @@ class Blame:
         at_once = job.started_at is not None and self.ledger.now - job.started_at < AT_ONCE_S
         signed = missing or exit_code > SIGNALLED or at_once
         self._accuse(job, claim, f"exit code {exit_code}", SIGNED_WEIGHT if signed else PLAIN_WEIGHT)
+        if len(nodes) == 1:
+            self._accuse_node(job, claim, nodes[0], signed=signed)
 
     def component_broke(self, job: Job, claim: ComponentClaim) -> None:
         """The component broke while it ran, and the site does not say that it was its doing."""
@@ -46,11 +54,71 @@ class Blame:
     def _accuse(self, job: Job, claim: ComponentClaim, how: str, weight: int) -> None:
         ledger = self.ledger
         accusation = Accusation(ledger.now, job.id, weight, _witness(job), f"{how} (job {job.id})")
-        ledger.sites.sites[claim.site].record.accuse(f"{job.submitter}\n{_program(job, claim)}", accusation)
+        ledger.sites.sites[claim.site].record.accuse(_accuser(job, claim), accusation)
         ledger.sites.accused[claim.site] = None
 
-    def job_done(self, job: Job) -> None:
-        """The job ran to its end: what the same application did at other sites was their fault."""
+    def _accuse_node(self, job: Job, claim: ComponentClaim, node: str, *, signed: bool) -> None:
+        ledger = self.ledger
+        avoid_s = ledger.parameters.avoid_failed_s
+        if avoid_s <= 0:
+            return
+        accusation = NodeAccusation(node, _accuser(job, claim), ledger.now, job.id, _witness(job))
+        ledger.sites.sites[claim.site].record.accuse_node(accusation)
+        ledger.sites.node_accused[claim.site] = None
+        if signed:
+            excluded = job.failed_nodes.setdefault(ledger.names[claim.site], {})
+            excluded.pop(node, None)
+            excluded[node] = ledger.now + avoid_s
+            while len(excluded) > EXCLUDED_NODES_MAX:
+                del excluded[next(iter(excluded))]
+
+    def excluded_nodes(self, job: Job, claim: ComponentClaim) -> tuple[str, ...]:
+        """The nodes of its site that the component is kept off, those of the last failures last."""
+        ledger = self.ledger
+        name, now = ledger.names[claim.site], ledger.now
+        own = job.failed_nodes.get(name)
+        if own is None and claim.site not in ledger.sites.node_accused:
+            return ()
+        nodes = []
+        if claim.site in ledger.sites.node_accused:
+            record, since = ledger.sites.sites[claim.site].record, now - ledger.parameters.avoid_failed_s
+            record.nodes = [each for each in record.nodes if each.at > since]
+            self._count_accused(claim.site)
+            accuser = _accuser(job, claim)
+            nodes = [each.node for each in record.nodes if each.proved and each.accuser == accuser]
+        if own is not None:
+            own = job.failed_nodes[name] = {node: until for node, until in own.items() if until > now}
+            nodes = [*(node for node in nodes if node not in own), *own]
+            if not own:
+                del job.failed_nodes[name]
+        return tuple(nodes[-EXCLUDED_NODES_MAX:])
+
+    def allow_all_nodes(self, job: Job, claim: ComponentClaim) -> bool:
+        """There is no other way for the component than nodes that it is kept off; whether there are any."""
+        ledger = self.ledger
+        if not self.excluded_nodes(job, claim):
+            return False
+        job.failed_nodes.pop(ledger.names[claim.site], None)
+        accuser, record = _accuser(job, claim), ledger.sites.sites[claim.site].record
+        record.nodes = [each for each in record.nodes if each.accuser != accuser]
+        self._count_accused(claim.site)
+        job.tell(ledger.now, "all_nodes", claim.site)
+        return True
+
+    def _count_accused(self, index: int) -> None:
+        if not self.ledger.sites.sites[index].record.nodes:
+            self.ledger.sites.node_accused.pop(index, None)
+
+    def component_done(self, job: Job, claim: ComponentClaim, nodes: tuple[str, ...]) -> None:
+        """The component ran to its end on these nodes: the program does well there."""
+        if claim.site in self.ledger.sites.node_accused and nodes:
+            self.ledger.sites.sites[claim.site].record.clear_nodes(_accuser(job, claim), nodes)
+            self._count_accused(claim.site)
+
+    def job_done(self, job: Job, nodes: tuple[str, ...] = ()) -> None:
+        """The job ran to its end: what the same application did at other sites was their fault, and on other nodes
+        theirs. ``nodes`` are those of the component that ended last."""
+        self._prove_nodes(job, nodes)
         ledger = self.ledger
         accused = [index for index in sorted(ledger.sites.accused) if ledger.names[index] not in dict(job.places)]
         if not accused:
@@ -61,6 +129,21 @@ class Blame:
             if record.prove(witness, job.id, ledger.now) and record.is_guilty:
                 ledger.distrust(index, record.verdict)
                 job.tell(ledger.now, "distrusted", index, record.verdict)
+
+    def _prove_nodes(self, job: Job, nodes: tuple[str, ...]) -> None:
+        """At a site of its own that proves something only where all nodes that it ran on are known."""
+        sites, names = self.ledger.sites, self.ledger.names
+        own = () if nodes and len(job.places) == 1 else dict(job.places)
+        accused = [index for index in sorted(sites.node_accused) if names[index] not in own]
+        if accused:
+            witness = _witness(job)
+            for index in accused:
+                sites.sites[index].record.prove_nodes(witness, job.id)
+
+
+def _accuser(job: Job, claim: ComponentClaim) -> str:
+    """A user with a program."""
+    return f"{job.submitter}\n{_program(job, claim)}"
 
 
 def _program(job: Job, claim: ComponentClaim) -> str:

@@ -160,6 +160,7 @@ class _Restoring:
             job.barred = {}
             job.avoided = {}
             job.avoiding = ()
+            job.failed_nodes = {}
         if job.avoided:
             self._ledger.avoiders[job.id] = None
         if job.state is not JobState.QUARANTINED:  # its demand may be what cannot be had

@@ -67,6 +67,9 @@ class JobRunning:
         job.claims[component] = claim
         ledger.claims[claim.token] = claim
         ledger.sites.claim(claim)
+        excluded = self.blame.excluded_nodes(job, claim)
+        if excluded:
+            job.tell(ledger.now, "not_on_nodes", site, excluded)
         ledger.commands.append(
             StartComponent(
                 job=job.id,
@@ -80,6 +83,7 @@ class JobRunning:
                 begin_at=_finite(job.start_estimate),
                 barrier_timeout_s=self._barrier_patience_s(job),
                 run=job.runs + 1,
+                exclude_nodes=excluded,
             )
         )
         return claim
@@ -267,6 +271,7 @@ class JobRunning:
             for claim in quiet:
                 if claim.phase is ComponentPhase.SENT and not claim.moved:
                     ledger.site_error(claim.site)  # it has not even said that it has the component
+                self.blame.allow_all_nodes(job, claim)
             names = ", ".join(sorted({ledger.names[claim.site] for claim in quiet}))
             late = f"{len(quiet)} of {len(job.claims)} components"
             self.ending.claim_failed(job, f"{late} did not reach the barrier in time ({names})")
@@ -301,7 +306,7 @@ class JobRunning:
         if claim.aborting:
             self.ending.let_go(claim)
         elif event.outcome is Outcome.DONE and claim.job.state is JobState.RUNNING:
-            self._one_done(claim.job, claim)
+            self._one_done(claim.job, claim, event.nodes)
         else:
             self._broken(claim.job, claim, event)
         if ledger.sites.sites[claim.site].waiters:
@@ -317,11 +322,12 @@ class JobRunning:
                 job.claim_resumed = True
                 ledger.claiming.move(job, ledger.now)
 
-    def _one_done(self, job: Job, claim: ComponentClaim) -> None:
+    def _one_done(self, job: Job, claim: ComponentClaim, nodes: tuple[str, ...]) -> None:
         job.claims[claim.component] = None
         job.outstanding -= 1
+        self.blame.component_done(job, claim, nodes)
         if job.outstanding == 0:
-            self.blame.job_done(job)
+            self.blame.job_done(job, nodes)
             self.ending.end(job, JobState.DONE)
 
     def _broken(self, job: Job, claim: ComponentClaim, event: ComponentEnded) -> None:
@@ -402,6 +408,10 @@ class JobRunning:
         assert job.demand is not None
         ledger = self.ledger
         site = ledger.names[claim.site]
+        if self.blame.allow_all_nodes(job, claim):
+            why = f"{site} does not run component {claim.component} without nodes where it failed: {reason}"
+            self.ending.back_to_queue(job, why, lower=False)
+            return
         job.barred[site] = reason
         job.tell(ledger.now, "unsuitable", claim.component, claim.site, reason)
         job.demand = job.demand.barring((claim.site,))
@@ -427,7 +437,7 @@ class JobRunning:
         limit = first_given(job.request.restarts_max, ledger.parameters.restarts_max)
         word = _last_word(job.request, event.exit_code)
         if word is None and event.exit_code is not None and claim.phase is ComponentPhase.RUNNING:
-            self.blame.application_failed(job, claim, event.exit_code)
+            self.blame.application_failed(job, claim, event.exit_code, event.nodes)
         if word is not None:
             self.ending.end(job, JobState.FAILED, f"{reason}, {word}")
         elif limit is not None and job.application_failures > limit:

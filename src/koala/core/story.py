@@ -210,6 +210,12 @@ _WORDS: dict[str, Callable[..., str]] = {
         if sites
         else "it may go to every site again, also where it failed"
     ),
+    "not_on_nodes": lambda names, site, nodes: (
+        f"not on {'node' if len(nodes) == 1 else 'nodes'} {', '.join(nodes)} at {names[site]}, where it failed"
+    ),
+    "all_nodes": lambda names, site: (
+        f"it may run on every node of {names[site]} again, also where it failed: there was no other way"
+    ),
     "left_out": lambda _, lines: f"... {lines} lines of a long story are left out ...",
     "returned": lambda _, reason: f"back to its placement queue: {reason}",
     "quarantined": lambda _, reason: f"set aside: {reason}",

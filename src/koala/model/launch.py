@@ -50,6 +50,7 @@ LINKS_MAX = 1_001
 BARRIER_TIMEOUT_DEFAULT_S = 3_600.0
 
 _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_NODE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAIL_NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
 
@@ -116,13 +117,19 @@ def _check_variable(field: str, name: str) -> None:
         raise LaunchError(field, f"{name!r} is not the name of a variable; use letters, digits and '_'")
 
 
+def is_node_name(name: str) -> bool:
+    """Whether this can be the name of a node in any batch system: it is no list, no pattern and no option."""
+    return _NODE_NAME.fullmatch(name) is not None
+
+
 class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One start of one component, named by its token for ever.
 
     ``part`` is its index among the job's ``parts`` components. ``walltime_s`` counts from the release of the barrier.
     A component that is not released within ``barrier_timeout_s`` ends by itself. ``search_path`` are directories of
     the site where programs are looked for first, such as that of ``mpiexec``. ``begin_at`` is when the job is planned
-    to start, in seconds since the epoch, for a site that can keep processors for that moment.
+    to start, in seconds since the epoch, for a site that can keep processors for that moment. ``exclude_nodes`` are
+    nodes that it is kept off, if that leaves room for it.
 
     Raises ``LaunchError`` for anything that could not reach the application byte for byte.
     """
@@ -138,6 +145,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     walltime_s: float | None = None
     search_path: tuple[str, ...] = ()
     begin_at: float | None = None
+    exclude_nodes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_token(self.token)
@@ -153,6 +161,9 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise LaunchError("walltime_s", f"{self.walltime_s} is not a time above zero")
         if self.begin_at is not None and not (0 <= self.begin_at < math.inf):
             raise LaunchError("begin_at", f"{self.begin_at} is not a time since the epoch; leave it out")
+        for node in self.exclude_nodes:
+            if not is_node_name(node):
+                raise LaunchError("exclude_nodes", f"{node!r} is not the name of a node")
         for directory in self.search_path:
             _check_text("search_path", directory)
             if not directory.startswith("/") or ":" in directory:

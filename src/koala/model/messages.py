@@ -48,6 +48,10 @@ class Outcome(enum.StrEnum):
 
 # So many ends of other users' jobs a site tells of at most; the later ones count as one.
 RELEASES_MAX = 256
+# So many nodes of a component that ended are told at most.
+ENDED_NODES_MAX = 16
+# A component is kept off so many nodes of its site at most: those of the last failures.
+EXCLUDED_NODES_MAX = 16
 # Of a component that ended so, nothing was ever at its site.
 NEVER_HELD = frozenset({Outcome.REFUSED, Outcome.ABSENT, Outcome.UNSUITABLE})
 
@@ -144,13 +148,16 @@ class ComponentRunning(Event, frozen=True, kw_only=True, tag=True):
 
 class ComponentEnded(Event, frozen=True, kw_only=True, tag=True):
     """The component holds nothing any more, and never will under this token. ``by_site``: the site itself says
-    that it ended it or lost its node, so that it is no doing of the job."""
+    that it ended it or lost its node, so that it is no doing of the job. ``nodes`` are those of the site that it ran
+    on, by the names that the site's batch system gives them, ``ENDED_NODES_MAX`` of them at most; none where the site
+    does not tell."""
 
     token: Token
     outcome: Outcome
     reason: str = ""
     exit_code: int | None = None
     by_site: bool = False
+    nodes: tuple[str, ...] = ()
 
 
 class TransferEnded(Event, frozen=True, kw_only=True, tag=True):
@@ -270,7 +277,9 @@ class StartComponent(Command, frozen=True, kw_only=True, tag=True):
     ``parts`` how many components the job has now. ``tasks`` are those of a job of tasks that the component holds, by
     name, in the order of their ranks. ``begin_at`` is the job start time, and ``barrier_timeout_s`` how long the
     component waits at the barrier before it ends by itself: longer than the core ever waits for the others. ``run``
-    is the run of the job that it is for, counted from 1: a run begins when the barrier opens.
+    is the run of the job that it is for, counted from 1: a run begins when the barrier opens. ``exclude_nodes`` are
+    nodes of the site to keep it off, as its program failed there; a site on which it would find no room without them
+    may use them all the same.
     """
 
     job: JobId
@@ -284,6 +293,7 @@ class StartComponent(Command, frozen=True, kw_only=True, tag=True):
     begin_at: float | None = None
     barrier_timeout_s: float | None = None
     run: int = 1
+    exclude_nodes: tuple[str, ...] = ()
 
 
 class AbortComponent(Command, frozen=True, kw_only=True, tag=True):

@@ -6,6 +6,7 @@ program: however often that fails at a site, it accuses the site once.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import field
 
 from koala.core.state.encoded import encoded
@@ -21,6 +22,8 @@ PLAIN_WEIGHT = 1
 # A site loses its trust when the accusations that count weigh so much, of so many accusers at least.
 TRUST_LOST_WEIGHT = 4
 ACCUSERS_MIN = 2
+# Accusations of nodes that are kept of one site; the oldest goes first.
+NODE_ACCUSATIONS_KEPT_MAX = 64
 # So many accusations, the last ones, are told as the reason.
 TOLD_MAX = 4
 
@@ -38,11 +41,25 @@ class Accusation:
 
 
 @encoded
+class NodeAccusation:
+    """One user's program that failed on a node. ``witness`` tells the very same application again."""
+
+    node: str
+    accuser: str
+    at: float
+    job: JobId
+    witness: str
+    proved: bool = False
+
+
+@encoded
 class SiteRecord:
-    """What is held against one site, by accuser, and why it lost its trust the last time, if it did."""
+    """What is held against one site, by accuser, and why it lost its trust the last time, if it did; and what is held
+    against nodes of it, in the order in which that came up."""
 
     accusations: dict[str, Accusation] = field(default_factory=dict)
     distrusted: str = ""
+    nodes: list[NodeAccusation] = field(default_factory=list)
 
     def accuse(self, accuser: str, accusation: Accusation) -> None:
         """Note a failure. What was proved before stays so: the same program fails here again."""
@@ -65,6 +82,22 @@ class SiteRecord:
     def clear(self, job: JobId) -> None:
         """A component of the job ran to its end here: nothing is held against the site, but by the job itself."""
         self.accusations = {who: each for who, each in self.accusations.items() if each.job == job}
+
+    def accuse_node(self, accusation: NodeAccusation) -> None:
+        """Note a failure on a node. What was proved before stays so."""
+        same = [each for each in self.nodes if (each.accuser, each.node) == (accusation.accuser, accusation.node)]
+        accusation.proved = any(each.proved for each in same)
+        self.nodes = [each for each in self.nodes if each not in same][1 - NODE_ACCUSATIONS_KEPT_MAX :]
+        self.nodes.append(accusation)
+
+    def prove_nodes(self, witness: str, job: JobId) -> None:
+        """The same application has run to its end, and not on the nodes that are accused of it."""
+        for each in self.nodes:
+            each.proved = each.proved or each.witness == witness or each.job == job
+
+    def clear_nodes(self, accuser: str, nodes: Collection[str]) -> None:
+        """The accuser's program did well on these nodes."""
+        self.nodes = [each for each in self.nodes if each.accuser != accuser or each.node not in nodes]
 
     @property
     def is_guilty(self) -> bool:

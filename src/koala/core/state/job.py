@@ -186,6 +186,7 @@ class Job(_JobLinks):
     barred: dict[SiteName, str] = field(default_factory=dict)  # sites that will never run it, and why
     avoided: dict[SiteName, float] = field(default_factory=dict)  # sites where a run of it failed, and until when
     avoiding: tuple[SiteName, ...] = ()  # those of them that its demand leaves out now
+    failed_nodes: dict[SiteName, dict[str, float]] = field(default_factory=dict)  # nodes it is kept off, until when
     rest_s: float = 0.0  # how long it rests when it returns to its queue
     restart_rests: int = 0  # how often it has rested after a run that failed
     broke_at: SiteName | None = None  # the site at which a component of it broke first, while it ran

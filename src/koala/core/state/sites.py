@@ -136,6 +136,7 @@ class Sites:
         self.helped = 0
         self.changed = 0
         self.accused: dict[int, None] = {}  # sites against which something may be held
+        self.node_accused: dict[int, None] = {}  # sites against nodes of which something is held
         self.doors_changed = False  # whether a site was taken out or put back since somebody looked
         self.shrunk = False  # whether a site was taken out, or has less for us, since somebody looked
         self.turnover = [0] * len(self.sites)  # how many of our claims have begun and ended at each, since the start
@@ -202,6 +203,8 @@ class Sites:
         self.sites[index] = belief
         if belief.record.accusations:
             self.accused[index] = None
+        if belief.record.nodes:
+            self.node_accused[index] = None
         self.view.limit[index] = belief.limit
 
     def restored(self, *, helped: int, changed: int) -> None:
@@ -277,6 +280,7 @@ class Sites:
         site.last_error = ""
         site.record = SiteRecord()
         self.accused.pop(index, None)
+        self.node_accused.pop(index, None)
         site.broken_by = dict.fromkeys(site.broken_by, 0)  # that is no word on whether others do well there
         site.trust = Trust.USABLE
         site.probe_job = None

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from koala.core import Scheduler
+from koala.core.blame import NOT_FOUND
 from koala.core.lifecycle import JobState
 from koala.core.state.job import Job
-from koala.model.messages import AnyCommand, AnyEvent, ComponentEnded, JobPlaced, JobRequeued, SiteDistrusted
+from koala.model.messages import (
+    AnyCommand,
+    AnyEvent,
+    ComponentEnded,
+    JobPlaced,
+    JobRequeued,
+    SiteDistrusted,
+    StartComponent,
+)
 from koala.model.request import JobId, SiteName
 from koala.policies.front_door import can_ever_fit
 
@@ -28,6 +37,7 @@ class RestartPromises:
             )
         }
         self._failed: dict[JobId, tuple[SiteName, float]] = {}  # where and when a run of it failed last
+        self._bad_node: dict[tuple[JobId, SiteName], tuple[str, float]] = {}  # where it is missing, and since when
         self._usable = scheduler.ledger.sites.usable()
 
     def after(self, event: AnyEvent, commands: list[AnyCommand], site_of: dict[str, SiteName]) -> None:
@@ -42,18 +52,31 @@ class RestartPromises:
             elif isinstance(command, JobPlaced):
                 self._rests(command, event.at)
                 self._goes_elsewhere(command, event.at, steady)
+            elif isinstance(command, StartComponent):
+                self._is_kept_off(command, event.at)
             elif isinstance(command, JobRequeued):
                 self._failed.pop(command.job, None)
                 if isinstance(event, ComponentEnded) and event.outcome == "failed":
                     job = self._ledger.jobs.get(command.job)
                     if job is not None and event.token.startswith(f"{job.id}."):
                         self._failed[job.id] = site_of[event.token], event.at
+                        if event.exit_code == NOT_FOUND and len(event.nodes) == 1:
+                            self._bad_node[job.id, site_of[event.token]] = event.nodes[0], event.at
 
     def _keeps_its_trust(self, command: SiteDistrusted) -> None:
         if command.site in self._healthy and command.reason.startswith("failures"):
             self._fail(
                 "a healthy site keeps its trust under bad programs", f"{command.site} lost it: {command.reason}"
             )
+
+    def _is_kept_off(self, command: StartComponent, at: float) -> None:
+        node, since = self._bad_node.get((command.job, command.site), ("", 0.0))
+        if not node or at >= since + self._ledger.parameters.avoid_failed_s or node in command.exclude_nodes:
+            return
+        job = self._ledger.jobs.get(command.job)
+        if job is not None and not any(entry[1] in ("all_nodes", "left_out") for entry in job.story):
+            detail = f"{command.token} may run on {node} of {command.site}, where its program was not found"
+            self._fail("a job is kept off the node it failed on", detail)
 
     def _rests(self, command: JobPlaced, at: float) -> None:
         failed = self._failed.get(command.job)

@@ -112,6 +112,8 @@ class SimulatedComponents:
             return
         job = self._jobs.get(command.job)
         component = SimulatedComponent(token, site, job, command.processors, command.parts)
+        if command.exclude_nodes:
+            component.excluded = site.places_of(command.exclude_nodes)
         self.components[token] = component
         if job is None or component.processors > site.installed:
             why = "no such job" if job is None else f"{site.name} has {site.installed} processors"
@@ -290,13 +292,16 @@ class SimulatedComponents:
         self, component: SimulatedComponent, outcome: Outcome, reason: str, exit_code: int | None, now: float
     ) -> None:
         site = component.site
+        nodes: tuple[str, ...] = ()
         if component.state is SimulatedState.QUEUED:
             site.queue.remove(component)
         else:
+            if site.bad_nodes and component.state is SimulatedState.RUNNING:
+                nodes = site.nodes_of(component)
             site.release(component, now)
         if outcome is Outcome.SITE_FAILED:
             self.failures += 1
-        self._mark_ended(component, outcome, reason, exit_code, now)
+        self._mark_ended(component, outcome, reason, exit_code, now, nodes=nodes)
         self.alive -= 1
         assert component.newest is not None
         self._say(component, component.newest)
@@ -318,13 +323,20 @@ class SimulatedComponents:
         now: float,
         *,
         by_site: bool = False,
+        nodes: tuple[str, ...] = (),
     ) -> None:
         component.state = SimulatedState.ENDED
         component.timer = 0
         if component.flow is not None:
             self.contention.leave(component.flow, component, done=outcome is Outcome.DONE, now=now)
         component.newest = ComponentEnded(
-            at=now, token=component.token, outcome=outcome, reason=reason, exit_code=exit_code, by_site=by_site
+            at=now,
+            token=component.token,
+            outcome=outcome,
+            reason=reason,
+            exit_code=exit_code,
+            by_site=by_site,
+            nodes=nodes,
         )
 
     def _remember_end(self, component: SimulatedComponent, outcome: Outcome, reason: str, now: float) -> None:

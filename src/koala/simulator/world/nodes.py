@@ -5,7 +5,7 @@ Only sites with a failure trace have them; every other site is a plain number of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Generic, TypeVar
 
 Holder = TypeVar("Holder")
@@ -42,10 +42,15 @@ class SiteNodes(Generic[Holder]):
         gone = sum(self._sizes[index] for index in set(nodes) if self.working[index])
         return gone == self.processors
 
-    def take(self, holder: Holder, processors: int) -> None:
-        """Give the holder so many more processors, of the first nodes that have them; the caller knows they do."""
+    def take(self, holder: Holder, processors: int, last: Collection[int] = ()) -> None:
+        """Give the holder so many more processors, of the first nodes that have them; the caller knows they do. The
+        nodes of ``last`` come last."""
         shares = self._held.setdefault(holder, {})
-        for index, free in enumerate(self._free):
+        order: Iterable[int] = range(len(self._free))
+        if last:
+            order = sorted(order, key=lambda index: index in last)
+        for index in order:
+            free = self._free[index]
             if free and self.working[index]:
                 share = min(free, processors)
                 self._free[index] = free - share

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import Final, Literal
 
 from koala.model.grid import LocalScheduler, Site
-from koala.model.messages import AnyEvent, Outcome, SiteReported, Token, releases_within
+from koala.model.messages import ENDED_NODES_MAX, AnyEvent, Outcome, SiteReported, Token, releases_within
 from koala.model.request import JobId
 from koala.simulator.workloads.workload import Arrival
 from koala.simulator.world.flows import Flow
@@ -20,6 +20,8 @@ from koala.simulator.world.nodes import SiteNodes
 
 # Who holds a node's processors for the dummy jobs: they come and go as a number and not as jobs.
 _DUMMIES: Final = "dummies"
+# The name of a node is this and its place.
+_NODE: Final = "node"
 
 
 class SimulatedState(enum.IntEnum):
@@ -77,12 +79,13 @@ class SimulatedComponent(LocalJob):
     ``application_fails_at`` the fraction at which its application will return failure; ``clusters``
     how many sites the job was released on (0 before its release), ``slowness`` that of the worst link between
     them for its application, ``flow`` its traffic on links that it shares with others, if any; ``outcome`` how its
-    execution will end.
+    execution will end; ``excluded`` the nodes, by their place, that it gets only where no others are free.
     """
 
     __slots__ = (
         "application_fails_at",
         "clusters",
+        "excluded",
         "exit_code",
         "fails_at",
         "flow",
@@ -117,6 +120,7 @@ class SimulatedComponent(LocalJob):
         self.flow: Flow[SimulatedComponent] | None = None
         self.outcome = Outcome.DONE
         self.exit_code = 1  # that of its application, should it fail
+        self.excluded: frozenset[int] = frozenset()
         self.timer = 0
 
 
@@ -222,6 +226,16 @@ class SimulatedSite:
         """Whether the job holds a part of a node that is misconfigured."""
         return self.nodes is not None and not self.bad_nodes.isdisjoint(self.nodes.held(job))
 
+    def nodes_of(self, job: LocalJob) -> tuple[str, ...]:
+        """The nodes that the job holds a part of, by name, where the site tells."""
+        if self.nodes is None or not self.bad_nodes:
+            return ()
+        return tuple([f"{_NODE}{place}" for place in sorted(self.nodes.held(job))[:ENDED_NODES_MAX]])
+
+    def places_of(self, names: Collection[str]) -> frozenset[int]:
+        """The nodes of these names."""
+        return frozenset(int(name.removeprefix(_NODE)) for name in names)
+
     def submit(self, job: LocalJob, now: float) -> bool:
         """Take a job. True: it begins at once. False: it waits until a ``serve`` begins it."""
         if job.processors <= self.idle and (self._first_fit or not self.queue):
@@ -244,7 +258,7 @@ class SimulatedSite:
         self.account(now)
         self.idle -= job.processors
         if self.nodes is not None:
-            self.nodes.take(job, job.processors)
+            self.nodes.take(job, job.processors, job.excluded if isinstance(job, SimulatedComponent) else ())
         if isinstance(job, SimulatedComponent):
             self.ours += job.processors
         else:
