@@ -39,6 +39,25 @@ def test_local_users_jobs_count_as_taken(grid: RealGrid) -> None:
     assert sorted(each.site for each in grid.last_run(job)) == sorted(SITES)
 
 
+def test_a_program_that_is_missing_on_one_node_runs_on_another_of_the_same_cluster(
+    grid: RealGrid, tmp_path: Path
+) -> None:
+    """It is missing on whichever node comes first."""
+    bad = tmp_path / "bad"
+    job = grid.submit(
+        "application:\n  script: |\n"
+        f"    [ -e '{bad}' ] || echo \"$SLURMD_NODENAME\" >'{bad}'\n"
+        f'    if [ "$(cat \'{bad}\')" = "$SLURMD_NODENAME" ]; then exit 127; fi\n'
+        '    echo "done on $SLURMD_NODENAME"\n'
+        "components:\n- {processors: 2, site: alpha}\n"
+    )
+    found = grid.done(job)
+    node = bad.read_text().strip()
+    assert found.runs == 2, grid.story(job)
+    told = [line.text for line in grid.client.explain(job).story]
+    assert f"not on node {node} at alpha, where it failed" in told
+
+
 def test_a_controller_that_is_away_for_a_while_loses_nothing(grid: RealGrid, tmp_path: Path) -> None:
     """The application ends meanwhile, everywhere."""
 

@@ -64,6 +64,7 @@ def launch_for(command: StartComponent, request: Request, site: Site) -> Launch:
         walltime_s=request.walltime_s,
         search_path=() if elsewhere else search_path(),
         begin_at=command.begin_at,
+        exclude_nodes=command.exclude_nodes,
     )
 
 

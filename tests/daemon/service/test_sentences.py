@@ -82,6 +82,10 @@ EXAMPLES: list[tuple[Any, str]] = [
         ComponentEnded(at=1, token=FIRST, outcome=Outcome.FAILED, exit_code=7, reason="exit code 7"),
         "component 7.1 failed with exit code 7",
     ),
+    (
+        ComponentEnded(at=1, token=FIRST, outcome=Outcome.FAILED, exit_code=127, nodes=("n1", "n2")),
+        "component 7.1 failed with exit code 127 on nodes n1, n2",
+    ),
     (ComponentEnded(at=1, token=FIRST, outcome=Outcome.ABORTED), "component 7.1 was aborted"),
     (TransferEnded(at=1, transfer="t2", ok=True), "transfer t2 arrived"),
     (TransferEnded(at=1, transfer="t2", ok=False, reason="no room"), "transfer t2 broke: no room"),

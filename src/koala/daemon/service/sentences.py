@@ -76,7 +76,8 @@ def _submitted(body: JobSubmitted) -> str:
 def _ended(body: ComponentEnded) -> str:
     code = "" if body.exit_code is None or body.outcome is Outcome.DONE else f" with exit code {body.exit_code}"
     reason = "" if code.endswith(f" {body.reason}") else body.reason  # many sites say the exit code once more
-    return f"component {body.token} {_ENDINGS[body.outcome]}{code}{_because(reason)}"
+    where = f" on {'node' if len(body.nodes) == 1 else 'nodes'} {_cut(', '.join(body.nodes))}" if body.nodes else ""
+    return f"component {body.token} {_ENDINGS[body.outcome]}{code}{where}{_because(reason)}"
 
 
 def _transfer_ended(body: TransferEnded) -> str:

@@ -100,6 +100,7 @@ class BatchComponent(LiveComponent):
         self.cancelled_at = 0.0
         self.reservation: str | None = None
         self.exit_words: list[str] | None = None
+        self.nodes: tuple[str, ...] = ()  # those that it ran on, once its end is recorded
 
     @classmethod
     def of(cls, found: RecordedComponent, tag: Token, known_since: float) -> BatchComponent:

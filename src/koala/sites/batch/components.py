@@ -160,6 +160,7 @@ class BatchComponents:
                 component.abort, news = status.abort, True  # whoever put it there never heard that it is there
             if status.exit_words is not None and component.exit_words is None:
                 component.exit_words, news = status.exit_words, True
+                component.nodes = tuple(status.nodes)
             if status.ready and component.phase is LivePhase.QUEUED:
                 component.phase, news = LivePhase.READY, True
                 if component.released_at is None and not component.is_ending:
@@ -357,7 +358,9 @@ class BatchComponents:
         told. Of what fails there nothing is told, and the next listing brings it here again."""
         if not over:
             return
-        events = {component.token: self.end_event(component.token, *how) for component, how in over}
+        events = {
+            component.token: self.end_event(component.token, *how, nodes=component.nodes) for component, how in over
+        }
         before = {
             component.token: self._system.unreserve(reservation_name(component.tag))
             for component, _ in over
@@ -384,11 +387,19 @@ class BatchComponents:
         reason: str,
         exit_code: int | None = None,
         by_site: bool = False,  # the last of a ``BatchEnding``
+        *,
+        nodes: tuple[str, ...] = (),
     ) -> ComponentEnded:
         """The end of a component, now."""
         at = self._clock()
         return ComponentEnded(
-            at=at, token=token, outcome=outcome, reason=reason, exit_code=exit_code, by_site=by_site
+            at=at,
+            token=token,
+            outcome=outcome,
+            reason=reason,
+            exit_code=exit_code,
+            by_site=by_site,
+            nodes=nodes,
         )
 
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import msgspec
 
 from koala.model.grid import BatchSettings
-from koala.model.launch import ADDRESSES, NODES, READY, NodeShare
-from koala.model.messages import Token
+from koala.model.launch import ADDRESSES, NODES, READY, NodeShare, is_node_name
+from koala.model.messages import ENDED_NODES_MAX, Token
 from koala.sites.batch.scripts.runner import ScriptResult
 from koala.sites.component_directory import AbortRecord, RecordedComponent, is_token, parse_abort, parse_component
 from koala.sites.shell_script import OutputSection
@@ -20,13 +20,14 @@ _log = logging.getLogger(__name__)
 
 class ComponentStatus(msgspec.Struct, kw_only=True):
     """What is to be seen of one component. ``exit_words`` is what its script recorded as its end, ``abort`` what an
-    abort on record says."""
+    abort on record says, ``nodes`` those that it ran on, once it has recorded its end."""
 
     lost: bool = False
     ready: bool = False
     abort: AbortRecord | None = None
     exit_words: list[str] | None = None
     mail: list[str] = msgspec.field(default_factory=list)
+    nodes: list[str] = msgspec.field(default_factory=list)
 
 
 def parse_statuses(text: str, tokens: Sequence[Token]) -> dict[Token, ComponentStatus]:
@@ -49,6 +50,8 @@ def _add(status: ComponentStatus, words: list[str]) -> None:
             status.abort = parse_abort(" ".join(rest))
         case ["exit", *rest]:
             status.exit_words = " ".join(rest).split()
+        case ["node", name] if is_node_name(name) and len(status.nodes) < ENDED_NODES_MAX:
+            status.nodes.append(name)
         case ["mail", name]:
             status.mail.append(name)
 

@@ -94,7 +94,12 @@ class BatchSubmitter:
         text = directory.make(self._components.root, record, script, site, submission)
         done = await self._runner.run(text, timeout_s=BATCH_S, calls="submit")
         found = parse_found(done.sections)
-        return found[0] if found else self._accepted(record, self._answer(done), None)
+        if found:
+            return found[0]
+        answer = self._answer(done)
+        if answer.refusal is not None and launch.exclude_nodes:
+            answer = await self._submit_anywhere(launch, answer.refusal)
+        return self._accepted(record, answer, None)
 
     def _accepted(self, record: AcceptanceRecord, answer: _Answer, reservation: str | None) -> Accepted:
         if answer.refusal is not None:
@@ -125,6 +130,19 @@ class BatchSubmitter:
         return answer.refusal
 
     async def _submit(self, launch: Launch, reservation: str | None) -> _Answer:
+        answer = await self._submit_once(launch, reservation)
+        if answer.refusal is not None and launch.exclude_nodes and reservation is None:
+            return await self._submit_anywhere(launch, answer.refusal)
+        return answer
+
+    async def _submit_anywhere(self, launch: Launch, refusal: str) -> _Answer:
+        """Submit a component that the batch system does not take without the nodes that it was to be kept off: there
+        may be no others, or not of these names any more."""
+        words = "site %s refuses component %s kept off %s, so that it may run on every node: %s"
+        _log.info(words, self._name, launch.token, ", ".join(launch.exclude_nodes), refusal)
+        return await self._submit_once(msgspec.structs.replace(launch, exclude_nodes=()), None)
+
+    async def _submit_once(self, launch: Launch, reservation: str | None) -> _Answer:
         text = self._system.submit(self._submission(launch, reservation))
         return self._answer(
             await self._runner.run(
@@ -133,7 +151,9 @@ class BatchSubmitter:
         )
 
     def _submission(self, launch: Launch, reservation: str | None) -> BatchSubmission:
-        tagged = msgspec.structs.replace(launch, token=self._components.tag(launch.token))
+        # The nodes of a reservation are chosen already.
+        excluded = launch.exclude_nodes if reservation is None else ()
+        tagged = msgspec.structs.replace(launch, token=self._components.tag(launch.token), exclude_nodes=excluded)
         return BatchSubmission(
             launch=tagged,
             home=f"{self._components.root}/{COMPONENTS}/{launch.token}",

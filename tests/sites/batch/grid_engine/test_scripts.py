@@ -7,6 +7,7 @@ import shlex
 import subprocess
 from typing import Any
 
+import msgspec
 import pytest
 
 from koala.model.grid import BatchSettings
@@ -41,6 +42,11 @@ def words(text: str) -> list[str]:
 def options(text: str) -> dict[str, str]:
     given = words(text)[:-1]
     return {name: value for name, value in itertools.pairwise(given) if name.startswith("-")}
+
+
+def test_a_component_is_kept_off_nodes() -> None:
+    launch = msgspec.structs.replace(submission().launch, exclude_nodes=("n1", "n2.site"))
+    assert options(system().submit(submission(launch=launch)))["-l"] == "hostname=!(n1|n2.site)"
 
 
 def test_a_component_is_submitted_as_a_file_under_its_token() -> None:

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from koala.model.grid import BatchSettings
@@ -57,6 +58,11 @@ def test_a_submission_says_everything_and_quotes_what_is_not_its_own() -> None:
         "/w/it's/1.1/script",
         "</dev/null",
     ]
+
+
+def test_a_component_is_kept_off_nodes() -> None:
+    launch = msgspec.structs.replace(submission().launch, exclude_nodes=("n1", "n2.site"))
+    assert "--exclude=n1,n2.site" in shlex.split(system().submit(submission(launch=launch)))
 
 
 def test_processors_that_are_not_whole_tasks_are_asked_for_one_by_one() -> None:

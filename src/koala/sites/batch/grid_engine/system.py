@@ -76,6 +76,8 @@ class GridEngineSystem:
             words += ["-ar", submission.reservation]
         elif submission.limit_s is not None:
             words += ["-l", f"h_rt={math.ceil(submission.limit_s)}"]
+        if launch.exclude_nodes:
+            words += ["-l", f"hostname=!({'|'.join(launch.exclude_nodes)})"]
         preface, environment = self._environment(launch.processors)
         options = shlex.join(settings.submit_options)
         script = shlex.quote(_below(submission.home, submission.script))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from koala.model.launch import MAIL_BYTES_MAX, Go
-from koala.model.messages import ComponentEnded, Token
+from koala.model.messages import ENDED_NODES_MAX, ComponentEnded, Token
 from koala.sites.component_directory import AbortRecord, AcceptanceRecord
 from koala.sites.shell_script import assign, call, directory_word, function, printing, quoted, shell_file
 
@@ -176,7 +176,7 @@ def inspect_anew(root: str, tokens: Sequence[Token]) -> str:
 
 
 def _inspect(tokens: Sequence[Token]) -> str:
-    return call("koala_inspect", _EXIT_CHARACTERS_MAX, _VERDICT_CHARACTERS_MAX, *tokens)
+    return call("koala_inspect", _EXIT_CHARACTERS_MAX, _VERDICT_CHARACTERS_MAX, ENDED_NODES_MAX, *tokens)
 
 
 def mail(root: str, token: Token, name: str) -> str:

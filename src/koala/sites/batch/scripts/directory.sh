@@ -306,12 +306,13 @@ koala_refresh() {
     done
 }
 
-# koala_inspect EXIT_CHARACTERS VERDICT_CHARACTERS TOKENS...: what these components' files say, without a process for
-# each. A line that is longer than one of ours is not read.
+# koala_inspect EXIT_CHARACTERS VERDICT_CHARACTERS NODES TOKENS...: what these components' files say, without a process
+# for each. A line that is longer than one of ours is not read, and of one that has ended so many nodes are told.
 koala_inspect() {
     koala_exit_characters=$1
     koala_verdict_characters=$2
-    shift 2
+    koala_nodes_told=$3
+    shift 3
     koala_mark inspected
     for koala_each in "$@"; do
         if koala_plain "$koala_each/record.json"; then
@@ -336,6 +337,7 @@ koala_inspect_files() {
             if koala_plain "$koala_file"; then
                 koala_read "$koala_file" "$koala_exit_characters"
                 printf '%s exit %s\n' "$1" "$koala_line"
+                koala_inspect_nodes "$1"
             fi
             ;;
         */abort)
@@ -346,6 +348,18 @@ koala_inspect_files() {
             ;;
         esac
     done
+}
+
+# koala_inspect_nodes TOKEN: the nodes that a component has run on, a line each of name and processors.
+koala_inspect_nodes() {
+    if ! koala_plain "$1/nodes"; then
+        return
+    fi
+    koala_left=$koala_nodes_told
+    while [ "$koala_left" -gt 0 ] && { IFS=' ' read -r koala_node koala_line || [ -n "$koala_node" ]; }; do
+        printf '%s node %s\n' "$1" "$koala_node"
+        koala_left=$((koala_left - 1))
+    done <"$1/nodes"
 }
 
 # koala_lost TOKEN: whether a component's directory is surely of no use any more. That a file cannot be seen is not

@@ -122,6 +122,8 @@ class SlurmSystem:
             words.append(f"--account={settings.account}")
         if submission.reservation is not None:
             words.append(f"--reservation={submission.reservation}")
+        if launch.exclude_nodes:
+            words.append(f"--exclude={','.join(launch.exclude_nodes)}")
         script = f"{submission.home}/{submission.script}"
         return f"{quoted([*words, *settings.submit_options, script])} </dev/null\n"
 
