@@ -219,14 +219,15 @@ def test_events_leave_out_the_ticks_unless_all_are_asked_for(shell: Shell) -> No
     assert len(shell("events", "--limit", "5").stdout.splitlines()) == 5
 
 
-def test_a_site_that_does_not_answer_fails_its_probe(daemon: Daemon, shell: Shell) -> None:
+def test_a_site_that_cannot_be_used_fails_its_probe_with_what_to_do(daemon: Daemon, shell: Shell) -> None:
     others = daemon.state / "sites" / "cracow" / "others"
     others.write_text("nonsense")
     try:
         told = shell("site", "probe", "cracow", code=1)
-        assert "cracow has not answered" in told.stderr
+        assert "cracow cannot be used" in told.stderr
+        assert "says 'nonsense'; write a number of processors, or remove it" in told.stderr
         assert told.stdout == ""
-        assert shell.json("site", "probe", "cracow", code=1)["silent_since"] is not None
+        assert shell.json("site", "probe", "cracow", code=1)["misconfigured"]
     finally:
         others.unlink()
     assert "answers: 4 processors" in shell("site", "probe", "cracow").stdout
