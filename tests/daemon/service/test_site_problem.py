@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from koala.core.state.sites import SiteBelief
-from koala.daemon.service.answers import site_problem
+from koala.daemon.service.answers import site_info, site_problem
 from koala.daemon.service.site_conditions import condition
 from koala.model.messages import JobSubmitted, Outcome, SiteSilent
 from tests.support.core_driver import CoreDriver, ask
@@ -21,21 +21,50 @@ def test_a_site_at_which_applications_fail_is_told_by_what_failed_and_not_by_its
             driver.pass_time(2.0)
             driver.ready(*driver.tokens(job))
             driver.end(*driver.tokens(job), outcome=outcome, exit_code=exit_code)
-    told = site_problem(site(driver, "bad"), None)
+    told = site_problem(site(driver, "bad"), None, sees_all=True)
+    assert "(job 2)" in told
+    assert "(job" not in site_problem(site(driver, "bad"), None, sees_all=False)
     assert told.startswith("bad is not trusted: failures here of applications that did well elsewhere: exit code 127")
     assert told.endswith("; it is tried again after a pause (cooldown_s), or at once after koala site resume bad")
     assert "error" not in told
     assert condition(site(driver, "bad")).startswith("is not trusted: failures here of applications")
-    assert site_problem(site(driver, "good"), None) == ""
+    assert site_problem(site(driver, "good"), None, sees_all=True) == ""
 
 
 def test_a_site_with_many_errors_is_told_with_the_last_of_them_also_while_one_job_tries_it() -> None:
     driver = CoreDriver({"a": 10})
     for _ in range(5):
         driver.send(SiteSilent(at=0.0, site="a", reason="no route"))
-    told = site_problem(site(driver, "a"), None)
+    told = site_problem(site(driver, "a"), None, sees_all=True)
     assert told.startswith("a is not trusted: 5 errors in a row, the last: ")
     driver.submit(ask(5))
     driver.wait_until(700.0)
-    told = site_problem(site(driver, "a"), None)
+    told = site_problem(site(driver, "a"), None, sees_all=True)
     assert "one job tries it now" in told
+
+
+def test_a_user_hears_of_failures_of_own_jobs_alone() -> None:
+    driver = CoreDriver({"bad": 10, "good": 9}, scan_interval_s=0.0)
+    for job in (1, 2):
+        driver.send(JobSubmitted(at=0.0, job=job, request=ask(5, restarts_max=0), owner=f"user {job}"))
+        driver.ready(*driver.tokens(job))
+        driver.end(*driver.tokens(job), outcome=Outcome.FAILED, exit_code=127)
+
+    def told(accusing: list[int]) -> list[str]:
+        info = site_info(
+            site(driver, "bad"),
+            kind="embedded",
+            idle=0,
+            silence=None,
+            set_aside=(),
+            reported_at=None,
+            jobs=(),
+            jobs_to_restart=(),
+            accusing=accusing,
+            sees_all=False,
+        )
+        return info.accusations
+
+    assert told([1, 2]) == ["exit code 127 (job 1)", "exit code 127 (job 2)"]
+    assert told([2]) == ["exit code 127 (job 2)"]
+    assert told([]) == []

@@ -105,6 +105,11 @@ class SiteRecord:
         return len(counting) >= ACCUSERS_MIN and sum(each.weight for each in counting) >= TRUST_LOST_WEIGHT
 
     @property
+    def distrusted_in_short(self) -> str:
+        """Why it lost its trust, without the jobs that a verdict names."""
+        return self.distrusted.partition(":")[0]
+
+    @property
     def verdict(self) -> str:
         """Why, in words: what failed here and did well elsewhere."""
         counting = [each.what for each in self.accusations.values() if each.proved]

@@ -5,7 +5,7 @@ Pure functions; who may see what is decided in ``koala.daemon.service.service``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -167,8 +167,12 @@ def site_info(
     reported_at: float | None,
     jobs: Iterable[int],
     jobs_to_restart: Iterable[int],
+    accusing: Collection[int],
+    sees_all: bool,
 ) -> SiteInfo:
-    """What the core believes of a site, and the jobs there that the caller may know of."""
+    """What the core believes of a site, and the jobs there that the caller may know of. ``accusing`` are those of
+    whose failures there the caller may know."""
+    record = belief.record
     silent = silence if silence is not None and not silence.answers else None
     return SiteInfo(
         name=belief.name,
@@ -182,15 +186,15 @@ def site_info(
         trust=belief.trust,
         drained=belief.drained,
         errors=belief.errors,
-        distrusted=belief.record.distrusted,
-        accusations=[each.what for each in belief.record.accusations.values()],
+        distrusted=record.distrusted if sees_all else record.distrusted_in_short,
+        accusations=[each.what for each in record.accusations.values() if each.job in accusing],
         silent_since=None if silent is None else silent.since,
         silent_reason="" if silent is None else silent.reason,
         misconfigured=silence.reason if silence is not None and silence.answers else "",
         lost=belief.lost,
         fenced=sum(claim.fenced for claim in belief.claims.values()),
         last_error=belief.last_error if belief.errors else "",
-        problem=site_problem(belief, silence),
+        problem=site_problem(belief, silence, sees_all=sees_all),
         jobs_to_restart=list(jobs_to_restart),
         set_aside=list(set_aside),
         reported_at=reported_at,
@@ -198,8 +202,8 @@ def site_info(
     )
 
 
-def site_problem(belief: SiteBelief, silence: SiteTrouble | None) -> str:
-    """What is wrong with a site at present, and what to do; empty where nothing is."""
+def site_problem(belief: SiteBelief, silence: SiteTrouble | None, *, sees_all: bool) -> str:
+    """What is wrong with a site now, and what to do; empty where nothing is. Jobs are named to who sees all."""
     name = belief.name
     if belief.lost:
         fenced = sum(claim.fenced for claim in belief.claims.values())
@@ -212,7 +216,9 @@ def site_problem(belief: SiteBelief, silence: SiteTrouble | None) -> str:
         held = any(not claim.aborting for claim in belief.claims.values())
         return f"{words}; if it is gone for good, koala site lost {name} starts its jobs elsewhere" if held else words
     if belief.trust is not Trust.USABLE:
-        why = belief.record.distrusted or (f"{belief.errors} errors" if belief.errors > 1 else "an error")
+        record = belief.record
+        why = record.distrusted if sees_all else record.distrusted_in_short
+        why = why or (f"{belief.errors} errors" if belief.errors > 1 else "an error")
         last = f", the last: {belief.last_error}" if belief.errors and belief.last_error else ""
         cure = "it is tried again after a pause (cooldown_s), or at once after"
         if belief.trust is Trust.PROBING:

@@ -79,6 +79,8 @@ class CallerView:
             jobs_to_restart=self._visible(
                 sorted({claim.job.id for claim in belief.claims.values() if not claim.aborting})
             ),
+            accusing=self._visible([each.job for each in belief.record.accusations.values()]),
+            sees_all=self._who.sees_all,
         )
 
     def transfers_of(self, job: int, recorded: Iterable[TransferRow]) -> list[TransferInfo]:
