@@ -36,6 +36,7 @@ HAPPENINGS = {
     "transfer_broke": "transfers that broke",
     "to_blame": "jobs found to break components wherever they run",
     "rests": "restarts that rested first",
+    "not_on_nodes": "components kept off nodes where they failed",
     "distrusted": "sites found to fail applications that do well elsewhere",
     "site_back": "sites trusted again",
     "site_lost": "jobs that lost a site under them",

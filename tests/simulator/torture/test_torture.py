@@ -11,6 +11,7 @@ import pytest
 
 from koala.cli.torture import HAPPENINGS
 from koala.core.avoidance import SiteAvoidance
+from koala.core.blame import Blame
 from koala.core.ending import JobEnding
 from koala.core.placement import JobPlacing
 from koala.core.running import JobRunning
@@ -284,3 +285,8 @@ def _shows(promise: str) -> bool:
 def test_a_scheduler_that_does_not_avoid_where_a_job_failed_is_found_out() -> None:
     with mock.patch.object(SiteAvoidance, "_choose", return_value=None):
         assert _shows("a job avoids the site it failed at while there is another way")
+
+
+def test_a_scheduler_that_forgets_on_which_node_a_job_failed_is_found_out() -> None:
+    with mock.patch.object(Blame, "excluded_nodes", return_value=()):
+        assert _shows("a job is kept off the node it failed on")
