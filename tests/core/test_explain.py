@@ -354,7 +354,7 @@ TOLD: dict[str, tuple[Callable[[], list[str]], str]] = {
     "site_lost": (story_of_a_loss, "a, where a component of it is, is lost: an operator declared it lost"),
     "distrusted": (
         story_of_a_bad_site,
-        "bad is not trusted for a while: failures here of applications that did well elsewhere: exit code 127",
+        "bad is not trusted for a while: failures here of applications that did well elsewhere",
     ),
     "site_back": (story_of_a_probe, "a is trusted again"),
     "returned": (story_of_a_failure, "back to its placement queue: component 0 failed on a: a node died"),

@@ -128,9 +128,8 @@ class Blame:
             record = ledger.sites.sites[index].record
             if record.prove(witness, job.id, ledger.now) and record.is_guilty:
                 ledger.distrust(index, record.verdict)
-                job.tell(
-                    ledger.now, "distrusted", index, record.distrusted_in_short
-                )  # others' jobs are not its business
+                # Others' jobs are not its business.
+                job.tell(ledger.now, "distrusted", index, record.distrusted_in_short)
 
     def _prove_nodes(self, job: Job, nodes: tuple[str, ...]) -> None:
         """At a site of its own that proves something only where all nodes that it ran on are known."""
