@@ -5,7 +5,7 @@ from __future__ import annotations
 from koala.core.state.sites import SiteBelief
 from koala.daemon.service.answers import site_info, site_problem
 from koala.daemon.service.site_conditions import condition
-from koala.model.messages import JobSubmitted, Outcome, SiteSilent
+from koala.model.messages import JobSubmitted, Outcome, SiteLost, SiteSilent
 from tests.support.core_driver import CoreDriver, ask
 
 
@@ -29,6 +29,15 @@ def test_a_site_at_which_applications_fail_is_told_by_what_failed_and_not_by_its
     assert "error" not in told
     assert condition(site(driver, "bad")).startswith("is not trusted: failures here of applications")
     assert site_problem(site(driver, "good"), None, sees_all=True) == ""
+
+
+def test_a_lost_site_is_told_with_what_it_has_still_to_end() -> None:
+    driver = CoreDriver({"a": 10})
+    driver.run(ask(5, 5))
+    driver.send(SiteLost(at=driver.now, site="a", reason="its hall burnt down"))
+    told = site_problem(site(driver, "a"), None, sees_all=True)
+    assert told.startswith("a is lost: ")
+    assert told.endswith("; it is used again by itself when it answers and has ended 2 components of ours")
 
 
 def test_a_site_with_many_errors_is_told_with_the_last_of_them_also_while_one_job_tries_it() -> None:

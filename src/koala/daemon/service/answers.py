@@ -207,7 +207,8 @@ def site_problem(belief: SiteBelief, silence: SiteTrouble | None, *, sees_all: b
     name = belief.name
     if belief.lost:
         fenced = sum(claim.fenced for claim in belief.claims.values())
-        left = f", and has ended {fenced} of our components that it had" if fenced else ""
+        ours = "1 component" if fenced == 1 else f"{fenced} components"
+        left = f" and has ended {ours} of ours" if fenced else ""
         return f"{name} is lost: {belief.lost}; it is used again by itself when it answers{left}"
     if silence is not None and silence.answers:
         return f"{name} cannot be used: {silence.reason}"
