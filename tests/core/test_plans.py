@@ -21,7 +21,7 @@ from koala.model.messages import (
     SiteSilent,
     Tick,
 )
-from koala.model.request import Request
+from koala.model.request import Priority, Refusal, Request
 from koala.policies import Catalogue
 from koala.policies.front_door import Demand, Spots, View, compile_demand, place_on
 from tests.support.core_driver import CoreDriver, ask, ask_total, assert_ledger_balances, kind, make_grid
@@ -63,6 +63,25 @@ def test_a_later_job_that_would_put_the_plan_off_does_not_start() -> None:
     assert "kept for the plan of job 2" in explanation.refusal.reason
     assert explanation.planned_before == (JobPlan(job=2, expected_at=100.0, expected_sites=("a", "b")),)
     assert (explanation.expected_at, explanation.expected_sites) == (None, ())
+
+
+def test_a_preview_minds_the_plans_and_changes_nothing() -> None:
+    driver, _ = one_wide_job_waits()
+    before = encode_snapshot(driver.scheduler.snapshot())
+
+    def preview(request: Request) -> Spots | Refusal:
+        demand = compile_demand(request, Catalogue.builtin().choose(request, "WF"), driver.ledger.sites.view.index)
+        return driver.scheduler.preview(demand, request)
+
+    held = preview(ask(5, walltime_s=101.0))
+    assert isinstance(held, Refusal)
+    assert "kept for the plan of job 2" in held.reason
+    assert isinstance(preview(ask(5, walltime_s=100.0)), Spots)
+    assert isinstance(preview(replace(ask(5, walltime_s=101.0), priority=Priority.HIGH)), Spots)
+    too_wide = preview(ask(11))
+    assert isinstance(too_wide, Refusal)
+    assert too_wide.permanent
+    assert encode_snapshot(driver.scheduler.snapshot()) == before
 
 
 def test_a_planned_job_tells_when_and_where_it_is_expected() -> None:

@@ -17,6 +17,7 @@ from koala.core.state.encoded import INFINITY
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.queues import PlacementQueue
+from koala.model.request import JobId, Priority, Request
 from koala.policies import PolicyError
 from koala.policies.front_door import Demand, Spots, View, place_on, try_place
 
@@ -217,6 +218,34 @@ class JobPlans:
             return []
         planned = sorted(self.ledger.planned.values(), key=self.rank)
         return [other for other in planned if self.rank(other) < self.rank(job)]
+
+    def preview(self, demand: Demand, request: Request) -> tuple[Spots | None, list[JobId]]:
+        """Where a job that came now would start, and the jobs whose plans keep it from that. Changes nothing."""
+        ledger = self.ledger
+        now, view = ledger.now, ledger.sites.view
+        spots = try_place(demand, view)
+        high = request.priority is Priority.HIGH
+        came = (
+            (0.0 if high else 1.0, 0)
+            if self._ageing_s is None
+            else (now + (0.0 if high else self._ageing_s), 1 - high)
+        )
+        before = sorted((job for job in ledger.planned.values() if self.rank(job)[:2] <= came), key=self.rank)
+        reserved = []
+        for job in before:
+            assert job.plan_at is not None
+            assert job.plan_spots is not None
+            at = max(job.plan_at, now)
+            reserved.append(Reservation(job, at, at + ledger.walltime_s(job), job.plan_spots))
+        if spots is None or not reserved:
+            return spots, []
+        default_s = ledger.parameters.default_walltime_s
+        walltime_s = default_s if request.walltime_s is None else request.walltime_s
+        end = INFINITY if demand.has_files else now + walltime_s
+        finder = PlanFinder(self._availability, view, now)
+        if end <= min(each.at for each in reserved) or finder.still_placed(spots, end, reserved) is not None:
+            return spots, []
+        return finder.place(demand, finder.idle_during(now, end, reserved)), [job.id for job in before]
 
     # ---------------------------------------------------------------------------- what does not come
 

@@ -19,6 +19,7 @@ from koala.core.ending import JobEnding
 from koala.core.lifecycle import HandlingError, JobState
 from koala.core.lost import SiteLoss
 from koala.core.placement import JobPlacing
+from koala.core.refusals import held_back, refusal_of
 from koala.core.restore import restore
 from koala.core.running import JobRunning
 from koala.core.staging import JobStaging
@@ -50,8 +51,9 @@ from koala.model.messages import (
     TransferEnded,
     WakeAt,
 )
-from koala.model.request import JobId
+from koala.model.request import JobId, Priority, Refusal, Request
 from koala.policies import Catalogue
+from koala.policies.front_door import Demand, Spots, try_place
 
 
 class Scheduler:
@@ -221,6 +223,19 @@ class Scheduler:
         if job.state is JobState.WAITING:
             tries += ledger.tries_in_queue(job)
         return explain(job, ledger.queue_of(job), ledger.sites, tries, self._placement.plans.before(job))
+
+    def preview(self, demand: Demand, request: Request) -> Spots | Refusal:
+        """Where a job that came now would start, or why it would wait. Changes nothing."""
+        ledger = self.ledger
+        if ledger.plans_made:
+            spots, planned = self._placement.plans.preview(demand, request)
+        else:
+            spots, planned = try_place(demand, ledger.sites.view), []
+        if spots is not None:
+            return spots
+        if planned:
+            return held_back(demand, planned)
+        return refusal_of(demand, ledger.sites.seen_now(), ledger.sites, high=request.priority is Priority.HIGH)
 
     # ---------------------------------------------------------------------------------------- time
 

@@ -164,7 +164,7 @@ class Service:
             guest=who.guest,
             catalogue=self._engine.catalogue,
             default_policy=self._engine.grid.scheduler.policy,
-            sites=self._engine.scheduler.ledger.sites,
+            scheduler=self._engine.scheduler,
         )
 
     async def jobs(

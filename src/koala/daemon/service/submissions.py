@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from koala.core.refusals import refusal_of
-from koala.core.state.sites import Sites
+from koala.core import Scheduler
 from koala.daemon.launches import check_launch
 from koala.daemon.service.answers import dry_run, refusal_info
 from koala.daemon.service.principal import Principal
@@ -27,11 +26,11 @@ from koala.model.api import DryRun, ProblemAt, Submission
 from koala.model.errors import ForbiddenError, InvalidError, TooManyError
 from koala.model.grid import Grid
 from koala.model.launch import LaunchError
-from koala.model.request import InvalidRequestError, Priority, Request, SiteName
+from koala.model.request import InvalidRequestError, Refusal, Request, SiteName
 from koala.model.request_size import check_size
 from koala.model.travelling import TravellingError, read_manifest, unsent
 from koala.policies import Catalogue, PolicyError, UnknownPolicyError, UnknownSiteError
-from koala.policies.front_door import compile_demand, to_placement, try_place
+from koala.policies.front_door import compile_demand, to_placement
 from koala.policies.tasks.wase import ClusteredTasks
 
 # Texts up to this size are read in a thread, so that a small job never waits for somebody's large one.
@@ -203,20 +202,22 @@ def check_guest(who: Principal, request: Request, grid: Grid) -> None:
         )
 
 
-def try_out(request: Request, *, guest: bool, catalogue: Catalogue, default_policy: str, sites: Sites) -> DryRun:
+def try_out(
+    request: Request, *, guest: bool, catalogue: Catalogue, default_policy: str, scheduler: Scheduler
+) -> DryRun:
     """What the core would answer if it were asked now."""
+    sites = scheduler.ledger.sites
     view = sites.view
     try:
         demand = compile_demand(request, catalogue.choose(request, default_policy), view.index)
         if guest and sites.closed_to_guests:
             demand = demand.barring(sites.closed_to_guests)
-        spots = try_place(demand, view)
-        if spots is not None:
-            return dry_run(to_placement(demand, spots, view))
-        refusal = refusal_of(demand, sites.seen_now(), sites, high=request.priority is Priority.HIGH)
+        found = scheduler.preview(demand, request)
+        if not isinstance(found, Refusal):
+            return dry_run(to_placement(demand, found, view))
     except (UnknownPolicyError, UnknownSiteError, PolicyError) as error:
         raise InvalidError(error.for_user()) from None
-    return DryRun(policy=demand.policy.name, refusal=refusal_info(refusal))
+    return DryRun(policy=demand.policy.name, refusal=refusal_info(found))
 
 
 def _unreadable(error: DescriptionError) -> Unreadable:
