@@ -188,8 +188,17 @@ def test_a_daemon_that_dies_ends_the_demo_with_one_message(temporary: Path) -> N
 
 
 def daemon_below(directory: Path) -> int:
-    (found,) = [pid for pid in processes_below(directory) if b"\0up\0" in command_of(pid)]
+    """One that it has just forked, and that has not become its program yet, has the same command line."""
+    alike = [pid for pid in processes_below(directory) if b"\0up\0" in command_of(pid)]
+    (found,) = [pid for pid in alike if parent_of(pid) not in alike]
     return found
+
+
+def parent_of(pid: int) -> int:
+    """The process that started it; 0 of one that has ended meanwhile."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return int((Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+    return 0
 
 
 def command_of(pid: int) -> bytes:
