@@ -134,8 +134,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         stage.play(end)
 
 
-# The shape of a request says little of whether its text is a job, its cursor one of ours, or its token valid.
-REFUSED_FOR_ITS_MEANING = frozenset({404, 409, 422})
+# The shape of a request says little of whether its text is a job, its cursor one of ours, its token valid, or the
+# content that it announces too large.
+REFUSED_FOR_ITS_MEANING = frozenset({404, 409, 413, 422})
 
 
 SETTINGS = settings(
