@@ -7,7 +7,7 @@ export NO_MKDOCS_2_WARNING = 1
 # Tests start Python hundreds of times: what it compiles is kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test lint types style layers pages compiled docs bench clean
+.PHONY: demo test suite lint types style layers pages compiled docs bench clean
 
 # The base install as a user gets it, with the extra that brings an MPI library for the demo's MPI job.
 $(VENV)/base: pyproject.toml requirements/base.txt
@@ -24,8 +24,12 @@ $(VENV)/dev: $(VENV)/base requirements/dev.txt
 demo: $(VENV)/base
 	$(BIN)/koala demo
 
+# The checks that take seconds come first. Those that take a minute run beside the tests, many of which wait.
+test: style layers
+	$(MAKE) --jobs=2 suite types pages
+
 # Few tests that fail get a second try, alone, and are named as unsteady: tests/support/second_try.py.
-test: lint
+suite: compiled
 	$(BIN)/python -m tests.support.second_try -n auto --dist loadfile
 
 lint: $(VENV)/dev
