@@ -413,6 +413,11 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.daemon.api.limits", "OWNER_REQUESTS_PER_S", "requests a second by the daemon's own user"),
     ("koala.daemon.api.limits", "STREAMS_MAX", "open streams of events"),
     ("koala.daemon.api.limits", "STREAMS_PER_PRINCIPAL_MAX", "open streams of events of one user"),
+    (
+        "koala.daemon.engine.removal",
+        "LEFT_OUT_OF_REPLAY_MAX",
+        "jobs that `koala admin remove` leaves out of a replay that fails, before it gives the replay up",
+    ),
     ("koala.store.writes", "PRUNED_ENTRIES_MAX", "journal entries that are removed at once"),
     ("koala.store.database", "BUSY_TIMEOUT_S", "seconds to wait for the database to be free"),
     ("koala.store.database", "CONNECT_TIMEOUT_S", "seconds to wait for PostgreSQL to answer"),

@@ -17,7 +17,8 @@ from koala.model.request import JobId
 from koala.store import queries
 from koala.store import schema as tables
 from koala.store.requests import decode_body
-from koala.store.writes import BODY
+from koala.store.rows import Batch, StoredJob
+from koala.store.writes import BODY, record
 
 # So many rows are read at once when all are.
 ROWS_AT_ONCE = 500
@@ -106,6 +107,27 @@ def remove_job(connection: Connection, job: JobId, transfers: set[str]) -> None:
     connection.execute(delete(jobs).where(jobs.c.id == job))
     for key in {key for key in (*asked, *told) if key is not None}:
         _remove_request(connection, key)
+
+
+def put_back(connection: Connection, row: StoredJob, transfers: set[str]) -> None:
+    """The job waits again: its row, and no command to start anything for it. Its history stays."""
+    journal, outbox = tables.journal, tables.outbox
+    starts = journal.c.what.in_(("StartComponent", "ReleaseBarrier"))
+    connection.execute(
+        delete(outbox).where(outbox.c.seq.in_(select(journal.c.seq).where(journal.c.job == row.id, starts)))
+    )
+    _forget_transfers_to_start(connection, row.id, transfers)
+    _remove_from_transfers(connection, row.id)
+    before = queries.job(connection, row.id)
+    assert before is not None, "who is put back is on record"
+    record(connection, Batch(jobs=(row,), before=(before,)))
+
+
+def transfers_made(connection: Connection) -> int:
+    """The highest number of a transfer."""
+    identity = tables.transfers.c.id
+    newest = connection.scalar(select(identity).order_by(func.length(identity).desc(), identity.desc()).limit(1))
+    return 0 if newest is None else int(newest.removeprefix("t"))
 
 
 def _forget_transfers_to_start(connection: Connection, job: JobId, transfers: set[str]) -> None:

@@ -160,9 +160,17 @@ class Store:
         with self._read("read jobs") as connection:
             return offline.job_sizes(connection)
 
-    def remove_job(self, job: JobId, snapshot: SnapshotParts | None, seq: int, transfers: Collection[str]) -> None:
+    def remove_job(
+        self,
+        job: JobId,
+        snapshot: SnapshotParts | None,
+        seq: int,
+        transfers: Collection[str],
+        put_back: Iterable[tuple[StoredJob, Collection[str]]] = (),
+    ) -> None:
         """All that is on record of a job goes, in one transaction with a snapshot of entry ``seq`` that has it no
-        more. ``transfers`` are those that were for this job alone."""
+        more. ``transfers`` are those that were for this job alone. ``put_back`` are the rows of others that lose
+        their places by that, each with the transfers that were for it alone."""
         with self._write("remove a job") as connection:
             if snapshot is not None:
                 pieces = in_pieces(snapshot.sections)
@@ -171,7 +179,14 @@ class Store:
                 writes.add_snapshot_pieces(connection, fresh)
                 writes.save_snapshot(connection, snapshot.header, pieces, seq, gone=there.difference(pieces.bodies))
             offline.remove_job(connection, job, set(transfers))
+            for row, its_transfers in put_back:
+                offline.put_back(connection, row, set(its_transfers))
         self._last_seq = None  # the newest entry may have been the job's
+
+    def transfers_made(self) -> int:
+        """The highest number that a transfer on record has; 0 where there is none."""
+        with self._read("read transfers") as connection:
+            return offline.transfers_made(connection)
 
     def exported(self) -> Iterator[dict[str, Any]]:
         """Everything but access tokens and the snapshot, row by row as plain values."""

@@ -57,7 +57,7 @@ def test_a_job_is_removed_and_one_that_is_not_there_is_named(root: Path, jobs: l
     assert again.exit_code == 1
     assert f"there is no job {jobs[2]} in " in again.output
     as_json = json.loads(admin("remove", jobs[1], "--state", root, "--json").output)
-    assert as_json == [{"job": jobs[1], "was_there": True, "held": [], "replayed": True}]
+    assert as_json == [{"job": jobs[1], "was_there": True, "held": [], "replayed": True, "put_back": []}]
     assert admin("jobs", "--state", root).output == "No jobs.\n"
 
 

@@ -39,6 +39,8 @@ JOBS = 20 if KILLS <= 8 else 2 * KILLS
 SEED = int(os.environ.get("KOALA_KILLS_SEED", "1"))
 DATABASE = os.environ.get("KOALA_KILLS_DATABASE", "sqlite")
 SIGNALS = int(os.environ.get("KOALA_KILLS_SIGNALS", "0"))
+# More than the signals can use up: a job that gives up is not one that was lost.
+RESTARTS_MAX = 1_000
 # How long all of it may take on a busy machine before something must be wrong.
 PATIENCE_S = 60.0 + 10.0 * KILLS
 
@@ -93,7 +95,7 @@ def wishes(root: Path, rng: random.Random) -> list[Wish]:
             flexible=flexible,
             policy="FCM" if flexible else rng.choice(["WF", "CF", "CM"]),
             priority=Priority.HIGH if number % 2 == 0 else Priority.LOW,
-            restarts_max=None,
+            restarts_max=RESTARTS_MAX,  # signals to components are not what is tested here
         )
         made.append(Wish(client_token=f"wish-{number}", request=request))
     return made

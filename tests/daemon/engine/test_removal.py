@@ -169,6 +169,81 @@ def test_a_job_that_keeps_the_engine_from_starting_is_removed_and_the_engine_sta
     asyncio.run(scenario())
 
 
+def poisoned(handle: Any) -> Any:
+    """A core that cannot handle the submission of the job called poison again."""
+
+    def broken(scheduler: Scheduler, event: Any) -> Any:
+        if isinstance(event, JobSubmitted) and event.request.name == "poison":
+            raise ZeroDivisionError("division by zero")
+        return handle(scheduler, event)
+
+    return broken
+
+
+def remove_poison(root: Path, monkeypatch: pytest.MonkeyPatch, poison: int) -> Any:
+    monkeypatch.undo()
+    store = open_store(root)
+    with monkeypatch.context() as defective:
+        defective.setattr(Scheduler, "handle", poisoned(Scheduler.handle))
+        removed = remove_job(store, poison)
+    store.close()
+    assert (removed.was_there, removed.replayed) == (True, False)
+    return removed
+
+
+def test_a_job_that_waited_behind_one_that_cannot_be_replayed_runs_once_after_the_removal(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((1,))) as world:
+            poison = await world.submit(a_request("sleep 600", name="poison"))
+            await world.in_state(poison, "running")
+            behind = await world.submit(a_request(f"echo run >> {root}/runs"))
+            other = await world.submit(a_request(f"echo run >> {root}/runs"))
+            monkeypatch.setattr(engine_module.Engine, "_snapshot", no_snapshot)
+        removed = remove_poison(root, monkeypatch, poison)
+        assert removed.put_back == (behind,), "the other one waits in the replay, too"
+        async with open_engine(root, local_grid((1,))) as world:
+            rows = await world.ended(behind, other)
+            assert [(row.state, row.runs, row.failures) for row in rows] == [("done", 1, 0), ("done", 1, 0)]
+            assert world.store.job(poison) is None
+        assert (root / "runs").read_text() == "run\nrun\n"
+        assert processes_below(root) == []
+
+    asyncio.run(scenario())
+
+
+def test_jobs_that_ran_or_ended_beside_one_that_cannot_be_replayed_go_back_or_stay_as_they_ended(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((2, 1))) as world:
+            poison = await world.submit(a_request("sleep 600", name="poison"))
+            await world.in_state(poison, "running")
+            done = await world.run(a_request(f"echo done >> {root}/runs"))
+            script = f'echo $KOALA_RUN >> {root}/runs; if [ "$KOALA_RUN" = 1 ]; then exec sleep 600; fi'
+            first = await world.submit(a_request(script))
+            second = await world.submit(a_request(script))
+            for job in (first, second):
+                await world.in_state(job, "running")
+            monkeypatch.setattr(engine_module.Engine, "_snapshot", no_snapshot)
+        removed = remove_poison(root, monkeypatch, poison)
+        assert set(removed.put_back) <= {first, second}
+        assert second in removed.put_back, "without the removed job it would have had another site"
+        async with open_engine(root, local_grid((2, 1))) as world:
+            assert world.store.job(done.id) == done
+            for job in removed.put_back:
+                row = (await world.ended(job))[0]
+                assert (row.state, row.runs) == ("done", 2)
+            assert await world.submit(a_request()) == second + 1
+            await cancel_all(world)
+        runs = (root / "runs").read_text().split()
+        assert sorted(runs) == sorted(["done", "1", "1", *("2" for _ in removed.put_back)])
+        assert processes_below(root) == []
+
+    asyncio.run(scenario())
+
+
 def test_a_job_whose_rows_are_missing_or_damaged_is_removed(root: Path) -> None:
     async def scenario() -> None:
         async with open_engine(root, local_grid((1,))) as world:

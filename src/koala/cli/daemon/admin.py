@@ -20,6 +20,7 @@ from koala.cli.terminal.output import OutputFile, console, counted, print_json
 from koala.cli.terminal.words import ago, clean, state_text
 
 if TYPE_CHECKING:
+    from koala.daemon.engine.removal import JobRemoval
     from koala.store import Store
 
 LIMIT_DEFAULT = 50
@@ -149,25 +150,32 @@ def remove(store: Store, /, numbers: tuple[int, ...], as_json: bool) -> None:
     missing = [each.job for each in removed if not each.was_there]
     for each in removed if not as_json else ():
         if each.was_there:
-            click.echo(_told(each.job, each.held, each.replayed))
+            click.echo(_told(each))
     if missing:
         raise FailedError(
             f"there is no job {', '.join(map(str, missing))} in {store.name}; koala admin jobs lists them"
         )
 
 
-def _told(job: int, held: tuple[tuple[str, str, int], ...], replayed: bool) -> str:
-    told = [f"Job {job} is removed."]
-    if held:
-        where = ", ".join(f"{token} at {clean(site)} ({counted(count, 'processor')})" for token, site, count in held)
+def _told(removed: JobRemoval) -> str:
+    told = [f"Job {removed.job} is removed."]
+    if removed.held:
+        where = ", ".join(
+            f"{token} at {clean(site)} ({counted(count, 'processor')})" for token, site, count in removed.held
+        )
         told.append(
             f"It may still hold {where}: the next start of the daemon ends what a site of its grid holds and nobody "
             "knows; at another site end it there."
         )
-    if not replayed:
+    if not removed.replayed:
         told.append(
-            "The events after the last snapshot could not be replayed with it. The next start replays them without "
-            "it, so that other jobs that were placed since may be placed again."
+            "The events after the last snapshot could not be replayed with it; they were replayed without it."
+        )
+    if removed.put_back:
+        numbers = ", ".join(map(str, removed.put_back))
+        told.append(
+            f"Back in the queue, as their history hung together with its: {numbers}. What they still hold is ended "
+            "first, at the next start of the daemon."
         )
     return "\n".join(told)
 

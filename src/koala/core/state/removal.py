@@ -1,7 +1,9 @@
-"""A job taken out of a split snapshot, for an operator who mends a record while nothing runs.
+"""A job taken out of a split snapshot, or put back into its queue there, for an operator who mends a record while
+nothing runs.
 
 It works on the encoded values, so that it needs neither the job's request nor its policy, nor a core that could
-handle the job. What the job held is then nobody's, and a component that a site still holds is one that nobody knows.
+handle the job. What a removed job held is then nobody's, and a component that a site still holds is one that nobody
+knows. A job that is put back first waits until every site has let go of what it held.
 """
 
 from __future__ import annotations
@@ -11,10 +13,13 @@ from typing import Any
 
 import msgspec
 
+from koala.core.lifecycle import JobState
+from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.snapshot import damaged
 from koala.core.state.timers import OF_CLAIMS, Alarm
 from koala.model.messages import TransferId
 from koala.model.request import JobId
+from koala.policies.front_door import Spots
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -111,3 +116,56 @@ class _Removal:
         if what == Alarm.TRANSFER_OVERDUE:
             return whom not in self._transfers
         return bool(what == Alarm.COOLED_DOWN or whom != self._job)
+
+
+# ------------------------------------------------------------------------------------------------ put back
+
+
+class HeldComponent(msgspec.Struct, frozen=True, kw_only=True):
+    """What a site may still hold of a job: its token, the site, its processors."""
+
+    token: str
+    site: str
+    processors: int
+
+
+class PutBack(msgspec.Struct, frozen=True, kw_only=True):
+    """A split snapshot in which the job waits for a place, or until its sites have let go of it."""
+
+    header: bytes
+    sections: dict[str, list[bytes]]
+    state: JobState
+    transfers: tuple[TransferId, ...]
+
+
+def with_job_put_back(
+    header: bytes, sections: Mapping[str, Sequence[bytes]], job: Job, held: Sequence[HeldComponent], at: float
+) -> PutBack:
+    """The snapshot with this job, in place of the one of that number, on its way back to its queue.
+
+    The job has its counts and its story, and nothing of a place. What it held is aborted, and it is placed again when
+    the sites have confirmed that. Raises SnapshotError for what is no snapshot.
+    """
+    last_job = _decode(header)["last_job"]
+    removed = without_job(header, sections, job.id)
+    kept = removed.sections
+    index = {_decode(value)["name"]: number for number, value in enumerate(kept["sites"])}
+    here = [each for each in held if each.site in index]
+    places = tuple([(each.site, each.processors) for each in here])
+    if here:
+        job.state = JobState.UNWINDING
+        job.spots = Spots(tuple([index[name] for name, _ in places]), tuple([count for _, count in places]))
+        job.places = places
+        job.outstanding = len(here)
+    timers: list[tuple[float, Alarm, int | str]] = [] if here else [(at, Alarm.RESTED, job.id)]
+    for component, each in enumerate(here):
+        claim = ComponentClaim(each.token, job.id, component, index[each.site], each.processors)
+        claim.aborting = True
+        claim.due_at = at
+        kept["claims"].append(_encode(claim))
+        timers.append((at, Alarm.ABORT_AGAIN, each.token))
+    kept["jobs"].append(_encode(job))
+    kept["timers"] += [_encode(timer) for timer in timers]
+    told = _decode(removed.header)
+    told["last_job"] = max(last_job, job.id)
+    return PutBack(header=_encode(told), sections=kept, state=job.state, transfers=removed.transfers)

@@ -1,51 +1,79 @@
-"""A job taken out of a store that no daemon uses, so that the next start works and knows nothing of it."""
+"""A job taken out of a store that no daemon uses, so that the next start works and knows nothing of it.
+
+The events after the last snapshot are replayed first. Where they cannot be, they are replayed without those of the
+jobs that they cannot be replayed with. The scheduler may then have placed other jobs elsewhere, or at another time,
+than the record says. The record is right: such a job is put back into its queue, and what it holds is ended first.
+"""
 
 from __future__ import annotations
 
 import logging
+from typing import TypeAlias
 
 import msgspec
 
-from koala.core import split_snapshot
-from koala.core.state.removal import without_job
-from koala.daemon.engine.recovery import GRID, read_snapshot, recover
-from koala.model.grid import Grid
-from koala.model.request import JobId
+from koala.core import HandlingError, Scheduler, split_snapshot
+from koala.core.lifecycle import IN_CLAIMING_QUEUE, JobState
+from koala.core.state.job import Job
+from koala.core.state.removal import HeldComponent, RemovedJob, with_job_put_back, without_job
+from koala.daemon.engine.recovery import GRID, LIVE_STATES, read_snapshot
+from koala.model.messages import JobCounts, JobSubmitted
+from koala.model.request import JobId, Request
 from koala.policies import Catalogue
-from koala.store import SnapshotParts, Store, StoreError
+from koala.store import SnapshotParts, Store, StoredJob, StoreError
+from koala.store.rows import JournalRow, LiveRecord, Recovered
 
 _log = logging.getLogger(__name__)
+
+# So many jobs may be left out of a replay, one after the other, until it works; then it is given up.
+LEFT_OUT_OF_REPLAY_MAX = 20
+# Rows of jobs that are put back, each with the transfers that were for it alone.
+_PutBackRows: TypeAlias = list[tuple[StoredJob, tuple[str, ...]]]
+# A job in one of these states goes back to its queue where the scheduler and the record do not agree about it.
+_PUT_BACK = frozenset({JobState.WAITING, *IN_CLAIMING_QUEUE, JobState.STARTING, JobState.RUNNING, JobState.UNWINDING})
 
 
 class JobRemoval(msgspec.Struct, frozen=True, kw_only=True):
     """What came of it. ``held`` are components whose end was not on record: token, site, processors.
 
     ``replayed``: whether the events after the last snapshot led to a state from which the job was taken. Where they
-    did not, those of the job are gone and the next start replays the others.
+    did not, ``put_back`` are the other jobs that had to go back to their queues, as far as that could be found out.
     """
 
     job: JobId
     was_there: bool
     held: tuple[tuple[str, str, int], ...] = ()
     replayed: bool = True
+    put_back: tuple[JobId, ...] = ()
 
 
 def remove_job(store: Store, job: JobId, catalogue: Catalogue | None = None) -> JobRemoval:
     """Take the job out of rows, journal, outbox and snapshot, in one transaction. Raises ``StoreError``, and
     ``SnapshotError`` where the snapshot itself is damaged."""
     is_there, held = _rows(store, job)
-    replayed = _bring_up_to_date(store, Catalogue.builtin() if catalogue is None else catalogue)
-    snapshot, seq = store.snapshot()
-    if snapshot is None:
-        store.remove_job(job, None, seq, ())
-        return JobRemoval(job=job, was_there=is_there, held=held, replayed=replayed)
-    parts = _split(store, snapshot)
+    catalogue = Catalogue.builtin() if catalogue is None else catalogue
+    found = store.recover()
+    if found.snapshot is None:
+        store.remove_job(job, None, found.snapshot_seq, ())
+        return JobRemoval(job=job, was_there=is_there, held=held)
+    put_back: _PutBackRows = []
+    if not found.entries and not found.snapshot.whole:
+        parts, seq, replayed = found.snapshot, found.snapshot_seq, True
+    else:
+        try:
+            parts, put_back, replayed = _Replay(store, job, found, catalogue).run()
+            seq = found.last_seq
+        except Exception as error:
+            # Rows of others are damaged, too: they are removed next, and whoever is left is looked at then.
+            _log.warning("the events after the last snapshot cannot be replayed: %s", error)
+            parts, seq, replayed = _split(store, found.snapshot), found.snapshot_seq, False
     removed = without_job(parts.header, parts.sections, job)
     was_there = is_there or removed.was_there
     if was_there:
         rest = SnapshotParts(header=removed.header, sections=removed.sections)
-        store.remove_job(job, rest, seq, removed.transfers)
-    return JobRemoval(job=job, was_there=was_there, held=held, replayed=replayed)
+        store.remove_job(job, rest, seq, removed.transfers, put_back)
+    numbers = tuple([row.id for row, _ in put_back])
+    return JobRemoval(job=job, was_there=was_there, held=held, replayed=replayed, put_back=numbers)
 
 
 def _rows(store: Store, job: JobId) -> tuple[bool, tuple[tuple[str, str, int], ...]]:
@@ -59,26 +87,6 @@ def _rows(store: Store, job: JobId) -> tuple[bool, tuple[tuple[str, str, int], .
         return True, ()
 
 
-def _bring_up_to_date(store: Store, catalogue: Catalogue) -> bool:
-    """Have a snapshot that knows of every event, on the grid of the last one; False where the record does not lead
-    there."""
-    try:
-        found = store.recover()
-        if found.snapshot is not None and (found.entries or found.snapshot.whole):
-            recover(store, _grid(store, found.snapshot), catalogue)
-    except Exception as error:
-        _log.warning("the events after the last snapshot cannot be replayed: %s", error)
-        return False
-    return True
-
-
-def _grid(store: Store, snapshot: SnapshotParts) -> Grid:
-    if snapshot.whole:
-        return read_snapshot(store, snapshot)[0]
-    (text,) = snapshot.sections[GRID]
-    return msgspec.json.decode(text, type=Grid)
-
-
 def _split(store: Store, snapshot: SnapshotParts) -> SnapshotParts:
     """In parts, also where a former Koala stored it whole."""
     if not snapshot.whole:
@@ -86,3 +94,164 @@ def _split(store: Store, snapshot: SnapshotParts) -> SnapshotParts:
     grid, core = read_snapshot(store, snapshot)
     header, sections = split_snapshot(core)
     return SnapshotParts(header=header, sections={GRID: [msgspec.json.encode(grid)], **sections})
+
+
+class _Replay:
+    """The events after the last snapshot, on the grid of that snapshot, and what the record says of the outcome."""
+
+    def __init__(self, store: Store, job: JobId, found: Recovered, catalogue: Catalogue) -> None:
+        self._store = store
+        self._job = job
+        self._found = found
+        self._catalogue = catalogue
+
+    def run(self) -> tuple[SnapshotParts, _PutBackRows, bool]:
+        """A snapshot that knows of every event, the rows of the jobs that it puts back with the transfers that were
+        for each alone, and whether everything could be replayed."""
+        try:
+            scheduler = self._start(without=None)
+            _handle_all(scheduler, self._found.entries)
+            replayed = True
+        except Exception as error:
+            _log.warning("the events after the last snapshot cannot be replayed: %s", error)
+            scheduler, replayed = self._without_those_that_raise(), False
+        grid = [msgspec.json.encode(scheduler.grid)]
+        header, sections = split_snapshot(scheduler.snapshot())
+        rows = self._store.live_record(LIVE_STATES)
+        disagreed = self._disagreed(scheduler, rows)
+        put_back: _PutBackRows = []
+        theirs = {row.id: row for row in rows.jobs}
+        origin = self._start(without=self._job) if disagreed else scheduler
+        for number in disagreed:
+            row = theirs.get(number)
+            if row is None:  # it has ended, says the record
+                removed: RemovedJob = without_job(header, sections, number)
+                header, sections = removed.header, removed.sections
+                continue
+            held = [
+                HeldComponent(token=each.token, site=each.site, processors=each.processors)
+                for each in rows.components
+                if each.job == number and each.ended_at is None
+            ]
+            made = self._job_to_put_back(row, origin, rows)
+            back = with_job_put_back(header, sections, made, held, self._found.last_at)
+            header, sections = back.header, back.sections
+            row = msgspec.structs.replace(
+                row, state=str(back.state), since=self._found.last_at, started_at=None, places=made.places,
+                reason=_reason(self._job),
+            )  # fmt: skip
+            put_back.append((row, back.transfers))
+        if not replayed:
+            header = _with_numbers_used_up(header, self._found.last_job, self._store.transfers_made())
+        return SnapshotParts(header=header, sections={GRID: grid, **sections}), put_back, replayed
+
+    def _start(self, *, without: JobId | None) -> Scheduler:
+        assert self._found.snapshot is not None
+        parts = _split(self._store, self._found.snapshot)
+        if without is not None:
+            removed = without_job(parts.header, parts.sections, without)
+            sections = {GRID: parts.sections[GRID], **removed.sections}
+            parts = SnapshotParts(header=removed.header, sections=sections)
+        grid, snapshot = read_snapshot(self._store, parts)
+        return Scheduler.from_snapshot(grid, self._catalogue, snapshot)
+
+    def _without_those_that_raise(self) -> Scheduler:
+        """What the events lead to without those of the job, and of others that they cannot be handled with."""
+        left_out = {self._job}
+        while len(left_out) <= LEFT_OUT_OF_REPLAY_MAX:
+            scheduler = self._start(without=self._job)
+            entries = [entry for entry in self._found.entries if entry.job not in left_out]
+            try:
+                _handle_all(scheduler, entries)
+                return scheduler
+            except _UnhandledError as error:
+                if not error.jobs - left_out:
+                    break
+                left_out |= error.jobs
+        return self._start(without=self._job)  # no event at all
+
+    def _disagreed(self, scheduler: Scheduler, rows: LiveRecord) -> list[JobId]:
+        """The jobs of which the record says something else than the scheduler, in order."""
+        ledger = scheduler.ledger
+        theirs = {row.id: row for row in rows.jobs if row.id != self._job}
+        there: dict[JobId, set[tuple[str, str]]] = {}
+        for each in rows.components:
+            if each.ended_at is None:
+                there.setdefault(each.job, set()).add((each.token, each.site))
+        ours: dict[JobId, set[tuple[str, str]]] = {}
+        for token, claim in ledger.claims.items():
+            ours.setdefault(claim.job_id, set()).add((token, ledger.names[claim.site]))
+        known = {(row.id, row.file, row.target) for row in rows.transfers}
+        disagreed = [number for number in ledger.jobs if number not in theirs and number != self._job]
+        for number, row in theirs.items():
+            job = ledger.jobs.get(number)
+            if job is None:
+                disagreed.append(number)
+                continue
+            same = str(job.state) == row.state and ours.get(number, set()) == there.get(number, set())
+            placed = job.spots is None or (job.places, job.runs, job.started_at) == (
+                row.places, row.runs, row.started_at
+            )  # fmt: skip
+            files = all((each.id, each.key[0], ledger.names[each.key[2]]) in known for each in job.transfers.values())
+            if not (same and placed and files) and JobState(row.state) in _PUT_BACK:
+                disagreed.append(number)
+        return sorted(disagreed)
+
+    def _job_to_put_back(self, row: StoredJob, origin: Scheduler, rows: LiveRecord) -> Job:
+        """The job as it was in the last snapshot, or as it was submitted, with the counts on record and no place."""
+        requests = self._store.requests_of([row.id])
+        request: Request = requests[row.id]
+        job = origin.ledger.jobs.get(row.id)
+        if job is None:
+            fraction = origin.ledger.parameters.claim_fraction
+            job = Job.submitted(row.id, request, row.submitted_at, fraction)
+            job.submitter, job.guest = self._submitter(row)
+        job.state = JobState.WAITING
+        job.position, job.exhausted_at_scan = -1, None
+        job.plan_at = job.plan_spots = job.plan_told_at = job.spots = job.started_at = None
+        job.places, job.avoiding, job.earmarks, job.needs = (), (), {}, []
+        job.observed = job.claim_resumed = False
+        job.ready = job.outstanding = 0
+        job.waiting_since = self._found.last_at
+        for name in JobCounts.__struct_fields__:
+            setattr(job, name, getattr(row, name))
+        tokens = [each.token for each in rows.components if each.job == row.id]
+        job.starts = max([job.starts, *(int(token.rpartition(".")[2]) for token in tokens)])
+        job.tell(self._found.last_at, "returned", _reason(self._job))
+        return job
+
+    def _submitter(self, row: StoredJob) -> tuple[str, bool]:
+        for entry in self._found.entries:
+            if isinstance(entry.body, JobSubmitted) and entry.body.job == row.id:
+                return entry.body.owner, entry.body.guest
+        return row.owner, True  # the least that it may do
+
+
+def _reason(job: JobId) -> str:
+    return f"what was on record of it hung together with job {job}, which an operator removed"
+
+
+class _UnhandledError(Exception):
+    """An event raised; ``jobs`` are those that it may be due to."""
+
+    def __init__(self, jobs: set[JobId], error: Exception) -> None:
+        super().__init__(str(error))
+        self.jobs = jobs
+
+
+def _handle_all(scheduler: Scheduler, entries: list[JournalRow] | tuple[JournalRow, ...]) -> None:
+    for entry in entries:
+        try:
+            scheduler.handle(entry.body)  # type: ignore[arg-type]  # what the store gives for replay are events
+        except Exception as error:
+            about = set(error.jobs) if isinstance(error, HandlingError) else set()
+            jobs = about or ({entry.job} if entry.job is not None else set())
+            raise _UnhandledError(jobs, error) from error
+
+
+def _with_numbers_used_up(header: bytes, last_job: JobId, transfers: int) -> bytes:
+    """Numbers of jobs and transfers that were ever used are not used again, whatever was left out."""
+    told = msgspec.json.decode(header)
+    told["last_job"] = max(told["last_job"], last_job)
+    told["transfers_started"] = max(told["transfers_started"], transfers)
+    return msgspec.json.encode(told)
