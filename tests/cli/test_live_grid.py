@@ -68,6 +68,42 @@ def test_an_unknown_site_is_wrong_use(shell: Shell) -> None:
     assert "nowhere" in shell("site", "drain", "nowhere", code=2).stderr
 
 
+# ----------------------------------------------------------------------------------------------- network
+
+
+def test_the_network_is_as_declared_until_a_file_was_brought(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = shell.lines("network")
+    assert lines[0].split() == ["from", "\\", "to", "amsterdam", "berlin", "cracow"]
+    assert lines[1].split() == ["amsterdam", "-", "400", "Mbit/s", "400", "Mbit/s"]
+    assert "as the grid file says" in lines[-1]
+    monkeypatch.chdir(tmp_path)
+    Path("links.dat").write_bytes(b"x" * 200_000)
+    shell("file", "register", "links", "berlin", "--path", "links.dat")
+    job = job_file(tmp_path, "wc -c links", "components: [{processors: 1, site: cracow, input_files: [links]}]")
+    shell("submit", str(job), "--wait")
+    told = shell.json("network")
+    (measured,) = [each for each in told["links"] if each["bandwidth_mbit_s"]["measurements"]]
+    assert (measured["source"], measured["target"]) == ("berlin", "cracow")
+    assert measured["bandwidth_mbit_s"]["origin"] == "forecast"
+    assert measured["bandwidth_mbit_s"]["measured_by"] == "transfer"
+    assert shell.lines("network")[-1].startswith("berlin to cracow")
+    assert "transfer" in shell.lines("network")[-1]
+    history = shell("network", "berlin", "cracow").stdout
+    assert "From berlin to cracow" in history
+    assert "200 kB, weight" in history
+    assert "as measured on the way back" in shell("network", "cracow", "berlin").stdout
+    assert len(shell.json("network", "berlin", "cracow")["bandwidth_mbit_s"]) == 1
+    shell("file", "forget", "links", "--all")
+
+
+def test_links_that_are_not_there_are_wrong_use(shell: Shell) -> None:
+    assert "nowhere" in shell("network", "berlin", "nowhere", code=2).stderr
+    assert "takes two sites" in shell("network", "berlin", code=2).stderr
+    assert "from a site to itself" in shell("network", "berlin", "berlin", code=2).stderr
+
+
 # ------------------------------------------------------------------------------------------------- files
 
 

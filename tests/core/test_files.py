@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from koala.core import JobState
-from koala.core.state.transfers import OBSERVATION_WEIGHT, TELLING_S
+from koala.model.forecast import TELLING_S
 from koala.model.messages import CancelTransfer, FileChanged, JobPlaced, JobRequeued, Outcome, StartTransfer
 from koala.model.request import InputMode
 from tests.support.core_driver import (
@@ -225,7 +225,7 @@ def test_an_observed_transfer_corrects_the_next_estimate_of_its_link_both_ways(t
     driver.end_transfer("t1")
     driver.cancel(1)
     driver.submit(ask(part(5, "a", "f")))
-    believed = (1 - OBSERVATION_WEIGHT) * BYTES_PER_S + OBSERVATION_WEIGHT * seconds(100.0) / took_s
+    believed = seconds(100.0) / took_s
     job = driver.job(2)
     assert job.placed_at is not None
     assert job.start_estimate is not None
@@ -255,8 +255,7 @@ def test_a_transfer_that_was_soon_over_says_less_than_one_that_took_long() -> No
         driver.end_transfer("t1")
         view = driver.ledger.sites.view
         believed.append(view.bytes_per_s[view.index["store"]][view.index["a"]] / BYTES_PER_S)
-    full = 1 + OBSERVATION_WEIGHT
-    assert believed == [pytest.approx(1 + OBSERVATION_WEIGHT / 10), pytest.approx(full), pytest.approx(full)]
+    assert believed == [pytest.approx(1.1), pytest.approx(2.0), pytest.approx(2.0)]
 
 
 def test_a_transfer_that_arrives_in_no_time_teaches_nothing() -> None:

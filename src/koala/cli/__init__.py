@@ -48,6 +48,11 @@ VERBS: dict[str, tuple[str, str, str]] = {
         "map_application",
         "Map communicating tasks onto the machines of a wide-area grid.",
     ),
+    "network": (
+        "koala.cli.site.network",
+        "network",
+        "Show what is known of the links between sites, and what was measured.",
+    ),
     "place": ("koala.cli.place.command", "place", "Ask where a job would go, without any grid running."),
     "policies": ("koala.cli.policies", "policies", "List the placement policies."),
     "replay": (

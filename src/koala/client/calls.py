@@ -27,8 +27,10 @@ from koala.model.api import (
     JobDetail,
     JobSummary,
     JournalEntry,
+    LinkHistory,
     Login,
     MissingContents,
+    NetworkInfo,
     NewToken,
     Output,
     Overview,
@@ -198,6 +200,17 @@ def output(
 def overview() -> Call[Overview]:
     """The whole grid now."""
     return Call(method="GET", path="/v1/grid", read=Overview.model_validate_json)
+
+
+def network() -> Call[NetworkInfo]:
+    """What is known of the links between sites."""
+    return Call(method="GET", path="/v1/network", read=NetworkInfo.model_validate_json)
+
+
+def link(source: str, target: str) -> Call[LinkHistory]:
+    """What was measured from one site to another."""
+    path = f"/v1/network/{quote(source, safe='')}/{quote(target, safe='')}"
+    return Call(method="GET", path=path, read=LinkHistory.model_validate_json)
 
 
 def sites() -> Call[list[SiteInfo]]:

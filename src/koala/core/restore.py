@@ -15,6 +15,7 @@ import msgspec
 from koala.core.lifecycle import ENDED, IN_CLAIMING_QUEUE, JobState
 from koala.core.placement import JobPlacing
 from koala.core.state.encoded import INFINITY, Time, known_time
+from koala.core.state.forecasts import LinkSeries
 from koala.core.state.job import ComponentClaim, FileTransfer, Job, Seen, TransferKey
 from koala.core.state.ledger import Ledger
 from koala.core.state.queues import PlacementQueue
@@ -22,6 +23,7 @@ from koala.core.state.sites import SiteBelief
 from koala.core.state.snapshot import Snapshot, SnapshotError, Value, check_version, damaged
 from koala.core.state.timers import OF_CLAIMS, Alarm, Whom
 from koala.core.story import TOLD, words
+from koala.model.forecast import MeasuredBy, Measurement
 from koala.model.request import SiteName
 from koala.policies import UnknownPolicyError
 from koala.policies.front_door import FileAt
@@ -37,6 +39,7 @@ _decode_queue = msgspec.json.Decoder(PlacementQueue).decode
 _decode_job = msgspec.json.Decoder(Job).decode
 _decode_claim = msgspec.json.Decoder(ComponentClaim).decode
 _decode_transfer = msgspec.json.Decoder(FileTransfer).decode
+_decode_series = msgspec.json.Decoder(tuple[int, int, float, float] | LinkSeries).decode
 _decode_timer = msgspec.json.Decoder(tuple[Time, Alarm, Whom]).decode
 
 
@@ -89,6 +92,7 @@ class _Restoring:
         for job in self._jobs:
             self._restore_job(job)
         self._restore_transfers()
+        self._restore_forecasts()
         self._restore_claims()
         self._restore_queues()
         for value in snapshot.timers:
@@ -223,10 +227,27 @@ class _Restoring:
             job.transfers_open = sum(not transfer.done for transfer in job.transfers.values())
             if any(job.id not in transfer.jobs for transfer in job.transfers.values()):
                 raise damaged(f"a transfer for job {job.id} does not name it")
-        for one, other, described, bytes_per_s in self._snapshot.links:
-            pair = self._sites_left((one, other))
-            if len(pair) == 2 and transfers.view.bytes_per_s[pair[0]][pair[1]] == described:
-                transfers.learn(pair[0], pair[1], bytes_per_s)
+
+    def _restore_forecasts(self) -> None:
+        forecasts = self._ledger.forecasts
+        for value in self._snapshot.links:
+            series = _decode_series(value)
+            if isinstance(series, tuple):
+                series = self._series_of_old(*series)
+            pair = self._sites_left((series.source, series.target))
+            if len(pair) == 2:
+                series.source, series.target = pair
+                forecasts.put(series)
+
+    def _series_of_old(self, one: int, other: int, described: float, bytes_per_s: float) -> LinkSeries:
+        """What an earlier version believed of a link counts as one measurement."""
+        return LinkSeries(
+            source=one,
+            target=other,
+            declared_bytes_per_s=described,
+            declared_latency_s=0.0,
+            bandwidth=[Measurement(self._snapshot.now, bytes_per_s, 1.0, 0, MeasuredBy.TRANSFER)],
+        )
 
     def _restore_files(self) -> None:
         sites = self._ledger.sites

@@ -389,6 +389,61 @@ class LinkInfo(Answer):
     latency_s: float
 
 
+class LinkMeasurement(Answer):
+    """What was measured once, by a ``probe``, a ``transfer`` or one that is ``overdue``; its weight is 1 at most."""
+
+    at: float
+    value: float
+    weight: float
+    size_bytes: int
+    by: str
+
+
+class LinkQuantity(Answer):
+    """What is believed of one thing about a link. ``origin`` says by whom: ``declared`` by the grid file,
+    ``forecast`` from measurements, or ``way back`` where only the other direction was measured. ``predictor`` made
+    the forecast, and was wrong by ``error`` on average; ``measurements`` of this direction are kept, the last one is
+    ``measured``."""
+
+    declared: float
+    believed: float
+    origin: str
+    predictor: str = ""
+    error: float = 0.0
+    measurements: int = 0
+    measured: float | None = None
+    measured_at: float | None = None
+    measured_by: str = ""
+
+
+class LinkState(Answer):
+    """One direction of a link between two sites."""
+
+    source: str
+    target: str
+    bandwidth_mbit_s: LinkQuantity
+    latency_s: LinkQuantity
+
+
+class NetworkInfo(Answer):
+    """What is known of the links between sites: of all, or in a large grid of those that are not as the default."""
+
+    now: float
+    sites: list[str]
+    default_bandwidth_mbit_s: float
+    default_latency_s: float
+    links: list[LinkState]
+
+
+class LinkHistory(Answer):
+    """One direction of a link, with what was measured there, the oldest first."""
+
+    now: float
+    link: LinkState
+    bandwidth_mbit_s: list[LinkMeasurement]
+    latency_s: list[LinkMeasurement]
+
+
 class Overview(Answer):
     """The whole grid at one moment: what the dashboard and ``koala top`` draw. ``last_seq`` is the newest entry of
     the journal: who follows it from there misses nothing."""

@@ -41,19 +41,23 @@ class FileAt:
 
 
 class LinkRows(dict[int, list[float]]):
-    """A number for every link, as ``rows[source][target]``; ``set_both`` writes into it.
+    """A number for every link, as ``rows[source][target]``; ``set`` writes into it.
 
     ``changes`` counts what was written since the rows were made. A row is made when it is first looked at: a grid of
-    thousands of sites has millions of links, of which only those of a few sites are ever asked for.
+    thousands of sites has millions of links, of which only those of a few sites are ever asked for. What differs from
+    the default in the grid file is in ``pairs``, in both directions.
     """
 
-    __slots__ = ("_default", "_sites", "changes")
+    __slots__ = ("_default", "_pairs", "_sites", "changes")
 
-    def __init__(self, sites: int, default: float) -> None:
+    def __init__(self, sites: int, default: float, pairs: dict[tuple[int, int], float] | None = None) -> None:
         super().__init__()
         self._sites = sites
         self._default = default
+        self._pairs = pairs or {}
         self.changes = 0
+        for (source, target), value in self._pairs.items():
+            self[source][target] = value
 
     def __missing__(self, source: int) -> list[float]:
         if not 0 <= source < self._sites:
@@ -61,16 +65,26 @@ class LinkRows(dict[int, list[float]]):
         row = self[source] = [self._default] * self._sites
         return row
 
-    def set_both(self, one: int, other: int, value: float) -> None:
-        """The same number in both directions."""
-        self[one][other] = self[other][one] = value
+    def at(self, source: int, target: int) -> float:
+        """What is noted of a link, without making a row for one that nobody has used."""
+        row = self.get(source)
+        return self._default if row is None else row[target]
+
+    def declared(self, source: int, target: int) -> float:
+        """What the grid file says of a link, whatever was written since."""
+        return self._pairs.get((source, target), self._default)
+
+    def set(self, source: int, target: int, value: float) -> None:
+        """This number from now on, in this direction."""
+        self[source][target] = value
         self.changes += 1
 
 
 class SlownessRows(dict[int, list[float]]):
     """The slowness of every link as a policy believes it, ``rows[one][other]``; 0 between a site and itself.
 
-    Each row is made when it is first looked at, from what is believed of the links then.
+    Applications communicate in both directions, so that the slower one counts, and it is the same both ways. Each row
+    is made when it is first looked at, from what is believed of the links then.
     """
 
     __slots__ = ("_bytes_per_s", "_latency_s")
@@ -81,9 +95,15 @@ class SlownessRows(dict[int, list[float]]):
         self._bytes_per_s = bytes_per_s
 
     def __missing__(self, one: int) -> list[float]:
+        bandwidths, latencies = self._bytes_per_s, self._latency_s
         row = self[one] = [
-            link_slowness(bytes_per_s, latency_s, ASSUMED_BANDWIDTH_SHARE, ASSUMED_LATENCY_SHARE)
-            for bytes_per_s, latency_s in zip(self._bytes_per_s[one], self._latency_s[one], strict=True)
+            link_slowness(
+                min(bytes_per_s, bandwidths.at(other, one)),
+                max(latency_s, latencies.at(other, one)),
+                ASSUMED_BANDWIDTH_SHARE,
+                ASSUMED_LATENCY_SHARE,
+            )
+            for other, (bytes_per_s, latency_s) in enumerate(zip(bandwidths[one], latencies[one], strict=True))
         ]
         row[one] = 0.0
         return row
@@ -95,7 +115,7 @@ class View:
     - ``idle``: processors that we may take now, quota applied, never negative;
     - ``limit``: the most that could ever be idle for us, floor(quota * processors);
     - ``latency_s[source][target]`` and ``bytes_per_s[source][target]``: what is believed of each link; the core
-      corrects the bandwidths as it observes transfers;
+      corrects them by what is measured;
     - ``files``: every file that has a replica, by name;
     - ``wiring``: the links that co-allocated jobs share, with their capacities; ``link_demand_bit_s`` by link: what
       running and placed jobs demand of each now;
@@ -212,14 +232,15 @@ class View:
 
 
 def _latency_rows(links: Links, index: dict[str, int]) -> LinkRows:
-    rows = LinkRows(len(index), links.default.latency_s)
-    for pair in links.pairs:
-        rows.set_both(index[pair.between[0]], index[pair.between[1]], pair.latency_s)
-    return rows
+    pairs = {pair.between: pair.latency_s for pair in links.pairs}
+    return LinkRows(len(index), links.default.latency_s, _both_ways(pairs, index))
 
 
 def _bandwidth_rows(links: Links, index: dict[str, int]) -> LinkRows:
-    rows = LinkRows(len(index), links.default.bandwidth_mbit_s * BYTES_PER_S_PER_MBIT_S)
-    for pair in links.pairs:
-        rows.set_both(index[pair.between[0]], index[pair.between[1]], pair.bandwidth_mbit_s * BYTES_PER_S_PER_MBIT_S)
-    return rows
+    pairs = {pair.between: pair.bandwidth_mbit_s * BYTES_PER_S_PER_MBIT_S for pair in links.pairs}
+    return LinkRows(len(index), links.default.bandwidth_mbit_s * BYTES_PER_S_PER_MBIT_S, _both_ways(pairs, index))
+
+
+def _both_ways(pairs: dict[tuple[str, str], float], index: dict[str, int]) -> dict[tuple[int, int], float]:
+    there = {(index[one], index[other]): value for (one, other), value in pairs.items()}
+    return there | {(other, one): value for (one, other), value in there.items()}

@@ -43,6 +43,8 @@ TABLE: list[tuple[str, str, dict[str, Any] | None, frozenset[str]]] = [
     ("POST", "/v1/jobs/{job}/requeue", None, OPERATORS),
     ("GET", "/v1/jobs/{job}/output", None, READERS),
     ("GET", "/v1/grid", None, READERS),
+    ("GET", "/v1/network", None, READERS),
+    ("GET", "/v1/network/{source}/{target}", None, READERS),
     ("GET", "/v1/sites", None, READERS),
     ("GET", "/v1/sites/{site}", None, READERS),
     ("GET", "/v1/sites/{site}/history?from_at=1&to_at=2", None, READERS),
@@ -163,7 +165,9 @@ def test_a_route_lets_in_those_it_should_and_nobody_else(
 ) -> None:
     async def scene(world: World) -> None:
         # Of a job that is not there a caller with the right learns just that, so that nothing is changed.
-        asked = path.format_map({"job": 987_654, "site": "north", "name": "none", "token": "none"})
+        asked = path.format_map(
+            {"job": 987_654, "site": "north", "source": "north", "target": "south", "name": "none", "token": "none"}
+        )
         status = await status_of(world, caller, method, asked, body)
         same_as = "owner" if caller == "owners_browser" and allowed != OWNER_ONLY else caller
         if same_as in allowed:

@@ -211,7 +211,7 @@ def test_a_refusal_names_the_bound_that_would_help_with_the_least_change() -> No
 
 def test_a_site_to_which_nothing_can_be_brought_is_told_as_such() -> None:
     view = filed_view()
-    view.bytes_per_s.set_both(1, 2, 0.0)
+    view.bytes_per_s.set(1, 2, 0.0)
     view.idle = [4, 4, 4]
     demand = demand_for(reading(12, InputMode.CHUNK), "FCF", view)
     assert try_place(demand, view) is None

@@ -307,7 +307,7 @@ def test_what_is_learned_of_a_link_counts_from_the_next_try_on() -> None:
     view = islands_view()
     demand = demand_for(flexible(30), "NFCM", view)
     assert try_place(demand, view) == Spots((0, 2), (20, 10))
-    view.bytes_per_s.set_both(0, 2, 1.0)
+    view.bytes_per_s.set(0, 2, 1.0)
     assert try_place(demand, view) == Spots((0, 1), (20, 10))
 
 

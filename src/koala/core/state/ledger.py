@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from koala.core.lifecycle import JobState
+from koala.core.state.forecasts import LinkForecasts
 from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.queues import ClaimingQueue, PlacementQueue
 from koala.core.state.sites import LinkUse, Sites
@@ -99,7 +100,8 @@ class Ledger:
         self.claims: dict[Token, ComponentClaim] = {}
         self.sites = Sites(grid)
         self.links = LinkUse(self.sites)
-        self.transfers = Transfers(self.sites.view)
+        self.forecasts = LinkForecasts(self.sites.view)
+        self.transfers = Transfers(self.sites.view, self.forecasts)
         self.timers = Timers()
         self.timers.on(Alarm.COOLED_DOWN, self._cooled_down)
         self.clock = ScanClock(self.parameters.scan_interval_s, self.parameters.high_scans_per_low_scan)

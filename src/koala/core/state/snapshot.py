@@ -25,7 +25,7 @@ STEP_JOBS = 500
 # So many requests are encoded at once.
 ENCODED_REQUESTS = 500
 
-# A site, a queue, a job, a claim, a transfer or a timer, encoded.
+# A site, a queue, a job, a claim, a transfer, a timer or a link, encoded.
 Value: TypeAlias = msgspec.Raw
 
 
@@ -51,7 +51,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     - ``observations``: how many jobs make up the observed mean of bandwidths;
     - ``jobs``: the live ones, and those that have ended while a site still holds a component of them;
       ``requests`` are what they ask for, in the same order;
-    - ``links``: two sites, the bandwidth in bytes/s that the grid gives their link, and the observed one;
+    - ``links``: what was measured from one site to another, the one that was measured last at the end; earlier
+      versions wrote two sites, the bandwidth in bytes/s that the grid gives their link, and the observed one;
     - ``files``: those whose replicas are not as the grid says: size in bytes, sites.
 
     What the driver was asked to bring (``WakeAt``) is not here: whoever restores a scheduler sends a ``Tick`` first.
@@ -74,7 +75,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     claims: tuple[Value, ...]
     transfers: tuple[Value, ...]
     timers: tuple[Value, ...]
-    links: tuple[tuple[int, int, float, float], ...]
+    links: tuple[Value, ...]
     files: dict[FileName, tuple[int, tuple[int, ...]]]
     last_removed: JobId = -1
     requests: tuple[Request, ...] = ()
@@ -133,7 +134,7 @@ def take_snapshot(
         claims=claims,
         transfers=_values(ledger.transfers.by_key.values()),
         timers=_values([(timer.at, timer.what, timer.whom) for timer in ledger.timers.all()]),
-        links=tuple([(*pair, *speeds) for pair, speeds in ledger.transfers.learned.items()]),
+        links=_values(ledger.forecasts.series.values()),
         files={name: (0, ()) if file is None else (file.size_bytes, file.holders) for name, file in told.items()},
         requests=tuple(requests),
     )
@@ -182,9 +183,8 @@ def decode_snapshot(text: bytes | str) -> Snapshot:
 # ------------------------------------------------------------------------------------------------ in parts
 
 # The lists of a snapshot whose values are encoded already.
-_VALUES = ("sites", "queues", "jobs", "claims", "transfers", "timers")
+_VALUES = ("sites", "queues", "jobs", "claims", "transfers", "timers", "links")
 _NO_QUEUES = (msgspec.Raw(b"null"), msgspec.Raw(b"null"))
-_LINK = msgspec.json.Decoder(tuple[int, int, float, float])
 _FILE = msgspec.json.Decoder(tuple[FileName, int, tuple[int, ...]])
 
 
@@ -199,9 +199,8 @@ def split_snapshot(snapshot: Snapshot) -> tuple[bytes, dict[str, list[bytes]]]:
     """A short header, and by section its values, in JSON. Requests are left out: whoever keeps the snapshot keeps
     them by job, as they never change."""
     sections = {name: [bytes(value) for value in getattr(snapshot, name)] for name in _VALUES}
-    sections["links"] = [_encoder.encode(link) for link in snapshot.links]
     sections["files"] = [_encoder.encode((name, *file)) for name, file in snapshot.files.items()]
-    empty: dict[str, tuple[()]] = dict.fromkeys(_VALUES, ()) | {"links": (), "requests": ()}
+    empty: dict[str, tuple[()]] = dict.fromkeys(_VALUES, ()) | {"requests": ()}
     header = msgspec.structs.replace(snapshot, **empty | {"queues": _NO_QUEUES, "files": {}})
     return _encoder.encode(header), sections
 
@@ -223,7 +222,6 @@ def join_snapshot(header: bytes, sections: Mapping[str, Sequence[bytes]], reques
         return msgspec.structs.replace(
             _decoder.decode(header),
             **values,
-            links=tuple([_LINK.decode(value) for value in sections["links"]]),
             files={name: (size_bytes, holders) for name, size_bytes, holders in files},
             requests=tuple(requests),
         )

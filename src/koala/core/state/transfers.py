@@ -1,31 +1,25 @@
 """Files on their way to sites for placed jobs: one transfer for each (file, piece, site), shared by the jobs that
-need it, tried again from another replica when it breaks, and the bandwidth that was seen on the way.
+need it, and tried again from another replica when it breaks. What they tell of links goes to the forecasts.
 """
 
 from __future__ import annotations
 
 from koala.core.state.encoded import INFINITY
+from koala.core.state.forecasts import LinkForecasts
 from koala.core.state.job import FileTransfer, Job, TransferKey
 from koala.model.messages import AnyCommand, CancelTransfer, StartTransfer, TransferId
 from koala.policies.front_door import Input, View, link_s
-
-# How much a newly observed bandwidth weighs against the estimate so far, at most.
-OBSERVATION_WEIGHT = 0.3
-# A transfer of fewer bytes, or one that took less time, weighs as much less: setting it up took a part of its time.
-TELLING_BYTES = 1_000_000
-TELLING_S = 5.0
 
 
 class Transfers:
     """All transfers that some job needs."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, forecasts: LinkForecasts) -> None:
         self.view = view
+        self.forecasts = forecasts
         self.by_id: dict[TransferId, FileTransfer] = {}
         self.by_key: dict[TransferKey, FileTransfer] = {}
         self.sequence = 0
-        # (one site, other site) -> the link's bandwidth in bytes/s as it was before any was observed, and as learned.
-        self.learned: dict[tuple[int, int], tuple[float, float]] = {}
 
     def want(self, job: Job, needed: Input, site: int, now: float, commands: list[AnyCommand]) -> FileTransfer:
         """Make sure that the file gets to the site for this job, by the transfer that runs already if one does."""
@@ -68,32 +62,24 @@ class Transfers:
         )
 
     def arrived(self, transfer: FileTransfer, now: float) -> None:
-        """The transfer is there, and the estimate of its link learns from it."""
+        """The transfer is there, and the forecast of its link learns from it."""
         transfer.done = True
-        self._observe(transfer, now)
+        self._measure(transfer, now)
 
     def overdue(self, transfer: FileTransfer, now: float) -> None:
         """The transfer is slower than this already: the link is believed to be no faster, so that the next try,
         over the same crowded link, is given more time."""
-        self._observe(transfer, now)
+        self._measure(transfer, now)
 
-    def _observe(self, transfer: FileTransfer, now: float) -> None:
-        source, target = transfer.source, transfer.key[2]
-        flowing_s = now - transfer.started_at - self.view.latency_s[source][target]
-        if source == target or transfer.size_bytes == 0 or flowing_s <= 0:
-            return
-        seen = transfer.size_bytes / flowing_s
-        believed = self.view.bytes_per_s[source][target]
-        weight = OBSERVATION_WEIGHT * min(1.0, transfer.size_bytes / TELLING_BYTES, flowing_s / TELLING_S)
-        self.learn(source, target, (1 - weight) * believed + weight * seen)
-
-    def learn(self, one: int, other: int, bytes_per_s: float) -> None:
-        """The link between the two is believed to have this bandwidth, whatever the grid says."""
-        pair = (one, other) if one < other else (other, one)
-        before = self.learned.get(pair)
-        described = self.view.bytes_per_s[one][other] if before is None else before[0]
-        self.learned[pair] = described, bytes_per_s
-        self.view.bytes_per_s.set_both(one, other, bytes_per_s)
+    def _measure(self, transfer: FileTransfer, now: float) -> None:
+        self.forecasts.transferred(
+            transfer.source,
+            transfer.key[2],
+            at=now,
+            size_bytes=transfer.size_bytes,
+            took_s=now - transfer.started_at,
+            arrived=transfer.done,
+        )
 
     def again(self, transfer: FileTransfer, now: float, commands: list[AnyCommand]) -> bool:
         """The transfer broke: start it again from the best replica that has not failed, or, if all have, from the

@@ -8,7 +8,7 @@ from koala.daemon.api.callers import Who
 from koala.daemon.api.errors import declared
 from koala.daemon.api.parameters import Force, Moment, SitePath, The
 from koala.descriptions.errors import shown
-from koala.model.api import Overview, SiteHistory, SiteInfo
+from koala.model.api import LinkHistory, NetworkInfo, Overview, SiteHistory, SiteInfo
 from koala.model.errors import InvalidError, NotFoundError
 
 router = APIRouter(prefix="/v1", tags=["grid"])
@@ -18,6 +18,18 @@ router = APIRouter(prefix="/v1", tags=["grid"])
 async def get_grid(who: Who, service: The) -> Overview:
     """Sites, links, transfers, queues and what runs; jobs of others are left out for those who may not see them."""
     return await service.overview(who)
+
+
+@router.get("/network", summary="The links between sites", responses=declared())
+async def get_network(who: Who, service: The) -> NetworkInfo:
+    """What is believed of the bandwidth and latency from each site to each other one, and why."""
+    return await service.network(who)
+
+
+@router.get("/network/{source}/{target}", summary="What was measured from a site to another", responses=declared())
+async def get_link(who: Who, service: The, source: SitePath, target: SitePath) -> LinkHistory:
+    """One direction of a link, with its last measurements."""
+    return await service.link(who, source, target)
 
 
 @router.get("/sites", summary="All sites", responses=declared())

@@ -5,12 +5,13 @@ Pure functions; who may see what is decided in ``koala.daemon.service.service``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from koala.core.lifecycle import MEANING, JobState
+from koala.core.state.forecasts import LinkForecasts
 from koala.core.state.ledger import Ledger
 from koala.core.state.sites import SiteBelief, Trust
 from koala.core.story import JobExplanation
@@ -29,13 +30,19 @@ from koala.model.api import (
     JobFile,
     JobSummary,
     JournalEntry,
+    LinkHistory,
     LinkInfo,
+    LinkMeasurement,
+    LinkQuantity,
+    LinkState,
+    NetworkInfo,
     Place,
     RefusalInfo,
     ReplicaInfo,
     SiteInfo,
     TransferInfo,
 )
+from koala.model.forecast import Forecast, Measurement
 from koala.model.grid import Grid, Link
 from koala.model.messages import JobSubmitted
 from koala.model.request import Placement, Refusal
@@ -244,23 +251,92 @@ def link_infos(grid: Grid, view: View) -> list[LinkInfo]:
 
 def _link_info(between: tuple[str, str], link: Link, view: View) -> LinkInfo:
     source, target = view.index[between[0]], view.index[between[1]]
-    seen_bytes_per_s = _row_value(view.bytes_per_s, source, target)
-    believed = link.bandwidth_mbit_s if seen_bytes_per_s is None else seen_bytes_per_s / BYTES_PER_S_PER_MBIT_S
     return LinkInfo(
         between=between,
         bandwidth_mbit_s=link.bandwidth_mbit_s,
-        believed_mbit_s=believed,
+        believed_mbit_s=view.bytes_per_s.at(source, target) / BYTES_PER_S_PER_MBIT_S,
         latency_s=link.latency_s,
     )
 
 
-def _row_value(rows: LinkRows, source: int, target: int) -> float | None:
-    """What is noted of a link, without making a row for one that nobody has used."""
-    row = rows.get(source)
-    if row is not None:
-        return row[target]
-    back = rows.get(target)
-    return None if back is None else back[source]
+# ---------------------------------------------------------------------------------------- the network
+
+
+def network_info(grid: Grid, forecasts: LinkForecasts, now: float) -> NetworkInfo:
+    """What is believed of the links, in the order of the grid file."""
+    names = forecasts.view.names
+    count = len(names)
+    pairs: Iterable[tuple[int, int]]
+    if count <= SITES_ALL_LINKED_MAX:
+        pairs = ((source, target) for source in range(count) for target in range(count) if source != target)
+    else:
+        index = forecasts.view.index
+        named = {(index[pair.between[0]], index[pair.between[1]]) for pair in grid.links.pairs}
+        known = named | set(forecasts.series)
+        pairs = sorted(known | {(target, source) for source, target in known})
+    return NetworkInfo(
+        now=now,
+        sites=list(names),
+        default_bandwidth_mbit_s=grid.links.default.bandwidth_mbit_s,
+        default_latency_s=grid.links.default.latency_s,
+        links=[_link_state(forecasts, pair) for pair in pairs],
+    )
+
+
+def link_history(forecasts: LinkForecasts, source: str, target: str, now: float) -> LinkHistory:
+    """One direction of a link between two sites of the grid."""
+    pair = forecasts.view.index[source], forecasts.view.index[target]
+    series = forecasts.series.get(pair)
+    return LinkHistory(
+        now=now,
+        link=_link_state(forecasts, pair),
+        bandwidth_mbit_s=[] if series is None else _measurements(series.bandwidth, BYTES_PER_S_PER_MBIT_S),
+        latency_s=[] if series is None else _measurements(series.latency, 1.0),
+    )
+
+
+def _measurements(measured: Iterable[Measurement], unit: float) -> list[LinkMeasurement]:
+    return [
+        LinkMeasurement(
+            at=each.at, value=each.value / unit, weight=each.weight, size_bytes=each.size_bytes, by=each.by
+        )
+        for each in measured
+    ]
+
+
+def _link_state(forecasts: LinkForecasts, pair: tuple[int, int]) -> LinkState:
+    view, series = forecasts.view, forecasts.series.get(pair)
+    bandwidth = () if series is None else series.bandwidth
+    latency = () if series is None else series.latency
+    return LinkState(
+        source=view.names[pair[0]],
+        target=view.names[pair[1]],
+        bandwidth_mbit_s=_quantity(view.bytes_per_s, forecasts.bandwidth, pair, bandwidth, BYTES_PER_S_PER_MBIT_S),
+        latency_s=_quantity(view.latency_s, forecasts.latency, pair, latency, 1.0),
+    )
+
+
+def _quantity(
+    rows: LinkRows,
+    forecasts: Mapping[tuple[int, int], Forecast],
+    pair: tuple[int, int],
+    measured: Sequence[Measurement],
+    unit: float,
+) -> LinkQuantity:
+    own, back = forecasts.get(pair), forecasts.get((pair[1], pair[0]))
+    said = own or back
+    last = measured[-1] if measured else None
+    return LinkQuantity(
+        declared=rows.declared(*pair) / unit,
+        believed=rows.at(*pair) / unit,
+        origin="declared" if said is None else "way back" if own is None else "forecast",
+        predictor="" if said is None else said.predictor,
+        error=0.0 if said is None else said.error / unit,
+        measurements=len(measured),
+        measured=None if last is None else last.value / unit,
+        measured_at=None if last is None else last.at,
+        measured_by="" if last is None else last.by,
+    )
 
 
 # ------------------------------------------------------------------------------------ files and journal

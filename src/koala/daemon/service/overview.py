@@ -12,10 +12,18 @@ from koala.core.state.ledger import Ledger
 from koala.core.state.queues import PlacementQueue
 from koala.core.state.sites import Trust
 from koala.daemon.engine.loop import Engine
-from koala.daemon.service.answers import job_summary, link_infos, places_in_line, site_info, transfer_info
+from koala.daemon.service.answers import (
+    job_summary,
+    link_history,
+    link_infos,
+    network_info,
+    places_in_line,
+    site_info,
+    transfer_info,
+)
 from koala.daemon.service.metrics import Metrics, SiteMetrics
 from koala.daemon.service.principal import Principal
-from koala.model.api import JobSummary, Overview, SiteInfo, TransferInfo
+from koala.model.api import JobSummary, LinkHistory, NetworkInfo, Overview, SiteInfo, TransferInfo
 from koala.store.rows import TransferRow
 from koala.version import __version__
 
@@ -82,6 +90,15 @@ class CallerView:
             accusing=self._visible([each.job for each in belief.record.accusations.values()]),
             sees_all=self._who.sees_all,
         )
+
+    def network(self) -> NetworkInfo:
+        """What is known of the links between sites."""
+        engine = self._engine
+        return network_info(engine.grid, engine.scheduler.ledger.forecasts, engine.now())
+
+    def link(self, source: str, target: str) -> LinkHistory:
+        """One direction of a link between two sites, which must be in the grid."""
+        return link_history(self._engine.scheduler.ledger.forecasts, source, target, self._engine.now())
 
     def transfers_of(self, job: int, recorded: Iterable[TransferRow]) -> list[TransferInfo]:
         """The transfers for one job that the caller sees: those on record, each as new as it is known."""

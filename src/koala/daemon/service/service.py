@@ -56,7 +56,9 @@ from koala.model.api import (
     JobDetail,
     JobSummary,
     JournalEntry,
+    LinkHistory,
     MissingContents,
+    NetworkInfo,
     Output,
     Overview,
     Page,
@@ -337,6 +339,20 @@ class Service:
             usage_points, components, reports, processors=described.processors, from_at=from_at, to_at=to_at
         )
         return SiteHistory(site=site, from_at=from_at, to_at=to_at, points=points)
+
+    async def network(self, who: Principal) -> NetworkInfo:
+        """What is known of the links between sites. Needs ``read``."""
+        who.need(Scope.READ)
+        return CallerView(self._engine, who).network()
+
+    async def link(self, who: Principal, source: str, target: str) -> LinkHistory:
+        """What was measured from one site to another. Needs ``read``."""
+        who.need(Scope.READ)
+        self._check_site(source)
+        self._check_site(target)
+        if source == target:
+            raise InvalidError(f"{source} is both ends: there is no link from a site to itself; name another site")
+        return CallerView(self._engine, who).link(source, target)
 
     async def drain(self, who: Principal, site: str) -> SiteInfo:
         """Send nothing new to the site. Needs ``operate``."""

@@ -1,0 +1,144 @@
+"""What was measured of the links between sites, and what is believed of each now.
+
+Measurements are kept by the direction in which bytes went. Where only one direction was measured, the other one is
+believed to be like it; a link of which nothing was measured is as the grid file says.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from koala.model.forecast import (
+    MEASUREMENTS_MAX,
+    OVERDUE_WEIGHT,
+    Forecast,
+    MeasuredBy,
+    Measurement,
+    forecast,
+    transfer_weight,
+)
+from koala.policies.view import LinkRows, View
+
+# So many directed links have measurements; the one that was not measured for longest is forgotten first.
+LINKS_MEASURED_MAX = 2_000
+
+
+class LinkSeries(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What was measured from one site to another, the oldest first, in bytes/s and in seconds; ``declared_...`` is
+    what the grid file said then."""
+
+    source: int
+    target: int
+    declared_bytes_per_s: float
+    declared_latency_s: float
+    bandwidth: list[Measurement] = []
+    latency: list[Measurement] = []
+
+    @property
+    def measured_at(self) -> float | None:
+        """When it was last measured, in any way."""
+        return max((each[-1].at for each in (self.bandwidth, self.latency) if each), default=None)
+
+
+class LinkForecasts:
+    """All that was measured, and the forecasts; the view of the policies follows them."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.series: dict[tuple[int, int], LinkSeries] = {}  # the one that was measured last comes last
+        # By direction, where something was measured.
+        self.bandwidth: dict[tuple[int, int], Forecast] = {}
+        self.latency: dict[tuple[int, int], Forecast] = {}
+
+    def transferred(
+        self, source: int, target: int, *, at: float, size_bytes: int, took_s: float, arrived: bool
+    ) -> None:
+        """A file of a job took so long, or has taken so long already and has not arrived."""
+        flowing_s = took_s - self.view.latency_s.at(source, target)
+        if source == target or size_bytes == 0 or flowing_s <= 0:
+            return
+        bytes_per_s = size_bytes / flowing_s
+        weight = transfer_weight(size_bytes, flowing_s)
+        by = MeasuredBy.TRANSFER
+        if not arrived:
+            by = MeasuredBy.OVERDUE
+            weight *= OVERDUE_WEIGHT
+            bytes_per_s = min(bytes_per_s, self.view.bytes_per_s.at(source, target))
+        self.add_bandwidth(source, target, Measurement(at, bytes_per_s, weight, size_bytes, by))
+
+    def add_bandwidth(self, source: int, target: int, measured: Measurement) -> None:
+        series = self._series(source, target)
+        _append(series.bandwidth, measured)
+        self._believe_bandwidth(series)
+
+    def add_latency(self, source: int, target: int, measured: Measurement) -> None:
+        series = self._series(source, target)
+        _append(series.latency, measured)
+        self._believe_latency(series)
+
+    def put(self, series: LinkSeries) -> None:
+        """Take over what was measured before. What the grid file says otherwise now, it knows better."""
+        pair = series.source, series.target
+        declared_bytes_per_s = self.view.bytes_per_s.declared(*pair)
+        declared_latency_s = self.view.latency_s.declared(*pair)
+        if series.declared_bytes_per_s != declared_bytes_per_s:
+            series.bandwidth = []
+        if series.declared_latency_s != declared_latency_s:
+            series.latency = []
+        if not series.bandwidth and not series.latency:
+            return
+        series.declared_bytes_per_s = declared_bytes_per_s
+        series.declared_latency_s = declared_latency_s
+        self.series[pair] = series
+        if series.bandwidth:
+            self._believe_bandwidth(series)
+        if series.latency:
+            self._believe_latency(series)
+
+    def _series(self, source: int, target: int) -> LinkSeries:
+        """The series of a direction, as the one that was measured last."""
+        series = self.series.pop((source, target), None)
+        if series is None:
+            if len(self.series) >= LINKS_MEASURED_MAX:
+                self._forget(next(iter(self.series)))
+            series = LinkSeries(
+                source=source,
+                target=target,
+                declared_bytes_per_s=self.view.bytes_per_s.declared(source, target),
+                declared_latency_s=self.view.latency_s.declared(source, target),
+            )
+        self.series[source, target] = series
+        return series
+
+    def _forget(self, pair: tuple[int, int]) -> None:
+        del self.series[pair]
+        for forecasts, rows in ((self.bandwidth, self.view.bytes_per_s), (self.latency, self.view.latency_s)):
+            if forecasts.pop(pair, None) is not None:
+                back = forecasts.get((pair[1], pair[0]))
+                value = rows.declared(*pair) if back is None else back.value
+                rows.set(*pair, value)
+                if back is None:
+                    rows.set(pair[1], pair[0], value)
+
+    def _believe_bandwidth(self, series: LinkSeries) -> None:
+        said = forecast(series.declared_bytes_per_s, series.bandwidth)
+        _believe(self.bandwidth, self.view.bytes_per_s, series, said)
+
+    def _believe_latency(self, series: LinkSeries) -> None:
+        said = forecast(series.declared_latency_s, series.latency)
+        _believe(self.latency, self.view.latency_s, series, said)
+
+
+def _append(measurements: list[Measurement], measured: Measurement) -> None:
+    measurements.append(measured)
+    if len(measurements) > MEASUREMENTS_MAX:
+        del measurements[0]
+
+
+def _believe(forecasts: dict[tuple[int, int], Forecast], rows: LinkRows, series: LinkSeries, said: Forecast) -> None:
+    """Believe it of this direction, and of the way back where nothing was measured there."""
+    source, target = series.source, series.target
+    forecasts[source, target] = said
+    rows.set(source, target, said.value)
+    if (target, source) not in forecasts:
+        rows.set(target, source, said.value)
