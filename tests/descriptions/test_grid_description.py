@@ -7,6 +7,7 @@ import pytest
 from koala.descriptions import read_grid
 from koala.descriptions.fields import size_bytes
 from koala.model.grid import (
+    PLAN_DEPTH_DEFAULT,
     AnswerFaults,
     Background,
     BatchSettings,
@@ -77,7 +78,12 @@ def test_a_full_grid_is_read_field_by_field() -> None:
             StoredFile(name="small.dat", size_bytes=17, replicas=("2024",)),
         ),
         scheduler=SchedulerParameters(
-            policy="CF", scan_interval_s=0.0, hold_placed=True, check_interval_s=None, restarts_max=None
+            policy="CF",
+            scan_interval_s=0.0,
+            hold_placed=True,
+            check_interval_s=None,
+            restarts_max=None,
+            plan_depth=PLAN_DEPTH_DEFAULT,
         ),
         simulation=GridSimulation(
             startup=Startup(base_s=5.0, per_component_s=2.0, load_factor=0.5, jitter=0.1),
@@ -88,13 +94,14 @@ def test_a_full_grid_is_read_field_by_field() -> None:
     )
 
 
-def test_what_a_grid_leaves_out_has_the_defaults_of_the_model() -> None:
+def test_what_a_grid_leaves_out_has_the_defaults_of_the_model_but_for_plans() -> None:
     text = "sites: {a: {processors: 1}, b: {processors: 2, simulation: {background: {}}}}"
     assert read_grid(text, "grid.yaml") == Grid(
         sites=(
             Site(name="a", processors=1),
             Site(name="b", processors=2, simulation=SiteSimulation(background=Background())),
-        )
+        ),
+        scheduler=SchedulerParameters(plan_depth=PLAN_DEPTH_DEFAULT),
     )
 
 

@@ -72,6 +72,8 @@ class JobPlacing:
             elif self._others_come_first(queue):
                 ledger.enqueue(job, tried=False)
                 return
+            elif not ledger.planned:
+                spots = try_place(job.demand, sites.view)
             else:
                 self.plans.prepare_for(job)
                 spots, _ = self.plans.places_now(job)

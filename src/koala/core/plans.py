@@ -242,6 +242,7 @@ class JobPlans:
         default_s = ledger.parameters.default_walltime_s
         walltime_s = default_s if request.walltime_s is None else request.walltime_s
         end = INFINITY if demand.has_files else now + walltime_s
+        self._availability.catch_up(now)
         finder = PlanFinder(self._availability, view, now)
         if end <= min(each.at for each in reserved) or finder.still_placed(spots, end, reserved) is not None:
             return spots, []
@@ -256,7 +257,7 @@ class JobPlans:
 
     def look_for_late(self) -> None:
         """What is late is expected later, and what plans kept for so long may be of use to others."""
-        if self._availability.catch_up(self.ledger.now) and self.ledger.planned:
+        if self._availability.catch_up(self.ledger.now):
             self.ledger.try_everybody()
 
     # ---------------------------------------------------------------------------------------- a pass
@@ -264,6 +265,7 @@ class JobPlans:
     def begin(self, queue: PlacementQueue) -> None:
         """A scan of the queue begins: its plans are made anew as it comes to their jobs."""
         ledger = self.ledger
+        self._availability.catch_up(ledger.now)
         self._finder = PlanFinder(self._availability, ledger.sites.view, ledger.now)
         self._queue = queue
         self._set_reserved([])
@@ -390,6 +392,8 @@ class JobPlans:
 
     def plan_new(self, job: Job) -> None:
         """A job has come that cannot start: it is planned where its queue has fewer plans than it may have."""
+        if not self.ledger.planned:
+            self.begin(self.ledger.queue_of(job))
         if sum(other.high is job.high for other in self.ledger.planned.values()) < self.depth:
             self._make(job)
 

@@ -117,7 +117,7 @@ class Scheduler:
                 instant_is_new = event.at > ledger.now
                 if instant_is_new:
                     ledger.now = event.at
-                    if ledger.plans_made:
+                    if ledger.planned:
                         self._placement.plans.look_for_late()
                 if self._due_at <= ledger.now:
                     self._run_due(instant_is_new=instant_is_new, instant_is_over=kind is Tick)

@@ -453,6 +453,7 @@ class Overview(Answer):
     now: float
     started_at: float
     policy: str
+    plan_depth: int = 0
     sites: list[SiteInfo]
     links: list[LinkInfo]
     transfers: list[TransferInfo]

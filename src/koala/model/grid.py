@@ -26,6 +26,8 @@ SITE_RESTARTS_MAX = 100
 RESTART_REST_S_MAX = 600.0
 # How many jobs of a queue may have plans.
 PLAN_DEPTH_MAX = 1_000
+# How many have them where the grid file says nothing else; the papers' grids have none.
+PLAN_DEPTH_DEFAULT = 1
 # How long plans believe that a job without a walltime runs, where the grid file says nothing else.
 DEFAULT_WALLTIME_S = 86_400.0
 
@@ -292,7 +294,8 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
     - ``site_restarts_max``: how often a job starts again after failures that are blamed on sites, and after those
       blamed on itself where ``restarts_max`` sets no limit.
     - ``plan_depth``: so many jobs of each queue that cannot start get a plan, which no later job may put off: 1 is
-      EASY backfilling over all sites, more is towards conservative backfilling, 0 makes no plans.
+      EASY backfilling over all sites, more is towards conservative backfilling, 0 makes no plans. A grid file
+      that says nothing means PLAN_DEPTH_DEFAULT.
     - ``default_walltime_s``: how long plans believe that a job without a walltime runs.
     - ``ageing_half_s``: in plans a low-priority job ranks as a high-priority one that came so much later; None never.
     - the other ``..._max`` limits are the defaults for jobs that name none; None is no limit.

@@ -63,8 +63,11 @@ def discipline_for(policy: Policy) -> str | None:
     return "first-fit" if alike else None
 
 
-def obstacles(grid: Grid) -> tuple[str, ...]:
-    """What the grid says beyond the sizes of its sites, which the kernel does not know; nothing for a plain grid."""
+def obstacles(grid: Grid, *, plans: bool = True) -> tuple[str, ...]:
+    """What the grid says beyond the sizes of its sites, which the kernel does not know; nothing for a plain grid.
+
+    ``plans`` says whether they count: a discipline of the kernel plans as its name says.
+    """
     sites = grid.sites
     by_kind = {
         "users of their own": [site.name for site in sites if site.simulation.background is not None],
@@ -75,7 +78,7 @@ def obstacles(grid: Grid) -> tuple[str, ...]:
     found = [f"{kind} ({_few_of(names)})" for kind, names in by_kind.items() if names]
     if grid.scheduler.scan_interval_s != 0.0:
         found.append(f"a scan interval of {grid.scheduler.scan_interval_s:g} s")
-    if grid.scheduler.plan_depth:
+    if plans and grid.scheduler.plan_depth:
         found.append(f"plans (plan_depth {grid.scheduler.plan_depth})")
     if grid.simulation.startup != Startup():
         found.append("times to start up")

@@ -147,7 +147,7 @@ def test_kernel_and_scheduler_give_the_same_table_of_jobs(drawn: str, tmp_path: 
     for engine in ("kernel", "core"):
         path = tmp_path / f"{engine}.csv"
         arguments = ("--trace", drawn, "--grid", "4x20", "--policy", policy, "--jobs-csv", str(path))
-        metrics = figures(*arguments, "--engine", engine)
+        metrics = figures(*arguments, "--engine", engine, "--plan-depth", "0")
         assert (metrics["engine"], metrics["too_large"]["jobs"] > 0) == (engine, True)
         assert metrics["mean_wait_s"] > 1
         tables.append(table(path))
@@ -163,8 +163,8 @@ def test_a_grid_file_runs_in_the_kernel_where_it_is_plain_and_else_in_the_schedu
     trace: str, tmp_path: Path
 ) -> None:
     plain, timed = tmp_path / "plain.yaml", tmp_path / "timed.yaml"
-    plain.write_text("sites: {a: {processors: 4}}\nscheduler: {scan_interval_s: 0}\n")
-    timed.write_text("sites: {a: {processors: 4}}\nscheduler: {scan_interval_s: 5}\n")
+    plain.write_text("sites: {a: {processors: 4}}\nscheduler: {scan_interval_s: 0, plan_depth: 0}\n")
+    timed.write_text("sites: {a: {processors: 4}}\nscheduler: {scan_interval_s: 5, plan_depth: 0}\n")
     assert figures("--trace", trace, "--grid", str(plain))["engine"] == "kernel"
     assert figures("--trace", trace, "--grid", str(timed))["engine"] == "core"
     result = run("--trace", trace, "--grid", str(timed), "--engine", "kernel")
@@ -173,6 +173,19 @@ def test_a_grid_file_runs_in_the_kernel_where_it_is_plain_and_else_in_the_schedu
     noted = figures("--trace", trace, "--grid", str(timed), "--policy", "fcfs")
     assert noted["engine"] == "kernel"
     assert noted["notes"] == ["fcfs goes by the sizes of the sites alone, without a scan interval of 5 s"]
+
+
+def test_one_job_of_each_queue_has_a_plan_unless_the_user_says_otherwise(trace: str) -> None:
+    # Job 3 is planned for 100, which job 4 of 40 s does not put off at 50; with 0 the kernel may run it.
+    planned = figures("--trace", trace, "--grid", "1x4", "--policy", "WF")
+    assert (planned["engine"], planned["wait_s"]["max"]) == ("core", 90.0)
+    assert figures("--trace", trace, "--grid", "1x4", "--policy", "WF", "--plan-depth", "0")["engine"] == "kernel"
+    refused = run("--trace", trace, "--grid", "1x4", "--policy", "WF", "--engine", "kernel")
+    assert refused.exit_code == 2
+    assert "plans (plan_depth 1)" in refused.stderr
+    assert "--plan-depth 0" in refused.stderr
+    told = figures("--trace", trace, "--grid", "1x4", "--policy", "easy", "--plan-depth", "8")["notes"]
+    assert told == ["easy goes by the sizes of the sites alone, without plans (plan_depth 8)"]
 
 
 def test_what_only_the_scheduler_does_makes_it_run(trace: str, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def named_grid(name: str) -> Grid:
 
 def _clusters(name: str, clusters: int, processors: int) -> Grid:
     """Equal clusters with nothing else to them: the queue is looked at whenever that could help."""
-    from koala.model.grid import SITES_MAX, Grid, SchedulerParameters, Site
+    from koala.model.grid import PLAN_DEPTH_DEFAULT, SITES_MAX, Grid, SchedulerParameters, Site
     from koala.model.request import PROCESSORS_MAX
 
     if not 1 <= clusters <= SITES_MAX:
@@ -55,7 +55,7 @@ def _clusters(name: str, clusters: int, processors: int) -> Grid:
     return Grid(
         name=name,
         sites=tuple(Site(name=f"c{number}", processors=processors) for number in range(1, clusters + 1)),
-        scheduler=SchedulerParameters(scan_interval_s=0.0, check_interval_s=None),
+        scheduler=SchedulerParameters(scan_interval_s=0.0, check_interval_s=None, plan_depth=PLAN_DEPTH_DEFAULT),
     )
 
 

@@ -115,7 +115,7 @@ def _plan(grid: Grid, catalogue: Catalogue, options: RunOptions, outputs: RunOut
                 f"--policy {name}: a discipline runs in the kernel, which does not go with {what}; "
                 "name a placement policy, of which WF is the same as first-fit"
             )
-        ignored = obstacles(grid)
+        ignored = obstacles(grid, plans=options.plan_depth is not None)
         note = f"{name.casefold()} goes by the sizes of the sites alone, without {', '.join(ignored)}"
         return _Plan(name.casefold(), name.casefold(), divides=False, notes=(note,) if ignored else ())
     try:
@@ -134,7 +134,8 @@ def _plan(grid: Grid, catalogue: Catalogue, options: RunOptions, outputs: RunOut
         )
     if options.engine == "kernel" and beyond:
         why = " and ".join(beyond)
-        raise UserError(f"--engine kernel: {name} needs the scheduler, since {why}; leave --engine out")
+        cure = ", or make no plans: --plan-depth 0" if grid.scheduler.plan_depth else ""
+        raise UserError(f"--engine kernel: {name} needs the scheduler, since {why}; leave --engine out{cure}")
     if discipline is None or beyond or options.engine == "core":
         return _Plan(name, None, divides=policy.form.divides, notes=_about_links(grid, policy))
     return _Plan(name, discipline, divides=False)

@@ -3,13 +3,14 @@
 A profile is what is free for us now, and the processors that come free later, each with the time at which whoever
 holds them is due to let go: our own components by their walltime, other users' jobs by what the site says of them.
 What is due and does not come is believed to come at any moment, and after ``GRACE_S`` to be late for as long again.
+Changes are noted as they come and put in order when somebody asks, so that they cost little where nobody plans.
 Nothing here decides.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right, insort
+from bisect import bisect_right
 from collections.abc import Hashable, Iterable
 from itertools import accumulate
 
@@ -30,17 +31,23 @@ def expected_at(due_at: float, now: float) -> float:
     return at
 
 
+# (expected at, sequence, processors, key, due at)
+Hold = tuple[float, int, int, Hashable, float]
+
+
 class SiteProfile:
     """The profile of one site: ``base`` is what is free now, and may be below zero."""
 
-    __slots__ = ("_by_key", "_holds", "_sequence", "base", "released", "stale", "times")
+    __slots__ = ("_by_key", "_gone", "_holds", "_new", "_sequence", "base", "released", "stale", "times")
 
     def __init__(self) -> None:
         self.base = 0
-        # (expected at, sequence, processors, key, due at), by time.
-        self._holds: list[tuple[float, int, int, Hashable, float]] = []
-        self._by_key: dict[Hashable, tuple[float, int, int, Hashable, float]] = {}
+        self._holds: list[Hold] = []
+        self._by_key: dict[Hashable, Hold] = {}
         self._sequence = 0
+        # By sequence: what came and what went since these were put in order.
+        self._new: dict[int, Hold] = {}
+        self._gone: set[int] = set()
         self.times: list[float] = []
         self.released: list[int] = [0]  # by how many of the times have passed
         self.stale = False
@@ -72,47 +79,56 @@ class SiteProfile:
 
     def catch_up(self, now: float) -> None:
         """What is late by more than the grace is expected later."""
-        while self._holds and self._holds[0][0] + GRACE_S < now:
-            late = self._holds[0]
+        for late in self._in_order():
+            if late[0] + GRACE_S >= now:
+                break
             self._take_out(late)
             self._put(late[3], late[2], expected_at(late[4], now), late[4])
 
     @property
     def first_at(self) -> float:
         """When the next processors are expected."""
-        return self._holds[0][0] if self._holds else INFINITY
+        holds = self._in_order()
+        return holds[0][0] if holds else INFINITY
 
     def late_keys(self, now: float) -> list[Hashable]:
         """Who holds processors longer than was expected, beyond the grace."""
-        return [hold[3] for hold in self._holds if hold[4] + GRACE_S < now]
+        return [hold[3] for hold in self._in_order() if hold[4] + GRACE_S < now]
 
     def keys_until(self, at: float) -> list[Hashable]:
         """Who is expected to let go by then, in order of time."""
-        return [hold[3] for hold in self._holds if hold[0] <= at]
+        return [hold[3] for hold in self._in_order() if hold[0] <= at]
 
     def _put(self, key: Hashable, processors: int, at: float, due_at: float) -> None:
         self._sequence += 1
         hold = (at, self._sequence, processors, key, due_at)
-        insort(self._holds, hold, key=_order)
-        self._by_key[key] = hold
+        self._by_key[key] = self._new[self._sequence] = hold
         self.stale = True
 
-    def _take_out(self, hold: tuple[float, int, int, Hashable, float]) -> None:
-        place = bisect_right(self._holds, (hold[0], hold[1]), key=_order) - 1
-        assert self._holds[place] is hold
-        del self._holds[place]
+    def _take_out(self, hold: Hold) -> None:
         del self._by_key[hold[3]]
+        if self._new.pop(hold[1], None) is None:
+            self._gone.add(hold[1])
         self.stale = True
+
+    def _in_order(self) -> list[Hold]:
+        """All holds by time; no two have the same sequence, so that keys are never compared."""
+        if self._gone:
+            gone = self._gone
+            self._holds = [hold for hold in self._holds if hold[1] not in gone]
+            self._gone = set()
+        if self._new:
+            self._holds += self._new.values()
+            self._holds.sort()
+            self._new = {}
+        return self._holds
 
     def bring_up(self) -> None:
         """Work out the sums again, after changes."""
-        self.times = [hold[0] for hold in self._holds]
-        self.released = list(accumulate([hold[2] for hold in self._holds], initial=0))
+        holds = self._in_order()
+        self.times = [hold[0] for hold in holds]
+        self.released = list(accumulate([hold[2] for hold in holds], initial=0))
         self.stale = False
-
-
-def _order(hold: tuple[float, int, int, Hashable, float] | tuple[float, int]) -> tuple[float, int]:
-    return hold[0], hold[1]
 
 
 class Availability:

@@ -55,6 +55,7 @@ class CallerView:
             now=engine.now(),
             started_at=engine.started_at,
             policy=engine.grid.scheduler.policy,
+            plan_depth=engine.grid.scheduler.plan_depth,
             sites=self.sites(),
             links=link_infos(engine.grid, ledger.sites.view),
             transfers=self._transfers_now(),

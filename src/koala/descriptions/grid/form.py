@@ -37,6 +37,7 @@ from koala.descriptions.yaml.problems import nearest
 from koala.descriptions.yaml.text import Document, read_document
 from koala.model.grid import (
     FILES_MAX,
+    PLAN_DEPTH_DEFAULT,
     PLAN_DEPTH_MAX,
     RESTART_REST_S_MAX,
     SITES_MAX,
@@ -188,7 +189,7 @@ class SchedulerText(Description):
         description="restarts of a job after components broke at their sites, at most",
     )
     plan_depth: Annotated[CountOrZero, Field(le=PLAN_DEPTH_MAX)] = Field(
-        default=_SCHEDULER.plan_depth,
+        default=PLAN_DEPTH_DEFAULT,
         description="how many jobs of each queue that cannot start get a plan, which no later job may put off: 1 is "
         "EASY backfilling over all sites, more comes near conservative backfilling, 0 makes no plans",
     )

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import yaml
+
 from koala import lab
 from koala.client import Client, ClientError
 from koala.descriptions import read_grid
@@ -80,11 +82,20 @@ def live_grid(size: LabSize) -> Iterator[LiveGrid]:
         root = Path(folder)
         running = lab.up(options_for(size, root / "lab"))
         try:
-            with _daemon(root, running.grid_file) as server:
-                text = running.grid_file.read_text(encoding="utf-8")
-                yield LiveGrid(running, server, read_grid(text, str(running.grid_file)))
+            grid_file = root / "grid.yaml"
+            text = _without_plans(running.grid_file.read_text(encoding="utf-8"))
+            grid_file.write_text(text, encoding="utf-8")
+            with _daemon(root, grid_file) as server:
+                yield LiveGrid(running, server, read_grid(text, str(grid_file)))
         finally:
             running.down()
+
+
+def _without_plans(text: str) -> str:
+    """The lab's grid file for the paper's scheduler, which makes no plans."""
+    grid = yaml.safe_load(text)
+    grid["scheduler"]["plan_depth"] = 0
+    return yaml.safe_dump(grid, sort_keys=False)
 
 
 @contextmanager

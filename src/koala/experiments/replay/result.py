@@ -192,7 +192,7 @@ class Replayed:
 def live_grid(overview: Overview) -> Grid:
     """The grid as the daemon tells of it, for drawing jobs and for a simulation of it.
 
-    The daemon tells of sites, links and its policy; all else is as in a grid file that says no more.
+    The daemon tells of sites, links, its policy and its plans; all else is as in a grid file that says no more.
     """
     sites = tuple(
         Site(name=site.name, processors=site.processors, quota=_quota(site.usable, site.processors))
@@ -210,7 +210,7 @@ def live_grid(overview: Overview) -> Grid:
         name=overview.grid,
         sites=sites,
         links=Links(default=default, pairs=pairs),
-        scheduler=SchedulerParameters(policy=overview.policy, scan_interval_s=0.0),
+        scheduler=SchedulerParameters(policy=overview.policy, scan_interval_s=0.0, plan_depth=overview.plan_depth),
     )
 
 
