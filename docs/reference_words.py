@@ -73,6 +73,14 @@ SBATCH_MEANING = {
 LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.model.request", "COMPONENTS_MAX", "components of one job"),
     ("koala.model.request", "PROCESSORS_MAX", "processors of one job, and of one site"),
+    ("koala.model.dependency", "DEPENDENCIES_MAX", "jobs that one job may wait for"),
+    (
+        "koala.model.request",
+        "TIME_S_MAX",
+        "seconds since 1970 of the latest time that is read, in the year 9999",
+    ),
+    ("koala.model.api", "WALLTIME_S_MAX", "seconds of a walltime that a job is changed to"),
+    ("koala.core.story", "WAITED_FOR_NAMED_MAX", "jobs that another waits for and that are named in a sentence"),
     ("koala.model.request", "SPLITS_MAX", "splits listed for a flexible job"),
     ("koala.model.request", "INPUT_FILES_MAX", "input files of one component"),
     ("koala.model.request", "TEXT_CHARACTERS_MAX", "characters of one text in a job, such as a script"),

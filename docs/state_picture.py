@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from koala.core.lifecycle import ENDED, TRANSITIONS, JobState
 
-LEFT, TOP, WIDTH, HEIGHT = -44, 26, 1066, 474
+LEFT, TOP, WIDTH, HEIGHT = -44, 26, 1066, 514
 BOX_WIDTH, BOX_HEIGHT = 104, 40
 ROW_Y = 190
 COLUMN_X = {
@@ -21,9 +21,10 @@ COLUMN_X = {
 CENTRE = {state: (x, ROW_Y) for state, x in COLUMN_X.items()} | {
     JobState.UNWINDING: (800, 290),
     JobState.DONE: (970, ROW_Y),
-    JobState.FAILED: (84, 385),
-    JobState.CANCELLED: (630, 385),
-    JobState.QUARANTINED: (480, 465),
+    JobState.HELD: (250, 340),
+    JobState.FAILED: (84, 425),
+    JobState.CANCELLED: (630, 425),
+    JobState.QUARANTINED: (480, 505),
 }
 NARROW = {JobState.DONE: 76, JobState.QUARANTINED: 120}
 
@@ -70,7 +71,7 @@ def draw() -> str:
         ' orient="auto">',
         '<path d="M0 0L10 5L0 10z" fill="#37474f"/></marker></defs>',
         f'<rect x="{LEFT}" y="{TOP}" width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
-        '<rect class="frame" x="30" y="40" width="845" height="295" rx="14"/>',
+        '<rect class="frame" x="30" y="40" width="845" height="335" rx="14"/>',
         '<rect class="frame" x="48" y="72" width="812" height="188" rx="12"/>',
         '<path class="way" d="M-32 190H68"/><text class="note" x="-32" y="181">submit</text>',
     ]
@@ -81,8 +82,8 @@ def draw() -> str:
         else:
             parts += _way(state, target, number)
     parts += _group_arrow(JobState.FAILED, "inner", 260, grouped[JobState.FAILED])
-    parts += _group_arrow(JobState.CANCELLED, "outer", 335, grouped[JobState.CANCELLED])
-    parts += _group_arrow(JobState.QUARANTINED, "outer", 335, grouped[JobState.QUARANTINED])
+    parts += _group_arrow(JobState.CANCELLED, "outer", 375, grouped[JobState.CANCELLED])
+    parts += _group_arrow(JobState.QUARANTINED, "outer", 375, grouped[JobState.QUARANTINED])
     parts += [line for state in CENTRE for line in _box(state)]
     return "\n".join([*parts, "</svg>"]) + "\n"
 
@@ -116,6 +117,10 @@ def _way(state: JobState, target: JobState, number: int) -> list[str]:
         from_x, end_x = x + leave, to_x + enter
         path = f"M{from_x} {y + edge}V{lane_y}H{end_x}V{to_y + edge}"
         return _labelled(path, (from_x + end_x) // 2, lane_y, number)
+    if state is JobState.WAITING and target is JobState.HELD:
+        return _labelled(f"M{x + 24} {y + BOX_HEIGHT // 2}V{to_y - 10}H{to_x - half}", x + 50, to_y - 10, number)
+    if state is JobState.HELD and target is JobState.WAITING:
+        return _labelled(f"M{x - half} {y + 10}H{to_x - 24}V{to_y + BOX_HEIGHT // 2}", to_x + 50, y + 10, number)
     if state is JobState.RUNNING and target is JobState.UNWINDING:
         return _labelled(f"M{x} {y + BOX_HEIGHT // 2}V{to_y - BOX_HEIGHT // 2}", x, (y + to_y) // 2, number)
     if state is JobState.UNWINDING and target is JobState.WAITING:

@@ -13,7 +13,10 @@ from koala.core.lifecycle import MEANING
 from koala.core.refusals import SHUT_SITES_TRIED_MAX
 from koala.core.state.ledger import ENDED_KEPT
 from koala.core.story import _WORDS
+from koala.model.dependency import Dependency
 from koala.model.messages import (
+    ChangeAsked,
+    HoldAsked,
     JobEnded,
     JobPlaced,
     JobQuarantined,
@@ -24,7 +27,9 @@ from koala.model.messages import (
     SiteLost,
     SiteSilent,
     Tick,
+    UnholdAsked,
 )
+from koala.model.request import Priority
 from tests.support.core_driver import CoreDriver, ask, ask_total, kind, part
 
 
@@ -278,6 +283,18 @@ def story_of_a_bad_job() -> list[str]:
     return driver.story(1)
 
 
+def story_of_a_held_job() -> list[str]:
+    driver = CoreDriver({"a": 10})
+    tokens = driver.run(ask(5))
+    driver.submit(ask(5, after=(Dependency(job=1),), begin_at=10.0))
+    driver.send(HoldAsked(at=driver.now, job=2))
+    driver.send(ChangeAsked(at=driver.now, job=2, walltime_s=90.0, priority=Priority.HIGH))
+    driver.end(*tokens)
+    driver.wait_until(10.0)
+    driver.send(UnholdAsked(at=driver.now, job=2))
+    return driver.story(2)
+
+
 def story_of_a_restart() -> list[str]:
     driver = CoreDriver({"a": 10, "b": 9}, restart_rest_s=5.0)
     driver.run(ask(5))
@@ -347,6 +364,14 @@ TOLD: dict[str, tuple[Callable[[], list[str]], str]] = {
     "started": (story_of_a_failure, "the barrier opened: all components started together"),
     "component_failed": (story_of_a_failure, "component 0 failed on a: a node died"),
     "to_blame": (story_of_a_bad_job, "the job itself is to blame, as it broke a component on a and on b"),
+    "kept_back": (story_of_a_held_job, "kept back: it waits for job 1 to be done; it waits for its time (begin_at)"),
+    "has_come": (story_of_a_held_job, "what it waited for has come: job 1 is done"),
+    "its_time": (story_of_a_held_job, "its time has come (begin_at)"),
+    "held": (story_of_a_held_job, "held: somebody does not want it to be tried"),
+    "unheld": (story_of_a_held_job, "let go by who held it"),
+    "let_go": (story_of_a_held_job, "nothing keeps it back any more: it stands in line"),
+    "walltime_changed": (story_of_a_held_job, "its walltime is changed to 90 s"),
+    "priority_changed": (story_of_a_held_job, "its priority is changed to high"),
     "rests": (story_of_a_restart, "it rests for 5 s before it is placed again"),
     "avoids": (story_of_a_restart, "it avoids a, where a run of it failed, while there is another way"),
     "not_on_nodes": (story_of_a_bad_node, "not on node a1 at a, where it failed"),

@@ -186,3 +186,45 @@ def test_processors_that_are_not_whole_tasks_are_refused_where_the_tasks_are_wri
 def test_processors_per_task_have_limits(count: int) -> None:
     with pytest.raises(InvalidRequestError, match="processors_per_task"):
         Application(executable="/bin/a", processors_per_task=count)
+
+
+# ------------------------------------------------------------------------------ what a job waits for
+
+
+def test_what_a_job_waits_for_is_read_and_written() -> None:
+    text = """
+processors: 1
+after: {done: [17, 18], started: [3]}
+begin_at: 2030-01-31T08:00:30+01:00
+hold: true
+"""
+    request = read_job(text, "job.yaml")
+    assert [(each.job, str(each.condition)) for each in request.after] == [(17, "done"), (18, "done"), (3, "started")]
+    assert (request.begin_at, request.begin_in_s, request.hold) == (1_896_073_230.0, None, True)
+    assert read_job(write_job_yaml(request), "again.yaml") == request
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "in_s"),
+    [
+        ("now+90m", None, 5_400.0),
+        ("now", None, 0.0),
+        ("1970-01-01T00:00Z", 0.0, None),
+        ("2000-02-29T12:00:00.5Z", 951_825_600.5, None),
+        ("9999-12-31T23:59:59Z", 253_402_300_799.0, None),
+        ("12.5", 12.5, None),
+    ],
+)
+def test_a_time_is_read(text: str, at: float | None, in_s: float | None) -> None:
+    request = read_job(f"processors: 1\nbegin_at: {text}\n", "job.yaml")
+    assert (request.begin_at, request.begin_in_s) == (at, in_s)
+    assert read_job(write_job_yaml(request), "again.yaml") == request
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["tomorrow", "2030-01-31T08:00", "2030-02-30T08:00Z", "2030-01-31", "-1", "now+", "now-1h", "1960-01-01T00:00Z"],
+)
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(DescriptionError, match="not a time"):
+        read_job(f"processors: 1\nbegin_at: {text}\n", "job.yaml")

@@ -40,6 +40,8 @@ HAPPENINGS = {
     "distrusted": "sites found to fail applications that do well elsewhere",
     "site_back": "sites trusted again",
     "site_lost": "jobs that lost a site under them",
+    "kept_back": "jobs kept back: for other jobs, for their time, or by their users",
+    "has_come": "jobs that were waited for and came",
     "quarantined": "jobs set aside after an error of our own",
 }
 

@@ -24,6 +24,7 @@ from koala.model.api import (
     FileInfo,
     Forgetting,
     Health,
+    JobChange,
     JobDetail,
     JobSummary,
     JournalEntry,
@@ -47,6 +48,7 @@ from koala.model.api import (
     TokenWish,
     Whoami,
 )
+from koala.model.request import Priority
 
 # How long the daemon may take over a call that it can answer at once.
 ANSWER_TIMEOUT_S = 30.0
@@ -175,9 +177,31 @@ def cancel(job: int) -> Call[JobSummary]:
     return Call(method="POST", path=f"/v1/jobs/{job}/cancel", read=JobSummary.model_validate_json)
 
 
-def requeue(job: int) -> Call[JobSummary]:
-    """Put a job that is in quarantine back into its placement queue; when this returns the wish is durable."""
-    return Call(method="POST", path=f"/v1/jobs/{job}/requeue", read=JobSummary.model_validate_json)
+def requeue(job: int, *, hold: bool = False) -> Call[JobSummary]:
+    """Put a job that has places, runs or is in quarantine back into its placement queue, and ``hold`` it there; when
+    this returns the wish is durable."""
+    return Call(
+        method="POST",
+        path=f"/v1/jobs/{job}/requeue",
+        parameters=_parameters(hold="true" if hold else None),
+        read=JobSummary.model_validate_json,
+    )
+
+
+def hold(job: int) -> Call[JobSummary]:
+    """Keep a job that has not started from being tried; when this returns the wish is durable."""
+    return Call(method="POST", path=f"/v1/jobs/{job}/hold", read=JobSummary.model_validate_json)
+
+
+def release(job: int) -> Call[JobSummary]:
+    """Let a job go that was held; when this returns the wish is durable."""
+    return Call(method="POST", path=f"/v1/jobs/{job}/release", read=JobSummary.model_validate_json)
+
+
+def change(job: int, *, walltime_s: float | None = None, priority: str | None = None) -> Call[JobSummary]:
+    """Another walltime or priority for a job that waits for a place; when this returns it is durable."""
+    wish = JobChange(walltime_s=walltime_s, priority=None if priority is None else Priority(priority))
+    return Call(method="POST", path=f"/v1/jobs/{job}/change", body=wish, read=JobSummary.model_validate_json)
 
 
 def output(

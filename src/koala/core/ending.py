@@ -7,7 +7,8 @@ from koala.core.lifecycle import IN_CLAIMING_QUEUE, JobState
 from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.ledger import ENDED_KEPT, Ledger, first_given, tries_in_words
 from koala.core.state.timers import Alarm
-from koala.model.messages import AbortComponent, JobEnded, JobOutcome, JobRequeued, Token
+from koala.model.dependency import Dependency
+from koala.model.messages import AbortComponent, JobEnded, JobHeld, JobOutcome, JobRequeued, Token
 
 # An unanswered abort is repeated ever more rarely, at most this many times the answer timeout apart.
 ABORT_WAIT_FACTOR_MAX = 16
@@ -84,6 +85,8 @@ class JobEnding:
         if job.broke_at is not None:
             ledger.sites.forget(job.id)
         del ledger.jobs[job.id]
+        self._wait_for_nobody(job)
+        ledger.note_turn(job, _OUTCOMES[state])
         ledger.avoiders.pop(job.id, None)
         ledger.ended[job.id] = job
         if len(ledger.ended) > ENDED_KEPT:
@@ -104,11 +107,37 @@ class JobEnding:
             )
         )
 
+    def keep_back(self, job: Job) -> None:
+        """The job has come to its placement queue, or is in it, and is not to be tried yet."""
+        ledger = self.ledger
+        if job.demand is not None and (job.position >= 0 or job.id in ledger.queue_of(job).resting):
+            self.leave_placement_queue(job)
+        job.stop_timer()
+        job.move(JobState.HELD)
+        job.tell(ledger.now, "kept_back", job.held, tuple(job.waits_for), job.begins_at is not None)
+        if job.begins_at is not None:
+            job.timer = ledger.timers.set(job.begins_at, Alarm.BEGINS, job.id)
+        self.tell_held(job)
+
+    def tell_held(self, job: Job) -> None:
+        """For the record: what keeps the job back by now."""
+        waits_for = tuple(Dependency(job=other, condition=condition) for condition, other in job.waits_for)
+        self.ledger.commands.append(JobHeld(job=job.id, held=job.held, waits_for=waits_for, begins_at=job.begins_at))
+
+    def _wait_for_nobody(self, job: Job) -> None:
+        dependents = self.ledger.dependents
+        for _, other in job.waits_for:
+            waiting = dependents.get(other, {})
+            waiting.pop(job.id, None)
+            if not waiting:
+                dependents.pop(other, None)
+        job.waits_for = []
+
     def set_aside(self, job: Job, reason: str, at: float) -> None:
         """Our own code raised on this job: it keeps nothing. What raises once more is left out and told, so that this
         always comes to its end; a restart counts anew what sites hold and are promised."""
         steps = (
-            self._leave_placement_queue,
+            self.leave_placement_queue,
             self._leave_links,
             self._leave_claiming_queue,
             self._abort_rest,
@@ -128,7 +157,8 @@ class JobEnding:
         job.move(JobState.QUARANTINED)
         job.tell(at, "quarantined", reason)
 
-    def _leave_placement_queue(self, job: Job) -> None:
+    def leave_placement_queue(self, job: Job) -> None:
+        """A waiting job leaves its queue, and nothing is kept for it any more."""
         if job.state is JobState.WAITING:
             job.placement_tries += self.ledger.tries_in_queue(job)
             self.ledger.queue_of(job).remove(job)
@@ -137,7 +167,10 @@ class JobEnding:
     def _requeue(self, job: Job) -> None:
         job.move(JobState.WAITING)
         self._forget_places(job)
-        self.avoidance.enqueue(job)
+        if job.is_kept_back:
+            self.keep_back(job)
+        else:
+            self.avoidance.enqueue(job)
 
     @staticmethod
     def _forget_places(job: Job) -> None:

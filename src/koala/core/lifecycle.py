@@ -17,6 +17,7 @@ class JobState(enum.StrEnum):
     """Where a job is. ``WAITING`` jobs are in their placement queue, ``PLACED`` and ``CLAIMING`` ones in the
     claiming queue, all others in no queue."""
 
+    HELD = "held"
     WAITING = "waiting"
     PLACED = "placed"
     CLAIMING = "claiming"
@@ -30,6 +31,7 @@ class JobState(enum.StrEnum):
 
 
 MEANING: dict[JobState, str] = {
+    JobState.HELD: "not tried yet: it waits for other jobs, for its time, or for somebody to let it go",
     JobState.WAITING: "in its placement queue; no places have been found yet",
     JobState.PLACED: "every component has a place and files are on their way; nothing is claimed yet",
     JobState.CLAIMING: "some components hold their processors at the barrier, others are still to be claimed",
@@ -39,12 +41,18 @@ MEANING: dict[JobState, str] = {
     JobState.QUARANTINED: "set aside after an error inside Koala; it holds nothing until it is put back or cancelled",
     JobState.DONE: "every component returned success",
     JobState.FAILED: "given up: a limit of tries, restarts or time was reached",
-    JobState.CANCELLED: "its user or an operator cancelled it",
+    JobState.CANCELLED: "its user or an operator cancelled it, or what it waits for can never come",
 }
 
 # state -> next state -> what brings the job there
 TRANSITIONS: dict[JobState, dict[JobState, str]] = {
+    JobState.HELD: {
+        JobState.WAITING: "what it waits for has come, and nobody holds it",
+        JobState.CANCELLED: "cancel, or what it waits for can never come",
+        JobState.QUARANTINED: "an error inside Koala",
+    },
     JobState.WAITING: {
+        JobState.HELD: "it waits for other jobs or for its time, or somebody holds it",
         JobState.PLACED: "the policy found places for all components",
         JobState.FAILED: "placement or claiming tries used up, or the request names what does not exist",
         JobState.CANCELLED: "cancel",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from koala.core.ending import JobEnding
+from koala.core.holding import JobHolding
 from koala.core.lifecycle import JobState
 from koala.core.plans import JobPlans
 from koala.core.running import JobRunning
@@ -26,11 +27,18 @@ class JobPlacing:
     """Finds places for jobs that have none."""
 
     def __init__(
-        self, ledger: Ledger, catalogue: Catalogue, ending: JobEnding, running: JobRunning, staging: JobStaging
+        self,
+        ledger: Ledger,
+        catalogue: Catalogue,
+        ending: JobEnding,
+        holding: JobHolding,
+        running: JobRunning,
+        staging: JobStaging,
     ) -> None:
         self.ledger = ledger
         self.catalogue = catalogue
         self.ending = ending
+        self.holding = holding
         self.running = running
         self.staging = staging
         self._demands: dict[DemandKey, Demand] = {}
@@ -54,15 +62,21 @@ class JobPlacing:
         job.submitter = event.owner
         ledger.add(job)
         ledger.about = (job,)
+        if not self.holding.note(job, event):
+            return
         if event.defect:
             job.move(JobState.QUARANTINED)
             job.tell(event.at, "quarantined", event.defect)
             return
         sites, queue = ledger.sites, ledger.high if job.high else ledger.low
-        queue.note_arrival(job)
+        if not job.is_kept_back:
+            queue.note_arrival(job)
         try:
             job.demand = self.demand_for(job)
             if job.guest and sites.closed_to_guests and self._no_site_for_guest(job):
+                return
+            if job.is_kept_back:
+                self.ending.keep_back(job)
                 return
             if queue.patient and queue.scanned_changed != sites.changed:
                 ledger.enqueue(job, tried=False)
@@ -162,7 +176,10 @@ class JobPlacing:
         job.move(JobState.WAITING)
         job.tell(ledger.now, "requeued")
         ledger.commands.append(JobRequeued(job=job.id, reason=reason))
-        self.ending.avoidance.enqueue(job)
+        if job.is_kept_back:
+            self.ending.keep_back(job)
+        else:
+            self.ending.avoidance.enqueue(job)
 
     # --------------------------------------------------------------------------------------- scans
 

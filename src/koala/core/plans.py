@@ -374,7 +374,7 @@ class JobPlans:
         now, default_s = self.ledger.now, self.ledger.parameters.default_walltime_s
         longest_s = end - now
         for index in range(start, len(jobs)):
-            walltime_s = jobs[index].request.walltime_s
+            walltime_s = jobs[index].walltime_s
             if (default_s if walltime_s is None else walltime_s) <= longest_s:
                 return index
         return -1

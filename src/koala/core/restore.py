@@ -24,6 +24,7 @@ from koala.core.state.snapshot import Snapshot, SnapshotError, Value, check_vers
 from koala.core.state.timers import OF_CLAIMS, Alarm, Whom
 from koala.core.story import TOLD, words
 from koala.model.forecast import MeasuredBy, Measurement
+from koala.model.messages import EndedJob, JobOutcome
 from koala.model.request import SiteName
 from koala.policies import UnknownPolicyError
 from koala.policies.front_door import FileAt
@@ -91,6 +92,11 @@ class _Restoring:
         self._restore_files()
         for job in self._jobs:
             self._restore_job(job)
+        self._ledger.turned = [
+            EndedJob(job=other, outcome=JobOutcome.CANCELLED, started=False)  # an operator took it out
+            for other in self._ledger.dependents
+            if other not in self._ledger.jobs
+        ]
         self._restore_transfers()
         self._restore_forecasts()
         self._restore_claims()
@@ -160,6 +166,8 @@ class _Restoring:
                 job.spots = None
             return
         self._ledger.add(job)
+        for _, other in job.waits_for:
+            self._ledger.dependents.setdefault(other, {})[job.id] = None
         if not self._same_grid:  # another grid may have what the sites of this one would not run
             job.barred = {}
             job.avoided = {}

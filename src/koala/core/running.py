@@ -84,6 +84,7 @@ class JobRunning:
                 barrier_timeout_s=self._barrier_patience_s(job),
                 run=job.runs + 1,
                 exclude_nodes=excluded,
+                walltime_s=job.changed_walltime_s,
             )
         )
         return claim
@@ -186,6 +187,7 @@ class JobRunning:
         if ledger.plans_made:
             ledger.sites.expect_end(job, ledger.now + ledger.walltime_s(job))
         job.tell(ledger.now, "started")
+        ledger.note_turn(job, None)
         self._release(job, claims)
         if ledger.parameters.check_interval_s is not None:
             self.look_after_later(job)

@@ -2,7 +2,8 @@
 
 ``Scheduler.handle`` is the only way in. The modules behind it follow the life of a job: ``placement`` finds places,
 ``claiming`` claims on every site or none, ``staging`` has files transferred, ``running`` opens the barrier and
-watches the components, ``ending`` frees everything; ``lost`` takes jobs away from sites that are of no use any more.
+watches the components, ``holding`` keeps jobs back that are not to be tried yet, ``ending`` frees everything;
+``lost`` takes jobs away from sites that are of no use any more.
 Each uses only those named after it (``lost`` those from ``claiming`` on), and the ``ledger``.
 """
 
@@ -16,6 +17,7 @@ from koala.core.avoidance import SiteAvoidance
 from koala.core.blame import Blame
 from koala.core.claiming import JobClaiming
 from koala.core.ending import JobEnding
+from koala.core.holding import JobHolding
 from koala.core.lifecycle import HandlingError, JobState
 from koala.core.lost import SiteLoss
 from koala.core.placement import JobPlacing
@@ -33,15 +35,18 @@ from koala.model.messages import (
     AnyCommand,
     AnyEvent,
     CancelAsked,
+    ChangeAsked,
     ComponentAccepted,
     ComponentEnded,
     ComponentReady,
     ComponentRunning,
     ComponentStarting,
     FileChanged,
+    HoldAsked,
     JobQuarantined,
     JobSubmitted,
     RequeueAsked,
+    RestartAsked,
     SiteDrained,
     SiteLost,
     SiteReported,
@@ -49,6 +54,7 @@ from koala.model.messages import (
     SiteSilent,
     Tick,
     TransferEnded,
+    UnholdAsked,
     WakeAt,
 )
 from koala.model.request import JobId, Priority, Refusal, Request
@@ -64,6 +70,7 @@ class Scheduler:
         self.ledger = ledger = Ledger(grid)
         self._avoidance = SiteAvoidance(ledger)
         self._ending = JobEnding(ledger, self._avoidance)
+        self._holding = JobHolding(ledger, self._ending)
         self._running = JobRunning(ledger, self._ending, Blame(ledger))
         self._staging = JobStaging(ledger, self._ending, self._running)
         self._claiming = JobClaiming(ledger, self._ending, self._running, self._staging)
@@ -72,6 +79,7 @@ class Scheduler:
             ledger,
             catalogue if catalogue is not None else Catalogue.builtin(),
             self._ending,
+            self._holding,
             self._running,
             self._staging,
         )
@@ -80,6 +88,10 @@ class Scheduler:
         self._wakes: list[float] = []  # what the driver has been asked for and has not brought yet
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             JobSubmitted: self._placement.on_submitted,
+            HoldAsked: self._holding.on_hold_asked,
+            RestartAsked: self._holding.on_restart_asked,
+            ChangeAsked: self._holding.on_change_asked,
+            UnholdAsked: self._holding.on_unhold_asked,
             CancelAsked: self._on_cancel_asked,
             JobQuarantined: self._on_quarantined,
             RequeueAsked: self._placement.on_requeue_asked,
@@ -123,6 +135,8 @@ class Scheduler:
                     self._run_due(instant_is_new=instant_is_new, instant_is_over=kind is Tick)
                     ledger.about = ()
                 self._handlers[kind](event)
+                if ledger.turned:
+                    self._holding.settle()
                 if ledger.to_leave:
                     self._loss.leave_unusable_sites()
                 while ledger.claiming.next_at <= ledger.now:

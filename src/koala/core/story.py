@@ -13,11 +13,14 @@ from koala.core.state.encoded import known_time
 from koala.core.state.job import ComponentPhase, Job
 from koala.core.state.queues import PlacementQueue
 from koala.core.state.sites import Sites
+from koala.model.dependency import Condition, in_words
 from koala.model.messages import JobCounts
 from koala.model.request import JobId, Refusal, SiteName
 
 # An entry that is words already: it was told when the sites had other numbers.
 TOLD = "told"
+# Of how many jobs that another waits for each is named.
+WAITED_FOR_NAMED_MAX = 5
 
 
 class StoryEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,12 +38,20 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
     expected_sites: tuple[SiteName, ...]
 
 
+class WaitedFor(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job waits for before it is tried: that this becomes of that job."""
+
+    job: JobId
+    condition: Condition
+
+
 class JobExplanation(JobCounts, frozen=True, kw_only=True):
     """Where a job stands and why.
 
     ``refusal`` is what its last placement try said of every site; ``place_in_line`` counts from 1. Both are
     None for a job that is not waiting. ``expected_at`` and ``expected_sites`` are its plan, if it has one;
-    ``planned_before`` are the first plans of jobs that rank before it, where they keep what is idle.
+    ``planned_before`` are the first plans of jobs that rank before it, where they keep what is idle. A job that is
+    ``held`` by somebody, ``waits_for`` others or has not come to its time, ``begins_at``, is not tried yet.
     """
 
     job: JobId
@@ -53,6 +64,9 @@ class JobExplanation(JobCounts, frozen=True, kw_only=True):
     expected_at: float | None = None
     expected_sites: tuple[SiteName, ...] = ()
     planned_before: tuple[JobPlan, ...] = ()
+    held: bool = False
+    waits_for: tuple[WaitedFor, ...] = ()
+    begins_at: float | None = None
     places: tuple[tuple[SiteName, int], ...]
     story: tuple[StoryEntry, ...]
 
@@ -108,6 +122,9 @@ def explain(
             for each in kept_for
             if each.plan_at is not None
         ),
+        held=job.held,
+        waits_for=tuple(WaitedFor(job=other, condition=condition) for condition, other in job.waits_for),
+        begins_at=job.begins_at,
         places=job.places,
         story=story,
         **dict(zip(JobCounts.__struct_fields__, job.counts(), strict=True)) | {"placement_tries": placement_tries},
@@ -125,6 +142,8 @@ def _meaning(job: Job, names: Sequence[SiteName]) -> str:
         _, what, *details = job.story[-1]
         if what == "ended" and details[1]:
             return str(details[1])
+    if job.state is JobState.HELD:
+        return f"not tried yet: {kept_back_by(job)}"
     if job.state is JobState.QUARANTINED:
         return (
             f"{_reason_of_quarantine(job)}. It holds nothing and is not tried; everything else goes on. Cancel it "
@@ -142,6 +161,27 @@ def _meaning(job: Job, names: Sequence[SiteName]) -> str:
             "goes back to its placement queue"
         )
     return MEANING[job.state]
+
+
+def kept_back_by(job: Job) -> str:
+    """Why a job is not tried yet, in words."""
+    return _kept_back(job.held, job.waits_for, job.begins_at is not None)
+
+
+def _kept_back(held: bool, waits_for: Sequence[tuple[Condition, JobId]], has_a_time: bool) -> str:
+    shown = [in_words(condition, other) for condition, other in waits_for[:WAITED_FOR_NAMED_MAX]]
+    if len(waits_for) > WAITED_FOR_NAMED_MAX:
+        shown.append(f"{len(waits_for) - WAITED_FOR_NAMED_MAX} more")
+    reasons = [f"it waits for {_and(shown)}"] if shown else []
+    if has_a_time:
+        reasons.append("it waits for its time (begin_at)")
+    if held:
+        reasons.append("somebody holds it, until koala job release lets it go")
+    return "; ".join(reasons)
+
+
+def _and(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _reason_of_quarantine(job: Job) -> str:
@@ -168,6 +208,12 @@ def _planned(names: Sequence[SiteName], within_s: float, sites: Sequence[int], s
     return f"planned: it starts within {within_s:.0f} s, if all keep to their walltimes: {where}"
 
 
+_HAS_COME = {
+    Condition.DONE: "job {} is done",
+    Condition.ENDED: "job {} has ended",
+    Condition.STARTED: "job {} has started",
+    Condition.FAILED: "job {} failed",
+}
 _WORDS: dict[str, Callable[..., str]] = {
     "refused": _refused,
     "placed": _placed,
@@ -216,6 +262,14 @@ _WORDS: dict[str, Callable[..., str]] = {
     "all_nodes": lambda names, site: (
         f"it may run on every node of {names[site]} again, also where it failed: there was no other way"
     ),
+    "kept_back": lambda _, held, waits_for, has_a_time: f"kept back: {_kept_back(held, waits_for, has_a_time)}",
+    "has_come": lambda _, condition, other: f"what it waited for has come: {_HAS_COME[condition].format(other)}",
+    "its_time": lambda _: "its time has come (begin_at)",
+    "held": lambda _: "held: somebody does not want it to be tried",
+    "unheld": lambda _: "let go by who held it",
+    "walltime_changed": lambda _, walltime_s: f"its walltime is changed to {walltime_s:g} s",
+    "priority_changed": lambda _, priority: f"its priority is changed to {priority}",
+    "let_go": lambda _: "nothing keeps it back any more: it stands in line",
     "left_out": lambda _, lines: f"... {lines} lines of a long story are left out ...",
     "returned": lambda _, reason: f"back to its placement queue: {reason}",
     "quarantined": lambda _, reason: f"set aside: {reason}",

@@ -61,7 +61,7 @@ def launch_for(command: StartComponent, request: Request, site: Site) -> Launch:
         barrier_timeout_s=BARRIER_TIMEOUT_DEFAULT_S
         if command.barrier_timeout_s is None
         else command.barrier_timeout_s,
-        walltime_s=request.walltime_s,
+        walltime_s=request.walltime_s if command.walltime_s is None else command.walltime_s,
         search_path=() if elsewhere else search_path(),
         begin_at=command.begin_at,
         exclude_nodes=command.exclude_nodes,

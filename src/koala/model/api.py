@@ -12,6 +12,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from koala.model.request import Priority
 from koala.model.travelling import MANIFEST_CHARACTERS_MAX
 
 # Limits on what one call may ask for.
@@ -20,6 +21,7 @@ CLIENT_TOKEN_CHARACTERS_MAX = 128
 PAGE_ITEMS_MAX = 1_000
 PAGE_ITEMS_DEFAULT = 100
 WAIT_S_MAX = 60.0
+WALLTIME_S_MAX = 1e9
 OUTPUT_BYTES_MAX = 1_048_576
 
 Item = TypeVar("Item")
@@ -206,11 +208,19 @@ class PlanInfo(Answer):
     expected_sites: list[str]
 
 
+class WaitedForInfo(Answer):
+    """What a job waits for before it is tried: that the job is `done`, has `ended`, `started` or `failed`."""
+
+    job: int
+    condition: str
+
+
 class Explanation(Answer):
     """Where a job stands and why.
 
     ``expected_at`` and ``expected_sites`` are when and where it starts, if it has a plan and all keep to their
-    walltimes. ``planned_before`` are the plans of jobs before it for which what is idle is kept.
+    walltimes. ``planned_before`` are the plans of jobs before it for which what is idle is kept. A job that somebody
+    holds (``held``), that ``waits_for`` others or that has not come to its time (``begins_at``) is not tried yet.
     """
 
     job: int
@@ -229,6 +239,9 @@ class Explanation(Answer):
     expected_at: float | None = None
     expected_sites: list[str] = []
     planned_before: list[PlanInfo] = []
+    held: bool = False
+    waits_for: list[WaitedForInfo] = []
+    begins_at: float | None = None
     places: list[Place] = []
     story: list[StoryLine] = []
 
@@ -253,6 +266,16 @@ class Submission(Question):
         ]
         | None
     ) = None
+
+
+class JobChange(Question):
+    """What to change of a job that waits for a place; what is left out stays as it is."""
+
+    walltime_s: (
+        Annotated[float, Field(gt=0, le=WALLTIME_S_MAX, allow_inf_nan=False, description="how long it may run")]
+        | None
+    ) = None
+    priority: Priority | None = None
 
 
 class ContentQuestion(Question):

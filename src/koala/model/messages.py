@@ -27,7 +27,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from koala.model.request import FileName, JobId, Request, SiteName
+from koala.model.dependency import Dependency
+from koala.model.request import FileName, JobId, Priority, Request, SiteName
 
 Token: TypeAlias = str
 TransferId: TypeAlias = str
@@ -74,6 +75,14 @@ class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
     preemptions: int = 0
 
 
+class EndedJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How a job ended, and whether it ever started; no outcome for one that has started and not ended."""
+
+    job: JobId
+    outcome: JobOutcome | None
+    started: bool
+
+
 # ---------------------------------------------------------------------------------------------- events
 
 
@@ -88,7 +97,8 @@ class JobSubmitted(Event, frozen=True, kw_only=True, tag=True):
 
     The job of a ``guest`` is never placed at a site that is closed to guests. ``defect`` says what was raised when
     the core took it before: then it goes into quarantine and is not tried. ``owner`` is whose it is: what one user's
-    programs say of a site weighs less than what several users' say.
+    programs say of a site weighs less than what several users' say. ``ended`` are those of the jobs that it waits for
+    that are over: the core forgets jobs that have ended.
     """
 
     job: JobId
@@ -96,6 +106,20 @@ class JobSubmitted(Event, frozen=True, kw_only=True, tag=True):
     guest: bool = False
     owner: str = ""
     defect: str = ""
+    ended: tuple[EndedJob, ...] = ()
+
+
+class HoldAsked(Event, frozen=True, kw_only=True, tag=True):
+    """Somebody wants the job not to be tried until it is let go. One that has places and has not started gives them
+    back; for one that runs, or has ended, it changes nothing."""
+
+    job: JobId
+
+
+class UnholdAsked(Event, frozen=True, kw_only=True, tag=True):
+    """Somebody lets the job go that was held. It still waits for other jobs, and for its time."""
+
+    job: JobId
 
 
 class CancelAsked(Event, frozen=True, kw_only=True, tag=True):
@@ -119,6 +143,23 @@ class RequeueAsked(Event, frozen=True, kw_only=True, tag=True):
     the job, and for a job that is not in quarantine, it changes nothing."""
 
     job: JobId
+
+
+class RestartAsked(Event, frozen=True, kw_only=True, tag=True):
+    """Somebody wants a job that has places, or runs, back in its placement queue: what it has is given back and what
+    runs is ended, and that is no failure of anybody. With ``hold`` it is held there, or where it waits already."""
+
+    job: JobId
+    hold: bool = False
+
+
+class ChangeAsked(Event, frozen=True, kw_only=True, tag=True):
+    """Somebody wants another walltime or priority for a job that has no places yet; None keeps what it has. For one
+    that has places, or has ended, it changes nothing."""
+
+    job: JobId
+    walltime_s: float | None = None
+    priority: Priority | None = None
 
 
 class ComponentAccepted(Event, frozen=True, kw_only=True, tag=True):
@@ -244,9 +285,13 @@ class Tick(Event, frozen=True, kw_only=True, tag=True):
 
 AnyEvent: TypeAlias = (
     JobSubmitted
+    | HoldAsked
+    | UnholdAsked
     | CancelAsked
     | JobQuarantined
     | RequeueAsked
+    | RestartAsked
+    | ChangeAsked
     | ComponentAccepted
     | ComponentStarting
     | ComponentReady
@@ -279,7 +324,7 @@ class StartComponent(Command, frozen=True, kw_only=True, tag=True):
     component waits at the barrier before it ends by itself: longer than the core ever waits for the others. ``run``
     is the run of the job that it is for, counted from 1: a run begins when the barrier opens. ``exclude_nodes`` are
     nodes of the site to keep it off, as its program failed there; a site on which it would find no room without them
-    may use them all the same.
+    may use them all the same. ``walltime_s`` is how long it may run where that was changed after its submission.
     """
 
     job: JobId
@@ -294,6 +339,7 @@ class StartComponent(Command, frozen=True, kw_only=True, tag=True):
     barrier_timeout_s: float | None = None
     run: int = 1
     exclude_nodes: tuple[str, ...] = ()
+    walltime_s: float | None = None
 
 
 class AbortComponent(Command, frozen=True, kw_only=True, tag=True):
@@ -370,6 +416,22 @@ class JobRequeued(Command, frozen=True, kw_only=True, tag=True):
     reason: str
 
 
+class JobHeld(Command, frozen=True, kw_only=True, tag=True):
+    """For the record: the job is not tried yet, and what keeps it back: somebody holds it, it waits for others, or
+    for its time."""
+
+    job: JobId
+    held: bool = False
+    waits_for: tuple[Dependency, ...] = ()
+    begins_at: float | None = None
+
+
+class JobUnheld(Command, frozen=True, kw_only=True, tag=True):
+    """For the record: nothing keeps the job back any more, and it is in its placement queue."""
+
+    job: JobId
+
+
 class SiteDistrusted(Command, frozen=True, kw_only=True, tag=True):
     """For the record: the site has lost its trust, and why; nothing goes there until it has cooled down."""
 
@@ -413,6 +475,8 @@ AnyCommand: TypeAlias = (
     | WakeAt
     | JobPlaced
     | JobRequeued
+    | JobHeld
+    | JobUnheld
     | SiteDistrusted
     | JobEnded
 )

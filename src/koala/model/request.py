@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from koala.model.dependency import DEPENDENCIES_MAX, Dependency
 from koala.model.task_graph import TaskGraph
 from koala.model.travelling import TravellingFile
 
@@ -32,6 +33,8 @@ CUBE_DIMENSIONS_MAX = 8
 # The scheduler clusters the tasks of a job by itself, and may not be long about it.
 JOB_TASKS_MAX = 1_000
 JOB_EDGES_MAX = 100_000
+# The latest time that is read, the end of the year 9999 in seconds since 1970: more is a mistake in the unit.
+TIME_S_MAX = 253_402_300_799.0
 
 
 class Priority(enum.StrEnum):
@@ -228,6 +231,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     where there are none the scheduler finds them.
 
     ``files`` travel with the job, from the daemon's machine to the work directory of each component.
+
+    ``after`` are the jobs that it waits for before it is tried. It is not tried before ``begin_at`` either, in
+    seconds since the driver's epoch, nor before ``begin_in_s`` have passed since its submission; with ``hold`` not
+    before somebody lets it go.
     """
 
     components: tuple[Component, ...]
@@ -247,6 +254,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tasks: TaskGraph | None = None
     task_clusters: tuple[tuple[int, ...], ...] = ()
     files: tuple[TravellingFile, ...] = ()
+    after: tuple[Dependency, ...] = ()
+    begin_at: float | None = None
+    begin_in_s: float | None = None
+    hold: bool = False
 
     def __post_init__(self) -> None:
         if not self.components:
@@ -270,12 +281,29 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                     )
                 if codes.count(code) > 1 or (field == "never_on" and code in self.retry_on):
                     raise InvalidRequestError(field, f"the exit code {code} is there twice; keep one of the two")
+        self._check_order()
         if self.flexible is not None:
             self._check_flexible(self.flexible)
         if self.tasks is not None:
             self._check_tasks(self.tasks)
         elif self.task_clusters:
             raise InvalidRequestError("clusters", "there are clusters and no tasks; name the tasks or leave both out")
+
+    def _check_order(self) -> None:
+        """Whom and what it waits for."""
+        if len(self.after) > DEPENDENCIES_MAX:
+            raise InvalidRequestError("after", f"more than {DEPENDENCIES_MAX} jobs (DEPENDENCIES_MAX)")
+        if len(set(self.after)) != len(self.after):
+            raise InvalidRequestError("after", "the same job is named twice for the same; name it once")
+        for each in self.after:
+            if each.job < 0:
+                raise InvalidRequestError("after", f"{each.job} is not the number of a job")
+        for field in ("begin_at", "begin_in_s"):
+            at: float | None = getattr(self, field)
+            if at is not None and not 0 <= at <= TIME_S_MAX:
+                raise InvalidRequestError(
+                    field, f"{at:g} is not a time; write 0 to {TIME_S_MAX:g} seconds (TIME_S_MAX)"
+                )
 
     def _check_tasks(self, tasks: TaskGraph) -> None:
         if len(tasks.names) > JOB_TASKS_MAX:

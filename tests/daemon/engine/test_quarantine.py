@@ -92,7 +92,7 @@ def _story(world: EngineWorld, job: int) -> list[str]:
     return [] if told is None else [line.text for line in told.story]
 
 
-def test_only_an_operator_puts_back_and_only_what_is_in_quarantine(root: Path) -> None:
+def test_only_an_operator_puts_back_from_quarantine_and_only_what_has_not_ended(root: Path) -> None:
     async def scenario() -> None:
         async with open_engine(root, catalogue=raising_policy()) as world:
             service = Service(world.engine)
@@ -102,7 +102,7 @@ def test_only_an_operator_puts_back_and_only_what_is_in_quarantine(root: Path) -
                 await service.requeue(mere_user, row.id)
             assert service.warnings(mere_user) == []
             await service.cancel(mere_user, row.id)
-            with pytest.raises(ConflictError, match="is cancelled, not in quarantine"):
+            with pytest.raises(ConflictError, match="is cancelled; submit it again"):
                 await service.requeue(OPERATOR, row.id)
             await service.close()
 

@@ -9,8 +9,9 @@ import pytest
 
 from koala.daemon.service.principal import Principal
 from koala.descriptions import read_job
-from koala.model.api import PAGE_ITEMS_MAX, WAIT_S_MAX, Scope, Submission
+from koala.model.api import PAGE_ITEMS_MAX, WAIT_S_MAX, JobChange, Scope, Submission
 from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, TooManyError
+from koala.model.request import Priority
 from tests.support.daemon_world import ANNA, BERT, OPERATOR, OWNER, DaemonWorld, job_text, open_daemon, small_grid
 
 TWO_PARTS = ("{processors: 2, site: A}", "{processors: 1, site: B}")
@@ -212,6 +213,45 @@ def test_cancelling_ends_a_running_job_and_leaves_an_ended_one_as_it_is(tmp_path
                 return all(site.ours == 0 for site in await world.service.sites(OWNER))
 
             await world.until(let_go)
+
+    asyncio.run(scenario())
+
+
+def test_a_job_waits_for_another_is_held_and_let_go_changed_and_put_back(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with open_daemon(tmp_path / "d") as world:
+            service = world.service
+            first = await world.start(job_text(FOREVER, TWO_PARTS))
+            second = await world.start(job_text(after=f"{{ended: [{first}]}}", hold="true"))
+            await world.in_state(first, "running")
+            held = await service.job(OWNER, second)
+            assert held.state == "held"
+            assert held.reason.startswith(f"it waits for job {first} to end; somebody holds it")
+            why = await service.explain(OWNER, second)
+            assert (why.held, [(each.job, each.condition) for each in why.waits_for]) == (True, [(first, "ended")])
+            assert (await service.unhold(OWNER, second)).state == "held"
+            changed = await service.change(OWNER, second, JobChange(walltime_s=60.0, priority=Priority.HIGH))
+            assert changed.priority == "high"
+            with pytest.raises(ConflictError, match="running"):
+                await service.hold(OWNER, first)
+            with pytest.raises(ConflictError, match="running"):
+                await service.change(OWNER, first, JobChange(walltime_s=60.0))
+            with pytest.raises(InvalidError, match="nothing to change"):
+                await service.change(OWNER, second, JobChange())
+            await service.requeue(OWNER, first, hold=True)
+            await world.in_state(first, "held")
+            await service.cancel(OWNER, first)
+            assert (await world.ended(second)).state == "done"
+            third = await world.start(job_text(after=f"{{done: [{first}]}}"))
+            ended = await world.ended(third)
+            assert ended.state == "cancelled"
+            assert f"job {first} was cancelled" in ended.reason
+            with pytest.raises(ConflictError, match="submit it again"):
+                await service.requeue(OWNER, first)
+            with pytest.raises(InvalidError, match="there is no job 99"):
+                await world.start(job_text(after="{done: [99]}"))
+            with pytest.raises(NotFoundError):
+                await service.hold(BERT, second)
 
     asyncio.run(scenario())
 

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from koala.daemon.service.sentences import NAMES_MAX, TEXT_CHARACTERS_MAX, sentence
+from koala.model.dependency import Dependency
 from koala.model.messages import (
     AbortComponent,
     AnyCommand,
@@ -15,21 +16,26 @@ from koala.model.messages import (
     AskSite,
     CancelAsked,
     CancelTransfer,
+    ChangeAsked,
     ComponentAccepted,
     ComponentEnded,
     ComponentReady,
     ComponentRunning,
     ComponentStarting,
     FileChanged,
+    HoldAsked,
     JobEnded,
+    JobHeld,
     JobOutcome,
     JobPlaced,
     JobQuarantined,
     JobRequeued,
     JobSubmitted,
+    JobUnheld,
     Outcome,
     ReleaseBarrier,
     RequeueAsked,
+    RestartAsked,
     SiteDistrusted,
     SiteDrained,
     SiteLost,
@@ -40,9 +46,10 @@ from koala.model.messages import (
     StartTransfer,
     Tick,
     TransferEnded,
+    UnholdAsked,
     WakeAt,
 )
-from koala.model.request import Component, Request
+from koala.model.request import Component, Priority, Request
 
 FIRST, SECOND = "7.1", "7.2"
 REQUEST = Request(components=(Component(processors=3), Component(processors=1)), name="heat")
@@ -117,6 +124,19 @@ EXAMPLES: list[tuple[Any, str]] = [
     (WakeAt(at=3.5), "the next decision is due in 2.5 s"),
     (JobPlaced(job=7, places=(("A", 3), ("B", 1))), "job 7 is placed: 3 on A, 1 on B"),
     (JobRequeued(job=7, reason="preempted"), "job 7 returns to its placement queue: preempted"),
+    (HoldAsked(at=1, job=7), "job 7 is to be held"),
+    (UnholdAsked(at=1, job=7), "job 7 is let go by who held it"),
+    (RestartAsked(at=1, job=7), "job 7 is to go back to its queue"),
+    (RestartAsked(at=1, job=7, hold=True), "job 7 is to go back to its queue and to be held"),
+    (
+        ChangeAsked(at=1, job=7, walltime_s=90.0, priority=Priority.HIGH),
+        "job 7 is to have a walltime of 90 s and high priority",
+    ),
+    (
+        JobHeld(job=7, held=True, waits_for=(Dependency(job=3),), begins_at=9.0),
+        "job 7 is kept back: it waits for job 3 to be done; it waits for its time; somebody holds it",
+    ),
+    (JobUnheld(job=7), "nothing keeps job 7 back any more"),
     (SiteDistrusted(site="A", reason="5 errors in a row"), "A is not trusted for a while: 5 errors in a row"),
     (ENDED, "job 7 is done"),
     (msgspec.structs.replace(ENDED, outcome=JobOutcome.FAILED, reason="no place"), "job 7 failed: no place"),

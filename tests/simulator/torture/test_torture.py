@@ -13,6 +13,7 @@ from koala.cli.torture import HAPPENINGS
 from koala.core.avoidance import SiteAvoidance
 from koala.core.blame import Blame
 from koala.core.ending import JobEnding
+from koala.core.holding import JobHolding
 from koala.core.placement import JobPlacing
 from koala.core.running import JobRunning
 from koala.core.state.job import ComponentClaim, ComponentPhase, Job
@@ -222,6 +223,18 @@ def _let_guests_in_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JobPlacing, "demand_for", lambda self, job: self.demand_of(job.request))
 
 
+def _start_jobs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JobHolding, "note", lambda *_: True)
+
+
+def _forget_those_who_wait_for_what_never_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JobHolding, "_end_broken", lambda *_: None)
+
+
+def _let_held_jobs_go_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JobEnding, "keep_back", lambda self, job: self.avoidance.enqueue(job))
+
+
 PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (_forget_to_abort, "no processor leaked"),
     (_open_the_barrier_early, "none runs twice at once"),
@@ -240,6 +253,9 @@ PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (_keep_bandwidth_of_jobs_that_failed, "links add up"),
     (_leave_traffic_of_broken_jobs_on_the_links, "nothing left behind"),
     (_let_guests_in_everywhere, "guests kept out"),
+    (_start_jobs_at_once, "no job starts before what it waits for"),
+    (_forget_those_who_wait_for_what_never_comes, "a broken dependency ends the job"),
+    (_let_held_jobs_go_at_once, "a job is held while there is a reason, and no longer"),
 ]
 
 

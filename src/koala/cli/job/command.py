@@ -1,4 +1,4 @@
-"""``koala job``: show one job, explain its state, wait for it or cancel it. Its output is printed in ``logs``."""
+"""``koala job``: show one job, explain its state, wait for it, hold, change or cancel it. Its output: ``logs``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from koala.cli.connection import JOB_ID, complete_job, with_client
-from koala.cli.errors import for_user
+from koala.cli.errors import UserError, for_user
 from koala.cli.job.logs import logs
 from koala.cli.job.views import print_explanation, print_job
 from koala.cli.job.waiting import end_with, watch_job
@@ -35,7 +35,7 @@ class JobGroup(click.Group):
 
 @click.group(cls=JobGroup)
 def job() -> None:
-    """Look at one job, wait for it or cancel it."""
+    """Look at one job, wait for it, hold, change or cancel it."""
 
 
 job.add_command(logs)
@@ -114,15 +114,84 @@ def _each_job(
 
 @job.command()
 @click.argument("job_ids", metavar="ID...", type=JOB_ID, nargs=-1, required=True, shell_complete=complete_job)
+@click.option("--hold", is_flag=True, help="Hold them there, until they are released.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_client
 @click.pass_context
-def requeue(ctx: click.Context, client: Client, /, job_ids: tuple[int, ...], as_json: bool) -> None:
-    """Put jobs back from quarantine into their placement queue.
+def requeue(ctx: click.Context, client: Client, /, job_ids: tuple[int, ...], hold: bool, as_json: bool) -> None:
+    """Put jobs back into their placement queue.
 
-    A job is in quarantine after an error inside Koala; put it back once the cause is mended, as after an upgrade.
+    What a job has is given back, and what runs of it is ended, without counting as a failure; it is started again
+    later. A job that is in quarantine, after an error inside Koala, is put back by an operator once the cause is
+    mended, as after an upgrade.
     """
-    _each_job(ctx, job_ids, client.requeue, lambda found: f"is {found.state} again", as_json=as_json)
+
+    def told(found: JobSummary) -> str:
+        return "is ended at its sites and goes back" if found.state == "unwinding" else f"is {found.state} again"
+
+    _each_job(ctx, job_ids, lambda job_id: client.requeue(job_id, hold=hold), told, as_json=as_json)
+
+
+@job.command()
+@click.argument("job_ids", metavar="ID...", type=JOB_ID, nargs=-1, required=True, shell_complete=complete_job)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_client
+@click.pass_context
+def hold(ctx: click.Context, client: Client, /, job_ids: tuple[int, ...], as_json: bool) -> None:
+    """Keep jobs that have not started from being tried, until they are released."""
+    _each_job(ctx, job_ids, client.hold, lambda found: f"is {found.state}", as_json=as_json)
+
+
+@job.command()
+@click.argument("job_ids", metavar="ID...", type=JOB_ID, nargs=-1, required=True, shell_complete=complete_job)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_client
+@click.pass_context
+def release(ctx: click.Context, client: Client, /, job_ids: tuple[int, ...], as_json: bool) -> None:
+    """Let jobs go that were held. One that waits for other jobs, or for its time, goes on waiting for these."""
+
+    def told(found: JobSummary) -> str:
+        return f"is {found.state}: {clean(found.reason)}" if found.state == "held" else f"is {found.state}"
+
+    _each_job(ctx, job_ids, client.release, told, as_json=as_json)
+
+
+@job.command()
+@click.argument("job_ids", metavar="ID...", type=JOB_ID, nargs=-1, required=True, shell_complete=complete_job)
+@click.option("--walltime", metavar="TIME", help="How long it may run: seconds, 15m, 2h or HH:MM:SS.")
+@click.option("--priority", type=click.Choice(["high", "low"]), help="Its priority.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_client
+@click.pass_context
+def change(
+    ctx: click.Context,
+    client: Client,
+    /,
+    job_ids: tuple[int, ...],
+    walltime: str | None,
+    priority: str | None,
+    as_json: bool,
+) -> None:
+    """Change the walltime or the priority of jobs that wait for a place."""
+    if walltime is None and priority is None:
+        raise UserError("there is nothing to change; write --walltime TIME or --priority high or low")
+    walltime_s = None if walltime is None else _walltime_s(walltime)
+
+    def call(job_id: int) -> JobSummary:
+        return client.change(job_id, walltime_s=walltime_s, priority=priority)
+
+    _each_job(ctx, job_ids, call, lambda found: f"is changed, and {found.state}", as_json=as_json)
+
+
+def _walltime_s(text: str) -> float:
+    from koala.descriptions.fields import DURATION_ADVICE, duration_problem, duration_s
+
+    seconds = duration_s(text)
+    problem = None if seconds is None else duration_problem(seconds)
+    if seconds is None or problem is not None:
+        message, advice = problem or (f"{clean(text)} is not a duration", DURATION_ADVICE)
+        raise UserError(f"--walltime: {message}; {advice}")
+    return seconds
 
 
 @job.command()

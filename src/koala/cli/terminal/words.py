@@ -24,6 +24,7 @@ STATE_STYLES = {
     "starting": "cyan",
     "running": "green",
     "unwinding": "magenta",
+    "held": "dim",
     "quarantined": "bold red",
     "done": "dim",
     "failed": "red",

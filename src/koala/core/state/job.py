@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from koala.core.lifecycle import TRANSITIONS, InvalidTransitionError, JobState
 from koala.core.state.encoded import Time, encoded
 from koala.core.state.timers import Timer
+from koala.model.dependency import Condition
 from koala.model.messages import JobCounts, Token, TransferId
 from koala.model.request import JobId, Priority, Request, SiteName
 from koala.policies.front_door import Demand, Spots
@@ -193,6 +194,13 @@ class Job(_JobLinks):
     to_blame: str = ""  # why such failures count as those of its application, once they do
     submitter: str = ""  # whose it is
     guest: bool = False  # whether it must not go to sites that are closed to guests
+    # Why it is not tried yet.
+    held: bool = False  # somebody holds it
+    waits_for: list[tuple[Condition, JobId]] = field(default_factory=list)  # what has not come yet
+    begins_at: float | None = None  # its time, until that has come
+    # What was changed after its submission; None where it is as its request says.
+    changed_walltime_s: float | None = None
+    changed_priority: Priority | None = None
 
     @classmethod
     def submitted(cls, job_id: JobId, request: Request, at: float, claim_fraction: float) -> Job:
@@ -208,13 +216,23 @@ class Job(_JobLinks):
         """
         self.request = request
         self.states = states
-        self.high = request.priority is Priority.HIGH
+        self.high = (self.changed_priority or request.priority) is Priority.HIGH
         self.demand = None
         self.claims = []
         self.transfers = {}
         self.transfers_open = 0
         self.link_demands = []
         self.timer = None
+
+    @property
+    def walltime_s(self) -> float | None:
+        """How long it may run; None where its user does not say."""
+        return self.request.walltime_s if self.changed_walltime_s is None else self.changed_walltime_s
+
+    @property
+    def is_kept_back(self) -> bool:
+        """Whether there is a reason not to try it yet."""
+        return self.held or bool(self.waits_for) or self.begins_at is not None
 
     def move(self, target: JobState) -> None:
         """Change state by the table, or fail with the job's story."""

@@ -16,7 +16,7 @@ from koala.core.state.sites import LinkUse, Sites
 from koala.core.state.timers import Alarm, Timers
 from koala.core.state.transfers import Transfers
 from koala.model.grid import Grid
-from koala.model.messages import AnyCommand, SiteDistrusted, Token
+from koala.model.messages import AnyCommand, EndedJob, JobOutcome, SiteDistrusted, Token
 from koala.model.request import JobId, SiteName
 from koala.policies.front_door import Demand, Spots
 
@@ -96,6 +96,8 @@ class Ledger:
         self.plans_made = self.parameters.plan_depth > 0
         self.high.by_arrival = self.low.by_arrival = self.plans_made
         self.planned: dict[JobId, Job] = {}  # waiting jobs that have plans
+        self.dependents: dict[JobId, dict[JobId, None]] = {}  # by job those that wait for it
+        self.turned: list[EndedJob] = []  # jobs that others wait for and that have just started or ended
         self.claiming = ClaimingQueue()
         self.claims: dict[Token, ComponentClaim] = {}
         self.sites = Sites(grid)
@@ -114,6 +116,11 @@ class Ledger:
         """A job is known from now on."""
         self.jobs[job.id] = job
         self.states[job.state] += 1
+
+    def note_turn(self, job: Job, outcome: JobOutcome | None) -> None:
+        """The job has started, or ended so: that is looked at once the present event is handled."""
+        if job.id in self.dependents:
+            self.turned.append(EndedJob(job=job.id, outcome=outcome, started=job.runs > 0))
 
     def queue_of(self, job: Job) -> PlacementQueue:
         return self.high if job.high else self.low
@@ -150,7 +157,7 @@ class Ledger:
 
     def walltime_s(self, job: Job) -> float:
         """How long the job runs at most, as plans believe."""
-        walltime_s = job.request.walltime_s
+        walltime_s = job.walltime_s
         return self.parameters.default_walltime_s if walltime_s is None else walltime_s
 
     def drop_plan(self, job: Job) -> None:

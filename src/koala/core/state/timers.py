@@ -18,6 +18,7 @@ Whom: TypeAlias = JobId | Token | TransferId
 class Alarm(enum.StrEnum):
     """What an alarm is for, and whom it concerns."""
 
+    BEGINS = "begins"  # a job
     RESTED = "rested"  # a job
     AVOIDED = "avoided"  # a job
     LOOK_AFTER = "look_after"  # a job

@@ -18,6 +18,7 @@ from koala.model.api import (
     WAIT_S_MAX,
     DryRun,
     Explanation,
+    JobChange,
     JobDetail,
     JobSummary,
     Output,
@@ -48,6 +49,11 @@ SUBMISSIONS: dict[str, Example] = {
         "summary": "A Slurm script",
         "value": {"description": "#!/bin/sh\n#SBATCH --ntasks=4\nhostname\n", "source": "job.sbatch"},
     },
+}
+
+CHANGES: dict[str, Example] = {
+    "walltime": {"summary": "Half an hour", "value": {"walltime_s": 1800}},
+    "priority": {"summary": "High priority", "value": {"priority": "high"}},
 }
 
 Wish = Annotated[Submission, Body(openapi_examples=SUBMISSIONS)]
@@ -122,10 +128,39 @@ async def cancel_job(who: Who, service: The, job: JobPath) -> JobSummary:
     return await service.cancel(who, job)
 
 
-@router.post("/jobs/{job}/requeue", summary="Put a job back from quarantine", responses=declared(409))
-async def requeue_job(who: Who, service: The, job: JobPath) -> JobSummary:
-    """The job goes from `quarantined` back to its placement queue. Needs `operate`."""
-    return await service.requeue(who, job)
+@router.post("/jobs/{job}/hold", summary="Hold a job", responses=declared(409))
+async def hold_job(who: Who, service: The, job: JobPath) -> JobSummary:
+    """The job is not tried until it is released; one that has places and has not started gives them back."""
+    return await service.hold(who, job)
+
+
+@router.post("/jobs/{job}/release", summary="Let a held job go", responses=declared(409))
+async def release_job(who: Who, service: The, job: JobPath) -> JobSummary:
+    """The job is tried again, once what it waits for has come. One that is not held stays as it is."""
+    return await service.unhold(who, job)
+
+
+@router.post("/jobs/{job}/change", summary="Change a waiting job", responses=declared(409))
+async def change_job(
+    who: Who,
+    service: The,
+    job: JobPath,
+    change: Annotated[JobChange, Body(openapi_examples=CHANGES)],
+) -> JobSummary:
+    """Another walltime or priority for a job that waits for a place."""
+    return await service.change(who, job, change)
+
+
+@router.post("/jobs/{job}/requeue", summary="Put a job back into its queue", responses=declared(409))
+async def requeue_job(
+    who: Who,
+    service: The,
+    job: JobPath,
+    hold: Annotated[bool, Query(description="Hold it there.")] = False,
+) -> JobSummary:
+    """What the job has is given back, what runs of it is ended, and it waits in its placement queue again. A job that
+    is `quarantined` is put back by a caller who may `operate`."""
+    return await service.requeue(who, job, hold=hold)
 
 
 @router.get("/jobs/{job}/output", summary="What a component wrote", responses=declared(409))

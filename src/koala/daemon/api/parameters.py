@@ -10,9 +10,10 @@ from koala.daemon.api.listeners import service_of
 from koala.daemon.service.cursors import CURSOR_CHARACTERS_MAX
 from koala.daemon.service.service import Service
 from koala.model.api import PAGE_ITEMS_MAX
+from koala.model.request import TIME_S_MAX
 from koala.store import NUMBER_MAX
 
-TIME_MAX = 253_402_300_799.0  # the end of the year 9999
+TIME_MAX = TIME_S_MAX
 
 The = Annotated[Service, Depends(service_of)]
 

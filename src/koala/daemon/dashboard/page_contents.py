@@ -37,6 +37,7 @@ TRANSFERS_MAX = 50
 COMPONENTS_MAX = 500
 PAGE_JOBS = 50
 STATES = (
+    "held",
     "waiting",
     "placed",
     "claiming",
@@ -49,6 +50,7 @@ STATES = (
     "cancelled",
 )
 ENDED = frozenset({"done", "failed", "cancelled"})
+HOLDABLE = frozenset({"held", "waiting", "placed", "claiming", "starting"})
 
 TAIL_BYTES = 65_536
 # Enough to find the end of an output of 2 ** 50 bytes, doubling and halving.
@@ -290,3 +292,8 @@ def moving_first(grid: Overview) -> list[TransferInfo]:
 def may_cancel(who: Principal, job: JobSummary) -> bool:
     """Whether a button to cancel the job makes sense; the service decides."""
     return job.state not in ENDED and (who.may(Scope.OPERATE) or (who.may(Scope.SUBMIT) and who.name == job.owner))
+
+
+def may_hold(who: Principal, job: JobSummary) -> bool:
+    """Whether a button to hold the job makes sense: it has not started; the service decides."""
+    return may_cancel(who, job) and job.state in HOLDABLE

@@ -15,7 +15,14 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from fastapi.routing import APIRoute
 
-from koala.daemon.dashboard.page_contents import STATES, OutputSelection, PageContents, may_cancel, window_min
+from koala.daemon.dashboard.page_contents import (
+    STATES,
+    OutputSelection,
+    PageContents,
+    may_cancel,
+    may_hold,
+    window_min,
+)
 from koala.daemon.dashboard.rendering import STATIC, page
 from koala.daemon.service.principal import Principal
 from koala.model.api import Scope
@@ -32,6 +39,8 @@ _PROBLEMS = {
 _NOTICES = {
     "cancel": "The job is being cancelled.",
     "requeue": "The job is back in its placement queue.",
+    "hold": "The job is held: it is not tried until it is released.",
+    "release": "Nobody holds the job any more.",
     "drain": "The site is drained: nothing new goes there, what runs there goes on.",
     "lost": "The site is lost: its jobs start again elsewhere, and what it still runs counts for nothing.",
     "resume": "The site is used again, and its errors are forgotten.",
@@ -105,6 +114,8 @@ def _add_pages(router: APIRouter, service: Service, contents: PageContents, who:
         context = await contents.job(caller, wanted)
         context["may_cancel"] = may_cancel(caller, context["job"])
         context["may_requeue"] = context["job"].state == "quarantined" and caller.may(Scope.OPERATE)
+        context["may_hold"] = may_hold(caller, context["job"])
+        context["may_release"] = context["explanation"].held and may_cancel(caller, context["job"])
         return answer("job.html", caller, did, here="job", **context)
 
     @router.get("/sites/{site}")
@@ -120,6 +131,16 @@ def _add_forms(router: APIRouter, service: Service, who: Who) -> None:
     async def cancel_form(job: int, caller: Principal = known) -> Response:
         await service.cancel(caller, job)
         return RedirectResponse(f"/jobs/{job}?did=cancel", status_code=303)
+
+    @router.post("/jobs/{job}/hold")
+    async def hold_form(job: int, caller: Principal = known) -> Response:
+        await service.hold(caller, job)
+        return RedirectResponse(f"/jobs/{job}?did=hold", status_code=303)
+
+    @router.post("/jobs/{job}/release")
+    async def release_form(job: int, caller: Principal = known) -> Response:
+        await service.unhold(caller, job)
+        return RedirectResponse(f"/jobs/{job}?did=release", status_code=303)
 
     @router.post("/jobs/{job}/requeue")
     async def requeue_form(job: int, caller: Principal = known) -> Response:

@@ -32,6 +32,8 @@ from koala.model.messages import (
     ComponentReady,
     ComponentRunning,
     ComponentStarting,
+    EndedJob,
+    JobOutcome,
     JobSubmitted,
     SiteDistrusted,
     SiteReported,
@@ -41,7 +43,7 @@ from koala.model.messages import (
     WakeAt,
     releases_within,
 )
-from koala.model.request import FileName, SiteName
+from koala.model.request import FileName, Request, SiteName
 from koala.store import Batch
 
 _log = logging.getLogger(__name__)
@@ -127,12 +129,28 @@ class PendingBatch:
             guest = item.submitter is not None and item.submitter.guest
             owner = "" if item.submitter is None else item.submitter.owner
             return JobSubmitted(
-                at=at, job=state.last_job, request=item.request, guest=guest, owner=owner, defect=item.defect
+                at=at,
+                job=state.last_job,
+                request=item.request,
+                guest=guest,
+                owner=owner,
+                defect=item.defect,
+                ended=self._ended(item.request, item.ended) if item.request.after else (),
             )
         assert item.event is not None, "an item is an event or a request"
         if isinstance(item.event, SiteReported) and not state.scheduler.ledger.plans_made:
             return msgspec.structs.replace(item.event, at=at, releases=())  # on record only where they count
         return msgspec.structs.replace(item.event, at=at)
+
+    def _ended(self, request: Request, known: Sequence[EndedJob]) -> tuple[EndedJob, ...]:
+        """Those of the jobs that it waits for that are over: as its caller looked them up, or ended since."""
+        ledger = self._state.scheduler.ledger
+        found = {each.job: each for each in known}
+        for number in {each.job for each in request.after if each.job not in ledger.jobs}:
+            job = ledger.ended.get(number)
+            if job is not None:
+                found[number] = EndedJob(job=number, outcome=JobOutcome(str(job.state)), started=job.runs > 0)
+        return tuple(found[number] for number in sorted(found) if number not in ledger.jobs)
 
     def _handle(self, event: AnyEvent, submitter: Submitter | None) -> None:
         state = self._state

@@ -19,6 +19,7 @@ from koala.model.messages import (
     ComponentReady,
     ComponentRunning,
     ComponentStarting,
+    EndedJob,
     SiteReported,
     SiteSilent,
     Tick,
@@ -31,12 +32,13 @@ from koala.store.rows import StoredJob
 class InboxItem:
     """One event to come, or a request that becomes one with its job's id; ``answer`` is the caller that waits.
 
-    ``defect`` is what was raised when the request was handled before.
+    ``defect`` is what was raised when the request was handled before, ``ended`` how jobs ended that it waits for.
     """
 
     event: AnyEvent | None = None
     request: Request | None = None
     defect: str = ""
+    ended: Sequence[EndedJob] = ()
     submitter: Submitter | None = None
     files: Sequence[files.CatalogueEntry] = ()
     answer: asyncio.Future[StoredJob | None] | None = field(default=None)

@@ -43,6 +43,7 @@ from koala.model.messages import (
     AnyCommand,
     AnyEvent,
     CancelTransfer,
+    EndedJob,
     Tick,
 )
 from koala.model.request import FileName, JobId, Request, SiteName
@@ -337,10 +338,16 @@ class Engine:
     # ------------------------------------------------------------------------------------ what callers may ask
 
     async def submit(
-        self, request: Request, *, owner: str, client_token: str | None = None, guest: bool = False
+        self,
+        request: Request,
+        *,
+        owner: str,
+        client_token: str | None = None,
+        guest: bool = False,
+        ended: tuple[EndedJob, ...] = (),
     ) -> tuple[StoredJob, bool]:
         """Put a job on record: its row, and whether it is new. The owner's same client token gives the same job. A
-        ``guest`` is another than the daemon's own user.
+        ``guest`` is another than the daemon's own user; ``ended`` are jobs that it waits for and that are over.
 
         When it returns the job is durable. Raises ``UnavailableError`` when the store cannot take it; then it may or
         may not be on record, and the same client token tells.
@@ -348,11 +355,11 @@ class Engine:
         if not await asyncio.to_thread(is_utf8, request):
             raise half_characters("the job")
         if client_token is None:
-            return await self._submit(request, Submitter(owner, None, guest)), True
+            return await self._submit(request, Submitter(owner, None, guest), ended), True
         key = (owner, client_token)
         task = self._submitting.get(key)
         if task is None:
-            task = asyncio.create_task(self._submit_once(request, Submitter(owner, client_token, guest)))
+            task = asyncio.create_task(self._submit_once(request, Submitter(owner, client_token, guest), ended))
             self._submitting[key] = task
             task.add_done_callback(lambda done: self._submitted(key, done))
             return await asyncio.shield(task)
@@ -364,7 +371,9 @@ class Engine:
         if not done.cancelled():
             done.exception()  # every caller may have given up waiting for it
 
-    async def _submit_once(self, request: Request, submitter: Submitter) -> tuple[StoredJob, bool]:
+    async def _submit_once(
+        self, request: Request, submitter: Submitter, ended: tuple[EndedJob, ...]
+    ) -> tuple[StoredJob, bool]:
         assert submitter.client_token is not None
         self._check_able()
         try:
@@ -373,16 +382,16 @@ class Engine:
             raise UnavailableError(error.for_user()) from None
         if known is not None:
             return self._state.rows.jobs.get(known.id, known), False
-        return await self._submit(request, submitter), True
+        return await self._submit(request, submitter, ended), True
 
-    async def _submit(self, request: Request, submitter: Submitter) -> StoredJob:
+    async def _submit(self, request: Request, submitter: Submitter, ended: tuple[EndedJob, ...]) -> StoredJob:
         if len(self._state.rows.jobs) + self._submissions >= self._limits.jobs_live_max:
             most = self._limits.jobs_live_max
             raise TooManyError(f"there are {most} jobs already (JOBS_LIVE_MAX); wait until some have ended")
         self._submissions += 1
         try:
             await self.freshen()
-            row = await self._put(InboxItem(request=request, submitter=submitter))
+            row = await self._put(InboxItem(request=request, submitter=submitter, ended=ended))
         finally:
             self._submissions -= 1
         assert row is not None, "a submission is answered with its row"

@@ -14,6 +14,7 @@ import msgspec
 from koala.core import Scheduler
 from koala.core.lifecycle import JobState
 from koala.core.state.job import Job
+from koala.core.story import kept_back_by
 from koala.daemon.live_rows import Draft
 from koala.model.messages import (
     AbortComponent,
@@ -23,10 +24,12 @@ from koala.model.messages import (
     ComponentEnded,
     ComponentReady,
     JobEnded,
+    JobHeld,
     JobPlaced,
     JobQuarantined,
     JobRequeued,
     JobSubmitted,
+    JobUnheld,
     ReleaseBarrier,
     StartComponent,
     StartTransfer,
@@ -133,6 +136,8 @@ class Projector:
             case JobPlaced():
                 touched[command.job] = None
                 reasons[command.job] = ""
+            case JobHeld() | JobUnheld():
+                touched[command.job] = None
             case JobRequeued() | JobEnded():
                 touched[command.job] = None
                 reasons[command.job] = command.reason
@@ -185,6 +190,11 @@ class Projector:
             changes["placement_tries"] += ledger.tries_in_queue(job)
         if reason is not None:
             changes["reason"] = reason
+        if job.state is JobState.HELD:
+            changes["reason"] = kept_back_by(job)
+        elif before is not None and before.state == JobState.HELD and reason is None:
+            changes["reason"] = ""
+        changes["priority"] = str(job.changed_priority or job.request.priority)
         if job.ended_at is not None:
             changes["explanation"] = msgspec.to_builtins(self._scheduler.explain(job_id))
             changes["exit_code"] = self._exit_code(job, event)
@@ -204,7 +214,6 @@ class Projector:
             id=job.id,
             owner=submitter.owner,
             name=request.name,
-            priority=str(request.priority),
             job_type=str(request.job_type),
             kind=request.kind,
             policy=job.demand.policy.name if job.demand is not None else request.policy or self._default_policy,

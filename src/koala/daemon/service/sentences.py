@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from koala.model.dependency import in_words
 from koala.model.messages import (
     AbortComponent,
     AnyCommand,
@@ -15,21 +16,26 @@ from koala.model.messages import (
     AskSite,
     CancelAsked,
     CancelTransfer,
+    ChangeAsked,
     ComponentAccepted,
     ComponentEnded,
     ComponentReady,
     ComponentRunning,
     ComponentStarting,
     FileChanged,
+    HoldAsked,
     JobEnded,
+    JobHeld,
     JobOutcome,
     JobPlaced,
     JobQuarantined,
     JobRequeued,
     JobSubmitted,
+    JobUnheld,
     Outcome,
     ReleaseBarrier,
     RequeueAsked,
+    RestartAsked,
     SiteDistrusted,
     SiteDrained,
     SiteLost,
@@ -40,6 +46,7 @@ from koala.model.messages import (
     StartTransfer,
     Tick,
     TransferEnded,
+    UnholdAsked,
     WakeAt,
 )
 
@@ -107,6 +114,20 @@ def _job_placed(body: JobPlaced) -> str:
     return f"job {body.job} is placed: {_names([f'{size} on {site}' for site, size in body.places])}"
 
 
+def _change_asked(body: ChangeAsked) -> str:
+    changes = [] if body.walltime_s is None else [f"a walltime of {body.walltime_s:g} s"]
+    changes += [] if body.priority is None else [f"{body.priority} priority"]
+    return f"job {body.job} is to have {' and '.join(changes) or 'what it has'}"
+
+
+def _job_held(body: JobHeld) -> str:
+    reasons = [f"it waits for {in_words(each.condition, each.job)}" for each in body.waits_for[:NAMES_MAX]]
+    reasons += ["it waits for more"] if len(body.waits_for) > NAMES_MAX else []
+    reasons += [] if body.begins_at is None else ["it waits for its time"]
+    reasons += ["somebody holds it"] if body.held else []
+    return f"job {body.job} is kept back: {'; '.join(reasons)}"
+
+
 def _job_ended(body: JobEnded) -> str:
     if body.outcome is JobOutcome.FAILED:
         return f"job {body.job} failed{_because(body.reason)}"
@@ -118,6 +139,12 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
     CancelAsked: lambda body: f"the end of job {body.job} was asked for",
     JobQuarantined: lambda body: f"job {body.job} goes into quarantine{_because(body.reason)}",
     RequeueAsked: lambda body: f"job {body.job} is to leave quarantine",
+    HoldAsked: lambda body: f"job {body.job} is to be held",
+    UnholdAsked: lambda body: f"job {body.job} is let go by who held it",
+    RestartAsked: lambda body: f"job {body.job} is to go back to its queue{' and to be held' if body.hold else ''}",
+    ChangeAsked: _change_asked,
+    JobHeld: _job_held,
+    JobUnheld: lambda body: f"nothing keeps job {body.job} back any more",
     ComponentAccepted: lambda body: f"component {body.token} waits in the queue of its site",
     ComponentStarting: lambda body: f"component {body.token} has its processors and starts",
     ComponentReady: lambda body: f"component {body.token} waits at the barrier",

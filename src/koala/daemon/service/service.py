@@ -39,6 +39,7 @@ from koala.daemon.service.submissions import (
     account_warning,
     check_client_token,
     check_guest,
+    ended_before,
     guest_notice,
     try_out,
 )
@@ -53,6 +54,7 @@ from koala.model.api import (
     Explanation,
     FileInfo,
     Forgetting,
+    JobChange,
     JobDetail,
     JobSummary,
     JournalEntry,
@@ -71,7 +73,17 @@ from koala.model.api import (
     Submitted,
 )
 from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, UnavailableError
-from koala.model.messages import CancelAsked, RequeueAsked, SiteDrained, SiteLost, SiteResumed
+from koala.model.messages import (
+    CancelAsked,
+    ChangeAsked,
+    HoldAsked,
+    RequeueAsked,
+    RestartAsked,
+    SiteDrained,
+    SiteLost,
+    SiteResumed,
+    UnholdAsked,
+)
 from koala.model.request import Request
 from koala.model.request_size import request_characters
 from koala.policies.errors import suggest
@@ -133,7 +145,13 @@ class Service:
         request = await self._request(who, wish)
         check_guest(who, request, self._engine.grid)
         await self._contents.refer(who, request)
-        row, new = await self._engine.submit(request, owner=who.name, client_token=wish.client_token, guest=who.guest)
+        row, new = await self._engine.submit(
+            request,
+            owner=who.name,
+            client_token=wish.client_token,
+            guest=who.guest,
+            ended=await ended_before(who, request, self._engine),
+        )
         if not new and await self._request_of(row.id) != request:
             raise ConflictError(
                 f"client_token: it was used for job {row.id}, which is a different one; use a new token for this job"
@@ -160,6 +178,7 @@ class Service:
         who.need(Scope.SUBMIT)
         request = await self._request(who, wish)
         check_guest(who, request, self._engine.grid)
+        await ended_before(who, request, self._engine)
         await self._engine.freshen()
         return try_out(
             request,
@@ -257,20 +276,67 @@ class Service:
     async def cancel(self, who: Principal, job: int) -> JobSummary:
         """Ask for the job's end; when this returns the wish is durable. Needs ``submit`` for a job of one's own, and
         ``operate`` for one of somebody else. Cancelling a job that has ended changes nothing."""
-        if not who.may(Scope.OPERATE):
-            who.need(Scope.SUBMIT)
-        row = await self._row(who, job)
+        row = await self._own_row(who, job)
         if row.ended_at is None:
             await self._engine.tell(CancelAsked(at=self._engine.now(), job=job))
             row = await self._row(who, job)
         return job_summary(row, self._place_in_line(row))
 
-    async def requeue(self, who: Principal, job: int) -> JobSummary:
-        """Put a job that is in quarantine back into its placement queue. Needs ``operate``."""
-        who.need(Scope.OPERATE)
-        row = await self._row(who, job)
+    async def hold(self, who: Principal, job: int) -> JobSummary:
+        """Keep a job that has not started from being tried until it is let go. Rights as for ``cancel``. Holding it
+        twice does it once."""
+        row = await self._own_row(who, job)
+        if row.state in (JobState.RUNNING, JobState.UNWINDING) or row.ended_at is not None:
+            raise ConflictError(
+                f"job {job} is {row.state}: only a job that has not started can be held; to take one out that runs, "
+                f"write koala job requeue --hold {job}"
+            )
+        return await self._tell(who, HoldAsked(at=self._engine.now(), job=job))
+
+    async def unhold(self, who: Principal, job: int) -> JobSummary:
+        """Let a job go that was held; one that is not held stays as it is. Rights as for ``cancel``."""
+        row = await self._own_row(who, job)
+        if row.ended_at is not None:
+            raise ConflictError(f"job {job} is {row.state}: nothing holds it any more")
+        return await self._tell(who, UnholdAsked(at=self._engine.now(), job=job))
+
+    async def change(self, who: Principal, job: int, wish: JobChange) -> JobSummary:
+        """Give a job that has no places yet another walltime or priority. Rights as for ``cancel``."""
+        row = await self._own_row(who, job)
+        if wish.walltime_s is None and wish.priority is None:
+            raise InvalidError("there is nothing to change: name a walltime or a priority")
+        if row.state not in (JobState.HELD, JobState.WAITING, JobState.QUARANTINED):
+            raise ConflictError(
+                f"job {job} is {row.state}: only a job that waits for a place can be changed; "
+                f"koala job requeue {job} puts one back that has not ended"
+            )
+        return await self._tell(
+            who,
+            ChangeAsked(at=self._engine.now(), job=job, walltime_s=wish.walltime_s, priority=wish.priority),
+        )
+
+    async def _tell(self, who: Principal, event: HoldAsked | UnholdAsked | ChangeAsked | RestartAsked) -> JobSummary:
+        await self._engine.tell(event)
+        row = await self._row(who, event.job)
+        return job_summary(row, self._place_in_line(row))
+
+    async def _own_row(self, who: Principal, job: int) -> StoredJob:
+        """The job, if the caller may do something to it."""
+        if not who.may(Scope.OPERATE):
+            who.need(Scope.SUBMIT)
+        return await self._row(who, job)
+
+    async def requeue(self, who: Principal, job: int, *, hold: bool = False) -> JobSummary:
+        """Put a job that has places or runs back into its placement queue, and ``hold`` it there; its components are
+        ended. Rights as for ``cancel``; a job in quarantine is put back by whoever may ``operate``."""
+        row = await self._own_row(who, job)
+        if row.ended_at is not None:
+            raise ConflictError(f"job {job} is {row.state}; submit it again")
         if row.state != JobState.QUARANTINED:
-            raise ConflictError(f"job {job} is {row.state}, not in quarantine; there is nothing to put back")
+            if row.state in (JobState.WAITING, JobState.HELD) and not hold:
+                raise ConflictError(f"job {job} is {row.state} already; there is nothing to put back")
+            return await self._tell(who, RestartAsked(at=self._engine.now(), job=job, hold=hold))
+        who.need(Scope.OPERATE)
         claims = self._engine.scheduler.ledger.claims
         held = [
             each

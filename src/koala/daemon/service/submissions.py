@@ -17,7 +17,9 @@ from dataclasses import dataclass, field
 import msgspec
 
 from koala.core import Scheduler
+from koala.daemon.engine.loop import Engine
 from koala.daemon.launches import check_launch
+from koala.daemon.offload import query
 from koala.daemon.service.answers import dry_run, refusal_info
 from koala.daemon.service.principal import Principal
 from koala.daemon.workers.pool import Workers
@@ -26,12 +28,14 @@ from koala.model.api import DryRun, ProblemAt, Submission
 from koala.model.errors import ForbiddenError, InvalidError, TooManyError
 from koala.model.grid import Grid
 from koala.model.launch import LaunchError
+from koala.model.messages import EndedJob, JobOutcome
 from koala.model.request import InvalidRequestError, Refusal, Request, SiteName
 from koala.model.request_size import check_size
 from koala.model.travelling import TravellingError, read_manifest, unsent
 from koala.policies import Catalogue, PolicyError, UnknownPolicyError, UnknownSiteError
 from koala.policies.front_door import compile_demand, to_placement
 from koala.policies.tasks.wase import ClusteredTasks
+from koala.store import NUMBER_MAX
 
 # Texts up to this size are read in a thread, so that a small job never waits for somebody's large one.
 SMALL_TEXT_CHARACTERS_MAX = 4_096
@@ -150,6 +154,21 @@ def with_clusters(request: Request) -> Request:
     """The request with the clusters of its tasks, which are then on record and found once; slow for many tasks."""
     tasks = ClusteredTasks.of(request)
     return request if tasks is None else msgspec.structs.replace(request, task_clusters=tasks.clusters)
+
+
+async def ended_before(who: Principal, request: Request, engine: Engine) -> tuple[EndedJob, ...]:
+    """How those of the jobs ended that the request waits for and that are over. ``InvalidError`` where it waits for a
+    job that does not exist for this caller."""
+    found = []
+    for number in dict.fromkeys(each.job for each in request.after):
+        row = engine.live_row(number)
+        if row is None and number <= NUMBER_MAX:
+            row = await query(engine.store.job, number)
+        if row is None or not (who.sees_all or row.owner == who.name):
+            raise InvalidError(f"after: there is no job {number} to wait for; look at the list of jobs")
+        if row.ended_at is not None:
+            found.append(EndedJob(job=number, outcome=JobOutcome(row.state), started=row.runs > 0))
+    return tuple(found)
 
 
 def check_client_token(token: str | None) -> None:

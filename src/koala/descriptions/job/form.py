@@ -33,6 +33,7 @@ from koala.descriptions.fields import (
 )
 from koala.descriptions.job.communication import CommunicationText, communication_values
 from koala.descriptions.job.invalid import told
+from koala.descriptions.job.order import AfterText, MomentText, after_values, dependencies, moment_value
 from koala.descriptions.mapping.tasks import (
     CLUSTERS_WORDS,
     EDGES_WORDS,
@@ -221,6 +222,15 @@ class JobText(Description):
     never_on: ExitCodes = Field(
         default=(), description="exit codes of the application after which the job fails at once"
     )
+    after: AfterText = Field(
+        default=AfterText(), description="the jobs that it waits for before it is tried, by what must become of them"
+    )
+    begin_at: MomentText | None = Field(
+        default=None,
+        description="it is not tried before: a time with its zone such as 2030-01-31T08:00:00Z, now+2h, or seconds "
+        "since 1970",
+    )
+    hold: bool = Field(default=False, description="it is not tried before koala job release lets it go")
 
 
 _STRUCTURES = ("components", "flexible", "processors", "tasks")
@@ -318,6 +328,10 @@ def _request(job: JobText, document: Document[JobText]) -> Request:
         tasks=tasks,
         task_clusters=clusters,
         files=_named_files(job, document),
+        after=dependencies(job.after),
+        begin_at=None if job.begin_at is None else job.begin_at.at,
+        begin_in_s=None if job.begin_at is None else job.begin_at.in_s,
+        hold=job.hold,
     )
 
 
@@ -441,6 +455,12 @@ def write_job_yaml(request: Request) -> str:
     }
     job |= _if_any("limits", {key: value for key, value in limits.items() if value is not None})
     job |= _if_any("retry_on", list(request.retry_on)) | _if_any("never_on", list(request.never_on))
+    job |= _if_any("after", after_values(request.after))
+    begin = moment_value(request.begin_at, request.begin_in_s)
+    if begin is not None:
+        job["begin_at"] = begin
+    if request.hold:
+        job["hold"] = True
     # Lines are not folded: what a fold means depends on the spaces around it.
     return yaml.dump(job, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=math.inf)
 

@@ -42,6 +42,7 @@ from koala.model.request import (
 )
 from koala.policies import Catalogue
 from koala.policies.front_door import View, compile_demand, try_place
+from koala.simulator.torture.order import changes, holds, with_order
 from koala.simulator.workloads.draws import stream
 from koala.simulator.workloads.workload import Arrival
 
@@ -104,12 +105,16 @@ def draw_storm(seed: int) -> Storm:
     arrivals = _with_guests(rng_guests, grid, _arrivals(rng, rng_network, grid))
     grid = _with_plans(stream(seed, "storm", "plans"), grid)
     arrivals = _with_programs(stream(seed, "storm", "programs"), arrivals)
+    arrivals = with_order(stream(seed, "storm", "order"), arrivals)
     return Storm(
         seed=seed,
         grid=grid,
         arrivals=arrivals,
         cancels=tuple((rng.uniform(0.0, heal_at_s), index) for index in range(len(arrivals)) if rng.random() < 0.1),
-        operators=_operators(rng, names, grid.files, heal_at_s) + _declared_lost(rng_silences, sites, heal_at_s),
+        operators=_operators(rng, names, grid.files, heal_at_s)
+        + _declared_lost(rng_silences, sites, heal_at_s)
+        + holds(stream(seed, "storm", "holds"), arrivals, heal_at_s)
+        + changes(stream(seed, "storm", "changes"), arrivals, heal_at_s),
         defects=_defects(stream(seed, "storm", "defects"), len(arrivals)),
     )
 

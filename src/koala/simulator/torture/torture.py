@@ -11,8 +11,16 @@ import msgspec
 
 from koala.core import JobState, Scheduler
 from koala.model.grid import AnswerFaults, SiteFaults, Startup
-from koala.model.messages import AnyCommand, AnyEvent, CancelAsked, JobOutcome, JobQuarantined, RequeueAsked
+from koala.model.messages import (
+    AnyCommand,
+    AnyEvent,
+    CancelAsked,
+    JobOutcome,
+    JobQuarantined,
+    RequeueAsked,
+)
 from koala.model.request import JobId
+from koala.simulator.torture.order import OF_USERS, OrderPromises, without_arrivals
 from koala.simulator.torture.properties import PromiseChecker, PropertyBrokenError, nothing_left_behind
 from koala.simulator.torture.restart_promises import RestartPromises
 from koala.simulator.torture.restarts import Twin
@@ -70,6 +78,7 @@ class _Run:
         self.scheduler = Scheduler(storm.grid)
         self.watch = PromiseChecker(self.scheduler, self.world)
         self.restarts = RestartPromises(self.scheduler, self.watch.fail)
+        self.order = OrderPromises(self.scheduler, self.watch.fail)
         self.twin = Twin(self.scheduler, storm.seed)
         self.defects = {arrival + 1: messages for arrival, messages in storm.defects}
         self.tail: deque[tuple[float, str, AnyEvent | AnyCommand]] = deque(maxlen=TAIL_LINES)
@@ -115,6 +124,7 @@ class _Run:
             self.world.perform(command, event.at)
         self.watch.after(event, commands)
         self.restarts.after(event, commands, self.watch.site_of)
+        self.order.after(event, commands)
         self.twin.after(event, commands)
         if self.defects:
             for message in (event, *commands):
@@ -230,8 +240,16 @@ def _without_jobs(storm: Storm, start: int, stop: int) -> Storm:
     place = {index: position for position, index in enumerate(kept)}
     return msgspec.structs.replace(
         storm,
-        arrivals=tuple(storm.arrivals[index] for index in kept),
+        arrivals=tuple(
+            each._replace(request=without_arrivals(each.request, place))
+            for each in (storm.arrivals[index] for index in kept)
+        ),
         cancels=tuple((at, place[index]) for at, index in storm.cancels if index in place),
+        operators=tuple(
+            msgspec.structs.replace(event, job=place[event.job - 1] + 1) if isinstance(event, OF_USERS) else event
+            for event in storm.operators
+            if not isinstance(event, OF_USERS) or event.job - 1 in place
+        ),
         defects=tuple((place[index], messages) for index, messages in storm.defects if index in place),
     )
 
@@ -241,7 +259,10 @@ def _without_defects(storm: Storm) -> Storm:
 
 
 def _without_operators(storm: Storm) -> Storm:
-    return msgspec.structs.replace(storm, operators=(), cancels=())
+    arrivals = tuple(
+        each._replace(request=msgspec.structs.replace(each.request, hold=False)) for each in storm.arrivals
+    )
+    return msgspec.structs.replace(storm, arrivals=arrivals, operators=(), cancels=())
 
 
 def _without_answers(storm: Storm) -> Storm:

@@ -112,6 +112,8 @@ class SimulatedComponents:
             return
         job = self._jobs.get(command.job)
         component = SimulatedComponent(token, site, job, command.processors, command.parts)
+        if command.walltime_s is not None:
+            component.limit_s = component.walltime_s = command.walltime_s
         if command.exclude_nodes:
             component.excluded = site.places_of(command.exclude_nodes)
         self.components[token] = component
@@ -257,7 +259,7 @@ class SimulatedComponents:
         assert component.job is not None
         ends_at = now + work_s * stretched
         component.outcome = Outcome.DONE
-        walltime_s = component.job.request.walltime_s
+        walltime_s = component.limit_s
         if walltime_s is not None and ends_at > started_at + walltime_s:
             ends_at = started_at + walltime_s
             component.outcome = Outcome.TIMED_OUT

@@ -90,6 +90,7 @@ class SimulatedComponent(LocalJob):
         "fails_at",
         "flow",
         "job",
+        "limit_s",
         "newest",
         "outcome",
         "parts",
@@ -105,7 +106,8 @@ class SimulatedComponent(LocalJob):
     ) -> None:
         # Spelled out instead of super().__init__: this is made once for every component of every job.
         self.processors = processors
-        self.walltime_s = WALLTIME_DEFAULT_S if job is None else job.request.walltime_s or WALLTIME_DEFAULT_S
+        self.limit_s = None if job is None else job.request.walltime_s  # how long its application may run
+        self.walltime_s = self.limit_s or WALLTIME_DEFAULT_S
         self.expected_end_at = 0.0
         self.token = token
         self.site = site

@@ -18,10 +18,14 @@ from koala.model.messages import (
     AnyEvent,
     AskSite,
     CancelTransfer,
+    EndedJob,
     JobEnded,
+    JobHeld,
+    JobOutcome,
     JobPlaced,
     JobRequeued,
     JobSubmitted,
+    JobUnheld,
     ReleaseBarrier,
     SiteDistrusted,
     SiteSilent,
@@ -30,7 +34,7 @@ from koala.model.messages import (
     Tick,
     WakeAt,
 )
-from koala.model.request import JobId, SiteName
+from koala.model.request import JobId, Request, SiteName
 from koala.simulator.traces.node_mapping import NodeChange, SiteFailures
 from koala.simulator.workloads.workload import Arrival, Workload
 from koala.simulator.world import event_heap as kinds
@@ -49,6 +53,8 @@ INFINITY = float("inf")
 ASKED_AGAIN_S = 60.0
 # Sorts after every happening: there are no more arrivals, or they are held back.
 _NO_ARRIVAL = (INFINITY, kinds.KINDS, 0)
+# How a job may end, and whether it started before: a world keeps a byte of each.
+_END_CODES = tuple((outcome, started) for outcome in JobOutcome for started in (False, True))
 
 
 class World:
@@ -66,6 +72,7 @@ class World:
         }
         self.jobs: dict[JobId, SimulatedJob] = {}
         self.submitted = 0
+        self._ends = bytearray(1)  # by job how it ended, for those that wait for it: see _END_CODES
         self._event_heap = EventHeap()
         simulation = grid.simulation
         faults = simulation.answers
@@ -135,7 +142,9 @@ class World:
             WakeAt: self._wake_at,
             JobPlaced: self._job_placed,
             JobRequeued: self._job_requeued,
-            SiteDistrusted: self._site_distrusted,
+            JobHeld: self._for_the_record,
+            JobUnheld: self._for_the_record,
+            SiteDistrusted: self._for_the_record,
             JobEnded: self._job_ended,
         }
 
@@ -213,12 +222,30 @@ class World:
             for site in self.sites.values():
                 site.start_record(at)
         self.jobs[job] = SimulatedJob(job, arrival)
+        self._ends.append(0)
         if self._hold_when_waiting is not None:
             self._waiting.add(job)
         self._delivery.outbox.append(
-            JobSubmitted(at=at, job=job, request=arrival.request, guest=arrival.guest, owner=arrival.owner)
+            JobSubmitted(
+                at=at,
+                job=job,
+                request=arrival.request,
+                guest=arrival.guest,
+                owner=arrival.owner,
+                ended=self._ended(arrival.request) if arrival.request.after else (),
+            )
         )
         self._expect_arrival()
+
+    def _ended(self, request: Request) -> tuple[EndedJob, ...]:
+        """Those of the jobs that it waits for that are over."""
+        found = []
+        for job in dict.fromkeys(each.job for each in request.after):
+            code = self._ends[job] if job < len(self._ends) else 0
+            if code:
+                outcome, started = _END_CODES[code - 1]
+                found.append(EndedJob(job=job, outcome=outcome, started=started))
+        return tuple(found)
 
     def _leave_queue(self, job: JobId, now: float) -> None:
         """A job waits no longer; a submission that was held may go on, and all later ones shift with it."""
@@ -237,10 +264,11 @@ class World:
         if self._hold_when_waiting is not None:
             self._waiting.add(command.job)
 
-    def _site_distrusted(self, command: SiteDistrusted, now: float) -> None:
-        """For the record: the site notices nothing."""
+    def _for_the_record(self, command: JobHeld | JobUnheld | SiteDistrusted, now: float) -> None:
+        """Nothing in the world notices it."""
 
     def _job_ended(self, command: JobEnded, now: float) -> None:
+        self._ends[command.job] = 1 + _END_CODES.index((command.outcome, command.runs > 0))
         self._leave_queue(command.job, now)
         if self._forgets:
             job = self.jobs.pop(command.job, None)

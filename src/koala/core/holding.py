@@ -1,0 +1,216 @@
+"""Jobs that are not tried yet: they wait for other jobs, for their time, or for somebody to let them go.
+
+Such a job is in no queue and costs a scan nothing. What it waits for is looked at when it happens: the start or the
+end of another job, an alarm, a word of its user. A condition that can never be met ends the job, with the reason.
+"""
+
+from __future__ import annotations
+
+from koala.core.ending import JobEnding
+from koala.core.lifecycle import JobState
+from koala.core.state.job import Job
+from koala.core.state.ledger import Ledger
+from koala.core.state.timers import Alarm
+from koala.model.dependency import Condition, in_words
+from koala.model.messages import (
+    ChangeAsked,
+    EndedJob,
+    HoldAsked,
+    JobOutcome,
+    JobSubmitted,
+    JobUnheld,
+    RestartAsked,
+    UnholdAsked,
+)
+from koala.model.request import JobId, Priority
+
+# From these states a job goes back, and is held there; it holds nothing that an application has used.
+_NOT_STARTED = frozenset({JobState.PLACED, JobState.CLAIMING, JobState.STARTING})
+# In these states a job may be changed.
+_WITHOUT_PLACES = frozenset({JobState.HELD, JobState.WAITING, JobState.QUARANTINED})
+
+
+class JobHolding:
+    """Keeps jobs back, and lets them go."""
+
+    def __init__(self, ledger: Ledger, ending: JobEnding) -> None:
+        self.ledger = ledger
+        self.ending = ending
+        ledger.timers.on(Alarm.BEGINS, self._begins)
+
+    def note(self, job: Job, event: JobSubmitted) -> bool:
+        """What the new job waits for; False where it can never come, so that the job has ended."""
+        ledger, request = self.ledger, job.request
+        job.held = request.hold
+        begins_at = max(request.begin_at or 0.0, job.submitted_at + (request.begin_in_s or 0.0))
+        if begins_at > ledger.now:
+            job.begins_at = begins_at
+        ended = {each.job: each for each in event.ended}
+        for dependency in request.after:
+            became = self._became(dependency.job, ended)
+            met = True if became is None else _is_met(dependency.condition, became)
+            if became is None or met is False:
+                self._end_broken(job, dependency.condition, dependency.job, became)
+                return False
+            if met is None:
+                job.waits_for.append((dependency.condition, dependency.job))
+                ledger.dependents.setdefault(dependency.job, {})[job.id] = None
+        return True
+
+    def _became(self, job_id: JobId, ended: dict[JobId, EndedJob]) -> EndedJob | None:
+        """What has become of a job so far; None where nobody knows of it."""
+        job = self.ledger.jobs.get(job_id)
+        if job is not None:
+            return EndedJob(job=job_id, outcome=None, started=job.runs > 0)
+        return ended.get(job_id)
+
+    # ------------------------------------------------------------------------------ what has happened
+
+    def settle(self) -> None:
+        """Tell those who wait of the jobs that have started or ended, in the order in which that happened; of those
+        who wait for the same job the first come first. What that ends is told in turn."""
+        turned = self.ledger.turned
+        while turned:
+            became = turned.pop(0)
+            for job_id in sorted(self.ledger.dependents.get(became.job, ())):
+                self._hear(self.ledger.jobs[job_id], became)
+
+    def _hear(self, job: Job, became: EndedJob) -> None:
+        ledger = self.ledger
+        ledger.about = (job,)
+        left = []
+        for condition, other in job.waits_for:
+            met = None if other != became.job else _is_met(condition, became)
+            if met is False:
+                self._end_broken(job, condition, other, became)
+                return
+            if met:
+                job.tell(ledger.now, "has_come", condition, other)
+            else:
+                left.append((condition, other))
+        job.waits_for = left
+        if all(other != became.job for _, other in left):
+            waiting = ledger.dependents[became.job]
+            del waiting[job.id]
+            if not waiting:
+                del ledger.dependents[became.job]
+        self._review(job)
+
+    def _end_broken(self, job: Job, condition: Condition, other: JobId, became: EndedJob | None) -> None:
+        """What it waits for can never come."""
+        if became is None:
+            what = f"job {other} is not known"
+        elif condition is Condition.STARTED:
+            what = f"job {other} ended before it started"
+        else:
+            what = f"job {other} {_BECAME[became.outcome]}"
+        reason = f"it waits for {in_words(condition, other)}, which can never come: {what}"
+        self.ending.end(job, JobState.CANCELLED, reason)
+
+    def _begins(self, job_id: JobId) -> None:
+        job = self.ledger.jobs[job_id]
+        self.ledger.about = (job,)
+        job.timer = None
+        job.begins_at = None
+        job.tell(self.ledger.now, "its_time")
+        self._review(job)
+
+    def _review(self, job: Job) -> None:
+        """Where nothing keeps it back any more it stands in line, as one that has just come."""
+        if job.state is not JobState.HELD:
+            return
+        if job.is_kept_back:
+            self.ending.tell_held(job)
+            return
+        job.stop_timer()
+        job.move(JobState.WAITING)
+        job.tell(self.ledger.now, "let_go")
+        self.ledger.commands.append(JobUnheld(job=job.id))
+        self.ledger.queue_of(job).note_arrival(job)
+        self.ending.avoidance.enqueue(job)
+
+    # ------------------------------------------------------------------------------- what users ask for
+
+    def on_hold_asked(self, event: HoldAsked) -> None:
+        job = self.ledger.jobs.get(event.job)
+        if job is None or job.held:
+            return
+        self.ledger.about = (job,)
+        if job.state is JobState.WAITING:
+            job.held = True
+            self.ending.keep_back(job)
+        elif job.state in _NOT_STARTED:
+            job.held = True
+            self.ending.back_to_queue(job, "held", lower=False)
+        elif job.state in (JobState.HELD, JobState.QUARANTINED):
+            job.held = True
+            job.tell(self.ledger.now, "held")
+            if job.state is JobState.HELD:
+                self.ending.tell_held(job)
+
+    def on_restart_asked(self, event: RestartAsked) -> None:
+        """What it has is given back, and it waits again: nobody's failure, so that nothing is counted."""
+        job = self.ledger.jobs.get(event.job)
+        if job is None:
+            return
+        self.ledger.about = (job,)
+        if job.state in _NOT_STARTED or job.state is JobState.RUNNING:
+            job.held |= event.hold
+            self.ending.back_to_queue(job, "its user or an operator requeued it", lower=False)
+        elif event.hold:
+            self.on_hold_asked(HoldAsked(at=event.at, job=event.job))
+
+    def on_change_asked(self, event: ChangeAsked) -> None:
+        """The job keeps its place in line, but for one that changes the line."""
+        ledger, job = self.ledger, self.ledger.jobs.get(event.job)
+        if job is None or job.state not in _WITHOUT_PLACES:
+            return
+        ledger.about = (job,)
+        waits = job.state is JobState.WAITING
+        if event.walltime_s is not None and event.walltime_s != job.walltime_s:
+            job.changed_walltime_s = event.walltime_s
+            job.tell(ledger.now, "walltime_changed", event.walltime_s)
+            if waits:
+                assert job.demand is not None
+                ledger.drop_plan(job)
+                ledger.change_demand(job, job.demand)
+        if event.priority is not None and (event.priority is Priority.HIGH) is not job.high:
+            if waits:
+                self.ending.leave_placement_queue(job)
+                job.stop_timer()
+            job.changed_priority = event.priority
+            job.high = event.priority is Priority.HIGH
+            job.tell(ledger.now, "priority_changed", str(event.priority))
+            if waits:
+                ledger.queue_of(job).note_arrival(job)
+                self.ending.avoidance.enqueue(job)
+
+    def on_unhold_asked(self, event: UnholdAsked) -> None:
+        job = self.ledger.jobs.get(event.job)
+        if job is None or not job.held:
+            return
+        self.ledger.about = (job,)
+        job.held = False
+        job.tell(self.ledger.now, "unheld")
+        self._review(job)
+
+
+_BECAME = {
+    None: "goes on",
+    JobOutcome.DONE: "is done",
+    JobOutcome.FAILED: "failed",
+    JobOutcome.CANCELLED: "was cancelled",
+}
+
+
+def _is_met(condition: Condition, became: EndedJob) -> bool | None:
+    """Whether the condition holds; None while that is open."""
+    if condition is Condition.STARTED and became.started:
+        return True
+    if became.outcome is None:
+        return None
+    if condition is Condition.DONE:
+        return became.outcome is JobOutcome.DONE
+    if condition is Condition.FAILED:
+        return became.outcome is JobOutcome.FAILED
+    return condition is Condition.ENDED

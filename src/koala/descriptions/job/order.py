@@ -1,0 +1,149 @@
+"""What a job waits for before it is tried, as its text says it: other jobs, a time, somebody's word."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BeforeValidator, Field
+
+from koala.descriptions.errors import shown
+from koala.descriptions.fields import DURATION_S_MAX, Description, duration_s
+from koala.descriptions.yaml.problems import wrong
+from koala.model.dependency import DEPENDENCIES_MAX, Condition, Dependency
+from koala.model.request import TIME_S_MAX
+
+MOMENT_ADVICE = (
+    "write a time with its zone (2030-01-31T08:00:00Z, 2030-01-31T08:00+01:00), how long after the submission "
+    "(now+2h), or seconds since 1970 (UTC)"
+)
+_NOW = "now"
+# The longest text that is read as a time.
+_MOMENT_CHARACTERS_MAX = 40
+_ISO = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})[T ]([0-9]{2}):([0-9]{2})(?::([0-9]{2}(?:\.[0-9]{1,6})?))?"
+    r"(?:[zZ]|([+-])([0-9]{2}):?([0-9]{2}))"
+)
+_DAY_S = 86_400
+# Days before each month in a year that is no leap year, and before 1970 in the calendar of today.
+_DAYS_BEFORE = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365)
+_DAYS_TO_1970 = 719_162
+
+
+class Moment(NamedTuple):
+    """A time: in seconds since 1970, or so long after the submission."""
+
+    at: float | None = None
+    in_s: float | None = None
+
+
+def moment(text: str) -> Moment | None:
+    """A time as a text writes it; None where it is none."""
+    text = text.strip()
+    if len(text) > _MOMENT_CHARACTERS_MAX:
+        return None
+    if text.startswith(_NOW):
+        rest = text.removeprefix(_NOW).strip()
+        if not rest:
+            return Moment(in_s=0.0)
+        seconds = duration_s(rest[1:]) if rest.startswith("+") else None
+        return None if seconds is None or not 0 <= seconds <= DURATION_S_MAX else Moment(in_s=seconds)
+    seconds = _calendar_s(text)
+    return None if seconds is None or not 0 <= seconds <= TIME_S_MAX else Moment(at=seconds)
+
+
+def _calendar_s(text: str) -> float | None:
+    """A day and a time of it with their zone, in seconds since 1970; None where there is no such time."""
+    found = _ISO.fullmatch(text)
+    if found is None:
+        return None
+    year, month, day, hour, minute = (int(part) for part in found.groups()[:5])
+    second = float(found[6] or 0)
+    if not (year >= 1 and 1 <= month <= 12 and 1 <= day <= _days_in(year, month)):
+        return None
+    if hour > 23 or minute > 59 or second >= 60:
+        return None
+    zone_hour, zone_minute = int(found[8] or 0), int(found[9] or 0)
+    if zone_hour > 23 or zone_minute > 59:
+        return None
+    zone_s = (zone_hour * 3600 + zone_minute * 60) * (-1 if found[7] == "-" else 1)
+    days = _days_before_year(year) + _days_before_month(year, month) + day - 1 - _DAYS_TO_1970
+    return days * _DAY_S + hour * 3600 + minute * 60 + second - zone_s
+
+
+def _is_leap(year: int) -> bool:
+    return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+
+
+def _days_before_year(year: int) -> int:
+    past = year - 1
+    return past * 365 + past // 4 - past // 100 + past // 400
+
+
+def _days_before_month(year: int, month: int) -> int:
+    return _DAYS_BEFORE[month - 1] + (month > 2 and _is_leap(year))
+
+
+def _days_in(year: int, month: int) -> int:
+    return _DAYS_BEFORE[month] - _DAYS_BEFORE[month - 1] + (month == 2 and _is_leap(year))
+
+
+def _read_moment(value: Any) -> Moment:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if 0 <= value <= TIME_S_MAX:
+            return Moment(at=float(value))
+        raise wrong(f"{value:g} is not a time", MOMENT_ADVICE)
+    if not isinstance(value, str):
+        raise wrong("this is not a time", MOMENT_ADVICE)
+    found = moment(value)
+    if found is None:
+        raise wrong(f"{shown(value)} is not a time", MOMENT_ADVICE)
+    return found
+
+
+MomentText = Annotated[
+    Moment,
+    BeforeValidator(
+        _read_moment,
+        json_schema_input_type=Annotated[float, Field(ge=0, le=TIME_S_MAX)]
+        | Annotated[str, Field(pattern=r"^\s*(now|[0-9]{4}-)", max_length=_MOMENT_CHARACTERS_MAX)],
+    ),
+]
+JobNumbers = Annotated[
+    tuple[Annotated[int, Field(strict=True, ge=1, le=2**53)], ...], Field(max_length=DEPENDENCIES_MAX)
+]
+
+
+class AfterText(Description):
+    """The jobs that a job waits for before it is tried, by their numbers. Where what it waits for can never come, it
+    ends as cancelled, and says why."""
+
+    done: JobNumbers = Field(default=(), description="jobs that must be done: every component returned success")
+    ended: JobNumbers = Field(default=(), description="jobs that must have ended, in whatever way")
+    started: JobNumbers = Field(default=(), description="jobs that must have started")
+    failed: JobNumbers = Field(default=(), description="jobs that must have failed")
+
+
+def dependencies(after: AfterText) -> tuple[Dependency, ...]:
+    """What the text names, in the order of the conditions; the same twice counts once."""
+    found = [
+        Dependency(job=job, condition=condition) for condition in Condition for job in getattr(after, str(condition))
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def after_values(after: tuple[Dependency, ...]) -> dict[str, list[int]]:
+    """What ``AfterText`` reads as these."""
+    found: dict[str, list[int]] = {}
+    for each in after:
+        found.setdefault(str(each.condition), []).append(each.job)
+    return found
+
+
+def moment_value(at: float | None, in_s: float | None) -> str | float | None:
+    """What is read as this time; the later one is told where there are both."""
+    if at is not None:
+        return int(at) if at == int(at) else at
+    if in_s is not None:
+        return f"{_NOW}+{int(in_s) if in_s == int(in_s) else in_s}"
+    return None

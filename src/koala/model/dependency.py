@@ -1,0 +1,42 @@
+"""What a job may wait for before it is tried: the start or the end of other jobs.
+
+Frozen values, valid once built, with no behaviour that needs a world.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+# A job waits for so many others at most.
+DEPENDENCIES_MAX = 1_000
+
+
+class Condition(enum.StrEnum):
+    """What has to become of a job before another may start."""
+
+    DONE = "done"  # it ended, and well
+    ENDED = "ended"  # it ended, however
+    STARTED = "started"  # its barrier has opened
+    FAILED = "failed"  # it was given up
+
+
+class Dependency(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One thing to wait for: that this becomes of that job."""
+
+    job: int
+    condition: Condition = Condition.DONE
+
+
+def in_words(condition: Condition, job: str | int) -> str:
+    """What is waited for, as it goes on after "waits for"."""
+    return f"job {job} {_TO_BECOME[condition]}"
+
+
+_TO_BECOME = {
+    Condition.DONE: "to be done",
+    Condition.ENDED: "to end",
+    Condition.STARTED: "to start",
+    Condition.FAILED: "to fail",
+}

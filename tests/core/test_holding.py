@@ -1,0 +1,300 @@
+"""Jobs that are not tried yet: for other jobs, for their time, or because somebody holds them."""
+
+from __future__ import annotations
+
+import pytest
+
+from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
+from koala.model.dependency import DEPENDENCIES_MAX, Condition, Dependency
+from koala.model.messages import (
+    ChangeAsked,
+    EndedJob,
+    HoldAsked,
+    JobHeld,
+    JobOutcome,
+    JobQuarantined,
+    JobSubmitted,
+    JobUnheld,
+    Outcome,
+    RequeueAsked,
+    RestartAsked,
+    StartComponent,
+    UnholdAsked,
+)
+from koala.model.request import InvalidRequestError, Priority, Request
+from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind
+
+
+def after(*jobs: int, condition: Condition = Condition.DONE) -> tuple[Dependency, ...]:
+    return tuple(Dependency(job=job, condition=condition) for job in jobs)
+
+
+def test_a_job_waits_until_another_is_done() -> None:
+    """held, waiting, placed"""
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0)
+    tokens = driver.run(ask(2))
+    commands = driver.submit(ask(2, after=after(1)))
+    assert driver.state(2) is JobState.HELD
+    assert kind(commands, JobHeld) == [JobHeld(job=2, waits_for=after(1))]
+    assert not kind(commands, StartComponent)
+    assert len(driver.ledger.low) == 0
+    assert_ledger_balances(driver.ledger)
+    explanation = driver.scheduler.explain(2)
+    assert explanation is not None
+    assert explanation.meaning == "not tried yet: it waits for job 1 to be done"
+    assert [(each.job, each.condition) for each in explanation.waits_for] == [(1, Condition.DONE)]
+    commands = driver.end(*tokens)
+    assert kind(commands, JobUnheld) == [JobUnheld(job=2)]
+    commands += driver.settle()
+    assert [start.job for start in kind(commands, StartComponent)] == [2]
+    assert "what it waited for has come: job 1 is done" in driver.story(2)
+
+
+@pytest.mark.parametrize(
+    ("condition", "outcome", "expected"),
+    [
+        (Condition.DONE, Outcome.DONE, JobState.STARTING),
+        (Condition.DONE, Outcome.FAILED, JobState.CANCELLED),
+        (Condition.ENDED, Outcome.DONE, JobState.STARTING),
+        (Condition.ENDED, Outcome.FAILED, JobState.STARTING),
+        (Condition.FAILED, Outcome.FAILED, JobState.STARTING),
+        (Condition.FAILED, Outcome.DONE, JobState.CANCELLED),
+        (Condition.STARTED, Outcome.DONE, JobState.STARTING),
+    ],
+)
+def test_what_becomes_of_a_job_decides_over_those_that_wait(
+    condition: Condition, outcome: Outcome, expected: JobState
+) -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0)
+    tokens = driver.run(ask(2, restarts_max=0))
+    driver.submit(ask(2, after=after(1, condition=condition)))
+    driver.end(*tokens, outcome=outcome)
+    driver.settle()
+    assert driver.state(2) is expected
+
+
+def test_a_broken_dependency_names_what_was_waited_for_and_breaks_those_that_wait_in_turn() -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0)
+    driver.run(ask(2))
+    driver.submit(ask(2, after=after(1)))
+    driver.submit(ask(2, after=after(2)))
+    driver.submit(ask(2, after=after(3, condition=Condition.ENDED)))
+    driver.cancel(1)
+    driver.settle()
+    assert driver.ended(2).outcome is JobOutcome.CANCELLED
+    assert driver.ended(2).reason == "it waits for job 1 to be done, which can never come: job 1 was cancelled"
+    assert "job 2 was cancelled" in driver.ended(3).reason
+    assert driver.state(4) is JobState.STARTING
+
+
+def test_a_job_that_never_starts_breaks_the_wait_for_its_start() -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0)
+    driver.run(ask(10))
+    driver.submit(ask(10))
+    driver.submit(ask(2, after=after(2, condition=Condition.STARTED)))
+    driver.cancel(2)
+    assert "job 2 ended before it started" in driver.ended(3).reason
+
+
+def test_those_who_wait_for_the_same_job_stand_in_line_by_their_numbers() -> None:
+    driver = CoreDriver({"a": 4}, scan_interval_s=0.0)
+    tokens = driver.run(ask(4))
+    for _ in range(3):
+        driver.submit(ask(3, after=after(1)))
+    driver.end(*tokens)
+    driver.settle()
+    assert [job.id for job in driver.ledger.low] == [3, 4]
+    assert driver.state(2) is JobState.STARTING
+
+
+def test_all_conditions_must_hold() -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0)
+    first, second = driver.run(ask(2)), driver.run(ask(2))
+    driver.submit(ask(2, after=(*after(1), *after(2))))
+    commands = driver.end(*first)
+    assert kind(commands, JobHeld) == [JobHeld(job=3, waits_for=after(2))]
+    assert driver.state(3) is JobState.HELD
+    driver.end(*second)
+    driver.settle()
+    assert driver.state(3) is JobState.STARTING
+
+
+def test_a_job_that_ended_before_is_told_with_the_submission() -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0)
+    done = EndedJob(job=1, outcome=JobOutcome.DONE, started=True)
+    failed = EndedJob(job=2, outcome=JobOutcome.FAILED, started=True)
+    driver.send(JobSubmitted(at=0.0, job=3, request=ask(2, after=after(1)), ended=(done,)))
+    assert driver.state(3) is JobState.STARTING
+    driver.send(JobSubmitted(at=0.0, job=4, request=ask(2, after=after(1, 2)), ended=(done, failed)))
+    assert "job 2 failed" in driver.ended(4).reason
+    driver.send(JobSubmitted(at=0.0, job=5, request=ask(2, after=after(9))))
+    assert "job 9 is not known" in driver.ended(5).reason
+
+
+def test_a_job_is_not_tried_before_its_time() -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0)
+    driver.submit(ask(2, begin_at=50.0))
+    driver.submit(ask(2, begin_in_s=20.0))
+    assert driver.next_wake() == 20.0
+    driver.wait_until(20.0)
+    assert driver.state(1) is JobState.HELD
+    assert driver.state(2) is JobState.STARTING
+    driver.wait_until(50.0)
+    assert driver.state(1) is JobState.STARTING
+    assert "its time has come (begin_at)" in driver.story(1)
+
+
+def test_a_held_job_is_let_go() -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0)
+    driver.submit(ask(2, hold=True))
+    assert driver.state(1) is JobState.HELD
+    for _ in range(2):
+        driver.send(UnholdAsked(at=driver.now, job=1))
+    driver.settle()
+    assert driver.state(1) is JobState.STARTING
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_job_that_has_not_started_can_be_held(waits: bool) -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0)
+    if waits:
+        driver.run(ask(10))
+    driver.submit(ask(2))
+    job = 2 if waits else 1
+    for _ in range(2):
+        driver.send(HoldAsked(at=driver.now, job=job))
+    assert driver.state(job) is JobState.HELD
+    assert_ledger_balances(driver.ledger)
+    explanation = driver.scheduler.explain(job)
+    assert explanation is not None
+    assert explanation.held
+    driver.cancel(job)
+    assert driver.state(job) is JobState.CANCELLED
+
+
+def test_a_running_job_is_not_held() -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0)
+    driver.run(ask(2))
+    driver.send(HoldAsked(at=driver.now, job=1))
+    assert driver.state(1) is JobState.RUNNING
+    assert not driver.job(1).held
+
+
+def test_a_requeued_job_runs_again_and_no_failure_is_counted() -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0)
+    tokens = driver.run(ask(2))
+    driver.send(RestartAsked(at=driver.now, job=1))
+    assert driver.state(1) is JobState.UNWINDING
+    driver.end(*tokens, outcome=Outcome.ABORTED)
+    driver.pass_time(2.0)  # it lost its places in the instant in which it got them
+    assert driver.state(1) is JobState.STARTING
+    assert driver.job(1).failures == 0
+
+
+def test_a_requeued_job_can_be_held() -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0)
+    tokens = driver.run(ask(2))
+    driver.send(RestartAsked(at=driver.now, job=1, hold=True))
+    driver.end(*tokens, outcome=Outcome.ABORTED)
+    assert driver.state(1) is JobState.HELD
+    driver.send(UnholdAsked(at=driver.now, job=1))
+    driver.settle()
+    driver.end(*driver.tokens(1), outcome=Outcome.ABORTED)
+    driver.cancel(1)
+    assert_clean(driver.ledger)
+
+
+def test_a_waiting_job_gets_another_walltime_and_keeps_its_place() -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0)
+    tokens = driver.run(ask(10))
+    driver.submit(ask(6, walltime_s=100.0))
+    driver.submit(ask(6))
+    driver.send(ChangeAsked(at=driver.now, job=2, walltime_s=500.0))
+    assert [job.id for job in driver.ledger.low] == [2, 3]
+    driver.end(*tokens)
+    driver.settle()
+    assert driver.all(StartComponent)[-1].walltime_s == 500.0
+    driver.send(ChangeAsked(at=driver.now, job=2, walltime_s=900.0))
+    assert driver.job(2).walltime_s == 500.0  # it has places
+
+
+def test_a_waiting_job_changes_the_queue_with_its_priority() -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0)
+    driver.run(ask(10))
+    driver.submit(ask(6))
+    driver.submit(ask(6, hold=True))
+    for job in (2, 3):
+        driver.send(ChangeAsked(at=driver.now, job=job, priority=Priority.HIGH))
+    assert [job.id for job in driver.ledger.high] == [2]
+    assert_ledger_balances(driver.ledger)
+    driver.send(UnholdAsked(at=driver.now, job=3))
+    assert [job.id for job in driver.ledger.high] == [2, 3]
+
+
+def test_a_restart_remembers_what_jobs_wait_for() -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0)
+    tokens = driver.run(ask(2))
+    driver.submit(ask(2, after=after(1)))
+    driver.submit(ask(2, begin_at=50.0))
+    driver.submit(ask(2, hold=True))
+    driver.send(ChangeAsked(at=driver.now, job=4, priority=Priority.HIGH, walltime_s=7.0))
+    written = encode_snapshot(driver.scheduler.snapshot())
+    twin = Scheduler.from_snapshot(driver.scheduler.grid, None, decode_snapshot(written))
+    assert encode_snapshot(twin.snapshot()) == written
+    assert twin.ledger.jobs[4].high
+    driver.scheduler, driver.ledger = twin, twin.ledger
+    driver.end(*tokens)
+    driver.settle()
+    assert driver.state(2) is JobState.STARTING
+    assert driver.state(3) is JobState.HELD
+
+
+def test_a_job_whose_dependency_an_operator_took_out_ends() -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0)
+    driver.submit(ask(2, hold=True))
+    driver.submit(ask(2, after=after(1)))
+    snapshot = driver.scheduler.snapshot()
+    from msgspec.structs import replace
+
+    without = replace(snapshot, jobs=snapshot.jobs[1:], requests=snapshot.requests[1:])
+    twin = Scheduler.from_snapshot(driver.scheduler.grid, None, without)
+    driver.scheduler, driver.ledger = twin, twin.ledger
+    driver.submit(ask(1))
+    assert driver.state(2) is JobState.CANCELLED
+
+
+def test_a_job_in_quarantine_still_hears_of_what_it_waits_for() -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0)
+    tokens = driver.run(ask(2))
+    driver.submit(ask(2, after=after(1), begin_at=30.0))
+    driver.send(JobQuarantined(at=driver.now, job=2, reason="a defect"))
+    driver.end(*tokens)
+    driver.send(RequeueAsked(at=driver.now, job=2))
+    assert driver.state(2) is JobState.HELD
+    driver.wait_until(30.0)
+    assert driver.state(2) is JobState.STARTING
+
+
+def test_a_long_chain_of_broken_dependencies_ends_at_once() -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0)
+    driver.submit(ask(2, hold=True))
+    for job in range(1, 1_500):
+        driver.submit(ask(2, after=after(job)))
+    driver.cancel(1)
+    assert not driver.ledger.jobs
+    assert not driver.ledger.dependents
+
+
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        ({"after": tuple(Dependency(job=job) for job in range(DEPENDENCIES_MAX + 1))}, "DEPENDENCIES_MAX"),
+        ({"after": (Dependency(job=1), Dependency(job=1))}, "twice"),
+        ({"after": (Dependency(job=-1),)}, "not the number of a job"),
+        ({"begin_at": float("nan")}, "not a time"),
+        ({"begin_in_s": -1.0}, "not a time"),
+    ],
+)
+def test_what_cannot_be_waited_for_is_refused(fields: dict[str, object], what: str) -> None:
+    with pytest.raises(InvalidRequestError, match=what):
+        Request(components=ask(1).components, **fields)  # type: ignore[arg-type]
