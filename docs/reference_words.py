@@ -434,6 +434,13 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.store.database", "BUSY_TIMEOUT_S", "seconds to wait for the database to be free"),
     ("koala.store.database", "CONNECT_TIMEOUT_S", "seconds to wait for PostgreSQL to answer"),
     (
+        "koala.daemon.site_clocks",
+        "SITE_CLOCK_S_MAX",
+        "seconds that a site's clock and this machine's may be apart before that is told",
+    ),
+    ("koala.daemon.site_clocks", "SITES_AGAINST_MIN", "sites whose clocks must speak against this machine's"),
+    ("koala.daemon.site_clocks", "ASK_CLOCKS_S", "seconds that a start waits for the sites to tell their time"),
+    (
         "koala.daemon.clock_check",
         "CLOCK_JUMP_S_MAX",
         "seconds that the clock may have been set by between two starts",

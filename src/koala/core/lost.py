@@ -58,6 +58,7 @@ class SiteLoss:
             return
         ledger.site_error(index)
         ledger.sites.sites[index].last_error = event.reason[:ERROR_CHARACTERS_MAX]
+        ledger.sites.sites[index].last_error_of = ""
         if event.answers:
             self._heard(index)
             return

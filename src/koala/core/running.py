@@ -301,7 +301,9 @@ class JobRunning:
         ledger.sites.free(claim)
         if event.outcome in _ERRORS_OF_SITES:
             error = event.reason or str(event.outcome)
-            ledger.sites.sites[claim.site].last_error = error[:ERROR_CHARACTERS_MAX]
+            site = ledger.sites.sites[claim.site]
+            site.last_error = error[:ERROR_CHARACTERS_MAX]
+            site.last_error_of = claim.job.submitter
         ran = claim.phase is ComponentPhase.RUNNING
         if event.outcome is Outcome.DONE and ran and ledger.sites.success(claim.site, claim.job_id):
             claim.job.tell(ledger.now, "site_back", claim.site)

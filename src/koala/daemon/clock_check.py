@@ -3,7 +3,7 @@ end running jobs by their walltime and delete output, and no later start could u
 
 While a daemon runs it counts by a clock that nobody sets. Between two starts on the same boot of the machine that
 clock goes on, so the distance between the two must be what it was. After another boot there is only the record to
-compare with.
+compare with, and the clocks of sites at other machines (``koala.daemon.site_clocks``).
 """
 
 from __future__ import annotations
@@ -55,13 +55,18 @@ class ClockCheck:
             jump_s = self._now.offset_s - before.offset_s
             if abs(jump_s) > CLOCK_JUMP_S_MAX:
                 way = "ahead" if jump_s > 0 else "back"
-                self._ask(f"was set {way} by {_span(abs(jump_s))} since the last start")
+                self._ask(f"was set {way} by {span(abs(jump_s))} since the last start")
             return
         gap_s = self._wall_s - last_at
         if last_at and gap_s < -CLOCK_JUMP_S_MAX:
-            self._ask(f"is {_span(-gap_s)} before the last record ({_date(last_at)})")
+            self._ask(f"is {span(-gap_s)} before the last record ({_date(last_at)})")
         if last_at and gap_s > CLOCK_GAP_S_MAX:
-            self._ask(f"is {_span(gap_s)} after the last record ({_date(last_at)})")
+            self._ask(f"is {span(gap_s)} after the last record ({_date(last_at)})")
+
+    def check_sites(self, finding: str) -> None:
+        """Raises ``StartError`` where the sites' clocks speak against this one; ``finding`` says what they say."""
+        if finding:
+            self._ask(finding)
 
     def keep(self) -> None:
         """The daemon goes by this clock: the next start compares with it."""
@@ -95,7 +100,8 @@ def _date(at: float) -> str:
         return f"{at:.0f} s"
 
 
-def _span(s: float) -> str:
+def span(s: float) -> str:
+    """So many seconds, in words."""
     for unit_s, word in ((86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes")):
         if s >= 2 * unit_s:
             return f"{s / unit_s:.0f} {word}"

@@ -29,6 +29,7 @@ from koala.daemon.service.principal import owner
 from koala.daemon.service.service import Service
 from koala.daemon.service.site_conditions import SiteConditionLog
 from koala.daemon.service.tokens import AccessTokens
+from koala.daemon.site_clocks import ask_clocks, judged, own_clock_in_words
 from koala.daemon.state_directory import locked, prepare
 from koala.daemon.upkeep.storage_watch import StorageWatch
 from koala.model.errors import UnavailableError
@@ -123,6 +124,7 @@ async def _opened_engine(options: DaemonOptions, state: Path) -> AsyncIterator[E
         clock = ClockCheck(state)
         if "clock" not in options.accepts:
             clock.check(await asyncio.to_thread(store.last_at))
+            clock.check_sites(own_clock_in_words(judged(await ask_clocks(options.grid))))
         clock.keep()
         engine = Engine(options.grid, Catalogue.builtin(), store, state)
         try:

@@ -79,6 +79,11 @@ class LiveSite(Protocol):
         """How often its batch system was called since this object was made, by what for; empty without one."""
         ...
 
+    @property
+    def clock_ahead_s(self) -> float | None:
+        """How far its clock is ahead of the driver's, as it last told; None where it is the same or unknown."""
+        ...
+
     async def open(self) -> None:
         """Find again everything that was started here, and begin to watch it.
 

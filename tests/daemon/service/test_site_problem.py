@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from koala.core.state.sites import SiteBelief
-from koala.daemon.service.answers import site_info, site_problem
+from koala.daemon.service.answers import last_error_for, site_info, site_problem
 from koala.daemon.service.site_conditions import condition
 from koala.model.messages import JobSubmitted, Outcome, SiteLost, SiteSilent
 from tests.support.core_driver import CoreDriver, ask
@@ -77,3 +77,17 @@ def test_a_user_hears_of_failures_of_own_jobs_alone() -> None:
     assert told([1, 2]) == ["exit code 127 (job 1)", "exit code 127 (job 2)"]
     assert told([2]) == ["exit code 127 (job 2)"]
     assert told([]) == []
+
+
+def test_the_last_error_of_a_site_names_a_component_to_its_user_and_to_operators_alone() -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0, error_threshold=1)
+    driver.send(JobSubmitted(at=0.0, job=1, request=ask(5), owner="ann"))
+    driver.end(*driver.tokens(1), outcome=Outcome.SITE_FAILED, reason="component 1.1 of ann vanished")
+    bad = site(driver, "a")
+    for caller, sees_all, named in (("ann", False, True), ("bob", False, False), ("bob", True, True)):
+        told = site_problem(bad, None, caller=caller, sees_all=sees_all)
+        assert ("1.1 of ann" in told) is named
+        assert ("1.1 of ann" in last_error_for(caller, bad, sees_all=sees_all)) is named
+        assert ("a component of another user failed there" in told) is not named
+    driver.send(SiteSilent(at=driver.now, site="a", reason="no route"))
+    assert last_error_for("bob", bad, sees_all=False) == "no route"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -560,5 +561,26 @@ def test_a_site_that_is_not_open_says_so_and_does_nothing(tmp_path: Path) -> Non
         ):
             with pytest.raises(SiteError, match="not open"):
                 await call
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("through", "month_s"), [(False, None), (True, 2_592_000.0)])
+def test_a_site_tells_its_time_with_each_listing_unless_it_has_ours(
+    tmp_path: Path, through: bool, month_s: float | None
+) -> None:
+    date = tmp_path / "bin" / "date"
+    date.parent.mkdir()
+    date.write_text('#!/bin/sh\nexec /bin/date -d "@$(($(/bin/date +%s) + 2592000))" "$@"\n')
+    date.chmod(0o755)
+    words = ("env", f"PATH={date.parent}:/bin:/usr/bin") if through else ()
+    settings = BatchSettings(work_directory=str(tmp_path / "work"), through=words)
+
+    async def scenario() -> None:
+        async with PaperSite(tmp_path, settings=settings, clock=time.time) as one:
+            await eventually(
+                lambda: one.site.calls["listing"] > 0 and (one.site.clock_ahead_s is not None) is through
+            )
+            assert one.site.clock_ahead_s == (None if month_s is None else pytest.approx(month_s, abs=60.0))
 
     asyncio.run(scenario())

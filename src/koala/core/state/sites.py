@@ -77,6 +77,7 @@ class SiteBelief(_SiteLinks):
     # nothing, so that they count by a default walltime.
     releases: list[tuple[Time, int]] = field(default_factory=list)
     releases_told: list[tuple[Time, int]] = field(default_factory=list)
+    last_error_of: str = ""  # whose component the last error was of, empty where it was of none
     last_error: str = ""  # what was said of the last error, if there was any since an operator resumed it
     silent_since: float | None = None  # since when it could not be reached, if it cannot
     silent_at: float = 0.0  # when that was last seen
@@ -277,7 +278,7 @@ class Sites:
         site.drained = False
         self.doors_changed = True
         site.errors = 0
-        site.last_error = ""
+        site.last_error = site.last_error_of = ""
         site.record = SiteRecord()
         self.accused.pop(index, None)
         self.node_accused.pop(index, None)

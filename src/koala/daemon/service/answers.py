@@ -52,6 +52,7 @@ from koala.store.rows import ComponentRow, JournalRow, StoredJob, TransferRow
 
 # With more sites than this an overview tells only of the links that the grid names; others are as the default.
 SITES_ALL_LINKED_MAX = 64
+OTHERS_ERROR = "a component of another user failed there; operators see how"
 
 
 # ------------------------------------------------------------------------------------------------ jobs
@@ -176,9 +177,11 @@ def site_info(
     jobs_to_restart: Iterable[int],
     accusing: Collection[int],
     sees_all: bool,
+    caller: str = "",
+    clock: str = "",
 ) -> SiteInfo:
     """What the core believes of a site, and the jobs there that the caller may know of. ``accusing`` are those of
-    whose failures there the caller may know."""
+    whose failures there the caller may know. ``clock`` is what is wrong with its clock."""
     record = belief.record
     silent = silence if silence is not None and not silence.answers else None
     return SiteInfo(
@@ -200,8 +203,8 @@ def site_info(
         misconfigured=silence.reason if silence is not None and silence.answers else "",
         lost=belief.lost,
         fenced=sum(claim.fenced for claim in belief.claims.values()),
-        last_error=belief.last_error if belief.errors else "",
-        problem=site_problem(belief, silence, sees_all=sees_all),
+        last_error=last_error_for(caller, belief, sees_all=sees_all),
+        problem=site_problem(belief, silence, caller=caller, sees_all=sees_all) or clock,
         jobs_to_restart=list(jobs_to_restart),
         set_aside=list(set_aside),
         reported_at=reported_at,
@@ -209,7 +212,16 @@ def site_info(
     )
 
 
-def site_problem(belief: SiteBelief, silence: SiteTrouble | None, *, sees_all: bool) -> str:
+def last_error_for(caller: str, belief: SiteBelief, *, sees_all: bool) -> str:
+    """The last error of a site; of another user's component no more than that there was one."""
+    if not belief.errors or not belief.last_error:
+        return ""
+    if sees_all or belief.last_error_of in ("", caller):
+        return belief.last_error
+    return OTHERS_ERROR
+
+
+def site_problem(belief: SiteBelief, silence: SiteTrouble | None, *, sees_all: bool, caller: str = "") -> str:
     """What is wrong with a site now, and what to do; empty where nothing is. Jobs are named to who sees all."""
     name = belief.name
     if belief.lost:
@@ -227,7 +239,8 @@ def site_problem(belief: SiteBelief, silence: SiteTrouble | None, *, sees_all: b
         record = belief.record
         why = record.distrusted if sees_all else record.distrusted_in_short
         why = why or (f"{belief.errors} errors" if belief.errors > 1 else "an error")
-        last = f", the last: {belief.last_error}" if belief.errors and belief.last_error else ""
+        error = last_error_for(caller, belief, sees_all=sees_all)
+        last = f", the last: {error}" if error else ""
         cure = "it is tried again after a pause (cooldown_s), or at once after"
         if belief.trust is Trust.PROBING:
             cure = "one job tries it now; others go there when that ends well, or after"

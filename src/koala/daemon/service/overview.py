@@ -23,6 +23,7 @@ from koala.daemon.service.answers import (
 )
 from koala.daemon.service.metrics import Metrics, SiteMetrics
 from koala.daemon.service.principal import Principal
+from koala.daemon.site_clocks import ClockVerdict, judged, own_clock_in_words, site_clock_in_words
 from koala.model.api import JobSummary, LinkHistory, NetworkInfo, Overview, SiteInfo, TransferInfo
 from koala.store.rows import TransferRow
 from koala.version import __version__
@@ -89,7 +90,9 @@ class CallerView:
                 sorted({claim.job.id for claim in belief.claims.values() if not claim.aborting})
             ),
             accusing=self._visible([each.job for each in belief.record.accusations.values()]),
+            caller=self._who.name,
             sees_all=self._who.sees_all,
+            clock=site_clock_in_words(name, clocks_of(engine)),
         )
 
     def network(self) -> NetworkInfo:
@@ -223,9 +226,18 @@ def gather_metrics(engine: Engine, counts: Mapping[str, int]) -> Metrics:
     )
 
 
+def clocks_of(engine: Engine) -> ClockVerdict:
+    """What the sites' clocks say of each other and of this machine's."""
+    told = ((site.name, engine.site(site.name).clock_ahead_s) for site in engine.grid.sites)
+    return judged({name: ahead_s for name, ahead_s in told if ahead_s is not None})
+
+
 def operator_warnings(engine: Engine) -> list[str]:
     """What our own code failed on, and what to do about it."""
     found = [f"{site.name}: {each}" for site in engine.grid.sites for each in engine.defects_of(site.name)]
+    clock = own_clock_in_words(clocks_of(engine))
+    if clock:
+        found.append(f"this machine's clock {clock}; nothing was set by them: set it, and start the daemon again")
     jobs = sorted(row.id for row in engine.rows.in_state(JobState.QUARANTINED))
     if not jobs:
         return found

@@ -24,6 +24,7 @@ from koala.sites.batch.timings import BatchTimings
 from koala.sites.pace import Pace
 from koala.sites.protocol import Clock, Emit
 from koala.sites.remote_shell import ShellError
+from koala.sites.site_time import ahead_s, read_time
 
 _log = logging.getLogger(__name__)
 
@@ -73,6 +74,7 @@ class BatchPoller:
         self._polled_at = 0.0
         self._waits_at_site = True  # whether a poll of files may wait there
         self._polled_until = 0.0  # as the clock says
+        self.clock_ahead_s: float | None = None  # how far the site's clock is ahead; None while that is not known
         self._told_silent_at: float | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -117,10 +119,13 @@ class BatchPoller:
 
     async def _list(self) -> BatchListing:
         began, tokens = now_s(), tuple(self._components.alive)
-        text = f"koala_mark listing\n(\n{self._system.listing()})\nkoala_mark listed $?\n"
+        clock = 'koala_mark clock "$(date +%s)"\n'
+        text = f"{clock}koala_mark listing\n(\n{self._system.listing()})\nkoala_mark listed $?\n"
+        since = self._clock()
         done = await self._runner.run(
             text + directory.inspect(self._components.root, tokens), timeout_s=BATCH_S, calls="listing"
         )
+        self._take_clock(done, since)
         if await self._take_files(done, tokens):
             self._polls.hurry()
         listing = await self._parse(done)
@@ -128,6 +133,11 @@ class BatchPoller:
         await self._components.take_listing(listing, began, self._busy())
         self._listing, self._listed_at = listing, began
         return listing
+
+    def _take_clock(self, done: ScriptResult, since: float) -> None:
+        section = done.section("clock")
+        told = None if section is None else read_time(" ".join(section.words[1:]))
+        self.clock_ahead_s = None if told is None else ahead_s(told, since, self._clock())
 
     async def _parse(self, done: ScriptResult) -> BatchListing:
         section, host = done.section("listing"), self._runner.shell.host

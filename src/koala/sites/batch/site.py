@@ -128,6 +128,12 @@ class BatchSite:
         """How often the batch system was called, and what for: submit, listing, cancel, history, reserve, ..."""
         return self._runner.calls
 
+    @property
+    def clock_ahead_s(self) -> float | None:
+        """How far its clock was ahead of ours at the last listing; None where it shares ours, or is not known."""
+        is_remote = self._settings.ssh is not None or bool(self._settings.through)
+        return self._poller.clock_ahead_s if is_remote else None
+
     # ------------------------------------------------------------------------------- opening and closing
 
     async def open(self) -> None:

@@ -119,6 +119,11 @@ class LocalSite:
         return self._name
 
     @property
+    def clock_ahead_s(self) -> float | None:
+        """It has this machine's clock."""
+        return None
+
+    @property
     def calls(self) -> Mapping[str, int]:
         """None: it has no batch system. See ``LiveSite.calls``."""
         return {}

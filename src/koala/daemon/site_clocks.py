@@ -1,0 +1,94 @@
+"""Whose clock is wrong: this machine's, or a site's. Sites tell the time with what they tell anyway.
+
+A site alone is no proof against this machine. Several that agree with each other and not with this machine, and are
+most of those that tell the time, are. Their time is never taken over: somebody has to set a clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from koala.daemon.clock_check import span
+from koala.files.transfer.route import has_local_files
+from koala.model.grid import Grid, Site
+from koala.model.request import SiteName
+from koala.sites.remote_shell import RemoteShell, ShellError
+from koala.sites.site_time import ahead_s, read_time
+
+# How far a site's clock and this machine's may be apart.
+SITE_CLOCK_S_MAX = 300.0
+# Fewer sites than these are no proof that this machine's clock is wrong.
+SITES_AGAINST_MIN = 2
+# How long a start waits for the sites' clocks.
+ASK_CLOCKS_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClockVerdict:
+    """``behind_s`` is how far this machine's clock is behind that of most sites, negative where it is ahead; None
+    where nothing speaks against it. ``wrong`` are the sites whose clocks are wrong, with how far they are ahead."""
+
+    behind_s: float | None
+    against: tuple[SiteName, ...]
+    wrong: Mapping[SiteName, float]
+
+
+def judged(ahead: Mapping[SiteName, float]) -> ClockVerdict:
+    """Judge by how far each site that tells the time is ahead of this machine, in seconds."""
+    off = {site: by_s for site, by_s in ahead.items() if abs(by_s) > SITE_CLOCK_S_MAX}
+    # The largest group that agrees with each other: around each one of them, the first of the largest.
+    groups = [[name for name, s in off.items() if abs(s - by_s) <= SITE_CLOCK_S_MAX] for by_s in off.values()]
+    most = max(groups, key=len, default=[])
+    if len(most) < SITES_AGAINST_MIN or 2 * len(most) <= len(ahead):
+        return ClockVerdict(None, (), off)
+    middle = sorted(off[name] for name in most)[len(most) // 2]
+    wrong = {site: by_s - middle for site, by_s in ahead.items() if abs(by_s - middle) > SITE_CLOCK_S_MAX}
+    return ClockVerdict(middle, tuple(most), wrong)
+
+
+def own_clock_in_words(verdict: ClockVerdict) -> str:
+    """What most sites say of this machine's clock; empty where they say nothing against it."""
+    if verdict.behind_s is None:
+        return ""
+    way = "behind" if verdict.behind_s > 0 else "ahead of"
+    sites = ", ".join(verdict.against)
+    return f"is {span(abs(verdict.behind_s))} {way} the clocks of most sites that tell theirs ({sites})"
+
+
+def site_clock_in_words(site: SiteName, verdict: ClockVerdict) -> str:
+    """What is wrong with a site's clock; empty where nothing is."""
+    by_s = verdict.wrong.get(site)
+    if by_s is None:
+        return ""
+    way = "ahead of" if by_s > 0 else "behind"
+    others = "this machine's" if verdict.behind_s is None else "those of most sites"
+    return f"the clock of {site} is {span(abs(by_s))} {way} {others}; have it set there (NTP)"
+
+
+async def ask_clocks(
+    grid: Grid, *, wall: Callable[[], float] = time.time, patience_s: float = ASK_CLOCKS_S
+) -> dict[SiteName, float]:
+    """How far the clock of each remote site is ahead of this machine's; a site that does not answer soon is left
+    out. Embedded sites, and batch systems that this machine uses itself, share its clock."""
+    remote = [site for site in grid.sites if not has_local_files(site)]
+    found = await asyncio.gather(*(_ask(site, wall, patience_s) for site in remote))
+    return {site.name: by_s for site, by_s in zip(remote, found, strict=True) if by_s is not None}
+
+
+async def _ask(site: Site, wall: Callable[[], float], patience_s: float) -> float | None:
+    settings = site.batch
+    assert settings is not None, "a site that is reached over a shell says how"
+    shell = RemoteShell(ssh=settings.ssh, through=settings.through, environment=dict(settings.environment))
+    try:
+        async with asyncio.timeout(patience_s):
+            began = wall()
+            answer = await shell.run("date +%s", timeout_s=patience_s)
+            told = read_time(answer.stdout.decode(errors="replace"))
+            return None if told is None else ahead_s(told, began, wall())
+    except (TimeoutError, ShellError, OSError):
+        return None
+    finally:
+        await shell.close()
