@@ -19,6 +19,7 @@ import schema_tables
 import state_picture
 
 from koala.descriptions import grid_schema, job_schema
+from koala.descriptions.study.form import study_schema
 from koala.descriptions.workload.form import workload_schema
 
 DOCS = Path(__file__).resolve().parent
@@ -31,6 +32,7 @@ REGIONS: dict[str, Callable[[], str]] = {
     "workload": lambda: schema_tables.tables(
         workload_schema(), skip=schema_tables.definitions(job_schema()) | {"JobText"}
     ),
+    "study": lambda: schema_tables.tables(study_schema()),
     "rsl-component": reference_tables.rsl_component,
     "rsl-job": reference_tables.rsl_job,
     "rsl-refused": reference_tables.rsl_refused,

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from koala.cli import koala
 from koala.cli.examples import Example, shipped
 from koala.descriptions import read_application, read_grid, read_job, read_machines
+from koala.descriptions.study.form import read_study_text
 from koala.descriptions.workload.form import read_workload
 
 
@@ -44,6 +45,7 @@ def test_every_example_can_be_read(example: Example) -> None:
         "grid": read_grid,
         "workload": read_workload,
         "job": read_job,
+        "study": read_study_text,
         "graph": read_application,
         "dendrogram": read_machines,
     }

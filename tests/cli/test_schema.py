@@ -25,6 +25,7 @@ def schema_of(kind: str) -> dict[str, Any]:
         ("job", {"name", "priority", "walltime", "components", "flexible", "processors", "application", "limits"}),
         ("grid", {"name", "sites", "links", "files", "scheduler", "simulation"}),
         ("workload", set()),
+        ("study", {"study", "policies", "grids", "workloads", "traces", "seeds", "expectations"}),
         ("graph", {"mcr", "tasks", "edges", "clusters"}),
         ("dendrogram", {"user_lan", "wans"}),
     ],
@@ -68,4 +69,4 @@ def test_tasks_and_edges_have_a_short_form_and_a_long_one() -> None:
 def test_an_unknown_kind_is_wrong_use() -> None:
     result = CliRunner().invoke(koala, ["schema", "cluster"])
     assert result.exit_code == 2
-    assert "'job', 'grid', 'workload', 'graph', 'dendrogram'" in result.output
+    assert "'job', 'grid', 'workload', 'study', 'graph', 'dendrogram'" in result.output

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from koala.cli import koala
-from koala.cli.experiment import REPETITIONS_MAX
+from koala.cli.experiment.command import REPETITIONS_MAX
 from koala.experiments import catalogue
 from tests.support.frame_samples import Sample
 

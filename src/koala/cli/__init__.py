@@ -33,7 +33,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     ),
     "events": ("koala.cli.events", "events", "Print the journal: every event and every command, in order."),
     "experiment": (
-        "koala.cli.experiment",
+        "koala.cli.experiment.command",
         "experiment",
         "Run the experiments of the papers again, with their claims.",
     ),
@@ -64,6 +64,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "simulate": ("koala.cli.simulate.command", "simulate", "Run a workload on a simulated grid."),
     "site": ("koala.cli.site.command", "site", "Check a site, take it out, put it back, or ask how it is."),
     "sites": ("koala.cli.site.command", "sites", "List the sites."),
+    "study": ("koala.cli.study", "study", "Compare policies on grids and workloads of your own, with verdicts."),
     "submit": ("koala.cli.job.submit", "submit", "Submit a job to the daemon."),
     "token": (
         "koala.cli.daemon.token",
@@ -94,6 +95,7 @@ WITHOUT_DAEMON = frozenset(
         "policies",
         "schema",
         "simulate",
+        "study",
         "torture",
         "trace",
     }

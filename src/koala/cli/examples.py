@@ -1,4 +1,4 @@
-"""``koala examples``: the grids, workloads, jobs and task graphs that ship with Koala.
+"""``koala examples``: the grids, workloads, jobs, studies and task graphs that ship with Koala.
 
 ``read_named`` also serves the other verbs that take a file or the name of an example.
 """
@@ -22,6 +22,7 @@ KINDS = {
     "grids": "grid",
     "workloads": "workload",
     "jobs": "job",
+    "studies": "study",
     "task_graphs": "graph",
     "dendrograms": "dendrogram",
 }
@@ -108,7 +109,7 @@ def _full_name(example: Example) -> str:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def examples(ctx: click.Context, as_json: bool) -> None:
-    """List, show and copy the grids, workloads, jobs and task graphs that ship with Koala.
+    """List, show and copy the grids, workloads, jobs, studies and task graphs that ship with Koala.
 
     Wherever a verb takes such a file it takes the name of one of these too.
     """

@@ -8,10 +8,10 @@ from koala.cli.terminal.output import print_json
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(["job", "grid", "workload", "graph", "dendrogram"]))
+@click.argument("kind", type=click.Choice(["job", "grid", "workload", "study", "graph", "dendrogram"]))
 def schema(kind: str) -> None:
-    """Print the JSON schema of a job, grid or workload file, or of the files that `koala map` takes: a task graph
-    and a dendrogram, which has machines in LANs, MANs and WANs.
+    """Print the JSON schema of a job, grid, workload or study file, or of the files that `koala map` takes: a task
+    graph and a dendrogram, which has machines in LANs, MANs and WANs.
 
     An editor that knows YAML can check the file against it while you write:
 
@@ -31,6 +31,10 @@ def schema(kind: str) -> None:
         from koala.descriptions.workload.form import workload_schema
 
         print_json(workload_schema())
+    elif kind == "study":
+        from koala.descriptions.study.form import study_schema
+
+        print_json(study_schema())
     elif kind == "graph":
         from koala.descriptions.mapping.application import graph_schema
 

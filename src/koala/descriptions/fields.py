@@ -21,6 +21,7 @@ from koala.model.request_size import FILE_NAME_CHARACTERS_MAX, JOB_NAME_CHARACTE
 SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 NAME_CHARACTERS_MAX = 255
+STUDY_LABEL_CHARACTERS_MAX = 40
 # A policy may be named with parameters behind it, such as B3(chunk=0.85).
 POLICY_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*(\([A-Za-z0-9._=, -]*\))?$"
 # The longest time that is read, about 31 years: a larger number is a mistake in the unit.
@@ -161,6 +162,10 @@ JobName = Annotated[
 ]
 FileLabel = Annotated[
     str, Field(min_length=1, max_length=FILE_NAME_CHARACTERS_MAX), _SOME_TEXT, AfterValidator(_read_label)
+]
+# What a study calls its parts; longer ones would not fit beside a figure.
+StudyLabel = Annotated[
+    str, Field(min_length=1, max_length=STUDY_LABEL_CHARACTERS_MAX), _SOME_TEXT, AfterValidator(_read_label)
 ]
 Variable = Annotated[Text, AfterValidator(_read_variable)]
 Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=NAME_CHARACTERS_MAX)]

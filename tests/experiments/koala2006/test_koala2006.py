@@ -10,6 +10,7 @@ import pytest
 
 from koala.descriptions.errors import DescriptionError
 from koala.experiments.frame.experiment import Unit
+from koala.experiments.frame.measures import varied
 from koala.experiments.frame.shipped import shipped_grid, shipped_workload
 from koala.experiments.koala2006 import study
 from koala.experiments.koala2006.study import (
@@ -84,8 +85,8 @@ def test_a_void_run_is_repeated_for_all_policies_under_another_seed(monkeypatch:
         assert result["seed_used"] == unit.work["seed"] + result["void_runs"] * SUB_SEED_STRIDE
         assert set(result["policies"]) == {"WF", "CM", "FCM"}
         for policy in ("WF", "CM"):
-            text = study._with_jobs(shipped_workload(study.WORKLOADS[unit.work["workload"]]).text, 10)
-            workload = study._asking(text, study.POLICIES[policy])
+            file = shipped_workload(study.WORKLOADS[unit.work["workload"]])
+            workload = varied(file, jobs=10, request=study.POLICIES[policy])
             assert not simulate(grid, workload, policy=policy, seed=result["seed_used"]).voids
         repeated += result["void_runs"]
     assert repeated > 0

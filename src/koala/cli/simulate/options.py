@@ -18,7 +18,6 @@ from koala.cli.examples import read_named
 if TYPE_CHECKING:
     from koala.model.grid import Grid
 
-_SHORT = re.compile(r"([0-9]{1,18})x([0-9]{1,18})")
 # Numbers and signs of multiplication alone, or something short with a number before the sign or behind it: somebody
 # meant the short form.
 _MEANT_SHORT = re.compile(
@@ -29,10 +28,13 @@ _MEANT_SHORT = re.compile(
 def named_grid(name: str) -> Grid:
     """The grid of that name; ``4x100`` is four clusters of 100 processors, unless there is a file of that name."""
     from koala.descriptions import read_grid
+    from koala.descriptions.grid.short import ShortGridError, clusters_in_short, is_short
 
-    short = _SHORT.fullmatch(name)
-    if short is not None and not Path(name).is_file():
-        return _clusters(name, int(short[1]), int(short[2]))
+    if is_short(name) and not Path(name).is_file():
+        try:
+            return clusters_in_short(name)
+        except ShortGridError as error:
+            raise UserError(f"--grid {name}: {error}") from None
     if not name:
         raise UserError("--grid: it names no grid; give a grid file, an example's name, or clusters in short: 4x100")
     if _MEANT_SHORT.fullmatch(name) and not Path(name).exists():
@@ -41,22 +43,6 @@ def named_grid(name: str) -> Grid:
             "4x100 is four clusters of 100 processors"
         )
     return read_grid(*read_named("grid", name))
-
-
-def _clusters(name: str, clusters: int, processors: int) -> Grid:
-    """Equal clusters with nothing else to them: the queue is looked at whenever that could help."""
-    from koala.model.grid import PLAN_DEPTH_DEFAULT, SITES_MAX, Grid, SchedulerParameters, Site
-    from koala.model.request import PROCESSORS_MAX
-
-    if not 1 <= clusters <= SITES_MAX:
-        raise UserError(f"--grid {name}: give 1 to {SITES_MAX} clusters (SITES_MAX)")
-    if not 1 <= processors <= PROCESSORS_MAX:
-        raise UserError(f"--grid {name}: give 1 to {PROCESSORS_MAX} processors a cluster (PROCESSORS_MAX)")
-    return Grid(
-        name=name,
-        sites=tuple(Site(name=f"c{number}", processors=processors) for number in range(1, clusters + 1)),
-        scheduler=SchedulerParameters(scan_interval_s=0.0, check_interval_s=None, plan_depth=PLAN_DEPTH_DEFAULT),
-    )
 
 
 class FiniteRange(click.FloatRange):

@@ -105,6 +105,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         gap = self.gap
         if gap is None:
             return ""
+        if self.interval.n == 0:
+            return "no seed has a value"
         if not self.interval.bounded:
             return "one seed tells nothing of the spread"
         space = f" {self.unit}" if self.unit else ""
@@ -207,11 +209,7 @@ class PaperClaim(msgspec.Struct, frozen=True, kw_only=True):
         if not count:
             return "Nothing was measured that could show it."
         if shown == count:
-            return (
-                "The interval lies where the claim says."
-                if count == 1
-                else f"All {count} intervals lie where it says."
-            )
+            return "The interval lies where it says." if count == 1 else f"All {count} intervals lie where it says."
         parts = [f"{shown} of {count} shown." if count > 1 else ""]
         words = {
             ComparisonVerdict.CONTRARY: "The contrary is shown by",
@@ -269,6 +267,8 @@ def seeds_in_words(more_seeds: int | None) -> str:
 def measured(interval: Interval, unit: str) -> str:
     """An interval for people: mean, unit and bounds, with as many digits as its width deserves."""
     space = f" {unit}" if unit else ""
+    if interval.n == 0:
+        return "nothing measured"
     if not interval.bounded:
         return f"{interval.mean:.3g}{space} (one seed only)"
     digits = decimals(interval)

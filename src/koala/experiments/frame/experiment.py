@@ -9,6 +9,7 @@ from __future__ import annotations
 import abc
 import difflib
 import hashlib
+import json
 import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -58,18 +59,28 @@ class FinishedUnit(NamedTuple):
     result: dict[str, Any]
 
 
+class ReportTable(NamedTuple):
+    """A table on the page: its title, a sentence on how to read it, the heads of its columns, and rows of text."""
+
+    title: str
+    caption: str
+    heads: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+
 class Conclusion(NamedTuple):
     """What the results say: numbers for ``report.json``, claims with their verdicts, and pictures to draw.
 
-    ``notes`` are sentences on how this run went, for people. ``files`` are texts by name that others read, to be
-    written beside the report.
+    ``notes`` are sentences on how this run went, for people. ``files`` are contents by name that others read, to be
+    written beside the report. ``tables`` are for the page.
     """
 
     results: dict[str, Any]
     claims: Sequence[PaperClaim]
     figures: Sequence[ReportFigure]
     notes: Sequence[str] = ()
-    files: Mapping[str, str] = MappingProxyType({})
+    files: Mapping[str, str | bytes] = MappingProxyType({})
+    tables: Sequence[ReportTable] = ()
 
 
 class ParameterError(ValueError):
@@ -90,20 +101,22 @@ class Experiment(abc.ABC, Generic[P]):
     default no more), and ``seeds_min`` how many a verdict needs at least;
     ``processes_max`` bounds how many units may be computed at once, where they would disturb each other. ``method``
     is a few paragraphs for the report. ``single_type`` is there where one run alone can be asked for. ``extras`` are
-    those of the package whose libraries it needs, besides the one that every report needs.
+    those of the package whose libraries it needs, besides the one that every report needs. ``claim_word`` is what its
+    claims are called.
     """
 
-    name: ClassVar[str]
-    title: ClassVar[str]
-    question: ClassVar[str]
-    method: ClassVar[tuple[str, ...]] = ()
-    repetitions: ClassVar[int] = SEEDS_MIN
-    seeds_min: ClassVar[int] = SEEDS_MIN
-    seeds_max: ClassVar[int] = 0
-    quick_repetitions: ClassVar[int] = 3
+    name: str
+    title: str
+    question: str
+    method: tuple[str, ...] = ()
+    repetitions: int = SEEDS_MIN
+    seeds_min: int = SEEDS_MIN
+    seeds_max: int = 0
+    quick_repetitions: int = 3
     processes_max: ClassVar[int | None] = None
     single_type: ClassVar[type[SingleRun] | None] = None
-    extras: ClassVar[tuple[str, ...]] = ()
+    extras: tuple[str, ...] = ()
+    claim_word: str = "claim"
     parameters_type: type[P]
 
     def quick(self, parameters: P) -> P:
@@ -118,6 +131,15 @@ class Experiment(abc.ABC, Generic[P]):
     def run(self, unit: Unit) -> dict[str, Any]:
         """The result of one unit, ready for JSON. It depends on the unit alone; called in any process."""
 
+    def command(self, shown: Mapping[str, Any]) -> str:
+        """The command that gives a report again; ``shown`` are its parameters as the report has them."""
+        parts = [f"koala experiment run {self.name} --seed {shown['seed']} --repetitions {shown['repetitions']}"]
+        if shown["seeds_max"] > shown["repetitions"]:
+            parts.append(f"--seeds-max {shown['seeds_max']}")
+        defaults = msgspec.to_builtins(self.parameters_type())
+        parts += [f"--set {name}={as_text(shown[name])}" for name in defaults if shown[name] != defaults[name]]
+        return " ".join([*parts, "--out DIR"])
+
     def run_single(self, asked: Any, seed: int) -> dict[str, Any]:
         """One run alone, as asked for with the ``single_type``, in numbers; ParameterError where that cannot be."""
         raise ParameterError(f"{self.name} has no runs to ask for one by one; run it with --out")
@@ -125,6 +147,11 @@ class Experiment(abc.ABC, Generic[P]):
     @abc.abstractmethod
     def conclude(self, parameters: P, results: Sequence[FinishedUnit]) -> Conclusion:
         """What all results together say; they come in the order of ``units``."""
+
+
+def as_text(value: Any) -> str:
+    """A parameter as a user writes it."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def parameters_from(experiment: Experiment[P], settings: Mapping[str, str], *, quick: bool = False) -> P:

@@ -106,6 +106,10 @@ class ReportFigure(NamedTuple):
     caption: str
     draw: Callable[[], Figure]
 
+    def _repr_svg_(self) -> str:
+        """What a notebook shows of it."""
+        return svg_text(self)
+
 
 class Series(NamedTuple):
     """One line or one set of bars: its name, how it looks, and its values by place, a number, on the x axis."""
@@ -142,8 +146,21 @@ def new_figure(panels: int = 1, *, shared_y: bool = False) -> tuple[Figure, list
     # A lone panel is as wide as two, so that text has the same size in all figures of a page.
     figure = Figure(figsize=(width * max(panels, 2), height))
     FigureCanvasAgg(figure)
+    if not panels:
+        return figure, []
     axes = figure.subplots(1, panels, sharey=shared_y, squeeze=False)
     return figure, list(axes[0])
+
+
+def new_grid(panels: int, columns: int, height: float, *, shared_y: bool = False) -> tuple[Figure, list[Axes]]:
+    """An empty figure with panels in rows of so many, each as high as said, in inches."""
+    figure, _ = new_figure(0)
+    rows = -(-panels // columns)
+    figure.set_size_inches(PANEL_INCHES[0] * 2, height * rows)
+    axes = figure.subplots(rows, columns, sharey=shared_y, squeeze=False).ravel().tolist()
+    for spare in axes[panels:]:
+        spare.remove()
+    return figure, axes[:panels]
 
 
 def legend(figure: Figure, axes: Axes, columns: int | None = None) -> None:

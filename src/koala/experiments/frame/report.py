@@ -18,7 +18,7 @@ import msgspec
 from jinja2 import Environment, StrictUndefined
 
 from koala.experiments.frame.claims import ClaimVerdict, Comparison, PaperClaim, measured
-from koala.experiments.frame.experiment import Experiment, P
+from koala.experiments.frame.experiment import Experiment, P, as_text
 from koala.experiments.frame.figures import ReportFigure, save
 from koala.experiments.frame.looks import Judged
 from koala.version import __version__
@@ -75,7 +75,8 @@ def check_folder(folder: Path, experiment: str) -> None:
 def first_look(experiment: Experiment[Any], seen: Judged) -> str:
     """A warning where a run has too few seeds for verdicts or too little work in each, or nothing."""
     if seen.seeds < experiment.seeds_min:
-        return f"{seen.seeds} seeds are a first look: claims are judged from at least {experiment.seeds_min}"
+        least = experiment.seeds_min
+        return f"{seen.seeds} seeds are a first look: {experiment.claim_word}s are judged from at least {least}"
     if any(claim.first_look for claim in seen.conclusion.claims):
         return "this is a first look, with less work for each seed: it decides nothing"
     return ""
@@ -110,7 +111,7 @@ def write_report(
     text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     (folder / REPORT_JSON).write_text(text, encoding="utf-8")
     for name, content in conclusion.files.items():
-        (folder / name).write_text(content, encoding="utf-8")
+        (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
     files = [path for picture in conclusion.figures for path in save(picture, folder)]
     page = _page(experiment, report, seen, folder)
     (folder / REPORT_HTML).write_text(page, encoding="utf-8")
@@ -129,11 +130,12 @@ def _page(experiment: Experiment[P], report: dict[str, Any], seen: Judged, folde
         measured=measured,
         strip=_strip,
         figures=_inline(conclusion.figures, folder),
-        parameters=[(name, _as_text(value)) for name, value in report["parameters"].items()],
+        parameters=[(name, as_text(value)) for name, value in report["parameters"].items()],
         notes=conclusion.notes,
+        tables=conclusion.tables,
         warning=first_look(experiment, seen),
         version=__version__,
-        command=_command(experiment, report["parameters"]),
+        command=experiment.command(report["parameters"]),
     )
 
 
@@ -177,17 +179,3 @@ def _strip(comparison: Comparison) -> _Strip | None:
         at(interval.mean),
         tuple(at(bound) for bound in bounds),
     )
-
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _command(experiment: Experiment[P], shown: dict[str, Any]) -> str:
-    """The command that gives this report again."""
-    parts = [f"koala experiment run {experiment.name} --seed {shown['seed']} --repetitions {shown['repetitions']}"]
-    if shown["seeds_max"] > shown["repetitions"]:
-        parts.append(f"--seeds-max {shown['seeds_max']}")
-    defaults = msgspec.to_builtins(experiment.parameters_type())
-    parts += [f"--set {name}={_as_text(shown[name])}" for name in defaults if shown[name] != defaults[name]]
-    return " ".join([*parts, "--out DIR"])

@@ -14,23 +14,30 @@ from koala.descriptions.workload.form import WorkloadFile, read_workload
 from koala.model.grid import Grid
 
 
-def _text(kind: str, name: str) -> str:
+def shipped_names(kind: str) -> list[str]:
+    """The names of the examples in a folder: ``grids`` or ``workloads``."""
+    folder = resources.files("koala") / "examples" / kind
+    return sorted(file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml"))
+
+
+def shipped_text(kind: str, name: str) -> str:
+    """The text of an example in a folder."""
     return (resources.files("koala") / "examples" / kind / f"{name}.yaml").read_text(encoding="utf-8")
 
 
 @cache
 def shipped_grid(name: str) -> Grid:
     """A grid among the examples."""
-    return read_grid(_text("grids", name), f"{name}.yaml")
+    return read_grid(shipped_text("grids", name), f"{name}.yaml")
 
 
 @cache
 def shipped_workload(name: str) -> WorkloadFile:
     """A workload among the examples."""
-    return read_workload(_text("workloads", name), f"{name}.yaml")
+    return read_workload(shipped_text("workloads", name), f"{name}.yaml")
 
 
 def fingerprint(*, grids: tuple[str, ...] = (), workloads: tuple[str, ...] = ()) -> str:
     """A hash over the texts of these examples."""
-    texts = [_text("grids", name) for name in grids] + [_text("workloads", name) for name in workloads]
+    texts = [shipped_text("grids", name) for name in grids] + [shipped_text("workloads", name) for name in workloads]
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]

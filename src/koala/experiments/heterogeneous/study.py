@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import msgspec
 
 from koala.experiments.frame.experiment import Conclusion, Experiment, FinishedUnit, Parameters, Unit
+from koala.experiments.frame.measures import done_rows, means
 from koala.experiments.frame.shipped import fingerprint
 from koala.experiments.heterogeneous.findings import HeterogeneousFindings
 from koala.experiments.heterogeneous.worlds import (
@@ -23,9 +24,7 @@ from koala.experiments.heterogeneous.worlds import (
     island_of,
     workload_of,
 )
-from koala.simulator import JobRow, Result, simulate
-
-MEASURED = ("queue_s", "overhead_s", "wait_s", "execution_s", "response_s", "clusters")
+from koala.simulator import Result, simulate
 
 METHOD = (
     (
@@ -112,21 +111,14 @@ class Heterogeneous(Experiment[HeterogeneousParameters]):
 def measures(result: Result, islands: dict[str, int]) -> dict[str, Any]:
     """One run in numbers: means over the jobs that were done, and the share of them that spans both islands."""
     metrics = result.metrics()
-    done = [row for row in result.rows() if row.outcome == "done"]
-    means = {name: sum(_number(row, name) for row in done) / len(done) for name in MEASURED} if done else {}
+    done = done_rows(result)
+    numbers = means(done)
     if done:
         apart = sum(len({islands[site] for site in row.sites.split("+")}) > 1 for row in done)
-        means["apart_share"] = apart / len(done)
+        numbers["apart_share"] = apart / len(done)
     return {
         "outcomes": metrics["outcomes"],
-        "means": means,
+        "means": numbers,
         "utilisation": metrics["utilisation"]["ours"],
         "log_sha256": metrics["log_sha256"],
     }
-
-
-def _number(row: JobRow, name: str) -> float:
-    """A number of a job that was done, of which all are known."""
-    value = getattr(row, name)
-    assert isinstance(value, int | float), f"job {row.job} was done and has no {name}"
-    return float(value)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from koala.descriptions.workload.form import RequestKind, WorkloadFile, WorkloadText
+from koala.experiments.frame.measures import varied
 from koala.experiments.frame.shipped import shipped_grid, shipped_workload
 from koala.model.grid import Grid, Link, Links, PairLink
 from koala.simulator import Workload
@@ -100,17 +101,8 @@ def workload_of(case: WorldKind, kind: RequestKind, jobs: int, interarrival_s: f
     text = shipped_workload(READING if case.files else COMMUNICATING).text
     if case.files and case.communicating:
         text = _communicating(text)
-    changes = {"request": kind, "jobs": jobs}
-    generate = tuple(
-        each.model_copy(
-            update={
-                **changes,
-                "interarrival_s": each.interarrival_s.model_copy(update={"exponential": interarrival_s}),
-            }
-        )
-        for each in text.generate
-    )
-    return workload_from_file(WorkloadFile(text.model_copy(update={"generate": generate}), ()))
+    file = WorkloadFile(text, ())
+    return workload_from_file(varied(file, jobs=jobs, interarrival_s=interarrival_s, request=kind))
 
 
 def _communicating(text: WorkloadText) -> WorkloadText:

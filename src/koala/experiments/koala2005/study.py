@@ -13,8 +13,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from koala.descriptions.workload.form import WorkloadFile
 from koala.experiments.frame.experiment import Conclusion, Experiment, FinishedUnit, Parameters, Unit
+from koala.experiments.frame.measures import varied
 from koala.experiments.frame.shipped import fingerprint, shipped_grid, shipped_workload
 from koala.experiments.koala2005.claims import claims
 from koala.experiments.koala2005.data import STABLE, UNSTABLE, JobSums, Koala2005Data, cell_name
@@ -135,9 +135,7 @@ def _removal_note(data: Koala2005Data) -> str:
 
 
 def _workload(jobs: int) -> Workload:
-    text = shipped_workload(WORKLOAD).text
-    generate = tuple(each.model_copy(update={"jobs": jobs}) for each in text.generate)
-    return workload_from_file(WorkloadFile(text.model_copy(update={"generate": generate}), ()))
+    return workload_from_file(varied(shipped_workload(WORKLOAD), jobs=jobs))
 
 
 def _stable(grid: Grid, component_failure: float) -> Grid:

@@ -20,12 +20,12 @@ from koala.descriptions.fields import Description, Label
 from koala.descriptions.workload.form import ApplicationModelText, RequestKind, WorkloadFile, WorkloadText
 from koala.descriptions.yaml.text import read_document
 from koala.experiments.frame.experiment import Conclusion, Experiment, FinishedUnit, Parameters, Unit
+from koala.experiments.frame.measures import done_rows, means, number, varied
 from koala.experiments.frame.shipped import fingerprint, shipped_grid, shipped_workload
 from koala.experiments.koala2006.claims import claims
 from koala.experiments.koala2006.data import Koala2006Data
 from koala.experiments.koala2006.figures import figures
-from koala.simulator import JobRow, Result, Workload, simulate
-from koala.simulator.workloads.generators import workload_from_file
+from koala.simulator import JobRow, Result, simulate
 
 GRID = "das2"
 # The paper's name of a workload -> the example that has it.
@@ -37,7 +37,6 @@ ATTEMPTS_MAX = 50
 # A repeated run has the seed of the first plus a multiple of this, which no other repetition's seed comes near.
 SUB_SEED_STRIDE = 1_000_000
 
-_MEASURED = ("queue_s", "overhead_s", "wait_s", "execution_s", "response_s", "clusters")
 
 METHOD = (
     (
@@ -160,10 +159,10 @@ class Koala2006(Experiment[Koala2006Parameters]):
         """All policies on one workload under one seed, again under another while a run is void."""
         work = unit.work
         text = shipped_workload(WORKLOADS[work["workload"]]).text
-        text = _with_jobs(with_applications(text, work["applications"], unit.label), work["jobs"])
+        text = with_applications(text, work["applications"], unit.label)
         for attempt in range(ATTEMPTS_MAX):
             seed = work["seed"] + attempt * SUB_SEED_STRIDE
-            policies = _run_policies(text, seed)
+            policies = _run_policies(text, work["jobs"], seed)
             if policies is not None:
                 return {"seed_used": seed, "void_runs": attempt, "policies": policies}
         raise AlwaysVoidError(
@@ -192,23 +191,12 @@ def _void_note(data: Koala2006Data) -> str:
     return f"Void and repeated for all policies under another seed: {listed}. {runs} runs of each workload count."
 
 
-def _with_jobs(text: WorkloadText, jobs: int) -> WorkloadText:
-    return text.model_copy(
-        update={"generate": tuple(each.model_copy(update={"jobs": jobs}) for each in text.generate)}
-    )
-
-
-def _asking(text: WorkloadText, kind: RequestKind) -> Workload:
-    """The same jobs as requests of this kind."""
-    generate = tuple(each.model_copy(update={"request": kind}) for each in text.generate)
-    return workload_from_file(WorkloadFile(text.model_copy(update={"generate": generate}), ()))
-
-
-def _run_policies(text: WorkloadText, seed: int) -> dict[str, Any] | None:
+def _run_policies(text: WorkloadText, jobs: int, seed: int) -> dict[str, Any] | None:
     """What each policy made of it, or None where the run of any is void."""
     measured = {}
     for policy, kind in POLICIES.items():
-        result = simulate(shipped_grid(GRID), _asking(text, kind), policy=policy, seed=seed)
+        asked = varied(WorkloadFile(text, ()), jobs=jobs, request=kind)
+        result = simulate(shipped_grid(GRID), asked, policy=policy, seed=seed)
         if result.voids:
             return None
         measured[policy] = measures(result)
@@ -218,10 +206,10 @@ def _run_policies(text: WorkloadText, seed: int) -> dict[str, Any] | None:
 def measures(result: Result) -> dict[str, Any]:
     """One run in numbers: means over the jobs that were done, and sums by which means of groups can be made."""
     metrics = result.metrics()
-    done = [row for row in result.rows() if row.outcome == "done"]
+    done = done_rows(result)
     return {
         "outcomes": metrics["outcomes"],
-        "means": {name: sum(_number(row, name) for row in done) / len(done) for name in _MEASURED} if done else {},
+        "means": means(done),
         "clusters": metrics["clusters_combined"]["histogram"],
         "overhead_by_components": _sums(done, lambda row: str(row.components), "overhead_s"),
         "execution_by_clusters": _sums(
@@ -233,19 +221,12 @@ def measures(result: Result) -> dict[str, Any]:
     }
 
 
-def _number(row: JobRow, name: str) -> float:
-    """A number of a job that was done, of which all are known."""
-    value = getattr(row, name)
-    assert isinstance(value, int | float), f"job {row.job} was done and has no {name}"
-    return float(value)
-
-
 def _sums(rows: Iterable[JobRow], key: Callable[[JobRow], str], name: str) -> dict[str, list[float]]:
     """For each group its sum and how many jobs it has."""
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
     for row in rows:
         group = sums[key(row)]
-        group[0] += _number(row, name)
+        group[0] += number(row, name)
         group[1] += 1
     return dict(sorted(sums.items()))
 

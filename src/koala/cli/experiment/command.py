@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from koala.cli.errors import EXIT_INTERRUPTED, FailedError, UserError
+from koala.cli.errors import UserError
+from koala.cli.experiment.running import cluster, refuse_without, run_shown, summary
 from koala.cli.terminal.output import console, counted, print_json
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from koala.experiments.frame.claims import PaperClaim
-    from koala.experiments.frame.experiment import Experiment, FinishedUnit, Unit
-    from koala.experiments.frame.looks import Judged
-    from koala.experiments.frame.run import Computer
+    from koala.experiments.frame.experiment import Experiment
 
 REPETITIONS_MAX = 10_000
-# The libraries of each extra, by the names they are imported with.
-_EXTRAS = {
-    "experiments": ("matplotlib", "numpy", "scipy"),
-    "kernel": ("numba", "numpy"),
-    "dask": ("distributed",),
-    "mapping": ("highspy", "networkx", "numpy", "scipy"),
-}
 # Of a run with a report; one run alone has none, and writes nothing.
 _OF_A_REPORT = {
     "folder": "--out",
@@ -162,61 +148,37 @@ def run(
     """
     from koala.experiments.catalogue import find
     from koala.experiments.frame.experiment import parameters_from
-    from koala.experiments.frame.looks import judged, planned_looks
-    from koala.experiments.frame.report import check_folder, first_look, write_report
+    from koala.experiments.frame.report import check_folder, first_look
+    from koala.experiments.frame.whole_run import SeedRange
 
     chosen = find(name)
     asked = {option: text for option, text in single.items() if text is not None}
     if asked:
-        _refuse_without(chosen.extras)
+        refuse_without("koala experiment run", chosen.extras)
         _run_single(chosen, asked, ctx, as_json)
         return
     if folder is None:
         raise click.MissingParameter(ctx=ctx, param_hint="'--out'", param_type="option")
-    _refuse_without(("experiments", *chosen.extras, *(("dask",) if dask else ())))
+    refuse_without("koala experiment run", ("experiments", *chosen.extras, *(("dask",) if dask else ())))
     parameters = parameters_from(chosen, _parsed(settings), quick=quick)
     check_folder(folder, chosen.name)
-    computer = _cluster(chosen, dask, processes) if dask else None
+    computer = cluster(chosen, dask, processes) if dask else None
     first = repetitions or (chosen.quick_repetitions if quick else chosen.repetitions)
     most = seeds_max or (first if repetitions or quick else max(first, chosen.seeds_max))
     if most < first:
         raise UserError(f"--seeds-max {most}: the run begins with {first} seeds; ask for at least so many")
 
-    def results_of(count: int) -> list[FinishedUnit]:
-        units = chosen.units(parameters, seed, count)
-        return _computed(chosen, units, folder, processes, computer, fresh and count == first)
-
-    seen = judged(chosen, parameters, planned_looks(first, most), results_of, quick=quick)
-    outcome = write_report(chosen, parameters, seed, most, seen, folder)
+    seeds = SeedRange(seed, first, most)
+    seen, outcome = run_shown(chosen, parameters, seeds, folder, processes, computer, fresh=fresh, quick=quick)
     if as_json:
         print_json(outcome.report)
         return
     screen = console()
-    for part in _summary(chosen, seen, first_look(chosen, seen)):
+    for part in summary(chosen, seen, first_look(chosen, seen)):
         screen.print(part)
     screen.print(f"report: {outcome.html_path}", soft_wrap=True, markup=False)
     if outcome.figures:
         screen.print(f"and {counted(len(outcome.figures), 'figure file')} beside it", soft_wrap=True)
-
-
-def _refuse_without(extras: Sequence[str]) -> None:
-    """Say what to install where a library of one of these extras is missing."""
-    for extra in extras:
-        missing = [library for library in _EXTRAS[extra] if importlib.util.find_spec(library) is None]
-        if missing:
-            verb = "is" if len(missing) == 1 else "are"
-            raise UserError(
-                f"koala experiment run: {' and '.join(missing)} {verb} not installed; "
-                f"install them with: pip install 'koala-scheduler[{extra}]'"
-            )
-
-
-def _cluster(chosen: Experiment[Any], address: str, processes: int | None) -> Computer:
-    if processes is not None:
-        raise UserError("--jobs: with --dask the cluster's workers decide how many; leave one of the two out")
-    from koala.experiments.frame.dask_run import on_dask
-
-    return on_dask(chosen, address)
 
 
 def _parsed(settings: tuple[str, ...]) -> dict[str, str]:
@@ -229,90 +191,6 @@ def _parsed(settings: tuple[str, ...]) -> dict[str, str]:
             raise UserError(f"--set {setting}: {key} is set twice; set it once")
         parsed[key] = value
     return parsed
-
-
-def _computed(
-    chosen: Experiment[Any],
-    units: list[Unit],
-    folder: Path,
-    processes: int | None,
-    computer: Computer | None,
-    fresh: bool,
-) -> list[FinishedUnit]:
-    from koala.experiments.frame.run import UNITS_FOLDER, UnitError, run_units
-
-    last = 0
-    with _progress(chosen.name) as show:
-
-        def progress(finished: int, all_units: int) -> None:
-            nonlocal last
-            last = finished
-            show(finished, all_units)
-
-        try:
-            return run_units(
-                chosen, units, folder, processes=processes, computer=computer, fresh=fresh, progress=progress
-            )
-        except UnitError as error:
-            raise FailedError(error.for_user()) from None
-        except KeyboardInterrupt:
-            interrupted = last
-    kept = f"{interrupted} of {counted(len(units), 'unit')} finished and kept in {folder / UNITS_FOLDER}"
-    click.echo(f"\nInterrupted: {kept}; give the same command again to go on.", err=True)
-    raise click.exceptions.Exit(EXIT_INTERRUPTED)
-
-
-@contextmanager
-def _progress(name: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error with the time that is left, for whoever watches a terminal."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-    from rich.progress import TimeRemainingColumn as Left
-
-    errors = console(stderr=True)
-    columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"), Left())
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
-        task = bar.add_task(name, total=None)
-
-        def update(finished: int, all_units: int) -> None:
-            bar.update(task, completed=finished, total=all_units)
-
-        yield update
-
-
-def _summary(chosen: Experiment[Any], seen: Judged, warning: str) -> Iterator[RenderableType]:
-    from rich.text import Text
-
-    conclusion = seen.conclusion
-    yield Text(f"{chosen.name}: {chosen.title}, {counted(seen.seeds, 'seed')}", style="bold")
-    yield ""
-    if conclusion.claims:
-        yield _claims_table(conclusion.claims)
-        yield ""
-    if seen.looks_max > 1:
-        yield Text(f"{len(seen.looks)} of {counted(seen.looks_max, 'look')} at the data: {seen.stopped}.")
-    for note in conclusion.notes:
-        yield Text(note)
-    if warning:
-        yield Text(f"note: {warning}", style="yellow")
-
-
-def _claims_table(claims: Sequence[PaperClaim]) -> RenderableType:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False)
-    table.add_column("claim", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    table.add_column("what it says")
-    colours = {"holds": "green", "contrary": "red", "undecided": "yellow"}
-    for claim in claims:
-        what = Text(claim.text)
-        if claim.verdict != "holds":
-            what.append(f"\n{claim.why}", style="dim")
-        if claim.to_go:
-            what.append(f"\n{claim.to_go}", style="yellow")
-        table.add_row(claim.id, Text(claim.verdict, style=colours[claim.verdict]), what)
-    return table
 
 
 # ------------------------------------------------------------------------------------ one run alone

@@ -1,0 +1,1 @@
+"""``koala experiment``, and what ``koala study`` shares with it."""

@@ -1,0 +1,151 @@
+"""Running an experiment or a study from the command line: what has to be installed, the bar, Ctrl-C, the summary."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from koala.cli.errors import EXIT_INTERRUPTED, FailedError, UserError
+from koala.cli.terminal.output import console, counted
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from koala.experiments.frame.claims import PaperClaim
+    from koala.experiments.frame.experiment import Experiment, P
+    from koala.experiments.frame.looks import Judged
+    from koala.experiments.frame.run import Computer
+    from koala.experiments.frame.whole_run import SeedRange, WholeRun
+
+# The libraries of each extra, by the names they are imported with.
+_EXTRAS = {
+    "experiments": ("matplotlib", "numpy", "scipy"),
+    "kernel": ("numba", "numpy"),
+    "dask": ("distributed",),
+    "parquet": ("pyarrow",),
+    "mapping": ("highspy", "networkx", "numpy", "scipy"),
+}
+
+
+def refuse_without(verb: str, extras: Sequence[str]) -> None:
+    """Say what to install where a library of one of these extras is missing."""
+    for extra in extras:
+        missing = [library for library in _EXTRAS[extra] if importlib.util.find_spec(library) is None]
+        if missing:
+            verb = "is" if len(missing) == 1 else "are"
+            raise UserError(
+                f"{verb}: {' and '.join(missing)} {verb} not installed; "
+                f"install them with: pip install 'koala-scheduler[{extra}]'"
+            )
+
+
+def cluster(chosen: Experiment[Any], address: str, processes: int | None) -> Computer:
+    """The Dask cluster at that address, to compute on."""
+    if processes is not None:
+        raise UserError("--jobs: with --dask the cluster's workers decide how many; leave one of the two out")
+    from koala.experiments.frame.dask_run import on_dask
+
+    return on_dask(chosen, address)
+
+
+def run_shown(
+    chosen: Experiment[P],
+    parameters: P,
+    seeds: SeedRange,
+    folder: Path,
+    processes: int | None,
+    computer: Computer | None,
+    *,
+    fresh: bool,
+    quick: bool,
+) -> WholeRun:
+    """Run it to its report with a bar for whoever watches; Ctrl-C says how much is kept, and where."""
+    from koala.experiments.frame.run import UNITS_FOLDER, UnitError
+    from koala.experiments.frame.whole_run import run_to_report
+
+    so_far = (0, 0)
+    with _progress(chosen.name) as show:
+
+        def progress(finished: int, all_units: int) -> None:
+            nonlocal so_far
+            so_far = finished, all_units
+            show(finished, all_units)
+
+        try:
+            return run_to_report(
+                chosen,
+                parameters,
+                seeds,
+                folder,
+                processes=processes,
+                computer=computer,
+                fresh=fresh,
+                quick=quick,
+                progress=progress,
+            )
+        except UnitError as error:
+            raise FailedError(error.for_user()) from None
+        except KeyboardInterrupt:
+            finished, all_units = so_far
+    kept = f"{finished} of {counted(all_units, 'unit')} finished and kept in {folder / UNITS_FOLDER}"
+    click.echo(f"\nInterrupted: {kept}; give the same command again to go on.", err=True)
+    raise click.exceptions.Exit(EXIT_INTERRUPTED)
+
+
+@contextmanager
+def _progress(name: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error with the time that is left, for whoever watches a terminal."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import TimeRemainingColumn as Left
+
+    errors = console(stderr=True)
+    columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"), Left())
+    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
+        task = bar.add_task(name, total=None)
+
+        def update(finished: int, all_units: int) -> None:
+            bar.update(task, completed=finished, total=all_units)
+
+        yield update
+
+
+def summary(chosen: Experiment[Any], seen: Judged, warning: str) -> Iterator[RenderableType]:
+    """The claims with their verdicts, and what a reader must know."""
+    from rich.text import Text
+
+    conclusion = seen.conclusion
+    yield Text(f"{chosen.name}: {chosen.title}, {counted(seen.seeds, 'seed')}", style="bold")
+    yield ""
+    if conclusion.claims:
+        yield _claims_table(conclusion.claims)
+        yield ""
+    if seen.looks_max > 1:
+        yield Text(f"{len(seen.looks)} of {counted(seen.looks_max, 'look')} at the data: {seen.stopped}.")
+    for note in conclusion.notes:
+        yield Text(note)
+    if warning:
+        yield Text(f"note: {warning}", style="yellow")
+
+
+def _claims_table(claims: Sequence[PaperClaim]) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("claim", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("what it says")
+    colours = {"holds": "green", "contrary": "red", "undecided": "yellow"}
+    for claim in claims:
+        what = Text(claim.text)
+        if claim.verdict != "holds":
+            what.append(f"\n{claim.why}", style="dim")
+        if claim.to_go:
+            what.append(f"\n{claim.to_go}", style="yellow")
+        table.add_row(claim.id, Text(claim.verdict, style=colours[claim.verdict]), what)
+    return table

@@ -1,0 +1,40 @@
+"""Clusters in short: ``4x100`` is a grid of four clusters of 100 processors, with nothing else to them."""
+
+from __future__ import annotations
+
+import re
+
+from koala.model.grid import PLAN_DEPTH_DEFAULT, SITES_MAX, Grid, SchedulerParameters, Site
+from koala.model.request import PROCESSORS_MAX
+
+_SHORT = re.compile(r"([0-9]{1,18})x([0-9]{1,18})")
+
+
+class ShortGridError(ValueError):
+    """Clusters in short, and more or larger ones than a grid can have."""
+
+    def for_user(self) -> str:
+        """What to write instead."""
+        return str(self)
+
+
+def is_short(name: str) -> bool:
+    """Whether the name is one of clusters in short."""
+    return _SHORT.fullmatch(name) is not None
+
+
+def clusters_in_short(name: str) -> Grid:
+    """Equal clusters with nothing else to them: the queue is looked at whenever that could help."""
+    found = _SHORT.fullmatch(name)
+    if found is None:
+        raise ShortGridError("write two whole numbers: 4x100 is four clusters of 100 processors")
+    clusters, processors = int(found[1]), int(found[2])
+    if not 1 <= clusters <= SITES_MAX:
+        raise ShortGridError(f"give 1 to {SITES_MAX} clusters (SITES_MAX)")
+    if not 1 <= processors <= PROCESSORS_MAX:
+        raise ShortGridError(f"give 1 to {PROCESSORS_MAX} processors a cluster (PROCESSORS_MAX)")
+    return Grid(
+        name=name,
+        sites=tuple(Site(name=f"c{number}", processors=processors) for number in range(1, clusters + 1)),
+        scheduler=SchedulerParameters(scan_interval_s=0.0, check_interval_s=None, plan_depth=PLAN_DEPTH_DEFAULT),
+    )

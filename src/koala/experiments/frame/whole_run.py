@@ -1,0 +1,63 @@
+"""A whole run of an experiment: look after look until its claims are decided, then the report.
+
+The command line and the library both come through here; progress and interrupts are the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from koala.experiments.frame.experiment import Experiment, FinishedUnit, P
+from koala.experiments.frame.looks import Judged, judged, planned_looks
+from koala.experiments.frame.report import WrittenReport, check_folder, write_report
+from koala.experiments.frame.run import Computer, run_units
+
+
+class WholeRun(NamedTuple):
+    """What the last look said, and the report that was written."""
+
+    seen: Judged
+    written: WrittenReport
+
+
+class SeedRange(NamedTuple):
+    """The first seed, how many there are at the first look, and how many at most."""
+
+    first: int
+    at_first: int
+    most: int
+
+
+def run_to_report(
+    experiment: Experiment[P],
+    parameters: P,
+    seeds: SeedRange,
+    folder: Path,
+    *,
+    processes: int | None = None,
+    computer: Computer | None = None,
+    fresh: bool = False,
+    quick: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> WholeRun:
+    """Compute, judge and write the report into the folder, which may hold results of an earlier run of the same.
+
+    OtherReportError where the folder holds a report of something else, UnitError where a unit cannot be computed.
+    """
+    check_folder(folder, experiment.name)
+
+    def results_of(count: int) -> list[FinishedUnit]:
+        return run_units(
+            experiment,
+            experiment.units(parameters, seeds.first, count),
+            folder,
+            processes=processes,
+            computer=computer,
+            fresh=fresh and count == seeds.at_first,
+            progress=progress,
+        )
+
+    seen = judged(experiment, parameters, planned_looks(seeds.at_first, seeds.most), results_of, quick=quick)
+    return WholeRun(seen, write_report(experiment, parameters, seeds.first, seeds.most, seen, folder))
