@@ -15,11 +15,13 @@ from koala.core.running import JobRunning
 from koala.core.staging import JobStaging
 from koala.core.state.job import ComponentClaim, ComponentPhase, Job
 from koala.core.state.ledger import Ledger
+from koala.core.state.pools import take_off
 from koala.core.state.sites import Sites, Trust
 from koala.core.state.timers import Alarm
 from koala.core.state.transfers import Transfers
 from koala.model.messages import Token
-from koala.policies.front_door import replace_one
+from koala.model.nodes import NodePool
+from koala.policies.front_door import places_at, replace_one
 
 
 @dataclass(slots=True)
@@ -33,13 +35,14 @@ class ClaimPlan:
 
 
 class _Room:
-    """What the job may take of each site in this try, counted down as the plan takes it."""
+    """What the job may take of each site in this try, counted down as the plan takes it; in processors."""
 
     def __init__(self, job: Job, sites: Sites) -> None:
         self._job = job
         self._sites = sites
         self._left: dict[int, int] = {}
         self._coming: dict[int, int] = {}
+        self._pools: dict[int, NodePool | None] = {}  # the nodes that are left, where tasks have shapes
 
     def at(self, index: int) -> int:
         """What can be claimed now."""
@@ -48,8 +51,22 @@ class _Room:
             left = self._left[index] = self._sites.startable(index, self._job)
         return left
 
-    def take(self, index: int, processors: int) -> None:
+    def at_for(self, index: int, component: int) -> int:
+        """What of it the tasks of the component can have, by what is left of the nodes."""
+        left, shape = self.at(index), self._job.request.shape_of(component)
+        return left if shape is None else places_at(shape, left, self._pool(index)) * shape.processors
+
+    def take(self, index: int, processors: int, component: int) -> None:
         self._left[index] = self.at(index) - processors
+        if self._job.demand is not None and self._job.demand.groups:
+            pool = self._pool(index)
+            if pool is not None:
+                take_off(pool, self._job.request.shape_of(component), processors)
+
+    def _pool(self, index: int) -> NodePool | None:
+        if index not in self._pools:
+            self._pools[index] = self._sites.pools.for_job(index, self._job)
+        return self._pools[index]
 
     def with_coming(self, index: int) -> int:
         """What will be there once the jobs that are preempted, now or before, have let go."""
@@ -65,14 +82,14 @@ class _Room:
         """A job is preempted: this will come, but it is not there yet."""
         self._coming[index] = self._coming_at(index) + processors
 
-    def set_aside(self, index: int, processors: int) -> None:
+    def set_aside(self, index: int, processors: int, component: int) -> None:
         """Keep processors for a component that waits: first what is there, the rest of what will come."""
         there = max(0, min(processors, self.at(index)))
-        self.take(index, there)
+        self.take(index, there, component)
         self._coming[index] = self._coming_at(index) - (processors - there)
 
-    def all(self) -> list[int]:
-        return [max(0, self.at(index)) for index in range(len(self._sites.sites))]
+    def all(self, component: int) -> list[int]:
+        return [max(0, self.at_for(index, component)) for index in range(len(self._sites.sites))]
 
 
 def plan_claim(job: Job, sites: Sites, transfers: Transfers, *, threshold: float, now: float) -> ClaimPlan:
@@ -83,20 +100,26 @@ def plan_claim(job: Job, sites: Sites, transfers: Transfers, *, threshold: float
     stuck: list[int] = []
     for component in _claiming_order(job):
         index, size = job.spots.sites[component], job.spots.sizes[component]
-        if room.at(index) >= size:
+        if room.at_for(index, component) >= size:
             plan.start.append(component)
-            room.take(index, size)
+            room.take(index, size, component)
         elif component in job.earmarks:
-            room.set_aside(index, size)  # what is being freed for it is not for the job's other components
+            room.set_aside(index, size, component)  # what is being freed for it is not for the job's other components
         else:
             stuck.append(component)
     claimed = sum(claim is not None for claim in job.claims)
     if (claimed + len(plan.start)) / len(job.claims) < threshold:
         return ClaimPlan(enough=False)
     for component in stuck:
-        if not _replace(job, component, room, plan, sites, transfers, now) and job.high:
+        if not _replace(job, component, room, plan, sites, transfers, now) and job.high and _may_preempt(job):
             _preempt(job, component, room, plan, sites)
     return plan
+
+
+def _may_preempt(job: Job) -> bool:
+    """Whether what others let go of is surely of use to it: of tasks with shapes nobody knows, as they need what
+    comes free on one node."""
+    return job.demand is None or not job.demand.groups
 
 
 def _claiming_order(job: Job) -> list[int]:
@@ -122,10 +145,10 @@ def _replace(
     def under_way_s(file: str, chunk: tuple[int, int] | None, site: int) -> float:
         return transfers.remaining_s((file, chunk, site), now)
 
-    index = replace_one(job.demand, job.spots, component, room.all(), until_start_s, sites.view, under_way_s)
+    index = replace_one(job.demand, job.spots, component, room.all(component), until_start_s, sites.view, under_way_s)
     if index < 0:
         return False
-    room.take(index, job.spots.sizes[component])
+    room.take(index, job.spots.sizes[component], component)
     plan.replace.append((component, index))
     return True
 
@@ -155,7 +178,7 @@ def _preempt(job: Job, component: int, room: _Room, plan: ClaimPlan, sites: Site
             if freed is not None and not freed.aborting:
                 room.expect(freed.site, freed.processors)  # all of it comes free, on other sites too
         victims.append(victim)
-    room.set_aside(index, size)
+    room.set_aside(index, size, component)
     plan.preempt.append((component, victims))
 
 

@@ -76,6 +76,11 @@ class PlanFinder:
         except PolicyError:
             return None
 
+    def _later(self, demand: Demand) -> View:
+        """What a demand sees of a time to come. Which nodes will be free then nobody knows, so that tasks with shapes
+        count on all of them, beside the processors that are idle then: their plans are never too late."""
+        return self.view.with_whole_nodes() if demand.groups else self.view
+
     def earliest(
         self, demand: Demand, walltime_s: float, reserved: Sequence[Reservation]
     ) -> tuple[float, Spots] | None:
@@ -95,7 +100,8 @@ class PlanFinder:
             time = times[index]
             if time == INFINITY:
                 return None
-            return self.place(demand, self.idle_during(time, time + walltime_s, beside))
+            view = self._later(demand) if time > now else None
+            return self.place(demand, self.idle_during(time, time + walltime_s, beside), view)
 
         alone = bisect_left(times, free_again)  # from here on nothing is reserved any more
         first = self._first(len(times), self._may_fit(demand, times, at))
@@ -142,7 +148,10 @@ class PlanFinder:
     def _when_all_is_over(self, demand: Demand, times: Sequence[float]) -> tuple[float, Spots] | None:
         """At the last step whatever is known to end has ended, and nothing is on the links."""
         last = max((time for time in times if time < INFINITY), default=self.now)
-        spots = self.place(demand, self.idle_during(last, INFINITY, ()), self.view.unloaded())
+        view = self.view.unloaded()
+        if demand.groups:
+            view = view.with_whole_nodes()
+        spots = self.place(demand, self.idle_during(last, INFINITY, ()), view)
         return None if spots is None else (last, spots)
 
     def still_placed(self, started: Spots, end: float, reserved: Sequence[Reservation]) -> list[Spots] | None:
@@ -155,7 +164,7 @@ class PlanFinder:
             if not _fits(each.spots, idle):
                 assert each.job is not None
                 assert each.job.demand is not None
-                spots = self.place(each.job.demand, idle)
+                spots = self.place(each.job.demand, idle, self._later(each.job.demand))
             if spots is None:
                 return None
             found.append(spots)
@@ -348,8 +357,8 @@ class JobPlans:
 
     def _as_planned(self, job: Job) -> Spots | None:
         assert job.plan_spots is not None
-        if job.demand is None or job.demand.has_files:
-            return None  # a file may be gone since
+        if job.demand is None or job.demand.has_files or job.demand.groups:
+            return None  # a file may be gone since, and nodes are not what was counted on
         idle = job.demand.allowed(self.ledger.sites.view.idle)
         return job.plan_spots if _fits(job.plan_spots, idle) else None
 

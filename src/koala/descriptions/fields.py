@@ -31,6 +31,7 @@ SIZE_BYTES_MAX = 10**18
 
 DURATION_ADVICE = 'write seconds (900), a number with a unit (15m, 2h, 1h30m, 1d) or "HH:MM:SS"'
 NOT_ABOVE_ZERO_ADVICE = "write more than 0"
+MEMORY_ADVICE = "write a size such as 512M, 16G (2^30 bytes each, as in Slurm), 16 GiB or 16 GB (10^9 bytes)"
 SIZE_ADVICE = "write a size such as 500 MB, 4 GB (10^9 bytes) or 4 GiB (2^30 bytes)"
 
 _UNIT_S = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
@@ -45,6 +46,7 @@ _UNIT_BYTES = {"B": 1} | {
     for suffix, base in (("B", 1000), ("iB", 1024))
     for power, prefix in enumerate(("k" if suffix == "B" else "K", "M", "G", "T", "P"), start=1)
 }
+_MEMORY = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,19})?) ?([KkMGTP])")
 _SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,19})?) ?([A-Za-z]+)")
 
 
@@ -134,6 +136,33 @@ def _read_size(value: Any) -> int:
     return size
 
 
+def memory_bytes(text: str) -> int | None:
+    """A size of memory in bytes: as a size, or with a letter alone for a binary unit (16G is 16 GiB, as in Slurm);
+    None where it is not one."""
+    found = _MEMORY.fullmatch(text.strip())
+    if found:
+        size = Fraction(found[1]) * 1024 ** ("KMGTP".index(found[2].upper()) + 1)
+        return int(size) if size.denominator == 1 else None
+    return size_bytes(text)
+
+
+def memory_value(size: int) -> str:
+    """What ``memory_bytes`` reads as so many bytes."""
+    for power, unit in ((4, "T"), (3, "G"), (2, "M"), (1, "K")):
+        if size % 1024**power == 0:
+            return f"{size // 1024**power}{unit}"
+    return f"{size} B"
+
+
+def _read_memory(value: Any) -> int:
+    if not isinstance(value, str):
+        raise wrong("a size of memory needs its unit", MEMORY_ADVICE)
+    size = memory_bytes(value)
+    if size is None or size > SIZE_BYTES_MAX:
+        raise wrong(f"{shown(value)} is not a size of memory", MEMORY_ADVICE)
+    return size
+
+
 def _read_text(value: Any) -> Any:
     """Numbers and truth values are no text, but the reader may take them as they were written."""
     if isinstance(value, int | float):
@@ -184,6 +213,7 @@ FractionAboveZero = Annotated[Number, Field(gt=0, le=1)]
 DurationText = Annotated[str, Field(pattern=DURATION_PATTERN)]
 Duration = Annotated[float, BeforeValidator(_read_duration, json_schema_input_type=float | DurationText)]
 Size = Annotated[int, Field(le=SIZE_BYTES_MAX), BeforeValidator(_read_size, json_schema_input_type=str)]
+Memory = Annotated[int, Field(ge=0, le=SIZE_BYTES_MAX), BeforeValidator(_read_memory, json_schema_input_type=str)]
 SizeBytes = Annotated[int, Field(strict=True, ge=0, le=SIZE_BYTES_MAX)]
 
 

@@ -173,13 +173,15 @@ class JobDetail(JobSummary):
 
 
 class ShortageInfo(Answer):
-    """What one site lacked at the last try, and what would cure it there."""
+    """What one site lacked at the last try, and what would cure it there. The numbers are processors, or tasks where
+    these are more than a processor; ``resource`` is what lacked: processors, memory, a kind of GPU."""
 
     site: str
     wanted: int
     idle: int
     missing: int
     cure: str
+    resource: str = "processors"
 
 
 class RefusalInfo(Answer):

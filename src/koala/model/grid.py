@@ -11,6 +11,7 @@ import enum
 import msgspec
 
 from koala.model.dendrogram import Machine
+from koala.model.nodes import NodeClass
 from koala.model.request import FileName, SiteName
 
 # Limits on one grid file.
@@ -180,6 +181,9 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     groups say; ``nodes`` are processors with a power and a load of their own, and the others have ``node_power``
     (MFlop/s) and ``node_load``.
 
+    ``node_classes`` are its nodes with their processors, memory and GPUs, all free, where the grid file says so; a
+    batch system tells of its nodes itself.
+
     ``lost_after_s`` is the scheduler's of that name, for this site; None is as for all.
 
     ``own_account`` says whether jobs run there under another account than the daemon's, or where its own reaches
@@ -197,6 +201,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[Machine, ...] = ()
     node_power: float = NODE_POWER
     node_load: float = 0.0
+    node_classes: tuple[NodeClass, ...] = ()
     batch: BatchSettings | None = None  # of a site under a batch system
     own_account: bool | None = None
     lost_after_s: float | None = None

@@ -28,6 +28,7 @@ from typing import TypeAlias
 import msgspec
 
 from koala.model.dependency import Dependency
+from koala.model.nodes import NodeClass
 from koala.model.request import FileName, JobId, Priority, Request, SiteName
 
 Token: TypeAlias = str
@@ -222,12 +223,18 @@ class SiteReported(Event, frozen=True, kw_only=True, tag=True):
 
     ``releases`` are (time, processors): when jobs of other users let go of processors at the latest, as far as the
     site knows, no more than ``RELEASES_MAX`` of them.
+
+    ``nodes`` are its working nodes by class, with what nobody holds of them; none where it does not tell. ``shown``
+    are those of our components that hold what these do not show as free. After the end of such a component a site
+    reports again: until then nobody knows which nodes it leaves.
     """
 
     site: SiteName
     processors: int
     others: int
     releases: tuple[tuple[float, int], ...] = ()
+    nodes: tuple[NodeClass, ...] = ()
+    shown: tuple[Token, ...] = ()
 
 
 def releases_within(releases: Iterable[tuple[float, int]], others: int) -> list[tuple[float, int]]:

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from koala.model.dependency import DEPENDENCIES_MAX, Dependency
+from koala.model.nodes import TaskNeeds, TaskShape
 from koala.model.task_graph import TaskGraph
 from koala.model.travelling import TravellingFile
 
@@ -138,12 +139,17 @@ class Application(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A part of a job that runs on one site. With ``site`` the user has chosen it; without, the policy does."""
+    """A part of a job that runs on one site. With ``site`` the user has chosen it; without, the policy does.
+
+    It is equal tasks, each of ``application.processors_per_task`` processors; ``needs`` is what each needs beside
+    them, None where that is nothing.
+    """
 
     processors: int
     application: Application = Application()
     input_files: tuple[InputFile, ...] = ()
     site: SiteName | None = None
+    needs: TaskNeeds | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.processors <= PROCESSORS_MAX:
@@ -157,11 +163,20 @@ class Component(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 f"{self.processors} processors do not make whole tasks of {per_task}; write a divisor of "
                 f"{self.processors}",
             )
+        if self.needs is not None and (problem := self.needs.problem()) is not None:
+            raise InvalidRequestError(*problem)
         if len(self.input_files) > INPUT_FILES_MAX:
             raise InvalidRequestError("input_files", f"more than {INPUT_FILES_MAX} files (INPUT_FILES_MAX)")
         names = [file.name for file in self.input_files]
         if len(set(names)) != len(names):
             raise InvalidRequestError("input_files", "the same file is named twice; name it once")
+
+    @property
+    def shape(self) -> TaskShape | None:
+        """The shape of its tasks; None for plain ones, of one processor and nothing else."""
+        if self.needs is None and self.application.processors_per_task == 1:
+            return None
+        return TaskShape.of(self.application.processors_per_task, self.needs)
 
 
 class Flexibility(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -316,6 +331,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             )
         if not self.is_total or self.flexible != Flexibility():
             raise InvalidRequestError("tasks", "a job of tasks is divided by them alone; it has no other structure")
+        if self.components[0].shape is not None:
+            raise InvalidRequestError("task", "each task of a job of tasks has one processor and nothing else")
         if self.components[0].processors != len(tasks.names):
             raise InvalidRequestError("tasks", f"each has one processor, so the job has {len(tasks.names)} of them")
         clustered = sorted(task for cluster in self.task_clusters for task in cluster)
@@ -345,15 +362,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         self._check_whole_tasks(flexible)
 
     def _check_whole_tasks(self, flexible: Flexibility) -> None:
-        """A division by the scheduler could cut a task in two; one that the user lists can be looked at here."""
+        """The scheduler divides a total by whole tasks; a division that the user lists must not cut one in two."""
         per_task = self.components[0].application.processors_per_task
         if per_task == 1:
             return
-        if not flexible.splits:
-            raise InvalidRequestError(
-                "processors_per_task",
-                "a flexible total is divided by processors, and could cut a task in two; list splits of whole tasks",
-            )
         for split in flexible.splits:
             if any(part % per_task != 0 for part in split):
                 parts = "+".join(map(str, split))
@@ -365,6 +377,15 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def processors(self) -> int:
         """The job's size: all components together."""
         return sum(component.processors for component in self.components)
+
+    @property
+    def is_shaped(self) -> bool:
+        """Whether some task of it is more than one processor."""
+        return any(component.shape is not None for component in self.components)
+
+    def shape_of(self, part: int) -> TaskShape | None:
+        """The shape of the tasks of a component of the job, or of a part that was made of it; None for plain ones."""
+        return self.components[0 if self.flexible is not None else part].shape
 
     @property
     def is_total(self) -> bool:
@@ -413,13 +434,15 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shortage(msgspec.Struct, frozen=True, kw_only=True):
-    """What one site lacked when a placement was tried, and what would cure it there."""
+    """What one site lacked when a placement was tried, and what would cure it there. The numbers are processors, or
+    tasks where these are more than a processor; ``resource`` is what lacked: processors, memory, a kind of GPU."""
 
     site: SiteName
     wanted: int
     idle: int
     missing: int
     cure: str
+    resource: str = "processors"
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):

@@ -116,6 +116,10 @@ def texts_of(request: Request) -> Iterator[str]:
         yield sent.path
         yield sent.checksum
         yield sent.link
+    for needs in {component.needs for component in request.components}:
+        if needs is not None:
+            yield needs.gpu
+            yield needs.constraint
     sites = {component.site for component in request.components} | {request.home, request.policy}
     yield from (site for site in sites if site is not None)
     if request.tasks is not None:

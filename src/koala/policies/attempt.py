@@ -14,6 +14,7 @@ from koala.policies.demand import Bounds, Demand, Shape
 from koala.policies.external import ask_components, ask_flexible
 from koala.policies.forms import Form
 from koala.policies.link_division import divide_by_links
+from koala.policies.places import Room
 from koala.policies.tasks.wase import ClusteredTasks, TaskSpots
 from koala.policies.transfer_estimates import Spots, division_times_s, missing_file, transfer_row_s
 from koala.policies.view import View
@@ -35,6 +36,8 @@ class Divided(NamedTuple):
 
 def place_on(demand: Demand, idle: Sequence[int], view: View) -> Spots | None:
     """Try the demand on these idle processors. All or nothing; the arguments are left as they are."""
+    if demand.groups:
+        return _place_groups(demand, idle, view)
     if demand.has_files and missing_file(demand, view) is not None:
         return None
     if demand.tasks is not None and demand.policy.form is Form.TASKS:
@@ -44,6 +47,27 @@ def place_on(demand: Demand, idle: Sequence[int], view: View) -> Spots | None:
         return Spots(mapped.sites, tuple(map(len, mapped.tasks)), mapped.tasks)
     spots = _untasked(demand, idle, view)
     return spots if spots is None or demand.tasks is None else spots._replace(tasks=demand.tasks.dealt(spots.sizes))
+
+
+def _place_groups(demand: Demand, idle: Sequence[int], view: View) -> Spots | None:
+    """One group after the other: the policy sees places for its tasks instead of processors."""
+    room = Room(idle, view)
+    if len(demand.groups) == 1:
+        shape, _, inner = demand.groups[0]
+        spots = place_on(inner, room.places(shape), view)
+        return (
+            None if spots is None else spots._replace(sizes=tuple([size * shape.processors for size in spots.sizes]))
+        )
+    sites, sizes = {}, {}
+    for shape, components, inner in demand.groups:
+        spots = place_on(inner, room.places(shape), view)
+        if spots is None:
+            return None
+        room.take(shape, spots)
+        for component, site, tasks in zip(components, spots.sites, spots.sizes, strict=True):
+            sites[component], sizes[component] = site, tasks * shape.processors
+    order = range(len(sites))
+    return Spots(tuple([sites[each] for each in order]), tuple([sizes[each] for each in order]))
 
 
 def _untasked(demand: Demand, idle: Sequence[int], view: View) -> Spots | None:

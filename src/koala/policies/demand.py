@@ -9,8 +9,11 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from typing import NamedTuple, TypeAlias
 
+from msgspec.structs import replace
+
 from koala.model.network import BIT_S_PER_MBIT_S, per_processor_bit_s
-from koala.model.request import Communication, Component, InputMode, Pattern, Request
+from koala.model.nodes import TaskShape
+from koala.model.request import Communication, Component, Flexibility, InputMode, Pattern, Request
 from koala.policies.catalogue import dividing
 from koala.policies.errors import UnknownHomeError, UnknownSiteError
 from koala.policies.forms import Form, Policy
@@ -67,6 +70,15 @@ class Barred(NamedTuple):
     sites: tuple[int, ...]
 
 
+class TaskGroup(NamedTuple):
+    """Components with tasks of one shape: which they are, and the demand that a policy sees of them, counted in tasks
+    instead of processors. Plain components beside shaped ones are a group too."""
+
+    shape: TaskShape
+    components: tuple[int, ...]
+    demand: Demand
+
+
 class Demand:
     """What a policy can see of a request. Immutable; equal keys mean the same demand.
 
@@ -81,7 +93,9 @@ class Demand:
       in which a policy fills sites depends on what is idle, and with less of it it may take a way that fits;
     - ``tasks``: of a job of tasks, with their clusters, which are found once;
     - ``lone``: the most idle site takes the whole whenever it can, see ``Policy.most_idle_takes_whole``;
-    - ``barred``: sites that it must not go to, whatever is idle there.
+    - ``barred``: sites that it must not go to, whatever is idle there;
+    - ``groups``: where tasks are more than one processor, its components by the shape of their tasks; then policies
+      see those instead, and all other numbers here are in processors.
     """
 
     __slots__ = (
@@ -90,6 +104,7 @@ class Demand:
         "divided",
         "files",
         "flexible",
+        "groups",
         "has_files",
         "home",
         "key",
@@ -140,6 +155,12 @@ class Demand:
             and self.tasks is None
             and (self.bounds is not None or free_and_single)
         )
+        self.groups: tuple[TaskGroup, ...] = ()
+        if request.is_shaped:
+            self.groups = _groups(self, request, index, shared_links=shared_links)
+            self.least = max(group.demand.least * group.shape.processors for group in self.groups)
+            self.steady = len(self.groups) == 1 and self.groups[0].demand.steady
+            self.lone = False
 
     def barring(self, sites: Iterable[int]) -> Demand:
         """The same for a job that must not go to these sites, nor to those that it was barred from before."""
@@ -167,12 +188,57 @@ class Demand:
         return [0 if site in self.barred else here for site, here in enumerate(processors)]
 
 
+def _groups(
+    demand: Demand, request: Request, index: Mapping[str, int], *, shared_links: bool
+) -> tuple[TaskGroup, ...]:
+    """By shape: those with the most demanding tasks are placed first, as they have the least choice."""
+    by_shape: dict[TaskShape, list[int]] = {}
+    for position, component in enumerate(request.components):
+        by_shape.setdefault(component.shape or TaskShape(), []).append(position)
+    order = sorted(by_shape, key=_choosiness)
+    groups = []
+    for shape in order:
+        positions = tuple(by_shape[shape])
+        inner = Demand(_in_tasks(request, shape, positions), demand.policy, index, shared_links=shared_links)
+        if not demand.flexible:
+            inner.reads = tuple(demand.reads[position] for position in positions)
+        groups.append(TaskGroup(shape, positions, inner))
+    return tuple(groups)
+
+
+def _choosiness(shape: TaskShape) -> tuple[int, bool, int, int]:
+    return -shape.gpus, not shape.constraint, -shape.memory_bytes, -shape.processors
+
+
+def _in_tasks(request: Request, shape: TaskShape, positions: Sequence[int]) -> Request:
+    """The request for these components alone, with a processor for each task."""
+    per_task = shape.processors
+    components = []
+    for position in positions:
+        component = request.components[position]
+        application = replace(component.application, processors_per_task=1)
+        tasks = component.processors // per_task
+        components.append(replace(component, processors=tasks, application=application, needs=None))
+    flexible, communication = request.flexible, request.communication
+    if flexible is not None:
+        flexible = Flexibility(
+            component_min=-(-flexible.component_min // per_task),
+            components_max=flexible.components_max,
+            splits=tuple(tuple(part // per_task for part in split) for split in flexible.splits),
+        )
+    if communication is not None and communication.per_processor_mbit_s is not None:
+        communication = replace(communication, per_processor_mbit_s=communication.per_processor_mbit_s * per_task)
+    return replace(request, components=tuple(components), flexible=flexible, communication=communication)
+
+
 def demand_key(request: Request, policy_name: str) -> DemandKey:
     """Everything of a request that a policy can see, hashable: equal keys mean the same demand."""
     components = request.components
     more: DemandKey = ()
+    if request.is_shaped:
+        more = (tuple(component.shape for component in components),)
     if request.home is not None or request.communication is not None or request.tasks is not None:
-        more = (request.home, request.communication, request.tasks, request.task_clusters)
+        more = (*more, request.home, request.communication, request.tasks, request.task_clusters)
     if len(components) == 1 and components[0].site is None and not components[0].input_files:
         return (policy_name, components[0].processors, request.flexible, *more)
     return (

@@ -14,6 +14,7 @@ from koala.policies.demand import Demand, DemandKey, compile_demand, demand_key
 from koala.policies.errors import MissingFileError, PolicyError, UnknownSiteError
 from koala.policies.forms import Form
 from koala.policies.koala.close_to_files import closest_site
+from koala.policies.places import needs_nodes, places_at
 from koala.policies.refusals.refusal import refuse
 from koala.policies.transfer_estimates import (
     Input,
@@ -25,7 +26,7 @@ from koala.policies.transfer_estimates import (
     transfer_row_s,
     transfer_s,
 )
-from koala.policies.view import FileAt, View, quota_processors
+from koala.policies.view import FileAt, View, described_pool, quota_processors
 
 __all__ = [
     "Demand",
@@ -40,9 +41,11 @@ __all__ = [
     "can_ever_fit",
     "compile_demand",
     "demand_key",
+    "described_pool",
     "inputs",
     "link_s",
     "place_on",
+    "places_at",
     "quota_processors",
     "refuse",
     "replace_one",
@@ -76,7 +79,16 @@ def can_ever_fit(demand: Demand, most: Sequence[int], view: View) -> bool:
     it counts as possible."""
     if demand.policy.checked or demand.rule.checked or missing_file(demand, view) is not None:
         return True
-    return place_on(demand, demand.allowed(most), view.unloaded()) is not None
+    empty = view.unloaded()
+    if demand.groups:
+        if any(needs_nodes(group.shape) for group in demand.groups) and _some_untold(demand, view):
+            return True  # it may have what is asked for
+        empty = empty.with_whole_nodes()
+    return place_on(demand, demand.allowed(most), empty) is not None
+
+
+def _some_untold(demand: Demand, view: View) -> bool:
+    return any(site not in demand.barred and view.pools.whole(site) is None for site in range(len(view.names)))
 
 
 def replace_one(

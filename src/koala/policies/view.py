@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from decimal import Decimal
 from functools import lru_cache
+from typing import Protocol
 
-from koala.model.grid import Grid, Links
+from koala.model.grid import Grid, Links, Site
+from koala.model.nodes import NodeClass, NodePool, NodeSize
 from koala.policies.koala.slowness import (
     ASSUMED_BANDWIDTH_SHARE,
     ASSUMED_LATENCY_SHARE,
@@ -16,9 +18,19 @@ from koala.policies.koala.slowness import (
     link_slowness,
 )
 from koala.policies.tasks.wase import SiteLans
+from koala.policies.units import PROCESSORS, Units
 from koala.policies.wiring import Wiring, compile_wiring, star
 
-__all__ = ["BYTES_PER_S_PER_MBIT_S", "FileAt", "LinkRows", "SlownessRows", "View", "quota_processors"]
+__all__ = [
+    "BYTES_PER_S_PER_MBIT_S",
+    "FileAt",
+    "LinkRows",
+    "SitePools",
+    "SlownessRows",
+    "View",
+    "described_pool",
+    "quota_processors",
+]
 
 # The scheduler asks for the same few quotas at every event; the decimal arithmetic is done once for each.
 QUOTAS_REMEMBERED_MAX = 4_096
@@ -28,6 +40,50 @@ QUOTAS_REMEMBERED_MAX = 4_096
 def quota_processors(processors: int, quota: float) -> int:
     """floor(quota * processors), on the quota as it was written: 0.29 of 100 processors is 29, not 28."""
     return int(Decimal(repr(float(quota))) * processors)
+
+
+class SitePools(Protocol):
+    """The nodes of each site, for tasks that are more than a processor; None of a site that does not tell."""
+
+    def free(self, site: int) -> NodePool | None:
+        """What nobody holds now. It is not to be changed."""
+
+    def whole(self, site: int) -> NodePool | None:
+        """All of it, as if nobody held anything. It is not to be changed."""
+
+
+class GridPools:
+    """The nodes as the grid file has them, all idle."""
+
+    def __init__(self, grid: Grid) -> None:
+        self._pools = [described_pool(site) for site in grid.sites]
+
+    def free(self, site: int) -> NodePool | None:
+        """See ``SitePools``."""
+        return self._pools[site]
+
+    def whole(self, site: int) -> NodePool | None:
+        """See ``SitePools``."""
+        return self._pools[site]
+
+
+def described_pool(site: Site) -> NodePool | None:
+    """The nodes that the grid file gives the site: one without GPUs where it says nothing; None under a batch system,
+    which tells of its nodes itself."""
+    if site.batch is not None:
+        return None
+    one = NodeSize(site.processors)
+    return NodePool.whole(site.node_classes or (NodeClass(1, one, one),))
+
+
+class NoPools:
+    """No site tells of its nodes."""
+
+    def free(self, site: int) -> NodePool | None:
+        """See ``SitePools``."""
+
+    def whole(self, site: int) -> NodePool | None:
+        """See ``SitePools``."""
 
 
 class FileAt:
@@ -121,7 +177,9 @@ class View:
       running and placed jobs demand of each now;
     - ``observed_bisection_bit_s``: the mean bisection bandwidth of the jobs that were seen to run on several sites,
       0 where none was: all that some policies know of a job that has not run yet;
-    - ``lans``: the sites as jobs of tasks see them, by default all alike.
+    - ``lans``: the sites as jobs of tasks see them, by default all alike;
+    - ``pools``: the nodes of the sites, for jobs whose tasks have shapes; with ``whole_nodes`` they count as idle;
+    - ``units``: what all the numbers count, in words.
     """
 
     __slots__ = (
@@ -137,6 +195,9 @@ class View:
         "link_demand_bit_s",
         "names",
         "observed_bisection_bit_s",
+        "pools",
+        "units",
+        "whole_nodes",
         "wiring",
     )
 
@@ -153,6 +214,9 @@ class View:
         link_demand_bit_s: list[int] | None = None,
         observed_bisection_bit_s: float = 0.0,
         lans: SiteLans | None = None,
+        pools: SitePools | None = None,
+        whole_nodes: bool = False,
+        units: Units = PROCESSORS,
     ) -> None:
         if not names:
             raise ValueError("a view needs at least one site")
@@ -167,6 +231,9 @@ class View:
         self.link_demand_bit_s = [0] * len(self.wiring.names) if link_demand_bit_s is None else link_demand_bit_s
         self.observed_bisection_bit_s = observed_bisection_bit_s
         self.lans = SiteLans.alike(names, limit) if lans is None else lans
+        self.pools: SitePools = NoPools() if pools is None else pools
+        self.whole_nodes = whole_nodes
+        self.units = units
         self._slowness = SlownessRows(latency_s, bytes_per_s)
         self._slowness_as_of = (latency_s.changes, bytes_per_s.changes)
 
@@ -183,6 +250,18 @@ class View:
     def link_capacity_bit_s(self) -> tuple[int, ...]:
         """The capacity of every link, those of the sites first."""
         return self.wiring.capacity_bit_s
+
+    def pool(self, site: int) -> NodePool | None:
+        """The nodes that tasks may have at the site, not to be changed; None where it does not tell."""
+        return self.pools.whole(site) if self.whole_nodes else self.pools.free(site)
+
+    def with_whole_nodes(self) -> View:
+        """The same with nobody on any node."""
+        if self.whole_nodes or isinstance(self.pools, NoPools):
+            return self
+        whole = self.with_link_demand(self.link_demand_bit_s)
+        whole.whole_nodes = True
+        return whole
 
     def unloaded(self) -> View:
         """The same with nothing on any link, nor anything seen there before."""
@@ -205,6 +284,9 @@ class View:
             link_demand_bit_s=link_demand_bit_s,
             observed_bisection_bit_s=self.observed_bisection_bit_s,
             lans=self.lans,
+            pools=self.pools,
+            whole_nodes=self.whole_nodes,
+            units=self.units,
         )
 
     @classmethod
@@ -228,6 +310,7 @@ class View:
             },
             wiring=compile_wiring(grid),
             lans=SiteLans(grid),
+            pools=GridPools(grid),
         )
 
 

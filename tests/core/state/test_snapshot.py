@@ -173,6 +173,7 @@ WORKED_OUT: dict[type, dict[str, Callable[[Any], Any]]] = {
         "earmarked": lambda site: site.earmarked,
         "limit": lambda site: site.limit,
         "ours": lambda site: site.ours,
+        "pool": lambda _: True,  # made when somebody asks
         "promised": lambda site: site.promised,
         "quota": lambda site: site.quota,
     },
@@ -187,6 +188,7 @@ WORKED_OUT: dict[type, dict[str, Callable[[Any], Any]]] = {
         "every_event": lambda queue: queue.every_event,
         "patient": lambda queue: queue.patient,
         "resting": lambda queue: list(queue.resting),
+        "shaped": lambda queue: queue.shaped,
         "size": lambda queue: queue.size,
     },
 }

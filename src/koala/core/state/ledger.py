@@ -101,6 +101,7 @@ class Ledger:
         self.claiming = ClaimingQueue()
         self.claims: dict[Token, ComponentClaim] = {}
         self.sites = Sites(grid)
+        self.sites.pools.placed = self.claiming
         self.links = LinkUse(self.sites)
         self.forecasts = LinkForecasts(self.sites.view)
         self.transfers = Transfers(self.sites.view, self.forecasts)

@@ -70,11 +70,13 @@ class _QueueLinks:
         "every_event",
         "patient",
         "resting",
+        "shaped",
         "size",
     )
     by_arrival: bool  # whether a job that comes back stands where it stood at first
     every_event: bool  # whether the queue is scanned at every event
     size: int
+    shaped: int  # jobs in line whose tasks are more than one processor
     patient: int
     # Jobs that take a rest before they stand at the tail again: they wait, but are not tried.
     resting: dict[JobId, Job]
@@ -112,7 +114,7 @@ class PlacementQueue(_QueueLinks):
 
     def __post_init__(self) -> None:
         self.every_event = self.by_arrival = False
-        self.size = self.patient = self._fickle = 0
+        self.size = self.shaped = self.patient = self._fickle = 0
         self.resting = {}
         self._groups = {}
         self._by_least = []
@@ -203,6 +205,8 @@ class PlacementQueue(_QueueLinks):
         group.positions.insert(place, job.position)
         group.jobs.insert(place, job)
         self.size += 1
+        if demand.groups:
+            self.shaped += 1
         if not demand.steady:
             self._count_unsteady(demand, 1)
         if job.exhausted_at_scan is not None:
@@ -249,6 +253,8 @@ class PlacementQueue(_QueueLinks):
             job.exhausted_at_scan = None
             self._limited -= 1
         self.size -= 1
+        if group.demand.groups:
+            self.shaped -= 1
         if not group.demand.steady:
             self._count_unsteady(group.demand, -1)
         if not self.size:

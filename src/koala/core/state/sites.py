@@ -17,10 +17,12 @@ from koala.core.state.availability import CLOSED, Availability
 from koala.core.state.blame import SiteRecord
 from koala.core.state.encoded import INFINITY, Time, encoded
 from koala.core.state.job import ComponentClaim, Job, Seen
+from koala.core.state.pools import BelievedPools
 from koala.core.state.timers import Timer
 from koala.model.grid import Grid, Site
-from koala.model.messages import releases_within
+from koala.model.messages import SiteReported, Token, releases_within
 from koala.model.network import bisection_factor
+from koala.model.nodes import NodeClass, NodePool
 from koala.model.request import JobId, SiteName
 from koala.policies.front_door import View, quota_processors
 
@@ -46,7 +48,17 @@ NOTHING = -(10**12)
 
 
 class _SiteLinks:
-    __slots__ = ("claims", "cooling", "described_limit", "earmarked", "limit", "ours", "promised", "quota")
+    __slots__ = (
+        "claims",
+        "cooling",
+        "described_limit",
+        "earmarked",
+        "limit",
+        "ours",
+        "pool",
+        "promised",
+        "quota",
+    )
     quota: float
     described_limit: int  # what the quota allows of the processors in the grid file
     limit: int  # what it allows of those that there are
@@ -55,6 +67,7 @@ class _SiteLinks:
     promised: int  # placed and not yet claimed
     cooling: Timer | None  # set while it is unusable, until it is probed
     claims: dict[str, ComponentClaim]
+    pool: NodePool | None  # its free nodes, while nothing has changed since somebody asked
 
 
 @encoded
@@ -83,6 +96,8 @@ class SiteBelief(_SiteLinks):
     silent_at: float = 0.0  # when that was last seen
     lost: str = ""  # why it was declared lost, until it has answered and has ended all that is fenced there
     record: SiteRecord = field(default_factory=SiteRecord)  # failures of applications that are held against it
+    nodes: tuple[NodeClass, ...] = ()  # as last reported; none where it does not tell
+    shown: dict[Token, None] = field(default_factory=dict)  # components whose share is not free in these
 
     def bind(self, described: Site) -> None:
         """Take from the grid file what it says; nothing is claimed or promised."""
@@ -94,6 +109,7 @@ class SiteBelief(_SiteLinks):
         self.ours = self.earmarked = self.promised = 0
         self.cooling = None
         self.claims = {}
+        self.pool = None
 
     def stop_cooling(self) -> None:
         if self.cooling is not None:
@@ -127,6 +143,8 @@ class Sites:
         for belief, described in zip(self.sites, grid.sites, strict=True):
             belief.bind(described)
         self._described = grid.sites
+        self.pools = BelievedPools(self.sites, grid.sites, hold_placed=grid.scheduler.hold_placed)
+        self.view.pools = self.pools
         closed = grid.closed_to_guests
         self.closed_to_guests = tuple(index for index, site in enumerate(grid.sites) if site.name in closed)
         self.hold_placed = grid.scheduler.hold_placed
@@ -155,6 +173,7 @@ class Sites:
     def refresh(self, index: int) -> None:
         """Work out again what policies may use of the site."""
         site = self.sites[index]
+        site.pool = None
         idle = site.limit - site.others - site.ours - site.earmarked
         if self.hold_placed:
             idle -= site.promised
@@ -239,6 +258,17 @@ class Sites:
         site.limit = self.view.limit[index] = quota_processors(processors, site.quota)
         self.shrunk |= site.limit - site.others < for_us
         self.refresh(index)
+
+    def report_nodes(self, index: int, event: SiteReported, *, awaited: bool) -> None:
+        """The site's word on its nodes. ``awaited``: jobs wait whose tasks have a shape, and may fit on what is
+        different now."""
+        site = self.sites[index]
+        shown = dict.fromkeys(event.shown)
+        if event.nodes != site.nodes or shown != site.shown:
+            site.nodes, site.shown, site.pool = event.nodes, shown, None
+            if awaited:
+                self.changed += 1
+                self.helped += 1
 
     def _expect_others(self, index: int, releases: Sequence[tuple[float, int]], now: float) -> None:
         """What the site says of ends counts; of the rest each is due a default walltime after it was first seen."""

@@ -271,7 +271,7 @@ def _file(name: str, file: FileText) -> StoredFile:
 def _contradictions(document: Document[GridText]) -> Iterator[Problem]:
     """What no part of the document can know alone."""
     for name, site in document.model.sites.items():
-        for key, message, advice in site.findings(site.kind):
+        for key, message, advice in (*site.findings(site.kind), *site.node_findings()):
             yield document.problem(("sites", name, key), message, advice, at_key=True)
     yield from _node_problems(document)
     yield from _link_problems(document)

@@ -6,25 +6,29 @@ simulation in ``koala.descriptions.grid.simulation``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import Field
 
 from koala.descriptions.fields import (
     Capacity,
+    Count,
     Description,
     Fraction01,
     FractionAboveZero,
+    Memory,
     Name,
     Number,
     Processors,
     SecondsAboveZero,
     SomeText,
 )
-from koala.descriptions.grid.batch import BatchKeysText
+from koala.descriptions.grid.batch import BATCH_KINDS, BatchKeysText
 from koala.descriptions.grid.simulation import SiteSimulationText
 from koala.model.dendrogram import Machine
 from koala.model.grid import NODE_POWER, NODES_NAMED_MAX, Site, SiteKind
+from koala.model.nodes import GPU_KIND_PATTERN, NODE_CLASSES_MAX, TASK_GPUS_MAX, UNTOLD, NodeClass, NodeSize
 from koala.model.quantities import QUANTITY_MAX, QUANTITY_MIN
 
 Power = Annotated[Number, Field(ge=QUANTITY_MIN, le=QUANTITY_MAX)]
@@ -46,7 +50,34 @@ class NodeText(MachineText):
     name: Name = Field(description="a name that no other node of the grid has")
 
 
-class ClusterText(Description):
+Gpus = Annotated[int, Field(strict=True, ge=0, le=TASK_GPUS_MAX)]
+GpuKind = Annotated[str, Field(pattern=GPU_KIND_PATTERN, max_length=255)]
+Features = Annotated[tuple[Name, ...], Field(max_length=1_000)]
+
+
+class NodeKeysText(Description):
+    """What nodes have beside processors."""
+
+    memory: Memory | None = Field(default=None, description="memory of a node that tasks may have, such as 64G")
+    gpus: Gpus = Field(default=0, description="GPUs of a node")
+    gpu: GpuKind | None = Field(default=None, description="the kind of its GPUs, such as a100")
+    features: Features = Field(default=(), description="features of a node that constraints of tasks may name")
+
+    def node_class(self, count: int, processors: int) -> NodeClass:
+        """So many such nodes, with so many processors each."""
+        gpus = ((self.gpu or "", self.gpus),) if self.gpus else ()
+        size = NodeSize(processors, UNTOLD if self.memory is None else self.memory, gpus)
+        return NodeClass(count, size, size, tuple(sorted(set(self.features))))
+
+
+class NodeClassText(NodeKeysText):
+    """Nodes of a site that are alike."""
+
+    count: Count = Field(default=1, description="how many such nodes there are")
+    processors: Processors = Field(description="processors of each")
+
+
+class ClusterText(NodeKeysText):
     """What every site has, whatever rules it."""
 
     processors: Processors = Field(
@@ -74,6 +105,10 @@ class ClusterText(Description):
     )
     node_power: Power = Field(default=NODE_POWER, description=f"of each other processor, {POWER_WORDS}")
     node_load: Fraction01 = Field(default=0.0, description=f"of each other processor, {LOAD_WORDS}")
+    node_classes: Annotated[tuple[NodeClassText, ...], Field(max_length=NODE_CLASSES_MAX)] = Field(
+        default=(),
+        description="the nodes of a simulated site, by class, where they are more than one; all its processors",
+    )
     lost_after_s: SecondsAboveZero | None = Field(
         default=None, description="the scheduler's lost_after_s for this site alone; null is as for all"
     )
@@ -91,6 +126,36 @@ class SiteText(BatchKeysText, ClusterText):
         default=SiteSimulationText(), description="how the site behaves in a simulation"
     )
 
+    def node_findings(self) -> Iterator[tuple[str, str, str]]:
+        """What is wrong with what is said of nodes: key, message, advice."""
+        single = [key for key in NodeKeysText.model_fields if key in self.model_fields_set and getattr(self, key)]
+        if self.kind in BATCH_KINDS:
+            for key in [*single, *(["node_classes"] if self.node_classes else [])]:
+                said = f"'{key}' is not for sites under a batch system, which tells of its nodes itself"
+                yield key, said, "take it out"
+            return
+        if self.gpu is not None and not self.gpus:
+            yield "gpu", f"it names the kind {self.gpu} and no GPUs", "write gpus: 1 or more, or leave the kind out"
+        if not self.node_classes:
+            return
+        if single:
+            both = f"node_classes and {' and '.join(single)} are given together"
+            yield single[0], both, f"write {' and '.join(single)} of each class instead"
+        if self.kind is SiteKind.LOCAL:
+            yield "node_classes", "an embedded site is one machine", "write memory, gpus and gpu of the site instead"
+        together = sum(each.count * each.processors for each in self.node_classes)
+        if together != self.processors:
+            said = f"the nodes have {together} processors together, and the site has {self.processors}"
+            yield "node_classes", said, "let the two agree"
+        if self.simulation.faults.bad_nodes:
+            yield "node_classes", "a site with bad_nodes has nodes of node_processors each", "keep one of the two"
+
+    def _node_classes(self) -> tuple[NodeClass, ...]:
+        if self.node_classes:
+            return tuple(each.node_class(each.count, each.processors) for each in self.node_classes)
+        said = self.memory is not None or self.gpus or self.features
+        return (self.node_class(1, self.processors),) if said else ()
+
     def site(self, name: str) -> Site:
         """The site of that name; ``findings`` has found nothing."""
         return Site(
@@ -105,6 +170,7 @@ class SiteText(BatchKeysText, ClusterText):
             nodes=tuple(Machine(**node.model_dump()) for node in self.nodes),
             node_power=self.node_power,
             node_load=self.node_load,
+            node_classes=self._node_classes(),
             batch=self.settings(name, self.kind),
             own_account=self.own_account,
             lost_after_s=self.lost_after_s,

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import yaml
+from msgspec.structs import replace
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from koala.descriptions.errors import DescriptionError, Problem, refuse_any
@@ -34,6 +35,7 @@ from koala.descriptions.fields import (
 from koala.descriptions.job.communication import CommunicationText, communication_values
 from koala.descriptions.job.invalid import told
 from koala.descriptions.job.order import AfterText, MomentText, after_values, dependencies, moment_value
+from koala.descriptions.job.task import ShapeText, shape_values, sized
 from koala.descriptions.mapping.tasks import (
     CLUSTERS_WORDS,
     EDGES_WORDS,
@@ -123,7 +125,14 @@ class ApplicationText(Description):
 class ComponentText(Description):
     """A part of the job that runs on one site."""
 
-    processors: Processors = Field(description="how many processors this component needs")
+    processors: Processors | None = Field(
+        default=None,
+        description="how many processors this component needs; may be left out where its task has a count",
+    )
+    task: ShapeText | None = Field(
+        default=None,
+        description="what each of its tasks holds, and how many there are; each key given here replaces the job's",
+    )
     site: Name | None = Field(default=None, description="the site where it must run; without it the policy chooses")
     count: Annotated[int, Field(strict=True, ge=1, le=COMPONENTS_MAX)] = Field(
         default=1, description="how many such components the job has"
@@ -141,7 +150,10 @@ class ComponentText(Description):
 class FlexibleText(Description):
     """A total that the scheduler divides over sites."""
 
-    processors: Processors = Field(description="how many processors the job needs in all")
+    processors: Processors | None = Field(
+        default=None,
+        description="how many processors the job needs in all; may be left out where its task has a count",
+    )
     component_min: Count = Field(default=1, description="the least processors in one component")
     components_max: Annotated[int, Field(strict=True, ge=1, le=COMPONENTS_MAX)] | None = Field(
         default=None, description="the most components; by default as many as there are sites"
@@ -171,11 +183,22 @@ def _one_given(*keys: str) -> list[Any]:
     return [{"required": [key], "properties": {key: {"not": {"type": "null"}}}} for key in keys]
 
 
+# The branch in which a task with a count stands for all of them.
+_COUNTED: Any = {
+    "required": ["task"],
+    "properties": {
+        "task": {"required": ["count"]},
+        **{key: {"type": "null"} for key in ("components", "flexible", "processors", "tasks")},
+    },
+}
+
+
 class JobText(Description):
-    """One parallel job for Koala. Give exactly one of components, flexible, processors and tasks."""
+    """One parallel job for Koala. Give exactly one of components, flexible, processors and tasks; a task with a count
+    stands for processors too."""
 
     model_config = ConfigDict(
-        json_schema_extra={"oneOf": _one_given("components", "flexible", "processors", "tasks")}
+        json_schema_extra={"oneOf": [*_one_given("components", "flexible", "processors", "tasks"), _COUNTED]}
     )
 
     name: JobName = Field(default="job", description="a name for tables; it need not be unique")
@@ -203,6 +226,11 @@ class JobText(Description):
     )
     flexible: FlexibleText | None = Field(default=None, description="a total that the scheduler divides")
     processors: Processors | None = Field(default=None, description="the size of a job of one component")
+    task: ShapeText | None = Field(
+        default=None,
+        description="what each of the equal tasks of a component holds (processors, memory, GPUs), and how many "
+        "there are; without it a task is one processor",
+    )
     tasks: Tasks | None = Field(default=None, description=f"for a job of tasks: {TASKS_WORDS}; one processor each")
     edges: Edges = Field(default=(), description=f"for a job of tasks: {EDGES_WORDS}")
     mcr: Positive | None = Field(default=None, description=f"for a job of tasks: {MCR_WORDS}")
@@ -261,6 +289,8 @@ def job_request(document: Document[JobText]) -> Request:
     """The Request of a document that was read; the document may be a part of a larger one, such as a workload."""
     job = document.model
     given = [key for key in _STRUCTURES if getattr(job, key) is not None]
+    if not given and job.task is not None and job.task.count is not None:
+        given = ["task"]
     if len(given) != 1:
         both = f"{' and '.join(given)} are given together" if given else "the job does not say its size"
         problem = document.problem(
@@ -302,7 +332,6 @@ def _request(job: JobText, document: Document[JobText]) -> Request:
         clusters = clusters_of(job.tasks, job.clusters) or ()
     else:
         total = job.flexible.processors if job.flexible is not None else job.processors
-        assert total is not None, "one of the three is given"
         components = _components(job, (ComponentText(processors=total),), document)
     if job.flexible is not None:
         flexible = Flexibility(
@@ -366,16 +395,29 @@ def _components(job: JobText, texts: tuple[ComponentText, ...], document: Docume
                 application = shared = _application(job.application, None)
             else:
                 application = shared
+            shape = job.task if text.task is None else text.task.over(job.task)
+            if shape is not None:
+                per_task = shape.per_task(_own_per_task(job, text, application))
+                if per_task != application.processors_per_task:
+                    application = replace(application, processors_per_task=per_task)
             component = Component(
-                processors=text.processors,
+                processors=sized(text.processors, shape, application.processors_per_task),
                 site=text.site,
                 application=application,
                 input_files=files if text.input_files is None else _files(text.input_files),
+                needs=None if shape is None else shape.needs(),
             )
         except InvalidRequestError as error:
             raise _positioned(error, document, (("components", index), ())) from None
         components += [component] * text.count
     return tuple(components)
+
+
+def _own_per_task(job: JobText, text: ComponentText, application: Application) -> int | None:
+    """The processors of a task as its application has them, if it says so."""
+    own = text.application is not None and "processors_per_task" in text.application.model_fields_set
+    said = own or "processors_per_task" in job.application.model_fields_set
+    return application.processors_per_task if said else None
 
 
 def _files(files: tuple[InputFileText, ...]) -> tuple[InputFile, ...]:
@@ -401,7 +443,12 @@ def _positioned(
     """The error at the part of the document that it is about: below the first root that has it, else at the first."""
     message, advice = told(error, _ADVICE)
     for root in roots:
-        for steps in ((error.field,), ("application", error.field), ("limits", error.field.removesuffix("_max"))):
+        for steps in (
+            (error.field,),
+            ("task", error.field),
+            ("application", error.field),
+            ("limits", error.field.removesuffix("_max")),
+        ):
             if len(document.find((*root, *steps)).steps) == len(root) + len(steps):
                 return document.error((*root, *steps), message, advice)
     return document.error(roots[0], f"{error.field}: {message}", advice)
@@ -440,6 +487,8 @@ def write_job_yaml(request: Request) -> str:
     files = {component.input_files for component in request.components}
     if len(applications) == 1:
         job |= _if_any("application", _application_values(request.components[0].application))
+    if len({component.needs for component in request.components}) == 1:
+        job |= _if_any("task", shape_values(request.components[0]))
     if len(files) == 1:
         job |= _if_any("input_files", _file_values(request.components[0].input_files))
     job |= _if_any("files", list(roots(request.files)))
@@ -480,10 +529,13 @@ def _size_values(request: Request, *, own_application: bool, own_files: bool) ->
     if len(request.components) == 1 and first.site is None:
         return {"processors": first.processors}
     entries = []
+    own_task = len({component.needs for component in request.components}) > 1
     for component in request.components:
         entry: dict[str, Any] = {"processors": component.processors}
         if component.site is not None:
             entry["site"] = component.site
+        if own_task:
+            entry |= _if_any("task", shape_values(component))
         if own_application:
             entry |= _if_any("application", _application_values(component.application))
         if own_files:

@@ -21,11 +21,14 @@ from koala.descriptions.errors import (
 )
 from koala.descriptions.fields import (
     ANY_NAMES,
+    MEMORY_ADVICE,
     NAME_PATTERN,
     POLICY_PATTERN,
+    SIZE_BYTES_MAX,
     KnownNames,
     duration_problem,
     is_name,
+    memory_bytes,
     variable_problem,
 )
 from koala.descriptions.job.invalid import told
@@ -37,6 +40,7 @@ from koala.descriptions.rsl.attributes import (
 )
 from koala.descriptions.rsl.syntax import GroupValue, Relation, Subrequest, TextValue, Value, key_of, read_subrequests
 from koala.descriptions.yaml.problems import NAME_ADVICE, nearest
+from koala.model.nodes import TaskNeeds
 from koala.model.request import (
     Application,
     Communication,
@@ -59,6 +63,10 @@ _ATTRIBUTE_OF = {
     "name": "koalaName",
     "processors": "count",
     "processors_per_task": "koalaProcessorsPerTask",
+    "memory": "koalaTaskMemory",
+    "gpus": "koalaTaskGpus",
+    "gpu": "koalaTaskGpu",
+    "constraint": "koalaTaskConstraint",
     "application": "koalaScript",
     "input_files": "fileStageIn",
     "site": "resourceManagerContact",
@@ -179,6 +187,12 @@ class _Reader:
         application["script"] = get("koalaScript", self._one_text)
         per_task = get("koalaProcessorsPerTask", self._whole)
         application["processors_per_task"] = 1 if per_task is None else per_task
+        needs = TaskNeeds(
+            memory_bytes=get("koalaTaskMemory", self._memory) or 0,
+            gpus=get("koalaTaskGpus", self._whole) or 0,
+            gpu=get("koalaTaskGpu", self._one_text) or "",
+            constraint=get("koalaTaskConstraint", self._one_text) or "",
+        )
         chunks = dict.fromkeys(get("koalaChunkFiles", self._texts) or ())
         files = get("fileStageIn", lambda relation: self._files(relation, chunks)) or ()
         names = {file.name for file in files}
@@ -195,6 +209,7 @@ class _Reader:
             "site": get("resourceManagerContact", self._site),
             "application": application,
             "input_files": files,
+            "needs": None if needs == TaskNeeds() else needs,
         }
 
     def _job(self) -> dict[str, Any]:
@@ -338,6 +353,14 @@ class _Reader:
     def _whole(self, relation: Relation) -> int:
         self._one_text(relation)
         return self._whole_text(relation.values[0])
+
+    def _memory(self, relation: Relation) -> int:
+        text = self._one_text(relation)
+        size = memory_bytes(text)
+        if size is None or size > SIZE_BYTES_MAX:
+            self._note(relation, f"{shown(text)} is not a size of memory", MEMORY_ADVICE)
+            raise _UnreadableError
+        return size
 
     def _wholes(self, relation: Relation) -> tuple[int, ...]:
         return tuple(self._whole_text(value) for value in relation.values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from koala.descriptions.fields import memory_value
 from koala.model.request import Communication, Component, InputMode, InvalidRequestError, JobType, Priority, Request
 
 # Text that every reader of RSL takes as one word without quotes.
@@ -46,6 +47,16 @@ def _component_relations(component: Component) -> Iterable[str]:
         yield f"(environment={_groups(application.environment)})"
     if application.processors_per_task != 1:
         yield f"(koalaProcessorsPerTask={application.processors_per_task})"
+    needs = component.needs
+    if needs is not None:
+        if needs.memory_bytes:
+            yield f"(koalaTaskMemory={_quoted(memory_value(needs.memory_bytes))})"
+        if needs.gpus:
+            yield f"(koalaTaskGpus={needs.gpus})"
+        if needs.gpu:
+            yield f"(koalaTaskGpu={_quoted(needs.gpu)})"
+        if needs.constraint:
+            yield f"(koalaTaskConstraint={_quoted(needs.constraint)})"
     if component.input_files:
         files = [(file.name,) if file.path is None else (file.name, file.path) for file in component.input_files]
         yield f"(fileStageIn={_groups(files)})"

@@ -26,6 +26,14 @@ SBATCH_OPTIONS: dict[str, str | None] = {
     "input": "i",
     "export": None,
     "clusters": "M",
+    "constraint": "C",
+    "gpus": "G",
+    "gpus-per-node": None,
+    "gpus-per-task": None,
+    "gres": None,
+    "mem": None,
+    "mem-per-cpu": None,
+    "mem-per-gpu": None,
 }
 KOALA_OPTIONS: dict[str, str | None] = {
     "priority": None,
@@ -45,10 +53,9 @@ KOALA_OPTIONS: dict[str, str | None] = {
 WITHOUT_VALUE = frozenset({"flexible"})
 REPEATABLE = frozenset({"input-file"})
 
-_MEMORY = "remove it; Koala does not place by memory"
 _SITE_CONFIGURED = "remove it; the site's own configuration says this"
 _LAYOUT = "remove it; Koala counts processors, and the site lays them out over its nodes"
-_DEVICES = "remove it; Koala places processors only"
+_DEVICES = "remove it; Koala places processors, memory and GPUs"
 _MAIL = "remove it; Koala sends no mail"
 _QUEUEING = "remove it; Koala decides when and in which order jobs start"
 # Options of Slurm that cannot be honoured across clusters: long name -> (letter, what to do).
@@ -57,7 +64,6 @@ UNSUPPORTED_OPTIONS: dict[str, tuple[str | None, str]] = {
     "array": ("a", "remove it and submit the job once for each index"),
     "begin": ("b", _QUEUEING),
     "comment": (None, "remove it; write a comment line"),
-    "constraint": ("C", _SITE_CONFIGURED),
     "contiguous": (None, _LAYOUT),
     "core-spec": ("S", _LAYOUT),
     "deadline": (None, _QUEUEING),
@@ -68,18 +74,11 @@ UNSUPPORTED_OPTIONS: dict[str, tuple[str | None, str]] = {
     "export-file": (None, "write --export=NAME=VALUE,..."),
     "extra-node-info": ("B", _LAYOUT),
     "get-user-env": (None, "write --export=NAME=VALUE,..."),
-    "gpus": ("G", _DEVICES),
-    "gpus-per-node": (None, _DEVICES),
-    "gpus-per-task": (None, _DEVICES),
-    "gres": (None, _DEVICES),
     "hint": (None, _LAYOUT),
     "hold": ("H", _QUEUEING),
     "licenses": ("L", _DEVICES),
     "mail-type": (None, _MAIL),
     "mail-user": (None, _MAIL),
-    "mem": (None, _MEMORY),
-    "mem-per-cpu": (None, _MEMORY),
-    "mem-per-gpu": (None, _MEMORY),
     "mincpus": (None, _LAYOUT),
     "nice": (None, "write #KOALA --priority high or low"),
     "no-requeue": (None, "write #KOALA --restarts 0"),

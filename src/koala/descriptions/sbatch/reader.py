@@ -20,8 +20,10 @@ from koala.descriptions.errors import (
 )
 from koala.descriptions.fields import ANY_NAMES, NAME_PATTERN, POLICY_PATTERN, KnownNames, duration_problem, is_name
 from koala.descriptions.job.invalid import told
+from koala.descriptions.sbatch.needs import NEEDS_OPTIONS, Layout, NeedsError, needs_of
 from koala.descriptions.sbatch.options import Option, OptionLines, OptionWord
 from koala.descriptions.yaml.problems import NAME_ADVICE, nearest
+from koala.model.nodes import TaskNeeds
 from koala.model.request import (
     COMPONENTS_MAX,
     TEXT_CHARACTERS_MAX,
@@ -172,6 +174,7 @@ class _Reader:
                 site=fields["site"],
                 application=self._applied(Application(script=self.content.text, **application)),
                 input_files=files or (),
+                needs=fields["needs"],
             )
         except InvalidRequestError as error:
             raise self._invalid(error, index) from None
@@ -199,8 +202,10 @@ class _Reader:
         # Like the number of tasks, this is each component's own.
         application["processors_per_task"] = cpus_per_task
         files = [self._try(option, self._input_file) for option in self.files[index]]
+        processors = self._processors(index, cpus_per_task)
         return {
-            "processors": self._processors(index, cpus_per_task),
+            "processors": processors,
+            "needs": self._needs(index, processors // cpus_per_task, cpus_per_task),
             "site": self._get(index, "clusters", self._site),
             "application": {key: value for key, value in application.items() if value is not None},
             "input_files": tuple(file for file in files if file is not None) if files else None,
@@ -225,6 +230,19 @@ class _Reader:
                 f"remove --{layout.name}; Koala counts processors",
             )
         return tasks * cpus_per_task
+
+    def _needs(self, index: int, tasks: int, cpus_per_task: int) -> TaskNeeds | None:
+        options = self.components[index]
+        given = {name: options[name].value.text for name in NEEDS_OPTIONS if name in options}
+        if not given:
+            return None
+        nodes = self._get(index, "nodes", self._count) or 1
+        per_node = self._get(index, "ntasks-per-node", self._count) or -(-tasks // nodes)
+        try:
+            return needs_of(given, Layout(tasks, per_node, cpus_per_task))
+        except NeedsError as problem:
+            self._note(options[problem.option].value.index, f"--{problem.option}: {problem.message}", problem.advice)
+            return None
 
     def _job(self) -> dict[str, Any]:
         job: dict[str, Any] = {

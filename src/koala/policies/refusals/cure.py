@@ -68,8 +68,11 @@ def growth_cost(growth: Growth | None) -> float:
 def growth_text(growth: Growth | None, view: View) -> str:
     """The growth in words."""
     if growth is None:
-        return "more idle processors on several sites at once; with all sites idle it fits"
-    return " and ".join(f"{more_text(missing)} on {view.names[site]}" for site, missing in sorted(growth.items()))
+        return f"more idle {view.units.many} on several sites at once; with all sites idle it fits"
+    units = view.units
+    return " and ".join(
+        f"{units.more(missing, site)} on {view.names[site]}" for site, missing in sorted(growth.items())
+    )
 
 
 def list_shortages(failure: Failure, idle: Sequence[int], view: View) -> tuple[Shortage, ...]:
@@ -81,6 +84,7 @@ def list_shortages(failure: Failure, idle: Sequence[int], view: View) -> tuple[S
             idle=idle[want.site],
             missing=max(0, want.processors - idle[want.site]),
             cure=_site_cure(want, idle[want.site], view),
+            resource=view.units.resource(max(1, want.processors - idle[want.site]), want.site),
         )
         for want in failure.wanted
     )
@@ -91,20 +95,10 @@ def _site_cure(want: Wanted, idle: int, view: View) -> str:
     if not want.reachable:
         return f"none: no replica of its input files can be brought to {name}"
     if want.processors > view.limit[want.site]:
-        return f"none: {name} never offers more than {view.limit[want.site]}"
+        return f"none: {view.units.never(want.site, name, view.limit[want.site])}"
     if want.processors <= idle:
         return f"none: {name} has room, and the policy did not use it"
-    return f"{more_text(want.processors - idle)} on {name}"
-
-
-def processors_text(count: int) -> str:
-    """So many processors, in words."""
-    return f"{count} processor" if count == 1 else f"{count} processors"
-
-
-def more_text(count: int) -> str:
-    """So many more idle processors, in words."""
-    return f"{count} more idle processor" if count == 1 else f"{count} more idle processors"
+    return f"{view.units.more(want.processors - idle, want.site)} on {name}"
 
 
 def refuse_now_fitting(demand: Demand) -> Refusal:

@@ -24,7 +24,6 @@ from koala.policies.refusals.cure import (
     find_growth,
     growth_text,
     list_shortages,
-    processors_text,
     refuse_now_fitting,
 )
 from koala.policies.view import View
@@ -142,7 +141,7 @@ def _reason(
     most = max(range(len(idle)), key=lambda site: idle[site])
     if _stays_whole(demand, choice, bounds):
         return (
-            f"{processors_text(total)} must stay on one site, and the most that is idle on one is "
+            f"{view.units.text(total)} must stay on one site, and the most that is idle on one is "
             f"{idle[most]}, on {view.names[most]}"
         )
     full = _full_links(choice, view)
@@ -150,7 +149,7 @@ def _reason(
     if _weighs_traffic(choice) and sum(idle) >= total:
         reserve = "" if is_class_a1(choice.module) else ", with a reserve"
         return (
-            f"no division of {processors_text(total)} over the {sum(idle)} that are idle keeps every link within "
+            f"no division of {view.units.text(total)} over the {sum(idle)} that are idle keeps every link within "
             f"{_percent(choice.threshold)} of its capacity{reserve}{said}"
         )
     open_sites = [site for site in range(len(idle)) if site not in full]
@@ -164,7 +163,7 @@ def _reason(
                 f"no site with an open link has {chunk} idle processors, {_percent(choice.chunk)} of {total}; "
                 f"the most is {most_open}{said}"
             )
-    return f"{failure.unplaced} of {processors_text(total)} found no place; {idle_open} are idle {where}{said}"
+    return f"{failure.unplaced} of {view.units.text(total)} found no place; {idle_open} are idle {where}{said}"
 
 
 def _full_text(full: Sequence[int], view: View) -> str:
@@ -214,10 +213,10 @@ def _calmer(demand: Demand, choice: ModuleChoice, idle: Sequence[int], view: Vie
 
 def _never_cure(demand: Demand, choice: ModuleChoice, bounds: Bounds, view: View) -> str:
     if _stays_whole(demand, choice, bounds):
-        whole = f"ask for no more than the {processors_text(max(view.limit))} of the largest site"
+        whole = f"ask for no more than the {view.units.text(max(view.limit))} of the largest site"
         return whole if demand.total > sum(view.limit) else f"{whole}, or {_dividing_cure(demand, choice)}"
     if demand.total > sum(view.limit):
-        return f"ask for no more than the {processors_text(sum(view.limit))} that the sites offer"
+        return f"ask for no more than the {view.units.text(sum(view.limit))} that the sites offer"
     if _weighs_traffic(choice):
         return "ask for fewer processors or less bandwidth, since the links cannot carry this even when idle"
     if choice.module == B3:

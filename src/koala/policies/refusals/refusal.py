@@ -23,11 +23,10 @@ from koala.policies.refusals.cure import (
     growth_cost,
     growth_text,
     list_shortages,
-    more_text,
-    processors_text,
     refuse_now_fitting,
 )
 from koala.policies.refusals.links import refuse_links
+from koala.policies.refusals.shapes import refuse_groups
 from koala.policies.tasks.wase import ClusteredTasks
 from koala.policies.transfer_estimates import division_times_s, missing_file, transfer_row_s
 from koala.policies.view import View
@@ -49,6 +48,8 @@ def refuse(demand: Demand, idle: Sequence[int], view: View) -> Refusal:
     name = missing_file(demand, view)
     if name is not None:
         return _refuse_file(demand, name)
+    if demand.groups:
+        return refuse_groups(demand, idle, view, refuse)
     if demand.bounds is not None and demand.policy.module is not None:
         return refuse_links(demand, demand.policy.module, demand.bounds, idle, view)
     if demand.tasks is not None and demand.policy.form is Form.TASKS and sum(idle) >= demand.total:
@@ -167,9 +168,9 @@ def _component_reason(demand: Demand, shape: Shape, failure: Failure, idle: Sequ
     component = failure.component or 0
     size = shape.sizes[component]
     who = (
-        f"component {component} ({processors_text(size)})"
+        f"component {component} ({view.units.text(size)})"
         if len(shape.sizes) > 1
-        else f"a component of {processors_text(size)}"
+        else f"a component of {view.units.text(size)}"
     )
     if len(demand.shapes) > 1:
         splits = f"none of the {len(demand.shapes)} splits fits; nearest is {'+'.join(map(str, shape.sizes))}, where "
@@ -185,17 +186,17 @@ def _component_reason(demand: Demand, shape: Shape, failure: Failure, idle: Sequ
     site_name = view.names[-negative_site]
     if most >= size:
         return f"{who} was given no place by {demand.policy.name}, though {site_name} has {most} left"
-    return f"{who} found no site with {size} idle processors left; the most is {most}, on {site_name}"
+    return f"{who} found no site with {size} idle {view.units.many} left; the most is {most}, on {site_name}"
 
 
 def _component_cure(shape: Shape, component: int, growth: Growth | None, permanent: bool, view: View) -> str:
     size = shape.sizes[component]
     site = shape.sites[component]
     if permanent and site >= 0:
-        offered = processors_text(view.limit[site])
+        offered = view.units.text(view.limit[site])
         return f"ask for no more than the {offered} that {view.names[site]} offers, or another site"
     if permanent and size > max(view.limit):
-        return f"ask for smaller components, since no site ever offers more than {processors_text(max(view.limit))}"
+        return f"ask for smaller components, since no site ever offers more than {view.units.text(max(view.limit))}"
     if permanent:
         return "ask for smaller or fewer components, since the sites cannot hold these together"
     cure = growth_text(growth, view)
@@ -239,7 +240,9 @@ def _refuse_total(demand: Demand, bounds: Bounds, idle: Sequence[int], view: Vie
     unwilling = refused_idle and not permanent
     unbounded = bounds.component_min == 1 and bounds.components_max >= len(idle)
     rules = "" if unbounded else f" in {_bounds_text(bounds, len(idle))}"
-    reason = f"{failure.unplaced} of {demand.total} processors found no place{rules}; {sum(idle)} are idle in all"
+    reason = (
+        f"{failure.unplaced} of {demand.total} {view.units.many} found no place{rules}; {sum(idle)} are idle in all"
+    )
     if permanent:
         cure = _never_cure(demand, bounds, idle, view)
     elif (
@@ -247,12 +250,12 @@ def _refuse_total(demand: Demand, bounds: Bounds, idle: Sequence[int], view: Vie
         and all(want.reachable for want in failure.wanted)
         and attempt([idle[0] + failure.unplaced, *idle[1:]]) is None
     ):
-        cure = f"{more_text(failure.unplaced)} anywhere"
+        cure = f"{view.units.more(failure.unplaced, None)} anywhere"
     else:
         growth = find_growth(attempt, idle, view)
         more = _other_policy(demand) if unwilling and growth is None else growth_text(growth, view)
         relaxed = _relaxed(demand, bounds, idle, view)
-        cure = more if relaxed is None else f"{_relaxed_text(bounds, relaxed)}, or {more}"
+        cure = more if relaxed is None else f"{_relaxed_text(bounds, relaxed, view)}, or {more}"
     return Refusal(
         policy=demand.policy.name,
         reason=reason + (_UNWILLING if unwilling else ""),
@@ -284,10 +287,11 @@ def _never_cure(demand: Demand, bounds: Bounds, idle: Sequence[int], view: View)
     """What to ask for instead of a total that does not fit into these bounds even on idle sites."""
     relaxed = _relaxed(demand, bounds, idle, view) or _relaxed(demand, bounds, view.limit, view)
     if relaxed is not None:
-        return f"ask for {_relaxed_text(bounds, relaxed)}, since within the present bounds the sites cannot hold it"
+        wider = _relaxed_text(bounds, relaxed, view)
+        return f"ask for {wider}, since within the present bounds the sites cannot hold it"
     if demand.total > sum(view.limit):
-        return f"ask for no more than the {processors_text(sum(view.limit))} that the sites offer"
-    return "ask for fewer processors, or allow smaller or more parts"
+        return f"ask for no more than the {view.units.text(sum(view.limit))} that the sites offer"
+    return f"ask for fewer {view.units.many}, or allow smaller or more parts"
 
 
 def _relaxed(demand: Demand, bounds: Bounds, idle: Sequence[int], view: View) -> Bounds | None:
@@ -344,10 +348,10 @@ def _greatest_min(
     return Bounds(works, components_max)
 
 
-def _relaxed_text(bounds: Bounds, relaxed: Bounds) -> str:
+def _relaxed_text(bounds: Bounds, relaxed: Bounds, view: View) -> str:
     changes = []
     if relaxed.component_min != bounds.component_min:
-        changes.append(f"a component_min of {relaxed.component_min}")
+        changes.append(f"a component_min of {relaxed.component_min * view.units.processors_each}")
     if relaxed.components_max != bounds.components_max:
         changes.append(f"a components_max of {relaxed.components_max}")
     return " and ".join(changes)

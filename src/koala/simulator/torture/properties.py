@@ -30,6 +30,7 @@ from koala.model.messages import (
 )
 from koala.model.request import JobId, SiteName
 from koala.policies.front_door import try_place
+from koala.simulator.torture.shapes import no_node_overfull
 from koala.simulator.world.site import SimulatedComponent, SimulatedState
 from koala.simulator.world.world import World
 
@@ -388,6 +389,7 @@ SAFETY: tuple[Callable[[PromiseChecker], None], ...] = (
     fence_is_lifted,
     quarantined_hold_nothing,
     transfers_are_needed,
+    no_node_overfull,
 )
 
 

@@ -43,6 +43,7 @@ from koala.model.request import (
 from koala.policies import Catalogue
 from koala.policies.front_door import View, compile_demand, try_place
 from koala.simulator.torture.order import changes, holds, with_order
+from koala.simulator.torture.shapes import with_shapes
 from koala.simulator.workloads.draws import stream
 from koala.simulator.workloads.workload import Arrival
 
@@ -106,6 +107,7 @@ def draw_storm(seed: int) -> Storm:
     grid = _with_plans(stream(seed, "storm", "plans"), grid)
     arrivals = _with_programs(stream(seed, "storm", "programs"), arrivals)
     arrivals = with_order(stream(seed, "storm", "order"), arrivals)
+    grid, arrivals = with_shapes(stream(seed, "storm", "shapes"), grid, arrivals)
     return Storm(
         seed=seed,
         grid=grid,

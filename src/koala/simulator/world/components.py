@@ -121,6 +121,10 @@ class SimulatedComponents:
             why = "no such job" if job is None else f"{site.name} has {site.installed} processors"
             self._remember_end(component, Outcome.REFUSED, why, now)
             return
+        component.shape = job.request.components[command.component].shape
+        if component.shape is not None and site.never_has_places(component.shape, component.processors):
+            self._remember_end(component, Outcome.UNSUITABLE, f"{site.name} has no nodes for its tasks", now)
+            return
         job.tokens.append(token)
         self.alive += 1
         if self._has_failures and now < self._heal_at_s:
@@ -201,6 +205,8 @@ class SimulatedComponents:
 
     def _begin(self, component: SimulatedComponent, now: float) -> None:
         component.state = SimulatedState.STARTING
+        if component.site.tells_nodes:
+            self._tell_nodes(component.site, now)
         startup_s = self._startup_s(component) if self._has_startup else 0.0
         if startup_s > 0.0:
             component.timer = self._event_heap.add(now + startup_s, COMPONENT_READY, component)
@@ -307,7 +313,14 @@ class SimulatedComponents:
         self.alive -= 1
         assert component.newest is not None
         self._say(component, component.newest)
+        if site.tells_nodes:
+            self._tell_nodes(site, now)
         self.serve(site, now)
+
+    def _tell_nodes(self, site: SimulatedSite, now: float) -> None:
+        """Of nodes the scheduler hears after each start and end, as only the site knows which are free."""
+        if site.is_reachable:
+            self._delivery.tell(site.report(now))
 
     def _say(self, component: SimulatedComponent, event: AnyEvent) -> None:
         """News of a component; a site that is cut off tells the newest when it is back."""

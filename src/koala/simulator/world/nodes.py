@@ -1,14 +1,24 @@
 """The nodes of a simulated site that can fail one by one: which work, and who holds how much of each.
 
-Only sites with a failure trace have them; every other site is a plain number of processors.
+Only sites with a failure trace, or whose grid file has nodes with memory and GPUs, have them; every other site is a
+plain number of processors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
+
+from koala.model.nodes import NodeClass, NodeSize, TaskShape, meets, node_classes
 
 Holder = TypeVar("Holder")
+
+
+class _TaskShare(NamedTuple):
+    """What tasks of one holder have of a node beside processors."""
+
+    memory_bytes: int
+    gpus: dict[str, int]
 
 
 class SiteNodes(Generic[Holder]):
@@ -17,7 +27,7 @@ class SiteNodes(Generic[Holder]):
     A processor is free, held by one holder, or out of work with its node; a node that does not work holds nothing.
     """
 
-    __slots__ = ("_free", "_held", "_sizes", "working")
+    __slots__ = ("_features", "_free", "_held", "_left", "_shares", "_sizes", "_whole", "working")
 
     def __init__(self, sizes: Sequence[int], processors: int) -> None:
         rest = processors - sum(sizes)
@@ -26,6 +36,89 @@ class SiteNodes(Generic[Holder]):
         self._free = list(self._sizes)
         self._held: dict[Holder, dict[int, int]] = {}
         self.working = [True] * len(self._sizes)
+        # Of nodes with memory and GPUs: what each has, what is left of it (its processors aside, which are above).
+        self._whole: list[NodeSize] = []
+        self._left: list[NodeSize] = []
+        self._features: list[tuple[str, ...]] = []
+        self._shares: dict[Holder, dict[int, _TaskShare]] = {}
+
+    @classmethod
+    def of_classes(cls, classes: Sequence[NodeClass]) -> SiteNodes[Holder]:
+        """Nodes with memory and GPUs, as a grid file has them."""
+        nodes = [each for each in classes for _ in range(each.count)]
+        made: SiteNodes[Holder] = cls([each.whole.processors for each in nodes], _processors_of(classes))
+        made._whole = [*(each.whole for each in nodes), NodeSize(0)]
+        made._left = list(made._whole)
+        made._features = [*(each.features for each in nodes), ()]
+        return made
+
+    @property
+    def tells(self) -> bool:
+        """Whether there is more to tell of them than processors."""
+        return bool(self._whole)
+
+    def classes(self) -> tuple[NodeClass, ...]:
+        """The nodes that work, by class, with what is free of them."""
+        return node_classes(
+            (self._whole[index], self._now(index), self._features[index])
+            for index, size in enumerate(self._sizes)
+            if size and self.working[index]
+        )
+
+    def holders(self) -> list[Holder]:
+        """Who holds something, in the order in which they began."""
+        return list(self._held)
+
+    def _now(self, index: int) -> NodeSize:
+        return self._left[index]._replace(processors=self._free[index])
+
+    def _places(self, index: int, shape: TaskShape) -> int:
+        if not self.working[index] or not meets(shape.constraint, self._features[index]):
+            return 0
+        return self._now(index).places(shape)
+
+    def places(self, shape: TaskShape) -> int:
+        """For how many tasks of the shape there is room now; by processors alone where there is no more to tell."""
+        if not self._whole:
+            return sum(free // shape.processors for free in self._free)
+        return sum(self._places(index, shape) for index in range(len(self._free)))
+
+    def problems(self) -> list[str]:
+        """What holders have of a node beyond what it has; nothing where all is well."""
+        found = []
+        for index, whole in enumerate(self._whole):
+            processors = sum(shares.get(index, 0) for shares in self._held.values())
+            parts = [shares[index] for shares in self._shares.values() if index in shares]
+            memory_bytes = sum(part.memory_bytes for part in parts)
+            if processors > whole.processors:
+                found.append(f"{processors} of {whole.processors} processors of node {index}")
+            if memory_bytes > max(0, whole.memory_bytes):
+                found.append(f"{memory_bytes} of {whole.memory_bytes} bytes of node {index}")
+            for kind, count in whole.gpus:
+                held = sum(part.gpus[kind] for part in parts)
+                if held > count:
+                    found.append(f"{held} of {count} {kind or 'GPUs'} of node {index}")
+        return found
+
+    def take_tasks(self, holder: Holder, shape: TaskShape, tasks: int) -> None:
+        """Give the holder room for so many tasks, on the nodes where they fit best; the caller knows there is."""
+        held, shares = self._held.setdefault(holder, {}), self._shares.setdefault(holder, {})
+        order = sorted(
+            (index for index in range(len(self._free)) if self._places(index, shape)),
+            key=lambda index: (0 if shape.gpus else self._left[index].gpus_of(), self._places(index, shape), index),
+        )
+        for index in order:
+            here = min(tasks, self._places(index, shape))
+            before, after = self._now(index), self._now(index).without(shape, here)
+            gpus = {kind: count - dict(after.gpus)[kind] for kind, count in before.gpus}
+            held[index] = here * shape.processors
+            shares[index] = _TaskShare(before.memory_bytes - after.memory_bytes, gpus)
+            self._free[index] = after.processors
+            self._left[index] = after
+            tasks -= here
+            if not tasks:
+                return
+        raise AssertionError("a site gives no more than is idle")
 
     @property
     def processors(self) -> int:
@@ -47,7 +140,9 @@ class SiteNodes(Generic[Holder]):
         nodes of ``last`` come last."""
         shares = self._held.setdefault(holder, {})
         order: Iterable[int] = range(len(self._free))
-        if last:
+        if self._whole:
+            order = sorted(order, key=lambda index: self._left[index].gpus_of())
+        elif last:
             order = sorted(order, key=lambda index: index in last)
         for index in order:
             free = self._free[index]
@@ -64,6 +159,10 @@ class SiteNodes(Generic[Holder]):
         """The holder has nothing any more."""
         for index, share in self._held.pop(holder).items():
             self._free[index] += share
+        for index, part in self._shares.pop(holder, {}).items():
+            left = self._left[index]
+            gpus = tuple((kind, count + part.gpus[kind]) for kind, count in left.gpus)
+            self._left[index] = NodeSize(0, left.memory_bytes + part.memory_bytes, gpus)
 
     def held(self, holder: Holder) -> dict[int, int]:
         """How much of each node the holder has, by the node's place."""
@@ -101,4 +200,10 @@ class SiteNodes(Generic[Holder]):
     def clear(self) -> None:
         """Nobody holds anything any more."""
         self._held.clear()
+        self._shares.clear()
         self._free = list(self._sizes)
+        self._left = list(self._whole)
+
+
+def _processors_of(classes: Iterable[NodeClass]) -> int:
+    return sum(each.count * each.whole.processors for each in classes)

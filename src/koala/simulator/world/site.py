@@ -10,9 +10,13 @@ import enum
 from collections.abc import Collection
 from typing import Final, Literal
 
+import msgspec
+
 from koala.model.grid import LocalScheduler, Site
 from koala.model.messages import ENDED_NODES_MAX, AnyEvent, Outcome, SiteReported, Token, releases_within
+from koala.model.nodes import NodePool, TaskShape
 from koala.model.request import JobId
+from koala.policies.places import needs_nodes
 from koala.simulator.workloads.workload import Arrival
 from koala.simulator.world.flows import Flow
 from koala.simulator.world.local_queue import DISCIPLINES, WALLTIME_DEFAULT_S, LocalJob
@@ -79,7 +83,8 @@ class SimulatedComponent(LocalJob):
     ``application_fails_at`` the fraction at which its application will return failure; ``clusters``
     how many sites the job was released on (0 before its release), ``slowness`` that of the worst link between
     them for its application, ``flow`` its traffic on links that it shares with others, if any; ``outcome`` how its
-    execution will end; ``excluded`` the nodes, by their place, that it gets only where no others are free.
+    execution will end; ``shape`` is that of its tasks, None for plain ones; ``excluded`` the nodes, by their place,
+    that it gets only where no others are free.
     """
 
     __slots__ = (
@@ -94,6 +99,7 @@ class SimulatedComponent(LocalJob):
         "newest",
         "outcome",
         "parts",
+        "shape",
         "site",
         "slowness",
         "state",
@@ -123,6 +129,7 @@ class SimulatedComponent(LocalJob):
         self.outcome = Outcome.DONE
         self.exit_code = 1  # that of its application, should it fail
         self.excluded: frozenset[int] = frozenset()
+        self.shape: TaskShape | None = None
         self.timer = 0
 
 
@@ -151,6 +158,7 @@ class SimulatedSite:
         "_others_processor_s",
         "_ours_processor_s",
         "_remembers_running",
+        "_whole",
         "bad_nodes",
         "cut_off",
         "down",
@@ -165,6 +173,7 @@ class SimulatedSite:
         "queue",
         "running",
         "tells_ends",
+        "tells_nodes",
         "users",
     )
 
@@ -179,6 +188,7 @@ class SimulatedSite:
         self.name = site.name
         self.tells_ends = tells_ends
         self.nodes = nodes
+        self.tells_nodes = nodes is not None and nodes.tells
         self.bad_nodes = bad_nodes
         self.installed = self.processors = site.processors
         self.faults = site.simulation.faults
@@ -202,6 +212,7 @@ class SimulatedSite:
             or site.simulation.background is not None
             or nodes is not None
         )
+        self._whole = NodePool.whole(site.node_classes)
         self._accounted_at = 0.0
         self._ours_processor_s = 0.0
         self._others_processor_s = 0.0
@@ -222,7 +233,14 @@ class SimulatedSite:
         if self.tells_ends and self.users:
             ends = [(job.expected_end_at, job.processors) for job in self.running if isinstance(job, UserJob)]
             releases = tuple(releases_within(ends, self.others))
-        return SiteReported(at=now, site=self.name, processors=self.processors, others=self.others, releases=releases)
+        report = SiteReported(
+            at=now, site=self.name, processors=self.processors, others=self.others, releases=releases
+        )
+        if not self.tells_nodes:
+            return report
+        assert self.nodes is not None
+        shown = tuple(each.token for each in self.nodes.holders() if isinstance(each, SimulatedComponent))
+        return msgspec.structs.replace(report, nodes=self.nodes.classes(), shown=shown)
 
     def is_on_bad_node(self, job: LocalJob) -> bool:
         """Whether the job holds a part of a node that is misconfigured."""
@@ -240,7 +258,7 @@ class SimulatedSite:
 
     def submit(self, job: LocalJob, now: float) -> bool:
         """Take a job. True: it begins at once. False: it waits until a ``serve`` begins it."""
-        if job.processors <= self.idle and (self._first_fit or not self.queue):
+        if job.processors <= self.idle and (self._first_fit or not self.queue) and self._has_places(job):
             self._begin(job, now)
             return True
         self.queue.append(job)
@@ -251,16 +269,36 @@ class SimulatedSite:
         if not self.queue or self.down:
             return []
         begin = self._discipline(self.queue, self.idle, self.running, now)
+        begun = []
         for job in begin:
-            self.queue.remove(job)
-            self._begin(job, now)
-        return begin
+            if self._has_places(job):
+                self.queue.remove(job)
+                self._begin(job, now)
+                begun.append(job)
+        return begun
+
+    def _has_places(self, job: LocalJob) -> bool:
+        """Whether there are nodes for its tasks, where these are more than a processor; processors there are."""
+        if not self.tells_nodes or not isinstance(job, SimulatedComponent) or job.shape is None:
+            return True
+        assert self.nodes is not None
+        return self.nodes.places(job.shape) >= job.processors // job.shape.processors
+
+    def never_has_places(self, shape: TaskShape | None, processors: int) -> bool:
+        """Whether the site could not run so many processors in tasks of the shape even with nobody else there."""
+        if shape is None or not self.tells_nodes:
+            return shape is not None and needs_nodes(shape)
+        return self._whole.places(shape) < processors // shape.processors
 
     def _begin(self, job: LocalJob, now: float) -> None:
         self.account(now)
         self.idle -= job.processors
         if self.nodes is not None:
-            self.nodes.take(job, job.processors, job.excluded if isinstance(job, SimulatedComponent) else ())
+            shape = job.shape if self.tells_nodes and isinstance(job, SimulatedComponent) else None
+            if shape is not None:
+                self.nodes.take_tasks(job, shape, job.processors // shape.processors)
+            else:
+                self.nodes.take(job, job.processors, job.excluded if isinstance(job, SimulatedComponent) else ())
         if isinstance(job, SimulatedComponent):
             self.ours += job.processors
         else:

@@ -411,6 +411,8 @@ class World:
 
 def _simulated_site(site: Site, failures: SiteFailures | None, seed: int, *, tells_ends: bool) -> SimulatedSite:
     nodes = _nodes_of(site, failures)
+    if nodes is None and site.node_classes:
+        return SimulatedSite(site, SiteNodes.of_classes(site.node_classes), tells_ends=tells_ends)
     faults = site.simulation.faults
     if nodes is not None or not faults.bad_nodes:
         return SimulatedSite(site, nodes, tells_ends=tells_ends)

@@ -1,0 +1,108 @@
+"""What the options of a batch script ask for each task beside processors: memory, GPUs and features of nodes.
+
+Slurm counts memory and GPUs for a processor, a GPU, a task, a node or a job; here all becomes what one task holds.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from koala.model.nodes import CONSTRAINT_PATTERN, TaskNeeds
+
+NEEDS_OPTIONS = (
+    "mem",
+    "mem-per-cpu",
+    "mem-per-gpu",
+    "gpus",
+    "gpus-per-node",
+    "gpus-per-task",
+    "gres",
+    "constraint",
+)
+_GPU_OPTIONS = ("gpus-per-task", "gpus-per-node", "gres", "gpus")
+_MEMORY_OPTIONS = ("mem-per-cpu", "mem-per-gpu", "mem")
+_SIZE = re.compile(r"([0-9]{1,12})([KMGT]?)B?", re.IGNORECASE)
+_GPUS = re.compile(r"(?:([A-Za-z][A-Za-z0-9._-]*):)?([0-9]{1,9})")
+_PER_TASK = "write --gpus-per-task"
+
+
+class Layout(NamedTuple):
+    """How many tasks a component has, how many of them on one node where the script says so, and their processors."""
+
+    tasks: int
+    on_a_node: int
+    processors: int
+
+
+class NeedsError(ValueError):
+    """An option that cannot be honoured: which, what is wrong and what to write."""
+
+    def __init__(self, option: str, message: str, advice: str) -> None:
+        super().__init__(message)
+        self.option = option
+        self.message = message
+        self.advice = advice
+
+
+def needs_of(given: dict[str, str], layout: Layout) -> TaskNeeds | None:
+    """What each task needs by these options and their values; None where that is nothing. Raises NeedsError."""
+    gpus, kind = _gpus(given, layout)
+    constraint = given.get("constraint", "")
+    if constraint and re.fullmatch(CONSTRAINT_PATTERN, constraint) is None:
+        raise NeedsError("constraint", f"{constraint!r} is no constraint of nodes alike", "write a, a&b or a|b")
+    needs = TaskNeeds(
+        memory_bytes=_memory_bytes(given, layout, gpus), gpus=gpus, gpu=kind if gpus else "", constraint=constraint
+    )
+    return None if needs == TaskNeeds() else needs
+
+
+def _one_of(given: dict[str, str], names: tuple[str, ...]) -> str | None:
+    found = [name for name in names if name in given]
+    if len(found) > 1:
+        raise NeedsError(found[1], f"--{found[0]} and --{found[1]} are given together", "keep one of the two")
+    return found[0] if found else None
+
+
+def _gpus(given: dict[str, str], layout: Layout) -> tuple[int, str]:
+    name = _one_of(given, _GPU_OPTIONS)
+    if name is None:
+        return 0, ""
+    text = given[name]
+    if name == "gres":
+        device, _, text = text.partition(":")
+        if device != "gpu" or "," in text:
+            raise NeedsError(
+                "gres", f"{given[name]!r} is not one kind of GPU", "write gpu:NUMBER or gpu:KIND:NUMBER"
+            )
+        text = text or "1"
+    found = _GPUS.fullmatch(text) or _GPUS.fullmatch(f"{text}:1")
+    if found is None:
+        raise NeedsError(name, f"{text!r} is not a number of GPUs", "write NUMBER or KIND:NUMBER, such as a100:2")
+    kind, count = found[1] or "", int(found[2])
+    sharers = {"gpus-per-task": 1, "gpus": layout.tasks}.get(name, layout.on_a_node)
+    if count % sharers:
+        who = f"{sharers} tasks" + (" of a node" if name != "gpus" else "")
+        raise NeedsError(name, f"{count} GPUs are not the same number for each of {who}", _PER_TASK)
+    return count // sharers, kind
+
+
+def _memory_bytes(given: dict[str, str], layout: Layout, gpus: int) -> int:
+    name = _one_of(given, _MEMORY_OPTIONS)
+    if name is None:
+        return 0
+    found = _SIZE.fullmatch(given[name])
+    if found is None:
+        raise NeedsError(name, f"{given[name]!r} is not a size of memory", "write a number with K, M, G or T")
+    size: int = int(found[1]) * 1024 ** ("KMGT".index((found[2] or "M").upper()) + 1)
+    if not size:
+        raise NeedsError(
+            name, "0 asks for all the memory of a node, whatever that is", "write how much a task needs"
+        )
+    if name == "mem-per-cpu":
+        return size * layout.processors
+    if name == "mem-per-gpu":
+        if not gpus:
+            raise NeedsError(name, "--mem-per-gpu without GPUs", "write --gpus-per-task, or --mem-per-cpu")
+        return size * gpus
+    return -(-size // layout.on_a_node)

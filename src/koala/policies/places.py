@@ -1,0 +1,58 @@
+"""Places for tasks that are more than one processor: how many of a shape a site has, and what is left beside them.
+
+Policies are functions over integers. For plain tasks those are idle processors; for tasks with a shape they are
+places, worked out here from the idle processors and the nodes of each site.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from koala.model.nodes import NodePool, TaskShape
+from koala.policies.transfer_estimates import Spots
+from koala.policies.view import View
+
+_PLAIN = TaskShape()
+
+
+def needs_nodes(shape: TaskShape) -> bool:
+    """Whether only a site that tells of its nodes can say that it has room for such a task."""
+    return bool(shape.memory_bytes or shape.gpus or shape.constraint)
+
+
+def places_at(shape: TaskShape, idle: int, pool: NodePool | None) -> int:
+    """How many tasks of the shape fit into so many idle processors on these nodes. Of a site that tells nothing of
+    its nodes the processors alone count, and it has no place for a task that needs more than these."""
+    places = idle // shape.processors
+    if places <= 0:
+        return 0
+    if pool is None:
+        return 0 if needs_nodes(shape) else places
+    return places if shape == _PLAIN else min(places, pool.places(shape))
+
+
+class Room:
+    """What is left at the sites while the groups of one job are placed one after the other."""
+
+    def __init__(self, idle: Sequence[int], view: View) -> None:
+        self.idle = list(idle)
+        self._view = view
+        self._own: dict[int, NodePool] = {}
+
+    def places(self, shape: TaskShape) -> list[int]:
+        """By site, for tasks of the shape."""
+        return [places_at(shape, idle, self.pool(site)) for site, idle in enumerate(self.idle)]
+
+    def pool(self, site: int) -> NodePool | None:
+        """The nodes that are left at the site."""
+        return self._own.get(site) or self._view.pool(site)
+
+    def take(self, shape: TaskShape, spots: Spots) -> None:
+        """So many tasks go to each site."""
+        for site, tasks in zip(spots.sites, spots.sizes, strict=True):
+            self.idle[site] -= tasks * shape.processors
+            pool = self.pool(site)
+            if pool is not None:
+                own = self._own.get(site) or pool.copy()
+                own.take(shape, tasks)
+                self._own[site] = own

@@ -1,0 +1,112 @@
+"""Storms with shaped tasks: sites whose nodes have memory and GPUs, jobs whose tasks need them, and their promise."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from koala.model.grid import Grid, Site
+from koala.model.nodes import NodeClass, NodeSize, TaskNeeds
+from koala.model.request import Component, Flexibility, Request
+from koala.policies import Catalogue
+from koala.policies.front_door import View, compile_demand, try_place
+from koala.simulator.workloads.workload import Arrival
+
+if TYPE_CHECKING:
+    from koala.simulator.torture.properties import PromiseChecker
+
+_GIB = 2**30
+# Of each site, and of the processors of each node, a drawn job needs no more than this: users come and go beside it.
+_SHARE = 0.5
+# So many shapes are tried on a job before it is left as it is.
+_DRAWS = 8
+
+
+def with_shapes(rng: random.Random, grid: Grid, arrivals: tuple[Arrival, ...]) -> tuple[Grid, tuple[Arrival, ...]]:
+    """In some storms some sites have such nodes, and some jobs such tasks, that fit there beside others."""
+    if rng.random() < 0.6:
+        return grid, arrivals
+    sites = tuple(
+        _with_nodes(rng, site) if not site.simulation.faults.bad_nodes and rng.random() < 0.7 else site
+        for site in grid.sites
+    )
+    grid = replace(grid, sites=sites)
+    view = View.from_grid(replace(grid, sites=tuple(_in_part(site) for site in sites)))
+    view.idle = [int(limit * _SHARE) for limit in view.limit]
+    closed = [view.index[name] for name in grid.closed_to_guests]
+    catalogue = Catalogue.builtin()
+    found = []
+    for arrival in arrivals:
+        drawn = [_shaped(rng, arrival.request) for _ in range(_DRAWS if rng.random() < 0.7 else 0)]
+        for request in drawn:
+            policy = catalogue.choose(request, grid.scheduler.policy)
+            demand = compile_demand(request, policy, view.index)
+            if try_place(demand.barring(closed) if arrival.guest else demand, view) is not None:
+                found.append(arrival._replace(request=request))
+                break
+        else:
+            found.append(arrival)
+    return grid, tuple(found)
+
+
+def _with_nodes(rng: random.Random, site: Site) -> Site:
+    classes = []
+    left = site.processors
+    while left:
+        processors = min(left, rng.choice((1, 2, 4, 8)))
+        count = rng.randint(1, left // processors)
+        gpus = ((rng.choice(("a100", "v100")), rng.randint(1, 4)),) if rng.random() < 0.5 else ()
+        size = NodeSize(processors, rng.choice((-1, 8 * _GIB, 64 * _GIB)), gpus)
+        classes.append(NodeClass(count, size, size, rng.choice(((), ("big",), ("big", "new")))))
+        left -= count * processors
+    return replace(site, node_classes=tuple(classes))
+
+
+def _in_part(site: Site) -> Site:
+    classes = []
+    for each in site.node_classes:
+        size = each.whole._replace(processors=int(each.whole.processors * _SHARE))
+        classes.append(NodeClass(each.count, size, size, each.features))
+    return replace(site, node_classes=tuple(classes))
+
+
+def _shaped(rng: random.Random, request: Request) -> Request:
+    """The request with a shape for its tasks; in some jobs each component has its own."""
+    if request.tasks is not None or (request.flexible is not None and request.flexible.splits):
+        return request
+    shared = _shape(rng)
+    components = []
+    for component in request.components:
+        per_task, needs = shared if request.flexible is not None or rng.random() < 0.7 else _shape(rng)
+        smaller = component.processors // rng.choice((1, 2, 4))
+        processors = max(per_task, smaller - smaller % per_task)
+        application = replace(component.application, processors_per_task=per_task)
+        components.append(replace(component, processors=processors, application=application, needs=needs))
+    flexible = None if request.flexible is None else _bounded(request.flexible, components[0])
+    return replace(request, components=tuple(components), flexible=flexible)
+
+
+def _bounded(flexible: Flexibility, component: Component) -> Flexibility:
+    return replace(flexible, component_min=min(flexible.component_min, component.processors))
+
+
+def _shape(rng: random.Random) -> tuple[int, TaskNeeds | None]:
+    gpus = rng.choice((0, 0, 1, 2))
+    needs = TaskNeeds(
+        memory_bytes=rng.choice((0, 0, _GIB, 8 * _GIB)),
+        gpus=gpus,
+        gpu=rng.choice(("", "a100")) if gpus else "",
+        constraint=rng.choice(("", "", "big", "big&new", "new|old")),
+    )
+    return rng.choice((1, 1, 2, 4)), None if needs == TaskNeeds() else needs
+
+
+def no_node_overfull(watch: PromiseChecker) -> None:
+    """No node is given more than it has: processors, memory, GPUs."""
+    for site in watch.world.sites.values():
+        if site.tells_nodes:
+            assert site.nodes is not None
+            for problem in site.nodes.problems():
+                watch.fail("no node is given more than it has", f"{problem} at {site.name}")

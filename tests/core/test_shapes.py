@@ -1,0 +1,211 @@
+"""Tasks with shapes in the core: places instead of processors, what is committed and not yet shown, refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
+from koala.model.messages import SiteReported, StartComponent, Tick
+from koala.model.nodes import NodeClass, NodeSize, TaskNeeds
+from koala.model.request import Application, Component, Flexibility, Request
+from tests.support.core_driver import CoreDriver, ask_total, kind
+
+GIB = 2**30
+GPU_NODE = NodeSize(8, 64 * GIB, (("a100", 2),))
+
+
+def shaped(
+    tasks: int, processors: int = 1, site: str | None = None, *, gpus: int = 0, memory_bytes: int = 0, **needs: Any
+) -> Component:
+    """A component of so many tasks."""
+    return Component(
+        processors=tasks * processors,
+        site=site,
+        application=Application(processors_per_task=processors),
+        needs=TaskNeeds(gpus=gpus, memory_bytes=memory_bytes, **needs),
+    )
+
+
+def job(*components: Component, **fields: Any) -> Request:
+    return Request(components=components, **{"policy": "WF"} | fields)
+
+
+def driver_of(**parameters: Any) -> CoreDriver:
+    """``a`` has three nodes with two a100 each, ``b`` two plain ones, and both have said so."""
+    driver = CoreDriver({"a": 24, "b": 16}, scan_interval_s=0.0, **parameters)
+    tell(driver, "a", 24, [(GPU_NODE, GPU_NODE)] * 3)
+    tell(driver, "b", 16, [(NodeSize(8, 32 * GIB), NodeSize(8, 32 * GIB))] * 2)
+    return driver
+
+
+def tell(
+    driver: CoreDriver,
+    site: str,
+    processors: int,
+    nodes: list[tuple[NodeSize, NodeSize]],
+    *shown: str,
+    others: int = 0,
+) -> None:
+    classes = tuple(NodeClass(1, whole, free) for whole, free in nodes)
+    driver.send(
+        SiteReported(
+            at=driver.now, site=site, processors=processors, others=others, nodes=classes, shown=tuple(shown)
+        )
+    )
+
+
+def starts(driver: CoreDriver) -> list[tuple[int, str, int]]:
+    return [
+        (each.job, each.site, each.processors)
+        for each in kind((command for _, command in driver.log), StartComponent)
+    ]
+
+
+def test_a_job_goes_where_its_gpus_are() -> None:
+    driver = driver_of()
+    driver.submit(job(shaped(2, 4, gpus=1)))
+    assert starts(driver) == [(1, "a", 8)]
+
+
+def test_a_total_is_divided_by_whole_tasks() -> None:
+    """No splits are needed: 5 tasks of 6 processors fit once on each node of 8, whatever is idle in all."""
+    driver = driver_of()
+    component = Component(processors=30, application=Application(processors_per_task=6))
+    driver.submit(Request(components=(component,), flexible=Flexibility(), policy="FCM"))
+    assert sorted(starts(driver)) == [(1, "a", 18), (1, "b", 12)]
+    driver.submit(Request(components=(component,), flexible=Flexibility(), policy="FCM"))
+    assert driver.state(2) is JobState.WAITING
+
+
+def test_what_is_committed_counts_before_the_site_shows_it() -> None:
+    driver = driver_of()
+    driver.submit(job(shaped(5, 1, gpus=1)))
+    driver.submit(job(shaped(2, 1, gpus=1)))
+    assert driver.state(2) is JobState.WAITING
+    driver.submit(job(shaped(1, 1, gpus=1)))
+    assert driver.state(3) is JobState.STARTING
+
+
+def test_what_the_site_shows_is_not_taken_off_twice() -> None:
+    driver = driver_of()
+    driver.submit(job(shaped(4, 1, gpus=1)))
+    full = GPU_NODE._replace(processors=6, gpus=(("a100", 0),))
+    tell(driver, "a", 24, [(GPU_NODE, full), (GPU_NODE, full), (GPU_NODE, GPU_NODE)], "1.1")
+    driver.submit(job(shaped(2, 1, gpus=1)))
+    assert driver.state(2) is JobState.STARTING
+
+
+def test_what_a_component_leaves_is_there_when_the_site_says_on_which_nodes() -> None:
+    driver = driver_of()
+    driver.submit(job(shaped(6, 1, gpus=1)))
+    full = GPU_NODE._replace(processors=6, gpus=(("a100", 0),))
+    tell(driver, "a", 24, [(GPU_NODE, full)] * 3, "1.1")
+    driver.submit(job(shaped(1, 1, gpus=1)))
+    driver.ready("1.1")
+    driver.end("1.1")
+    driver.settle()
+    assert driver.state(2) is JobState.WAITING
+    tell(driver, "a", 24, [(GPU_NODE, GPU_NODE)] * 3)
+    driver.settle()
+    assert driver.state(2) is JobState.STARTING
+
+
+def test_components_of_several_shapes_are_placed_together_or_not_at_all() -> None:
+    driver = driver_of()
+    driver.submit(job(shaped(3, 4, memory_bytes=8 * GIB), shaped(6, 1, gpus=1), shaped(1, 4)))
+    assert sorted(starts(driver)) == [(1, "a", 4), (1, "a", 6), (1, "b", 12)]
+    driver.submit(job(Component(processors=1), shaped(1, 1, gpus=1)))
+    assert driver.state(2) is JobState.WAITING
+
+
+def test_a_refusal_names_the_resource_and_the_cure() -> None:
+    driver = driver_of()
+    driver.submit(job(shaped(5, 1, gpus=1)))
+    driver.submit(job(shaped(3, 1, gpus=1, gpu="a100")))
+    explanation = driver.scheduler.explain(2)
+    assert explanation is not None
+    refusal = explanation.refusal
+    assert refusal is not None
+    assert refusal.cure.startswith("2 more a100 on a")
+    assert "a task holds 1 processor and 1 a100" in refusal.reason
+    assert {each.site: (each.resource, each.cure) for each in refusal.shortages} == {
+        "a": ("a100", "2 more a100 on a"),
+        "b": ("a100", "none: b has no a100"),
+    }
+    assert not refusal.permanent
+
+
+def test_a_refusal_for_good_says_what_no_site_has() -> None:
+    driver = driver_of()
+    driver.submit(job(shaped(1, 1, gpus=1, gpu="h100")))
+    driver.submit(job(shaped(1, 1, memory_bytes=128 * GIB)))
+    driver.submit(job(shaped(1, 1, constraint="fast")))
+    for number, words in (
+        (1, "a has no h100"),
+        (2, "no node of a has room for one task"),
+        (3, "no node of a is fast"),
+    ):
+        explanation = driver.scheduler.explain(number)
+        assert explanation is not None
+        assert explanation.refusal is not None
+        assert explanation.refusal.permanent
+        assert words in explanation.refusal.shortages[0].cure
+
+
+def test_memory_is_missed_in_words() -> None:
+    driver = driver_of()
+    driver.submit(job(shaped(2, 1, "b", memory_bytes=32 * GIB)))
+    driver.submit(job(shaped(1, 1, "b", memory_bytes=16 * GIB)))
+    explanation = driver.scheduler.explain(2)
+    assert explanation is not None
+    assert explanation.refusal is not None
+    assert explanation.refusal.cure == "16 GiB more memory on b"
+
+
+def test_a_site_that_tells_nothing_has_places_by_processors_alone() -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0)
+    component = Component(processors=8, application=Application(processors_per_task=4))
+    driver.submit(Request(components=(component,)))
+    assert starts(driver) == [(1, "a", 8)]
+    driver.submit(job(shaped(1, 1, gpus=1)))
+    assert driver.state(2) is JobState.WAITING
+
+
+def test_a_plain_job_is_placed_by_processors_whatever_nodes_are_told() -> None:
+    driver = driver_of()
+    driver.submit(ask_total(40))
+    assert sorted(starts(driver)) == [(1, "a", 24), (1, "b", 16)]
+
+
+def test_a_scheduler_from_a_snapshot_knows_the_nodes_and_what_they_showed() -> None:
+    driver = driver_of()
+    driver.submit(job(shaped(4, 1, gpus=1)))
+    full = GPU_NODE._replace(processors=6, gpus=(("a100", 0),))
+    tell(driver, "a", 24, [(GPU_NODE, full), (GPU_NODE, full), (GPU_NODE, GPU_NODE)], "1.1")
+    driver.submit(job(shaped(1, 1, gpus=1)))
+    snapshot = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
+    again = Scheduler.from_snapshot(driver.scheduler.grid, None, snapshot)
+    again.handle(Tick(at=driver.now))
+    for scheduler in (driver.scheduler, again):
+        view = scheduler.ledger.sites.view
+        pool = view.pool(0)
+        assert pool is not None
+        assert sum(size.gpus_of() * count for size, _, count in pool) == 1
+
+
+def test_a_shaped_job_with_plans_waits_for_its_nodes_and_starts_on_them() -> None:
+    driver = driver_of(plan_depth=2)
+    driver.submit(job(shaped(6, 1, gpus=1), walltime_s=100.0))
+    driver.submit(job(shaped(6, 1, gpus=1), walltime_s=100.0))
+    assert driver.state(2) is JobState.WAITING
+    planned = driver.job(2).plan_at
+    assert planned is not None
+    assert planned > driver.now
+    full = GPU_NODE._replace(processors=6, gpus=(("a100", 0),))
+    tell(driver, "a", 24, [(GPU_NODE, full)] * 3, "1.1")
+    driver.ready("1.1")
+    driver.wait_until(90.0)
+    driver.end("1.1")
+    tell(driver, "a", 24, [(GPU_NODE, GPU_NODE)] * 3)
+    driver.settle()
+    assert driver.state(2) is JobState.STARTING
