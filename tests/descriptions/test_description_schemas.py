@@ -41,8 +41,9 @@ def test_a_schema_names_its_draft_and_what_it_describes(schema_of: Schema, title
 def test_a_job_gives_one_of_components_flexible_processors_and_tasks(schema_of: Schema) -> None:
     schema = schema_of()
     given = [branch["required"] for branch in schema["oneOf"]]
-    assert given == [["components"], ["flexible"], ["processors"], ["tasks"]]
-    for branch in schema["oneOf"]:
+    assert given == [["components"], ["flexible"], ["processors"], ["tasks"], ["task"]]
+    assert schema["oneOf"][-1]["properties"]["task"] == {"required": ["count"]}
+    for branch in schema["oneOf"][:-1]:
         (key,) = branch["required"]
         assert key in schema["properties"]
         assert branch["properties"] == {key: {"not": {"type": "null"}}}

@@ -23,6 +23,7 @@ from koala.model.messages import (
     ReleaseBarrier,
     StartComponent,
 )
+from koala.model.nodes import NodeClass, NodeSize
 from koala.model.request import Application, Component, Flexibility, InputFile, InputMode, JobType, Priority, Request
 
 EVENTS: tuple[type[msgspec.Struct], ...] = typing.get_args(AnyEvent)
@@ -41,6 +42,16 @@ OF_TYPE: dict[typing.Any, st.SearchStrategy[typing.Any]] = {
     int | None: st.none() | counts,
     float | None: st.none() | times,
     tuple[str, ...]: st.lists(texts, max_size=3).map(tuple),
+    tuple[NodeClass, ...]: st.lists(
+        st.builds(
+            NodeClass,
+            counts,
+            st.builds(NodeSize, counts, counts, st.lists(st.tuples(texts, counts), max_size=2).map(tuple)),
+            st.builds(NodeSize, counts),
+            st.lists(texts, max_size=2).map(tuple),
+        ),
+        max_size=2,
+    ).map(tuple),
     tuple[int, int] | None: st.none() | st.tuples(counts, counts),
     tuple[tuple[InputSource, ...], ...]: st.lists(
         st.lists(

@@ -48,7 +48,7 @@ class ShapeText(Description):
         if default is None:
             return self
         given = {key: getattr(default, key) for key in default.model_fields_set}
-        return ShapeText(**(given | {key: getattr(self, key) for key in self.model_fields_set}))
+        return ShapeText.model_construct(**(given | {key: getattr(self, key) for key in self.model_fields_set}))
 
     def needs(self) -> TaskNeeds | None:
         """What a task needs beside its processors; None where that is nothing."""

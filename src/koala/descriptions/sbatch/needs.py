@@ -72,9 +72,7 @@ def _gpus(given: dict[str, str], layout: Layout) -> tuple[int, str]:
     if name == "gres":
         device, _, text = text.partition(":")
         if device != "gpu" or "," in text:
-            raise NeedsError(
-                "gres", f"{given[name]!r} is not one kind of GPU", "write gpu:NUMBER or gpu:KIND:NUMBER"
-            )
+            raise NeedsError("gres", f"{given[name]!r} is not one kind of GPU", "write gpu:NUMBER or gpu:KIND:NUMBER")
         text = text or "1"
     found = _GPUS.fullmatch(text) or _GPUS.fullmatch(f"{text}:1")
     if found is None:
@@ -96,9 +94,7 @@ def _memory_bytes(given: dict[str, str], layout: Layout, gpus: int) -> int:
         raise NeedsError(name, f"{given[name]!r} is not a size of memory", "write a number with K, M, G or T")
     size: int = int(found[1]) * 1024 ** ("KMGT".index((found[2] or "M").upper()) + 1)
     if not size:
-        raise NeedsError(
-            name, "0 asks for all the memory of a node, whatever that is", "write how much a task needs"
-        )
+        raise NeedsError(name, "0 asks for all the memory of a node, whatever that is", "write how much a task needs")
     if name == "mem-per-cpu":
         return size * layout.processors
     if name == "mem-per-gpu":
