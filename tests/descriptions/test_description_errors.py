@@ -186,7 +186,7 @@ BAD_SCRIPTS = [
     ("#!/bin/sh\n#SBATCH -n", 2, 9, "needs a value", "--ntasks=VALUE"),
     ("#!/bin/sh\n#SBATCH -n 1 -n 2", 2, 14, "given twice", "keep one"),
     ("#!/bin/sh\n#SBATCH 8", 2, 9, "'8' is not an option", "start with -"),
-    ("#!/bin/sh\n#SBATCH -n 8 --mem=4G", 2, 14, "--mem cannot be honoured", "memory"),
+    ("#!/bin/sh\n#SBATCH -n 8 --mem=lots", 2, 20, "--mem: 'lots' is not a size of memory", "K, M, G or T"),
     ("#!/bin/sh\n#SBATCH -p short -n 8", 2, 9, "--partition cannot be honoured", "configuration"),
     ("#!/bin/sh\n#SBATCH --mail-type END", 2, 9, "--mail-type cannot be honoured", "mail"),
     ("#!/bin/sh\n#SBATCH -n 8 -N 3", 2, 14, "--nodes lays 8 tasks out", "remove --nodes"),

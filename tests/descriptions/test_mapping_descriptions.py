@@ -83,7 +83,7 @@ def test_clusters_by_hand_keep_their_order() -> None:
                 (4, 21, "there is no task 'z'"),
             ],
         ),
-        (APP + "task: 1\n", [(4, 1, "'task' is not a key that is known here")]),
+        (APP + "tsk: 1\n", [(4, 1, "'tsk' is not a key that is known here")]),
     ],
 )
 def test_a_mistake_in_a_task_graph_is_reported_at_its_place(text: str, expected: list[tuple[int, int, str]]) -> None:

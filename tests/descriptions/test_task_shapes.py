@@ -62,7 +62,7 @@ def test_components_may_have_tasks_of_their_own() -> None:
         ("processors: 7\ntask: {memory: 16}", "a size of memory needs its unit"),
         ("processors: 7\ntask: {memory: much}", "'much' is not a size of memory"),
         ("processors: 6\ntask: {processors: 4}", "6 processors do not make whole tasks of 4"),
-        ("flexible: {}", "the size is missing"),
+        ("flexible: {}", "'processors' is missing"),
         ("task: {gpus: 1}", "the job does not say its size"),
         ("processors: 7\ntask: {constraint: 'a&b|c'}", "constraint"),
         ("processors: 7\ntask: {gpus: 100000}", "gpus"),

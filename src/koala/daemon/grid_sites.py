@@ -74,6 +74,7 @@ def make_site(description: Site, root: Path, *, emit: Emit, on_mail: Deliver, cl
             emit=emit,
             on_mail=on_mail,
             clock=clock,
+            node=description.node_classes[0] if description.node_classes else None,
         )
     settings = description.batch
     assert settings is not None, "a site under a batch system says how it is reached"

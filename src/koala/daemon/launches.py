@@ -65,6 +65,7 @@ def launch_for(command: StartComponent, request: Request, site: Site) -> Launch:
         search_path=() if elsewhere else search_path(),
         begin_at=command.begin_at,
         exclude_nodes=command.exclude_nodes,
+        needs=request.components[command.component].needs,
     )
 
 
@@ -92,6 +93,7 @@ def check_launch(request: Request) -> None:
                 job_type=request.job_type,
                 walltime_s=request.walltime_s,
                 search_path=search_path(),
+                needs=component.needs,
             )
             component_script(launch)
             _check_input_files(component)

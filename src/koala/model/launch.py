@@ -12,6 +12,7 @@ import re
 import msgspec
 
 from koala.model.messages import Token
+from koala.model.nodes import TaskNeeds, TaskShape
 from koala.model.request import Application, JobId, JobType
 
 # The files of a component's directory, as its script and its site know them. Each appears whole or not at all.
@@ -129,7 +130,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     A component that is not released within ``barrier_timeout_s`` ends by itself. ``search_path`` are directories of
     the site where programs are looked for first, such as that of ``mpiexec``. ``begin_at`` is when the job is planned
     to start, in seconds since the epoch, for a site that can keep processors for that moment. ``exclude_nodes`` are
-    nodes that it is kept off, if that leaves room for it.
+    nodes that it is kept off, if that leaves room for it. ``needs`` is what each task needs beside processors.
 
     Raises ``LaunchError`` for anything that could not reach the application byte for byte.
     """
@@ -146,6 +147,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     search_path: tuple[str, ...] = ()
     begin_at: float | None = None
     exclude_nodes: tuple[str, ...] = ()
+    needs: TaskNeeds | None = None
 
     def __post_init__(self) -> None:
         check_token(self.token)
@@ -169,6 +171,17 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             if not directory.startswith("/") or ":" in directory:
                 raise LaunchError("search_path", f"{directory!r} is not an absolute directory without ':'")
         self._check_application(self.application)
+
+    @property
+    def shape(self) -> TaskShape:
+        """What one of its tasks holds."""
+        per_task = self.application.processors_per_task
+        return TaskShape.of(1 if self.processors % per_task else per_task, self.needs)
+
+    @property
+    def task_count(self) -> int:
+        """How many tasks it has."""
+        return self.processors // self.shape.processors
 
     def _check_application(self, application: Application) -> None:
         if application.script is None and not application.executable:

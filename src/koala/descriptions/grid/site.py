@@ -77,7 +77,7 @@ class NodeClassText(NodeKeysText):
     processors: Processors = Field(description="processors of each")
 
 
-class ClusterText(NodeKeysText):
+class ClusterText(Description):
     """What every site has, whatever rules it."""
 
     processors: Processors = Field(
@@ -119,7 +119,7 @@ class ClusterText(NodeKeysText):
     )
 
 
-class SiteText(BatchKeysText, ClusterText):
+class SiteText(BatchKeysText, NodeKeysText, ClusterText):
     """One cluster."""
 
     simulation: SiteSimulationText = Field(

@@ -28,7 +28,7 @@ _ADVICE = {
     "processors": f"write 1 to {PROCESSORS_MAX}",
     "processors_per_task": "write a divisor of the processors",
     "task": "leave task out, or let the job not be one of tasks",
-    "size": "write processors, or a task with a count",
+    "size": "write how many processors it has, or a task with a count",
     "count": "keep one of the two, or let them agree",
     "memory": "write a size such as 16G",
     "gpus": "write a number of GPUs, or leave it out",

@@ -74,7 +74,7 @@ def sized(processors: int | None, shape: ShapeText | None, per_task: int) -> int
     """How many processors a component has. Raises InvalidRequestError where nothing says it, or two things differ."""
     counted = None if shape is None or shape.count is None else shape.count * per_task
     if processors is None and counted is None:
-        raise InvalidRequestError("size", "the size is missing; write processors, or count in the task")
+        raise InvalidRequestError("size", "'processors' is missing; write how many")
     if processors is not None and counted is not None and processors != counted:
         assert shape is not None
         raise InvalidRequestError(

@@ -11,6 +11,7 @@ import os
 import shutil
 import stat
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -50,6 +51,8 @@ GONE = ".gone"
 
 # The script writes a word and a number; whatever is longer is not its work.
 _SMALL_FILE_BYTES_MAX = 1_024
+# The numbers of as many GPUs as a machine may have.
+_GPUS_BYTES_MAX = 16_384
 # The site's own files hold at most a launch, which requests keep far below this.
 _RECORD_BYTES_MAX = 67_108_864
 
@@ -206,6 +209,11 @@ class ComponentDirectory:
         """Whether a process was started for it, or was about to be."""
         return (self.home / SPAWNED).exists()
 
+    def gpus(self) -> tuple[int, ...]:
+        """The GPUs that it was given when its process was to be started."""
+        words = (read_regular(self.home / SPAWNED, _GPUS_BYTES_MAX) or b"").decode(errors="replace").split(",")
+        return tuple(int(word) for word in words if word.isascii() and word.isdigit())
+
     def outbox(self) -> list[str]:
         """The names of the mail that the component has for others."""
         try:
@@ -228,9 +236,9 @@ class ComponentDirectory:
 
     # ----------------------------------------------------------------------------------- what it is told
 
-    def put_spawned(self) -> None:
-        """A process is about to be started."""
-        self._put(SPAWNED, b"")
+    def put_spawned(self, gpus: Sequence[int] = ()) -> None:
+        """A process is about to be started, which has these GPUs of the machine."""
+        self._put(SPAWNED, ",".join(map(str, gpus)).encode())
 
     def put_abort(self, abort: AbortRecord) -> None:
         """From now on the application must not start, and its end is to say this."""

@@ -18,6 +18,7 @@ from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from koala.model.launch import Go, Launch, NodeShare
 from koala.model.messages import AnyEvent, Outcome, SiteReported, SiteSilent, Token
+from koala.model.nodes import NodeClass
 from koala.sites import processes
 from koala.sites.component_directory import FILES, AbortRecord
 from koala.sites.local.worker import OTHERS, LocalWorker
@@ -78,7 +79,8 @@ class LocalSite:
 
     ``first_fit`` lets a small component pass a large one that waits for slots; without it they start in order.
     ``environment`` is what components inherit, by default the harmless part of this process's own. ``host`` is the
-    address at which components of other sites reach this machine. ``clock`` is asked from a thread.
+    address at which components of other sites reach this machine. ``clock`` is asked from a thread. ``node`` is what
+    the machine has beside processors: its GPUs are those that CUDA counts from 0 on.
     """
 
     def __init__(
@@ -96,8 +98,10 @@ class LocalSite:
         stray_searches_max: int = STRAY_SEARCHES_MAX,
         host: str = "127.0.0.1",
         environment: Mapping[str, str] | None = None,
+        node: NodeClass | None = None,
     ) -> None:
         self._name = name
+        self._node = node
         self._root = root
         self._processors = processors
         self._emit = emit
@@ -187,6 +191,7 @@ class LocalSite:
             first_fit=self._first_fit,
             grace_s=self._grace_s,
             environment=self._environment,
+            node=self._node,
         )
 
     async def _end_strays(self, worker: LocalWorker, thread: OrderedThread) -> None:

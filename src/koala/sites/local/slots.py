@@ -12,16 +12,27 @@ from pathlib import Path
 
 from koala.model.launch import LOG, SCRIPT, Launch
 from koala.model.messages import ComponentEnded, ComponentReady, Outcome, Token
+from koala.model.nodes import NodeSize
 from koala.sites import processes
 from koala.sites.component import LiveComponent, LivePhase, ending
 from koala.sites.component_directory import AbortRecord
 from koala.sites.local.directory import ComponentDirectory, is_spoilt
+from koala.sites.local.supervisor import MEMORY_BYTES
 from koala.sites.protocol import Clock, Deliver, Emit, Mail
 
 _log = logging.getLogger(__name__)
 
 # The program that runs the script of a component, and keeps together what that starts.
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
+
+
+# By what programs know which GPUs of the machine they may use.
+VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
+
+
+def memory_bytes(launch: Launch) -> int:
+    """The memory of all tasks of a component."""
+    return 0 if launch.needs is None else launch.needs.memory_bytes * launch.task_count
 
 
 class LocalComponent(LiveComponent):
@@ -37,6 +48,7 @@ class LocalComponent(LiveComponent):
         self.child: processes.Child | None = None
         self.complaint = ""
         self.kill_at = 0.0
+        self.gpus: tuple[int, ...] = ()  # those of the machine that it has, from its start on
 
     def why_unrecorded(self) -> str:
         """Why its script has recorded no end."""
@@ -66,7 +78,9 @@ class Slots:
         first_fit: bool,
         grace_s: float,
         environment: Mapping[str, str],
+        node: NodeSize | None = None,
     ) -> None:
+        self.node = NodeSize(processors) if node is None else node
         self.alive: dict[Token, LocalComponent] = {}  # all that have not ended, in the order they were accepted
         self._processors = processors
         self._others = others
@@ -114,7 +128,7 @@ class Slots:
         for component in list(self.alive.values()):
             if component.phase is not LivePhase.QUEUED:
                 continue
-            if component.processors <= free:
+            if component.processors <= free and self._has_needs(component):
                 try:
                     self._start(component)
                 except OSError as error:
@@ -124,10 +138,28 @@ class Slots:
             elif not self._first_fit:
                 return
 
+    def _has_needs(self, component: LocalComponent) -> bool:
+        """Whether memory and GPUs are free for all its tasks."""
+        launch = component.launch
+        if launch.needs is None:
+            return True
+        holders = [each for each in self.alive.values() if each.phase is not LivePhase.QUEUED]
+        if launch.needs.memory_bytes:
+            held_bytes = sum(memory_bytes(each.launch) for each in holders)
+            if memory_bytes(launch) > max(0, self.node.memory_bytes) - held_bytes:
+                return False
+        return launch.needs.gpus * launch.task_count <= len(self._free_gpus())
+
+    def _free_gpus(self) -> list[int]:
+        held = {gpu for each in self.alive.values() if each.phase is not LivePhase.QUEUED for gpu in each.gpus}
+        return [gpu for gpu in range(self.node.gpus_of()) if gpu not in held]
+
     def _start(self, component: LocalComponent) -> None:
         # Marked first: if we are killed between the two, its slots still count as held.
+        needs = component.launch.needs
+        component.gpus = () if needs is None else tuple(self._free_gpus()[: needs.gpus * component.launch.task_count])
         try:
-            component.directory.put_spawned()
+            component.directory.put_spawned(component.gpus)
         except OSError as error:
             if not is_spoilt(error):
                 raise
@@ -140,11 +172,21 @@ class Slots:
         """Start the process of a component that was marked for it. Of two processes of one component one goes on."""
         self._census = None
         try:
-            component.child = processes.spawn(component.directory.home, SCRIPT, LOG, self._environment, SUPERVISOR)
+            environment = self._with_needs(component)
+            component.child = processes.spawn(component.directory.home, SCRIPT, LOG, environment, SUPERVISOR)
         except OSError as error:
             why = f"the site could not start a process: {error.strerror}"
             self.condemn(component, AbortRecord(outcome=Outcome.SITE_FAILED, reason=why))
             self.inspect(component)
+
+    def _with_needs(self, component: LocalComponent) -> Mapping[str, str]:
+        """What the component inherits: which GPUs are its own, none where it asked for none, and its memory."""
+        more = {}
+        if self.node.gpus:
+            more[VISIBLE_GPUS] = ",".join(map(str, component.gpus))
+        if memory_bytes(component.launch):
+            more[MEMORY_BYTES] = str(memory_bytes(component.launch))
+        return {**self._environment, **more} if more else self._environment
 
     # --------------------------------------------------------------------------------------------- ending
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import signal
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ from collections.abc import Iterator
 SUPERVISES = "KOALA_SUPERVISES"
 # What the script's own processes carry instead.
 MARKER = "KOALA_HOME"
+# How much memory a process of the script may have at most, where that is limited.
+MEMORY_BYTES = "KOALA_MEMORY_BYTES"
 PR_SET_CHILD_SUBREAPER = 36
 # They are for the script; it is told by those who mean it.
 IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -44,6 +47,13 @@ def descendants() -> Iterator[int]:
     yield from below[1:]
 
 
+def limit_memory(size_bytes: int) -> None:
+    """No process from here on has more than that: its heap and what else it writes to. It counts each alone."""
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    limit = size_bytes if hard == resource.RLIM_INFINITY else min(size_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
 def supervise(script: str) -> int:
     """Run the script and end all that it leaves; its exit code."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -51,6 +61,8 @@ def supervise(script: str) -> int:
     del environment[SUPERVISES]
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
+    if MEMORY_BYTES in environment:
+        limit_memory(int(environment[MEMORY_BYTES]))
     main = os.posix_spawn(
         "/bin/sh", ["/bin/sh", script], environment, setsid=True, setsigdef=(*IGNORED, *_IGNORED_BY_PYTHON)
     )

@@ -23,6 +23,7 @@ from koala.model.messages import (
     SiteReported,
     Token,
 )
+from koala.model.nodes import NodeClass, NodePool, NodeSize
 from koala.sites import links, processes
 from koala.sites.component import LivePhase
 from koala.sites.component_directory import (
@@ -72,7 +73,9 @@ class LocalWorker:
         first_fit: bool,
         grace_s: float,
         environment: Mapping[str, str],
+        node: NodeClass | None = None,
     ) -> None:
+        self._node = NodeClass(1, NodeSize(processors), NodeSize(processors)) if node is None else node
         self._name = name
         self._root = root
         self._components = root / COMPONENTS
@@ -92,6 +95,7 @@ class LocalWorker:
             first_fit=first_fit,
             grace_s=grace_s,
             environment=environment,
+            node=self._node.whole,
         )
 
     # ------------------------------------------------------------------------------- opening and closing
@@ -155,6 +159,7 @@ class LocalWorker:
         component.released_at = recorded.released_at
         if directory.was_spawned():
             component.phase = LivePhase.STARTING
+            component.gpus = directory.gpus()
             component.process = directory.identity()
         return [(recorded, component)]
 
@@ -208,12 +213,20 @@ class LocalWorker:
             why = f"it asks for {launch.processors} processors and {self._name} has {self._processors}"
             self._settle(directory, Outcome.REFUSED, why)
             return
+        if launch.needs is not None and not self._could_ever_run(launch):
+            why = f"{self._name} has no place for {launch.task_count} tasks of {launch.shape}"
+            self._settle(directory, Outcome.UNSUITABLE, why)
+            return
         if not directory.exists():
             self._sequence += 1
             directory.create(AcceptanceRecord(sequence=self._sequence, launch=launch), script)
         self.slots.alive[launch.token] = LocalComponent(launch, directory)
         self._emit(ComponentAccepted(at=self._clock(), token=launch.token))
         self.slots.serve()
+
+    def _could_ever_run(self, launch: Launch) -> bool:
+        """Whether there is room for all tasks at once where nobody else is there."""
+        return NodePool.whole((self._node,)).places(launch.shape) >= launch.task_count
 
     def abort(self, token: Token, abort: AbortRecord) -> None:
         """See ``LiveSite.abort``."""
