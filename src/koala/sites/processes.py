@@ -2,7 +2,8 @@
 
 A process is known by its id, its start time and the boot, since ids are used again. The processes of a component are
 those of its session, those that carry its directory in their environment, as MPI ranks and daemons leave a session,
-and those that descend from its supervisor, if it has one: a program may leave its session and clear its environment.
+those that descend from its supervisor, if it has one: a program may leave its session and clear its environment; and
+those in its control group, where the machine lets it have one.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
+
+from koala.sites.control_groups import GROUP, group_in, group_name, kill_group
 
 # What a component inherits from the driver's environment: enough to find programs, and no secrets.
 INHERITED_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
@@ -80,7 +83,7 @@ def spawn(home: Path, script: str, log: str, environment: Mapping[str, str], sup
         process = subprocess.Popen(  # noqa: S603 - the command is fixed; the script's text is a runner's
             words,
             cwd=home,
-            env={**environment, mark: str(home)},
+            env={**environment, mark: str(home), **({GROUP: group_name(home)} if mark == SUPERVISES else {})},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -234,6 +237,7 @@ class Census:
 
     def __init__(self) -> None:
         self.processes: list[tuple[int, int, Path | None]] = []  # process, session, component's directory
+        self.groups: dict[int, str] = {}  # those in the control group of a component, and which that is
         self.supervised: dict[int, Path] = {}  # supervisors, and the directory of the component of each
         found: list[tuple[int, int, Path | None]] = []
         parents: dict[int, int] = {}
@@ -245,6 +249,9 @@ class Census:
                 if supervised is not None:
                     self.supervised[pid] = supervised
                 parents[pid] = stat.parent
+                group = group_in(os.fsdecode(_read(f"{_PROC}/{pid}/cgroup", _STAT_BYTES_MAX)))
+                if group:
+                    self.groups[pid] = group
                 found.append((pid, stat.session, supervised or _path_in(environment, _MARK)))
         for pid, session, home in found:
             self.processes.append((pid, session, home or self._home_by_descent(pid, parents)))
@@ -271,7 +278,12 @@ class Census:
         if process is not None:
             leader = _stat(process.pid)
             session = process.pid if leader is None or leader.started == process.started else None
-        return [pid for pid, its_session, its_home in self.processes if its_session == session or its_home == home]
+        group = f"/{group_name(home)}"
+        return [
+            pid
+            for pid, its_session, its_home in self.processes
+            if its_session == session or its_home == home or self.groups.get(pid, "").endswith(group)
+        ]
 
 
 def end(process: Identity | None, home: Path, *, by_force: bool) -> None:
@@ -287,6 +299,10 @@ def end(process: Identity | None, home: Path, *, by_force: bool) -> None:
         return
     census = Census()
     members = census.members(process, home)
+    if by_force:
+        group = f"/{group_name(home)}"
+        for each in {found for found in census.groups.values() if found.endswith(group)}:
+            kill_group(each)
     _send(signal_number, [pid for pid in members if pid not in census.supervised])
     if by_force:
         _send(signal.SIGCONT, [pid for pid in members if pid in census.supervised])

@@ -15,6 +15,7 @@ import pytest
 from koala.model.launch import Go
 from koala.model.messages import Outcome
 from koala.sites import processes
+from koala.sites.control_groups import GROUP, group_in, group_name, hierarchy, kill_group
 from koala.sites.local import supervisor as program
 from tests.support.live_sites import file_appears, launch, opened
 
@@ -126,3 +127,98 @@ def test_a_supervisor_that_its_own_component_stops_goes_on(tmp_path: Path, pid_f
 
 def test_the_supervisor_and_the_site_know_each_other_by_the_same_names() -> None:
     assert (program.SUPERVISES, program.MARKER) == (processes.SUPERVISES, processes.MARKER)
+    assert program.GROUP == GROUP
+
+
+def test_an_abort_reaches_all_of_a_control_group_also_after_the_supervisor_was_killed(
+    tmp_path: Path, pid_file: Path
+) -> None:
+    """Where this machine gives no control groups, what left its session and environment can be known no more."""
+
+    async def scenario() -> None:
+        async with opened(tmp_path / "a", 1) as one:
+            await one.start(launch(application=f"{_get_away(pid_file)}; sleep 600"))
+            await one.ready("1.1")
+            await one.site.release("1.1", Go())
+            await file_appears(pid_file)
+            away = int(pid_file.read_text())
+            home = (tmp_path / "a" / "components" / "1.1").resolve()
+            census = processes.Census()
+            group = census.groups.get(away, "")
+            (supervisor,) = [pid for pid, each in census.supervised.items() if each == home]
+            assert supervisor not in census.groups
+            os.kill(supervisor, signal.SIGKILL)
+            await one.site.abort("1.1")
+            assert (await one.ended("1.1")).outcome is Outcome.ABORTED
+            try:
+                if group:
+                    assert group.endswith(f"/{group_name(home)}")
+                    assert not _is_there(away)
+                    root = hierarchy()
+                    assert root is not None
+                    assert not (root / group.lstrip("/")).exists()
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(away, signal.SIGKILL)
+
+    asyncio.run(scenario())
+
+
+def hierarchy_at(root: Path, group: str) -> tuple[str, str]:
+    """Files that stand for /proc/self/mounts and /proc/self/cgroup of a process in a group of this hierarchy."""
+    mounts, own = root.parent / "mounts", root.parent / "own"
+    mounts.write_text(f"proc /proc proc rw 0 0\ncgroup2 {root} cgroup2 rw 0 0\n")
+    own.write_text(f"4:memory:/elsewhere\n0::{group}\n")
+    return str(mounts), str(own)
+
+
+def test_a_control_group_holds_what_is_started_between_entering_and_leaving(tmp_path: Path) -> None:
+    root, name = tmp_path / "tree", "koala-component-1"
+    (root / name).mkdir(parents=True)
+    for path in (root, root / name):
+        (path / "cgroup.procs").touch()
+        (path / "cgroup.kill").touch()
+    mounts, own = hierarchy_at(root, "/")
+    group = program.ControlGroup(name, mounts=mounts, own=own)
+    group.enter()
+    assert (root / name / "cgroup.procs").read_text() == str(os.getpid())
+    assert (root / "cgroup.procs").read_text() == ""
+    group.leave()
+    assert (root / "cgroup.procs").read_text() == str(os.getpid())
+    group.kill()
+    assert (group.is_used, (root / name / "cgroup.kill").read_text()) == (True, "1")
+    (root / name / "cgroup.kill").write_text("")
+    kill_group(f"/{name}", Path(mounts))
+    assert (root / name / "cgroup.kill").read_text() == "1"
+
+
+@pytest.mark.parametrize(
+    "lacks", ["a mount", "a group", "the right to make one", "cgroup.kill", "delegation", "a name"]
+)
+def test_where_no_control_group_may_be_had_there_is_none_and_nothing_is_written(tmp_path: Path, lacks: str) -> None:
+    root = tmp_path / "tree"
+    root.mkdir()
+    if lacks != "the right to make one":
+        (root / "cgroup.procs").touch()
+    mounts, own = hierarchy_at(root, "/")
+    if lacks == "a mount":
+        Path(mounts).write_text("proc /proc proc rw 0 0\n")
+    elif lacks == "a group":
+        Path(own).write_text("4:memory:/\n")
+    elif lacks == "delegation":
+        (root / "service").mkdir()
+        Path(own).write_text("0::/service\n")
+    group = program.ControlGroup("" if lacks == "a name" else "koala-component-1", mounts=mounts, own=own)
+    group.enter()
+    group.leave()
+    group.kill()
+    group.remove()
+    assert not group.is_used
+    assert all(path.read_text() == "" for path in root.rglob("cgroup.*"))
+
+
+def test_the_group_of_a_process_is_that_of_its_component_also_in_a_group_below_it(tmp_path: Path) -> None:
+    name = group_name(tmp_path)
+    assert group_in(f"1:cpu:/\n0::/user.slice/{name}/made/by/it\n") == f"/user.slice/{name}"
+    assert group_in(f"0::/{name}\n") == f"/{name}"
+    assert [group_in(text) for text in ("", "0::/\n", "0::/user.slice\n", f"3:memory:/{name}\n")] == [""] * 4

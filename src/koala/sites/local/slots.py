@@ -16,6 +16,7 @@ from koala.model.nodes import NodeSize
 from koala.sites import processes
 from koala.sites.component import LiveComponent, LivePhase, ending
 from koala.sites.component_directory import AbortRecord
+from koala.sites.control_groups import remove_group
 from koala.sites.local.directory import ComponentDirectory, is_spoilt
 from koala.sites.local.supervisor import MEMORY_BYTES
 from koala.sites.protocol import Clock, Deliver, Emit, Mail
@@ -234,6 +235,7 @@ class Slots:
         self.serve()
 
     def _settle(self, component: LocalComponent, exit_words: list[str] | None) -> None:
+        remove_group(component.directory.home)
         how = ending(component.launch, component.abort, exit_words, component.why_unrecorded())
         self.settle(component, *how)
 

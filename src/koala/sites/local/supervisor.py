@@ -1,8 +1,10 @@
 """The program that stands between an embedded site and the script of one component, and ends what the script leaves.
 
 Whatever a component starts, in whatever session and with whatever environment, stays a descendant of this process: it
-is a subreaper, to which the kernel gives orphans. When the script has ended it kills all that is left and ends last,
-with the script's exit code. It needs nobody: a site that is killed finds it again by its environment. It is run by
+is a subreaper, to which the kernel gives orphans. Where this machine lets it, the script and all that comes of it are
+also in a control group (cgroup v2) of their own: the kernel kills it as a whole, and nothing gets away from it even
+when this process is killed. When the script has ended it kills all that is left and ends last, with the script's exit
+code. It needs nobody: a site that is killed finds it again by its environment. It is run by
 its path and imports nothing of Koala.
 """
 
@@ -18,6 +20,8 @@ from collections.abc import Iterator
 
 # The variable by which this process is known; it holds the component's directory.
 SUPERVISES = "KOALA_SUPERVISES"
+# The variable that holds the name of its control group.
+GROUP = "KOALA_CGROUP"
 # What the script's own processes carry instead.
 MARKER = "KOALA_HOME"
 # How much memory a process of the script may have at most, where that is limited.
@@ -54,11 +58,81 @@ def limit_memory(size_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
+class ControlGroup:
+    """The control group of a component; ``is_used`` only where it could be made."""
+
+    def __init__(self, name: str, *, mounts: str = "/proc/self/mounts", own: str = "/proc/self/cgroup") -> None:
+        self.above = above = _own_group(mounts, own) if name else ""
+        self.path = f"{above}/{name}"
+        self.is_used = False
+        if above:
+            try:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(self.path)  # noqa: PTH102
+                self.is_used = os.access(f"{self.path}/cgroup.kill", os.W_OK)
+            except OSError:
+                return
+
+    def enter(self) -> None:
+        """From here on what this process starts is in the group."""
+        if self.is_used:
+            self.is_used = _write(f"{self.path}/cgroup.procs", str(os.getpid()))
+
+    def leave(self) -> None:
+        """This process itself is not: it is to outlive the others. Where it cannot leave, nobody kills the group."""
+        if self.is_used:
+            self.is_used = _write(f"{self.above}/cgroup.procs", str(os.getpid()))
+
+    def kill(self) -> None:
+        """Kill all that is in it."""
+        if self.is_used:
+            _write(f"{self.path}/cgroup.kill", "1")
+
+    def remove(self) -> None:
+        """It is empty; groups that the component made in it go first."""
+        if self.is_used:
+            for path, _, _ in os.walk(self.path, topdown=False):
+                with contextlib.suppress(OSError):
+                    os.rmdir(path)  # noqa: PTH106
+
+
+def _own_group(mounts: str, own: str) -> str:
+    """The directory of the group that this process is in; empty where none may be made in it.
+
+    What an ordinary user may write to was given to it. Root may write everywhere: there a group that a service
+    manager rules, and has not delegated, is left alone.
+    """
+    try:
+        with open(mounts, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
+            roots = [fields[1] for line in file if len(fields := line.split(" ")) > 2 and fields[2] == "cgroup2"]
+        with open(own, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
+            paths = [line[3:].strip() for line in file if line.startswith("0::")]
+        if not roots or not paths:
+            return ""
+        found = f"{roots[0]}{paths[0].rstrip('/')}"
+        if os.geteuid() == 0 and paths[0] != "/" and os.getxattr(found, "trusted.delegate") != b"1":
+            return ""
+    except OSError:
+        return ""
+    return found if os.access(f"{found}/cgroup.procs", os.W_OK) else ""
+
+
+def _write(path: str, text: str) -> bool:
+    try:
+        with open(path, "w", encoding="ascii") as file:  # noqa: PTH123
+            file.write(text)
+    except OSError:
+        return False
+    return True
+
+
 def supervise(script: str) -> int:
     """Run the script and end all that it leaves; its exit code."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     environment = {**os.environ, MARKER: os.environ[SUPERVISES]}
     del environment[SUPERVISES]
+    group = ControlGroup(environment.pop(GROUP, ""))
+    group.enter()
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     if MEMORY_BYTES in environment:
@@ -66,12 +140,14 @@ def supervise(script: str) -> int:
     main = os.posix_spawn(
         "/bin/sh", ["/bin/sh", script], environment, setsid=True, setsigdef=(*IGNORED, *_IGNORED_BY_PYTHON)
     )
+    group.leave()
     os.chdir("/")
     code = None
     while True:
         try:
             ended, status = os.waitpid(-1, 0 if code is None else os.WNOHANG)
             if ended == 0:
+                group.kill()
                 # Each that dies leaves its children to us, and wakes us: in the end there are none.
                 for pid in descendants():
                     with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -81,6 +157,7 @@ def supervise(script: str) -> int:
             break
         if ended == main:
             code = os.waitstatus_to_exitcode(status)
+    group.remove()
     return 1 if code is None else code if code >= 0 else 128 - code
 
 
