@@ -14,6 +14,7 @@ from koala.core.refusals import SHUT_SITES_TRIED_MAX
 from koala.core.state.ledger import ENDED_KEPT
 from koala.core.story import _WORDS
 from koala.model.dependency import Dependency
+from koala.model.grid import Containers, ContainerTool
 from koala.model.messages import (
     ChangeAsked,
     HoldAsked,
@@ -29,7 +30,7 @@ from koala.model.messages import (
     Tick,
     UnholdAsked,
 )
-from koala.model.request import Priority
+from koala.model.request import Application, Component, Priority
 from tests.support.core_driver import CoreDriver, ask, ask_total, kind, part
 
 
@@ -272,6 +273,19 @@ def story_of_a_guest() -> list[str]:
     return driver.story(1)
 
 
+def story_of_an_image() -> list[str]:
+    driver = CoreDriver({"a": 10, "b": 9})
+    first, second = driver.scheduler.grid.sites
+    with_images = msgspec.structs.replace(second, containers=Containers(tool=ContainerTool.APPTAINER))
+    driver.scheduler = Scheduler(msgspec.structs.replace(driver.scheduler.grid, sites=(first, with_images)))
+    driver.ledger = driver.scheduler.ledger
+    request = msgspec.structs.replace(
+        ask(5), components=(Component(processors=5, application=Application(executable="x", image="i")),)
+    )
+    driver.send(JobSubmitted(at=0.0, job=1, request=request))
+    return driver.story(1)
+
+
 def story_of_a_bad_job() -> list[str]:
     driver = CoreDriver({"a": 10, "b": 9}, error_threshold=1, scan_interval_s=0.0)
     driver.submit(ask(5))
@@ -360,6 +374,7 @@ TOLD: dict[str, tuple[Callable[[], list[str]], str]] = {
     "claimed": (story_of_a_failure, "all components are claimed; it waits at the barrier"),
     "not_taken": (story_of_a_move, "near did not take component 0: queue closed"),
     "unsuitable": (story_of_a_site_that_will_not, "a will never run component 0: too long"),
+    "without_images": (story_of_an_image, "which cannot be run at a"),
     "closed_to_guests": (story_of_a_guest, "it must not run under the account of the daemon, at a"),
     "started": (story_of_a_failure, "the barrier opened: all components started together"),
     "component_failed": (story_of_a_failure, "component 0 failed on a: a node died"),

@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koala.model import messages
+from koala.model.dependency import Condition, Dependency
 from koala.model.messages import (
     AnyCommand,
     AnyEvent,
     Command,
+    EndedJob,
     Event,
     InputSource,
     JobEnded,
@@ -64,6 +66,14 @@ OF_TYPE: dict[typing.Any, st.SearchStrategy[typing.Any]] = {
             max_size=2,
         ).map(tuple),
         max_size=2,
+    ).map(tuple),
+    Priority | None: st.none() | st.sampled_from(Priority),
+    tuple[EndedJob, ...]: st.lists(
+        st.builds(EndedJob, job=counts, outcome=st.none() | st.sampled_from(JobOutcome), started=st.booleans()),
+        max_size=2,
+    ).map(tuple),
+    tuple[Dependency, ...]: st.lists(
+        st.builds(Dependency, job=counts, condition=st.sampled_from(Condition)), max_size=2
     ).map(tuple),
     tuple[tuple[str, int], ...]: st.lists(st.tuples(texts, counts), max_size=3).map(tuple),
     tuple[tuple[float, int], ...]: st.lists(st.tuples(times, counts), max_size=3).map(tuple),

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from koala.model.grid import BatchSettings, Claims, Site, SiteKind
+from koala.model.grid import BatchSettings, Claims, Containers, Site, SiteKind
 from koala.model.launch import Launch
 from koala.model.messages import Token
 from koala.sites.batch.check.check import CheckContext, Finding, check_batch_site, steps_for
@@ -176,12 +176,15 @@ def played(
     run: bool = False,
     processors: int = 8,
     file_server: str | None = None,
+    containers: Containers | None = None,
     asking_takes_s: float = 0.01,
     **settings: Any,
 ) -> tuple[dict[str, Finding], PlayedSite]:
     """What a check of such a site finds, by step, and the site."""
     batch = BatchSettings(work_directory="/share", **{"claims": Claims.BARRIER, **settings})
-    site = Site(name="alpha", processors=processors, kind=kind, file_server=file_server, batch=batch)
+    site = Site(
+        name="alpha", processors=processors, kind=kind, file_server=file_server, containers=containers, batch=batch
+    )
     place = PlayedSite(reactions or {}, asking_takes_s)
     context = CheckContext(
         site,

@@ -73,7 +73,7 @@ class JobPlacing:
             queue.note_arrival(job)
         try:
             job.demand = self.demand_for(job)
-            if job.guest and sites.closed_to_guests and self._no_site_for_guest(job):
+            if job.demand.barred and self._no_site_left(job):
                 return
             if job.is_kept_back:
                 self.ending.keep_back(job)
@@ -117,24 +117,26 @@ class JobPlacing:
         return not queue.high and ledger.high.size > 0 and ledger.high.is_worth_a_scan(ledger.sites)
 
     def demand_for(self, job: Job) -> Demand:
-        """What the job asks for, without the sites that are closed to it as a guest's."""
-        demand, closed = self.demand_of(job.request), self.ledger.sites.closed_to_guests
-        return demand.barring(closed) if job.guest and closed else demand
+        """What the job asks for, without the sites that are closed to it."""
+        demand = self.demand_of(job.request)
+        closed = self.ledger.sites.closed_to(job.request, guest=job.guest)
+        return demand.barring(site for each in closed for site in each.sites) if closed else demand
 
-    def _no_site_for_guest(self, job: Job) -> bool:
+    def _no_site_left(self, job: Job) -> bool:
         """Tell the job which sites are closed to it. Where it would fit at those alone it ends at once, with the
         reason."""
         assert job.demand is not None
         ledger = self.ledger
         sites, most = ledger.sites, ledger.sites.most()
-        job.tell(ledger.now, "closed_to_guests", sites.closed_to_guests)
+        closed = sites.closed_to(job.request, guest=job.guest)
+        for each in closed:
+            job.tell(ledger.now, each.word, each.sites)
         if can_ever_fit(job.demand, most, sites.view):
             return False
         if not can_ever_fit(self.demand_of(job.request), most, sites.view):
             return False  # too large for any site, which its refusal tells
-        names = ", ".join(ledger.names[index] for index in sites.closed_to_guests)
-        reason = f"no place is left for it: {names} would run it under the account of the daemon, and it is a guest's"
-        self.ending.end(job, JobState.FAILED, reason)
+        reasons = (f"{', '.join(ledger.names[index] for index in each.sites)} {each.reason}" for each in closed)
+        self.ending.end(job, JobState.FAILED, f"no place is left for it: {'; '.join(reasons)}")
         return True
 
     def demand_of(self, request: Request) -> Demand:

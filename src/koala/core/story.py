@@ -240,6 +240,9 @@ _WORDS: dict[str, Callable[..., str]] = {
     "closed_to_guests": lambda names, sites: (
         f"it is a guest's: it must not run under the account of the daemon, at {', '.join(names[at] for at in sites)}"
     ),
+    "without_images": lambda names, sites: (
+        f"it runs in a container image, which cannot be run at {', '.join(names[at] for at in sites)}"
+    ),
     "started": lambda _: "the barrier opened: all components started together",
     "component_failed": lambda names, component, site, reason: (
         f"component {component} failed on {names[site]}: {reason}"

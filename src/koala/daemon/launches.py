@@ -66,6 +66,7 @@ def launch_for(command: StartComponent, request: Request, site: Site) -> Launch:
         begin_at=command.begin_at,
         exclude_nodes=command.exclude_nodes,
         needs=request.components[command.component].needs,
+        containers=site.containers,
     )
 
 

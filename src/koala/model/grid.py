@@ -12,7 +12,7 @@ import msgspec
 
 from koala.model.dendrogram import Machine
 from koala.model.nodes import NodeClass
-from koala.model.request import FileName, SiteName
+from koala.model.request import FileName, JobType, SiteName
 
 # Limits on one grid file.
 SITES_MAX = 10_000
@@ -172,6 +172,33 @@ class BatchSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     network: str | None = None
 
 
+class ContainerTool(enum.StrEnum):
+    """What starts a program in a container image."""
+
+    APPTAINER = "apptainer"
+    CHARLIECLOUD = "charliecloud"
+    ENROOT = "enroot"
+    PODMAN = "podman"
+
+
+class Containers(msgspec.Struct, frozen=True, kw_only=True):
+    """How a site runs container images: with which tool, and where those are that a job names without a path."""
+
+    tool: ContainerTool
+    images: str | None = None
+
+    @property
+    def program(self) -> str:
+        """The tool's command."""
+        return "ch-run" if self.tool is ContainerTool.CHARLIECLOUD else str(self.tool)
+
+    def image(self, name: str) -> str:
+        """What the tool is given for an image that a job names: a path or an address is taken as it is."""
+        if self.images is None or name.startswith("/") or "://" in name:
+            return name
+        return f"{self.images.rstrip('/')}/{name}"
+
+
 class Site(msgspec.Struct, frozen=True, kw_only=True):
     """One autonomous cluster. ``quota`` is the fraction that may be in use before we take no more of it.
 
@@ -185,6 +212,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     batch system tells of its nodes itself.
 
     ``lost_after_s`` is the scheduler's of that name, for this site; None is as for all.
+
+    ``containers`` is how it runs container images; without, jobs with an image do not go there.
 
     ``own_account`` says whether jobs run there under another account than the daemon's, or where its own reaches
     nothing of the daemon; None is as ``shares_account`` guesses.
@@ -203,6 +232,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     node_load: float = 0.0
     node_classes: tuple[NodeClass, ...] = ()
     batch: BatchSettings | None = None  # of a site under a batch system
+    containers: Containers | None = None
     own_account: bool | None = None
     lost_after_s: float | None = None
     simulation: SiteSimulation = SiteSimulation()
@@ -214,6 +244,13 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         if self.own_account is not None:
             return not self.own_account
         return self.kind is SiteKind.LOCAL or (self.batch is not None and self.batch.ssh is None)
+
+    def runs_images(self, job_type: JobType) -> bool:
+        """Whether a job of this type can run in an image there. The ranks of MPI are handed an open connection to
+        their launcher, which podman does not let through."""
+        if self.containers is None:
+            return False
+        return job_type is not JobType.MPI or self.containers.tool is not ContainerTool.PODMAN
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):

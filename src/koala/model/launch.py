@@ -11,6 +11,7 @@ import re
 
 import msgspec
 
+from koala.model.grid import Containers
 from koala.model.messages import Token
 from koala.model.nodes import TaskNeeds, TaskShape
 from koala.model.request import Application, JobId, JobType
@@ -130,7 +131,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     A component that is not released within ``barrier_timeout_s`` ends by itself. ``search_path`` are directories of
     the site where programs are looked for first, such as that of ``mpiexec``. ``begin_at`` is when the job is planned
     to start, in seconds since the epoch, for a site that can keep processors for that moment. ``exclude_nodes`` are
-    nodes that it is kept off, if that leaves room for it. ``needs`` is what each task needs beside processors.
+    nodes that it is kept off, if that leaves room for it. ``needs`` is what each task needs beside processors, and
+    ``containers`` how the site runs container images.
 
     Raises ``LaunchError`` for anything that could not reach the application byte for byte.
     """
@@ -148,6 +150,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     begin_at: float | None = None
     exclude_nodes: tuple[str, ...] = ()
     needs: TaskNeeds | None = None
+    containers: Containers | None = None
 
     def __post_init__(self) -> None:
         check_token(self.token)
@@ -183,6 +186,13 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """How many tasks it has."""
         return self.processors // self.shape.processors
 
+    def _check_image(self, image: str) -> None:
+        _check_text("image", image)
+        if not image.isprintable() or image != image.strip() or image.startswith("-"):
+            raise LaunchError("image", f"{image!r} is not the name of an image; write a name, a path or an address")
+        if not image.startswith("/"):
+            _check_no_climbing("image", image)
+
     def _check_application(self, application: Application) -> None:
         if application.script is None and not application.executable:
             raise LaunchError("application", "there is nothing to run; name an executable or give a script")
@@ -194,6 +204,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         _check_text("script", application.script or "")
         for argument in application.arguments:
             _check_text("arguments", argument)
+        if application.image is not None:
+            self._check_image(application.image)
         for name, value in application.environment:
             _check_variable("environment", name)
             _check_text(f"environment {name}", value)

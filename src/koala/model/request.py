@@ -103,7 +103,8 @@ class Application(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """What a component runs: an executable with arguments, or the text of a script; never both.
 
     ``processors_per_task`` of a component's processors belong to one task: one rank of an MPI job, one worker of
-    torchrun, whose threads share them.
+    torchrun, whose threads share them. ``image`` is the container image that it runs in, by a name that its site
+    understands.
     """
 
     executable: str | None = None
@@ -115,6 +116,7 @@ class Application(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     stdout: str | None = None
     stderr: str | None = None
     processors_per_task: int = 1
+    image: str | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.processors_per_task <= PROCESSORS_MAX:
@@ -386,6 +388,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def shape_of(self, part: int) -> TaskShape | None:
         """The shape of the tasks of a component of the job, or of a part that was made of it; None for plain ones."""
         return self.components[0 if self.flexible is not None else part].shape
+
+    @property
+    def has_image(self) -> bool:
+        """Whether any of it runs in a container image."""
+        return any(component.application.image is not None for component in self.components)
 
     @property
     def is_total(self) -> bool:

@@ -57,6 +57,11 @@ worker)
     koala_home=$KOALA_HOME
     koala_worker "$2" "$3"
     ;;
+contained)
+    koala_home=$KOALA_HOME
+    shift
+    koala_contained "$@"
+    ;;
 esac
 
 koala_home=$(pwd -P)

@@ -21,7 +21,7 @@ EXIT_NOT_FIRST = 75
 EXIT_UNWRITTEN = 73
 # A wait without an end of its own, as a shell's arithmetic knows it.
 FOR_EVER_TENTHS = 2**31 - 1
-_FILES = ("basics.sh", "nodes.sh", "mpi.sh", "torchrun.sh", "main.sh")
+_FILES = ("basics.sh", "nodes.sh", "mpi.sh", "torchrun.sh", "container.sh", "main.sh")
 _HEADER = "# shellcheck shell=sh\n"
 
 
@@ -63,6 +63,7 @@ def component_script(launch: Launch, timings: ScriptTimings = TIMINGS) -> str:
         "stdout": application.stdout or "",
         "stderr": application.stderr or "",
         "job_script": application.script or "",
+        **_container(launch),
     }
     head = [
         "#!/bin/sh",
@@ -73,6 +74,14 @@ def component_script(launch: Launch, timings: ScriptTimings = TIMINGS) -> str:
         head.append(f"PATH={shlex.quote(':'.join(launch.search_path))}:$PATH")
         head.append("export PATH")
     return "\n".join([*head, _program(application), *map(_shell_file, _FILES)])
+
+
+def _container(launch: Launch) -> dict[str, str]:
+    """Where the application runs in an image: with what, and the image as that one knows it."""
+    image, containers = launch.application.image, launch.containers
+    if image is None or containers is None:
+        return {"container_tool": "", "image": ""}
+    return {"container_tool": containers.tool.value, "image": containers.image(image)}
 
 
 @functools.cache
@@ -86,7 +95,7 @@ def _program(application: Application) -> str:
 
     A task with several processors runs as many threads, unless the user says otherwise.
     ``env`` sets them because a shell refuses to set some names; the inner ``sh`` keeps a program whose name holds a
-    '=' from being taken for a variable.
+    '=' from being taken for a variable. What runs in an image is started by the script, with the variables set.
     """
     variables = "".join(f" {shlex.quote(f'{name}={value}')}" for name, value in application.environment)
     if application.processors_per_task > 1:
@@ -97,4 +106,5 @@ def _program(application: Application) -> str:
     else:
         interpreter = "" if application.script.startswith("#!") else "/bin/sh "
         words = f'{interpreter}"$koala_home/job-script"'
-    return f"""koala_program() {{ exec env{variables} "$@" /bin/sh -c 'exec "$@"' sh {words}; }}"""
+    inner = "-c 'exec \"$@\"' sh" if application.image is None else '"$koala_home/script" contained'
+    return f"""koala_program() {{ exec env{variables} "$@" /bin/sh {inner} {words}; }}"""

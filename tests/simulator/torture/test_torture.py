@@ -17,9 +17,10 @@ from koala.core.holding import JobHolding
 from koala.core.placement import JobPlacing
 from koala.core.running import JobRunning
 from koala.core.state.job import ComponentClaim, ComponentPhase, Job
-from koala.core.state.sites import LinkUse, Sites
+from koala.core.state.sites import Closed, LinkUse, Sites
 from koala.core.state.transfers import Transfers
 from koala.model.messages import ReleaseBarrier
+from koala.model.request import Request
 from koala.simulator.torture.storms import draw_storm
 from koala.simulator.torture.torture import StormVerdict, minimise, torture, weather
 from koala.simulator.world.contention import Contention
@@ -223,6 +224,15 @@ def _let_guests_in_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JobPlacing, "demand_for", lambda self, job: self.demand_of(job.request))
 
 
+def _run_images_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed_to = Sites.closed_to
+
+    def to_guests_alone(self: Sites, request: Request, *, guest: bool) -> list[Closed]:
+        return [each for each in closed_to(self, request, guest=guest) if each.word != "without_images"]
+
+    monkeypatch.setattr(Sites, "closed_to", to_guests_alone)
+
+
 def _start_jobs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JobHolding, "note", lambda *_: True)
 
@@ -253,6 +263,7 @@ PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (_keep_bandwidth_of_jobs_that_failed, "links add up"),
     (_leave_traffic_of_broken_jobs_on_the_links, "nothing left behind"),
     (_let_guests_in_everywhere, "guests kept out"),
+    (_run_images_anywhere, "images run where they can"),
     (_start_jobs_at_once, "no job starts before what it waits for"),
     (_forget_those_who_wait_for_what_never_comes, "a broken dependency ends the job"),
     (_let_held_jobs_go_at_once, "a job is held while there is a reason, and no longer"),

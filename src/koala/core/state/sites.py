@@ -23,7 +23,7 @@ from koala.model.grid import Grid, Site
 from koala.model.messages import SiteReported, Token, releases_within
 from koala.model.network import bisection_factor
 from koala.model.nodes import NodeClass, NodePool
-from koala.model.request import JobId, SiteName
+from koala.model.request import JobId, JobType, Request, SiteName
 from koala.policies.front_door import View, quota_processors
 
 
@@ -134,6 +134,15 @@ class SiteBelief(_SiteLinks):
         return self.limit - self.others - self.ours
 
 
+class Closed(NamedTuple):
+    """Sites that are closed to a job from the first: the word of its story for it, and what is said of them where no
+    others are left."""
+
+    word: str
+    sites: tuple[int, ...]
+    reason: str
+
+
 class Sites:
     """All sites, by index, and the view that policies get of them."""
 
@@ -147,6 +156,11 @@ class Sites:
         self.view.pools = self.pools
         closed = grid.closed_to_guests
         self.closed_to_guests = tuple(index for index, site in enumerate(grid.sites) if site.name in closed)
+        # Where a job of that type cannot go which runs in a container image.
+        self._without_images = {
+            job_type: tuple(index for index, site in enumerate(grid.sites) if not site.runs_images(job_type))
+            for job_type in JobType
+        }
         self.hold_placed = grid.scheduler.hold_placed
         self.error_threshold = grid.scheduler.error_threshold
         self.default_walltime_s = grid.scheduler.default_walltime_s
@@ -166,6 +180,17 @@ class Sites:
         if self.availability is not None:
             for index, idle in enumerate(self.view.idle):
                 self.availability.set_base(index, idle)
+
+    def closed_to(self, request: Request, *, guest: bool) -> list[Closed]:
+        """The sites where a job with this request must not go, by the reason."""
+        closed = []
+        if guest and self.closed_to_guests:
+            reason = "would run it under the account of the daemon, and it is a guest's"
+            closed.append(Closed("closed_to_guests", self.closed_to_guests, reason))
+        without = self._without_images[request.job_type]
+        if without and request.has_image:
+            closed.append(Closed("without_images", without, "cannot run its image"))
+        return closed
 
     def __iter__(self) -> Iterator[SiteBelief]:
         return iter(self.sites)

@@ -229,8 +229,9 @@ def try_out(
     view = sites.view
     try:
         demand = compile_demand(request, catalogue.choose(request, default_policy), view.index)
-        if guest and sites.closed_to_guests:
-            demand = demand.barring(sites.closed_to_guests)
+        closed = sites.closed_to(request, guest=guest)
+        if closed:
+            demand = demand.barring(site for each in closed for site in each.sites)
         found = scheduler.preview(demand, request)
         if not isinstance(found, Refusal):
             return dry_run(to_placement(demand, found, view))

@@ -27,7 +27,7 @@ from koala.descriptions.fields import (
 from koala.descriptions.grid.batch import BATCH_KINDS, BatchKeysText
 from koala.descriptions.grid.simulation import SiteSimulationText
 from koala.model.dendrogram import Machine
-from koala.model.grid import NODE_POWER, NODES_NAMED_MAX, Site, SiteKind
+from koala.model.grid import NODE_POWER, NODES_NAMED_MAX, Containers, ContainerTool, Site, SiteKind
 from koala.model.nodes import GPU_KIND_PATTERN, NODE_CLASSES_MAX, TASK_GPUS_MAX, UNTOLD, NodeClass, NodeSize
 from koala.model.quantities import QUANTITY_MAX, QUANTITY_MIN
 
@@ -77,6 +77,17 @@ class NodeClassText(NodeKeysText):
     processors: Processors = Field(description="processors of each")
 
 
+class ContainersText(Description):
+    """How a site runs container images."""
+
+    tool: ContainerTool = Field(description="what starts a program in an image there")
+    images: SomeText | None = Field(
+        default=None,
+        description="the directory of the images there, by its absolute path, or with podman what stands before "
+        "their names; an image that a job names by a path or an address is taken as it is",
+    )
+
+
 class ClusterText(Description):
     """What every site has, whatever rules it."""
 
@@ -111,6 +122,11 @@ class ClusterText(Description):
     )
     lost_after_s: SecondsAboveZero | None = Field(
         default=None, description="the scheduler's lost_after_s for this site alone; null is as for all"
+    )
+    containers: ContainerTool | ContainersText | None = Field(
+        default=None,
+        description="with what the site runs container images, or that and where the images are; by default it runs "
+        "none, and jobs with an image do not go there",
     )
     own_account: bool | None = Field(
         default=None,
@@ -172,7 +188,14 @@ class SiteText(BatchKeysText, NodeKeysText, ClusterText):
             node_load=self.node_load,
             node_classes=self._node_classes(),
             batch=self.settings(name, self.kind),
+            containers=_containers(self.containers),
             own_account=self.own_account,
             lost_after_s=self.lost_after_s,
             simulation=self.simulation.simulation(),
         )
+
+
+def _containers(text: ContainerTool | ContainersText | None) -> Containers | None:
+    if isinstance(text, ContainersText):
+        return Containers(tool=text.tool, images=text.images)
+    return None if text is None else Containers(tool=text)

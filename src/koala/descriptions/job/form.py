@@ -120,6 +120,10 @@ class ApplicationText(Description):
         description="how many of the processors belong to one task, an MPI rank or a worker of torchrun; "
         "OMP_NUM_THREADS is set to it unless the environment says otherwise",
     )
+    image: SomeText | None = Field(
+        default=None,
+        description="the container image to run it in; the job goes only to sites that say how they run images",
+    )
 
 
 class ComponentText(Description):
@@ -546,7 +550,17 @@ def _size_values(request: Request, *, own_application: bool, own_files: bool) ->
 
 def _application_values(application: Application) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    for key in ("executable", "arguments", "script", "directory", "environment", "stdin", "stdout", "stderr"):
+    for key in (
+        "executable",
+        "arguments",
+        "script",
+        "directory",
+        "environment",
+        "stdin",
+        "stdout",
+        "stderr",
+        "image",
+    ):
         value = getattr(application, key)
         if key == "arguments":
             values |= _if_any(key, list(value))

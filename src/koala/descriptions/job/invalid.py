@@ -26,6 +26,7 @@ _ADVICE = {
     "arguments": "remove the arguments, or write them in the script",
     "environment": "keep one of the two",
     "processors": f"write 1 to {PROCESSORS_MAX}",
+    "after": "name each job once, by its number, with what has to become of it: after: {done: [17]}",
     "processors_per_task": "write a divisor of the processors",
     "task": "leave task out, or let the job not be one of tasks",
     "size": "write how many processors it has, or a task with a count",

@@ -17,6 +17,7 @@ COMPONENT_ATTRIBUTES = (
     "koalaTaskGpus",
     "koalaTaskGpu",
     "koalaTaskConstraint",
+    "koalaImage",
     "directory",
     "environment",
     "stdin",

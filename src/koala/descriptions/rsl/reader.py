@@ -67,6 +67,7 @@ _ATTRIBUTE_OF = {
     "gpus": "koalaTaskGpus",
     "gpu": "koalaTaskGpu",
     "constraint": "koalaTaskConstraint",
+    "image": "koalaImage",
     "application": "koalaScript",
     "input_files": "fileStageIn",
     "site": "resourceManagerContact",
@@ -181,6 +182,7 @@ class _Reader:
         application: dict[str, Any] = {
             name: get(name, self._some_text) for name in ("directory", "stdin", "stdout", "stderr")
         }
+        application["image"] = get("koalaImage", self._some_text)
         application["executable"] = get("executable", self._label)
         application["arguments"] = get("arguments", self._texts) or ()
         application["environment"] = get("environment", self._pairs) or ()

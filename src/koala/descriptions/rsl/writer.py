@@ -38,6 +38,7 @@ def _component_relations(component: Component) -> Iterable[str]:
         ("stdin", application.stdin),
         ("stdout", application.stdout),
         ("stderr", application.stderr),
+        ("koalaImage", application.image),
     ):
         if text is not None:
             yield f"({attribute}={_quoted(text)})"

@@ -34,6 +34,7 @@ SBATCH_OPTIONS: dict[str, str | None] = {
     "mem": None,
     "mem-per-cpu": None,
     "mem-per-gpu": None,
+    "container": None,
 }
 KOALA_OPTIONS: dict[str, str | None] = {
     "priority": None,

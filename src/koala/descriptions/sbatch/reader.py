@@ -61,6 +61,7 @@ _OPTION_OF = {
     "name": "job-name",
     "processors": "ntasks",
     "processors_per_task": "cpus-per-task",
+    "image": "container",
     "environment": "export",
     "input_files": "input-file",
     "site": "clusters",
@@ -195,6 +196,7 @@ class _Reader:
         application: dict[str, Any] = {
             "directory": self._get(index, "chdir", self._some_text),
             "environment": self._get(index, "export", self._environment),
+            "image": self._get(index, "container", self._some_text),
         }
         for name, field in _STREAMS.items():
             application[field] = self._get(index, name, self._file_name)

@@ -28,7 +28,7 @@ from koala.model.messages import (
     StartComponent,
     Token,
 )
-from koala.model.request import JobId, SiteName
+from koala.model.request import JobId, JobType, SiteName
 from koala.policies.front_door import try_place
 from koala.simulator.torture.shapes import no_node_overfull
 from koala.simulator.world.site import SimulatedComponent, SimulatedState
@@ -59,6 +59,10 @@ class PromiseChecker:
         self.submitted: set[JobId] = set()
         self.guests: set[JobId] = set()
         self.closed_to_guests = frozenset(scheduler.grid.closed_to_guests)
+        self.without_images = {
+            job_type: {site.name for site in scheduler.grid.sites if not site.runs_images(job_type)}
+            for job_type in JobType
+        }
         self.ended: dict[JobId, JobEnded] = {}
         self.part_of: dict[Token, tuple[JobId, int]] = {}
         self.site_of: dict[Token, SiteName] = {}
@@ -93,6 +97,7 @@ class PromiseChecker:
                 self._fits_the_quota(command)
                 self._nothing_new_at_lost_sites(command)
                 self._guests_kept_out(command)
+                self._images_where_they_run(command)
                 component = self.world.components.components.get(command.token)
                 if component is not None:
                     self.alive[command.token] = component
@@ -191,6 +196,11 @@ class PromiseChecker:
     def _guests_kept_out(self, command: StartComponent) -> None:
         if command.job in self.guests and command.site in self.closed_to_guests:
             self.fail("guests kept out", f"job {command.job}, a guest's, is started at {command.site}")
+
+    def _images_where_they_run(self, command: StartComponent) -> None:
+        request = self.ledger.jobs[command.job].request
+        if request.has_image and command.site in self.without_images[request.job_type]:
+            self.fail("images run where they can", f"job {command.job} has one, and is started at {command.site}")
 
     def _turns(self, commands: list[AnyCommand]) -> None:
         """The queues take turns: S scans of the high one, then one of the low one; together with an interval of 0."""

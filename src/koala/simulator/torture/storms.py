@@ -6,12 +6,15 @@ Every drawn job could run on the drawn grid if it were left in peace, so after t
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from koala.model.grid import (
     AnswerFaults,
     Background,
+    Containers,
+    ContainerTool,
     Grid,
     GridSimulation,
     Link,
@@ -106,6 +109,7 @@ def draw_storm(seed: int) -> Storm:
     arrivals = _with_guests(rng_guests, grid, _arrivals(rng, rng_network, grid))
     grid = _with_plans(stream(seed, "storm", "plans"), grid)
     arrivals = _with_programs(stream(seed, "storm", "programs"), arrivals)
+    grid, arrivals = _with_images(stream(seed, "storm", "images"), grid, arrivals)
     arrivals = with_order(stream(seed, "storm", "order"), arrivals)
     grid, arrivals = with_shapes(stream(seed, "storm", "shapes"), grid, arrivals)
     return Storm(
@@ -290,23 +294,59 @@ def _with_programs(rng: random.Random, arrivals: tuple[Arrival, ...]) -> tuple[A
     return tuple(found)
 
 
-def _with_guests(rng: random.Random, grid: Grid, arrivals: tuple[Arrival, ...]) -> tuple[Arrival, ...]:
-    """Some of the jobs that fit at the open sites are guests'."""
+def _fits_without(grid: Grid) -> Callable[[Request, Iterable[SiteName]], bool]:
+    """Whether a request fits when these sites are closed to it."""
     view = View.from_grid(grid)
-    closed = [view.index[name] for name in grid.closed_to_guests]
-    if not closed:
-        return arrivals
     view.idle = [int(limit * FITS_INTO_SHARE) for limit in view.limit]
     catalogue = Catalogue.builtin()
 
-    def fits(request: Request) -> bool:
+    def fits(request: Request, closed: Iterable[SiteName]) -> bool:
         policy = catalogue.choose(request, grid.scheduler.policy)
-        return try_place(compile_demand(request, policy, view.index).barring(closed), view) is not None
+        barred = [view.index[name] for name in closed]
+        return try_place(compile_demand(request, policy, view.index).barring(barred), view) is not None
 
+    return fits
+
+
+def _with_guests(rng: random.Random, grid: Grid, arrivals: tuple[Arrival, ...]) -> tuple[Arrival, ...]:
+    """Some of the jobs that fit at the open sites are guests'."""
+    closed = grid.closed_to_guests
+    if not closed:
+        return arrivals
+    fits = _fits_without(grid)
     return tuple(
-        arrival._replace(guest=True) if rng.random() < 0.5 and fits(arrival.request) else arrival
+        arrival._replace(guest=True) if rng.random() < 0.5 and fits(arrival.request, closed) else arrival
         for arrival in arrivals
     )
+
+
+def _with_images(rng: random.Random, grid: Grid, arrivals: tuple[Arrival, ...]) -> tuple[Grid, tuple[Arrival, ...]]:
+    """In some storms one or more sites run container images, and some of the jobs that fit there have one."""
+    if rng.random() < 0.7:
+        return grid, arrivals
+    those = rng.sample(range(len(grid.sites)), rng.randint(1, len(grid.sites)))
+    tool = Containers(tool=rng.choice(tuple(ContainerTool)))
+    sites = [
+        msgspec.structs.replace(site, containers=tool if index in those else None)
+        for index, site in enumerate(grid.sites)
+    ]
+    grid = msgspec.structs.replace(grid, sites=tuple(sites))
+    fits = _fits_without(grid)
+    found = []
+    for arrival in arrivals:
+        closed = {site.name for site in sites if not site.runs_images(arrival.request.job_type)}
+        if arrival.guest:
+            closed.update(grid.closed_to_guests)
+        if rng.random() < 0.5 and fits(arrival.request, closed):
+            components = tuple(
+                msgspec.structs.replace(
+                    component, application=msgspec.structs.replace(component.application, image="solver.sif")
+                )
+                for component in arrival.request.components
+            )
+            arrival = arrival._replace(request=msgspec.structs.replace(arrival.request, components=components))
+        found.append(arrival)
+    return grid, tuple(found)
 
 
 def _request(rng: random.Random, rng_network: random.Random, grid: Grid, view: View, catalogue: Catalogue) -> Request:

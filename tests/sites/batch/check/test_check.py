@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.model.grid import Claims, Site, SiteKind
+from koala.model.grid import Claims, Containers, ContainerTool, Site, SiteKind
 from koala.sites.batch.check.check import Finding, Sign, check_own_site
 from koala.sites.batch.check.grid_engine import parse_fields, parse_queue_summary
 from koala.sites.batch.check.host import file_server_answers
@@ -18,6 +18,8 @@ from koala.sites.batch.check.steps import StepResult
 from koala.sites.batch.system import BatchEnd, BatchJob, BatchState, EndKind
 from koala.sites.remote_shell import ShellResult
 from tests.support.played_site import ENVIRONMENT, NOW, OWNER, PARTITIONS, Reaction, listing, played, refused
+
+IMAGES = Containers(tool=ContainerTool.CHARLIECLOUD)
 
 PASSED, WARNED, FAILED, SKIPPED = Sign.PASSED, Sign.WARNED, Sign.FAILED, Sign.SKIPPED
 GE = SiteKind.GRID_ENGINE
@@ -205,6 +207,8 @@ CASES: list[tuple[dict[str, Reaction], dict[str, object], str, Sign, str, str]] 
     ({"SUBMIT": refused("no")}, {"account": "bio"}, "account", SKIPPED, "refused without it too", ""),
     ({"mpiexec": refused("", 3)}, {}, "mpiexec", WARNED, "cannot run here", "search_path"),
     ({"mpiexec": "/usr/bin/mpiexec\nmpiexec (OpenRTE) 4.1\n"}, {}, "mpiexec", WARNED, "OpenRTE", "search_path"),
+    ({"ch-run": refused("", 1)}, {"containers": IMAGES}, "containers", WARNED, "there is no ch-run", "search_path"),
+    ({"ch-run": "/usr/bin/ch-run\n"}, {"containers": IMAGES}, "containers", PASSED, "/usr/bin/ch-run", ""),
     (
         {"scontrol ping": "Slurmctld(primary) at head is DOWN\n*****\n** RESTORE SLURMCTLD TO SERVICE **\n"}, {},
         "controller", FAILED, "Slurmctld(primary) at head is DOWN", "SLURM_CONF",

@@ -7,6 +7,7 @@ with ``run`` a reservation is tried, and one tiny job is submitted and cleaned u
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from types import ModuleType
 
@@ -76,6 +77,7 @@ def steps_for(site: Site, *, run: bool) -> list[Step]:
         steps.append(Step("reservation", jobs.reservation if run else _with_run, ("submission",)))
     steps += [
         Step("mpiexec", host.mpiexec, ("shell",)),
+        *([Step("containers", host.containers, ("shell",))] if site.containers is not None else []),
         Step("files", host.files, ("connection",)),
     ]
     steps.append(Step("job", jobs.job if run else _with_run, ("submission", "processors")))
@@ -166,6 +168,13 @@ def check_own_site(site: Site) -> Iterator[Finding]:
     else:
         yield Finding(
             step="processors", sign=Sign.PASSED, words=f"{site.processors} described; this machine has {there}"
+        )
+    if site.containers is not None and shutil.which(site.containers.program) is None:
+        yield Finding(
+            step="containers",
+            sign=Sign.WARNED,
+            words=f"there is no {site.containers.program}; jobs with an image cannot run here",
+            advice=f"install {site.containers.tool}, or leave out 'containers'",
         )
     has_shell = os.access("/bin/sh", os.X_OK)
     yield Finding(

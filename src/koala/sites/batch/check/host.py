@@ -170,6 +170,23 @@ async def mpiexec(context: CheckContext) -> StepResult:
     return passed(f"{where}, MPICH {version}".rstrip())
 
 
+async def containers(context: CheckContext) -> StepResult:
+    """What runs container images is found there, and so is the directory of the images."""
+    settings = context.site.containers
+    assert settings is not None, "a site that runs images"
+    path = "".join(f"{directory_word(each)}:" for each in context.settings.search_path)
+    reply = await context.ask(f"PATH={path}$PATH\ncommand -v {settings.program}\n")
+    if reply.code != 0:
+        advice = f"install {settings.tool} there and name its directory: 'search_path: [/.../bin]'"
+        return warned(f"there is no {settings.program}; jobs with an image cannot run here", advice)
+    where = reply.printed.strip()
+    if settings.images is None or not settings.images.startswith("/"):
+        return passed(where)
+    if await _absent(context, [settings.images]):
+        return warned(f"{where}, but {settings.images} is not there", "correct 'images', where the images are")
+    return passed(f"{where}; images in {settings.images}")
+
+
 async def _absent(context: CheckContext, directories: Sequence[str]) -> list[str]:
     """Those that are not there."""
     if not directories:
