@@ -121,6 +121,7 @@ def test_every_parameter_of_the_scheduler_can_be_written() -> None:
         "answer_timeout_s": 2.0,
         "check_interval_s": 3.0,
         "lost_after_s": 900.0,
+        "probe_every_s": 120.0,
         "transfer_tries_max": 1,
         "transfer_patience": 1.0,
         "hold_placed": True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -11,9 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from koala.lab import Lab, LabError, LabOptions, WideAreaLink, programs, requirements, up
+from koala.core import Scheduler
+from koala.daemon.grid_sites import make_areas
+from koala.daemon.perform.link_probes import LinkProber
+from koala.descriptions import read_grid
+from koala.lab import Lab, LabError, LabOptions, WideAreaLink, programs, record, requirements, up
 from koala.lab.lab import plan_of, status
 from koala.lab.network.namespaces import NAME
+from koala.model.grid import Grid
+from koala.model.messages import AnyEvent, LinkProbed, ProbeLink
+from koala.policies.view import BYTES_PER_S_PER_MBIT_S
+from koala.sites import processes
 from tests.support.lab_making import as_root, mentioning, options_in, output, submit, taken_down, wait_for
 
 pytestmark = as_root
@@ -117,6 +126,46 @@ def test_an_emulator_that_was_killed_is_started_again_and_the_links_are_back(wid
     again = up(wide.plan.options)
     assert status(again).up
     assert measured(again, "gamma", "alpha")[0] >= 2 * DELAY_S
+
+
+class Listener:
+    """Who is told of probes."""
+
+    def now(self) -> float:
+        return 1.0
+
+    def report(self, event: AnyEvent) -> None:
+        raise AssertionError("these are asked for one by one")
+
+    def settle(self, seq: int) -> None:
+        raise AssertionError("a probe is nothing that is owed")
+
+
+async def probes_of(grid: Grid, source: str, target: str, times: int) -> list[LinkProbed]:
+    with tempfile.TemporaryDirectory() as root:
+        prober = LinkProber(Listener(), grid.sites, make_areas(grid, Path(root)))
+        return [await prober.probe(ProbeLink(source=source, target=target)) for _ in range(times)]
+
+
+def test_a_link_that_was_slowed_down_is_believed_after_three_probes(wide: Lab) -> None:
+    grid = read_grid(wide.grid_file.read_text(encoding="utf-8"), "lab")
+    scheduler, believed = Scheduler(grid), []
+    probed = asyncio.run(probes_of(grid, "alpha", "gamma", 1))
+    settings = wide.plan.daemons / NAME / "settings.json"
+    settings.write_text(settings.read_text().replace(f'"rate_mbit_s": {RATE_MBIT_S}', '"rate_mbit_s": 2.0'))
+    found = record.read(wide.plan.options.directory)
+    assert found is not None
+    [emulator] = [each.process for each in found.daemons if each.name == NAME]
+    subprocess.run(["kill", "-KILL", str(emulator.pid)], check=True)
+    wait_for("it has died", lambda: not processes.is_alive(emulator))
+    up(wide.plan.options)
+    for event in probed + asyncio.run(probes_of(grid, "alpha", "gamma", 3)):
+        assert event.reason == ""
+        scheduler.handle(event)
+        believed.append(scheduler.ledger.sites.view.bytes_per_s.at(0, 1) / BYTES_PER_S_PER_MBIT_S)
+    assert believed[0] > 2.4
+    assert 1.6 < believed[-1] < 2.4
+    assert scheduler.ledger.sites.view.latency_s.at(0, 1) >= DELAY_S
 
 
 def test_a_second_lab_with_these_namespaces_is_refused(wide: Lab, directory: Path) -> None:

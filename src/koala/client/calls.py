@@ -52,6 +52,8 @@ from koala.model.request import Priority
 
 # How long the daemon may take over a call that it can answer at once.
 ANSWER_TIMEOUT_S = 30.0
+# Measuring a link may take longer.
+PROBE_TIMEOUT_S = 90.0
 OUTPUT_BYTES_DEFAULT = 65_536
 
 P = ParamSpec("P")
@@ -235,6 +237,12 @@ def link(source: str, target: str) -> Call[LinkHistory]:
     """What was measured from one site to another."""
     path = f"/v1/network/{quote(source, safe='')}/{quote(target, safe='')}"
     return Call(method="GET", path=path, read=LinkHistory.model_validate_json)
+
+
+def probe_link(source: str, target: str) -> Call[LinkHistory]:
+    """Measure the way from one site to another now."""
+    path = f"/v1/network/{quote(source, safe='')}/{quote(target, safe='')}/probe"
+    return Call(method="POST", path=path, read=LinkHistory.model_validate_json, timeout_s=PROBE_TIMEOUT_S)
 
 
 def sites() -> Call[list[SiteInfo]]:

@@ -246,6 +246,8 @@ class _Restoring:
             if len(pair) == 2:
                 series.source, series.target = pair
                 forecasts.put(series)
+        if self._same_grid and self._snapshot.probes is not None:
+            forecasts.probe_cursor, forecasts.probe_at = self._snapshot.probes
 
     def _series_of_old(self, one: int, other: int, described: float, bytes_per_s: float) -> LinkSeries:
         """What an earlier version believed of a link counts as one measurement."""

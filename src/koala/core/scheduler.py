@@ -3,7 +3,7 @@
 ``Scheduler.handle`` is the only way in. The modules behind it follow the life of a job: ``placement`` finds places,
 ``claiming`` claims on every site or none, ``staging`` has files transferred, ``running`` opens the barrier and
 watches the components, ``holding`` keeps jobs back that are not to be tried yet, ``ending`` frees everything;
-``lost`` takes jobs away from sites that are of no use any more.
+``probing`` has links measured; ``lost`` takes jobs away from sites that are of no use any more.
 Each uses only those named after it (``lost`` those from ``claiming`` on), and the ``ledger``.
 """
 
@@ -21,6 +21,7 @@ from koala.core.holding import JobHolding
 from koala.core.lifecycle import HandlingError, JobState
 from koala.core.lost import SiteLoss
 from koala.core.placement import JobPlacing
+from koala.core.probing import LinkProbing
 from koala.core.refusals import held_back, refusal_of
 from koala.core.restore import restore
 from koala.core.running import JobRunning
@@ -45,6 +46,7 @@ from koala.model.messages import (
     HoldAsked,
     JobQuarantined,
     JobSubmitted,
+    LinkProbed,
     RequeueAsked,
     RestartAsked,
     SiteDrained,
@@ -83,6 +85,7 @@ class Scheduler:
             self._running,
             self._staging,
         )
+        self._probing = LinkProbing(ledger, grid)
         self._due_at = INFINITY
         self._grid_digest = ""  # made when somebody asks for a snapshot
         self._wakes: list[float] = []  # what the driver has been asked for and has not brought yet
@@ -102,6 +105,7 @@ class Scheduler:
             ComponentEnded: self._running.on_ended,
             TransferEnded: self._staging.on_transfer_ended,
             FileChanged: self._staging.on_file_changed,
+            LinkProbed: self._probing.on_probed,
             SiteReported: self._loss.on_reported,
             SiteSilent: self._loss.on_silent,
             SiteLost: self._loss.on_lost,
@@ -141,6 +145,8 @@ class Scheduler:
                     self._loss.leave_unusable_sites()
                 while ledger.claiming.next_at <= ledger.now:
                     self._claiming.claim(ledger.claiming.head())
+                if ledger.forecasts.probe_at <= ledger.now:
+                    self._probing.look()
             self._plan_what_is_due(commands)
         except Exception as error:
             about: Sequence[Job] = ledger.about
@@ -168,6 +174,8 @@ class Scheduler:
         if ledger.planned and (look_at := self._placement.plans.look_at) < due_at:
             due_at = look_at
         self._due_at = due_at
+        if ledger.jobs and ledger.forecasts.probe_at < due_at:  # with no jobs, whatever else happens is soon enough
+            due_at = ledger.forecasts.probe_at
         if due_at < INFINITY and (not self._wakes or due_at < self._wakes[0]):
             heappush(self._wakes, due_at)
             commands.append(WakeAt(at=due_at))

@@ -442,12 +442,17 @@ class LinkQuantity(Answer):
 
 
 class LinkState(Answer):
-    """One direction of a link between two sites."""
+    """One direction of a link between two sites. ``not_probed`` says why it is never probed by itself. The last probe
+    ended at ``probed_at``; ``probe_failure`` is why it could not be made, after so many failures in a row."""
 
     source: str
     target: str
     bandwidth_mbit_s: LinkQuantity
     latency_s: LinkQuantity
+    not_probed: str = ""
+    probed_at: float | None = None
+    probe_failure: str = ""
+    probe_failures: int = 0
 
 
 class NetworkInfo(Answer):

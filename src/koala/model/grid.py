@@ -29,6 +29,8 @@ RESTART_REST_S_MAX = 600.0
 PLAN_DEPTH_MAX = 1_000
 # How many have them where the grid file says nothing else; the papers' grids have none.
 PLAN_DEPTH_DEFAULT = 1
+# How often a link between live sites is probed, where the grid file says nothing else.
+PROBE_EVERY_S = 3_600.0
 # How long plans believe that a job without a walltime runs, where the grid file says nothing else.
 DEFAULT_WALLTIME_S = 86_400.0
 
@@ -217,6 +219,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 
     ``own_account`` says whether jobs run there under another account than the daemon's, or where its own reaches
     nothing of the daemon; None is as ``shares_account`` guesses.
+
+    Without ``probes`` its links are never probed.
     """
 
     name: SiteName
@@ -235,7 +239,13 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     containers: Containers | None = None
     own_account: bool | None = None
     lost_after_s: float | None = None
+    probes: bool = True
     simulation: SiteSimulation = SiteSimulation()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is on the daemon's machine, with no network in front of it."""
+        return self.batch is None or (self.batch.ssh is None and not self.batch.through)
 
     @property
     def shares_account(self) -> bool:
@@ -327,6 +337,8 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
     - ``answer_timeout_s``: how long a command may go unanswered before the site is asked or told again.
     - ``check_interval_s``: how often sites are asked about components that should be running; None never asks.
     - ``lost_after_s``: how long a site may stay silent before it is lost; None leaves that to an operator.
+    - ``probe_every_s``: how often each link is probed; 0 never does. None is ``PROBE_EVERY_S`` for live sites, and
+      never for simulated ones.
     - ``transfer_tries_max`` per file and placement; a transfer is overdue after ``transfer_patience`` times
       its estimate, and never before ``answer_timeout_s``.
     - ``hold_placed``: keep the processors of placed jobs from other placements until they are claimed.
@@ -357,6 +369,7 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
     answer_timeout_s: float = 60.0
     check_interval_s: float | None = 600.0
     lost_after_s: float | None = None
+    probe_every_s: float | None = None
     transfer_tries_max: int = 3
     transfer_patience: float = 10.0
     hold_placed: bool = False

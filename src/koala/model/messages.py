@@ -54,6 +54,8 @@ RELEASES_MAX = 256
 ENDED_NODES_MAX = 16
 # A component is kept off so many nodes of its site at most: those of the last failures.
 EXCLUDED_NODES_MAX = 16
+# A probe of a link sends no more than this.
+PROBE_BYTES = 8_000_000
 # Of a component that ended so, nothing was ever at its site.
 NEVER_HELD = frozenset({Outcome.REFUSED, Outcome.ABSENT, Outcome.UNSUITABLE})
 
@@ -218,6 +220,19 @@ class FileChanged(Event, frozen=True, kw_only=True, tag=True):
     replicas: tuple[SiteName, ...]
 
 
+class LinkProbed(Event, frozen=True, kw_only=True, tag=True):
+    """What a probe from one site to another has measured: the latency in one direction, and the bandwidth, for which
+    ``size_bytes`` were sent. With a ``reason`` it could not be made, and nothing was measured; that is no error of a
+    site."""
+
+    source: SiteName
+    target: SiteName
+    latency_s: float | None = None
+    bytes_per_s: float | None = None
+    size_bytes: int = 0
+    reason: str = ""
+
+
 class SiteReported(Event, frozen=True, kw_only=True, tag=True):
     """What a site says of itself: its working processors, and how many of them other users hold now.
 
@@ -306,6 +321,7 @@ AnyEvent: TypeAlias = (
     | ComponentEnded
     | TransferEnded
     | FileChanged
+    | LinkProbed
     | SiteReported
     | SiteSilent
     | SiteLost
@@ -396,6 +412,15 @@ class CancelTransfer(Command, frozen=True, kw_only=True, tag=True):
     transfer: TransferId
 
 
+class ProbeLink(Command, frozen=True, kw_only=True, tag=True):
+    """Measure the way from one site to another, with no more than ``size_bytes``. Answered by ``LinkProbed``; a
+    driver that is stopped meanwhile need not do it again."""
+
+    source: SiteName
+    target: SiteName
+    size_bytes: int = PROBE_BYTES
+
+
 class AskSite(Command, frozen=True, kw_only=True, tag=True):
     """Ask the site what became of these tokens; it repeats the newest event of each."""
 
@@ -478,6 +503,7 @@ AnyCommand: TypeAlias = (
     | ReleaseBarrier
     | StartTransfer
     | CancelTransfer
+    | ProbeLink
     | AskSite
     | WakeAt
     | JobPlaced

@@ -23,6 +23,7 @@ from koala.model.messages import (
     JobPlaced,
     JobRequeued,
     JobSubmitted,
+    ProbeLink,
     WakeAt,
 )
 from koala.model.request import JobId, Request, SiteName
@@ -194,7 +195,7 @@ class _Run:
             kind = type(command)
             performers[kind](command, now)
             if kind is not WakeAt:
-                acted = True
+                acted = acted or kind is not ProbeLink  # which helps no job that waits
                 if kind in _RECORDS:
                     self._record(command, now)
         return acted

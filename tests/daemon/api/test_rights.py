@@ -48,6 +48,7 @@ TABLE: list[tuple[str, str, dict[str, Any] | None, frozenset[str]]] = [
     ("GET", "/v1/grid", None, READERS),
     ("GET", "/v1/network", None, READERS),
     ("GET", "/v1/network/{source}/{target}", None, READERS),
+    ("POST", "/v1/network/{source}/{target}/probe", None, OPERATORS),
     ("GET", "/v1/sites", None, READERS),
     ("GET", "/v1/sites/{site}", None, READERS),
     ("GET", "/v1/sites/{site}/history?from_at=1&to_at=2", None, READERS),

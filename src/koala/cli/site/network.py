@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from koala.cli.connection import complete_site, with_client
-from koala.cli.errors import UserError
+from koala.cli.errors import FailedError, UserError
 from koala.cli.terminal.output import console, counted, print_json
 from koala.cli.terminal.words import clean, clock, size, span
 
@@ -24,6 +24,8 @@ MATRIX_SITES_MAX = 8
 NAME_WIDTH_MAX = 16
 # So many links of a large grid are listed.
 LINKS_LISTED_MAX = 200
+# So many reasons are told why links are not probed.
+REASONS_TOLD_MAX = 4
 _SPARKS = "▁▂▃▄▅▆▇█"
 _MBIT_S_PER_GBIT_S = 1_000.0
 _MS_PER_S = 1_000.0
@@ -31,14 +33,17 @@ _MS_PER_S = 1_000.0
 
 @click.command()
 @click.argument("sites", metavar="[FROM TO]", nargs=-1, shell_complete=complete_site)
+@click.option("--probe", is_flag=True, help="Measure the link first; exits with 1 when that cannot be done.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_client
-def network(client: Client, /, sites: tuple[str, ...], as_json: bool) -> None:
+def network(client: Client, /, sites: tuple[str, ...], probe: bool, as_json: bool) -> None:
     """Show what is believed of the links between sites, or what was measured from one to another.
 
     Bandwidths and latencies are those of the grid file until something was measured. From then on the predictor that
     was nearest to the measurements so far says what comes next.
     """
+    if probe and len(sites) != 2:
+        raise UserError("--probe measures one link: name two sites, from where and to where")
     if not sites:
         found = client.network()
         if as_json:
@@ -48,11 +53,13 @@ def network(client: Client, /, sites: tuple[str, ...], as_json: bool) -> None:
         return
     if len(sites) != 2:
         raise UserError("koala network takes two sites, from where and to where, or none for all links")
-    history = client.link(*sites)
+    history = client.probe_link(*sites) if probe else client.link(*sites)
     if as_json:
         print_json(history.model_dump(mode="json"))
     else:
         _print_history(history)
+    if probe and history.link.probe_failure:
+        raise FailedError(f"{_between(history.link)} could not be probed: {clean(history.link.probe_failure)}")
 
 
 def bandwidth(mbit_s: float) -> str:
@@ -86,6 +93,16 @@ def _print_network(found: NetworkInfo) -> None:
         out.print(_measured_table(measured[:LINKS_LISTED_MAX], found.now))
     else:
         out.print("Nothing was measured yet: all is as the grid file says.", style="dim")
+    for link in [link for link in found.links if link.probe_failure][:LINKS_LISTED_MAX]:
+        failed = f"{_between(link)} could not be probed: {clean(link.probe_failure)}"
+        out.print(failed, style="red", markup=False, soft_wrap=True)
+    reasons = sorted({link.not_probed for link in found.links if link.not_probed})
+    for reason in reasons[:REASONS_TOLD_MAX]:
+        out.print(f"Not probed: {clean(reason)}.", style="dim", markup=False)
+
+
+def _between(link: LinkState) -> str:
+    return f"{clean(link.source)} to {clean(link.target)}"
 
 
 def _matrix(found: NetworkInfo) -> Table:
@@ -142,7 +159,7 @@ def _measured_table(links: Sequence[LinkState], now: float) -> Table:
     for name in ("forecast", "by", "of", "last", "by", "ago"):
         table.add_column(name, no_wrap=True, justify="right" if name in ("forecast", "of", "last") else "left")
     for link in links:
-        between = f"{clean(link.source)} to {clean(link.target)}"
+        between = _between(link)
         for words, quantity in ((bandwidth, link.bandwidth_mbit_s), (latency, link.latency_s)):
             if quantity.measured is not None and quantity.measured_at is not None:
                 told = (words(quantity.believed), quantity.predictor, str(quantity.measurements))
@@ -166,7 +183,9 @@ def _by(how: str) -> str:
 
 def _print_history(history: LinkHistory) -> None:
     out, link = console(), history.link
-    out.print(f"From {clean(link.source)} to {clean(link.target)}", style="bold", markup=False)
+    out.print(f"From {_between(link)}", style="bold", markup=False)
+    if link.not_probed:
+        out.print(f"not probed: {clean(link.not_probed)}", style="dim", markup=False, soft_wrap=True)
     for name, words, quantity, measured in (
         ("bandwidth", bandwidth, link.bandwidth_mbit_s, history.bandwidth_mbit_s),
         ("latency", latency, link.latency_s, history.latency_s),

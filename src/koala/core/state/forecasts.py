@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from koala.core.state.encoded import INFINITY
 from koala.model.forecast import (
     MEASUREMENTS_MAX,
     OVERDUE_WEIGHT,
@@ -25,7 +26,8 @@ LINKS_MEASURED_MAX = 2_000
 
 class LinkSeries(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What was measured from one site to another, the oldest first, in bytes/s and in seconds; ``declared_...`` is
-    what the grid file said then."""
+    what the grid file said then. ``asked_at`` is when a probe was asked for that is not answered yet, ``probed_at``
+    the end of the last one; so many in a row were ``failures``, the last for the reason ``failure``."""
 
     source: int
     target: int
@@ -33,11 +35,10 @@ class LinkSeries(msgspec.Struct, kw_only=True, omit_defaults=True):
     declared_latency_s: float
     bandwidth: list[Measurement] = []
     latency: list[Measurement] = []
-
-    @property
-    def measured_at(self) -> float | None:
-        """When it was last measured, in any way."""
-        return max((each[-1].at for each in (self.bandwidth, self.latency) if each), default=None)
+    asked_at: float | None = None
+    probed_at: float | None = None
+    failures: int = 0
+    failure: str = ""
 
 
 class LinkForecasts:
@@ -49,6 +50,10 @@ class LinkForecasts:
         # By direction, where something was measured.
         self.bandwidth: dict[tuple[int, int], Forecast] = {}
         self.latency: dict[tuple[int, int], Forecast] = {}
+        # The probe that is under way, where the next one is looked for, and when.
+        self.probing: tuple[int, int] | None = None
+        self.probe_cursor = 0
+        self.probe_at = INFINITY
 
     def transferred(
         self, source: int, target: int, *, at: float, size_bytes: int, took_s: float, arrived: bool
@@ -67,12 +72,12 @@ class LinkForecasts:
         self.add_bandwidth(source, target, Measurement(at, bytes_per_s, weight, size_bytes, by))
 
     def add_bandwidth(self, source: int, target: int, measured: Measurement) -> None:
-        series = self._series(source, target)
+        series = self.series_of(source, target)
         _append(series.bandwidth, measured)
         self._believe_bandwidth(series)
 
     def add_latency(self, source: int, target: int, measured: Measurement) -> None:
-        series = self._series(source, target)
+        series = self.series_of(source, target)
         _append(series.latency, measured)
         self._believe_latency(series)
 
@@ -85,17 +90,19 @@ class LinkForecasts:
             series.bandwidth = []
         if series.declared_latency_s != declared_latency_s:
             series.latency = []
-        if not series.bandwidth and not series.latency:
+        if not series.bandwidth and not series.latency and series.asked_at is None and series.probed_at is None:
             return
         series.declared_bytes_per_s = declared_bytes_per_s
         series.declared_latency_s = declared_latency_s
         self.series[pair] = series
+        if series.asked_at is not None:
+            self.probing = pair
         if series.bandwidth:
             self._believe_bandwidth(series)
         if series.latency:
             self._believe_latency(series)
 
-    def _series(self, source: int, target: int) -> LinkSeries:
+    def series_of(self, source: int, target: int) -> LinkSeries:
         """The series of a direction, as the one that was measured last."""
         series = self.series.pop((source, target), None)
         if series is None:

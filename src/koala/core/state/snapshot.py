@@ -14,6 +14,8 @@ from typing import TypeAlias
 import msgspec
 
 from koala.core.state import snapshot_format_1
+from koala.core.state.encoded import INFINITY, Time
+from koala.core.state.forecasts import LinkForecasts
 from koala.core.state.ledger import Ledger
 from koala.model.grid import Grid
 from koala.model.request import FileName, JobId, Request
@@ -53,6 +55,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
       ``requests`` are what they ask for, in the same order;
     - ``links``: what was measured from one site to another, the one that was measured last at the end; earlier
       versions wrote two sites, the bandwidth in bytes/s that the grid gives their link, and the observed one;
+    - ``probes``: which link is looked at next for a probe, and when; None where there are none;
     - ``files``: those whose replicas are not as the grid says: size in bytes, sites.
 
     What the driver was asked to bring (``WakeAt``) is not here: whoever restores a scheduler sends a ``Tick`` first.
@@ -79,6 +82,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     files: dict[FileName, tuple[int, tuple[int, ...]]]
     last_removed: JobId = -1
     requests: tuple[Request, ...] = ()
+    probes: tuple[int, Time] | None = None
 
 
 class _Version(msgspec.Struct):
@@ -137,7 +141,14 @@ def take_snapshot(
         links=_values(ledger.forecasts.series.values()),
         files={name: (0, ()) if file is None else (file.size_bytes, file.holders) for name, file in told.items()},
         requests=tuple(requests),
+        probes=_probes(ledger.forecasts),
     )
+
+
+def _probes(forecasts: LinkForecasts) -> tuple[int, Time] | None:
+    if forecasts.probe_at == INFINITY:
+        return None
+    return forecasts.probe_cursor, forecasts.probe_at
 
 
 def _value(part: object) -> Value:

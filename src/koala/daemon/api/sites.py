@@ -32,6 +32,12 @@ async def get_link(who: Who, service: The, source: SitePath, target: SitePath) -
     return await service.link(who, source, target)
 
 
+@router.post("/network/{source}/{target}/probe", summary="Measure a link now", responses=declared(409))
+async def probe_link(who: Who, service: The, source: SitePath, target: SitePath) -> LinkHistory:
+    """Measure the way from a site to another, and wait for it; ``probe_failure`` says why that could not be done."""
+    return await service.probe_link(who, source, target)
+
+
 @router.get("/sites", summary="All sites", responses=declared())
 async def list_sites(who: Who, service: The) -> list[SiteInfo]:
     """What Koala knows of each site, in the order of the grid file."""

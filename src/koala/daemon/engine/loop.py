@@ -108,6 +108,7 @@ class Engine:
             call_s=limits.site_call_s,
             commands_at_once_max=limits.commands_at_once_max,
         )
+        self.prober = self._performer.prober
         self._poller = SitePoller(
             self,
             self._sites,

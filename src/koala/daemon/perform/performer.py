@@ -1,4 +1,4 @@
-"""Who performs which command: one worker for each site, one for transfers, one for barriers.
+"""Who performs which command: one worker for each site, one for transfers, one for barriers, one for probes of links.
 
 Commands come here only when they are on record. ``stop`` may come at any point: what is not settled then is performed
 again after the next ``start``.
@@ -15,6 +15,7 @@ from koala.daemon.perform.barrier import BarrierOpener
 from koala.daemon.perform.bundles import Bundles
 from koala.daemon.perform.components import ComponentRegister
 from koala.daemon.perform.interface import SITE_CALL_S, EngineInterface, Silences, SiteDefects
+from koala.daemon.perform.link_probes import LinkProber
 from koala.daemon.perform.mpi_relay import MpiRelay
 from koala.daemon.perform.site_worker import COMMANDS_AT_ONCE_MAX, SiteWorker
 from koala.daemon.perform.transfers import FindFile, TransferWorker, bundle_transfer
@@ -27,6 +28,7 @@ from koala.model.messages import (
     CancelTransfer,
     JobPlaced,
     JobQuarantined,
+    ProbeLink,
     ReleaseBarrier,
     StartComponent,
     StartTransfer,
@@ -73,6 +75,7 @@ class Performer:
         self._barrier = BarrierOpener(
             engine, sites, areas, self._transfers, self._components, silences, find_file, call_s=call_s
         )
+        self.prober = LinkProber(engine, grid.sites, areas)
         self._mpi_relay = MpiRelay(sites, self._components, call_s=call_s)
         self._workers: dict[SiteName, SiteWorker] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -117,6 +120,7 @@ class Performer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._workers.clear()
+        await self.prober.stop()
         await self._barrier.stop()
         await self._transfers.stop()
 
@@ -171,6 +175,8 @@ class Performer:
                 self._transfers.start(command)
             case CancelTransfer():
                 self._transfers.cancel(seq, command)
+            case ProbeLink():
+                self.prober.start(command)
 
     def take_mail(self, mail: Mail) -> None:
         """A component has something for the others of its job."""

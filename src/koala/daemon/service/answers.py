@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from koala.core.lifecycle import MEANING, JobState
+from koala.core.probing import why_not_probed
 from koala.core.state.forecasts import LinkForecasts
 from koala.core.state.ledger import Ledger
 from koala.core.state.sites import SiteBelief, Trust
@@ -292,17 +293,17 @@ def network_info(grid: Grid, forecasts: LinkForecasts, now: float) -> NetworkInf
         sites=list(names),
         default_bandwidth_mbit_s=grid.links.default.bandwidth_mbit_s,
         default_latency_s=grid.links.default.latency_s,
-        links=[_link_state(forecasts, pair) for pair in pairs],
+        links=[_link_state(grid, forecasts, pair) for pair in pairs],
     )
 
 
-def link_history(forecasts: LinkForecasts, source: str, target: str, now: float) -> LinkHistory:
+def link_history(grid: Grid, forecasts: LinkForecasts, source: str, target: str, now: float) -> LinkHistory:
     """One direction of a link between two sites of the grid."""
     pair = forecasts.view.index[source], forecasts.view.index[target]
     series = forecasts.series.get(pair)
     return LinkHistory(
         now=now,
-        link=_link_state(forecasts, pair),
+        link=_link_state(grid, forecasts, pair),
         bandwidth_mbit_s=[] if series is None else _measurements(series.bandwidth, BYTES_PER_S_PER_MBIT_S),
         latency_s=[] if series is None else _measurements(series.latency, 1.0),
     )
@@ -317,7 +318,7 @@ def _measurements(measured: Iterable[Measurement], unit: float) -> list[LinkMeas
     ]
 
 
-def _link_state(forecasts: LinkForecasts, pair: tuple[int, int]) -> LinkState:
+def _link_state(grid: Grid, forecasts: LinkForecasts, pair: tuple[int, int]) -> LinkState:
     view, series = forecasts.view, forecasts.series.get(pair)
     bandwidth = () if series is None else series.bandwidth
     latency = () if series is None else series.latency
@@ -326,6 +327,10 @@ def _link_state(forecasts: LinkForecasts, pair: tuple[int, int]) -> LinkState:
         target=view.names[pair[1]],
         bandwidth_mbit_s=_quantity(view.bytes_per_s, forecasts.bandwidth, pair, bandwidth, BYTES_PER_S_PER_MBIT_S),
         latency_s=_quantity(view.latency_s, forecasts.latency, pair, latency, 1.0),
+        not_probed=why_not_probed(grid, grid.sites[pair[0]], grid.sites[pair[1]]),
+        probed_at=None if series is None else series.probed_at,
+        probe_failure="" if series is None else series.failure,
+        probe_failures=0 if series is None else series.failures,
     )
 
 

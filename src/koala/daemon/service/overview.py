@@ -102,7 +102,8 @@ class CallerView:
 
     def link(self, source: str, target: str) -> LinkHistory:
         """One direction of a link between two sites, which must be in the grid."""
-        return link_history(self._engine.scheduler.ledger.forecasts, source, target, self._engine.now())
+        engine = self._engine
+        return link_history(engine.grid, engine.scheduler.ledger.forecasts, source, target, engine.now())
 
     def transfers_of(self, job: int, recorded: Iterable[TransferRow]) -> list[TransferInfo]:
         """The transfers for one job that the caller sees: those on record, each as new as it is known."""

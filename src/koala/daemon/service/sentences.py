@@ -32,7 +32,9 @@ from koala.model.messages import (
     JobRequeued,
     JobSubmitted,
     JobUnheld,
+    LinkProbed,
     Outcome,
+    ProbeLink,
     ReleaseBarrier,
     RequeueAsked,
     RestartAsked,
@@ -50,6 +52,7 @@ from koala.model.messages import (
     WakeAt,
 )
 
+_BYTES_PER_S_PER_MBIT_S = 125_000.0
 # A sentence names at most so many things of one kind; the rest are counted.
 NAMES_MAX = 8
 # A user's text in a sentence is cut beyond this.
@@ -110,6 +113,15 @@ def _start_transfer(body: StartTransfer) -> str:
     return f"transfer {body.transfer} brings {piece} {_cut(body.file)} from {body.source} to {body.target} ({size})"
 
 
+def _probed(body: LinkProbed) -> str:
+    link = f"the link from {body.source} to {body.target}"
+    if body.reason:
+        return f"{link} could not be probed{_because(body.reason)}"
+    told = [] if body.bytes_per_s is None else [f"{body.bytes_per_s / _BYTES_PER_S_PER_MBIT_S:.3g} Mbit/s"]
+    told += [] if body.latency_s is None else [f"{body.latency_s * 1_000:.3g} ms"]
+    return f"{link} was probed: {_names(told)}"
+
+
 def _job_placed(body: JobPlaced) -> str:
     return f"job {body.job} is placed: {_names([f'{size} on {site}' for site, size in body.places])}"
 
@@ -158,6 +170,7 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
     SiteSilent: lambda body: (
         f"{body.site} {'cannot be used' if body.answers else 'does not answer'}{_because(body.reason)}"
     ),
+    LinkProbed: _probed,
     SiteLost: lambda body: f"{body.site} is declared lost: its jobs start again elsewhere",
     SiteDrained: lambda body: f"{body.site} is drained: nothing new goes there",
     SiteResumed: lambda body: f"{body.site} is used again and its errors are forgotten",
@@ -166,6 +179,7 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
     AbortComponent: lambda body: f"component {body.token} at {body.site} must end",
     ReleaseBarrier: lambda body: f"the barrier of job {body.job} opens for {_names(body.tokens)}",
     StartTransfer: _start_transfer,
+    ProbeLink: lambda body: f"the link from {body.source} to {body.target} is probed",
     CancelTransfer: lambda body: f"transfer {body.transfer} is not needed any more",
     AskSite: lambda body: f"{body.site} is asked about {_names(body.tokens)}",
     JobPlaced: _job_placed,

@@ -77,6 +77,7 @@ from koala.model.messages import (
     CancelAsked,
     ChangeAsked,
     HoldAsked,
+    ProbeLink,
     RequeueAsked,
     RestartAsked,
     SiteDrained,
@@ -414,11 +415,23 @@ class Service:
     async def link(self, who: Principal, source: str, target: str) -> LinkHistory:
         """What was measured from one site to another. Needs ``read``."""
         who.need(Scope.READ)
+        return self._link(who, source, target)
+
+    def _link(self, who: Principal, source: str, target: str) -> LinkHistory:
         self._check_site(source)
         self._check_site(target)
         if source == target:
             raise InvalidError(f"{source} is both ends: there is no link from a site to itself; name another site")
         return CallerView(self._engine, who).link(source, target)
+
+    async def probe_link(self, who: Principal, source: str, target: str) -> LinkHistory:
+        """Measure the way from one site to another now. Needs ``operate``."""
+        who.need(Scope.OPERATE)
+        before = self._link(who, source, target).link
+        if before.not_probed:
+            raise ConflictError(f"the link from {source} to {target} is not probed: {before.not_probed}")
+        await self._engine.tell(await self._engine.prober.probe(ProbeLink(source=source, target=target)))
+        return self._link(who, source, target)
 
     async def drain(self, who: Principal, site: str) -> SiteInfo:
         """Send nothing new to the site. Needs ``operate``."""

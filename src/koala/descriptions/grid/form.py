@@ -154,6 +154,11 @@ class SchedulerText(Description):
         description="seconds of silence after which a site is lost: its jobs start again elsewhere, and what it "
         "still runs is ended when it comes back; null leaves that to an operator",
     )
+    probe_every_s: Seconds | None = Field(
+        default=_SCHEDULER.probe_every_s,
+        description="seconds between two probes of the same link; 0 never probes; null is an hour for live sites and "
+        "never for simulated ones",
+    )
     transfer_tries_max: Count = Field(
         default=_SCHEDULER.transfer_tries_max, description="the most tries to transfer one file for one placement"
     )

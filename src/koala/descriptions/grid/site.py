@@ -128,6 +128,7 @@ class ClusterText(Description):
         description="with what the site runs container images, or that and where the images are; by default it runs "
         "none, and jobs with an image do not go there",
     )
+    probes: bool = Field(default=True, description="whether its links to other sites may be probed")
     own_account: bool | None = Field(
         default=None,
         description="whether jobs there run under another account than the daemon's, or where that one reaches "
@@ -191,6 +192,7 @@ class SiteText(BatchKeysText, NodeKeysText, ClusterText):
             containers=_containers(self.containers),
             own_account=self.own_account,
             lost_after_s=self.lost_after_s,
+            probes=self.probes,
             simulation=self.simulation.simulation(),
         )
 

@@ -23,7 +23,7 @@ class TransferRoute(enum.StrEnum):
 
 def has_local_files(site: Site) -> bool:
     """Whether this machine sees the site's files: embedded sites', and those of batch systems that it uses itself."""
-    return site.batch is None or (site.batch.ssh is None and not site.batch.through)
+    return site.is_here
 
 
 def route_between(source: Site, target: Site) -> TransferRoute:

@@ -108,6 +108,10 @@ def draw_storm(seed: int) -> Storm:
     )
     arrivals = _with_guests(rng_guests, grid, _arrivals(rng, rng_network, grid))
     grid = _with_plans(stream(seed, "storm", "plans"), grid)
+    rng_probes = stream(seed, "storm", "probes")
+    if rng_probes.random() < 0.3:
+        scheduler = msgspec.structs.replace(grid.scheduler, probe_every_s=rng_probes.choice((30.0, 300.0)))
+        grid = msgspec.structs.replace(grid, scheduler=scheduler)
     arrivals = _with_programs(stream(seed, "storm", "programs"), arrivals)
     grid, arrivals = _with_images(stream(seed, "storm", "images"), grid, arrivals)
     arrivals = with_order(stream(seed, "storm", "order"), arrivals)

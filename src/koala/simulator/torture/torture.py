@@ -20,6 +20,7 @@ from koala.model.messages import (
     RequeueAsked,
 )
 from koala.model.request import JobId
+from koala.simulator.torture.link_promises import LinkPromises
 from koala.simulator.torture.order import OF_USERS, OrderPromises, without_arrivals
 from koala.simulator.torture.properties import PromiseChecker, PropertyBrokenError, nothing_left_behind
 from koala.simulator.torture.restart_promises import RestartPromises
@@ -79,6 +80,7 @@ class _Run:
         self.watch = PromiseChecker(self.scheduler, self.world)
         self.restarts = RestartPromises(self.scheduler, self.watch.fail)
         self.order = OrderPromises(self.scheduler, self.watch.fail)
+        self.links = LinkPromises(self.scheduler, self.watch.fail)
         self.twin = Twin(self.scheduler, storm.seed)
         self.defects = {arrival + 1: messages for arrival, messages in storm.defects}
         self.tail: deque[tuple[float, str, AnyEvent | AnyCommand]] = deque(maxlen=TAIL_LINES)
@@ -125,6 +127,7 @@ class _Run:
         self.watch.after(event, commands)
         self.restarts.after(event, commands, self.watch.site_of)
         self.order.after(event, commands)
+        self.links.after(event, commands)
         self.twin.after(event, commands)
         if self.defects:
             for message in (event, *commands):

@@ -7,7 +7,7 @@ choice.
 from __future__ import annotations
 
 from koala.model.grid import Grid
-from koala.model.messages import CancelTransfer, StartTransfer, TransferEnded, TransferId
+from koala.model.messages import CancelTransfer, LinkProbed, ProbeLink, StartTransfer, TransferEnded, TransferId
 from koala.simulator.world.delivery import Delivery
 from koala.simulator.world.event_heap import LINK_DELIVERS, LINK_IS_JOINED, EventHeap
 from koala.simulator.world.links import FairLink, LinkTable, LinkTransfer
@@ -95,6 +95,30 @@ class SimulatedTransfers:
         if transfer.link.leave(transfer, now):
             self._plan_delivery(transfer.link, now)
         transfer.cancelled = True
+
+    def probe(self, command: ProbeLink, now: float) -> None:
+        """Measure the link: its latency, and what a further transfer would get of it now. The few bytes of a probe
+        slow down nobody."""
+        for end in (command.source, command.target):
+            if not self._sites[end].is_reachable:
+                reason = f"{end} cannot be reached"
+                told = LinkProbed(at=now, source=command.source, target=command.target, reason=reason)
+                self._delivery.answer(told)
+                return
+        link = self._links.between(command.source, command.target)
+        bytes_per_s = link.bytes_per_s / (link.active + 1)
+        at = now + link.latency_s + (command.size_bytes / bytes_per_s if bytes_per_s > 0 else 0.0)
+        told = LinkProbed(
+            at=at,
+            source=command.source,
+            target=command.target,
+            latency_s=link.latency_s,
+            bytes_per_s=bytes_per_s,
+            size_bytes=command.size_bytes,
+        )
+        channel = self._delivery.channel
+        for delay_s in (0.0,) if channel is None else channel.answer_delays_s():
+            self._delivery.plan(told, at + delay_s)
 
     def break_all_at(self, site: str, now: float, why: str = "went down") -> None:
         """A site goes down or is cut off: every transfer from or to it breaks."""

@@ -1,0 +1,156 @@
+"""Which link is probed next, and when: one at a time, rarely, and only where no job of ours uses it.
+
+The driver performs a probe and tells what was measured, or why nothing was: that is remembered, and the link rests
+for longer each time. It never counts against a site.
+"""
+
+from __future__ import annotations
+
+from koala.core.state.encoded import INFINITY
+from koala.core.state.forecasts import LinkSeries
+from koala.core.state.ledger import Ledger
+from koala.model.forecast import MeasuredBy, Measurement
+from koala.model.grid import PROBE_EVERY_S, Grid, Site, SiteKind
+from koala.model.messages import LinkProbed, ProbeLink
+
+# A probe that is not answered within this time has failed.
+PROBE_DEADLINE_S = 60.0
+# Between two probes, also of different links, is this time at least.
+PROBE_GAP_S_MIN = 5.0
+# A link whose probes fail rests for twice as long each time, up to this.
+PROBE_REST_S_MAX = 86_400.0
+# So many links are looked at for one that is idle.
+LINKS_LOOKED_AT_MAX = 64
+# Of what kept a probe from being made so many characters are kept.
+FAILURE_CHARACTERS_MAX = 400
+
+
+def probe_every_s(grid: Grid, source: Site, target: Site) -> float:
+    """How often a link is probed; infinity for never."""
+    if why_not_probed(grid, source, target):
+        return INFINITY
+    told = grid.scheduler.probe_every_s
+    return PROBE_EVERY_S if told is None else told
+
+
+def why_not_probed(grid: Grid, source: Site, target: Site) -> str:
+    """Why a link is never probed; empty for one that is."""
+    for site in (source, target):
+        if not site.probes:
+            return f"probes are off at {site.name} (probes: false in the grid file)"
+    if grid.scheduler.probe_every_s == 0:
+        return "probes are off (probe_every_s: 0 in the grid file)"
+    if SiteKind.SIMULATED in (source.kind, target.kind):
+        if grid.scheduler.probe_every_s is None:
+            return "simulated sites are probed only where the grid file sets probe_every_s"
+    elif source.is_here and target.is_here:
+        return f"{source.name} and {target.name} are both on the daemon's machine: there is no network between them"
+    return ""
+
+
+class LinkProbing:
+    """Goes round the links. Its state is in ``ledger.forecasts``."""
+
+    def __init__(self, ledger: Ledger, grid: Grid) -> None:
+        self.ledger = ledger
+        self._grid = grid
+        self._sites = [index for index, site in enumerate(grid.sites) if site.probes]
+        count = len(self._sites)
+        self._pairs = count * (count - 1)
+        parameters = grid.scheduler
+        every_s = PROBE_EVERY_S if parameters.probe_every_s is None else parameters.probe_every_s
+        self._gap_s = max(PROBE_GAP_S_MIN, every_s / max(1, self._pairs))
+        simulated = any(site.kind is SiteKind.SIMULATED for site in grid.sites)
+        here = all(site.is_here for site in grid.sites) and not simulated
+        never = every_s == 0 or here or (simulated and parameters.probe_every_s is None)
+        ledger.forecasts.probe_at = INFINITY if never or not self._pairs else 0.0
+
+    def look(self) -> None:
+        """A probe may be due: give up one that was not answered, and ask for the next."""
+        forecasts, now = self.ledger.forecasts, self.ledger.now
+        if forecasts.probing is not None:
+            asked = forecasts.series.get(forecasts.probing)
+            if asked is not None and asked.asked_at is not None:
+                if now < asked.asked_at + PROBE_DEADLINE_S:
+                    forecasts.probe_at = asked.asked_at + PROBE_DEADLINE_S
+                    return
+                self._failed(asked, f"there was no answer within {PROBE_DEADLINE_S:g} s")
+            forecasts.probing = None
+        for _ in range(min(self._pairs, LINKS_LOOKED_AT_MAX)):
+            pair = self._next_pair()
+            if self._is_due(pair) and self._is_idle(pair):
+                self._ask(pair)
+                return
+        forecasts.probe_at = now + self._gap_s
+
+    def on_probed(self, event: LinkProbed) -> None:
+        """What a probe has measured, or why it could not."""
+        ledger = self.ledger
+        source, target = ledger.index.get(event.source), ledger.index.get(event.target)
+        if source is None or target is None or source == target:
+            return
+        forecasts = ledger.forecasts
+        series = forecasts.series_of(source, target)
+        series.asked_at = None
+        if forecasts.probing == (source, target):
+            forecasts.probing = None
+            forecasts.probe_at = ledger.now + self._wait_s()
+        if event.reason:
+            self._failed(series, event.reason)
+            return
+        series.probed_at, series.failure, series.failures = ledger.now, "", 0
+        if event.latency_s is not None:
+            forecasts.add_latency(source, target, Measurement(ledger.now, event.latency_s, 1.0, 0, MeasuredBy.PROBE))
+        if event.bytes_per_s is not None:
+            measured = Measurement(ledger.now, event.bytes_per_s, 1.0, event.size_bytes, MeasuredBy.PROBE)
+            forecasts.add_bandwidth(source, target, measured)
+
+    def _failed(self, series: LinkSeries, reason: str) -> None:
+        series.asked_at = None
+        series.probed_at = self.ledger.now
+        series.failure = reason[:FAILURE_CHARACTERS_MAX]
+        series.failures += 1
+
+    def _ask(self, pair: tuple[int, int]) -> None:
+        ledger = self.ledger
+        forecasts, now = ledger.forecasts, ledger.now
+        forecasts.series_of(*pair).asked_at = now
+        forecasts.probing = pair
+        forecasts.probe_at = now + PROBE_DEADLINE_S
+        ledger.commands.append(ProbeLink(source=ledger.names[pair[0]], target=ledger.names[pair[1]]))
+
+    def _next_pair(self) -> tuple[int, int]:
+        pair = self._pair(self.ledger.forecasts.probe_cursor)
+        self.ledger.forecasts.probe_cursor = (self.ledger.forecasts.probe_cursor + 1) % self._pairs
+        return pair
+
+    def _pair(self, place: int) -> tuple[int, int]:
+        source, target = divmod(place % self._pairs, len(self._sites) - 1)
+        return self._sites[source], self._sites[target + (target >= source)]
+
+    def _wait_s(self) -> float:
+        """Until the next probe: links that were never probed come soon after one another."""
+        series = self.ledger.forecasts.series.get(self._pair(self.ledger.forecasts.probe_cursor))
+        return PROBE_GAP_S_MIN if series is None or series.probed_at is None else self._gap_s
+
+    def _is_due(self, pair: tuple[int, int]) -> bool:
+        source, target = (self._grid.sites[site] for site in pair)
+        every_s = probe_every_s(self._grid, source, target)
+        series = self.ledger.forecasts.series.get(pair)
+        if series is None or series.probed_at is None:
+            return every_s < INFINITY
+        rest_s: float = min(every_s * 2.0 ** min(series.failures, 32), max(every_s, PROBE_REST_S_MAX))
+        # Going round takes about as long as every link waits; a little less must not cost it a whole round.
+        return self.ledger.now >= series.probed_at + rest_s - self._gap_s
+
+    def _is_idle(self, pair: tuple[int, int]) -> bool:
+        """Whether no file of ours is on its way from or to one of the two sites, and no job is at both."""
+        ledger = self.ledger
+        sites = [ledger.sites.sites[site] for site in pair]
+        if any(site.lost for site in sites):
+            return False
+        moving = (transfer for transfer in ledger.transfers.by_id.values() if not transfer.done)
+        if any(transfer.source in pair or transfer.key[2] in pair for transfer in moving):
+            return False
+        there = {claim.job_id for claim in sites[0].claims.values()}
+        return not any(claim.job_id in there for claim in sites[1].claims.values())
