@@ -31,8 +31,8 @@ WAIT_S = 120.0
 # The daemon's own user, an operator, and two users who see only their own.
 OWNER = owner_of("root")
 OPERATOR = Principal(name="olga", scopes=frozenset(Scope))
-ANNA = Principal(name="anna", scopes=frozenset({Scope.READ, Scope.SUBMIT}))
-BERT = Principal(name="bert", scopes=frozenset({Scope.READ, Scope.SUBMIT}))
+ANNA = Principal(name="anna", scopes=frozenset({Scope.READ, Scope.SUBMIT, Scope.PRIORITY}))
+BERT = Principal(name="bert", scopes=frozenset({Scope.READ, Scope.SUBMIT, Scope.PRIORITY}))
 
 
 def small_grid(processors: Sequence[int] = (4, 4, 4), **parameters: Any) -> Grid:

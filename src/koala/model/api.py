@@ -44,6 +44,7 @@ class Scope(enum.StrEnum):
 
     READ = "read"  # see the grid, and one's own jobs
     SUBMIT = "submit"  # submit jobs, cancel one's own
+    PRIORITY = "priority"  # give one's own jobs high priority
     OPERATE = "operate"  # see and cancel everybody's jobs; drain, resume and probe sites; change files
 
 

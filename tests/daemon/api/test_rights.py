@@ -9,14 +9,16 @@ import asyncio
 import itertools
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from koala.daemon.service.principal import owner as owner_named
+from koala.daemon.service.tokens import granted_scopes, stored_scopes
 from koala.model.api import Scope
-from tests.support.api_world import OWNER, WAITING_JOB, Stage, World, error_of
+from tests.support.api_world import OWNER, WAITING_JOB, Stage, World, error_of, in_world
 
 READ, SUBMIT, OPERATE = "read", "submit", "operate"
 EVERYBODY = frozenset({READ, SUBMIT, OPERATE, "owner"})
@@ -277,3 +279,40 @@ async def status_of_stream(world: World, user: str, job: int) -> int:
     await world.open(scope, receive, send)
     assert b"JobSubmitted" not in b"".join(parts)
     return begun.result()
+
+
+def test_high_priority_needs_a_right_of_its_own_and_tokens_of_before_keep_it(tmp_path: Path) -> None:
+    high = {"description": WAITING_JOB + "priority: high\n"}
+
+    async def scene(world: World) -> None:
+        scopes = {
+            "low": (Scope.READ, Scope.SUBMIT),
+            "high": (Scope.SUBMIT, Scope.PRIORITY),
+            "operator": (Scope.SUBMIT, Scope.OPERATE),
+        }
+        secrets = {name: await world.secret(name, *given) for name, given in scopes.items()}
+        (token,) = [row for row in world.store.tokens() if row.user == "low"]
+        async with world.owner() as owner:
+            told = {each["user"]: each["scopes"] for each in (await owner.get("/v1/tokens")).json()}
+        assert told["low"] == ["read", "submit"]
+        assert told["high"] == ["submit", "priority"]
+        for name, secret in secrets.items():
+            async with world.caller(secret) as caller:
+                for route in ("/v1/jobs", "/v1/dry-runs"):
+                    answer = await caller.post(route, json=high)
+                    assert answer.is_success is (name != "low"), answer.text
+        async with world.caller(secrets["low"]) as low:
+            refusal = error_of(await low.post("/v1/jobs", json=high))
+            assert "priority: high needs the scope priority" in refusal["message"]
+            job = (await low.post("/v1/jobs", json=JOB)).json()["job"]["id"]
+            assert (await low.post(f"/v1/jobs/{job}/change", json={"priority": "high"})).status_code == 403
+        assert granted_scopes(("read", "submit")) == [Scope.READ, Scope.SUBMIT, Scope.PRIORITY], "a token of before"
+        assert token.scopes != ("read", "submit")
+
+    in_world(tmp_path, scene)
+
+
+def test_scopes_come_back_as_they_were_granted() -> None:
+    for count in range(len(Scope) + 1):
+        for given in itertools.combinations(Scope, count):
+            assert granted_scopes(stored_scopes(given)) == list(given)

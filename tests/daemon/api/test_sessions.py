@@ -43,7 +43,7 @@ def test_the_link_of_a_login_opens_one_session_as_the_owner(stage: Stage) -> Non
             assert "secure" not in cookie
             assert (await browser.get("/v1/whoami")).json() == {
                 "name": OWNER,
-                "scopes": ["read", "submit", "operate"],
+                "scopes": ["read", "submit", "priority", "operate"],
                 "owner": True,
             }
         async with world.caller() as other:

@@ -14,7 +14,7 @@ from koala.cli.terminal.words import ago, clean
 if TYPE_CHECKING:
     from koala.client import Client
 
-SCOPES = ("read", "submit", "operate")
+SCOPES = ("read", "submit", "priority", "operate")
 
 
 @click.group()
@@ -31,7 +31,7 @@ def token() -> None:
     multiple=True,
     default=("read", "submit"),
     show_default=True,
-    help="What it allows; repeatable. operate: everybody's jobs, the sites, the files.",
+    help="What it allows; repeatable. priority: high priority; operate: everybody's jobs, the sites, the files.",
 )
 @click.option("--note", default="", metavar="TEXT", help="What it is for, for the list.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

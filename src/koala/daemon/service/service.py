@@ -39,6 +39,7 @@ from koala.daemon.service.submissions import (
     account_warning,
     check_client_token,
     check_guest,
+    check_priority,
     ended_before,
     guest_notice,
     try_out,
@@ -145,6 +146,7 @@ class Service:
             raise UnavailableError(shortage)
         request = await self._request(who, wish)
         check_guest(who, request, self._engine.grid)
+        check_priority(who, request.priority)
         await self._contents.refer(who, request)
         row, new = await self._engine.submit(
             request,
@@ -179,6 +181,7 @@ class Service:
         who.need(Scope.SUBMIT)
         request = await self._request(who, wish)
         check_guest(who, request, self._engine.grid)
+        check_priority(who, request.priority)
         await ended_before(who, request, self._engine)
         await self._engine.freshen()
         return try_out(
@@ -304,6 +307,7 @@ class Service:
     async def change(self, who: Principal, job: int, wish: JobChange) -> JobSummary:
         """Give a job that has no places yet another walltime or priority. Rights as for ``cancel``."""
         row = await self._own_row(who, job)
+        check_priority(who, wish.priority)
         if wish.walltime_s is None and wish.priority is None:
             raise InvalidError("there is nothing to change: name a walltime or a priority")
         if row.state not in (JobState.HELD, JobState.WAITING, JobState.QUARANTINED):

@@ -24,12 +24,12 @@ from koala.daemon.service.answers import dry_run, refusal_info
 from koala.daemon.service.principal import Principal
 from koala.daemon.workers.pool import Workers
 from koala.descriptions import DescriptionError, read_job, write_job_yaml
-from koala.model.api import DryRun, ProblemAt, Submission
+from koala.model.api import DryRun, ProblemAt, Scope, Submission
 from koala.model.errors import ForbiddenError, InvalidError, TooManyError
 from koala.model.grid import Grid
 from koala.model.launch import LaunchError
 from koala.model.messages import EndedJob, JobOutcome
-from koala.model.request import InvalidRequestError, Refusal, Request, SiteName
+from koala.model.request import InvalidRequestError, Priority, Refusal, Request, SiteName
 from koala.model.request_size import check_size
 from koala.model.travelling import TravellingError, read_manifest, unsent
 from koala.policies import Catalogue, PolicyError, UnknownPolicyError, UnknownSiteError
@@ -204,6 +204,16 @@ def guest_notice(user: str, grid: Grid) -> str:
 def _some(sites: Sequence[SiteName]) -> str:
     more = len(sites) - SITES_NAMED_MAX
     return ", ".join(sites[:SITES_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def check_priority(who: Principal, priority: Priority | None) -> None:
+    """``ForbiddenError`` for high priority without the right to it: such a job comes before those of all others, and
+    may take their processors. Operators have that right."""
+    if priority is Priority.HIGH and not (who.may(Scope.PRIORITY) or who.may(Scope.OPERATE)):
+        raise ForbiddenError(
+            f"priority: high needs the scope {Scope.PRIORITY}, which the token of {who.name} does not have; write "
+            "`priority: low`, or ask the daemon's owner for a token with `--scope priority`"
+        )
 
 
 def check_guest(who: Principal, request: Request, grid: Grid) -> None:
