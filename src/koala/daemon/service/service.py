@@ -38,8 +38,8 @@ from koala.daemon.service.submissions import (
     SubmissionReader,
     account_warning,
     check_client_token,
-    check_guest,
     check_priority,
+    check_rights,
     ended_before,
     guest_notice,
     try_out,
@@ -145,8 +145,7 @@ class Service:
         if shortage:
             raise UnavailableError(shortage)
         request = await self._request(who, wish)
-        check_guest(who, request, self._engine.grid)
-        check_priority(who, request.priority)
+        check_rights(who, request, self._engine.grid)
         await self._contents.refer(who, request)
         row, new = await self._engine.submit(
             request,
@@ -180,8 +179,7 @@ class Service:
         """Where the job would go now. Needs ``submit``, since to read a description is work; changes nothing."""
         who.need(Scope.SUBMIT)
         request = await self._request(who, wish)
-        check_guest(who, request, self._engine.grid)
-        check_priority(who, request.priority)
+        check_rights(who, request, self._engine.grid)
         await ended_before(who, request, self._engine)
         await self._engine.freshen()
         return try_out(
@@ -315,10 +313,8 @@ class Service:
                 f"job {job} is {row.state}: only a job that waits for a place can be changed; "
                 f"koala job requeue {job} puts one back that has not ended"
             )
-        return await self._tell(
-            who,
-            ChangeAsked(at=self._engine.now(), job=job, walltime_s=wish.walltime_s, priority=wish.priority),
-        )
+        now = self._engine.now()
+        return await self._tell(who, ChangeAsked(at=now, job=job, walltime_s=wish.walltime_s, priority=wish.priority))
 
     async def _tell(self, who: Principal, event: HoldAsked | UnholdAsked | ChangeAsked | RestartAsked) -> JobSummary:
         await self._engine.tell(event)

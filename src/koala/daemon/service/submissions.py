@@ -216,8 +216,10 @@ def check_priority(who: Principal, priority: Priority | None) -> None:
         )
 
 
-def check_guest(who: Principal, request: Request, grid: Grid) -> None:
-    """``ForbiddenError`` for a guest's job that could run only where it is closed to guests."""
+def check_rights(who: Principal, request: Request, grid: Grid) -> None:
+    """``ForbiddenError`` for high priority without the right to it, and for a guest's job that could run only where
+    it is closed to guests."""
+    check_priority(who, request.priority)
     closed = grid.closed_to_guests
     if not who.guest or not closed:
         return
