@@ -77,7 +77,8 @@ def test_the_network_is_as_declared_until_a_file_was_brought(
     lines = shell.lines("network")
     assert lines[0].split() == ["from", "\\", "to", "amsterdam", "berlin", "cracow"]
     assert lines[1].split() == ["amsterdam", "-", "400", "Mbit/s", "400", "Mbit/s"]
-    assert "as the grid file says" in lines[-1]
+    assert "as the grid file says" in lines[-2]
+    assert "no network between sites on the daemon's own machine" in lines[-1]
     monkeypatch.chdir(tmp_path)
     Path("links.dat").write_bytes(b"x" * 200_000)
     shell("file", "register", "links", "berlin", "--path", "links.dat")
@@ -88,8 +89,8 @@ def test_the_network_is_as_declared_until_a_file_was_brought(
     assert (measured["source"], measured["target"]) == ("berlin", "cracow")
     assert measured["bandwidth_mbit_s"]["origin"] == "forecast"
     assert measured["bandwidth_mbit_s"]["measured_by"] == "transfer"
-    assert shell.lines("network")[-1].startswith("berlin to cracow")
-    assert "transfer" in shell.lines("network")[-1]
+    (row,) = [line for line in shell.lines("network") if line.startswith("berlin to cracow")]
+    assert "transfer" in row
     history = shell("network", "berlin", "cracow").stdout
     assert "From berlin to cracow" in history
     assert "200 kB, weight" in history
@@ -102,6 +103,8 @@ def test_links_that_are_not_there_are_wrong_use(shell: Shell) -> None:
     assert "nowhere" in shell("network", "berlin", "nowhere", code=2).stderr
     assert "takes two sites" in shell("network", "berlin", code=2).stderr
     assert "from a site to itself" in shell("network", "berlin", "berlin", code=2).stderr
+    assert "name two sites" in shell("network", "--probe", code=2).stderr
+    assert "is not probed: there is no network" in shell("network", "berlin", "cracow", "--probe", code=1).stderr
 
 
 # ------------------------------------------------------------------------------------------------- files

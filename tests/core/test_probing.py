@@ -120,7 +120,7 @@ def test_live_sites_are_probed_by_default_unless_there_is_no_network_between_the
     local = Site(name="local", processors=4, kind=SiteKind.LOCAL)
     grid = Grid(sites=(far, near, here, local))
     assert probe_every_s(grid, far, near) == probe_every_s(grid, local, far) == PROBE_EVERY_S
-    assert "no network between them" in why_not_probed(grid, here, local)
+    assert "no network between sites on the daemon's own machine" in why_not_probed(grid, here, local)
     off = msgspec.structs.replace(far, probes=False)
     assert "probes are off at far" in why_not_probed(grid, off, near)
     never = msgspec.structs.replace(grid, scheduler=SchedulerParameters(probe_every_s=0.0))

@@ -6,7 +6,17 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from koala.model.api import ComponentRun, JobDetail, LinkInfo, Overview, Place, SiteInfo, TransferInfo
+from koala.model.api import (
+    ComponentRun,
+    JobDetail,
+    LinkInfo,
+    LinkQuantity,
+    LinkState,
+    Overview,
+    Place,
+    SiteInfo,
+    TransferInfo,
+)
 
 # The pages show how long ago things were, by the clock on the wall.
 NOW = float(round(time.time()))
@@ -85,6 +95,18 @@ def link(one: str, two: str, mbit_s: float = 100.0, believed_mbit_s: float | Non
         believed_mbit_s=mbit_s if believed_mbit_s is None else believed_mbit_s,
         latency_s=0.005,
     )
+
+
+def link_state(source: str, target: str, measured_mbit_s: float | None = None) -> LinkState:
+    """One direction of a link, as declared or measured by a probe."""
+    bandwidth = LinkQuantity(declared=100.0, believed=100.0, origin="declared")
+    latency = LinkQuantity(declared=0.005, believed=0.005, origin="declared")
+    if measured_mbit_s is not None:
+        probed = {"origin": "forecast", "predictor": "median of 5", "measurements": 7, "measured_by": "probe"}
+        told = {**probed, "measured_at": NOW - 60.0, "error": 1.5, "believed": measured_mbit_s}
+        bandwidth = bandwidth.model_copy(update={**told, "measured": measured_mbit_s})
+        latency = latency.model_copy(update={**told, "believed": 0.0123, "measured": 0.012, "error": 0.001})
+    return LinkState(source=source, target=target, bandwidth_mbit_s=bandwidth, latency_s=latency)
 
 
 def all_links(sites: list[SiteInfo]) -> list[LinkInfo]:

@@ -28,6 +28,7 @@ from koala.model.api import (
     JobDetail,
     JobSummary,
     JournalEntry,
+    NetworkInfo,
     NewToken,
     Output,
     Overview,
@@ -44,7 +45,7 @@ from koala.model.api import (
 )
 from koala.model.errors import NotFoundError
 from koala.store import Store
-from tests.support.grid_forms import NOW, component, job, link, overview, places, site, transfer
+from tests.support.grid_forms import NOW, component, job, link, link_state, overview, places, site, transfer
 
 START_S_MAX = 60.0
 
@@ -101,6 +102,21 @@ class PaintedService(Service):
         }
         moving = [each for one in jobs for each in one.transfers if each.ended_at is None]
         return self.grid.model_copy(update={**lists, "transfers": moving, "counts": counts})
+
+    async def network(self, who: Principal) -> NetworkInfo:
+        """Every link as declared one way, and probed the other way, where the first one fails."""
+        who.need(Scope.READ)
+        links = [link_state(*each.between) for each in self.grid.links]
+        links += [link_state(each.between[1], each.between[0], 42.0) for each in self.grid.links]
+        if links:
+            links[0] = links[0].model_copy(update={"probe_failure": "delft: no route to host", "probe_failures": 2})
+        return NetworkInfo(
+            now=NOW,
+            sites=[each.name for each in self.grid.sites],
+            default_bandwidth_mbit_s=100.0,
+            default_latency_s=0.005,
+            links=links,
+        )
 
     async def sites(self, who: Principal) -> list[SiteInfo]:
         who.need(Scope.READ)

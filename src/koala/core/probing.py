@@ -44,7 +44,7 @@ def why_not_probed(grid: Grid, source: Site, target: Site) -> str:
         if grid.scheduler.probe_every_s is None:
             return "simulated sites are probed only where the grid file sets probe_every_s"
     elif source.is_here and target.is_here:
-        return f"{source.name} and {target.name} are both on the daemon's machine: there is no network between them"
+        return "there is no network between sites on the daemon's own machine"
     return ""
 
 

@@ -21,7 +21,7 @@ from koala.model.api import Output, PlanInfo, Scope
 from tests.support.grid_forms import NOW, component, job, overview, site
 from tests.support.painted_grid import PaintedService, Served, served
 
-PAGES = ("/", "/jobs", "/jobs/7", "/jobs/10", "/jobs/4", "/sites/delft", "/sites/vrije", "/login")
+PAGES = ("/", "/network", "/jobs", "/jobs/7", "/jobs/10", "/jobs/4", "/sites/delft", "/sites/vrije", "/login")
 ALL = (Scope.READ, Scope.SUBMIT, Scope.OPERATE)
 
 
@@ -99,6 +99,14 @@ def test_the_overview_is_complete_without_javascript(reader: httpx.Client) -> No
     ):
         assert words in told, words
     assert 'http-equiv="refresh"' in reader.get("/").text
+
+
+def test_the_network_tells_what_is_believed_and_what_was_measured(reader: httpx.Client) -> None:
+    page = text_of(reader.get("/network").text)
+    assert "42 Mbit/s 12.3 ms" in page
+    assert "100 Mbit/s 5 ms" in page
+    assert "bandwidth 42 Mbit/s median of 5 7" in page
+    assert "could not be probed: delft: no route to host" in page
 
 
 def test_a_waiting_job_is_explained_site_by_site(reader: httpx.Client) -> None:

@@ -16,9 +16,19 @@ from koala.daemon.dashboard.axis import life, recent
 from koala.daemon.dashboard.charts import processor_bar, usage_chart
 from koala.daemon.dashboard.network import network
 from koala.daemon.dashboard.timeline import component_rows, job_row, rows_at_site
-from koala.daemon.dashboard.words import expected
+from koala.daemon.dashboard.words import bandwidth, expected, latency
 from koala.daemon.service.principal import Principal
-from koala.model.api import JobDetail, JobSummary, JournalEntry, LinkInfo, Output, Overview, Scope, TransferInfo
+from koala.model.api import (
+    JobDetail,
+    JobSummary,
+    JournalEntry,
+    LinkInfo,
+    LinkState,
+    Output,
+    Overview,
+    Scope,
+    TransferInfo,
+)
 from koala.model.errors import ClientError, NotFoundError
 
 if TYPE_CHECKING:
@@ -33,6 +43,8 @@ QUEUE_JOBS_MAX = 25
 QUEUE_EXPLAINED_MAX = 10
 EVENTS_MAX = 30
 LINKS_MAX = 200
+MATRIX_SITES_MAX = 12
+REASONS_MAX = 4
 TRANSFERS_MAX = 50
 COMPONENTS_MAX = 500
 PAGE_JOBS = 50
@@ -77,6 +89,11 @@ class OutputSelection(msgspec.Struct, frozen=True, kw_only=True):
     part: int
     run: int | None
     stream: str
+
+
+def was_measured(link: LinkState) -> bool:
+    """Whether something is known of a direction of a link beyond what the grid file says."""
+    return bool(link.bandwidth_mbit_s.measurements or link.latency_s.measurements)
 
 
 def window_min(wish: str | None) -> int | None:
@@ -164,6 +181,22 @@ class PageContents:
             "ended": job.state in ENDED,
             "now": now,
             "refresh_s": 3600 if job.state in ENDED else 3,
+        }
+
+    async def network(self, who: Principal) -> Context:
+        """The links between sites: what is believed of each, and what was measured."""
+        found = await self._service.network(who)
+        small = len(found.sites) <= MATRIX_SITES_MAX
+        return {
+            "network": found,
+            "matrix": {(link.source, link.target): link for link in found.links} if small else {},
+            "measured": [link for link in found.links if was_measured(link)][:LINKS_MAX],
+            "failed": [link for link in found.links if link.probe_failure][:LINKS_MAX],
+            "not_probed": sorted({link.not_probed for link in found.links if link.not_probed})[:REASONS_MAX],
+            "bandwidth_words": bandwidth,
+            "latency_words": latency,
+            "now": found.now,
+            "refresh_s": 10,
         }
 
     async def site(self, who: Principal, name: str, minutes: int | None) -> Context:

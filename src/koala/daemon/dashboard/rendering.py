@@ -66,6 +66,7 @@ def _environment() -> Environment:
     environment.filters.update(
         amount=words.amount,
         bandwidth=words.bandwidth,
+        latency=words.latency,
         clock_time=words.clock_time,
         expected=words.expected,
         condition=words.condition,

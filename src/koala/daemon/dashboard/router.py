@@ -118,6 +118,10 @@ def _add_pages(router: APIRouter, service: Service, contents: PageContents, who:
         context["may_release"] = context["explanation"].held and may_cancel(caller, context["job"])
         return answer("job.html", caller, did, here="job", **context)
 
+    @router.get("/network")
+    async def network_page(caller: Principal = known) -> Response:
+        return answer("links.html", caller, "", here="network", **await contents.network(caller))
+
     @router.get("/sites/{site}")
     async def site_page(site: str, caller: Principal = known, minutes: str = "", did: str = "") -> Response:
         context = await contents.site(caller, site, window_min(minutes))

@@ -71,6 +71,11 @@ def bandwidth(mbit_s: float) -> str:
     return f"{mbit_s:.3g} Mbit/s"
 
 
+def latency(seconds: float) -> str:
+    """A latency: ``0.05 ms``, ``12.5 ms``, ``1.2 s``."""
+    return f"{seconds:.3g} s" if seconds >= 1.0 else f"{seconds * 1_000:.3g} ms"
+
+
 def counted(number: int, thing: str, things: str = "") -> str:
     """A number with its thing: ``1 job``, ``2 jobs``."""
     return f"{number:,} {thing if number == 1 else things or thing + 's'}"

@@ -1,7 +1,7 @@
 // Keyboard shortcuts; the help dialog lists them. They rest while the reader types, or holds Ctrl, Alt or Meta.
 "use strict";
 (() => {
-  const GO = { o: "/", j: "/jobs" };
+  const GO = { o: "/", j: "/jobs", n: "/network" };
   const CHORD_MS = 1500;
   const help = document.getElementById("help");
   let goUntil = 0;
