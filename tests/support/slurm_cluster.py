@@ -39,7 +39,8 @@ class SlurmCluster:
     """One cluster below ``root``; ``environment`` is what its client commands need.
 
     Beside its nodes it has one more, in the partition ``apart``, which ``clear`` leaves alone. ``select`` is what is
-    shared out, ``node`` is more to say of each node, ``extra`` are more lines.
+    shared out, ``node`` is more to say of each node, ``extra`` are more lines, ``gpus`` the kinds of the GPUs that
+    each node has, as ``node`` must say too.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class SlurmCluster:
         select: str = "CR_CPU",
         node: str = "",
         extra: Sequence[str] = (),
+        gpus: Sequence[str] = (),
     ) -> None:
         self.root = root
         self.name = "koalatest"
@@ -63,7 +65,20 @@ class SlurmCluster:
         for part in ("state", "spool", "log"):
             (root / part).mkdir()
         (root / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
+        if gpus:
+            self._fake_gpus(gpus)
+            extra = ["GresTypes=gpu", *extra]
         (root / "slurm.conf").write_text(self._configuration(select, node, extra))
+
+    def _fake_gpus(self, kinds: Sequence[str]) -> None:
+        """Each node has a GPU of each of these kinds, for which a plain file stands."""
+        lines = []
+        for node in self._all_nodes:
+            for number, kind in enumerate(kinds):
+                file = self.root / f"{node}-gpu{number}"
+                file.touch()
+                lines.append(f"NodeName={node} Name=gpu Type={kind} File={file}")
+        (self.root / "gres.conf").write_text("\n".join(lines) + "\n")
 
     def _configuration(self, select: str, more: str, extra: Sequence[str]) -> str:
         user, root, host = getpass.getuser(), self.root, socket.gethostname().split(".")[0]
@@ -211,7 +226,13 @@ def _until(condition: object, complaint: str) -> None:
 
 @contextlib.contextmanager
 def slurm_cluster(
-    *, nodes: int = 2, cpus: int = 4, select: str = "CR_CPU", node: str = "", extra: Sequence[str] = ()
+    *,
+    nodes: int = 2,
+    cpus: int = 4,
+    select: str = "CR_CPU",
+    node: str = "",
+    extra: Sequence[str] = (),
+    gpus: Sequence[str] = (),
 ) -> Iterator[SlurmCluster]:
     """A running cluster."""
     missing = [program for program in PROGRAMS if shutil.which(program) is None]
@@ -222,7 +243,7 @@ def slurm_cluster(
         pytest.skip(complaint)
     root = Path(tempfile.mkdtemp(prefix="koala-slurm-", dir="/tmp"))
     root.chmod(0o755)
-    cluster = SlurmCluster(root, nodes=nodes, cpus=cpus, select=select, node=node, extra=extra)
+    cluster = SlurmCluster(root, nodes=nodes, cpus=cpus, select=select, node=node, extra=extra, gpus=gpus)
     try:
         cluster.start()
         yield cluster

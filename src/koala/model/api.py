@@ -351,6 +351,14 @@ class Output(Answer):
 # ------------------------------------------------------------------------------------------- the grid
 
 
+class GpuCount(Answer):
+    """GPUs of one kind at a site, in all and those that nobody holds; ``kind`` is empty where the site names none."""
+
+    kind: str
+    total: int
+    idle: int
+
+
 class SiteInfo(Answer):
     """What Koala knows of a site. ``usable`` processors are those within its quota. ``trust``: usable, unusable (too
     many errors, or failures of applications that did well elsewhere), probing. ``distrusted`` is why it is not
@@ -360,7 +368,7 @@ class SiteInfo(Answer):
     again, and ``fenced`` counts what it must end before that. ``problem`` is what is wrong at present and what to do,
     in words; empty where nothing is. ``jobs_to_restart`` would start again elsewhere were the site declared lost.
     ``set_aside`` are commands that an error inside Koala keeps from being performed, for operators: no fault of the
-    site."""
+    site. ``gpus`` are counted by kind, and memory in bytes, null where the site does not tell."""
 
     name: str
     kind: str
@@ -386,6 +394,9 @@ class SiteInfo(Answer):
     set_aside: list[str] = []
     reported_at: float | None = None
     jobs: list[int] = []
+    gpus: list[GpuCount] = []
+    memory_bytes: int | None = None
+    memory_idle_bytes: int | None = None
 
 
 class UsagePoint(Answer):

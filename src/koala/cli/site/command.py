@@ -66,6 +66,7 @@ def sites_table(found: Sequence[SiteInfo], now: float, width: int) -> Table:
     from rich.text import Text
 
     states = [site_state(each, now) for each in found]
+    gpus = [_gpus(each) for each in found]
     columns = {
         "site": min(NAME_WIDTH_MAX, max((len(clean(each.name)) for each in found), default=0)),
         "kind": max((len(each.kind) for each in found), default=0),
@@ -74,6 +75,7 @@ def sites_table(found: Sequence[SiteInfo], now: float, width: int) -> Table:
         "ours": 4,
         "others": 6,
         "idle": 4,
+        **({"gpus": max(map(len, gpus))} if any(gpus) else {}),
         "state": max((len(state) for state, _ in states), default=0),
         "jobs": 4,
     }
@@ -85,7 +87,7 @@ def sites_table(found: Sequence[SiteInfo], now: float, width: int) -> Table:
         justify: Literal["left", "right"] = "right" if name in ("procs", "ours", "others", "idle") else "left"
         most = NAME_WIDTH_MAX if name == "site" else None
         table.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis", min_width=least, max_width=most)
-    for each, (state, colour) in zip(found, states, strict=True):
+    for each, (state, colour), own_gpus in zip(found, states, gpus, strict=True):
         counts = (each.processors, each.ours, each.others, each.idle)
         jobs = ", ".join(map(str, each.jobs[:JOBS_SHOWN_MAX])) + (", ..." if len(each.jobs) > JOBS_SHOWN_MAX else "")
         table.add_row(
@@ -93,10 +95,16 @@ def sites_table(found: Sequence[SiteInfo], now: float, width: int) -> Table:
             each.kind,
             site_bar(each, columns["use"]),
             *map(str, counts),
+            *([Text(own_gpus)] if "gpus" in columns else ()),
             Text(state, style=colour),
             jobs,
         )
     return table
+
+
+def _gpus(site: SiteInfo) -> str:
+    """Such as ``1/2 a100``: those that are idle, of all."""
+    return ", ".join(f"{each.idle}/{each.total} {clean(each.kind)}".rstrip() for each in site.gpus)
 
 
 @click.group()

@@ -103,7 +103,13 @@ def _of_sites(numbers: Metrics) -> Iterator[Metric]:
     set_aside = GaugeMetricFamily(
         "koala_site_commands_set_aside", "Commands that an error inside Koala keeps from the site.", labels=["site"]
     )
+    gpus = GaugeMetricFamily(
+        "koala_site_gpus", "GPUs of a site by kind: idle, and in total.", labels=["site", "kind", "holder"]
+    )
     for site in numbers.sites:
+        for kind, total in site.gpus.items():
+            gpus.add_metric([site.name, kind, "idle"], site.gpus_idle.get(kind, 0))
+            gpus.add_metric([site.name, kind, "total"], total)
         set_aside.add_metric([site.name], site.set_aside)
         held = {"ours": site.ours, "others": site.others, "idle": site.idle, "total": site.processors}
         for holder, count in held.items():
@@ -113,7 +119,7 @@ def _of_sites(numbers: Metrics) -> Iterator[Metric]:
         errors.add_metric([site.name], site.errors)
         for call, count in site.calls.items():
             calls.add_metric([site.name, call], count)
-    yield from (processors, states, errors, set_aside, calls)
+    yield from (processors, states, errors, set_aside, calls, gpus)
 
 
 def _gauge(name: str, told: str, value: float) -> Metric:

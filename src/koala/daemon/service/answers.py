@@ -14,6 +14,7 @@ from koala.core.lifecycle import MEANING, JobState
 from koala.core.probing import why_not_probed
 from koala.core.state.forecasts import LinkForecasts
 from koala.core.state.ledger import Ledger
+from koala.core.state.pools import PoolCount, counted
 from koala.core.state.sites import SiteBelief, Trust
 from koala.core.story import JobExplanation
 from koala.daemon.perform.interface import SiteTrouble
@@ -27,6 +28,7 @@ from koala.model.api import (
     DryRunPlace,
     Explanation,
     FileInfo,
+    GpuCount,
     JobDetail,
     JobFile,
     JobSummary,
@@ -180,9 +182,13 @@ def site_info(
     sees_all: bool,
     caller: str = "",
     clock: str = "",
+    whole: PoolCount | None = None,
+    free: PoolCount | None = None,
 ) -> SiteInfo:
     """What the core believes of a site, and the jobs there that the caller may know of. ``accusing`` are those of
-    whose failures there the caller may know. ``clock`` is what is wrong with its clock."""
+    whose failures there the caller may know. ``clock`` is what is wrong with its clock; ``whole`` and ``free`` are
+    what its nodes have beside processors."""
+    whole, free = whole or counted(None), free or counted(None)
     record = belief.record
     silent = silence if silence is not None and not silence.answers else None
     return SiteInfo(
@@ -210,6 +216,13 @@ def site_info(
         set_aside=list(set_aside),
         reported_at=reported_at,
         jobs=list(jobs),
+        gpus=[
+            GpuCount(kind=kind, total=total, idle=free.gpus.get(kind, 0))
+            for kind, total in whole.gpus.items()
+            if total
+        ],
+        memory_bytes=whole.memory_bytes,
+        memory_idle_bytes=free.memory_bytes,
     )
 
 

@@ -9,7 +9,7 @@ from koala.model.request import SiteName
 
 class SiteMetrics(msgspec.Struct, frozen=True, kw_only=True):
     """One site: its processors, how many of them who holds, whether it is used and answers, how many commands an
-    error inside Koala keeps from it, and how often its batch system was called, by what for."""
+    error inside Koala keeps from it, how often its batch system was called, by what for, and its GPUs by kind."""
 
     name: SiteName
     processors: int
@@ -23,6 +23,8 @@ class SiteMetrics(msgspec.Struct, frozen=True, kw_only=True):
     answers: bool
     set_aside: int
     calls: dict[str, int]
+    gpus: dict[str, int] = {}
+    gpus_idle: dict[str, int] = {}
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from koala.core.lifecycle import ENDED, IN_CLAIMING_QUEUE, JobState
 from koala.core.state.ledger import Ledger
+from koala.core.state.pools import PoolCount, counted
 from koala.core.state.queues import PlacementQueue
-from koala.core.state.sites import Trust
+from koala.core.state.sites import Sites, Trust
 from koala.daemon.engine.loop import Engine
 from koala.daemon.service.answers import (
     job_summary,
@@ -93,6 +94,8 @@ class CallerView:
             caller=self._who.name,
             sees_all=self._who.sees_all,
             clock=site_clock_in_words(name, clocks_of(engine)),
+            whole=(whole := counted(book.pools.whole(index))),
+            free=_free_beside(book, index, whole),
         )
 
     def network(self) -> NetworkInfo:
@@ -211,6 +214,8 @@ def gather_metrics(engine: Engine, counts: Mapping[str, int]) -> Metrics:
                 answers=(silence := engine.silence_of(site.name)) is None or silence.answers,
                 set_aside=len(engine.defects_of(site.name)),
                 calls=dict(engine.site(site.name).calls),
+                gpus=(whole := counted(ledger.sites.pools.whole(index))).gpus,
+                gpus_idle=_free_beside(ledger.sites, index, whole).gpus,
             )
             for index, site in enumerate(ledger.sites)
         ),
@@ -225,6 +230,11 @@ def gather_metrics(engine: Engine, counts: Mapping[str, int]) -> Metrics:
         started_at=engine.started_at,
         working=not engine.failure,
     )
+
+
+def _free_beside(sites: Sites, index: int, whole: PoolCount) -> PoolCount:
+    """What nobody holds at the site beside processors; it is only worked out where there is some of it."""
+    return counted(sites.pools.free(index) if whole.gpus or whole.memory_bytes is not None else None)
 
 
 def clocks_of(engine: Engine) -> ClockVerdict:

@@ -143,6 +143,14 @@ class BatchComponents:
                 idle -= job.processors
         return min(listing.processors, max(0, listing.processors - ours - idle))
 
+    def shown(self, listing: BatchListing) -> tuple[Token, ...]:
+        """Our components that hold something of the nodes of a listing."""
+        if not listing.nodes:
+            return ()
+        holding = (BatchState.RUNNING, BatchState.ENDING)
+        tokens = [self.token_of(job.token) for job in listing.jobs if job.state in holding]
+        return tuple(token for token in tokens if token is not None)
+
     # ------------------------------------------------------------------------------------ what files show
 
     async def take_statuses(self, statuses: Mapping[Token, ComponentStatus]) -> bool:

@@ -482,7 +482,13 @@ class BatchSite:
         others = max(0, processors - ours)
         releases = tuple(releases_within(listing.releases, others))
         return SiteReported(
-            at=self._clock(), site=self._name, processors=processors, others=others, releases=releases
+            at=self._clock(),
+            site=self._name,
+            processors=processors,
+            others=others,
+            releases=releases,
+            nodes=listing.nodes,
+            shown=self._components.shown(listing),
         )
 
     async def held(self) -> tuple[Token, ...]:

@@ -13,6 +13,7 @@ import msgspec
 
 from koala.model.launch import Launch
 from koala.model.messages import Token
+from koala.model.nodes import NodeClass
 
 BatchId: TypeAlias = str
 
@@ -74,7 +75,8 @@ class BatchListing(msgspec.Struct, frozen=True, kw_only=True):
     are in use by others, or will be taken by what waits ahead of us. ``job_limit_s`` is how long a job may hold
     processors there, None where nothing limits it. ``missing`` says what the grid file names and the cluster does not
     have, and what to do; then nothing can run there. ``releases`` are (seconds since the epoch, processors): when
-    jobs of others that run reach their time limits, as far as it is known.
+    jobs of others that run reach their time limits, as far as it is known. ``nodes`` are the nodes by class with what
+    nobody holds of them, none where they are not told.
     """
 
     jobs: tuple[BatchJob, ...]
@@ -83,6 +85,7 @@ class BatchListing(msgspec.Struct, frozen=True, kw_only=True):
     job_limit_s: float | None = None
     missing: str = ""
     releases: tuple[tuple[float, int], ...] = ()
+    nodes: tuple[NodeClass, ...] = ()
 
 
 class BatchSubmission(msgspec.Struct, frozen=True, kw_only=True):

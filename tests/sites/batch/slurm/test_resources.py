@@ -429,7 +429,7 @@ CONFIGURATION = ["configuration DefMemPerNode=5", "configuration SelectTypeParam
 OURS = [
     "partition PartitionName=main DefMemPerCPU=9 MaxMemPerNode=UNLIMITED",
     (
-        "node NodeName=n1 CPUTot=8 Sockets=1 CoresPerSocket=4 ActiveFeatures=a RealMemory=4000 AllocMem=7 "
+        "node NodeName=n1 CPUAlloc=0 CPUTot=8 Sockets=1 CoresPerSocket=4 ActiveFeatures=a RealMemory=4000 AllocMem=7 "
         "ThreadsPerCore=2 Owner=N/A"
     ),
 ]

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from koala.model.grid import BatchSettings
+from koala.model.nodes import NodeClass, node_classes
 from koala.sites.batch.slurm.options import RequestedResources, Sharing, requested_by
 from koala.sites.batch.slurm.quota import SlurmQuota, Terms, parse_quota, terms_of
 from koala.sites.batch.slurm.resources import ClusterResources, MemoryNeed, parse_resources
@@ -151,7 +152,19 @@ def parse_listing(
         job_limit_s=_job_limit_s(nodes, quota),
         missing=_missing(nodes, partition),
         releases=tuple((line.end_at, line.processors) for line in queued if line.end_at is not None),
+        nodes=_classes(nodes, resources),
     )
+
+
+def _classes(nodes: Sequence[_Node], resources: ClusterResources) -> tuple[NodeClass, ...]:
+    """The nodes that answer, by class; of one that takes no jobs now nothing is free."""
+    unique = {node.name: node for node in nodes if node.is_answering}
+    found = []
+    for node in unique.values():
+        sizes = resources.node_size(node.name, node.allocated + node.idle, node.idle if is_free(node.state) else 0)
+        if sizes is not None:
+            found.append(sizes)
+    return node_classes(found)
 
 
 def parse_memory(printed: str, partition: str | None, asked: RequestedResources) -> MemoryReport | None:

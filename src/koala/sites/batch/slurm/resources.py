@@ -12,12 +12,16 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from koala.model.nodes import UNTOLD, NodeSize
 from koala.sites.batch.slurm.options import RequestedResources, Sharing, megabytes
 
 # In front of lines of our own making: who we are, and what the controller tells of itself, of a partition, of a node.
 _USER_WORD, _CONFIGURATION_WORD, _PARTITION_WORD, _NODE_WORD = "user ", "configuration ", "partition ", "node "
 _SHARES_MEMORY = re.compile(r"CR_(\w+_)?MEMORY", re.IGNORECASE | re.ASCII)
 _BY_CORE = re.compile(r"CR_(CORE|SOCKET)(_MEMORY)?", re.IGNORECASE | re.ASCII)
+MIB = 2**20
+_GPUS = re.compile(r"(?:^|,)gpu(?::([A-Za-z][\w.-]*))?:(\d{1,6})(?=[(,]|$)", re.ASCII)
+_GRES_CHARACTERS_MAX = 10_000
 _NOBODY = ("", "N/A", "(null)")
 
 
@@ -29,6 +33,9 @@ class NodeResources(msgspec.Struct, frozen=True):
     threads: int = 1  # of a core, where each counts as a processor
     features: frozenset[str] | None = None
     owner: str | None = None  # the one user whose jobs it takes
+    processors_taken: int | None = None  # where it is told beside all this
+    gpus: tuple[tuple[str, int], ...] = ()  # by kind, '' where it has none
+    gpus_taken: tuple[tuple[str, int], ...] = ()
 
 
 class MemoryNeed(msgspec.Struct, frozen=True):
@@ -84,6 +91,21 @@ class ClusterResources(msgspec.Struct, frozen=True):
         """How many of a node's processors our jobs could get if nobody were there."""
         node = self.nodes.get(name, NodeResources())
         return self._with_memory(node, partition, processors, 0) if self._suits(node) else 0
+
+    def node_size(self, name: str, processors: int, idle: int) -> tuple[NodeSize, NodeSize, tuple[str, ...]] | None:
+        """What a node has, what of it nobody holds, and its features; None where we are not let in."""
+        node = self.nodes.get(name, NodeResources())
+        if not self._lets_us_in(node, processors - idle):
+            return None
+        if node.processors_taken is not None:
+            idle = min(idle, max(0, processors - node.processors_taken))
+        taken = dict(node.gpus_taken)
+        gpus = tuple((kind, max(0, count - taken.get(kind, 0))) for kind, count in node.gpus)
+        whole_bytes = free_bytes = UNTOLD
+        if node.whole_mb is not None:
+            whole_bytes, free_bytes = node.whole_mb * MIB, max(0, node.whole_mb - node.taken_mb) * MIB
+        whole = NodeSize(processors, whole_bytes, node.gpus)
+        return whole, NodeSize(idle, free_bytes, gpus), tuple(sorted(node.features or ()))
 
     def _suits(self, node: NodeResources) -> bool:
         return node.features is None or self.asked.features.are_met(set(node.features))
@@ -166,7 +188,23 @@ def _node(fields: Mapping[str, str]) -> NodeResources:
         threads=_threads(fields),
         features=None if features is None else frozenset(features.split(",")) - {*_NOBODY},
         owner=None if owner in _NOBODY else owner,
+        processors_taken=_count(fields, "CPUAlloc"),
+        gpus=gpus_in(fields.get("Gres", "")),
+        gpus_taken=gpus_in(fields.get("GresUsed", "")),
     )
+
+
+def gpus_in(text: str) -> tuple[tuple[str, int], ...]:
+    """GPUs by kind, as in ``gpu:a100:2(S:0-1),gpu:v100:1`` or ``gpu:4``, in the order of the kinds."""
+    found: dict[str, int] = {}
+    for kind, count in _GPUS.findall(text[:_GRES_CHARACTERS_MAX]):
+        found[kind] = found.get(kind, 0) + int(count)
+    return tuple(sorted(found.items()))
+
+
+def _count(fields: Mapping[str, str], name: str) -> int | None:
+    text = fields.get(name, "")
+    return int(text) if re.fullmatch(r"\d{1,9}", text, re.ASCII) else None
 
 
 def _threads(fields: Mapping[str, str]) -> int:

@@ -1,18 +1,18 @@
 # shellcheck shell=sh
-# What nodes have beside processors, for resources.py. Nodes are asked for only where memory is shared out, or where the
-# site's options make a difference between them, which koala_nodes_differ says. It never fails.
+# What nodes have beside processors, for resources.py. Nodes are asked for only where memory is shared out, where there
+# are GPUs, or where the site's options make a difference between them, which koala_nodes_differ says. It never fails.
 
 : "${koala_partition?}" "${koala_nodes_differ?}"
 
 koala_resources() {
     export koala_partition
     koala_sharing=$(scontrol show config 2>/dev/null | awk '
-        $1 ~ /^(SelectTypeParameters|(Def|Max)MemPer(CPU|Node))$/ { print "configuration " $1 "=" $3 }')
+        $1 ~ /^(SelectTypeParameters|GresTypes|(Def|Max)MemPer(CPU|Node))$/ { print "configuration " $1 "=" $3 }')
     case $koala_nodes_differ$koala_sharing in
-    yes* | *_MEMORY* | *_Memory*)
+    yes* | *_MEMORY* | *_Memory* | *GresTypes=*gpu*)
         printf 'user %s\n%s\n' "$(id -un)" "$koala_sharing"
         scontrol --all --oneliner show partition 2>/dev/null | koala_choose_fields
-        scontrol --all --oneliner show node 2>/dev/null | koala_choose_fields
+        scontrol --all --details --oneliner show node 2>/dev/null | koala_choose_fields
         ;;
     esac
 }
@@ -34,7 +34,8 @@ koala_choose_fields() {
                     for (each = 1; each <= count; each++)
                         if (index("," substr($n, length(name) + 2) ",", "," names[each] ",")) ours = 1
                 if (name ~ /^((Partition|Node)Name|(Def|Max)MemPer(CPU|Node)|RealMemory|AllocMem|MemSpecLimit)$/ ||
-                    name ~ /^(CPUTot|Sockets|CoresPerSocket|ThreadsPerCore|ActiveFeatures|Owner)$/)
+                    name ~ /^(CPUTot|CPUAlloc|Sockets|CoresPerSocket|ThreadsPerCore|ActiveFeatures|Owner)$/ ||
+                    name ~ /^(Gres|GresUsed)$/)
                     chosen = chosen " " $n
             }
             if (ours && "NodeName" in seen) print "node" chosen

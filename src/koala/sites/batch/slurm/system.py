@@ -14,10 +14,12 @@ from collections.abc import Sequence
 
 from koala.model.grid import BatchSettings
 from koala.model.messages import Token
+from koala.model.nodes import TaskShape
 from koala.sites.batch.slurm.history import parse_history
 from koala.sites.batch.slurm.listing import DATABASE_S, listing_script, parse_listing
 from koala.sites.batch.slurm.options import requested_by
 from koala.sites.batch.slurm.quota import terms_of
+from koala.sites.batch.slurm.resources import MIB
 from koala.sites.batch.system import (
     JOB_NAME_PREFIX,
     BatchEnd,
@@ -67,7 +69,8 @@ _TOO_MANY_WAIT = "SubmitJob"
 # and would be said of other jobs too.
 _ASKS_TOO_MUCH = re.compile(
     rf"{_POLICY}|time limit is invalid|node configuration is not available|more processors requested than permitted|"
-    r"node count specification invalid|memory (required by task|specification)",
+    r"node count specification invalid|memory (required by task|specification)|"
+    r"generic resource \(gres\) specification|invalid feature specification",
     re.IGNORECASE,
 )
 
@@ -79,6 +82,18 @@ def _file(name: str) -> str:
 def _literal(path: str) -> str:
     """A path for ``--output``, in which Slurm replaces what stands behind a '%'."""
     return path.replace("%", "%%")
+
+
+def _needs(shape: TaskShape) -> list[str]:
+    """What a task needs beside processors. They come last, so that they win over what the site says of all jobs."""
+    words = []
+    if shape.memory_bytes:
+        words.append(f"--mem-per-cpu={-(-shape.memory_bytes // (shape.processors * MIB))}M")
+    if shape.gpus:
+        words.append(f"--gpus-per-task={shape.gpu}:{shape.gpus}" if shape.gpu else f"--gpus-per-task={shape.gpus}")
+    if shape.constraint:
+        words.append(f"--constraint={shape.constraint}")
+    return words
 
 
 class SlurmSystem:
@@ -125,7 +140,7 @@ class SlurmSystem:
         if launch.exclude_nodes:
             words.append(f"--exclude={','.join(launch.exclude_nodes)}")
         script = f"{submission.home}/{submission.script}"
-        return f"{quoted([*words, *settings.submit_options, script])} </dev/null\n"
+        return f"{quoted([*words, *settings.submit_options, *_needs(launch.shape), script])} </dev/null\n"
 
     def parse_submitted(self, printed: str) -> BatchId:
         """``--parsable`` prints the number, and behind a ';' the cluster. What a site's own wrapper around sbatch
