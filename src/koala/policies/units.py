@@ -19,6 +19,10 @@ class Units:
         """So many of them."""
         return f"{count} {self.one if count == 1 else self.many}"
 
+    def room(self, count: int) -> str:
+        """So many of them that are idle."""
+        return f"{count} idle {self.many}"
+
     def more(self, count: int, site: int | None) -> str:
         """So many more of them that are idle, at the site or anywhere."""
         del site
@@ -60,6 +64,10 @@ class PlaceUnits(Units):
         self._whole = whole
         self._places = places
         self.processors_each = shape.processors
+
+    def room(self, count: int) -> str:
+        """Places for so many."""
+        return f"places for {self.text(count)}"
 
     def more(self, count: int, site: int | None) -> str:
         """What would have to come free for so many more tasks."""

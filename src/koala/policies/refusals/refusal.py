@@ -186,7 +186,7 @@ def _component_reason(demand: Demand, shape: Shape, failure: Failure, idle: Sequ
     site_name = view.names[-negative_site]
     if most >= size:
         return f"{who} was given no place by {demand.policy.name}, though {site_name} has {most} left"
-    return f"{who} found no site with {size} idle {view.units.many} left; the most is {most}, on {site_name}"
+    return f"{who} found no site with {view.units.room(size)} left; the most is {most}, on {site_name}"
 
 
 def _component_cure(shape: Shape, component: int, growth: Growth | None, permanent: bool, view: View) -> str:
