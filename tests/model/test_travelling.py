@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from koala.model.travelling import (
@@ -11,7 +9,6 @@ from koala.model.travelling import (
     TRAVELLING_FILES_MAX,
     TravellingError,
     TravellingFile,
-    check_beside_inputs,
     check_travelling,
     named_path,
     read_manifest,
@@ -76,27 +73,3 @@ def test_a_name_is_sent_when_it_or_something_below_it_is() -> None:
     assert unsent(named, sent) == ["more"]
     assert roots(sent) == ("config/a", "run")
     assert roots((*sent, TravellingFile(path="config", directory=True))) == ("config", "run")
-
-
-@pytest.mark.parametrize(
-    ("path", "said"),
-    [
-        ("solver/x", "file 'solver': is no directory, and the input file 'solver/x' would be below it"),
-        ("./solver/a/b", "would be below it"),
-        ("config", "file 'config/a': would be below the input file 'config'"),
-        ("config/x", ""),
-        ("solver.in", ""),
-        ("elsewhere/solver/x", ""),
-    ],
-)
-def test_an_input_file_and_a_file_that_travels_are_not_below_each_other(path: str, said: str) -> None:
-    files = [
-        TravellingFile(path="solver", checksum="0" * 64),
-        TravellingFile(path="config", directory=True),
-        TravellingFile(path="config/a", checksum="1" * 64),
-    ]
-    if said:
-        with pytest.raises(TravellingError, match=re.escape(said)):
-            check_beside_inputs(files, [path])
-    else:
-        check_beside_inputs(files, [path])

@@ -106,12 +106,19 @@ def check_launch(request: Request) -> None:
 
 
 def _check_travelling(component: Component, files: tuple[TravellingFile, ...]) -> None:
-    """No input file is in the place of a file that travels, and a program that is one of these can be run."""
+    """No input file is in the place of a file that travels, or below one; a program that travels can be run."""
     if not files:
         return
     by_path = {file.path: file for file in files}
     inputs = {posixpath.normpath(destination_of(file)) for file in component.input_files}
-    for path in inputs:
+    for path in sorted(inputs):
+        steps = path.split("/")
+        for above in ("/".join(steps[:count]) for count in range(1, len(steps))):
+            if above in by_path and not by_path[above].directory:
+                raise LaunchError(
+                    "input_files",
+                    f"{path!r} would be below {above!r}, a file that travels with the job; give it another path",
+                )
         if any(path == each or each.startswith(f"{path}/") for each in by_path):
             raise LaunchError(
                 "input_files", f"{path!r} is also a file that travels with the job; give it another path"

@@ -111,24 +111,6 @@ def check_travelling(files: Sequence[TravellingFile]) -> None:
         )
 
 
-def check_beside_inputs(files: Sequence[TravellingFile], inputs: Iterable[str]) -> None:
-    """Raises ``TravellingError`` where an input file would be below a file that travels, or the other way round: a
-    component has both in its directory. ``inputs`` are the paths at which input files appear there."""
-    solid = {file.path for file in files if not file.directory}
-    below = {above: file.path for file in reversed(files) for above in _above(file.path)}
-    for path in inputs:
-        plain = posixpath.normpath(path)
-        for above in _above(plain):
-            if above in solid:
-                raise TravellingError(
-                    above, f"is no directory, and the input file {path!r} would be below it; give one another path"
-                )
-        if plain in below:
-            raise TravellingError(
-                below[plain], f"would be below the input file {path!r}; give one of them another path"
-            )
-
-
 def _check_one(file: TravellingFile) -> None:
     path = file.path
     check_travelling_path(path)

@@ -153,6 +153,11 @@ def test_rights_limits_and_wrong_contents(tmp_path: Path) -> None:
         (FILES, JOB.replace("./run", "./walk"), "'./walk' is not among the files that travel"),
         (FILES, JOB.replace("./run", "config/a"), "no x bit"),
         (FILES, "input_files: [{name: f, path: config}]\n" + JOB, "is also a file that travels with the job"),
+        (
+            FILES,
+            "input_files: [{name: f, path: ./run/x}]\n" + JOB,
+            "'run/x' would be below 'run', a file that travels",
+        ),
         (FILES, "input_files: [{name: f, path: .koala-files}]\n" + JOB, "a name of Koala's own"),
         (FILES, JOB.replace("run,", "/etc/passwd,"), "is absolute"),
     ],

@@ -31,7 +31,7 @@ from koala.model.launch import LaunchError
 from koala.model.messages import EndedJob, JobOutcome
 from koala.model.request import InvalidRequestError, Priority, Refusal, Request, SiteName
 from koala.model.request_size import check_size
-from koala.model.travelling import TravellingError, check_beside_inputs, read_manifest, unsent
+from koala.model.travelling import TravellingError, read_manifest, unsent
 from koala.policies import Catalogue, PolicyError, UnknownPolicyError, UnknownSiteError
 from koala.policies.front_door import compile_demand, to_placement
 from koala.policies.tasks.wase import ClusteredTasks
@@ -145,8 +145,6 @@ def _with_files(request: Request, wish: Submission) -> Request:
     files = () if wish.files is None else read_manifest(wish.files)
     for path in unsent(request.files, files):
         raise TravellingError(path, "is named in the job and was not sent; koala submit sends it from this machine")
-    inputs = {each.path or each.name for component in request.components for each in component.input_files}
-    check_beside_inputs(files, sorted(inputs))
     request = msgspec.structs.replace(request, files=files)
     check_size(request)
     return request
