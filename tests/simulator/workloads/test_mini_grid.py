@@ -39,6 +39,14 @@ def test_what_jobs_send_changes_nothing_else() -> None:
     assert unlike(plain, mini_grid_workload(4, 100, patterns=patterns, dimensions=3, share=0.5)) == set(SENT)
 
 
+def test_gaps_of_whole_seconds_are_the_same_gaps_cut() -> None:
+    drawn, cut = mini_grid_workload(1, 500, seed=3), mini_grid_workload(1, 500, seed=3, whole_gaps=True)
+    gaps_s = numpy.floor(numpy.diff(drawn.submit_s, prepend=0.0))
+    numpy.testing.assert_array_equal(cut.submit_s, numpy.cumsum(gaps_s))
+    numpy.testing.assert_array_equal(cut.work_s, drawn.work_s)
+    numpy.testing.assert_array_equal(cut.size, drawn.size)
+
+
 def test_more_clusters_leave_the_jobs_of_the_others_as_they_are() -> None:
     few, more = mini_grid_workload(2, 50), mini_grid_workload(3, 50)
     for name in ("submit_s", "size", "work_s"):

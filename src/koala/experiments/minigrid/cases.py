@@ -78,7 +78,7 @@ class MiniGridCase(msgspec.Struct, frozen=True, order=True):
 
     ``policy`` is a name of the catalogue with its parameters but for the threshold, which is ``lslt``: None for a
     policy that has none, or that goes by its own. Every job's bandwidth is drawn from ``bsbw_low`` to ``bsbw_high``,
-    in Mbit/s; both are the same where all are alike.
+    in Mbit/s; both are the same where all are alike. With ``whole_gaps`` jobs come whole seconds apart.
     """
 
     policy: str
@@ -87,6 +87,7 @@ class MiniGridCase(msgspec.Struct, frozen=True, order=True):
     bsbw_high: float = LOW_BSBW
     pattern: str = PATTERNS[0]
     wiring: str = STAR
+    whole_gaps: bool = False
 
     @property
     def name(self) -> str:
@@ -100,7 +101,8 @@ class MiniGridCase(msgspec.Struct, frozen=True, order=True):
         """For people."""
         mixed = f"{self.bsbw_low:g}-{self.bsbw_high:g}" if self.bsbw_low != self.bsbw_high else f"{self.bsbw_low:g}"
         others = [each for each in (self.pattern, self.wiring) if each not in (PATTERNS[0], STAR)]
-        return ", ".join([self.name, f"{mixed} Mbit/s", *others])
+        gaps = ["gaps of whole seconds"] if self.whole_gaps else []
+        return ", ".join([self.name, f"{mixed} Mbit/s", *others, *gaps])
 
     def as_work(self) -> dict[str, Any]:
         """All that it is, for a unit of work."""
@@ -113,9 +115,9 @@ def at(policy: str, bsbw: float, lslt: float | None = FULL_LSLT) -> MiniGridCase
     return MiniGridCase(policy, lslt, bsbw, bsbw)
 
 
-def alone(policy: str) -> MiniGridCase:
+def alone(policy: str, *, whole_gaps: bool = False) -> MiniGridCase:
     """A policy that no bandwidth matters to."""
-    return MiniGridCase(policy)
+    return MiniGridCase(policy, whole_gaps=whole_gaps)
 
 
 def mixed(policy: str, lslt: float | None = FULL_LSLT) -> MiniGridCase:
@@ -159,13 +161,15 @@ def cases_of(parameters: MiniGridParameters, seed_number: int) -> list[MiniGridC
 
 
 def _by_jobs(case: MiniGridCase) -> tuple[Any, ...]:
-    return (case.bsbw_low, case.bsbw_high, case.pattern, case.wiring, case.policy, case.lslt or 0.0)
+    jobs = (case.whole_gaps, case.bsbw_low, case.bsbw_high, case.pattern)
+    return (*jobs, case.wiring, case.policy, case.lslt or 0.0)
 
 
 def _always(parameters: MiniGridParameters) -> Iterator[MiniGridCase]:
     """What every seed gets: the bounds, every module at the full threshold, and B3 with further chunks."""
-    yield alone(IDEAL)
-    yield alone(MIGRATION_ONLY)
+    for policy in (IDEAL, MIGRATION_ONLY):
+        yield alone(policy)
+        yield alone(policy, whole_gaps=True)
     for bsbw in parameters.bsbw:
         if bsbw <= INITIAL_BSBW:
             yield at(INITIAL, bsbw, None)

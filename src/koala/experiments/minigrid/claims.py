@@ -27,6 +27,8 @@ from koala.experiments.minigrid.data import BySeed, MiniGridData
 # What the paper measured, and how near to it this is to come.
 PAPERS_S = {IDEAL: 735.0, MIGRATION_ONLY: 1087.0}
 NEAR_SHARE = 0.04
+# Where the times between jobs are whole seconds, as the paper's seem to be, this is to come nearer.
+WHOLE_GAPS_NEAR_SHARE = 0.02
 # "Soon" is not said in numbers: by here Initial must be worse than no co-allocation at all, and beyond.
 SOON_MBIT_S = 400.0
 # Demands are whole bits per second, so that a link may be used beyond the threshold by the rounding of one.
@@ -40,6 +42,7 @@ def claims(data: MiniGridData) -> list[PaperClaim]:
     """All of them, with their verdicts."""
     return [
         _bounds(data),
+        _bounds(data, whole_gaps=True),
         _initial_soon_worse(data),
         _better_than_initial(data, "C16", "A1", "B1"),
         *(_better_than_initial(data, f"C16-{order}", policy) for order, policy in A1_ORDERS.items()),
@@ -68,24 +71,23 @@ def _less(first: BySeed, second: BySeed, confidence: float = CONFIDENCE) -> Inte
     return found
 
 
-def _bounds(data: MiniGridData) -> PaperClaim:
-    text = "The mean turnaround is 735 s when links are unlimited and 1087 s without co-allocation."
+def _bounds(data: MiniGridData, *, whole_gaps: bool = False) -> PaperClaim:
+    """What the paper measured at the ends; also with gaps of whole seconds, a third of a percent more load."""
+    name = "C14-whole-seconds" if whole_gaps else "C14"
+    text = "The mean turnaround is 735 s when links are unlimited and 1087 s without co-allocation"
+    text += ": with jobs that come whole seconds apart." if whole_gaps else "."
+    near = WHOLE_GAPS_NEAR_SHARE if whole_gaps else NEAR_SHARE
     if data.parameters.clusters != CLUSTERS:
-        return judge("C14", text, [], note=f"The paper says it of {CLUSTERS} clusters.")
+        return judge(name, text, [], note=f"The paper says it of {CLUSTERS} clusters.")
+    found = {policy: data.interval(alone(policy, whole_gaps=whole_gaps)) for policy in PAPERS_S}
     comparisons = [
-        within(
-            f"{policy}, mean turnaround",
-            data.interval(alone(policy)),
-            (1 - NEAR_SHARE) * papers_s,
-            (1 + NEAR_SHARE) * papers_s,
-        )
+        within(f"{policy}, mean turnaround", found[policy], (1 - near) * papers_s, (1 + near) * papers_s)
         for policy, papers_s in PAPERS_S.items()
     ]
     off = ", ".join(
-        f"{policy} by {100 * (data.interval(alone(policy)).mean / papers_s - 1):+.1f} %"
-        for policy, papers_s in PAPERS_S.items()
+        f"{policy} by {100 * (found[policy].mean / papers_s - 1):+.1f} %" for policy, papers_s in PAPERS_S.items()
     )
-    return judge("C14", text, comparisons, note=f"Near is within {100 * NEAR_SHARE:g} %. The means differ: {off}.")
+    return judge(name, text, comparisons, note=f"Near is within {100 * near:g} %. The means differ: {off}.")
 
 
 def _initial_soon_worse(data: MiniGridData) -> PaperClaim:

@@ -30,7 +30,7 @@ def run_case(case: MiniGridCase, jobs_per_cluster: int, seed: int, clusters: int
     """The numbers of one run; the same case, sizes and seed give the same."""
     from koala.simulator.kernels.mini_grid import run_mini_grid
 
-    jobs = _jobs(clusters, jobs_per_cluster, seed, case.bsbw_low, case.bsbw_high, case.pattern)
+    jobs = _jobs(clusters, jobs_per_cluster, seed, case.bsbw_low, case.bsbw_high, case.pattern, case.whole_gaps)
     return _numbers(jobs, run_mini_grid(jobs, _grid(case.wiring, clusters), case.name))
 
 
@@ -50,7 +50,13 @@ def run_case_timed(case: MiniGridCase, jobs_per_cluster: int, seed: int, cluster
 # Units with the same jobs come one after the other, and drawing them takes a good part of a run.
 @lru_cache(maxsize=1)
 def _jobs(
-    clusters: int, jobs_per_cluster: int, seed: int, bsbw_low: float, bsbw_high: float, pattern: str
+    clusters: int,
+    jobs_per_cluster: int,
+    seed: int,
+    bsbw_low: float,
+    bsbw_high: float,
+    pattern: str,
+    whole_gaps: bool = False,
 ) -> MiniGridJobs:
     from koala.simulator.kernels.mini_grid import mini_grid_workload
 
@@ -60,6 +66,7 @@ def _jobs(
         bsbw_low if bsbw_low == bsbw_high else (bsbw_low, bsbw_high),
         seed,
         patterns={Pattern(pattern): 1.0},
+        whole_gaps=whole_gaps,
     )
 
 
