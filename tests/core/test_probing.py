@@ -7,7 +7,7 @@ import itertools
 import msgspec
 
 from koala.core import Scheduler
-from koala.core.probing import PROBE_DEADLINE_S, PROBE_GAP_S_MIN, probe_every_s, why_not_probed
+from koala.core.probing import PROBE_DEADLINE_S, PROBE_FIRST_S, PROBE_GAP_S_MIN, probe_every_s, why_not_probed
 from koala.model.grid import PROBE_EVERY_S, BatchSettings, Grid, SchedulerParameters, Site, SiteKind, StoredFile
 from koala.model.messages import AnyCommand, AnyEvent, JobSubmitted, LinkProbed, ProbeLink, SiteReported, Tick
 from koala.model.request import Component, InputFile, Request
@@ -21,6 +21,14 @@ def grid_of(*names: str, every_s: float | None = EVERY_S, off: tuple[str, ...] =
         scheduler=SchedulerParameters(scan_interval_s=0.0, probe_every_s=every_s),
         files=(StoredFile(name="f", size_bytes=10**9, replicas=("a",)),),
     )
+
+
+def begun(grid: Grid) -> Scheduler:
+    """A scheduler that has waited for long enough after its start."""
+    scheduler = Scheduler(grid)
+    if scheduler.ledger.forecasts.probe_at == 0.0:
+        scheduler.ledger.forecasts.probe_at = -1.0
+    return scheduler
 
 
 def probes(commands: list[AnyCommand]) -> list[tuple[str, str]]:
@@ -38,7 +46,7 @@ def answer(at: float, link: tuple[str, str], reason: str = "") -> LinkProbed:
 
 
 def test_links_are_probed_one_at_a_time_and_new_ones_soon_after_one_another() -> None:
-    scheduler = Scheduler(grid_of("a", "b", "c"))
+    scheduler = begun(grid_of("a", "b", "c"))
     at, seen = 0.0, []
     for _ in range(6):
         (link,) = asked(scheduler, Tick(at=at))
@@ -51,8 +59,15 @@ def test_links_are_probed_one_at_a_time_and_new_ones_soon_after_one_another() ->
     assert asked(scheduler, Tick(at=at + EVERY_S)) == [("a", "b")]
 
 
-def test_what_a_probe_measured_is_believed() -> None:
+def test_the_first_probe_waits_for_a_while_after_the_start() -> None:
     scheduler = Scheduler(grid_of("a", "b"))
+    assert asked(scheduler, Tick(at=1_000.0)) == []
+    assert asked(scheduler, Tick(at=1_000.0 + PROBE_FIRST_S - 1.0)) == []
+    assert asked(scheduler, Tick(at=1_000.0 + PROBE_FIRST_S)) == [("a", "b")]
+
+
+def test_what_a_probe_measured_is_believed() -> None:
+    scheduler = begun(grid_of("a", "b"))
     (link,) = asked(scheduler, Tick(at=0.0))
     scheduler.handle(answer(1.0, link))
     view = scheduler.ledger.sites.view
@@ -61,7 +76,7 @@ def test_what_a_probe_measured_is_believed() -> None:
 
 
 def test_a_probe_that_fails_is_remembered_rests_longer_and_blames_nobody() -> None:
-    scheduler = Scheduler(grid_of("a", "b"))
+    scheduler = begun(grid_of("a", "b"))
     tried = []
     for at in range(0, int(20 * EVERY_S), 60):
         for link in asked(scheduler, Tick(at=float(at))):
@@ -81,7 +96,7 @@ def test_a_probe_that_fails_is_remembered_rests_longer_and_blames_nobody() -> No
 
 
 def test_a_probe_that_nobody_answers_gives_way_to_the_next() -> None:
-    scheduler = Scheduler(grid_of("a", "b"))
+    scheduler = begun(grid_of("a", "b"))
     assert asked(scheduler, Tick(at=0.0)) == [("a", "b")]
     assert asked(scheduler, Tick(at=PROBE_DEADLINE_S - 1.0)) == []
     assert asked(scheduler, Tick(at=PROBE_DEADLINE_S)) == [("b", "a")]
@@ -90,12 +105,12 @@ def test_a_probe_that_nobody_answers_gives_way_to_the_next() -> None:
 
 def test_a_link_is_not_probed_while_files_or_a_job_of_ours_use_it() -> None:
     read = Request(components=(Component(processors=2, site="b", input_files=(InputFile(name="f"),)),))
-    scheduler = Scheduler(grid_of("a", "b", "c"))
+    scheduler = begun(grid_of("a", "b", "c"))
     scheduler.ledger.forecasts.probe_at = 5.0
     scheduler.handle(JobSubmitted(at=0.0, job=1, request=read))
     scheduler.handle(Tick(at=1.0))
     assert asked(scheduler, Tick(at=5.0)) == [], "a file is on its way from a to b, and c is tried with them alone"
-    scheduler = Scheduler(grid_of("a", "b", "c"))
+    scheduler = begun(grid_of("a", "b", "c"))
     scheduler.ledger.forecasts.probe_at = 5.0
     both = Request(components=(Component(processors=2, site="a"), Component(processors=2, site="b")))
     scheduler.handle(JobSubmitted(at=0.0, job=1, request=both))
@@ -104,10 +119,10 @@ def test_a_link_is_not_probed_while_files_or_a_job_of_ours_use_it() -> None:
 
 
 def test_where_probes_are_off_there_are_none() -> None:
-    assert asked(Scheduler(grid_of("a", "b", every_s=None)), Tick(at=0.0)) == [], "simulated, and nobody asked for it"
-    assert asked(Scheduler(grid_of("a", "b", every_s=0.0)), Tick(at=0.0)) == []
-    assert asked(Scheduler(grid_of("a", "b", off=("b",))), Tick(at=0.0)) == []
-    assert asked(Scheduler(grid_of("a")), Tick(at=0.0)) == []
+    assert asked(begun(grid_of("a", "b", every_s=None)), Tick(at=0.0)) == [], "simulated, and nobody asked for it"
+    assert asked(begun(grid_of("a", "b", every_s=0.0)), Tick(at=0.0)) == []
+    assert asked(begun(grid_of("a", "b", off=("b",))), Tick(at=0.0)) == []
+    assert asked(begun(grid_of("a")), Tick(at=0.0)) == []
 
 
 def live(name: str, **settings: object) -> Site:
@@ -125,12 +140,12 @@ def test_live_sites_are_probed_by_default_unless_there_is_no_network_between_the
     assert "probes are off at far" in why_not_probed(grid, off, near)
     never = msgspec.structs.replace(grid, scheduler=SchedulerParameters(probe_every_s=0.0))
     assert "probe_every_s: 0" in why_not_probed(never, far, near)
-    assert asked(Scheduler(grid), SiteReported(at=9.0, site="far", processors=4, others=0)) == [("far", "near")]
+    assert asked(begun(grid), SiteReported(at=9.0, site="far", processors=4, others=0)) == [("far", "near")]
 
 
 def test_a_probe_under_way_goes_on_after_a_snapshot() -> None:
     grid = grid_of("a", "b")
-    before = Scheduler(grid)
+    before = begun(grid)
     assert asked(before, Tick(at=0.0)) == [("a", "b")]
     after = Scheduler.from_snapshot(grid, None, before.snapshot())
     for event in (Tick(at=1.0), answer(2.0, ("a", "b")), Tick(at=3.0), Tick(at=2.0 + PROBE_GAP_S_MIN)):

@@ -15,6 +15,8 @@ from koala.model.messages import LinkProbed, ProbeLink
 
 # A probe that is not answered within this time has failed.
 PROBE_DEADLINE_S = 60.0
+# A scheduler that has just begun has other things to do first.
+PROBE_FIRST_S = 60.0
 # Between two probes, also of different links, is this time at least.
 PROBE_GAP_S_MIN = 5.0
 # A link whose probes fail rests for twice as long each time, up to this.
@@ -68,6 +70,9 @@ class LinkProbing:
     def look(self) -> None:
         """A probe may be due: give up one that was not answered, and ask for the next."""
         forecasts, now = self.ledger.forecasts, self.ledger.now
+        if forecasts.probe_at == 0.0:
+            forecasts.probe_at = now + PROBE_FIRST_S
+            return
         if forecasts.probing is not None:
             asked = forecasts.series.get(forecasts.probing)
             if asked is not None and asked.asked_at is not None:
