@@ -27,6 +27,7 @@ SHOWN_CHARACTERS_MAX = 200
 log = logging.getLogger("koala.daemon.api")
 
 MEANINGS = {
+    400: ("invalid", "This is no HTTP request that the daemon understands."),
     401: ("not_signed_in", "The caller did not say who it is, or its token or session is not valid."),
     403: ("forbidden", "The caller may not do this."),
     404: ("not_found", "There is no such thing, or the caller may not know of it."),
@@ -40,7 +41,7 @@ MEANINGS = {
     500: ("internal", "The daemon failed; its log has the reference that the message names."),
     503: ("unavailable", "The daemon cannot do anything now; try again."),
 }
-ALWAYS = (401, 403, 404, 405, 408, 413, 421, 422, 429, 500, 503)
+ALWAYS = (400, 401, 403, 404, 405, 408, 413, 421, 422, 429, 500, 503)
 
 
 def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
