@@ -87,6 +87,11 @@ SBATCH_MEANING = {
 LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.model.request", "COMPONENTS_MAX", "components of one job"),
     ("koala.model.request", "PROCESSORS_MAX", "processors of one job, and of one site"),
+    ("koala.model.job_array", "ARRAY_ELEMENTS_MAX", "elements of an array"),
+    ("koala.model.job_array", "ARRAY_INDEX_MAX", "the largest index of an element"),
+    ("koala.model.job_array", "ARRAY_RANGES_MAX", "indices and ranges with which an array is written"),
+    ("koala.core.placement", "MADE_AHEAD_MAX", "elements of an array that are jobs and wait for their first place"),
+    ("koala.core.placement", "MADE_AT_ONCE_MAX", "elements of an array that become jobs in one go"),
     ("koala.model.dependency", "DEPENDENCIES_MAX", "jobs that one job may wait for"),
     (
         "koala.model.request",

@@ -22,11 +22,12 @@ CENTRE = {state: (x, ROW_Y) for state, x in COLUMN_X.items()} | {
     JobState.UNWINDING: (800, 290),
     JobState.DONE: (970, ROW_Y),
     JobState.HELD: (250, 340),
+    JobState.UNFOLDING: (500, 340),
     JobState.FAILED: (84, 425),
     JobState.CANCELLED: (630, 425),
     JobState.QUARANTINED: (480, 505),
 }
-NARROW = {JobState.DONE: 76, JobState.QUARANTINED: 120}
+NARROW = {JobState.DONE: 76, JobState.UNFOLDING: 110, JobState.QUARANTINED: 120}
 
 # Ways that bend: the heights at which they run, above or below the row, and where they leave and enter.
 _BENT: dict[tuple[JobState, JobState], tuple[int, int, int]] = {
@@ -38,6 +39,7 @@ _BENT: dict[tuple[JobState, JobState], tuple[int, int, int]] = {
 }
 # Which states a frame holds: one arrow from the frame stands for one from each.
 FAILING = frozenset(COLUMN_X)
+ALONE = frozenset({(JobState.UNFOLDING, JobState.FAILED)})
 LIVING = frozenset(TRANSITIONS) - ENDED - {JobState.QUARANTINED}
 
 STYLE = """
@@ -77,7 +79,7 @@ def draw() -> str:
     ]
     grouped: dict[JobState, list[int]] = {JobState.FAILED: [], JobState.CANCELLED: [], JobState.QUARANTINED: []}
     for (state, target), number in numbered.items():
-        if target in grouped and state is not JobState.QUARANTINED:
+        if target in grouped and state is not JobState.QUARANTINED and (state, target) not in ALONE:
             grouped[target].append(number)
         else:
             parts += _way(state, target, number)
@@ -92,7 +94,8 @@ def _check_frames(numbered: dict[tuple[JobState, JobState], int]) -> None:
     """An arrow from a frame is true only if every state in it has that way, and no other has."""
     framed = ((JobState.FAILED, FAILING), (JobState.CANCELLED, LIVING), (JobState.QUARANTINED, LIVING))
     for target, frame in framed:
-        sources = {state for state, to in numbered if to is target} - {JobState.QUARANTINED}
+        sources = {state for state, to in numbered if to is target and (state, to) not in ALONE}
+        sources -= {JobState.QUARANTINED}
         if sources != frame:
             raise ValueError(f"the frame of {target} does not fit the table: {sorted(sources ^ frame)}")
 
@@ -121,6 +124,14 @@ def _way(state: JobState, target: JobState, number: int) -> list[str]:
         return _labelled(f"M{x + 24} {y + BOX_HEIGHT // 2}V{to_y - 10}H{to_x - half}", x + 50, to_y - 10, number)
     if state is JobState.HELD and target is JobState.WAITING:
         return _labelled(f"M{x - half} {y + 10}H{to_x - 24}V{to_y + BOX_HEIGHT // 2}", to_x + 50, y + 10, number)
+    if state is JobState.WAITING and target is JobState.UNFOLDING:
+        return _labelled(f"M{x + 40} {y + BOX_HEIGHT // 2}V{to_y - 30}H{to_x}V{to_y - 20}", 330, to_y - 30, number)
+    if state is JobState.UNFOLDING and target is JobState.HELD:
+        return _labelled(f"M{x - 55} {y}H{to_x + half}", 375, y, number)
+    if state is JobState.UNFOLDING and target is JobState.DONE:
+        return _labelled(f"M{x + 55} {y}H{to_x}V{to_y + BOX_HEIGHT // 2}", 700, y, number)
+    if state is JobState.UNFOLDING and target is JobState.FAILED:
+        return _labelled(f"M{x - 30} {y + 20}V{y + 50}H{to_x + 40}V{to_y - 20}", 300, y + 50, number)
     if state is JobState.RUNNING and target is JobState.UNWINDING:
         return _labelled(f"M{x} {y + BOX_HEIGHT // 2}V{to_y - BOX_HEIGHT // 2}", x, (y + to_y) // 2, number)
     if state is JobState.UNWINDING and target is JobState.WAITING:

@@ -15,6 +15,7 @@ from koala.core.state.ledger import ENDED_KEPT
 from koala.core.story import _WORDS
 from koala.model.dependency import Dependency
 from koala.model.grid import Containers, ContainerTool
+from koala.model.job_array import read_array
 from koala.model.messages import (
     ChangeAsked,
     HoldAsked,
@@ -297,6 +298,21 @@ def story_of_a_bad_job() -> list[str]:
     return driver.story(1)
 
 
+def array_on_one_processor() -> CoreDriver:
+    driver = CoreDriver({"a": 1})
+    driver.submit(ask(1, array=read_array("5-9%1")))
+    driver.cancel(4)
+    return driver
+
+
+def story_of_an_array() -> list[str]:
+    return array_on_one_processor().story(1)
+
+
+def story_of_an_element() -> list[str]:
+    return array_on_one_processor().story(2)
+
+
 def story_of_a_held_job() -> list[str]:
     driver = CoreDriver({"a": 10})
     tokens = driver.run(ask(5))
@@ -381,6 +397,8 @@ TOLD: dict[str, tuple[Callable[[], list[str]], str]] = {
     "to_blame": (story_of_a_bad_job, "the job itself is to blame, as it broke a component on a and on b"),
     "kept_back": (story_of_a_held_job, "kept back: it waits for job 1 to be done; it waits for its time (begin_at)"),
     "has_come": (story_of_a_held_job, "what it waited for has come: job 1 is done"),
+    "element_of": (story_of_an_element, "it is element 5 of array 1"),
+    "element_cancelled": (story_of_an_array, "its element, job 4, was cancelled before it was made"),
     "its_time": (story_of_a_held_job, "its time has come (begin_at)"),
     "held": (story_of_a_held_job, "held: somebody does not want it to be tried"),
     "unheld": (story_of_a_held_job, "let go by who held it"),

@@ -130,13 +130,17 @@ class PaintedService(Service):
         owner: str | None = None,
         limit: int = 100,
         cursor: str | None = None,
+        array: int | None = None,
     ) -> Page[JobSummary]:
         who.need(Scope.READ)
         before = int(cursor) if cursor else 2**62
         found = [
             each
             for each in sorted(self.painted.values(), key=lambda each: -each.id)
-            if each.id < before and (not states or each.state in states) and owner in (None, each.owner)
+            if each.id < before
+            and (not states or each.state in states)
+            and owner in (None, each.owner)
+            and array == each.array
         ]
         more = str(found[limit - 1].id) if len(found) > limit else None
         return Page[JobSummary](items=list[JobSummary](found[:limit]), next=more)

@@ -7,7 +7,17 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from koala.files import CatalogueEntry, Replica
-from koala.model.messages import AnyCommand, AnyEvent, Event, JobSubmitted, SiteReported, StartComponent, Tick
+from koala.model.messages import (
+    AnyCommand,
+    AnyEvent,
+    EndedJob,
+    Event,
+    JobOutcome,
+    JobSubmitted,
+    SiteReported,
+    StartComponent,
+    Tick,
+)
 from koala.model.request import Application, Component, Request
 from koala.store import Batch, ComponentRow, JournalRow, SnapshotParts, Store, StoredJob, TokenRow, TransferRow
 
@@ -103,7 +113,8 @@ def tick(seq: int, at: float | None = None) -> JournalRow:
 
 def submitted(seq: int, job: int, request: Request = REQUEST) -> JournalRow:
     """The submission of a job."""
-    return entry(seq, JobSubmitted(at=float(seq), job=job, request=request), job=job)
+    ended = (EndedJob(job=job + 1_000, outcome=JobOutcome.DONE, started=True),)
+    return entry(seq, JobSubmitted(at=float(seq), job=job, request=request, ended=ended), job=job)
 
 
 def started(seq: int, job: int = 1, site: str = "delft") -> JournalRow:

@@ -7,11 +7,14 @@ The client is loaded when a verb runs, so that help and completion of options st
 from __future__ import annotations
 
 import functools
+import re
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import click
+
+from koala.cli.errors import UserError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -28,13 +31,25 @@ JOBS_OFFERED_MAX = 50
 WAITING_PATIENCE_S = 600.0
 
 
+class ElementId(NamedTuple):
+    """An element of an array by its index there: 17_3. Its own number is found when there is a client."""
+
+    array: int
+    element: int
+
+
 class _JobId(click.ParamType[int]):
-    """The number of a job."""
+    """The number of a job, or an element of an array."""
 
     name = "ID"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, ElementId):
+            return value
         text = str(value)
+        found = re.fullmatch("([0-9]{1,18})_([0-9]{1,10})", text, re.ASCII)
+        if found is not None:
+            return ElementId(int(found[1]), int(found[2]))
         if not (text.isascii() and text.isdigit() and len(text) <= len(str(JOB_ID_MAX))):
             self.fail(f"{value!r} is no job's number; koala jobs lists the jobs with their numbers", param, ctx)
         if not 1 <= int(text) <= JOB_ID_MAX:
@@ -62,9 +77,30 @@ def with_client(verb: Callable[Concatenate[Client, P], R]) -> Callable[P, R]:
     @_server_option
     @functools.wraps(verb)
     def connected(*args: P.args, **kwargs: P.kwargs) -> R:
-        return verb(open_client(kwargs.pop("server", None)), *args, **kwargs)
+        client = open_client(kwargs.pop("server", None))
+        for name, value in kwargs.items():
+            if isinstance(value, ElementId):
+                kwargs[name] = _number_of(client, value)
+            elif isinstance(value, tuple) and any(isinstance(each, ElementId) for each in value):
+                kwargs[name] = tuple(
+                    _number_of(client, each) if isinstance(each, ElementId) else each for each in value
+                )
+        return verb(client, *args, **kwargs)
 
     return connected
+
+
+def _number_of(client: Client, element: ElementId) -> int:
+    """The number of an element of an array."""
+    from koala.model.job_array import element_number, read_array
+
+    counts = client.job(element.array).elements
+    if counts is None:
+        raise UserError(f"job {element.array} is no array; koala jobs lists arrays with their elements")
+    number = element_number(element.array, read_array(counts.indices), element.element)
+    if number is None:
+        raise UserError(f"array {element.array} has no element {element.element}; its indices are {counts.indices}")
+    return number
 
 
 def open_client(server: Any) -> Client:

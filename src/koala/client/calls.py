@@ -147,9 +147,11 @@ def jobs(
     owner: str | None = None,
     limit: int = PAGE_ITEMS_DEFAULT,
     cursor: str | None = None,
+    array: int | None = None,
 ) -> Call[Page[JobSummary]]:
-    """The newest jobs first, those that have ended included; ``each_job`` asks for page after page."""
-    asked = _parameters(state=sorted(states), owner=owner, limit=limit, cursor=cursor)
+    """The newest jobs first, those that have ended included, an array as one; with ``array`` its elements instead.
+    ``each_job`` asks for page after page."""
+    asked = _parameters(state=sorted(states), owner=owner, limit=limit, cursor=cursor, array=array)
     return Call(method="GET", path="/v1/jobs", parameters=asked, read=Page[JobSummary].model_validate_json)
 
 

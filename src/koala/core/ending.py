@@ -8,7 +8,8 @@ from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.ledger import ENDED_KEPT, Ledger, first_given, tries_in_words
 from koala.core.state.timers import Alarm
 from koala.model.dependency import Dependency
-from koala.model.messages import AbortComponent, JobEnded, JobHeld, JobOutcome, JobRequeued, Token
+from koala.model.messages import AbortComponent, EndedJob, JobEnded, JobHeld, JobOutcome, JobRequeued, Token
+from koala.model.request import JobId
 
 # An unanswered abort is repeated ever more rarely, at most this many times the answer timeout apart.
 ABORT_WAIT_FACTOR_MAX = 16
@@ -87,6 +88,10 @@ class JobEnding:
         del ledger.jobs[job.id]
         self._wait_for_nobody(job)
         ledger.note_turn(job, _OUTCOMES[state])
+        if job.array:
+            self._element_ended(job, _OUTCOMES[state])
+        elif job.spec is not None:
+            self._array_ended(job)
         ledger.avoiders.pop(job.id, None)
         ledger.ended[job.id] = job
         if len(ledger.ended) > ENDED_KEPT:
@@ -107,12 +112,53 @@ class JobEnding:
             )
         )
 
+    def _element_ended(self, job: Job, outcome: JobOutcome) -> None:
+        array = self.ledger.arrays.get(job.array)
+        if array is None:
+            return
+        array.elements_live -= 1
+        self.is_not_ahead(job)
+        if outcome is not JobOutcome.DONE:
+            array.not_done[job.id - array.id - 1] = str(outcome)
+        self.ledger.to_unfold[array.id] = None
+
+    def is_not_ahead(self, job: Job) -> None:
+        """An element has its first places, or none any more: another may be made ahead."""
+        array = self.ledger.arrays.get(job.array)
+        if job.ahead and array is not None:
+            job.ahead = False
+            array.made_ahead -= 1
+            self.ledger.to_unfold[array.id] = None
+
+    def _array_ended(self, array: Job) -> None:
+        """Elements that were not made never will be."""
+        assert array.spec is not None
+        ledger = self.ledger
+        del ledger.arrays[array.id]
+        ledger.to_unfold.pop(array.id, None)
+        unmade = range(array.id + 1 + array.made, array.id + 1 + array.spec.size)
+        ledger.turned += [
+            EndedJob(job=number, outcome=JobOutcome.CANCELLED, started=False)
+            for number in sorted(ledger.dependents)
+            if number in unmade
+        ]
+
+    def cancel_element(self, array: Job, job_id: JobId) -> None:
+        """An element that has not been made is not to be."""
+        position = job_id - array.id - 1
+        if position >= array.made and position not in array.not_done:
+            array.not_done[position] = str(JobOutcome.CANCELLED)
+            array.tell(self.ledger.now, "element_cancelled", job_id)
+            if job_id in self.ledger.dependents:
+                self.ledger.turned.append(EndedJob(job=job_id, outcome=JobOutcome.CANCELLED, started=False))
+
     def keep_back(self, job: Job) -> None:
         """The job has come to its placement queue, or is in it, and is not to be tried yet."""
         ledger = self.ledger
         if job.demand is not None and (job.position >= 0 or job.id in ledger.queue_of(job).resting):
             self.leave_placement_queue(job)
         job.stop_timer()
+        self.is_not_ahead(job)
         job.move(JobState.HELD)
         job.tell(ledger.now, "kept_back", job.held, tuple(job.waits_for), job.begins_at is not None)
         if job.begins_at is not None:

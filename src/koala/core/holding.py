@@ -62,7 +62,8 @@ class JobHolding:
         job = self.ledger.jobs.get(job_id)
         if job is not None:
             return EndedJob(job=job_id, outcome=None, started=job.runs > 0)
-        return ended.get(job_id)
+        array = self.ledger.array_of(job_id)
+        return ended.get(job_id) if array is None else _element_became(job_id, array)
 
     # ------------------------------------------------------------------------------ what has happened
 
@@ -126,8 +127,19 @@ class JobHolding:
         job.move(JobState.WAITING)
         job.tell(self.ledger.now, "let_go")
         self.ledger.commands.append(JobUnheld(job=job.id))
+        if job.spec is not None:
+            self.unfold_later(job)
+            return
         self.ledger.queue_of(job).note_arrival(job)
         self.ending.avoidance.enqueue(job)
+
+    def unfold_later(self, array: Job) -> None:
+        """From now on elements of the array are made. They stand in line as if all had come in this moment."""
+        assert array.spec is not None
+        array.move(JobState.UNFOLDING)
+        if array.arrival < 0:
+            array.arrival = self.ledger.queue_of(array).reserve(array.spec.size)
+        self.ledger.to_unfold[array.id] = None
 
     # ------------------------------------------------------------------------------- what users ask for
 
@@ -136,7 +148,7 @@ class JobHolding:
         if job is None or job.held:
             return
         self.ledger.about = (job,)
-        if job.state is JobState.WAITING:
+        if job.state is JobState.WAITING or (job.state is JobState.UNFOLDING and not job.all_made):
             job.held = True
             self.ending.keep_back(job)
         elif job.state in _NOT_STARTED:
@@ -178,6 +190,8 @@ class JobHolding:
             if waits:
                 self.ending.leave_placement_queue(job)
                 job.stop_timer()
+            if job.spec is not None:
+                job.arrival = -1  # its elements stand in the other line
             job.changed_priority = event.priority
             job.high = event.priority is Priority.HIGH
             job.tell(ledger.now, "priority_changed", str(event.priority))
@@ -193,6 +207,17 @@ class JobHolding:
         job.held = False
         job.tell(self.ledger.now, "unheld")
         self._review(job)
+
+
+def _element_became(job_id: JobId, array: Job) -> EndedJob:
+    """What has become of an element that is no job of the ledger: it was not made yet, or has ended."""
+    position = job_id - array.id - 1
+    if position in array.not_done:
+        # Whether it ever started nobody remembers: what was asked for its start has been told by then.
+        return EndedJob(job=job_id, outcome=JobOutcome(array.not_done[position]), started=False)
+    if position < array.made:
+        return EndedJob(job=job_id, outcome=JobOutcome.DONE, started=True)
+    return EndedJob(job=job_id, outcome=None, started=False)
 
 
 _BECAME = {

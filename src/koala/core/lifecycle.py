@@ -24,6 +24,7 @@ class JobState(enum.StrEnum):
     STARTING = "starting"
     RUNNING = "running"
     UNWINDING = "unwinding"
+    UNFOLDING = "unfolding"
     QUARANTINED = "quarantined"
     DONE = "done"
     FAILED = "failed"
@@ -38,6 +39,7 @@ MEANING: dict[JobState, str] = {
     JobState.STARTING: "every component is claimed; the barrier opens when all have reported and all files are there",
     JobState.RUNNING: "the application runs on all sites",
     JobState.UNWINDING: "the run has ended early; the job waits until every site has let go of its components",
+    JobState.UNFOLDING: "an array: its elements become jobs of their own, a few ahead of those that have started",
     JobState.QUARANTINED: "set aside after an error inside Koala; it holds nothing until it is put back or cancelled",
     JobState.DONE: "every component returned success",
     JobState.FAILED: "given up: a limit of tries, restarts or time was reached",
@@ -54,6 +56,7 @@ TRANSITIONS: dict[JobState, dict[JobState, str]] = {
     JobState.WAITING: {
         JobState.HELD: "it waits for other jobs or for its time, or somebody holds it",
         JobState.PLACED: "the policy found places for all components",
+        JobState.UNFOLDING: "it is an array",
         JobState.FAILED: "placement or claiming tries used up, or the request names what does not exist",
         JobState.CANCELLED: "cancel",
         JobState.QUARANTINED: "an error inside Koala",
@@ -91,6 +94,13 @@ TRANSITIONS: dict[JobState, dict[JobState, str]] = {
     JobState.UNWINDING: {
         JobState.WAITING: "no site holds a component of it any more",
         JobState.CANCELLED: "cancel",
+        JobState.QUARANTINED: "an error inside Koala",
+    },
+    JobState.UNFOLDING: {
+        JobState.HELD: "somebody holds it: no more elements are made",
+        JobState.DONE: "every element is done",
+        JobState.FAILED: "all elements have ended, and some failed",
+        JobState.CANCELLED: "cancel, or all have ended and some were cancelled",
         JobState.QUARANTINED: "an error inside Koala",
     },
     JobState.QUARANTINED: {

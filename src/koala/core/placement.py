@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 from koala.core.ending import JobEnding
 from koala.core.holding import JobHolding
@@ -14,13 +15,18 @@ from koala.core.state.encoded import INFINITY
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger, tries_in_words
 from koala.core.state.queues import PlacementQueue
-from koala.model.messages import JobPlaced, JobRequeued, JobSubmitted, RequeueAsked
+from koala.core.state.timers import Alarm
+from koala.model.messages import ElementMade, JobOutcome, JobPlaced, JobRequeued, JobSubmitted, RequeueAsked
 from koala.model.request import JobId, Request
 from koala.policies import Catalogue, PolicyError, UnknownPolicyError, UnknownSiteError
 from koala.policies.front_door import Demand, DemandKey, Spots, can_ever_fit, compile_demand, demand_key, try_place
 
 # Equal requests share one compiled demand; this many different ones are remembered at a time.
 DEMANDS_REMEMBERED = 10_000
+# So many elements of an array are made and wait. Two, so that a scan that places one finds the next in its place.
+MADE_AHEAD_MAX = 2
+# So many are made at once, where one after the other finds its place or ends: then others have their turn.
+MADE_AT_ONCE_MAX = 500
 
 
 class JobPlacing:
@@ -45,6 +51,7 @@ class JobPlacing:
         self.last_job: JobId = -1
         self.last_removed: JobId = -1  # an operator took it out before it was in a snapshot
         self.plans = JobPlans(ledger)
+        ledger.timers.on(Alarm.UNFOLDS, self._unfold_on)
         self._grids_policy = catalogue.find(ledger.parameters.policy)  # an unknown one is an error now, not later
 
     def on_submitted(self, event: JobSubmitted) -> None:
@@ -55,7 +62,7 @@ class JobPlacing:
         ledger = self.ledger
         if event.job <= self.last_job:
             return
-        self.last_job = event.job
+        self.last_job = event.job + (0 if event.request.array is None else event.request.array.size)
         job = Job(event.job, event.at, event.at, ledger.parameters.claim_fraction)
         job.bind(event.request, ledger.states)
         job.guest = event.guest
@@ -68,16 +75,29 @@ class JobPlacing:
             job.move(JobState.QUARANTINED)
             job.tell(event.at, "quarantined", event.defect)
             return
-        sites, queue = ledger.sites, ledger.high if job.high else ledger.low
-        if not job.is_kept_back:
-            queue.note_arrival(job)
+        if not job.is_kept_back and job.spec is None:
+            ledger.queue_of(job).note_arrival(job)
         try:
             job.demand = self.demand_for(job)
-            if job.demand.barred and self._no_site_left(job):
-                return
-            if job.is_kept_back:
-                self.ending.keep_back(job)
-                return
+        except (UnknownPolicyError, UnknownSiteError, PolicyError) as error:
+            self.ending.end(job, JobState.FAILED, error.for_user())
+            return
+        if job.demand.barred and self._no_site_left(job):
+            return
+        if job.is_kept_back:
+            self.ending.keep_back(job)
+        elif job.spec is not None:
+            self.holding.unfold_later(job)
+            self._unfold(job, self._try_new)
+        else:
+            self._try_new(job)
+
+    def _try_new(self, job: Job) -> None:
+        """A job that has just come; a failed try puts it into its queue."""
+        assert job.demand is not None
+        ledger = self.ledger
+        sites, queue = ledger.sites, ledger.high if job.high else ledger.low
+        try:
             if queue.patient and queue.scanned_changed != sites.changed:
                 ledger.enqueue(job, tried=False)
                 return
@@ -91,7 +111,7 @@ class JobPlacing:
             else:
                 self.plans.prepare_for(job)
                 spots, _ = self.plans.places_now(job)
-        except (UnknownPolicyError, UnknownSiteError, PolicyError) as error:
+        except PolicyError as error:
             self.ending.end(job, JobState.FAILED, error.for_user())
             return
         job.placement_tries = 1
@@ -155,6 +175,80 @@ class JobPlacing:
             self._demands[key] = demand
         return demand
 
+    # ---------------------------------------------------------------------------------------- arrays
+
+    def unfold(self) -> None:
+        """Make the elements that are due of arrays of which something has changed, and end those that are over."""
+        ledger = self.ledger
+        while ledger.to_unfold:
+            array = ledger.arrays.get(next(iter(ledger.to_unfold)))
+            if array is None:
+                del ledger.to_unfold[next(iter(ledger.to_unfold))]
+                continue
+            self._unfold(array, self._join_line)
+            self._end_if_over(array)
+
+    def _unfold(self, array: Job, begin: Callable[[Job], None]) -> None:
+        """Make elements until enough are ahead of those that have places, or as many live as may. Those that are
+        ahead keep the array in its queue at the cost of a job or two, however many elements it has."""
+        spec, ledger = array.spec, self.ledger
+        assert spec is not None
+        last = array.made + MADE_AT_ONCE_MAX
+        while True:
+            ledger.to_unfold.pop(array.id, None)
+            if array.state is not JobState.UNFOLDING or array.all_made or array.made_ahead >= MADE_AHEAD_MAX:
+                return
+            if spec.limit is not None and array.elements_live >= spec.limit:
+                return
+            if array.made >= last:
+                if array.timer is None:
+                    array.timer = ledger.timers.set(ledger.now, Alarm.UNFOLDS, array.id)
+                return
+            position = array.made
+            array.made += 1
+            if position not in array.not_done:
+                begin(self._element(array, position, spec.index_at(position)))
+
+    def _unfold_on(self, array_id: JobId) -> None:
+        array = self.ledger.arrays[array_id]
+        array.timer = None
+        self.ledger.to_unfold[array_id] = None
+
+    def _element(self, array: Job, position: int, index: int) -> Job:
+        ledger = self.ledger
+        job = Job(array.id + 1 + position, array.submitted_at, ledger.now, ledger.parameters.claim_fraction)
+        job.changed_walltime_s, job.changed_priority = array.changed_walltime_s, array.changed_priority
+        job.bind(array.request, ledger.states)
+        job.array, job.index, job.guest, job.submitter = array.id, index, array.guest, array.submitter
+        job.arrival = array.arrival + position
+        job.demand, job.ahead = array.demand, True
+        array.made_ahead += 1
+        array.elements_live += 1
+        ledger.add(job)
+        ledger.about = (job,)
+        job.tell(ledger.now, "element_of", index, array.id)
+        ledger.commands.append(ElementMade(job=job.id, array=array.id, index=index))
+        return job
+
+    def _join_line(self, job: Job) -> None:
+        self.ledger.enqueue(job, tried=False)
+
+    def _join_scan(self, job: Job) -> None:
+        """The scan that goes on comes to it: it stands behind the one that was just placed."""
+        self.ledger.enqueue(job, tried=True)
+
+    def _end_if_over(self, array: Job) -> None:
+        if array.state is not JobState.UNFOLDING or not array.all_made or array.elements_live:
+            return
+        assert array.spec is not None
+        self.ledger.about = (array,)
+        counts = Counter(array.not_done.values())
+        failed, cancelled = counts[str(JobOutcome.FAILED)], counts[str(JobOutcome.CANCELLED)]
+        told = [f"{failed} failed"] if failed else []
+        told += [f"{cancelled} were cancelled"] if cancelled else []
+        state = JobState.FAILED if failed else JobState.CANCELLED if cancelled else JobState.DONE
+        self.ending.end(array, state, f"of {array.spec.size} elements {' and '.join(told)}" if told else "")
+
     # ---------------------------------------------------------------------------------- out of quarantine
 
     def on_requeue_asked(self, event: RequeueAsked) -> None:
@@ -180,6 +274,8 @@ class JobPlacing:
         ledger.commands.append(JobRequeued(job=job.id, reason=reason))
         if job.is_kept_back:
             self.ending.keep_back(job)
+        elif job.spec is not None:
+            self.holding.unfold_later(job)
         else:
             self.ending.avoidance.enqueue(job)
 
@@ -229,6 +325,9 @@ class JobPlacing:
         self.ledger.about = (job,)
         job.placement_tries += self.ledger.tries_in_queue(job)
         self._place(job, spots)
+        array = self.ledger.arrays.get(job.array) if job.array else None
+        if array is not None:
+            self._unfold(array, self._join_scan)
         self.ledger.about = ()
 
     def _policy_broke(self, job: Job, error: PolicyError) -> None:
@@ -267,6 +366,8 @@ class JobPlacing:
             ledger.planned.pop(job.id, None)
             job.plan_at = job.plan_spots = job.plan_told_at = None
         job.move(JobState.PLACED)
+        if job.ahead:
+            self.ending.is_not_ahead(job)
         job.tell(now, "placed", spots.sites, spots.sizes, transfer_s)
         job.places = ledger.places(spots)
         ledger.commands.append(JobPlaced(job=job.id, places=job.places))

@@ -95,7 +95,7 @@ class _Restoring:
         self._ledger.turned = [
             EndedJob(job=other, outcome=JobOutcome.CANCELLED, started=False)  # an operator took it out
             for other in self._ledger.dependents
-            if other not in self._ledger.jobs
+            if other not in self._ledger.jobs and self._ledger.array_of(other) is None
         ]
         self._restore_transfers()
         self._restore_forecasts()

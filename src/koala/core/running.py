@@ -85,6 +85,8 @@ class JobRunning:
                 run=job.runs + 1,
                 exclude_nodes=excluded,
                 walltime_s=job.changed_walltime_s,
+                array=job.array or None,
+                index=job.index,
             )
         )
         return claim
@@ -188,9 +190,20 @@ class JobRunning:
             ledger.sites.expect_end(job, ledger.now + ledger.walltime_s(job))
         job.tell(ledger.now, "started")
         ledger.note_turn(job, None)
+        if job.array and job.runs == 1:
+            self._element_started(job)
         self._release(job, claims)
         if ledger.parameters.check_interval_s is not None:
             self.look_after_later(job)
+
+    def _element_started(self, job: Job) -> None:
+        """An array has started when all its elements have."""
+        array = self.ledger.arrays.get(job.array)
+        if array is not None and array.spec is not None:
+            array.elements_started += 1
+            if array.elements_started == array.spec.size:
+                array.runs = 1
+                self.ledger.note_turn(array, None)
 
     def _release(self, job: Job, claims: Sequence[ComponentClaim]) -> None:
         """Let these components start the application, with the input files of each."""

@@ -139,8 +139,9 @@ class Scheduler:
                     self._run_due(instant_is_new=instant_is_new, instant_is_over=kind is Tick)
                     ledger.about = ()
                 self._handlers[kind](event)
-                if ledger.turned:
+                while ledger.turned or ledger.to_unfold:
                     self._holding.settle()
+                    self._placement.unfold()
                 if ledger.to_leave:
                     self._loss.leave_unusable_sites()
                 while ledger.claiming.next_at <= ledger.now:
@@ -296,7 +297,17 @@ class Scheduler:
         ledger = self.ledger
         job = ledger.jobs.get(event.job)
         if job is None:
+            array = ledger.array_of(event.job)
+            if array is not None:
+                ledger.about = (array,)
+                self._ending.cancel_element(array, event.job)
             return
+        elements = [each for each in ledger.jobs.values() if each.array == job.id] if job.spec is not None else []
+        for each in (job, *elements):  # the array before its elements: no more are made when these end
+            self._cancel(each)
+
+    def _cancel(self, job: Job) -> None:
+        ledger = self.ledger
         ledger.about = (job,)
         if job.state is JobState.WAITING:
             job.placement_tries += ledger.tries_in_queue(job)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
-from koala.core.lifecycle import MEANING, JobState
+from koala.core.lifecycle import ENDED, MEANING, JobState
 from koala.core.refusals import PLANS_NAMED_MAX, held_back, is_held_back, refusal_of
 from koala.core.state.encoded import known_time
 from koala.core.state.job import ComponentPhase, Job
 from koala.core.state.queues import PlacementQueue
 from koala.core.state.sites import Sites
 from koala.model.dependency import Condition, in_words
-from koala.model.messages import JobCounts
+from koala.model.job_array import ElementCounts
+from koala.model.messages import JobCounts, JobOutcome
 from koala.model.request import JobId, Refusal, SiteName
 
 # An entry that is words already: it was told when the sites had other numbers.
@@ -142,6 +144,8 @@ def _meaning(job: Job, names: Sequence[SiteName]) -> str:
         _, what, *details = job.story[-1]
         if what == "ended" and details[1]:
             return str(details[1])
+    if job.state is JobState.UNFOLDING:
+        return _unfolding(job)
     if job.state is JobState.HELD:
         return f"not tried yet: {kept_back_by(job)}"
     if job.state is JobState.QUARANTINED:
@@ -161,6 +165,41 @@ def _meaning(job: Job, names: Sequence[SiteName]) -> str:
             "goes back to its placement queue"
         )
     return MEANING[job.state]
+
+
+def _unfolding(array: Job) -> str:
+    counts = element_counts(array)
+    assert counts is not None
+    told = [f"{count} {what}" for what, count in _told_counts(counts) if count]
+    return f"an array of {counts.size} elements ({counts.indices}), each a job of its own: {', '.join(told)}"
+
+
+def _told_counts(counts: ElementCounts) -> list[tuple[str, int]]:
+    return [(what, getattr(counts, what)) for what in ("waiting", "running", "done", "failed", "cancelled")]
+
+
+def element_counts(array: Job) -> ElementCounts | None:
+    """How the elements of an array stand; None for any other job."""
+    spec = array.spec
+    if spec is None:
+        return None
+    ended = Counter(array.not_done.values())
+    failed, cancelled = ended[str(JobOutcome.FAILED)], ended[str(JobOutcome.CANCELLED)]
+    begun = 0 if array.state in ENDED else array.elements_live - array.made_ahead
+    over = array.made - array.elements_live  # some of those that are not done were not to be made
+    early = sum(position >= array.made for position in array.not_done)
+    done = over - (failed + cancelled - early)
+    if array.state is JobState.CANCELLED:
+        cancelled = spec.size - done - failed
+    return ElementCounts(
+        indices=str(spec),
+        size=spec.size,
+        waiting=spec.size - begun - done - failed - cancelled,
+        running=begun,
+        done=done,
+        failed=failed,
+        cancelled=cancelled,
+    )
 
 
 def kept_back_by(job: Job) -> str:
@@ -268,6 +307,8 @@ _WORDS: dict[str, Callable[..., str]] = {
     "kept_back": lambda _, held, waits_for, has_a_time: f"kept back: {_kept_back(held, waits_for, has_a_time)}",
     "has_come": lambda _, condition, other: f"what it waited for has come: {_HAS_COME[condition].format(other)}",
     "its_time": lambda _: "its time has come (begin_at)",
+    "element_of": lambda _, index, array: f"it is element {index} of array {array}",
+    "element_cancelled": lambda _, number: f"its element, job {number}, was cancelled before it was made",
     "held": lambda _: "held: somebody does not want it to be tried",
     "unheld": lambda _: "let go by who held it",
     "walltime_changed": lambda _, walltime_s: f"its walltime is changed to {walltime_s:g} s",

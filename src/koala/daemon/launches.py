@@ -24,6 +24,9 @@ from koala.runners import component_script
 TASKS_VARIABLE = "KOALA_TASKS"
 # Which run of its job the application is in, from 1: one that has written something before may go on from there.
 RUN_VARIABLE = "KOALA_RUN"
+# An element of an array is told of its array and its index, also by the names that batch scripts look for.
+ARRAY_JOB_VARIABLES = ("KOALA_ARRAY_JOB", "SLURM_ARRAY_JOB_ID")
+ARRAY_INDEX_VARIABLES = ("KOALA_ARRAY_INDEX", "SLURM_ARRAY_TASK_ID")
 
 # Stands for the source where only the destination of an input file is looked at.
 _SOMEWHERE = "replicas/file"
@@ -73,6 +76,9 @@ def launch_for(command: StartComponent, request: Request, site: Site) -> Launch:
 def _told(application: Application, command: StartComponent) -> Application:
     """What the component runs, told which run it is and which tasks it holds; these win over what the user set."""
     variables = [(RUN_VARIABLE, str(command.run))]
+    if command.index is not None:
+        variables += [(name, str(command.array)) for name in ARRAY_JOB_VARIABLES]
+        variables += [(name, str(command.index)) for name in ARRAY_INDEX_VARIABLES]
     if command.tasks:
         variables.append((TASKS_VARIABLE, " ".join(command.tasks)))
     names = {name for name, _ in variables}

@@ -89,10 +89,24 @@ class Place(Answer):
     processors: int
 
 
+class ElementCountsInfo(Answer):
+    """How the elements of an array stand. ``indices`` is how the array was written; the element at position P,
+    counted from 0 in the order of the indices, is the job with the number of the array + 1 + P. Those that wait
+    include those that are no jobs yet."""
+
+    indices: str
+    size: int
+    waiting: int = 0
+    running: int = 0
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+
 class JobSummary(Answer):
     """A job as a list shows it. ``exit_code`` is that of the application once the job has ended: of its first
     component, or of the one that failed. ``since`` is when it came into its state, ``places`` where it is or was last
-    placed."""
+    placed. An element has the number of its ``array`` and its index there; an array tells of its ``elements``."""
 
     id: int
     name: str
@@ -113,6 +127,9 @@ class JobSummary(Answer):
     runs: int = 0
     failures: int = 0
     preemptions: int = 0
+    array: int | None = None
+    array_index: int | None = None
+    elements: ElementCountsInfo | None = None
     place_in_line: int | None = None
 
 

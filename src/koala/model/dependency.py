@@ -22,11 +22,13 @@ class Condition(enum.StrEnum):
     FAILED = "failed"  # it was given up
 
 
-class Dependency(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One thing to wait for: that this becomes of that job."""
+class Dependency(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """One thing to wait for: that this becomes of that job; with ``index`` of that element of the array, until a
+    driver has put the element's own number there."""
 
     job: int
     condition: Condition = Condition.DONE
+    index: int | None = None
 
 
 def in_words(condition: Condition, job: str | int) -> str:

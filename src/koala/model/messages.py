@@ -96,7 +96,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=T
 
 
 class JobSubmitted(Event, frozen=True, kw_only=True, tag=True):
-    """A user submitted a job. The driver gives ids in increasing order, each once.
+    """A user submitted a job. The driver gives ids in increasing order, each once; the ids after that of an array are
+    those of its elements, as many as it has.
 
     The job of a ``guest`` is never placed at a site that is closed to guests. ``defect`` says what was raised when
     the core took it before: then it goes into quarantine and is not tried. ``owner`` is whose it is: what one user's
@@ -348,6 +349,7 @@ class StartComponent(Command, frozen=True, kw_only=True, tag=True):
     is the run of the job that it is for, counted from 1: a run begins when the barrier opens. ``exclude_nodes`` are
     nodes of the site to keep it off, as its program failed there; a site on which it would find no room without them
     may use them all the same. ``walltime_s`` is how long it may run where that was changed after its submission.
+    ``array`` and ``index`` tell an element of an array which it is.
     """
 
     job: JobId
@@ -363,6 +365,8 @@ class StartComponent(Command, frozen=True, kw_only=True, tag=True):
     run: int = 1
     exclude_nodes: tuple[str, ...] = ()
     walltime_s: float | None = None
+    array: JobId | None = None
+    index: int | None = None
 
 
 class AbortComponent(Command, frozen=True, kw_only=True, tag=True):
@@ -448,6 +452,14 @@ class JobRequeued(Command, frozen=True, kw_only=True, tag=True):
     reason: str
 
 
+class ElementMade(Command, frozen=True, kw_only=True, tag=True):
+    """For the record: an element of an array is a job of its own from now on, with the request of the array."""
+
+    job: JobId
+    array: JobId
+    index: int
+
+
 class JobHeld(Command, frozen=True, kw_only=True, tag=True):
     """For the record: the job is not tried yet, and what keeps it back: somebody holds it, it waits for others, or
     for its time."""
@@ -508,6 +520,7 @@ AnyCommand: TypeAlias = (
     | WakeAt
     | JobPlaced
     | JobRequeued
+    | ElementMade
     | JobHeld
     | JobUnheld
     | SiteDistrusted

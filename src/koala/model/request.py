@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from koala.model.dependency import DEPENDENCIES_MAX, Dependency
+from koala.model.job_array import ArraySpec
 from koala.model.nodes import TaskNeeds, TaskShape
 from koala.model.task_graph import TaskGraph
 from koala.model.travelling import TravellingFile
@@ -252,6 +253,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``after`` are the jobs that it waits for before it is tried. It is not tried before ``begin_at`` either, in
     seconds since the driver's epoch, nor before ``begin_in_s`` have passed since its submission; with ``hold`` not
     before somebody lets it go.
+
+    With ``array`` it stands for many jobs that ask for the same, one for each index; all of the above counts for the
+    array as a whole.
     """
 
     components: tuple[Component, ...]
@@ -275,6 +279,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     begin_at: float | None = None
     begin_in_s: float | None = None
     hold: bool = False
+    array: ArraySpec | None = None
 
     def __post_init__(self) -> None:
         if not self.components:

@@ -12,12 +12,13 @@ from contextlib import contextmanager
 
 import msgspec
 
-from koala.core import Scheduler
+from koala.core import JobExplanation, JobState, Scheduler
 from koala.descriptions.workload.form import WorkloadFile
 from koala.model.grid import Grid
 from koala.model.messages import (
     AnyCommand,
     AnyEvent,
+    ElementMade,
     JobEnded,
     JobOutcome,
     JobPlaced,
@@ -44,7 +45,7 @@ HORIZON_S = HORIZON_DAYS * 86_400.0
 EVENTS_MAX = 1_000_000_000
 PROGRESS_EVENTS = 4_096
 
-_RECORDS = frozenset({JobPlaced, JobRequeued, JobEnded})
+_RECORDS = frozenset({JobPlaced, JobRequeued, JobEnded, ElementMade})
 
 
 class BrokenPolicyError(ValueError):
@@ -128,6 +129,7 @@ class _Run:
         self._scheduler = Scheduler(grid, catalogue)
         self._log = RunLog(log)
         self._requests: dict[JobId, tuple[Request, float]] = {}
+        self._arrays: set[JobId] = set()
         self._ended: list[tuple[JobEnded, Request]] = []
         self._placed: set[JobId] = set()
         self._first_submission_s = 0.0
@@ -203,6 +205,9 @@ class _Run:
     def _record(self, command: AnyCommand, now: float) -> None:
         if isinstance(command, JobPlaced):
             self._placed.add(command.job)
+        elif isinstance(command, ElementMade):
+            self._requests[command.job] = self._requests[command.array]
+            self._arrays.add(command.array)
         elif isinstance(command, JobRequeued):
             self._placed.discard(command.job)
         elif isinstance(command, JobEnded):
@@ -212,6 +217,8 @@ class _Run:
 
     def _end(self, command: JobEnded) -> None:
         request, _ = self._requests.pop(command.job)
+        if command.job in self._arrays:
+            return  # its elements are the jobs
         self._placed.discard(command.job)
         self._ended.append((command, request))
         if command.outcome is JobOutcome.FAILED and self._is_by_broken_policy(command, request):
@@ -242,6 +249,8 @@ class _Run:
             return False  # their tries run out, and then they fail
         for job in self._requests:
             explanation = self._scheduler.explain(job)
+            if explanation is not None and _waits_for_others(explanation):
+                continue
             if explanation is None or explanation.refusal is None or not explanation.refusal.permanent:
                 return False
         return bool(self._requests)
@@ -370,3 +379,10 @@ class RunLog:
         """Hand on what is left, and return the SHA-256 of the whole log in hexadecimal."""
         self._flush()
         return self._hash.hexdigest()
+
+
+def _waits_for_others(explanation: JobExplanation) -> bool:
+    """Whether only other jobs, which are looked at themselves, can bring it on."""
+    if explanation.state is JobState.UNFOLDING:
+        return True
+    return bool(explanation.waits_for) and not explanation.held and explanation.begins_at is None

@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 from koala.files import CatalogueEntry
-from koala.model.messages import JobSubmitted
+from koala.model.messages import EndedJob, JobSubmitted
 from koala.model.request import JobId, Request
 from koala.store import schema as tables
 from koala.store.columns import PlainText, escaped
@@ -95,7 +95,9 @@ def _entry(row: Row[Any], asked: dict[str, Request]) -> JournalRow:
     elif key not in asked:
         raise ValueError(f"what job {row.job} asks for is missing, the request {key}")
     else:
-        values["body"] = JobSubmitted(**SUBMISSION.decode(values["body"]), request=asked[key])
+        fields = SUBMISSION.decode(values["body"])
+        fields["ended"] = msgspec.convert(fields.get("ended", ()), tuple[EndedJob, ...])
+        values["body"] = JobSubmitted(**fields, request=asked[key])
     return JournalRow(**values)
 
 
@@ -231,11 +233,19 @@ def requests_of(connection: Connection, numbers: Collection[int]) -> dict[JobId,
 
 
 def jobs(
-    connection: Connection, *, owner: str | None, states: Collection[str], before: int | None, limit: int
+    connection: Connection,
+    *,
+    owner: str | None,
+    states: Collection[str],
+    before: int | None,
+    limit: int,
+    array: int | None = None,
 ) -> list[StoredJob]:
-    """The newest first. Each state is looked up by itself, so that a rare one is found among very many jobs."""
+    """The newest first: all but the elements of arrays, or the elements of one array. Each state is looked up by
+    itself, so that a rare one is found among very many jobs."""
     table = tables.jobs
     newest = select(table.c.id).order_by(table.c.id.desc()).limit(limit)
+    newest = newest.where(table.c.array.is_(None) if array is None else table.c.array == clamped(array))
     if owner is not None:
         newest = newest.where(table.c.owner == owner)
     if before is not None:

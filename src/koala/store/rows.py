@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from koala.files import CatalogueEntry
+from koala.model.job_array import ElementCounts
 from koala.model.messages import AnyCommand, AnyEvent, JobCounts, Token, TransferId
 from koala.model.request import FileName, JobId, SiteName
 from koala.store.snapshots import SnapshotParts
@@ -18,7 +19,9 @@ class StoredJob(JobCounts, frozen=True, kw_only=True):
     """A job as it stands, or as it ended; what it asks for is stored once, beside it.
 
     ``places`` are where it is or was last placed, ``since`` is when it came into its state. ``explanation`` is the
-    core's explanation as builtins, kept once the job has ended. An owner uses a ``client_token`` for one job only.
+    core's explanation as builtins, kept once the job has ended. An owner uses a ``client_token`` for one job only. An
+    element of an array has the number of its ``array``, and its ``array_index`` there; ``elements`` is how those of
+    an array stand.
     """
 
     id: JobId
@@ -38,6 +41,9 @@ class StoredJob(JobCounts, frozen=True, kw_only=True):
     exit_code: int | None = None
     places: tuple[tuple[SiteName, int], ...] = ()
     client_token: str | None = None
+    array: JobId | None = None
+    array_index: int | None = None
+    elements: ElementCounts | None = None
     explanation: dict[str, Any] | None = None
 
 

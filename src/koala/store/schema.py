@@ -49,6 +49,7 @@ jobs = Table(
     Index(None, "owner", "id"),
     Index(None, "state", "id"),
     Index(None, "owner", "state", "id"),
+    Index(None, "array", "id"),
     Index(None, "owner", "client_token", unique=True),
 )
 

@@ -88,6 +88,7 @@ def record(connection: Connection, batch: Batch) -> None:
     before = {_key(row): row for row in batch.before}
     keys = {entry.job: kept[entry.seq].key for entry in batch.entries if entry.seq in kept}
     new = _update(connection, tables.jobs, batch.jobs, before)
+    keys |= _element_keys(connection, new, keys)
     _execute(connection, statements.job, [_values(row) | {"request_key": keys.get(row.id)} for row in new])
     _execute(connection, _journal, [_journal_values(entry, kept) for entry in batch.entries])
     _execute(connection, statements.outbox, [{"seq": seq} for seq in batch.outbox])
@@ -102,6 +103,20 @@ def record(connection: Connection, batch: Batch) -> None:
     last = {entry.name: entry for entry in batch.files}.values()
     _execute(connection, statements.file, [_file_values(entry) for entry in last if entry.replicas])
     _execute(connection, _forget_file, [{"its_key": file_key(entry.name)} for entry in last if not entry.replicas])
+
+
+def _element_keys(
+    connection: Connection, rows: Sequence[StoredJob], keys: dict[int | None, str]
+) -> dict[int | None, str]:
+    """An element of an array asks for what its array asks for."""
+    elements = [row for row in rows if row.array is not None and row.id not in keys]
+    unknown = sorted({row.array for row in elements if row.array is not None and row.array not in keys})
+    found: dict[int | None, str | None] = dict(keys)
+    if unknown:
+        table = tables.jobs
+        asked = select(table.c.id, table.c.request_key).where(table.c.id.in_(unknown))
+        found |= {row[0]: row[1] for row in connection.execute(asked)}
+    return {row.id: key for row in elements if (key := found.get(row.array)) is not None}
 
 
 def _record_requests(

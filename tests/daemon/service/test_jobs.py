@@ -256,6 +256,40 @@ def test_a_job_waits_for_another_is_held_and_let_go_changed_and_put_back(tmp_pat
     asyncio.run(scenario())
 
 
+def test_an_array_is_one_row_and_its_elements_are_jobs(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with open_daemon(tmp_path / "d") as world:
+            service = world.service
+            script = 'echo "$KOALA_ARRAY_JOB $KOALA_ARRAY_INDEX $SLURM_ARRAY_TASK_ID"'
+            array = await world.start(job_text(script, array='"3-11:2%2"', name="sweep"))
+            whole = await world.ended(array)
+            assert (whole.state, whole.elements and whole.elements.done) == ("done", 5)
+            again = await world.start(job_text(FOREVER, NEVER_FITS_NOW, array="0-9999"))
+            after = await world.start(job_text(after=f"{{done: [{array}_5], ended: [{again}_9999]}}"))
+            assert (again, after) == (array + 6, array + 6 + 10_001)
+            elements = (await service.jobs(OWNER, array=array)).items
+            assert [(each.id, each.name, each.array, each.array_index) for each in elements][-2:] == [
+                (array + 2, "sweep[5]", array, 5),
+                (array + 1, "sweep[3]", array, 3),
+            ]
+            assert [each.id for each in (await service.jobs(OWNER)).items] == [after, again, array]
+            assert (await service.output(OWNER, array + 2)).text == f"{array} 5 5\n"
+            with pytest.raises(NotFoundError, match="whose turn has not come yet"):
+                await service.job(OWNER, again + 9_000)
+            with pytest.raises(NotFoundError, match="there is no job"):
+                await service.job(BERT, again + 9_000)
+            assert (await service.cancel(OWNER, again + 10_000)).id == again
+            assert (await world.ended(after)).state == "done"
+            with pytest.raises(InvalidError, match=f"no element {array}_4"):
+                await world.start(job_text(after=f"{{done: [{array}_4]}}"))
+            ended = await service.cancel(OWNER, again)
+            assert (ended.state, ended.elements and ended.elements.cancelled) == ("cancelled", 10_000)
+        async with open_daemon(tmp_path / "d") as world:
+            assert await world.start(job_text()) == after + 1
+
+    asyncio.run(scenario())
+
+
 def test_waiting_for_a_job_ends_with_it_or_at_the_timeout(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with open_daemon(tmp_path / "d") as world:

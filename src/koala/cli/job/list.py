@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koala.cli.connection import with_client
+from koala.cli.connection import JOB_ID, with_client
 from koala.cli.errors import UserError
 from koala.cli.terminal.output import console, print_json
 from koala.cli.terminal.refusals import Verdicts
@@ -48,22 +48,32 @@ WIDE_COLUMNS = 10_000
     metavar="N",
     help="The most jobs to list.",
 )
+@click.option("--array", type=JOB_ID, metavar="ID", help="The elements of this array, as far as they are jobs.")
 @click.option("--wide", is_flag=True, help="Cut nothing off, however wide the terminal is.")
 @click.option("--watch", is_flag=True, help="Show the list until Ctrl-C or q, renewed as things happen.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_client
 def jobs(
-    client: Client, /, states: tuple[str, ...], mine: bool, limit: int, wide: bool, watch: bool, as_json: bool
+    client: Client,
+    /,
+    states: tuple[str, ...],
+    mine: bool,
+    limit: int,
+    array: int | None,
+    wide: bool,
+    watch: bool,
+    as_json: bool,
 ) -> None:
     """List jobs, the newest first.
 
-    The time is how long a job has been in its state, or how long it ran; its age counts from its submission.
+    The time is how long a job has been in its state, or how long it ran; its age counts from its submission. An
+    array is one of them; --array lists its elements.
     """
     owner = client.whoami().name if mine else None
 
     def listed(most: int) -> list[JobSummary]:
         page = min(most, 1_000)
-        return list(islice(client.each_job(states=states, owner=owner, limit=page), most))
+        return list(islice(client.each_job(states=states, owner=owner, limit=page, array=array), most))
 
     verdicts = Verdicts(client)
     if watch:

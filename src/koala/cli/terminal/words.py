@@ -15,7 +15,7 @@ from koala.descriptions.errors import is_unprintable
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from koala.model.api import JobSummary, Place, SiteInfo
+    from koala.model.api import ElementCountsInfo, JobSummary, Place, SiteInfo
 
 STATE_STYLES = {
     "waiting": "yellow",
@@ -25,11 +25,13 @@ STATE_STYLES = {
     "running": "green",
     "unwinding": "magenta",
     "held": "dim",
+    "unfolding": "green",
     "quarantined": "bold red",
     "done": "dim",
     "failed": "red",
     "cancelled": "dim red",
 }
+ELEMENT_STATES = ("waiting", "running", "done", "failed", "cancelled")
 OURS, OTHERS, IDLE, BARRIER, SHUT = (
     "\N{FULL BLOCK}",
     "\N{DARK SHADE}",
@@ -120,6 +122,8 @@ def job_note(job: JobSummary, verdict: str = "") -> str:
     notes = [verdict] if verdict else []
     if job.place_in_line is not None:
         notes.append(f"number {job.place_in_line} in its queue")
+    if job.elements is not None:
+        notes.append(elements_words(job.elements))
     if job.exit_code not in (None, 0) and f"exit code {job.exit_code}" not in job.reason:
         notes.append(f"exit code {job.exit_code}")
     if job.preemptions:
@@ -129,6 +133,12 @@ def job_note(job: JobSummary, verdict: str = "") -> str:
     if job.reason not in ("", job.state) and job.state != "done":
         notes.append(clean(job.reason))
     return "; ".join(notes)
+
+
+def elements_words(elements: ElementCountsInfo) -> str:
+    """How the elements of an array stand: ``100 elements: 58 waiting, 10 running, 32 done``."""
+    counts = [f"{getattr(elements, each)} {each}" for each in ELEMENT_STATES if getattr(elements, each)]
+    return f"{elements.size} {'element' if elements.size == 1 else 'elements'}: {', '.join(counts)}"
 
 
 def site_state(site: SiteInfo, now: float | None = None) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from koala.core.lifecycle import TRANSITIONS, InvalidTransitionError, JobState
 from koala.core.state.encoded import Time, encoded
 from koala.core.state.timers import Timer
 from koala.model.dependency import Condition
+from koala.model.job_array import ArraySpec
 from koala.model.messages import JobCounts, Token, TransferId
 from koala.model.request import JobId, Priority, Request, SiteName
 from koala.policies.front_door import Demand, Spots
@@ -198,6 +199,16 @@ class Job(_JobLinks):
     held: bool = False  # somebody holds it
     waits_for: list[tuple[Condition, JobId]] = field(default_factory=list)  # what has not come yet
     begins_at: float | None = None  # its time, until that has come
+    # Of an element: its array, its index there, and whether it counts as one that is made ahead.
+    array: JobId = 0
+    index: int | None = None
+    ahead: bool = False
+    # Of an array: how many elements were made, are made ahead, have not ended, have started; and which are not done.
+    made: int = 0
+    made_ahead: int = 0
+    elements_live: int = 0
+    elements_started: int = 0
+    not_done: dict[int, str] = field(default_factory=dict)  # by position how it ended
     # What was changed after its submission; None where it is as its request says.
     changed_walltime_s: float | None = None
     changed_priority: Priority | None = None
@@ -228,6 +239,16 @@ class Job(_JobLinks):
     def walltime_s(self) -> float | None:
         """How long it may run; None where its user does not say."""
         return self.request.walltime_s if self.changed_walltime_s is None else self.changed_walltime_s
+
+    @property
+    def spec(self) -> ArraySpec | None:
+        """The indices of an array; None for an element and for any other job."""
+        return None if self.array else self.request.array
+
+    @property
+    def all_made(self) -> bool:
+        """Of an array: whether every element was made, or will not be."""
+        return self.spec is not None and self.made >= self.spec.size
 
     @property
     def is_kept_back(self) -> bool:

@@ -98,6 +98,8 @@ class Ledger:
         self.planned: dict[JobId, Job] = {}  # waiting jobs that have plans
         self.dependents: dict[JobId, dict[JobId, None]] = {}  # by job those that wait for it
         self.turned: list[EndedJob] = []  # jobs that others wait for and that have just started or ended
+        self.arrays: dict[JobId, Job] = {}  # those that have not ended
+        self.to_unfold: dict[JobId, None] = {}  # arrays of which more elements may be made, or that may be over
         self.claiming = ClaimingQueue()
         self.claims: dict[Token, ComponentClaim] = {}
         self.sites = Sites(grid)
@@ -117,6 +119,19 @@ class Ledger:
         """A job is known from now on."""
         self.jobs[job.id] = job
         self.states[job.state] += 1
+        if job.spec is not None:
+            self.arrays[job.id] = job
+
+    def array_of(self, job_id: JobId) -> Job | None:
+        """The array that has not ended of which this is the number of an element, made or not."""
+        job = self.jobs.get(job_id)
+        if job is not None:
+            return self.arrays.get(job.array)
+        for array in self.arrays.values():
+            assert array.spec is not None
+            if array.id < job_id <= array.id + array.spec.size:
+                return array
+        return None
 
     def note_turn(self, job: Job, outcome: JobOutcome | None) -> None:
         """The job has started, or ended so: that is looked at once the present event is handled."""

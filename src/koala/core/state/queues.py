@@ -179,11 +179,17 @@ class PlacementQueue(_QueueLinks):
             job.arrival = self.next_position
             self.next_position += 1
 
+    def reserve(self, positions: int) -> int:
+        """Places in line for so many jobs, one behind the other; the first of them."""
+        first = self.next_position
+        self.next_position += positions
+        return first
+
     def push(self, job: Job, *, exhausted_at_scan: int | None, untried: bool) -> None:
         """Put the job at the tail. ``untried`` says that it has not been tried on what is idle now."""
         assert job.position < 0
         job.joined_after_scan = self.scans
-        if self.by_arrival and job.arrival >= 0:
+        if job.arrival >= 0 and (self.by_arrival or job.placed_at is None):
             job.position = job.arrival
         else:
             job.position = self.next_position

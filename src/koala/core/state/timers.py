@@ -19,6 +19,7 @@ class Alarm(enum.StrEnum):
     """What an alarm is for, and whom it concerns."""
 
     BEGINS = "begins"  # a job
+    UNFOLDS = "unfolds"  # an array
     RESTED = "rested"  # a job
     AVOIDED = "avoided"  # a job
     LOOK_AFTER = "look_after"  # a job

@@ -90,10 +90,13 @@ async def list_jobs(
     owner: Annotated[str | None, Query(min_length=1, max_length=255, description="Only jobs of this user.")] = None,
     limit: Limit = PAGE_ITEMS_DEFAULT,
     cursor: Cursor = None,
+    array: Annotated[
+        int | None, Query(ge=1, le=NUMBER_MAX, description="The elements of this array, instead of arrays as one.")
+    ] = None,
 ) -> Page[JobSummary]:
-    """The newest jobs first, those that have ended included."""
+    """The newest jobs first, those that have ended included; an array is one of them."""
     states = frozenset(str(each) for each in state or ())
-    return await service.jobs(who, states=states, owner=owner, limit=limit, cursor=cursor)
+    return await service.jobs(who, states=states, owner=owner, limit=limit, cursor=cursor, array=array)
 
 
 @router.get("/jobs/{job}", summary="One job", responses=declared())

@@ -55,6 +55,7 @@ STATES = (
     "claiming",
     "starting",
     "running",
+    "unfolding",
     "unwinding",
     "quarantined",
     "done",

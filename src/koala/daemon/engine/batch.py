@@ -112,7 +112,8 @@ class PendingBatch:
                 self._handle(event, item.submitter)
             self._files += item.files
             if item.request is not None:
-                item.row = self._draft.jobs[state.last_job]
+                assert isinstance(event, JobSubmitted)
+                item.row = self._draft.jobs[event.job]
         self.current = None
         if tick and state.next_wake_at() <= self._now():
             self._handle(Tick(at=self._next_at()), None)
@@ -125,12 +126,13 @@ class PendingBatch:
     def _event_of(self, item: InboxItem) -> AnyEvent:
         state, at = self._state, self._next_at()
         if item.request is not None:
-            state.last_job += 1
+            number = state.last_job + 1
+            state.last_job = number + (0 if item.request.array is None else item.request.array.size)
             guest = item.submitter is not None and item.submitter.guest
             owner = "" if item.submitter is None else item.submitter.owner
             return JobSubmitted(
                 at=at,
-                job=state.last_job,
+                job=number,
                 request=item.request,
                 guest=guest,
                 owner=owner,

@@ -14,8 +14,9 @@ import msgspec
 from koala.core import Scheduler
 from koala.core.lifecycle import JobState
 from koala.core.state.job import Job
-from koala.core.story import kept_back_by
+from koala.core.story import element_counts, kept_back_by
 from koala.daemon.live_rows import Draft
+from koala.model.job_array import element_name
 from koala.model.messages import (
     AbortComponent,
     AnyCommand,
@@ -23,6 +24,7 @@ from koala.model.messages import (
     CancelTransfer,
     ComponentEnded,
     ComponentReady,
+    ElementMade,
     JobEnded,
     JobHeld,
     JobPlaced,
@@ -40,8 +42,11 @@ from koala.store.rows import ComponentRow, JournalRow, StoredJob, TransferRow
 
 replace = msgspec.structs.replace
 
-# What a row takes from the core's job as it is: all that both have by the same name, but for the job's number.
-COPIED_FIELDS = tuple(name for name in StoredJob.__struct_fields__ if hasattr(Job, name) and name != "id")
+# What a row takes from the core's job as it is: all that both have by the same name, but for the numbers of
+# the job and its array.
+COPIED_FIELDS = tuple(
+    name for name in StoredJob.__struct_fields__ if hasattr(Job, name) and name not in ("id", "array")
+)
 
 
 class Submitter(msgspec.Struct, frozen=True):
@@ -133,14 +138,25 @@ class Projector:
                     draft.transfers[transfer.id] = replace(
                         transfer, ended_at=event.at, ok=False, reason="no job needs it any more"
                     )
-            case JobPlaced():
+            case ElementMade():
+                touched[command.array] = None
                 touched[command.job] = None
+            case JobPlaced():
+                self._touch(command.job, touched)
                 reasons[command.job] = ""
             case JobHeld() | JobUnheld():
-                touched[command.job] = None
+                self._touch(command.job, touched)
             case JobRequeued() | JobEnded():
-                touched[command.job] = None
+                self._touch(command.job, touched)
                 reasons[command.job] = command.reason
+
+    def _touch(self, job_id: JobId, touched: dict[JobId, None]) -> None:
+        """The job has changed, and with an element the counts of its array."""
+        ledger = self._scheduler.ledger
+        job = ledger.jobs.get(job_id) or ledger.ended.get(job_id)
+        if job is not None and job.array:
+            touched[job.array] = None
+        touched[job_id] = None
 
     def _claimed(self, command: StartComponent, at: float) -> ComponentRow:
         job = self._job(command.job)
@@ -180,7 +196,9 @@ class Projector:
         ledger = self._scheduler.ledger
         before = self._draft.job(job_id)
         job = ledger.jobs.get(job_id) or ledger.ended.get(job_id)
-        if job is None or (before is None and not isinstance(event, JobSubmitted)):
+        if job is not None and job.array:
+            submitter = self._submitter_of(job.array)
+        if job is None or (before is None and submitter is None):
             return  # ended long ago; only now has a site confirmed the end of a component
         self._join_transfers(job)
         changes: dict[str, Any] = {name: getattr(job, name) for name in COPIED_FIELDS}
@@ -194,6 +212,9 @@ class Projector:
             changes["reason"] = kept_back_by(job)
         elif before is not None and before.state == JobState.HELD and reason is None:
             changes["reason"] = ""
+        changes["array"] = job.array or None
+        changes["array_index"] = job.index
+        changes["elements"] = element_counts(job)
         changes["priority"] = str(job.changed_priority or job.request.priority)
         if job.ended_at is not None:
             changes["explanation"] = msgspec.to_builtins(self._scheduler.explain(job_id))
@@ -208,12 +229,17 @@ class Projector:
         if row != before:
             self._draft.jobs[job_id] = row
 
+    def _submitter_of(self, array: JobId) -> Submitter | None:
+        """An element belongs to whom its array belongs to."""
+        row = self._draft.job(array)
+        return None if row is None else Submitter(row.owner, None)
+
     def _new_row(self, job: Job, submitter: Submitter, changes: dict[str, Any]) -> StoredJob:
         request = job.request
         return StoredJob(
             id=job.id,
             owner=submitter.owner,
-            name=request.name,
+            name=request.name if job.index is None else element_name(request.name, job.index),
             job_type=str(request.job_type),
             kind=request.kind,
             policy=job.demand.policy.name if job.demand is not None else request.policy or self._default_policy,

@@ -26,6 +26,7 @@ from koala.model.api import (
     DryRun,
     DryRunFile,
     DryRunPlace,
+    ElementCountsInfo,
     Explanation,
     FileInfo,
     GpuCount,
@@ -89,6 +90,10 @@ def job_detail(
 def _shared(row: StoredJob, form: type[Answer]) -> dict[str, Any]:
     """What a job's row and a form of the API have by the same name."""
     fields = {name: getattr(row, name) for name in form.model_fields if name in StoredJob.__struct_fields__}
+    if row.elements is not None:
+        fields["elements"] = ElementCountsInfo(
+            **{name: getattr(row.elements, name) for name in ElementCountsInfo.model_fields}
+        )
     return fields | {"places": _places(row.places)}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 
+from koala.model.api import PAGE_ITEMS_MAX
 from koala.model.errors import InvalidError
 from koala.store import NUMBER_MAX
 
@@ -41,3 +42,15 @@ def read_number_cursor(listing: str, cursor: str) -> int:
 
 def _not_a_cursor(listing: str) -> InvalidError:
     return InvalidError(f"cursor: this is not a cursor of the list of {listing}; begin again without one")
+
+
+def check_limit(limit: int) -> None:
+    """``InvalidError`` for a page that is too large, or for none."""
+    if not 1 <= limit <= PAGE_ITEMS_MAX:
+        raise InvalidError(f"limit: write 1 to {PAGE_ITEMS_MAX} (PAGE_ITEMS_MAX)")
+
+
+def check_after(after: int) -> None:
+    """``InvalidError`` for what is no number of an entry."""
+    if not 0 <= after <= NUMBER_MAX:
+        raise InvalidError(f"after: {after} is no number of an entry; write 0 for all of them")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from functools import cached_property
 from itertools import islice
 
@@ -195,3 +195,10 @@ def _veiled(entry: JournalRow) -> JournalEntry:
         site=entry.site,
         text="it is about components that may be of other users' jobs",
     )
+
+
+async def one_by_one(rounds: AsyncIterator[list[RenderedEntry]]) -> AsyncIterator[JournalEntry]:
+    """What rounds bring, entry by entry."""
+    async for found in rounds:
+        for told in found:
+            yield told.entry

@@ -26,9 +26,9 @@ from koala.daemon.service.answers import (
     stored_explanation,
 )
 from koala.daemon.service.contents import ContentService, job_files
-from koala.daemon.service.cursors import read_cursor, read_number_cursor, write_cursor
+from koala.daemon.service.cursors import check_after, check_limit, read_cursor, read_number_cursor, write_cursor
 from koala.daemon.service.files import FileService
-from koala.daemon.service.journal import JournalReader, RenderedEntry, read_journal
+from koala.daemon.service.journal import JournalReader, RenderedEntry, one_by_one, read_journal
 from koala.daemon.service.metrics import Metrics
 from koala.daemon.service.outputs import check_range, choose, read_output
 from koala.daemon.service.overview import CallerView, OverviewBoard, gather_metrics, operator_warnings
@@ -43,12 +43,12 @@ from koala.daemon.service.submissions import (
     ended_before,
     guest_notice,
     try_out,
+    with_element_numbers,
 )
 from koala.daemon.upkeep.storage_watch import StorageWatch
 from koala.daemon.workers.pool import WorkerPool, Workers
 from koala.descriptions import write_job_yaml
 from koala.model.api import (
-    PAGE_ITEMS_MAX,
     WAIT_S_MAX,
     ContentState,
     DryRun,
@@ -198,10 +198,12 @@ class Service:
         owner: str | None = None,
         limit: int = 100,
         cursor: str | None = None,
+        array: int | None = None,
     ) -> Page[JobSummary]:
-        """The newest jobs first, those that have ended included. Needs ``read``."""
+        """The newest jobs first, those that have ended included, an array as one; with ``array`` its elements
+        instead, as far as they are jobs by now. Needs ``read``."""
         who.need(Scope.READ)
-        _check_limit(limit)
+        check_limit(limit)
         if not states <= _STATES:
             unknown = min(states - _STATES)
             raise InvalidError(f"state: there is no state {unknown!r}; {suggest(unknown, _STATES_IN_ORDER)}")
@@ -210,7 +212,9 @@ class Service:
             if owner is not None and owner != who.name:
                 return Page(items=[])
             owner = who.name
-        found = await query(self._engine.store.jobs, owner=owner, states=states, before=before, limit=limit + 1)
+        found = await query(
+            self._engine.store.jobs, owner=owner, states=states, before=before, limit=limit + 1, array=array
+        )
         waiting = (row.id for row in found[:limit] if row.state == JobState.WAITING)
         in_line = places_in_line(self._engine.scheduler.ledger, waiting)
         return Page(
@@ -278,6 +282,15 @@ class Service:
     async def cancel(self, who: Principal, job: int) -> JobSummary:
         """Ask for the job's end; when this returns the wish is durable. Needs ``submit`` for a job of one's own, and
         ``operate`` for one of somebody else. Cancelling a job that has ended changes nothing."""
+        array = self._engine.scheduler.ledger.array_of(job)
+        if array is not None and self._engine.live_row(job) is None:
+            # An element that is no job yet, and never will be; or one that has ended.
+            row = await query(self._engine.store.job, job)
+            if row is None:
+                await self._own_row(who, array.id)
+                await self._engine.tell(CancelAsked(at=self._engine.now(), job=job))
+                row = await self._row(who, array.id)
+                return job_summary(row)
         row = await self._own_row(who, job)
         if row.ended_at is None:
             await self._engine.tell(CancelAsked(at=self._engine.now(), job=job))
@@ -479,7 +492,7 @@ class Service:
     ) -> Page[FileInfo]:
         """The replica catalogue by name. Needs ``read``."""
         who.need(Scope.READ)
-        _check_limit(limit)
+        check_limit(limit)
         after = None if cursor is None else read_cursor("files", cursor)
         found = await query(self._engine.store.files, after=after, prefix=prefix, limit=limit + 1)
         return Page(
@@ -522,8 +535,8 @@ class Service:
     ) -> list[JournalEntry]:
         """What happened, oldest first, from the entry after ``after`` on. Needs ``read``."""
         who.need(Scope.READ)
-        _check_limit(limit)
-        _check_after(after)
+        check_limit(limit)
+        check_after(after)
         if job is not None:
             await self._row(who, job)
         owner = None if who.sees_all else who.name
@@ -534,7 +547,7 @@ class Service:
     ) -> AsyncIterator[JournalEntry]:
         """The journal from the entry after ``after`` on (None: from now on), without an end. A reader that falls
         behind reads from the store what it missed, so nothing is left out. Needs ``read``."""
-        return _one_by_one(self.follow_rounds(who, after=after, job=job))
+        return one_by_one(self.follow_rounds(who, after=after, job=job))
 
     def follow_rounds(
         self, who: Principal, *, after: int | None = None, job: int | None = None
@@ -542,7 +555,7 @@ class Service:
         """The same, each time with all that there is for the reader by then."""
         who.need(Scope.READ)
         if after is not None:
-            _check_after(after)
+            check_after(after)
         return self._follow(who, self.last_seq if after is None else after, job)
 
     async def _follow(self, who: Principal, after: int, job: int | None) -> AsyncIterator[list[RenderedEntry]]:
@@ -584,13 +597,17 @@ class Service:
 
     async def _request(self, who: Principal, wish: Submission) -> Request:
         sites = [site.name for site in self._engine.grid.sites]
-        return await self._submissions.read(who, wish, sites=sites, policies=self._engine.catalogue.names())
+        request = await self._submissions.read(who, wish, sites=sites, policies=self._engine.catalogue.names())
+        return await with_element_numbers(who, request, self._engine) if request.after else request
 
     async def _row(self, who: Principal, job: int) -> StoredJob:
         """The job, if there is one for this caller."""
         row = None
         if 0 < job <= NUMBER_MAX:
             row = self._engine.live_row(job) or await query(self._engine.store.job, job)
+        if row is None and (array := self._engine.scheduler.ledger.array_of(job)) is not None:
+            await self._row(who, array.id)
+            raise NotFoundError(f"job {job} is an element of array {array.id} whose turn has not come yet")
         if row is None or not (who.sees_all or row.owner == who.name):
             raise NotFoundError(f"there is no job {job}; look at the list of jobs")
         return row
@@ -631,19 +648,3 @@ class Service:
         known = [each.name for each in self._engine.grid.sites]
         if site not in known:
             raise NotFoundError(f"there is no site {site!r}; {suggest(site, known)}")
-
-
-async def _one_by_one(rounds: AsyncIterator[list[RenderedEntry]]) -> AsyncIterator[JournalEntry]:
-    async for found in rounds:
-        for told in found:
-            yield told.entry
-
-
-def _check_limit(limit: int) -> None:
-    if not 1 <= limit <= PAGE_ITEMS_MAX:
-        raise InvalidError(f"limit: write 1 to {PAGE_ITEMS_MAX} (PAGE_ITEMS_MAX)")
-
-
-def _check_after(after: int) -> None:
-    if not 0 <= after <= NUMBER_MAX:
-        raise InvalidError(f"after: {after} is no number of an entry; write 0 for all of them")

@@ -27,6 +27,7 @@ from koala.descriptions import DescriptionError, read_job, write_job_yaml
 from koala.model.api import DryRun, ProblemAt, Scope, Submission
 from koala.model.errors import ForbiddenError, InvalidError, TooManyError
 from koala.model.grid import Grid
+from koala.model.job_array import element_number, read_array
 from koala.model.launch import LaunchError
 from koala.model.messages import EndedJob, JobOutcome
 from koala.model.request import InvalidRequestError, Priority, Refusal, Request, SiteName
@@ -35,7 +36,7 @@ from koala.model.travelling import TravellingError, read_manifest, unsent
 from koala.policies import Catalogue, PolicyError, UnknownPolicyError, UnknownSiteError
 from koala.policies.front_door import compile_demand, to_placement
 from koala.policies.tasks.wase import ClusteredTasks
-from koala.store import NUMBER_MAX
+from koala.store import NUMBER_MAX, StoredJob
 
 # Texts up to this size are read in a thread, so that a small job never waits for somebody's large one.
 SMALL_TEXT_CHARACTERS_MAX = 4_096
@@ -156,15 +157,39 @@ def with_clusters(request: Request) -> Request:
     return request if tasks is None else msgspec.structs.replace(request, task_clusters=tasks.clusters)
 
 
+async def with_element_numbers(who: Principal, request: Request, engine: Engine) -> Request:
+    """The request in which elements of arrays that it waits for have numbers of their own. ``InvalidError`` where
+    there is no such array or element for this caller."""
+    after = []
+    for each in request.after:
+        if each.index is None:
+            after.append(each)
+            continue
+        row = await _visible(who, each.job, engine)
+        spec = None if row is None or row.elements is None else read_array(row.elements.indices)
+        number = None if spec is None else element_number(each.job, spec, each.index)
+        if number is None:
+            raise InvalidError(f"after: there is no element {each.job}_{each.index}; look at the list of jobs")
+        after.append(msgspec.structs.replace(each, job=number, index=None))
+    return msgspec.structs.replace(request, after=tuple(dict.fromkeys(after))) if after else request
+
+
+async def _visible(who: Principal, number: int, engine: Engine) -> StoredJob | None:
+    row = engine.live_row(number)
+    if row is None and number <= NUMBER_MAX:
+        row = await query(engine.store.job, number)
+    return row if row is not None and (who.sees_all or row.owner == who.name) else None
+
+
 async def ended_before(who: Principal, request: Request, engine: Engine) -> tuple[EndedJob, ...]:
     """How those of the jobs ended that the request waits for and that are over. ``InvalidError`` where it waits for a
     job that does not exist for this caller."""
     found = []
     for number in dict.fromkeys(each.job for each in request.after):
-        row = engine.live_row(number)
-        if row is None and number <= NUMBER_MAX:
-            row = await query(engine.store.job, number)
-        if row is None or not (who.sees_all or row.owner == who.name):
+        row = await _visible(who, number, engine)
+        if row is None and (array := engine.scheduler.ledger.array_of(number)) is not None:
+            row = await _visible(who, array.id, engine)  # an element whose turn has not come yet
+        if row is None:
             raise InvalidError(f"after: there is no job {number} to wait for; look at the list of jobs")
         if row.ended_at is not None:
             found.append(EndedJob(job=number, outcome=JobOutcome(row.state), started=row.runs > 0))

@@ -34,7 +34,7 @@ from koala.descriptions.fields import (
 )
 from koala.descriptions.job.communication import CommunicationText, communication_values
 from koala.descriptions.job.invalid import told
-from koala.descriptions.job.order import AfterText, MomentText, after_values, dependencies, moment_value
+from koala.descriptions.job.order import AfterText, ArrayText, MomentText, after_values, dependencies, moment_value
 from koala.descriptions.job.task import ShapeText, shape_values, sized
 from koala.descriptions.mapping.tasks import (
     CLUSTERS_WORDS,
@@ -52,6 +52,7 @@ from koala.descriptions.mapping.tasks import (
 )
 from koala.descriptions.yaml.problems import text_wanted
 from koala.descriptions.yaml.text import Document, read_document
+from koala.model.job_array import read_array
 from koala.model.request import (
     COMPONENTS_MAX,
     EXIT_CODE_MAX,
@@ -263,6 +264,11 @@ class JobText(Description):
         "since 1970",
     )
     hold: bool = Field(default=False, description="it is not tried before koala job release lets it go")
+    array: ArrayText | None = Field(
+        default=None,
+        description="the job is an array: one job for each index, such as 0-99, 1,5,9 or 0-20:4; %10 after it lets "
+        "no more than ten be under way. Each is told its index as KOALA_ARRAY_INDEX",
+    )
 
 
 _STRUCTURES = ("components", "flexible", "processors", "tasks")
@@ -365,6 +371,7 @@ def _request(job: JobText, document: Document[JobText]) -> Request:
         begin_at=None if job.begin_at is None else job.begin_at.at,
         begin_in_s=None if job.begin_at is None else job.begin_at.in_s,
         hold=job.hold,
+        array=None if job.array is None else read_array(job.array),
     )
 
 
@@ -514,6 +521,8 @@ def write_job_yaml(request: Request) -> str:
         job["begin_at"] = begin
     if request.hold:
         job["hold"] = True
+    if request.array is not None:
+        job["array"] = str(request.array)
     # Lines are not folded: what a fold means depends on the spaces around it.
     return yaml.dump(job, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=math.inf)
 

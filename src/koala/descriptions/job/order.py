@@ -11,6 +11,7 @@ from koala.descriptions.errors import shown
 from koala.descriptions.fields import DURATION_S_MAX, Description, duration_s
 from koala.descriptions.yaml.problems import wrong
 from koala.model.dependency import DEPENDENCIES_MAX, Condition, Dependency
+from koala.model.job_array import ARRAY_ADVICE, ARRAY_INDEX_MAX, ArrayError, read_array
 from koala.model.request import TIME_S_MAX
 
 MOMENT_ADVICE = (
@@ -109,13 +110,70 @@ MomentText = Annotated[
         | Annotated[str, Field(pattern=r"^\s*(now|[0-9]{4}-)", max_length=_MOMENT_CHARACTERS_MAX)],
     ),
 ]
+
+
+def _read_array(value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)  # an array of one element
+    if not isinstance(value, str):
+        raise wrong("this is no array", ARRAY_ADVICE)
+    try:
+        return str(read_array(value))
+    except ArrayError as error:
+        raise wrong(str(error), error.advice) from None
+
+
+_INDICES = "[0-9]+(-[0-9]+(:[0-9]+)?)?"
+ArrayText = Annotated[
+    str,
+    BeforeValidator(
+        _read_array,
+        json_schema_input_type=Annotated[int, Field(ge=0, le=ARRAY_INDEX_MAX)]
+        | Annotated[str, Field(pattern=rf"^\s*{_INDICES}(\s*,\s*{_INDICES})*\s*(%\s*[0-9]+)?\s*$")],
+    ),
+]
+
+
+class JobNumber(NamedTuple):
+    """A job by its number, or an element of an array by its index there."""
+
+    job: int
+    element: int | None = None
+
+
+_NUMBER_ADVICE = "write the number of a job, such as 17, or of an element of an array, such as 17_3"
+
+
+def _read_number(value: Any) -> JobNumber:
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= NUMBER_MAX:
+        return JobNumber(value)
+    found = re.fullmatch(r"([0-9]{1,15})_([0-9]{1,10})", value) if isinstance(value, str) else None
+    if found is None or int(found[1]) < 1 or int(found[2]) > ARRAY_INDEX_MAX:
+        raise wrong("this is not the number of a job", _NUMBER_ADVICE)
+    return JobNumber(int(found[1]), int(found[2]))
+
+
+# A larger number is no job's.
+NUMBER_MAX = 2**53
 JobNumbers = Annotated[
-    tuple[Annotated[int, Field(strict=True, ge=1, le=2**53)], ...], Field(max_length=DEPENDENCIES_MAX)
+    tuple[
+        Annotated[
+            JobNumber,
+            BeforeValidator(
+                _read_number,
+                json_schema_input_type=Annotated[int, Field(ge=1, le=NUMBER_MAX)]
+                | Annotated[str, Field(pattern=r"^[0-9]{1,15}_[0-9]{1,10}$")],
+            ),
+        ],
+        ...,
+    ],
+    Field(max_length=DEPENDENCIES_MAX),
 ]
 
 
 class AfterText(Description):
-    """The jobs that a job waits for before it is tried, by their numbers. Where what it waits for can never come, it
+    """The jobs that a job waits for before it is tried, by their numbers; 17_3 is element 3 of
+    array 17, and 17 all of its elements. Where what it waits for can never come, it
     ends as cancelled, and says why."""
 
     done: JobNumbers = Field(default=(), description="jobs that must be done: every component returned success")
@@ -127,16 +185,19 @@ class AfterText(Description):
 def dependencies(after: AfterText) -> tuple[Dependency, ...]:
     """What the text names, in the order of the conditions; the same twice counts once."""
     found = [
-        Dependency(job=job, condition=condition) for condition in Condition for job in getattr(after, str(condition))
+        Dependency(job=number.job, condition=condition, index=number.element)
+        for condition in Condition
+        for number in getattr(after, str(condition))
     ]
     return tuple(dict.fromkeys(found))
 
 
-def after_values(after: tuple[Dependency, ...]) -> dict[str, list[int]]:
+def after_values(after: tuple[Dependency, ...]) -> dict[str, list[int | str]]:
     """What ``AfterText`` reads as these."""
-    found: dict[str, list[int]] = {}
+    found: dict[str, list[int | str]] = {}
     for each in after:
-        found.setdefault(str(each.condition), []).append(each.job)
+        number = each.job if each.index is None else f"{each.job}_{each.index}"
+        found.setdefault(str(each.condition), []).append(number)
     return found
 
 

@@ -10,11 +10,13 @@ from typing import Any
 
 import msgspec
 
+from koala.model.job_array import element_name
 from koala.model.messages import (
     AnyCommand,
     AnyEvent,
     CancelTransfer,
     ComponentEnded,
+    ElementMade,
     JobEnded,
     JobPlaced,
     JobRequeued,
@@ -101,6 +103,9 @@ class Timeline:
         match message:
             case JobSubmitted(job=job, request=request):
                 self.submitted(at_s, job, request.name, request.kind, request.processors, request.priority)
+            case ElementMade(job=job, array=array, index=index):
+                self.names[job] = element_name(self.names.get(array, "job"), index)
+                self.remark(at_s, job, f"element {index} of array {array}")
             case JobPlaced(job=job, places=places):
                 self.remark(at_s, job, "placed: " + ", ".join(f"{size} on {site}" for site, size in places))
             case StartComponent(token=token):

@@ -7,19 +7,24 @@ remembers of dependencies.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from koala.core import Scheduler
 from koala.core.lifecycle import JobState
+from koala.core.placement import MADE_AHEAD_MAX
 from koala.model.dependency import Condition, Dependency
+from koala.model.job_array import ArraySpec
 from koala.model.messages import (
     AnyCommand,
     AnyEvent,
+    CancelAsked,
     ChangeAsked,
+    ElementMade,
     HoldAsked,
     JobEnded,
+    JobHeld,
     JobOutcome,
     JobSubmitted,
     ReleaseBarrier,
@@ -31,6 +36,8 @@ from koala.simulator.workloads.workload import Arrival
 
 # A job that waits for others waits for so many at most.
 WAITED_FOR_MAX = 3
+# An array has so many elements at most, less one.
+ARRAY_STEPS_MAX = 5
 # What users ask for a job that exists.
 OF_USERS = (HoldAsked, UnholdAsked, RestartAsked, ChangeAsked)
 
@@ -41,12 +48,38 @@ _ENDS = {
 }
 
 
+def numbers_of(arrivals: Sequence[Arrival]) -> list[range]:
+    """By arrival the number of its job, and after it those of the elements of an array."""
+    found, first = [], 1
+    for arrival in arrivals:
+        array = arrival.request.array
+        found.append(range(first, first + 1 + (0 if array is None else array.size)))
+        first = found[-1].stop
+    return found
+
+
+def with_arrays(rng: random.Random, arrivals: tuple[Arrival, ...]) -> tuple[Arrival, ...]:
+    """In some storms some jobs are arrays of a few elements."""
+    if rng.random() < 0.7:
+        return arrivals
+    found = []
+    for arrival in arrivals:
+        if rng.random() < 0.25:
+            first, step = rng.randint(0, 5), rng.randint(1, 3)
+            last = first + step * rng.randint(0, ARRAY_STEPS_MAX)
+            spec = ArraySpec(ranges=((first, last, step),), limit=rng.choice((None, None, 1, 2)))
+            arrival = arrival._replace(request=msgspec.structs.replace(arrival.request, array=spec))
+        found.append(arrival)
+    return tuple(found)
+
+
 def with_order(rng: random.Random, arrivals: tuple[Arrival, ...]) -> tuple[Arrival, ...]:
     """In half of the storms some jobs wait for earlier ones or for their time, or are held from the beginning."""
     if rng.random() < 0.5:
         return arrivals
     found = []
-    for number, arrival in enumerate(arrivals, start=1):
+    for numbers, arrival in zip(numbers_of(arrivals), arrivals, strict=True):
+        number = numbers[0]
         changes: dict[str, object] = {}
         if number > 1 and rng.random() < 0.4:
             others = rng.sample(range(1, number), min(number - 1, rng.randint(1, WAITED_FOR_MAX)))
@@ -65,7 +98,7 @@ def holds(rng: random.Random, arrivals: tuple[Arrival, ...], heal_at_s: float) -
     events: list[AnyEvent] = []
     if rng.random() < 0.5 and not any(arrival.request.hold for arrival in arrivals):
         return ()
-    for job, arrival in enumerate(arrivals, start=1):
+    for job, arrival in _first_numbers(arrivals):
         if rng.random() < 0.15:
             held_at = rng.uniform(arrival.at_s, max(arrival.at_s, heal_at_s))
             events.append(HoldAsked(at=held_at, job=job))
@@ -82,7 +115,7 @@ def changes(rng: random.Random, arrivals: tuple[Arrival, ...], heal_at_s: float)
     if rng.random() < 0.7:
         return ()
     events: list[AnyEvent] = []
-    for job, arrival in enumerate(arrivals, start=1):
+    for job, arrival in _first_numbers(arrivals):
         at = rng.uniform(arrival.at_s, max(arrival.at_s, heal_at_s))
         if rng.random() < 0.15:
             events.append(RestartAsked(at=at, job=job))
@@ -92,14 +125,26 @@ def changes(rng: random.Random, arrivals: tuple[Arrival, ...], heal_at_s: float)
     return tuple(events)
 
 
-def without_arrivals(request: Request, place: dict[int, int]) -> Request:
-    """The request where other jobs have the numbers that ``place`` gives by their indices, or are gone."""
+def _first_numbers(arrivals: Sequence[Arrival]) -> list[tuple[JobId, Arrival]]:
+    return [(numbers[0], arrival) for numbers, arrival in zip(numbers_of(arrivals), arrivals, strict=True)]
+
+
+def renumbered(arrivals: Sequence[Arrival], kept: Sequence[int]) -> dict[JobId, JobId]:
+    """By the number of each job that is kept the one that it has where only these arrivals are left."""
+    old, new = numbers_of(arrivals), numbers_of([arrivals[index] for index in kept])
+    return {
+        before: after
+        for index, numbers in zip(kept, new, strict=True)
+        for before, after in zip(old[index], numbers, strict=True)
+    }
+
+
+def without_arrivals(request: Request, number: dict[JobId, JobId]) -> Request:
+    """The request where other jobs have the numbers that ``number`` gives, or are gone."""
     if not request.after:
         return request
     after = tuple(
-        Dependency(job=place[each.job - 1] + 1, condition=each.condition)
-        for each in request.after
-        if each.job - 1 in place
+        Dependency(job=number[each.job], condition=each.condition) for each in request.after if each.job in number
     )
     return msgspec.structs.replace(request, after=after)
 
@@ -113,23 +158,66 @@ class OrderPromises:
         self._requests: dict[JobId, tuple[Request, float]] = {}
         self._started: set[JobId] = set()
         self._ended: dict[JobId, JobOutcome] = {}
+        self._put_off: dict[JobId, int] = {}  # by array how often an element of it was held
 
     def after(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
         """Check what the event led to."""
         if isinstance(event, JobSubmitted):
             self._requests[event.job] = event.request, event.at
+        elif isinstance(event, CancelAsked):
+            array = self._ledger.array_of(event.job)
+            if array is not None and event.job not in self._requests:
+                self._ended.setdefault(event.job, JobOutcome.CANCELLED)
         for command in commands:
-            if isinstance(command, ReleaseBarrier):
+            if isinstance(command, JobHeld):
+                job = self._ledger.jobs.get(command.job)
+                array_id = 0 if job is None else job.array
+                self._put_off[array_id] = self._put_off.get(array_id, 0) + 1
+            if isinstance(command, ElementMade):
+                self._element_is_new(command)
+            elif isinstance(command, ReleaseBarrier):
                 self._has_waited(command.job, event.at)
                 self._started.add(command.job)
             elif isinstance(command, JobEnded):
                 self._ended[command.job] = command.outcome
+                self._array_is_over(command)
+        self._arrays_keep_to_their_limits()
         for job in self._ledger.jobs.values():
             if job.request.after:
                 self._can_still_come(job.id)
             if (job.state is JobState.HELD) != job.is_kept_back and job.state is not JobState.QUARANTINED:
                 why = "waits for nothing" if job.state is JobState.HELD else f"is {job.state} and should be held"
                 self._fail("a job is held while there is a reason, and no longer", f"job {job.id} {why}")
+
+    def _element_is_new(self, command: ElementMade) -> None:
+        if command.job in self._requests or command.job in self._ended:
+            self._fail("an array keeps to its limit", f"job {command.job} is made twice, or was not to be made")
+        self._requests[command.job] = self._requests[command.array]
+
+    def _elements(self, array: JobId) -> range:
+        spec = self._requests[array][0].array if array in self._requests else None
+        return range(array + 1, array + 1 + (0 if spec is None else spec.size))
+
+    def _array_is_over(self, command: JobEnded) -> None:
+        job = self._ledger.jobs.get(command.job) or self._ledger.ended.get(command.job)
+        if job is None or job.spec is None:
+            return
+        for number in self._elements(command.job):
+            if number not in self._requests:
+                self._ended.setdefault(number, JobOutcome.CANCELLED)
+            elif command.outcome is JobOutcome.DONE and self._ended.get(number) is not JobOutcome.DONE:
+                self._fail("an array is done when its elements are", f"job {number} of {command.job} is not done")
+
+    def _arrays_keep_to_their_limits(self) -> None:
+        for array in self._ledger.arrays.values():
+            assert array.spec is not None
+            live = [job for job in self._ledger.jobs.values() if job.array == array.id]
+            limit = array.spec.limit
+            ahead = sum(job.state is JobState.WAITING and job.placed_at is None for job in live)
+            if len(live) != array.elements_live or (limit is not None and len(live) > limit):
+                self._fail("an array keeps to its limit", f"{len(live)} elements of {array.id} live")
+            if ahead > MADE_AHEAD_MAX + self._put_off.get(array.id, 0):
+                self._fail("an array costs the queue little", f"{ahead} elements of {array.id} wait")
 
     def _has_waited(self, job: JobId, at: float) -> None:
         request, submitted_at = self._requests[job]
@@ -147,5 +235,6 @@ class OrderPromises:
 
     def _is_met(self, each: Dependency) -> bool:
         if each.condition is Condition.STARTED:
-            return each.job in self._started
+            elements = self._elements(each.job)
+            return each.job in self._started or (bool(elements) and self._started.issuperset(elements))
         return self._ended.get(each.job) in _ENDS[each.condition]

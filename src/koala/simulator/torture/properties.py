@@ -16,6 +16,7 @@ from koala.model.messages import (
     AnyCommand,
     AnyEvent,
     ComponentEnded,
+    ElementMade,
     JobEnded,
     JobOutcome,
     JobPlaced,
@@ -57,6 +58,8 @@ class PromiseChecker:
         self.world = world
         self.parameters: SchedulerParameters = scheduler.ledger.parameters
         self.submitted: set[JobId] = set()
+        self.arrived = 0  # how many submissions there were: an array is one, and its elements are submitted jobs too
+        self.arrays: set[JobId] = set()
         self.guests: set[JobId] = set()
         self.closed_to_guests = frozenset(scheduler.grid.closed_to_guests)
         self.without_images = {
@@ -81,6 +84,9 @@ class PromiseChecker:
         """Check every property; raises PropertyBrokenError with the first that does not hold."""
         if type(event) is JobSubmitted:
             self.submitted.add(event.job)
+            self.arrived += 1
+            if event.request.array is not None:
+                self.arrays.add(event.job)
             if event.guest:
                 self.guests.add(event.job)
         elif type(event) is ComponentEnded:
@@ -90,7 +96,11 @@ class PromiseChecker:
         elif type(event) in (SiteLost, SiteSilent):
             self.fenced |= {token: None for token, claim in self.ledger.claims.items() if claim.fenced}
         for command in commands:
-            if type(command) is StartComponent:
+            if type(command) is ElementMade:
+                self.submitted.add(command.job)
+                if command.array in self.guests:
+                    self.guests.add(command.job)
+            elif type(command) is StartComponent:
                 self.part_of[command.token] = command.job, command.part
                 self.site_of[command.token] = command.site
                 self.claimed_at[command.job] = event.at
@@ -153,7 +163,7 @@ class PromiseChecker:
     def _one_run_counts(self, command: JobEnded) -> None:
         """A job is done by one run of it alone, the last: every component of that returned success, and none of them
         was given up with its site."""
-        if command.outcome is not JobOutcome.DONE:
+        if command.outcome is not JobOutcome.DONE or command.job in self.arrays:
             return
         run = self.released.get(command.job, frozenset())
         missing = [token for token in sorted(run) if token not in self.done]

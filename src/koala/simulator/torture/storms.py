@@ -45,7 +45,7 @@ from koala.model.request import (
 )
 from koala.policies import Catalogue
 from koala.policies.front_door import View, compile_demand, try_place
-from koala.simulator.torture.order import changes, holds, with_order
+from koala.simulator.torture.order import changes, holds, with_arrays, with_order
 from koala.simulator.torture.shapes import with_shapes
 from koala.simulator.workloads.draws import stream
 from koala.simulator.workloads.workload import Arrival
@@ -114,6 +114,7 @@ def draw_storm(seed: int) -> Storm:
         grid = msgspec.structs.replace(grid, scheduler=scheduler)
     arrivals = _with_programs(stream(seed, "storm", "programs"), arrivals)
     grid, arrivals = _with_images(stream(seed, "storm", "images"), grid, arrivals)
+    arrivals = with_arrays(stream(seed, "storm", "arrays"), arrivals)
     arrivals = with_order(stream(seed, "storm", "order"), arrivals)
     grid, arrivals = with_shapes(stream(seed, "storm", "shapes"), grid, arrivals)
     return Storm(

@@ -21,7 +21,7 @@ from koala.model.messages import (
 )
 from koala.model.request import JobId
 from koala.simulator.torture.link_promises import LinkPromises
-from koala.simulator.torture.order import OF_USERS, OrderPromises, without_arrivals
+from koala.simulator.torture.order import OF_USERS, OrderPromises, numbers_of, renumbered, without_arrivals
 from koala.simulator.torture.properties import PromiseChecker, PropertyBrokenError, nothing_left_behind
 from koala.simulator.torture.restart_promises import RestartPromises
 from koala.simulator.torture.restarts import Twin
@@ -82,12 +82,13 @@ class _Run:
         self.order = OrderPromises(self.scheduler, self.watch.fail)
         self.links = LinkPromises(self.scheduler, self.watch.fail)
         self.twin = Twin(self.scheduler, storm.seed)
-        self.defects = {arrival + 1: messages for arrival, messages in storm.defects}
+        self.numbers = numbers_of(storm.arrivals)
+        self.defects = {self.numbers[arrival][0]: messages for arrival, messages in storm.defects}
         self.tail: deque[tuple[float, str, AnyEvent | AnyCommand]] = deque(maxlen=TAIL_LINES)
         self.happened: Counter[str] = Counter()
         self.events = 0
         for at, arrival in storm.cancels:
-            self.world.plan(CancelAsked(at=at, job=arrival + 1))
+            self.world.plan(CancelAsked(at=at, job=self.numbers[arrival][-1]))
         for event in storm.operators:
             self.world.plan(event)
 
@@ -143,7 +144,7 @@ class _Run:
         """All jobs came and ended, the storm is over, and every abort has been answered."""
         ledger = self.scheduler.ledger
         healed = ledger.now >= (self.storm.grid.simulation.heal_at_s or 0.0)
-        everyone = len(self.watch.submitted) == len(self.storm.arrivals)
+        everyone = self.watch.arrived == len(self.storm.arrivals)
         return healed and everyone and not ledger.jobs and not ledger.claims
 
     def _note(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
@@ -156,11 +157,16 @@ class _Run:
             explanation = self.scheduler.explain(job.id)
             assert explanation is not None
             watch.fail("every job finishes", f"job {job.id} is still {job.state}: {explanation.story[-1].text}")
-        if len(watch.submitted) < len(self.storm.arrivals):
+        if watch.arrived < len(self.storm.arrivals):
             watch.fail("every job finishes", "not all jobs were submitted before the time was up")
         nothing_left_behind(watch)
+        requests = {
+            number: arrival.request
+            for numbers, arrival in zip(self.numbers, self.storm.arrivals, strict=True)
+            for number in numbers
+        }
         for job_id, ended in watch.ended.items():
-            request = self.storm.arrivals[job_id - 1].request
+            request = requests[job_id]
             if ended.outcome is JobOutcome.FAILED and not may_fail(request):
                 watch.fail("every job finishes", f"job {job_id} failed: {ended.reason}")
 
@@ -241,17 +247,18 @@ def _without_jobs(storm: Storm, start: int, stop: int) -> Storm:
     """Drop some arrivals; the cancels of the others follow them to their new places."""
     kept = [index for index in range(len(storm.arrivals)) if not start <= index < stop]
     place = {index: position for position, index in enumerate(kept)}
+    number = renumbered(storm.arrivals, kept)
     return msgspec.structs.replace(
         storm,
         arrivals=tuple(
-            each._replace(request=without_arrivals(each.request, place))
+            each._replace(request=without_arrivals(each.request, number))
             for each in (storm.arrivals[index] for index in kept)
         ),
         cancels=tuple((at, place[index]) for at, index in storm.cancels if index in place),
         operators=tuple(
-            msgspec.structs.replace(event, job=place[event.job - 1] + 1) if isinstance(event, OF_USERS) else event
+            msgspec.structs.replace(event, job=number[event.job]) if isinstance(event, OF_USERS) else event
             for event in storm.operators
-            if not isinstance(event, OF_USERS) or event.job - 1 in place
+            if not isinstance(event, OF_USERS) or event.job in number
         ),
         defects=tuple((place[index], messages) for index, messages in storm.defects if index in place),
     )

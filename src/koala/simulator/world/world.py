@@ -18,6 +18,7 @@ from koala.model.messages import (
     AnyEvent,
     AskSite,
     CancelTransfer,
+    ElementMade,
     EndedJob,
     JobEnded,
     JobHeld,
@@ -144,6 +145,7 @@ class World:
             WakeAt: self._wake_at,
             JobPlaced: self._job_placed,
             JobRequeued: self._job_requeued,
+            ElementMade: self._element_made,
             JobHeld: self._for_the_record,
             JobUnheld: self._for_the_record,
             SiteDistrusted: self._for_the_record,
@@ -223,9 +225,12 @@ class World:
         if job == 1:
             for site in self.sites.values():
                 site.start_record(at)
-        self.jobs[job] = SimulatedJob(job, arrival)
-        self._ends.append(0)
-        if self._hold_when_waiting is not None:
+        array = arrival.request.array
+        numbers = range(job, job + 1 + (0 if array is None else array.size))
+        self.jobs |= {number: SimulatedJob(number, arrival) for number in numbers}
+        self._ends.extend(bytes(len(numbers)))
+        self.submitted = numbers[-1]
+        if self._hold_when_waiting is not None and array is None:
             self._waiting.add(job)
         self._delivery.outbox.append(
             JobSubmitted(
@@ -263,6 +268,10 @@ class World:
         self._leave_queue(command.job, now)
 
     def _job_requeued(self, command: JobRequeued, now: float) -> None:
+        if self._hold_when_waiting is not None:
+            self._waiting.add(command.job)
+
+    def _element_made(self, command: ElementMade, now: float) -> None:
         if self._hold_when_waiting is not None:
             self._waiting.add(command.job)
 

@@ -1,0 +1,129 @@
+"""Arrays: one submission that stands for many jobs alike, told apart by an index.
+
+Frozen values, valid once built. The elements of the array with the number N are the jobs N + 1, N + 2, ... in the
+order of their indices, so that the number of each is known before it is made.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+# An array has so many elements at most, and no index is larger.
+ARRAY_ELEMENTS_MAX = 100_000
+ARRAY_INDEX_MAX = 2**31 - 1
+# It is written with so many ranges at most.
+ARRAY_RANGES_MAX = 1_000
+
+ARRAY_ADVICE = "write indices and ranges in increasing order such as 0-99, 1,5,9 or 0-20:4, and %10 for ten at a time"
+_RANGE = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10})(?::([0-9]{1,10}))?)?")
+
+
+class ArrayError(ValueError):
+    """What is written is no array; the text says why, and ``advice`` what to write."""
+
+    def __init__(self, problem: str, advice: str = ARRAY_ADVICE) -> None:
+        super().__init__(problem)
+        self.advice = advice
+
+
+class ArraySpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The indices of an array, as (first, last, step) in increasing order, and how many elements may be under way at
+    the same time; None for as many as fit."""
+
+    ranges: tuple[tuple[int, int, int], ...]
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.ranges:
+            raise ArrayError("an array has at least one element")
+        if len(self.ranges) > ARRAY_RANGES_MAX:
+            raise ArrayError(f"more than {ARRAY_RANGES_MAX} ranges (ARRAY_RANGES_MAX)")
+        before = -1
+        for first, last, step in self.ranges:
+            if not (before < first <= last <= ARRAY_INDEX_MAX and step >= 1):
+                raise ArrayError(f"the indices do not increase up to {ARRAY_INDEX_MAX} (ARRAY_INDEX_MAX)")
+            before = last
+        if self.size > ARRAY_ELEMENTS_MAX:
+            raise ArrayError(
+                f"{self.size} elements are too many", f"write at most {ARRAY_ELEMENTS_MAX} (ARRAY_ELEMENTS_MAX)"
+            )
+        if self.limit is not None and self.limit < 1:
+            raise ArrayError("not even one element may run", "write %1 or more, or leave it out")
+
+    @property
+    def size(self) -> int:
+        """How many elements there are."""
+        return sum((last - first) // step + 1 for first, last, step in self.ranges)
+
+    def index_at(self, position: int) -> int:
+        """The index of the element at this position, counted from 0."""
+        for first, last, step in self.ranges:
+            here = (last - first) // step + 1
+            if position < here:
+                return first + position * step
+            position -= here
+        raise IndexError(position)
+
+    def position_of(self, index: int) -> int | None:
+        """The position of the element with this index; None where there is none."""
+        before = 0
+        for first, last, step in self.ranges:
+            if first <= index <= last:
+                return before + (index - first) // step if (index - first) % step == 0 else None
+            before += (last - first) // step + 1
+        return None
+
+    def __str__(self) -> str:
+        parts = [
+            str(first) if first == last else f"{first}-{last}" + (f":{step}" if step > 1 else "")
+            for first, last, step in self.ranges
+        ]
+        return ",".join(parts) + ("" if self.limit is None else f"%{self.limit}")
+
+
+def read_array(text: str) -> ArraySpec:
+    """An array as Slurm writes it: ``0-99``, ``1,3,5-9:2``, ``0-99%10``. Raises ArrayError."""
+    indices, percent, limit_text = text.strip().partition("%")
+    limit = None
+    if percent:
+        if not re.fullmatch(r"[0-9]{1,10}", limit_text.strip()):
+            raise ArrayError(f"{limit_text[:40]!r} is no number of elements at a time")
+        limit = int(limit_text)
+    parts = indices.split(",", ARRAY_RANGES_MAX)
+    if len(parts) > ARRAY_RANGES_MAX:
+        raise ArrayError(f"more than {ARRAY_RANGES_MAX} ranges (ARRAY_RANGES_MAX)")
+    return ArraySpec(ranges=tuple(_read_range(part.strip()) for part in parts), limit=limit)
+
+
+def _read_range(text: str) -> tuple[int, int, int]:
+    found = _RANGE.fullmatch(text)
+    if found is None:
+        raise ArrayError(f"{text[:40]!r} is no index and no range of them")
+    first = int(found[1])
+    return first, int(found[2] or first), int(found[3] or 1)
+
+
+class ElementCounts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the elements of an array stand. ``indices`` is how the array is written; those that wait include those that
+    have not been made yet."""
+
+    indices: str
+    size: int
+    waiting: int = 0
+    running: int = 0
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+
+def element_number(array: int, spec: ArraySpec, index: int) -> int | None:
+    """The number of the element with this index; None where there is none."""
+    position = spec.position_of(index)
+    return None if position is None else array + 1 + position
+
+
+def element_name(name: str, index: int) -> str:
+    """How an element is called in lists."""
+    return f"{name}[{index}]"

@@ -1,0 +1,253 @@
+"""Arrays: one submission, of which the elements become jobs a few at a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
+from koala.core.placement import MADE_AHEAD_MAX, MADE_AT_ONCE_MAX
+from koala.core.story import element_counts
+from koala.model.dependency import Condition, Dependency
+from koala.model.job_array import ARRAY_ELEMENTS_MAX, ARRAY_RANGES_MAX, ArrayError, element_number, read_array
+from koala.model.messages import (
+    ElementMade,
+    HoldAsked,
+    JobOutcome,
+    JobQuarantined,
+    JobSubmitted,
+    Outcome,
+    RequeueAsked,
+    StartComponent,
+    UnholdAsked,
+)
+from koala.model.request import Request
+from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind
+
+
+def a_driver(processors: int = 4) -> CoreDriver:
+    return CoreDriver({"a": processors}, scan_interval_s=0.0)
+
+
+def submit(driver: CoreDriver, request: Request) -> int:
+    """Submit a job under the next number that no element has."""
+    number = driver.scheduler.last_job + 1
+    driver.send(JobSubmitted(at=driver.now, job=number, request=request))
+    return number
+
+
+def finish(driver: CoreDriver, *jobs: int, outcome: Outcome = Outcome.DONE) -> None:
+    for job in jobs:
+        tokens = driver.tokens(job)
+        driver.ready(*tokens)
+        driver.end(*tokens, outcome=outcome)
+        driver.settle()
+
+
+def counts(driver: CoreDriver, array: int = 1) -> tuple[int, ...]:
+    found = element_counts(driver.job(array))
+    assert found is not None
+    return found.waiting, found.running, found.done, found.failed, found.cancelled
+
+
+def test_as_many_elements_start_as_fit_and_two_are_made_ahead() -> None:
+    """waiting -> unfolding -> done"""
+    driver = a_driver()
+    commands = driver.submit(ask(1, array=read_array("10-19")))
+    starts = [(start.job, start.array, start.index) for start in kind(commands, StartComponent)]
+    assert starts == [(2, 1, 10), (3, 1, 11), (4, 1, 12), (5, 1, 13)]
+    assert len(kind(commands, ElementMade)) == 4 + MADE_AHEAD_MAX
+    assert driver.state(1) is JobState.UNFOLDING
+    assert counts(driver) == (6, 4, 0, 0, 0)
+    assert [job.id for job in driver.ledger.low] == [6, 7]
+    assert_ledger_balances(driver.ledger)
+    finish(driver, *range(2, 12))
+    assert driver.ended(1).outcome is JobOutcome.DONE
+    assert counts(driver) == (0, 0, 10, 0, 0)
+    assert_clean(driver.ledger)
+
+
+def test_elements_stand_in_line_as_if_all_had_come_with_their_array() -> None:
+    driver = a_driver(2)
+    driver.submit(ask(2, array=read_array("0-4")))
+    later = submit(driver, ask(2))
+    order = [2]
+    while driver.ledger.jobs:
+        finish(driver, order[-1])
+        order += [job.id for job in driver.ledger.jobs.values() if job.state is JobState.STARTING]
+    assert order == [2, 3, 4, 5, 6, later]
+
+
+def test_an_array_of_a_hundred_thousand_costs_the_queue_two_jobs() -> None:
+    driver = a_driver()
+    driver.run(ask(4))
+    driver.submit(ask(1, array=read_array(f"0-{ARRAY_ELEMENTS_MAX - 1}")))
+    assert len(driver.ledger.jobs) == 2 + MADE_AHEAD_MAX
+    assert driver.scheduler.last_job == 2 + ARRAY_ELEMENTS_MAX
+    driver.cancel(2)
+    assert len(driver.ledger.jobs) == 1
+    assert counts(driver, 2) == (0, 0, 0, 0, ARRAY_ELEMENTS_MAX)
+
+
+def test_no_more_elements_live_than_the_limit() -> None:
+    driver = a_driver()
+    driver.submit(ask(1, array=read_array("0-9%2")))
+    assert sorted(driver.ledger.jobs) == [1, 2, 3]
+    finish(driver, 2)
+    assert sorted(driver.ledger.jobs) == [1, 3, 4]
+
+
+def test_very_many_that_fit_start_in_several_goes() -> None:
+    driver = a_driver(2 * MADE_AT_ONCE_MAX)
+    commands = driver.submit(ask(1, array=read_array("0-9999")))
+    assert len(kind(commands, ElementMade)) == MADE_AT_ONCE_MAX
+    driver.settle()
+    assert counts(driver)[1] == 2 * MADE_AT_ONCE_MAX
+
+
+def test_an_array_fails_when_an_element_fails_and_the_others_go_on() -> None:
+    driver = a_driver(1)
+    driver.submit(ask(1, array=read_array("0-2"), restarts_max=0))
+    finish(driver, 2, outcome=Outcome.FAILED)
+    finish(driver, 3)
+    driver.cancel(4)
+    assert driver.ended(1).outcome is JobOutcome.FAILED
+    assert driver.ended(1).reason == "of 3 elements 1 failed and 1 were cancelled"
+    assert counts(driver) == (0, 0, 1, 1, 1)
+
+
+def test_cancelling_an_array_ends_its_elements_and_makes_no_more() -> None:
+    driver = a_driver()
+    driver.submit(ask(1, array=read_array("0-9")))
+    driver.cancel(1)
+    assert not driver.ledger.jobs
+    assert counts(driver) == (0, 0, 0, 0, 10)
+
+
+def test_an_element_that_is_cancelled_before_it_is_made_never_is() -> None:
+    driver = a_driver(1)
+    driver.submit(ask(1, array=read_array("0-4")))
+    for _ in range(2):
+        driver.cancel(6)
+    assert counts(driver) == (3, 1, 0, 0, 1)
+    finish(driver, 2, 3, 4, 5)
+    assert driver.ended(1).outcome is JobOutcome.CANCELLED
+    assert [made.index for made in driver.all(ElementMade)] == [0, 1, 2, 3]
+
+
+def test_a_job_waits_for_all_elements_or_for_one() -> None:
+    driver = a_driver(1)
+    driver.submit(ask(1, array=read_array("0-3")))  # 1, and 2 to 5
+    one = element_number(1, read_array("0-3"), 1)
+    assert one == 3
+    first = submit(driver, ask(1, after=(Dependency(job=one),)))
+    started = submit(driver, ask(1, after=(Dependency(job=1, condition=Condition.STARTED),)))
+    done = submit(driver, ask(1, after=(Dependency(job=1),)))
+    finish(driver, 2)
+    assert driver.state(first) is JobState.HELD
+    finish(driver, 3)
+    assert driver.state(first) is JobState.WAITING
+    finish(driver, 4)
+    driver.ready(*driver.tokens(5))
+    assert driver.state(started) is JobState.WAITING
+    assert driver.state(done) is JobState.HELD
+    driver.end(*driver.tokens(5))
+    assert driver.state(done) is JobState.WAITING
+
+
+def test_those_who_wait_for_an_element_that_is_never_made_end() -> None:
+    driver = a_driver(1)
+    driver.submit(ask(1, array=read_array("0-9")))
+    one = submit(driver, ask(1, after=(Dependency(job=10),)))
+    other = submit(driver, ask(1, after=(Dependency(job=11),)))
+    driver.cancel(10)
+    assert "job 10 was cancelled" in driver.ended(one).reason
+    driver.cancel(1)
+    assert "job 11 was cancelled" in driver.ended(other).reason
+
+
+def test_a_held_array_makes_no_more_elements_until_it_is_let_go() -> None:
+    driver = a_driver(1)
+    driver.submit(ask(1, array=read_array("0-9"), hold=True))
+    assert driver.state(1) is JobState.HELD
+    driver.send(UnholdAsked(at=0.0, job=1))
+    driver.settle()
+    assert counts(driver)[1] == 1
+    driver.send(HoldAsked(at=0.0, job=1))
+    finish(driver, 2, 3, 4)
+    assert sorted(driver.ledger.jobs) == [1]
+    driver.send(UnholdAsked(at=0.0, job=1))
+    driver.settle()
+    assert driver.state(5) is JobState.STARTING
+
+
+def test_a_held_element_makes_room_for_the_next() -> None:
+    driver = a_driver(1)
+    driver.submit(ask(1, array=read_array("0-9")))
+    for job in (3, 4):
+        driver.send(HoldAsked(at=0.0, job=job))
+    finish(driver, 2)
+    assert driver.state(5) is JobState.STARTING
+
+
+def test_an_array_in_quarantine_is_put_back() -> None:
+    driver = a_driver(1)
+    driver.submit(ask(1, array=read_array("0-9")))
+    driver.send(JobQuarantined(at=0.0, job=1, reason="a defect"))
+    finish(driver, 2, 3, 4)
+    assert sorted(driver.ledger.jobs) == [1]
+    driver.send(RequeueAsked(at=0.0, job=1))
+    driver.settle()
+    assert driver.state(5) is JobState.STARTING
+
+
+def test_a_restart_goes_on_with_the_array() -> None:
+    driver = a_driver(1)
+    driver.submit(ask(1, array=read_array("0-5")))
+    driver.cancel(7)
+    finish(driver, 2)
+    written = encode_snapshot(driver.scheduler.snapshot())
+    twin = Scheduler.from_snapshot(driver.scheduler.grid, None, decode_snapshot(written))
+    assert encode_snapshot(twin.snapshot()) == written
+    driver.scheduler, driver.ledger = twin, twin.ledger
+    finish(driver, 3, 4, 5, 6)
+    assert driver.ended(1).reason == "of 6 elements 1 were cancelled"
+
+
+@pytest.mark.parametrize(
+    ("text", "indices", "limit"),
+    [
+        ("0-3", [0, 1, 2, 3], None),
+        ("7", [7], None),
+        ("1,3,5-9:2%4", [1, 3, 5, 7, 9], 4),
+        (" 0-20:10 , 30 % 1", [0, 10, 20, 30], 1),
+    ],
+)
+def test_an_array_is_read_and_written(text: str, indices: list[int], limit: int | None) -> None:
+    spec = read_array(text)
+    assert ([spec.index_at(position) for position in range(spec.size)], spec.limit) == (indices, limit)
+    assert [spec.position_of(index) for index in indices] == [*range(len(indices))]
+    assert spec.position_of(max(indices) + 1) is None
+    assert read_array(str(spec)) == spec
+    with pytest.raises(IndexError):
+        spec.index_at(spec.size)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "no index"),
+        ("a-b", "no index"),
+        ("0-999999999", "ARRAY_ELEMENTS_MAX"),
+        ("5-1", "do not increase"),
+        ("3,1", "do not increase"),
+        ("1-3:0", "do not increase"),
+        ("0-9999999999", "ARRAY_INDEX_MAX"),
+        ("0-9%0", "not even one"),
+        ("0-9%", "no number of elements"),
+        (",".join("1" for _ in range(ARRAY_RANGES_MAX + 1)), "ARRAY_RANGES_MAX"),
+    ],
+)
+def test_what_is_no_array_is_refused(text: str, what: str) -> None:
+    with pytest.raises(ArrayError) as caught:
+        read_array(text)
+    assert what in f"{caught.value}; {caught.value.advice}"
