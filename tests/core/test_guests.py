@@ -70,7 +70,7 @@ def test_it_waits_while_only_closed_sites_are_idle_and_its_explanation_says_so()
     assert any("must not run under the account of the daemon, at closed" in line.text for line in told.story)
     assert told.refusal is not None
     cures = {shortage.site: shortage.cure for shortage in told.refusal.shortages}
-    assert cures["closed"] == "none: closed will never run it, as its story tells"
+    assert cures["closed"] == "none: closed will never run it; its story tells why"
     driver.report("open", others=0)
     driver.pass_time(100.0)
     assert places(driver) == [(("open", 3),)]

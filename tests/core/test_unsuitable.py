@@ -67,7 +67,7 @@ def test_it_waits_for_another_site_rather_than_go_back_there() -> None:
     refusal = explanation.refusal
     assert refusal is not None
     cures = {shortage.site: shortage.cure for shortage in refusal.shortages}
-    assert cures["a"] == "none: a will never run it, as its story tells"
+    assert cures["a"] == "none: a will never run it; its story tells why"
     assert not refusal.permanent
     driver.report("b", others=0)
     driver.pass_time(RESTED_S)

@@ -120,6 +120,7 @@ def frame(
         _jobs("claiming", overview.claiming, overview),
         _jobs("waiting, high priority", overview.waiting_high, overview),
         _jobs("waiting", overview.waiting_low, overview),
+        _jobs("held", overview.held, overview),
         _transfers(overview, width),
         ScreenSection(Text("last events", style="bold"), [_event_line(each, overview.now) for each in entries], True),
     ]

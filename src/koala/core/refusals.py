@@ -94,7 +94,7 @@ def _as_seen(view: View, link_demand_bit_s: Sequence[int], limit: list[int] | No
 def _with_barred_sites(refusal: Refusal, barred: Collection[SiteName]) -> Refusal:
     """Of a site that will never run it, more processors would be no help."""
     shortages = tuple(
-        msgspec.structs.replace(each, cure=f"{_NO_CURE} {each.site} will never run it, as its story tells")
+        msgspec.structs.replace(each, cure=f"{_NO_CURE} {each.site} will never run it; its story tells why")
         if each.site in barred
         else each
         for each in refusal.shortages

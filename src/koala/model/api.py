@@ -520,6 +520,7 @@ class Overview(Answer):
     waiting_low: list[JobSummary]
     claiming: list[JobSummary]
     active: list[JobSummary]
+    held: list[JobSummary] = []
     counts: dict[str, int]
     last_seq: int = 0
 

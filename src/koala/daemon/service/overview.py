@@ -37,7 +37,9 @@ JOBS_NAMED_MAX = 20
 # The lists of so many viewers are kept until something changes.
 VIEWS_KEPT_MAX = 256
 _CLAIMING = tuple(state for state in JobState if state in IN_CLAIMING_QUEUE)
-_ACTIVE = tuple(state for state in JobState if state not in ENDED | IN_CLAIMING_QUEUE | {JobState.WAITING})
+_ACTIVE = tuple(
+    state for state in JobState if state not in ENDED | IN_CLAIMING_QUEUE | {JobState.WAITING, JobState.HELD}
+)
 
 
 class CallerView:
@@ -65,6 +67,7 @@ class CallerView:
             waiting_low=lists.waiting_low,
             claiming=lists.claiming,
             active=lists.active,
+            held=lists.held,
             counts=_every_state(counts),
             last_seq=engine.last_seq,
         )
@@ -141,6 +144,7 @@ class JobLists(NamedTuple):
     waiting_low: list[JobSummary]
     claiming: list[JobSummary]
     active: list[JobSummary]
+    held: list[JobSummary]
 
 
 class OverviewBoard:
@@ -173,6 +177,7 @@ class OverviewBoard:
             waiting_low=self._waiting(ledger, ledger.low, owner),
             claiming=summaries(_CLAIMING),
             active=summaries(_ACTIVE),
+            held=summaries((JobState.HELD,)),
         )
 
     def _waiting(self, ledger: Ledger, queue: PlacementQueue, owner: str | None) -> list[JobSummary]:

@@ -302,10 +302,8 @@ class Service:
         twice does it once."""
         row = await self._own_row(who, job)
         if row.state in (JobState.RUNNING, JobState.UNWINDING) or row.ended_at is not None:
-            raise ConflictError(
-                f"job {job} is {row.state}: only a job that has not started can be held; to take one out that runs, "
-                f"write koala job requeue --hold {job}"
-            )
+            advice = "submit it again" if row.ended_at is not None else f"write koala job requeue --hold {job}"
+            raise ConflictError(f"job {job} is {row.state}: only a job that has not started can be held; {advice}")
         return await self._tell(who, HoldAsked(at=self._engine.now(), job=job))
 
     async def unhold(self, who: Principal, job: int) -> JobSummary:

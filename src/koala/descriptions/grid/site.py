@@ -7,9 +7,9 @@ simulation in ``koala.descriptions.grid.simulation``.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from koala.descriptions.fields import (
     Capacity,
@@ -88,6 +88,11 @@ class ContainersText(Description):
     )
 
 
+def _by_tool(value: Any) -> Any:
+    """A tool alone is short for a mapping with it."""
+    return {"tool": value} if isinstance(value, str) else value
+
+
 class ClusterText(Description):
     """What every site has, whatever rules it."""
 
@@ -123,7 +128,10 @@ class ClusterText(Description):
     lost_after_s: SecondsAboveZero | None = Field(
         default=None, description="the scheduler's lost_after_s for this site alone; null is as for all"
     )
-    containers: ContainerTool | ContainersText | None = Field(
+    containers: (
+        Annotated[ContainersText, BeforeValidator(_by_tool, json_schema_input_type=ContainerTool | ContainersText)]
+        | None
+    ) = Field(
         default=None,
         description="with what the site runs container images, or that and where the images are; by default it runs "
         "none, and jobs with an image do not go there",
@@ -189,15 +197,9 @@ class SiteText(BatchKeysText, NodeKeysText, ClusterText):
             node_load=self.node_load,
             node_classes=self._node_classes(),
             batch=self.settings(name, self.kind),
-            containers=_containers(self.containers),
+            containers=None if self.containers is None else Containers(**self.containers.model_dump()),
             own_account=self.own_account,
             lost_after_s=self.lost_after_s,
             probes=self.probes,
             simulation=self.simulation.simulation(),
         )
-
-
-def _containers(text: ContainerTool | ContainersText | None) -> Containers | None:
-    if isinstance(text, ContainersText):
-        return Containers(tool=text.tool, images=text.images)
-    return None if text is None else Containers(tool=text)
