@@ -18,11 +18,12 @@ from koala.model.messages import (
     Outcome,
     RequeueAsked,
     RestartAsked,
+    SiteLost,
     StartComponent,
     UnholdAsked,
 )
 from koala.model.request import InvalidRequestError, Priority, Request
-from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind
+from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, part
 
 
 def after(*jobs: int, condition: Condition = Condition.DONE) -> tuple[Dependency, ...]:
@@ -229,6 +230,57 @@ def test_a_waiting_job_changes_the_queue_with_its_priority() -> None:
     assert_ledger_balances(driver.ledger)
     driver.send(UnholdAsked(at=driver.now, job=3))
     assert [job.id for job in driver.ledger.high] == [2, 3]
+
+
+def test_a_job_that_changes_its_priority_in_quarantine_has_a_place_of_its_own_in_the_other_queue() -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0, plan_depth=3)
+    driver.run(ask(10, high=True, walltime_s=1_000.0))
+    for priority in (False, False, True, True, False):
+        driver.submit(ask(7, high=priority, walltime_s=100.0))
+    driver.send(JobQuarantined(at=driver.now, job=6, reason="a defect"))
+    driver.send(ChangeAsked(at=driver.now, job=6, priority=Priority.HIGH))
+    driver.send(RequeueAsked(at=driver.now, job=6))
+    assert [job.id for job in driver.ledger.high] == [4, 5, 6]
+    assert len({job.position for job in driver.ledger.high}) == 3
+    driver.cancel(5)
+    assert [job.id for job in driver.ledger.high] == [4, 6]
+    assert_ledger_balances(driver.ledger)
+
+
+def test_a_job_whose_run_is_being_ended_is_held_when_it_comes_back() -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0)
+    tokens = driver.run(ask(2))
+    driver.send(RestartAsked(at=driver.now, job=1))
+    assert driver.state(1) is JobState.UNWINDING
+    driver.send(RestartAsked(at=driver.now, job=1, hold=True))
+    driver.end(*tokens, outcome=Outcome.ABORTED)
+    driver.settle()
+    assert driver.state(1) is JobState.HELD
+
+
+def test_a_job_that_is_put_back_from_quarantine_is_held_where_that_is_asked() -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0)
+    driver.run(ask(10))
+    driver.submit(ask(2))
+    driver.send(JobQuarantined(at=driver.now, job=2, reason="a defect"))
+    commands = driver.send(RequeueAsked(at=driver.now, job=2, hold=True))
+    assert driver.state(2) is JobState.HELD
+    assert kind(commands, JobHeld) == [JobHeld(job=2, held=True)]
+
+
+def test_those_who_wait_hear_of_a_job_that_ends_when_a_lost_site_is_left() -> None:
+    """Its claiming tries are used up: that is found out after the event itself was handled."""
+    driver = CoreDriver({"a": 10, "b": 2}, files={"f": (30.0, ("b",))}, scan_interval_s=0.0, barrier_timeout_s=600.0)
+    driver.submit(ask(part(10, "a", "f"), high=True, claiming_tries_max=3))
+    driver.submit(ask(1, after=after(1, condition=Condition.FAILED)))
+    driver.run(ask(10))
+    driver.pass_time(29.0)
+    for transfer in driver.transfers():
+        driver.end_transfer(transfer)
+    driver.pass_time(5.0)
+    driver.send(SiteLost(at=driver.now, site="a", reason="a fire"))
+    assert driver.state(1) is JobState.FAILED
+    assert driver.state(2) is JobState.WAITING
 
 
 def test_a_restart_remembers_what_jobs_wait_for() -> None:

@@ -154,7 +154,7 @@ class JobHolding:
         elif job.state in _NOT_STARTED:
             job.held = True
             self.ending.back_to_queue(job, "held", lower=False)
-        elif job.state in (JobState.HELD, JobState.QUARANTINED):
+        elif job.state in (JobState.HELD, JobState.QUARANTINED, JobState.UNWINDING):
             job.held = True
             job.tell(self.ledger.now, "held")
             if job.state is JobState.HELD:
@@ -190,13 +190,13 @@ class JobHolding:
             if waits:
                 self.ending.leave_placement_queue(job)
                 job.stop_timer()
-            if job.spec is not None:
-                job.arrival = -1  # its elements stand in the other line
+            job.arrival = -1  # its number in one line means nothing in the other
             job.changed_priority = event.priority
             job.high = event.priority is Priority.HIGH
             job.tell(ledger.now, "priority_changed", str(event.priority))
-            if waits:
+            if job.spec is None:
                 ledger.queue_of(job).note_arrival(job)
+            if waits:
                 self.ending.avoidance.enqueue(job)
 
     def on_unhold_asked(self, event: UnholdAsked) -> None:

@@ -268,6 +268,7 @@ class JobPlacing:
             return
         if job.barred:
             job.demand = job.demand.barring(ledger.index[site] for site in job.barred)
+        job.held |= event.hold
         reason = "put back from quarantine"
         job.move(JobState.WAITING)
         job.tell(ledger.now, "requeued")

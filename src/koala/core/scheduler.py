@@ -139,13 +139,14 @@ class Scheduler:
                     self._run_due(instant_is_new=instant_is_new, instant_is_over=kind is Tick)
                     ledger.about = ()
                 self._handlers[kind](event)
-                while ledger.turned or ledger.to_unfold:
-                    self._holding.settle()
-                    self._placement.unfold()
+                if ledger.turned or ledger.to_unfold:
+                    self._settle()
                 if ledger.to_leave:
                     self._loss.leave_unusable_sites()
                 while ledger.claiming.next_at <= ledger.now:
                     self._claiming.claim(ledger.claiming.head())
+                if ledger.turned or ledger.to_unfold:  # claims end jobs, too, and no snapshot tells what is left
+                    self._settle()
                 if ledger.forecasts.probe_at <= ledger.now:
                     self._probing.look()
             self._plan_what_is_due(commands)
@@ -153,6 +154,12 @@ class Scheduler:
             about: Sequence[Job] = ledger.about
             raise HandlingError(event, [job.id for job in about], error) from error
         return commands
+
+    def _settle(self) -> None:
+        """Tell all who wait of the jobs that have started or ended, and make the elements that are due by that."""
+        while self.ledger.turned or self.ledger.to_unfold:
+            self._holding.settle()
+            self._placement.unfold()
 
     def _plan_what_is_due(self, commands: list[AnyCommand]) -> None:
         """Make sure that the driver will come back when the next thing is due."""

@@ -143,10 +143,11 @@ class JobQuarantined(Event, frozen=True, kw_only=True, tag=True):
 
 
 class RequeueAsked(Event, frozen=True, kw_only=True, tag=True):
-    """Somebody wants a job out of quarantine and back in its placement queue. While a site still holds a component of
-    the job, and for a job that is not in quarantine, it changes nothing."""
+    """Somebody wants a job out of quarantine and back in its placement queue; with ``hold`` it is held there. While a
+    site still holds a component of the job, and for a job that is not in quarantine, it changes nothing."""
 
     job: JobId
+    hold: bool = False
 
 
 class RestartAsked(Event, frozen=True, kw_only=True, tag=True):

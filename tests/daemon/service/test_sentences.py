@@ -79,6 +79,7 @@ EXAMPLES: list[tuple[Any, str]] = [
     (CancelAsked(at=1, job=7), "the end of job 7 was asked for"),
     (JobQuarantined(at=1, job=7, reason="a defect"), "job 7 goes into quarantine: a defect"),
     (RequeueAsked(at=1, job=7), "job 7 is to leave quarantine"),
+    (RequeueAsked(at=1, job=7, hold=True), "job 7 is to leave quarantine and to be held"),
     (ComponentAccepted(at=1, token=FIRST), "component 7.1 waits in the queue of its site"),
     (ComponentReady(at=1, token=FIRST), "component 7.1 waits at the barrier"),
     (ComponentStarting(at=1, token=FIRST), "component 7.1 has its processors and starts"),

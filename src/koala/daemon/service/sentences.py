@@ -151,7 +151,7 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
     JobSubmitted: _submitted,
     CancelAsked: lambda body: f"the end of job {body.job} was asked for",
     JobQuarantined: lambda body: f"job {body.job} goes into quarantine{_because(body.reason)}",
-    RequeueAsked: lambda body: f"job {body.job} is to leave quarantine",
+    RequeueAsked: lambda body: f"job {body.job} is to leave quarantine{' and to be held' if body.hold else ''}",
     HoldAsked: lambda body: f"job {body.job} is to be held",
     UnholdAsked: lambda body: f"job {body.job} is let go by who held it",
     RestartAsked: lambda body: f"job {body.job} is to go back to its queue{' and to be held' if body.hold else ''}",

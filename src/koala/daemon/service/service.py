@@ -361,7 +361,7 @@ class Service:
                 f"job {job}: {where} still has components of its last run, which are being ended; try again when "
                 f"koala job show {job} says that all have ended"
             )
-        await self._engine.tell(RequeueAsked(at=self._engine.now(), job=job))
+        await self._engine.tell(RequeueAsked(at=self._engine.now(), job=job, hold=hold))
         row = await self._row(who, job)
         return job_summary(row, self._place_in_line(row))
 

@@ -40,6 +40,8 @@ WAITED_FOR_MAX = 3
 ARRAY_STEPS_MAX = 5
 # What users ask for a job that exists.
 OF_USERS = (HoldAsked, UnholdAsked, RestartAsked, ChangeAsked)
+# From these states a job for which there is a reason goes to be held later.
+_HELD_LATER = (JobState.QUARANTINED, JobState.UNWINDING)
 
 _ENDS = {
     Condition.DONE: frozenset({JobOutcome.DONE}),
@@ -185,7 +187,7 @@ class OrderPromises:
         for job in self._ledger.jobs.values():
             if job.request.after:
                 self._can_still_come(job.id)
-            if (job.state is JobState.HELD) != job.is_kept_back and job.state is not JobState.QUARANTINED:
+            if (job.state is JobState.HELD) != job.is_kept_back and job.state not in _HELD_LATER:
                 why = "waits for nothing" if job.state is JobState.HELD else f"is {job.state} and should be held"
                 self._fail("a job is held while there is a reason, and no longer", f"job {job.id} {why}")
 
