@@ -8,8 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
-from koala.core.plans import JobPlans, PlanFinder, Reservation
+from koala.core.plans import JobPlans
 from koala.core.state.availability import GRACE_S, Availability, expected_at
+from koala.core.state.reservations import PlanFinder, Reservation
 from koala.core.story import JobPlan
 from koala.model.messages import (
     RELEASES_MAX,
@@ -60,7 +61,7 @@ def test_a_later_job_that_would_put_the_plan_off_does_not_start() -> None:
     explanation = driver.scheduler.explain(3)
     assert explanation is not None
     assert explanation.refusal is not None
-    assert "kept for the plan of job 2" in explanation.refusal.reason
+    assert "kept for the plan of a job that comes before it" in explanation.refusal.reason
     assert explanation.planned_before == (JobPlan(job=2, expected_at=100.0, expected_sites=("a", "b")),)
     assert (explanation.expected_at, explanation.expected_sites) == (None, ())
 
@@ -75,7 +76,7 @@ def test_a_preview_minds_the_plans_and_changes_nothing() -> None:
 
     held = preview(ask(5, walltime_s=101.0))
     assert isinstance(held, Refusal)
-    assert "kept for the plan of job 2" in held.reason
+    assert "kept for the plan of a job that comes before it" in held.reason
     assert isinstance(preview(ask(5, walltime_s=100.0)), Spots)
     assert isinstance(preview(replace(ask(5, walltime_s=101.0), priority=Priority.HIGH)), Spots)
     too_wide = preview(ask(11))
@@ -95,6 +96,30 @@ def test_a_planned_job_tells_when_and_where_it_is_expected() -> None:
     started_job = driver.scheduler.explain(2)
     assert started_job is not None
     assert (started_job.expected_at, started_job.expected_sites) == (None, ())
+
+
+def test_what_is_expected_goes_by_the_users_last_two_runs_and_the_latest_by_walltimes() -> None:
+    driver = CoreDriver({"a": 10, "b": 10}, scan_interval_s=0.0, plan_depth=2)
+    for took_s in (500.0, 20.0, 40.0):  # the first counts no more
+        tokens = run(driver, ask(10, walltime_s=1_000.0))
+        driver.wait_until(driver.ledger.now + took_s)
+        driver.end(*tokens)
+        driver.settle()
+    begun = driver.ledger.now
+    run(driver, ask(10, walltime_s=1_000.0))
+    submit(driver, replace(ask_total(20), walltime_s=600.0))
+    submit(driver, replace(ask_total(15), walltime_s=100.0))
+
+    def told(job: int) -> tuple[float | None, float | None, tuple[int, ...]]:
+        found = driver.scheduler.explain(job)
+        assert found is not None
+        return found.expected_at, found.latest_at, found.ends_before
+
+    assert told(5) == (begun + 30.0, begun + 1_000.0, (4,))
+    assert told(6) == (begun + 60.0, begun + 1_600.0, (4,))
+    driver.send(Tick(at=begun + 31.0))
+    assert told(5) == (begun + 60.0, begun + 1_000.0, (4,))  # it takes longer than usual: twice as long is believed
+    assert driver.job(5).plan_at == begun + 1_000.0
 
 
 def test_a_later_job_that_ends_before_the_plan_starts() -> None:
@@ -334,7 +359,6 @@ class NaiveWorld:
                 free -= processors
             self.availability.set_base(index, free)
             self.view.idle[index] = free
-        self.finder = PlanFinder(self.availability, self.view, 0.0)
 
     def idle_at(self, second: int, reserved: list[Reservation]) -> list[int]:
         idle = list(self.view.limit)
@@ -377,11 +401,12 @@ def test_the_earliest_time_is_that_of_the_naive_twin(seed: int) -> None:
     reserved: list[Reservation] = []
     for _ in range(4):
         demand, walltime_s = drawn_demand(rng, world.view), rng.randint(1, 20)
-        found = world.finder.earliest(demand, float(walltime_s), reserved)
+        finder = PlanFinder(world.availability, world.view, 0.0, reserved)
+        found = finder.earliest(demand, float(walltime_s))
         assert (None if found is None else int(found[0])) == world.earliest(demand, walltime_s, reserved)
         if found is not None:
             at, spots = found
-            assert world.finder.still_placed(Spots((), ()), 0.0, reserved) is not None
+            assert finder.stands()
             reserved.append(Reservation(None, at, at + walltime_s, spots))
 
 

@@ -171,7 +171,9 @@ class PaintedService(Service):
             refusal=self._refusal(about) if waits else None,
             expected_at=None if plan is None else plan.expected_at,
             expected_sites=[] if plan is None else plan.expected_sites,
-            planned_before=[each for each in self.plans.values() if waits and each.job < job],
+            planned_before=[
+                each for each in self.plans.values() if waits and each.job is not None and each.job < job
+            ],
             places=about.places,
             story=[
                 StoryLine(

@@ -82,6 +82,8 @@ class JobEnding:
         ledger.drop_plan(job)
         job.move(state)
         job.ended_at = ledger.now
+        if state is JobState.DONE and ledger.plans_made and job.started_at is not None:
+            ledger.note_run(job.submitter, ledger.now - job.started_at)
         job.tell(ledger.now, "ended", state, reason)
         if job.broke_at is not None:
             ledger.sites.forget(job.id)

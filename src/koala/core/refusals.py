@@ -20,7 +20,7 @@ from koala.policies.front_door import Demand, View, place_on, refuse
 # Of how many sites that are kept out each is tried alone, and how many are named.
 SHUT_SITES_TRIED_MAX = 16
 
-# Of how many jobs whose plans hold another back each is named.
+# Of how many jobs whose plans hold another back each is told of.
 PLANS_NAMED_MAX = 3
 
 _NO_CURE = "none:"
@@ -63,12 +63,19 @@ def is_held_back(demand: Demand, seen: Seen, sites: Sites) -> bool:
 
 
 def held_back(demand: Demand, planned: Sequence[JobId]) -> Refusal:
-    """Enough is idle for it, and kept for jobs that rank before it."""
-    shown = ", ".join(map(str, planned[:PLANS_NAMED_MAX])) + (" and more" if len(planned) > PLANS_NAMED_MAX else "")
+    """Enough is idle for it, and kept for jobs that rank before it; they may be others', and are not named."""
+    whose, that = (
+        ("the plan of a job that comes", "that")
+        if len(planned) == 1
+        else (
+            f"the plans of {len(planned)} jobs that come",
+            "one of them",
+        )
+    )
     return Refusal(
         policy=demand.policy.name,
-        reason=f"what is idle is kept for the plan of job {shown}: started now it would put that off",
-        cure="a shorter walltime may fit in before it; else it starts when that job has, or when more is idle",
+        reason=f"what is idle is kept for {whose} before it: started now it would put {that} off",
+        cure="a shorter walltime may fit in before; else it starts when what comes before has, or when more is idle",
     )
 
 

@@ -29,6 +29,7 @@ from koala.core.staging import JobStaging
 from koala.core.state.encoded import INFINITY
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
+from koala.core.state.outlook import Outlook
 from koala.core.state.snapshot import Snapshot, grid_digest, take_snapshot
 from koala.core.story import JobExplanation, explain
 from koala.model.grid import Grid
@@ -86,6 +87,7 @@ class Scheduler:
             self._staging,
         )
         self._probing = LinkProbing(ledger, grid)
+        self._outlook = Outlook(ledger)
         self._due_at = INFINITY
         self._grid_digest = ""  # made when somebody asks for a snapshot
         self._wakes: list[float] = []  # what the driver has been asked for and has not brought yet
@@ -252,7 +254,10 @@ class Scheduler:
         tries = job.placement_tries
         if job.state is JobState.WAITING:
             tries += ledger.tries_in_queue(job)
-        return explain(job, ledger.queue_of(job), ledger.sites, tries, self._placement.plans.before(job))
+        plans = self._placement.plans
+        waits = job.state is JobState.WAITING and job.plan_at is not None
+        prospect = self._outlook.of(job, sorted(ledger.planned.values(), key=plans.rank)) if waits else None
+        return explain(job, ledger.queue_of(job), ledger.sites, tries, plans.before(job), prospect)
 
     def preview(self, demand: Demand, request: Request) -> Spots | Refusal:
         """Where a job that came now would start, or why it would wait. Changes nothing."""

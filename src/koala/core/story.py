@@ -12,12 +12,14 @@ from koala.core.lifecycle import ENDED, MEANING, JobState
 from koala.core.refusals import PLANS_NAMED_MAX, held_back, is_held_back, refusal_of
 from koala.core.state.encoded import known_time
 from koala.core.state.job import ComponentPhase, Job
+from koala.core.state.outlook import Prospect
 from koala.core.state.queues import PlacementQueue
 from koala.core.state.sites import Sites
 from koala.model.dependency import Condition, in_words
 from koala.model.job_array import ElementCounts
 from koala.model.messages import JobCounts, JobOutcome
 from koala.model.request import JobId, Refusal, SiteName
+from koala.policies.front_door import Spots
 
 # An entry that is words already: it was told when the sites had other numbers.
 TOLD = "told"
@@ -51,9 +53,10 @@ class JobExplanation(JobCounts, frozen=True, kw_only=True):
     """Where a job stands and why.
 
     ``refusal`` is what its last placement try said of every site; ``place_in_line`` counts from 1. Both are
-    None for a job that is not waiting. ``expected_at`` and ``expected_sites`` are its plan, if it has one;
-    ``planned_before`` are the first plans of jobs that rank before it, where they keep what is idle. A job that is
-    ``held`` by somebody, ``waits_for`` others or has not come to its time, ``begins_at``, is not tried yet.
+    None for a job that is not waiting. ``expected_at`` and ``expected_sites`` are when and where it is likely to
+    start, if it has a plan; ``latest_at`` is when if every job uses its whole walltime, ``ends_before`` are jobs that
+    end before. ``planned_before`` are the first plans of jobs that rank before it, where they keep what is idle. A
+    job that is ``held`` by somebody, ``waits_for`` others or has not come to its time, ``begins_at``, is not tried yet.
     """
 
     job: JobId
@@ -65,6 +68,8 @@ class JobExplanation(JobCounts, frozen=True, kw_only=True):
     refusal: Refusal | None
     expected_at: float | None = None
     expected_sites: tuple[SiteName, ...] = ()
+    latest_at: float | None = None
+    ends_before: tuple[JobId, ...] = ()
     planned_before: tuple[JobPlan, ...] = ()
     held: bool = False
     waits_for: tuple[WaitedFor, ...] = ()
@@ -94,9 +99,15 @@ def words(job: Job, entry: Sequence[Any], names: Sequence[SiteName]) -> str:
 
 
 def explain(
-    job: Job, queue: PlacementQueue, sites: Sites, placement_tries: int, planned: Sequence[Job] = ()
+    job: Job,
+    queue: PlacementQueue,
+    sites: Sites,
+    placement_tries: int,
+    planned: Sequence[Job] = (),
+    prospect: Prospect | None = None,
 ) -> JobExplanation:
-    """Where the job stands now; ``planned`` are the jobs whose plans it must not put off."""
+    """Where the job stands now; ``planned`` are the jobs whose plans it must not put off, ``prospect`` says when it
+    is likely to start."""
     waiting = job.state is JobState.WAITING
     refusal = None
     kept_for: Sequence[Job] = ()
@@ -117,12 +128,14 @@ def explain(
         waiting_since=job.waiting_since if waiting else None,
         place_in_line=queue.place_in_line(job) if waiting else None,
         refusal=refusal,
-        expected_at=job.plan_at if waiting else None,
-        expected_sites=_planned_sites(job, names) if waiting else (),
+        expected_at=None if prospect is None else prospect.at,
+        expected_sites=() if prospect is None else _site_names(prospect.spots, names),
+        latest_at=job.plan_at if waiting else None,
+        ends_before=() if prospect is None else prospect.ends_before,
         planned_before=tuple(
-            JobPlan(job=each.id, expected_at=each.plan_at, expected_sites=_planned_sites(each, names))
+            JobPlan(job=each.id, expected_at=each.plan_at, expected_sites=_site_names(each.plan_spots, names))
             for each in kept_for
-            if each.plan_at is not None
+            if each.plan_at is not None and each.plan_spots is not None
         ),
         held=job.held,
         waits_for=tuple(WaitedFor(job=other, condition=condition) for condition, other in job.waits_for),
@@ -133,9 +146,9 @@ def explain(
     )
 
 
-def _planned_sites(job: Job, names: Sequence[SiteName]) -> tuple[SiteName, ...]:
-    """The sites of its plan, each once."""
-    return () if job.plan_spots is None else tuple(dict.fromkeys(names[site] for site in job.plan_spots.sites))
+def _site_names(spots: Spots, names: Sequence[SiteName]) -> tuple[SiteName, ...]:
+    """The sites of these places, each once."""
+    return tuple(dict.fromkeys(names[site] for site in spots.sites))
 
 
 def _meaning(job: Job, names: Sequence[SiteName]) -> str:

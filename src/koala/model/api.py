@@ -221,9 +221,10 @@ class StoryLine(Answer):
 
 
 class PlanInfo(Answer):
-    """When and where a job that cannot start now is to start, if all keep to their walltimes."""
+    """When and where a job that cannot start now is to start, if all keep to their walltimes. Of a job of another
+    user only the time is told, but to operators."""
 
-    job: int
+    job: int | None
     expected_at: float
     expected_sites: list[str]
 
@@ -238,9 +239,11 @@ class WaitedForInfo(Answer):
 class Explanation(Answer):
     """Where a job stands and why.
 
-    ``expected_at`` and ``expected_sites`` are when and where it starts, if it has a plan and all keep to their
-    walltimes. ``planned_before`` are the plans of jobs before it for which what is idle is kept. A job that somebody
-    holds (``held``), that ``waits_for`` others or that has not come to its time (``begins_at``) is not tried yet.
+    ``expected_at`` and ``expected_sites`` are when and where a job that has a plan is likely to start, by how long
+    jobs of their users took lately, if nobody comes before; ``latest_at`` is when if every job uses its whole
+    walltime. ``ends_before`` are those of the caller's jobs, for an operator all, that end last before it.
+    ``planned_before`` are the plans of jobs before it for which what is idle is kept. A job that somebody holds
+    (``held``), that ``waits_for`` others or that has not come to its time (``begins_at``) is not tried yet.
     """
 
     job: int
@@ -258,12 +261,19 @@ class Explanation(Answer):
     refusal: RefusalInfo | None = None
     expected_at: float | None = None
     expected_sites: list[str] = []
+    latest_at: float | None = None
+    ends_before: list[int] = []
     planned_before: list[PlanInfo] = []
     held: bool = False
     waits_for: list[WaitedForInfo] = []
     begins_at: float | None = None
     places: list[Place] = []
     story: list[StoryLine] = []
+
+    @property
+    def named_jobs(self) -> list[int]:
+        """The other jobs that it names: those whose plans come before it, and those that it waits for."""
+        return [*(plan.job for plan in self.planned_before if plan.job is not None), *self.ends_before]
 
 
 class Submission(Question):

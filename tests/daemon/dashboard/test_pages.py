@@ -119,7 +119,7 @@ def test_plans_tell_when_and_where_jobs_are_expected(server: Served, operator: h
     server.service.plans[10] = PlanInfo(job=10, expected_at=NOW + 86_400.0, expected_sites=["delft", "leiden"])
     server.service.paint_job(job(99, "waiting"))
     expected = f"expected at {moment(NOW + 86_400.0)} on delft and leiden"
-    assert f"It is {expected} , if all keep to their walltimes" in text_of(operator.get("/jobs/10").text)
+    assert f"It is {expected} , if nobody comes before" in text_of(operator.get("/jobs/10").text)
     assert f"Job 10 , which comes before it, is {expected}." in text_of(operator.get("/jobs/99").text)
     assert expected in text_of(operator.get("/").text)
 

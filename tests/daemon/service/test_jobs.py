@@ -469,3 +469,19 @@ def test_a_job_of_somebody_else_does_not_exist_and_an_operator_may_end_it(tmp_pa
             assert (await service.cancel(operator, job)).state == "cancelled"
 
     asyncio.run(scenario())
+
+
+def test_of_plans_of_other_users_only_the_time_is_told(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with open_daemon(tmp_path / "d", grid=small_grid(plan_depth=1)) as world:
+            await world.start(job_text(FOREVER, ("{processors: 3, site: A}",)))
+            wide = await world.start(job_text(components=NEVER_FITS_NOW), ANNA)
+            small = await world.start(job_text(components=("{processors: 1, site: A}",)), BERT)
+            for who, job, sites in ((BERT, None, []), (OPERATOR, wide, ["A"])):
+                why = await world.service.explain(who, small)
+                assert why.refusal is not None
+                assert str(wide) not in why.refusal.reason
+                (plan,) = why.planned_before
+                assert (plan.job, plan.expected_sites) == (job, sites)
+
+    asyncio.run(scenario())

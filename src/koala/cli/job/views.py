@@ -16,6 +16,7 @@ from koala.cli.terminal.words import (
     clock,
     expected,
     job_note,
+    listed,
     places_words,
     progress_bar,
     share_bar,
@@ -195,10 +196,17 @@ def print_explanation(found: Explanation, now: float) -> None:
         out.print(Text(f"Number {found.place_in_line}{of} in its queue{since}; {tries} to place it."))
     if found.expected_at is not None:
         plan = expected(found.expected_at, found.expected_sites, now)
-        out.print(Text(f"{plan[:1].upper()}{plan[1:]}, if all keep to their walltimes."))
+        latest = ""
+        if found.latest_at is not None:
+            latest = f"; at the latest at {clock(found.latest_at, now)}, if every job uses its whole walltime"
+        out.print(Text(f"{plan[:1].upper()}{plan[1:]}, if nobody comes before{latest}."))
+        if found.ends_before:
+            jobs = "job" if len(found.ends_before) == 1 else "jobs"
+            out.print(Text(f"It waits for the end of {jobs} {listed([str(job) for job in found.ends_before])}."))
     for each in found.planned_before:
         plan = expected(each.expected_at, each.expected_sites, now)
-        out.print(Text(f"Job {each.job}, which comes before it, is {plan}."))
+        whose = "A job of another user" if each.job is None else f"Job {each.job}"
+        out.print(Text(f"{whose}, which comes before it, is {plan}."))
     if found.refusal is not None:
         out.print()
         print_refusal(found.refusal)

@@ -70,7 +70,8 @@ def clock(at: float, now: float | None = None) -> str:
 
 def expected(at: float, sites: Sequence[str], now: float | None = None) -> str:
     """A plan of a job in words: ``expected at 14:05:10 on delft and leiden``."""
-    return f"expected at {clock(at, now)} on {listed([clean(site) for site in sites])}"
+    where = f" on {listed([clean(site) for site in sites])}" if sites else ""
+    return f"expected at {clock(at, now)}{where}"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -79,7 +79,7 @@ class SiteProfile:
 
     def catch_up(self, now: float) -> None:
         """What is late by more than the grace is expected later."""
-        for late in self._in_order():
+        for late in self.in_order():
             if late[0] + GRACE_S >= now:
                 break
             self._take_out(late)
@@ -88,16 +88,16 @@ class SiteProfile:
     @property
     def first_at(self) -> float:
         """When the next processors are expected."""
-        holds = self._in_order()
+        holds = self.in_order()
         return holds[0][0] if holds else INFINITY
 
     def late_keys(self, now: float) -> list[Hashable]:
         """Who holds processors longer than was expected, beyond the grace."""
-        return [hold[3] for hold in self._in_order() if hold[4] + GRACE_S < now]
+        return [hold[3] for hold in self.in_order() if hold[4] + GRACE_S < now]
 
     def keys_until(self, at: float) -> list[Hashable]:
         """Who is expected to let go by then, in order of time."""
-        return [hold[3] for hold in self._in_order() if hold[0] <= at]
+        return [hold[3] for hold in self.in_order() if hold[0] <= at]
 
     def _put(self, key: Hashable, processors: int, at: float, due_at: float) -> None:
         self._sequence += 1
@@ -111,7 +111,7 @@ class SiteProfile:
             self._gone.add(hold[1])
         self.stale = True
 
-    def _in_order(self) -> list[Hold]:
+    def in_order(self) -> list[Hold]:
         """All holds by time; no two have the same sequence, so that keys are never compared."""
         if self._gone:
             gone = self._gone
@@ -125,7 +125,7 @@ class SiteProfile:
 
     def bring_up(self) -> None:
         """Work out the sums again, after changes."""
-        holds = self._in_order()
+        holds = self.in_order()
         self.times = [hold[0] for hold in holds]
         self.released = list(accumulate([hold[2] for hold in holds], initial=0))
         self.stale = False

@@ -24,6 +24,9 @@ from koala.policies.front_door import Demand, Spots
 # again at once, for ever; it rests first, twice as long each time, until it has run.
 REST_S = 1.0
 REST_S_MAX = 64.0
+# How long the last runs of a user took is remembered: of so many runs, and for so many users, those seen last.
+LAST_RUNS_KEPT = 2
+LAST_RUNS_USERS_MAX = 10_000
 # The stories of this many jobs are kept after their end, for those who ask late.
 ENDED_KEPT = 1_000
 
@@ -85,6 +88,7 @@ class Ledger:
         self.avoiders: dict[JobId, None] = {}  # jobs that avoid, or did, sites where they failed
         # The jobs that the core is busy with at this point: should it raise, it is about them.
         self.about: Sequence[Job] = ()
+        self.last_runs: dict[str, tuple[float, ...]] = {}  # by user, in seconds, where plans are made
         self.ended: OrderedDict[JobId, Job] = OrderedDict()
         # Sites that components should leave before the event is over: they have become unusable, or still are.
         self.to_leave: list[int] = []
@@ -175,6 +179,13 @@ class Ledger:
         """How long the job runs at most, as plans believe."""
         walltime_s = job.walltime_s
         return self.parameters.default_walltime_s if walltime_s is None else walltime_s
+
+    def note_run(self, user: str, took_s: float) -> None:
+        """A run of the user ended well: what is told of times goes by the last ones."""
+        last = self.last_runs.pop(user, ())
+        self.last_runs[user] = (*last, took_s)[-LAST_RUNS_KEPT:]
+        if len(self.last_runs) > LAST_RUNS_USERS_MAX:
+            del self.last_runs[next(iter(self.last_runs))]
 
     def drop_plan(self, job: Job) -> None:
         """The job waits no more, or nobody knows until when: others may have what was kept for it."""

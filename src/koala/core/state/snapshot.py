@@ -56,7 +56,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     - ``links``: what was measured from one site to another, the one that was measured last at the end; earlier
       versions wrote two sites, the bandwidth in bytes/s that the grid gives their link, and the observed one;
     - ``probes``: which link is looked at next for a probe, and when; None where there are none;
-    - ``files``: those whose replicas are not as the grid says: size in bytes, sites.
+    - ``files``: those whose replicas are not as the grid says: size in bytes, sites;
+    - ``last_runs``: by user, how long the last runs took, the user that was seen last at the end.
 
     What the driver was asked to bring (``WakeAt``) is not here: whoever restores a scheduler sends a ``Tick`` first.
     """
@@ -83,6 +84,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     last_removed: JobId = -1
     requests: tuple[Request, ...] = ()
     probes: tuple[int, Time] | None = None
+    last_runs: dict[str, tuple[float, ...]] = {}
 
 
 class _Version(msgspec.Struct):
@@ -142,6 +144,7 @@ def take_snapshot(
         files={name: (0, ()) if file is None else (file.size_bytes, file.holders) for name, file in told.items()},
         requests=tuple(requests),
         probes=_probes(ledger.forecasts),
+        last_runs=dict(ledger.last_runs),
     )
 
 

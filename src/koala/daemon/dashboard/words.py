@@ -43,7 +43,7 @@ def expected(at: float, sites: Sequence[str], now: float) -> str:
     """A plan of a job: ``expected at 14:05:10 UTC on delft and leiden``; with its date where that is not today's."""
     when = f"{clock_time(at)} UTC" if _utc(at).date() == _utc(now).date() else moment(at)
     where = f"{', '.join(sites[:-1])} and {sites[-1]}" if len(sites) > 1 else "".join(sites)
-    return f"expected at {when} on {where}"
+    return f"expected at {when} on {where}" if sites else f"expected at {when}"
 
 
 def machine_moment(at: float) -> str:

@@ -41,6 +41,7 @@ from koala.model.api import (
     LinkState,
     NetworkInfo,
     Place,
+    PlanInfo,
     RefusalInfo,
     ReplicaInfo,
     SiteInfo,
@@ -138,6 +139,16 @@ def explanation(told: JobExplanation, queue_length: int | None) -> Explanation:
 def stored_explanation(told: Mapping[str, Any], queue_length: int | None = None) -> Explanation:
     """The same from what was kept of it."""
     return Explanation.model_validate({**told, "places": _places(told["places"]), "queue_length": queue_length})
+
+
+def without_others(found: Explanation, own: Collection[int]) -> Explanation:
+    """The same without other users' jobs: of their plans before it no more than the times are told."""
+    shown = [
+        plan if plan.job in own else PlanInfo(job=None, expected_at=plan.expected_at, expected_sites=[])
+        for plan in found.planned_before
+    ]
+    ends_before = [job for job in found.ends_before if job in own]
+    return found.model_copy(update={"planned_before": shown, "ends_before": ends_before})
 
 
 def bare_explanation(row: StoredJob) -> Explanation:

@@ -24,6 +24,7 @@ from koala.daemon.service.answers import (
     job_summary,
     places_in_line,
     stored_explanation,
+    without_others,
 )
 from koala.daemon.service.contents import ContentService, job_files
 from koala.daemon.service.cursors import check_after, check_limit, read_cursor, read_number_cursor, write_cursor
@@ -264,9 +265,14 @@ class Service:
         ]
         if stuck:
             told = msgspec.structs.replace(told, meaning=f"{told.meaning}. {'; '.join(stuck)}")
-        live = scheduler.ledger.jobs.get(job)
+        jobs = scheduler.ledger.jobs
+        live = jobs.get(job)
         waits = live is not None and live.state is JobState.WAITING
-        return explanation(told, len(scheduler.ledger.queue_of(live)) if live is not None and waits else None)
+        found = explanation(told, len(scheduler.ledger.queue_of(live)) if live is not None and waits else None)
+        if who.sees_all:
+            return found
+        own = {each for each in found.named_jobs if each in jobs and jobs[each].submitter == who.name}
+        return without_others(found, own)
 
     async def wait(self, who: Principal, job: int, timeout_s: float) -> JobSummary:
         """The job when it has ended, or as it is after the timeout. Needs ``read``."""

@@ -222,8 +222,11 @@ class PromiseChecker:
         if parameters.scan_interval_s == 0:
             high = self.ledger.high
             tried = [job.demand for job in high if job.demand is not None and job.id not in high.resting]
-            if parameters.plan_depth:  # what fits may be kept for a plan, but for the first of all
-                tried = tried[:1] if parameters.ageing_half_s is None else []
+            if (
+                parameters.plan_depth
+            ):  # what fits may be kept for a plan, but for the first of all if it is the only one
+                plans = sum(job.high for job in self.ledger.planned.values())
+                tried = tried[:1] if parameters.ageing_half_s is None and plans <= 1 else []
             if False in scanned and any(try_place(demand, self.ledger.sites.view) for demand in tried):
                 self.fail("high before low", "a low-priority job was placed while a high-priority one would fit")
             return

@@ -59,7 +59,7 @@ DRAWS_MAX = 20
 class Storm(msgspec.Struct, frozen=True, kw_only=True):
     """One case. ``cancels`` are (time, index of the arrival); ``operators`` drain sites, change replicas, and put
     them back; ``defects`` are (index of the arrival, how many messages about its job pass before the handling of the
-    next one raises)."""
+    next one raises). ``calm`` says that nothing goes wrong and that plans are to be kept."""
 
     seed: int
     grid: Grid
@@ -67,6 +67,7 @@ class Storm(msgspec.Struct, frozen=True, kw_only=True):
     cancels: tuple[tuple[float, int], ...] = ()
     operators: tuple[AnyEvent, ...] = ()
     defects: tuple[tuple[int, int], ...] = ()
+    calm: bool = False
 
 
 def draw_storm(seed: int) -> Storm:
@@ -362,14 +363,15 @@ def _request(rng: random.Random, rng_network: random.Random, grid: Grid, view: V
         return try_place(compile_demand(request, policy, view.index), view) is not None
 
     for _ in range(DRAWS_MAX):
-        request = _any_request(rng, grid)
+        request = any_request(rng, grid)
         if fits(request):
             talking = draw_communication(rng_network, request, grid.network, view.names)
             return talking if fits(talking) else request
     return Request(components=(Component(processors=1),))
 
 
-def _any_request(rng: random.Random, grid: Grid) -> Request:
+def any_request(rng: random.Random, grid: Grid) -> Request:
+    """Any job of any form, whether it fits or not."""
     names = [site.name for site in grid.sites]
     files: tuple[InputFile, ...] = ()
     if grid.files and rng.random() < 0.5:

@@ -20,6 +20,7 @@ from koala.model.messages import (
     RequeueAsked,
 )
 from koala.model.request import JobId
+from koala.simulator.torture.calm import PlanPromises, draw_calm
 from koala.simulator.torture.link_promises import LinkPromises
 from koala.simulator.torture.order import OF_USERS, OrderPromises, numbers_of, renumbered, without_arrivals
 from koala.simulator.torture.properties import PromiseChecker, PropertyBrokenError, nothing_left_behind
@@ -57,11 +58,20 @@ class StormVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def torture(seed: int) -> StormVerdict:
-    """Run the storm of this seed; a failure comes with the story of the smallest storm found that fails alike."""
+    """Run the storm of this seed, and then its calm grid; a failure comes with the story of the smallest storm found
+    that fails alike."""
     storm = draw_storm(seed)
     verdict = weather(storm)
     if verdict.broken is None:
-        return verdict
+        storm, stormy = draw_calm(seed), verdict
+        verdict = weather(storm)
+        if verdict.broken is None:
+            return msgspec.structs.replace(
+                stormy,
+                jobs=stormy.jobs + verdict.jobs,
+                events=stormy.events + verdict.events,
+                happened=dict(Counter(stormy.happened) + Counter(verdict.happened)),
+            )
     small = minimise(storm, verdict.broken)
     smallest = weather(small)
     return msgspec.structs.replace(verdict, detail=smallest.detail, story=(_size(small), *smallest.story))
@@ -81,6 +91,7 @@ class _Run:
         self.restarts = RestartPromises(self.scheduler, self.watch.fail)
         self.order = OrderPromises(self.scheduler, self.watch.fail)
         self.links = LinkPromises(self.scheduler, self.watch.fail)
+        self.plans = PlanPromises(self.scheduler, storm, self.watch.fail)
         self.twin = Twin(self.scheduler, storm.seed)
         self.numbers = numbers_of(storm.arrivals)
         self.defects = {self.numbers[arrival][0]: messages for arrival, messages in storm.defects}
@@ -129,6 +140,7 @@ class _Run:
         self.restarts.after(event, commands, self.watch.site_of)
         self.order.after(event, commands)
         self.links.after(event, commands)
+        self.plans.after(event, commands)
         self.twin.after(event, commands)
         if self.defects:
             for message in (event, *commands):

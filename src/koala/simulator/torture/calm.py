@@ -1,0 +1,108 @@
+"""A calm grid: nobody else uses its sites and nothing goes wrong, so that plans must be kept to the second.
+
+Its jobs are of one priority, come faster than they can run, and end within their walltimes. Two promises are checked
+there that a storm could not keep: no plan is put off, and no job starves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from koala.core import Scheduler
+from koala.model.grid import Grid, SchedulerParameters, Site
+from koala.model.messages import AnyCommand, AnyEvent, JobPlaced, JobSubmitted
+from koala.model.request import Component, JobId, Priority, Request
+from koala.policies import Catalogue
+from koala.policies.front_door import View, compile_demand, try_place
+from koala.simulator.torture.storms import DRAWS_MAX, Storm, any_request
+from koala.simulator.workloads.draws import stream
+from koala.simulator.workloads.workload import Arrival
+
+# Times are sums of floating-point numbers; nearer than this is the same moment.
+MOMENT_S = 1e-6
+# A walltime is up to so many times what the job takes.
+WALLTIME_FACTOR_MAX = 4.0
+
+
+def draw_calm(seed: int) -> Storm:
+    """The calm grid of this seed, always the same."""
+    rng = stream(seed, "calm")
+    sites = tuple(
+        Site(name=f"s{index + 1}", processors=rng.randint(2, 24), quota=rng.choice((1.0, 1.0, 0.75)))
+        for index in range(rng.randint(1, 5))
+    )
+    parameters = SchedulerParameters(
+        policy=rng.choice(("WF", "CM", "FCM", "CF")),
+        scan_interval_s=0.0,
+        check_interval_s=None,
+        plan_depth=rng.choice((1, 1, 2, 3, 8, 100)),
+        default_walltime_s=rng.choice((300.0, 1_000.0)),
+    )
+    grid = Grid(name=f"calm-{seed}", sites=sites, scheduler=parameters)
+    view, catalogue = View.from_grid(grid), Catalogue.builtin()
+    gap_s = rng.choice((5.0, 20.0, 60.0))
+    at_s, arrivals = 0.0, []
+    for _ in range(rng.randint(6, 24)):
+        at_s += rng.expovariate(1.0 / gap_s) if rng.random() < 0.8 else 0.0
+        request = Request(components=(Component(processors=1),))
+        for _ in range(DRAWS_MAX):
+            drawn = any_request(rng, grid)
+            policy = catalogue.choose(drawn, parameters.policy)
+            if try_place(compile_demand(drawn, policy, view.index), view) is not None:
+                request = drawn
+                break
+        execution_s = float(rng.randint(1, 300))
+        exact = rng.random() < 0.3
+        walltime_s = execution_s if exact else execution_s * rng.uniform(1.0, WALLTIME_FACTOR_MAX)
+        request = msgspec.structs.replace(
+            request,
+            priority=Priority.LOW,
+            placement_tries_max=None,
+            walltime_s=None if execution_s < parameters.default_walltime_s and rng.random() < 0.2 else walltime_s,
+        )
+        arrivals.append(Arrival(at_s, request, execution_s, 0.0))
+    cancels = tuple((rng.uniform(0.0, 2 * at_s), index) for index in range(len(arrivals)) if rng.random() < 0.05)
+    return Storm(seed=seed, grid=grid, arrivals=tuple(arrivals), cancels=cancels, calm=True)
+
+
+class PlanPromises:
+    """Follows the plans of one run on a calm grid; ``fail`` is called with the name of a broken promise."""
+
+    def __init__(self, scheduler: Scheduler, storm: Storm, fail: Callable[[str, str], None]) -> None:
+        self._ledger = scheduler.ledger
+        self._fail = fail
+        self._calm = storm.calm
+        default_s = storm.grid.scheduler.default_walltime_s
+        self._longest_s = max(
+            (arrival.request.walltime_s or default_s for arrival in storm.arrivals), default=default_s
+        )
+        self._planned: dict[JobId, float] = {}
+        self._latest: dict[JobId, float] = {}  # by when each job must have places
+
+    def after(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
+        """Check what the event led to."""
+        if not self._calm:
+            return
+        ledger = self._ledger
+        if type(event) is JobSubmitted:
+            before = sum(job.id != event.job for job in ledger.low)
+            self._latest[event.job] = event.at + (before + 1) * self._longest_s
+        for command in commands:
+            if type(command) is JobPlaced:
+                latest, planned = self._latest[command.job], self._planned.pop(command.job, ledger.now)
+                if ledger.now > latest + MOMENT_S:
+                    self._fail("no job starves", f"job {command.job} has places {ledger.now - latest:.3f} s too late")
+                if ledger.now > planned + MOMENT_S:
+                    self._fail(
+                        "no plan put off", f"job {command.job} was planned for {planned:.3f}, and has places now"
+                    )
+        for job_id, job in ledger.planned.items():
+            assert job.plan_at is not None
+            before_s = self._planned.get(job_id, job.plan_at)
+            if job.plan_at > before_s + MOMENT_S:
+                self._fail(
+                    "no plan put off", f"job {job_id} was planned for {before_s:.3f}, and is for {job.plan_at:.3f}"
+                )
+            self._planned[job_id] = min(before_s, job.plan_at)
