@@ -56,7 +56,8 @@ class JobExplanation(JobCounts, frozen=True, kw_only=True):
     None for a job that is not waiting. ``expected_at`` and ``expected_sites`` are when and where it is likely to
     start, if it has a plan; ``latest_at`` is when if every job uses its whole walltime, ``ends_before`` are jobs that
     end before. ``planned_before`` are the first plans of jobs that rank before it, where they keep what is idle. A
-    job that is ``held`` by somebody, ``waits_for`` others or has not come to its time, ``begins_at``, is not tried yet.
+    job that is ``held`` by somebody, ``waits_for`` others or has not come to its time (``begins_at``) is not tried
+    yet.
     """
 
     job: JobId
