@@ -13,6 +13,7 @@ import msgspec
 from koala.core.lifecycle import MEANING, JobState
 from koala.core.probing import why_not_probed
 from koala.core.state.forecasts import LinkForecasts
+from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.pools import PoolCount, counted
 from koala.core.state.sites import SiteBelief, Trust
@@ -141,8 +142,9 @@ def stored_explanation(told: Mapping[str, Any], queue_length: int | None = None)
     return Explanation.model_validate({**told, "places": _places(told["places"]), "queue_length": queue_length})
 
 
-def without_others(found: Explanation, own: Collection[int]) -> Explanation:
+def without_others(found: Explanation, jobs: Mapping[int, Job], user: str) -> Explanation:
     """The same without other users' jobs: of their plans before it no more than the times are told."""
+    own = {each for each in found.named_jobs if each in jobs and jobs[each].submitter == user}
     shown = [
         plan if plan.job in own else PlanInfo(job=None, expected_at=plan.expected_at, expected_sites=[])
         for plan in found.planned_before

@@ -265,14 +265,10 @@ class Service:
         ]
         if stuck:
             told = msgspec.structs.replace(told, meaning=f"{told.meaning}. {'; '.join(stuck)}")
-        jobs = scheduler.ledger.jobs
-        live = jobs.get(job)
+        live = scheduler.ledger.jobs.get(job)
         waits = live is not None and live.state is JobState.WAITING
         found = explanation(told, len(scheduler.ledger.queue_of(live)) if live is not None and waits else None)
-        if who.sees_all:
-            return found
-        own = {each for each in found.named_jobs if each in jobs and jobs[each].submitter == who.name}
-        return without_others(found, own)
+        return found if who.sees_all else without_others(found, scheduler.ledger.jobs, who.name)
 
     async def wait(self, who: Principal, job: int, timeout_s: float) -> JobSummary:
         """The job when it has ended, or as it is after the timeout. Needs ``read``."""
