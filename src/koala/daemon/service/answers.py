@@ -142,8 +142,11 @@ def stored_explanation(told: Mapping[str, Any], queue_length: int | None = None)
     return Explanation.model_validate({**told, "places": _places(told["places"]), "queue_length": queue_length})
 
 
-def without_others(found: Explanation, jobs: Mapping[int, Job], user: str) -> Explanation:
-    """The same without other users' jobs: of their plans before it no more than the times are told."""
+def visible_to(user: str | None, found: Explanation, jobs: Mapping[int, Job]) -> Explanation:
+    """The same without jobs of others than the user, None for one who sees all: of plans before it no more than the
+    times are told."""
+    if user is None:
+        return found
     own = {each for each in found.named_jobs if each in jobs and jobs[each].submitter == user}
     shown = [
         plan if plan.job in own else PlanInfo(job=None, expected_at=plan.expected_at, expected_sites=[])

@@ -24,7 +24,7 @@ from koala.daemon.service.answers import (
     job_summary,
     places_in_line,
     stored_explanation,
-    without_others,
+    visible_to,
 )
 from koala.daemon.service.contents import ContentService, job_files
 from koala.daemon.service.cursors import check_after, check_limit, read_cursor, read_number_cursor, write_cursor
@@ -266,9 +266,8 @@ class Service:
         if stuck:
             told = msgspec.structs.replace(told, meaning=f"{told.meaning}. {'; '.join(stuck)}")
         live = scheduler.ledger.jobs.get(job)
-        waits = live is not None and live.state is JobState.WAITING
-        found = explanation(told, len(scheduler.ledger.queue_of(live)) if live is not None and waits else None)
-        return found if who.sees_all else without_others(found, scheduler.ledger.jobs, who.name)
+        length = len(scheduler.ledger.queue_of(live)) if live and live.state is JobState.WAITING else None
+        return visible_to(None if who.sees_all else who.name, explanation(told, length), scheduler.ledger.jobs)
 
     async def wait(self, who: Principal, job: int, timeout_s: float) -> JobSummary:
         """The job when it has ended, or as it is after the timeout. Needs ``read``."""
