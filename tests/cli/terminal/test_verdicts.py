@@ -65,7 +65,7 @@ def test_a_list_tells_when_and_where_planned_jobs_are_expected(capsys: pytest.Ca
     found = asked.explain(1).model_copy(update={"place_in_line": 1, "planned_before": [PLAN]})
     print_explanation(found, PLAN.expected_at)
     shown = capsys.readouterr().out
-    assert f"Expected at {clock(PLAN.expected_at, PLAN.expected_at)} on a and b, if all keep to their" in shown
+    assert f"Expected at {clock(PLAN.expected_at, PLAN.expected_at)} on a and b, if nobody comes before" in shown
     assert "Job 4, which comes before it, is expected at" in shown
 
 
