@@ -78,6 +78,8 @@ class JobEnding:
     def end(self, job: Job, state: JobState, reason: str = "") -> None:
         """The job is over; the core forgets it, and tells the driver all that it needs to keep."""
         ledger = self.ledger
+        if self._is_in_line(job):
+            self.leave_placement_queue(job)
         self._give_back(job)
         ledger.drop_plan(job)
         job.move(state)
@@ -157,7 +159,7 @@ class JobEnding:
     def keep_back(self, job: Job) -> None:
         """The job has come to its placement queue, or is in it, and is not to be tried yet."""
         ledger = self.ledger
-        if job.demand is not None and (job.position >= 0 or job.id in ledger.queue_of(job).resting):
+        if self._is_in_line(job):
             self.leave_placement_queue(job)
         job.stop_timer()
         self.is_not_ahead(job)
@@ -204,6 +206,11 @@ class JobEnding:
         job.rest_s = 0.0
         job.move(JobState.QUARANTINED)
         job.tell(at, "quarantined", reason)
+
+    def _is_in_line(self, job: Job) -> bool:
+        if job.state is not JobState.WAITING or job.demand is None:
+            return False
+        return job.position >= 0 or job.id in self.ledger.queue_of(job).resting
 
     def leave_placement_queue(self, job: Job) -> None:
         """A waiting job leaves its queue, and nothing is kept for it any more."""

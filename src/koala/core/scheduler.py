@@ -319,11 +319,7 @@ class Scheduler:
             self._cancel(each)
 
     def _cancel(self, job: Job) -> None:
-        ledger = self.ledger
-        ledger.about = (job,)
-        if job.state is JobState.WAITING:
-            job.placement_tries += ledger.tries_in_queue(job)
-            ledger.queue_of(job).remove(job)
+        self.ledger.about = (job,)
         self._ending.end(job, JobState.CANCELLED, "cancelled")
 
     def _on_quarantined(self, event: JobQuarantined) -> None:

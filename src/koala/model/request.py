@@ -391,8 +391,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return any(component.shape is not None for component in self.components)
 
     def shape_of(self, part: int) -> TaskShape | None:
-        """The shape of the tasks of a component of the job, or of a part that was made of it; None for plain ones."""
-        return self.components[0 if self.flexible is not None else part].shape
+        """The shape of the tasks of a component of the job, or of a part that was made of it; None for plain ones,
+        and for a part that it does not have."""
+        part = 0 if self.flexible is not None else part
+        return self.components[part].shape if part < len(self.components) else None
 
     @property
     def has_image(self) -> bool:

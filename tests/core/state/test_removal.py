@@ -5,9 +5,12 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koala.core import Scheduler, job_numbers, join_snapshot, split_snapshot
-from koala.core.state.removal import without_job
-from koala.model.messages import Tick
+from koala.core import JobState, Scheduler, job_numbers, join_snapshot, split_snapshot
+from koala.core.state.job import Job
+from koala.core.state.removal import HeldComponent, with_job_put_back, without_job
+from koala.model.dependency import Dependency
+from koala.model.messages import ComponentEnded, JobHeld, JobSubmitted, Outcome, Tick
+from tests.core.test_shapes import driver_of, job, shaped
 from tests.core.test_storm import STEPS_MAX, Storm
 from tests.support.core_driver import CoreDriver, ask, assert_ledger_balances, part
 
@@ -53,3 +56,67 @@ def test_what_the_removed_job_held_is_there_for_those_who_wait() -> None:
     for step in range(1, 4):  # the first one leads to a scan
         again.handle(Tick(at=driver.now + 100.0 * step))
     assert again.ledger.jobs[waiter].spots is not None
+
+
+def put_back(
+    scheduler: Scheduler, job: Job, *held: HeldComponent, at: float, kept_back: JobHeld | None = None
+) -> Scheduler:
+    """A scheduler that goes on with this job in place of its own."""
+    snapshot = scheduler.snapshot()
+    header, sections = split_snapshot(snapshot)
+    requests = dict(zip(job_numbers(sections), snapshot.requests, strict=True)) | {job.id: job.request}
+    back = with_job_put_back(header, sections, job, held, at, kept_back)
+    there = [requests[number] for number in job_numbers(back.sections)]
+    again = Scheduler.from_snapshot(scheduler.grid, None, join_snapshot(back.header, back.sections, there))
+    assert again.ledger.jobs[job.id].state is back.state
+    again.handle(Tick(at=at))
+    assert_ledger_balances(again.ledger)
+    return again
+
+
+def test_a_job_that_is_put_back_no_longer_waits_for_what_had_come_since_it_was_last_seen() -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0)
+    tokens = driver.run(ask(2))
+    driver.submit(ask(2, after=(Dependency(job=1),)))
+    early = driver.scheduler.snapshot()
+    driver.end(*tokens)
+    driver.settle()
+    (token,) = driver.tokens(2)
+    for held in ([], [HeldComponent(token=token, component=0, site="a", processors=2)]):
+        stale = Scheduler.from_snapshot(driver.scheduler.grid, None, early).ledger.jobs[2]
+        again = put_back(driver.scheduler, stale, *held, at=driver.now)
+        if held:
+            assert again.ledger.jobs[2].state is JobState.UNWINDING
+            again.handle(ComponentEnded(at=driver.now, token=token, outcome=Outcome.ABORTED))
+        again.handle(Tick(at=driver.now + 1.0))
+        assert again.ledger.jobs[2].state is JobState.STARTING
+
+
+def test_a_job_that_is_put_back_is_kept_back_by_what_is_on_record() -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0)
+    driver.run(ask(2))
+    waits, held, dated = (Job.submitted(number, ask(2), 0.0, 1.0) for number in (2, 3, 4))
+    again = put_back(driver.scheduler, waits, at=driver.now, kept_back=JobHeld(job=2, waits_for=(Dependency(job=1),)))
+    assert again.ledger.dependents == {1: {2: None}}
+    again = put_back(again, held, at=driver.now, kept_back=JobHeld(job=3, held=True))
+    again = put_back(again, dated, at=driver.now, kept_back=JobHeld(job=4, begins_at=driver.now + 50.0))
+    assert [again.ledger.jobs[number].state for number in (2, 3, 4)] == [JobState.HELD] * 3
+    again.handle(Tick(at=driver.now + 50.0))
+    again.handle(Tick(at=driver.now + 51.0))
+    assert [again.ledger.jobs[number].state for number in (2, 3)] == [JobState.HELD] * 2
+    assert again.ledger.jobs[4].state is JobState.STARTING
+    without_it = without(again, 1)
+    without_it.handle(Tick(at=driver.now + 52.0))
+    assert without_it.ledger.ended[2].state is JobState.CANCELLED
+
+
+def test_two_starts_of_one_component_that_is_put_back_are_both_of_that_component() -> None:
+    driver = driver_of()
+    driver.submit(ask(2))
+    held = [HeldComponent(token=token, component=0, site="a", processors=2) for token in ("1.1", "1.2")]
+    again = put_back(driver.scheduler, Job.submitted(1, ask(2), 0.0, 1.0), *held, at=driver.now)
+    assert [(claim.component, claim.given_up) for claim in again.ledger.claims.values()] == [(0, True), (0, False)]
+    again.handle(JobSubmitted(at=driver.now + 1.0, job=2, request=job(shaped(2, 4, gpus=1))))
+    again.handle(ComponentEnded(at=driver.now + 2.0, token=held[1].token, outcome=Outcome.ABORTED))
+    assert again.ledger.jobs[1].state is not JobState.UNWINDING
+    assert_ledger_balances(again.ledger)

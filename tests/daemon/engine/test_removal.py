@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from koala.core import Scheduler
 from koala.daemon.engine import loop as engine_module
 from koala.daemon.engine.recovery import RecoveryError
 from koala.daemon.engine.removal import remove_job
-from koala.model.messages import CancelAsked, JobSubmitted
+from koala.model.dependency import Dependency
+from koala.model.messages import CancelAsked, HoldAsked, JobSubmitted, UnholdAsked
 from tests.support.engine_world import (
     EngineWorld,
     a_request,
@@ -209,6 +211,30 @@ def test_a_job_that_waited_behind_one_that_cannot_be_replayed_runs_once_after_th
             assert world.store.job(poison) is None
         assert (root / "runs").read_text() == "run\nrun\n"
         assert processes_below(root) == []
+
+    asyncio.run(scenario())
+
+
+def test_jobs_that_were_kept_back_beside_one_that_cannot_be_replayed_stay_so_or_end_with_what_they_waited_for(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((1,))) as world:
+            poison = await world.submit(a_request("sleep 600", name="poison"))
+            await world.in_state(poison, "running")
+            follower = await world.submit(replace(a_request(), after=(Dependency(job=poison),)))
+            held = await world.submit(a_request())
+            await world.engine.tell(HoldAsked(at=0.0, job=held))
+            await world.in_state(held, "held")
+            monkeypatch.setattr(engine_module.Engine, "_snapshot", no_snapshot)
+        removed = remove_poison(root, monkeypatch, poison)
+        assert follower in removed.put_back
+        async with open_engine(root, local_grid((1,))) as world:
+            row = (await world.ended(follower))[0]
+            assert (row.state, row.runs) == ("cancelled", 0)
+            assert world.engine.scheduler.ledger.jobs[held].held
+            await world.engine.tell(UnholdAsked(at=0.0, job=held))
+            assert (await world.ended(held))[0].state == "done"
 
     asyncio.run(scenario())
 

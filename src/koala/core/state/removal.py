@@ -17,8 +17,8 @@ from koala.core.lifecycle import JobState
 from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.snapshot import damaged
 from koala.core.state.timers import OF_CLAIMS, Alarm
-from koala.model.messages import TransferId
-from koala.model.request import JobId
+from koala.model.messages import JobHeld, TransferId
+from koala.model.request import JobId, SiteName
 from koala.policies.front_door import Spots
 
 _encode = msgspec.json.Encoder().encode
@@ -122,15 +122,17 @@ class _Removal:
 
 
 class HeldComponent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a site may still hold of a job: its token, the site, its processors."""
+    """What a site may still hold of a job: its token, which component it is of, the site, its processors."""
 
     token: str
+    component: int
     site: str
     processors: int
 
 
 class PutBack(msgspec.Struct, frozen=True, kw_only=True):
-    """A split snapshot in which the job waits for a place, or until its sites have let go of it."""
+    """A split snapshot in which the job waits for a place, until its sites have let go of it, or for what keeps it
+    back."""
 
     header: bytes
     sections: dict[str, list[bytes]]
@@ -139,28 +141,46 @@ class PutBack(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def with_job_put_back(
-    header: bytes, sections: Mapping[str, Sequence[bytes]], job: Job, held: Sequence[HeldComponent], at: float
+    header: bytes,
+    sections: Mapping[str, Sequence[bytes]],
+    job: Job,
+    held: Sequence[HeldComponent],
+    at: float,
+    kept_back: JobHeld | None = None,
 ) -> PutBack:
     """The snapshot with this job, in place of the one of that number, on its way back to its queue.
 
-    The job has its counts and its story, and nothing of a place. What it held is aborted, and it is placed again when
-    the sites have confirmed that. Raises SnapshotError for what is no snapshot.
+    The job has its counts and its story; of its places it says only where they were. What it held is aborted, and it
+    is placed again when the sites have confirmed that. ``kept_back`` is what keeps it back, whatever the job itself
+    says. Raises SnapshotError for what is no snapshot.
     """
     last_job = _decode(header)["last_job"]
     removed = without_job(header, sections, job.id)
     kept = removed.sections
     index = {_decode(value)["name"]: number for number, value in enumerate(kept["sites"])}
     here = [each for each in held if each.site in index]
-    places = tuple([(each.site, each.processors) for each in here])
+    kept_back = JobHeld(job=job.id) if kept_back is None else kept_back
+    job.held, job.begins_at = kept_back.held, kept_back.begins_at
+    job.waits_for = [(each.condition, each.job) for each in kept_back.waits_for]
+    newest = {each.component: each for each in sorted(here, key=_start_number)}
+    timers: list[tuple[float, Alarm, int | str]] = []
     if here:
         job.state = JobState.UNWINDING
-        job.spots = Spots(tuple([index[name] for name, _ in places]), tuple([count for _, count in places]))
-        job.places = places
-        job.outstanding = len(here)
-    timers: list[tuple[float, Alarm, int | str]] = [] if here else [(at, Alarm.RESTED, job.id)]
-    for component, each in enumerate(here):
-        claim = ComponentClaim(each.token, job.id, component, index[each.site], each.processors)
+        job.places = _places(job.places, newest, index)
+        sizes = tuple([processors for _, processors in job.places])
+        job.spots = Spots(tuple([index[name] for name, _ in job.places]), sizes)
+        job.outstanding = len(newest)
+    else:
+        job.places = ()
+        job.state = JobState.HELD if job.is_kept_back else JobState.WAITING
+        if not job.is_kept_back:
+            timers.append((at, Alarm.RESTED, job.id))
+        elif job.begins_at is not None:
+            timers.append((job.begins_at, Alarm.BEGINS, job.id))
+    for each in here:
+        claim = ComponentClaim(each.token, job.id, each.component, index[each.site], each.processors)
         claim.aborting = True
+        claim.given_up = newest[each.component] is not each
         claim.due_at = at
         kept["claims"].append(_encode(claim))
         timers.append((at, Alarm.ABORT_AGAIN, each.token))
@@ -169,3 +189,22 @@ def with_job_put_back(
     told = _decode(removed.header)
     told["last_job"] = max(last_job, job.id)
     return PutBack(header=_encode(told), sections=kept, state=job.state, transfers=removed.transfers)
+
+
+def _start_number(held: HeldComponent) -> int:
+    return int(held.token.rpartition(".")[2])
+
+
+def _places(
+    on_record: Sequence[tuple[SiteName, int]], newest: Mapping[int, HeldComponent], index: Mapping[SiteName, int]
+) -> tuple[tuple[SiteName, int], ...]:
+    """By component where it is held, or was last."""
+    places = []
+    for component in range(max(len(on_record), max(newest) + 1)):
+        each = newest.get(component)
+        if each is None and component < len(on_record) and on_record[component][0] in index:
+            places.append(on_record[component])
+        else:  # of one that nobody knows any more it matters only that it has a number
+            each = each or next(iter(newest.values()))
+            places.append((each.site, each.processors))
+    return tuple(places)

@@ -8,6 +8,7 @@ than the record says. The record is right: such a job is put back into its queue
 from __future__ import annotations
 
 import logging
+from functools import cached_property
 from typing import TypeAlias
 
 import msgspec
@@ -17,7 +18,16 @@ from koala.core.lifecycle import IN_CLAIMING_QUEUE, JobState
 from koala.core.state.job import Job
 from koala.core.state.removal import HeldComponent, RemovedJob, with_job_put_back, without_job
 from koala.daemon.engine.recovery import GRID, LIVE_STATES, read_snapshot
-from koala.model.messages import JobCounts, JobSubmitted
+from koala.model.dependency import Dependency
+from koala.model.messages import (
+    HoldAsked,
+    JobCounts,
+    JobHeld,
+    JobSubmitted,
+    RequeueAsked,
+    RestartAsked,
+    UnholdAsked,
+)
 from koala.model.request import JobId, Request
 from koala.policies import Catalogue
 from koala.store import SnapshotParts, Store, StoredJob, StoreError
@@ -30,7 +40,18 @@ LEFT_OUT_OF_REPLAY_MAX = 20
 # Rows of jobs that are put back, each with the transfers that were for it alone.
 _PutBackRows: TypeAlias = list[tuple[StoredJob, tuple[str, ...]]]
 # A job in one of these states goes back to its queue where the scheduler and the record do not agree about it.
-_PUT_BACK = frozenset({JobState.WAITING, *IN_CLAIMING_QUEUE, JobState.STARTING, JobState.RUNNING, JobState.UNWINDING})
+_PUT_BACK = frozenset(
+    {
+        JobState.HELD,
+        JobState.WAITING,
+        *IN_CLAIMING_QUEUE,
+        JobState.STARTING,
+        JobState.RUNNING,
+        JobState.UNWINDING,
+    }
+)
+# So many lines of the journal are read at a time.
+_LINES_AT_ONCE = 10_000
 
 
 class JobRemoval(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +142,6 @@ class _Replay:
         disagreed = self._disagreed(scheduler, rows)
         put_back: _PutBackRows = []
         theirs = {row.id: row for row in rows.jobs}
-        origin = self._start(without=self._job) if disagreed else scheduler
         for number in disagreed:
             row = theirs.get(number)
             if row is None:  # it has ended, says the record
@@ -129,12 +149,13 @@ class _Replay:
                 header, sections = removed.header, removed.sections
                 continue
             held = [
-                HeldComponent(token=each.token, site=each.site, processors=each.processors)
+                HeldComponent(token=each.token, component=each.part, site=each.site, processors=each.processors)
                 for each in rows.components
                 if each.job == number and each.ended_at is None
             ]
-            made = self._job_to_put_back(row, origin, rows)
-            back = with_job_put_back(header, sections, made, held, self._found.last_at)
+            kept_back = self._kept_back(row)
+            made = self._job_to_put_back(row, rows)
+            back = with_job_put_back(header, sections, made, held, self._found.last_at, kept_back)
             header, sections = back.header, back.sections
             row = msgspec.structs.replace(
                 row, state=str(back.state), since=self._found.last_at, started_at=None, places=made.places,
@@ -154,6 +175,11 @@ class _Replay:
             parts = SnapshotParts(header=removed.header, sections=sections)
         grid, snapshot = read_snapshot(self._store, parts)
         return Scheduler.from_snapshot(grid, self._catalogue, snapshot)
+
+    @cached_property
+    def _origin(self) -> Scheduler:
+        """As it was at the last snapshot, without the job."""
+        return self._start(without=self._job)
 
     def _without_those_that_raise(self) -> Scheduler:
         """What the events lead to without those of the job, and of others that they cannot be handled with."""
@@ -189,6 +215,8 @@ class _Replay:
                 disagreed.append(number)
                 continue
             same = str(job.state) == row.state and ours.get(number, set()) == there.get(number, set())
+            if same and job.state is JobState.HELD and job.spec is None:
+                same = _what_keeps_back(job) == self._kept_back(row)
             placed = job.spots is None or (job.places, job.runs, job.started_at) == (
                 row.places, row.runs, row.started_at
             )  # fmt: skip
@@ -197,19 +225,47 @@ class _Replay:
                 disagreed.append(number)
         return sorted(disagreed)
 
-    def _job_to_put_back(self, row: StoredJob, origin: Scheduler, rows: LiveRecord) -> Job:
+    def _kept_back(self, row: StoredJob) -> JobHeld:
+        """What keeps the job back, says the record; what was not told since the last snapshot is as it was there."""
+        before = self._origin.ledger.jobs.get(row.id)
+        if row.state == JobState.HELD:
+            told = self._told_held.get(row.id)
+            if told is None:
+                told = JobHeld(job=row.id, held=True) if before is None else _what_keeps_back(before)
+            return told
+        held = before is not None and before.held
+        for entry in self._found.entries:
+            body = entry.body
+            if isinstance(body, HoldAsked | RestartAsked | RequeueAsked) and body.job == row.id:
+                held |= isinstance(body, HoldAsked) or body.hold
+            elif isinstance(body, UnholdAsked) and body.job == row.id:
+                held = False
+        # One that has places, or is in line, is not held; one that is on its way back may be.
+        return JobHeld(job=row.id, held=held and row.state in (JobState.UNWINDING, JobState.QUARANTINED))
+
+    @cached_property
+    def _told_held(self) -> dict[JobId, JobHeld]:
+        """What was last told of jobs that are kept back, since the last snapshot."""
+        told: dict[JobId, JobHeld] = {}
+        after = self._found.snapshot_seq
+        while lines := self._store.journal(after=after, limit=_LINES_AT_ONCE):
+            told.update((line.body.job, line.body) for line in lines if isinstance(line.body, JobHeld))
+            after = lines[-1].seq
+        return told
+
+    def _job_to_put_back(self, row: StoredJob, rows: LiveRecord) -> Job:
         """The job as it was in the last snapshot, or as it was submitted, with the counts on record and no place."""
         requests = self._store.requests_of([row.id])
         request: Request = requests[row.id]
-        job = origin.ledger.jobs.get(row.id)
+        job = self._origin.ledger.jobs.get(row.id)
         if job is None:
-            fraction = origin.ledger.parameters.claim_fraction
+            fraction = self._origin.ledger.parameters.claim_fraction
             job = Job.submitted(row.id, request, row.submitted_at, fraction)
             job.submitter, job.guest = self._submitter(row)
         job.state = JobState.WAITING
         job.position, job.exhausted_at_scan = -1, None
         job.plan_at = job.plan_spots = job.plan_told_at = job.spots = job.started_at = None
-        job.places, job.avoiding, job.earmarks, job.needs = (), (), {}, []
+        job.places, job.avoiding, job.earmarks, job.needs = row.places, (), {}, []
         job.observed = job.claim_resumed = False
         job.ready = job.outstanding = 0
         job.waiting_since = self._found.last_at
@@ -225,6 +281,11 @@ class _Replay:
             if isinstance(entry.body, JobSubmitted) and entry.body.job == row.id:
                 return entry.body.owner, entry.body.guest
         return row.owner, True  # the least that it may do
+
+
+def _what_keeps_back(job: Job) -> JobHeld:
+    waits_for = tuple(Dependency(job=other, condition=condition) for condition, other in job.waits_for)
+    return JobHeld(job=job.id, held=job.held, waits_for=waits_for, begins_at=job.begins_at)
 
 
 def _reason(job: JobId) -> str:
