@@ -127,6 +127,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.core.state.blame", "NODE_ACCUSATIONS_KEPT_MAX", "accusations of nodes that are kept of one site"),
     ("koala.model.nodes", "TASK_GPUS_MAX", "GPUs of one task, and of one node of a grid file"),
     ("koala.model.nodes", "TASK_MEMORY_BYTES_MAX", "bytes of memory of one task"),
+    ("koala.model.nodes", "TASK_MEMORY_BYTES_MIN", "bytes of memory of one task at least, where it asks for memory"),
     ("koala.model.nodes", "CONSTRAINT_CHARACTERS_MAX", "characters of a constraint of tasks, and of a kind of GPU"),
     ("koala.model.nodes", "NODE_CLASSES_MAX", "classes of nodes that one site tells of"),
     ("koala.model.messages", "EXCLUDED_NODES_MAX", "nodes of one site that a component is kept off"),
@@ -483,7 +484,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
         "SITE_CLOCK_S_MAX",
         "seconds that a site's clock and this machine's may be apart before that is told",
     ),
-    ("koala.daemon.site_clocks", "SITES_AGAINST_MIN", "sites whose clocks must speak against this machine's"),
+    ("koala.daemon.site_clocks", "SITES_AGAINST_MIN", "clocks of sites, each login host's once, that must speak against this machine's"),
     ("koala.daemon.site_clocks", "ASK_CLOCKS_S", "seconds that a start waits for the sites to tell their time"),
     (
         "koala.daemon.clock_check",

@@ -124,7 +124,8 @@ async def _opened_engine(options: DaemonOptions, state: Path) -> AsyncIterator[E
         clock = ClockCheck(state)
         if "clock" not in options.accepts:
             clock.check(await asyncio.to_thread(store.last_at))
-            clock.check_sites(own_clock_in_words(judged(await ask_clocks(options.grid))))
+            verdict = judged(options.grid.sites, await ask_clocks(options.grid))
+            clock.check_sites(own_clock_in_words(verdict))
         clock.keep()
         engine = Engine(options.grid, Catalogue.builtin(), store, state)
         try:

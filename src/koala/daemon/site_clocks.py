@@ -1,14 +1,16 @@
 """Whose clock is wrong: this machine's, or a site's. Sites tell the time with what they tell anyway.
 
 A site alone is no proof against this machine. Several that agree with each other and not with this machine, and are
-most of those that tell the time, are. Their time is never taken over: somebody has to set a clock.
+most of those that tell the time, are. Sites behind one login host have one clock, and count once. Their time is never
+taken over: somebody has to set a clock.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from koala.daemon.clock_check import span
@@ -20,7 +22,7 @@ from koala.sites.site_time import ahead_s, read_time
 
 # How far a site's clock and this machine's may be apart.
 SITE_CLOCK_S_MAX = 300.0
-# Fewer sites than these are no proof that this machine's clock is wrong.
+# Fewer clocks of sites than these are no proof that this machine's clock is wrong.
 SITES_AGAINST_MIN = 2
 # How long a start waits for the sites' clocks.
 ASK_CLOCKS_S = 5.0
@@ -36,13 +38,25 @@ class ClockVerdict:
     wrong: Mapping[SiteName, float]
 
 
-def judged(ahead: Mapping[SiteName, float]) -> ClockVerdict:
+def clock_of(site: Site) -> tuple[str, ...]:
+    """Which clock a site tells the time by: that of the host, whoever logs in there, that its commands run on."""
+    if site.batch is None:
+        return ()
+    return ((site.batch.ssh or "").rpartition("@")[2], *site.batch.through)
+
+
+def judged(sites: Iterable[Site], ahead: Mapping[SiteName, float]) -> ClockVerdict:
     """Judge by how far each site that tells the time is ahead of this machine, in seconds."""
+    clocks = {site.name: clock_of(site) for site in sites if site.name in ahead}
     off = {site: by_s for site, by_s in ahead.items() if abs(by_s) > SITE_CLOCK_S_MAX}
-    # The largest group that agrees with each other: around each one of them, the first of the largest.
-    groups = [[name for name, s in off.items() if abs(s - by_s) <= SITE_CLOCK_S_MAX] for by_s in off.values()]
-    most = max(groups, key=len, default=[])
-    if len(most) < SITES_AGAINST_MIN or 2 * len(most) <= len(ahead):
+
+    def counted(names: Iterable[SiteName]) -> int:
+        return len({clocks[name] for name in names})
+
+    # The largest group of which any two agree: from each one of them on upwards, the first of the largest.
+    groups = [[name for name, s in off.items() if 0 <= s - by_s <= SITE_CLOCK_S_MAX] for by_s in off.values()]
+    most = max(groups, key=counted, default=[])
+    if counted(most) < SITES_AGAINST_MIN or 2 * counted(most) <= counted(ahead):
         return ClockVerdict(None, (), off)
     middle = sorted(off[name] for name in most)[len(most) // 2]
     wrong = {site: by_s - middle for site, by_s in ahead.items() if abs(by_s - middle) > SITE_CLOCK_S_MAX}
@@ -91,4 +105,6 @@ async def _ask(site: Site, wall: Callable[[], float], patience_s: float) -> floa
     except (TimeoutError, ShellError, OSError):
         return None
     finally:
-        await shell.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await shell.close()

@@ -137,15 +137,16 @@ class RemoteShell:
         return ShellResult(code=finished.code, stdout=finished.stdout, stderr=finished.stderr)
 
     async def close(self) -> None:
-        """End the shared connection. Another ``run`` makes a new one."""
+        """End the shared connection. Another ``run`` makes a new one. Where there is no ssh, there is none to end."""
         sockets, self._sockets = self._sockets, None
         if sockets is None:
             return
         words = [*self._through, *self._ssh_words(sockets.path), "-O", "exit", self._ssh or ""]
         try:
-            await processes.run(
-                words, stdin=b"", environment=self._environment(), timeout_s=CONNECT_S, output_bytes_max=65_536
-            )
+            with contextlib.suppress(OSError):
+                await processes.run(
+                    words, stdin=b"", environment=self._environment(), timeout_s=CONNECT_S, output_bytes_max=65_536
+                )
         finally:
             sockets.remove()
 

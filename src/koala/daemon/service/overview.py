@@ -245,7 +245,7 @@ def _free_beside(sites: Sites, index: int, whole: PoolCount) -> PoolCount:
 def clocks_of(engine: Engine) -> ClockVerdict:
     """What the sites' clocks say of each other and of this machine's."""
     told = ((site.name, engine.site(site.name).clock_ahead_s) for site in engine.grid.sites)
-    return judged({name: ahead_s for name, ahead_s in told if ahead_s is not None})
+    return judged(engine.grid.sites, {name: ahead_s for name, ahead_s in told if ahead_s is not None})
 
 
 def operator_warnings(engine: Engine) -> list[str]:
