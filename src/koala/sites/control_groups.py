@@ -1,5 +1,8 @@
-"""Control groups (cgroup v2) of components on this machine: nothing leaves one, whatever it does to its session, its
+"""Control groups (cgroup v2) of components on this machine: nothing leaves one by what it does to its session, its
 environment and its parents, and the kernel kills all of one at once.
+
+They are against accidents, and not against malice: a component has the user of the daemon, and may write itself into
+the group above. Then the descendants of its supervisor are all that is known of it.
 
 A supervisor makes the group of its component where it may (``koala.sites.local.supervisor``); it is known by its
 name, which follows from the component's directory. Here is what a site does with it. Where there is none, the
