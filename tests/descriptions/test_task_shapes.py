@@ -60,6 +60,8 @@ def test_components_may_have_tasks_of_their_own() -> None:
         ("processors: 7\ntask: {count: 8, processors: 4}", "8 tasks of 4 processors are 32 processors"),
         ("processors: 7\ntask: {gpu: a100}", "it names the kind a100 and no GPUs"),
         ("processors: 7\ntask: {memory: 16}", "a size of memory needs its unit"),
+        ("processors: 7\ntask: {memory: 1 B}", "1 B a task, less than 16 MiB (TASK_MEMORY_BYTES_MIN)"),
+        ("processors: 7\ntask: {memory: 15M}", "write at least 16 MiB, such as 1G, or leave it out"),
         ("processors: 7\ntask: {memory: much}", "'much' is not a size of memory"),
         ("processors: 6\ntask: {processors: 4}", "6 processors do not make whole tasks of 4"),
         ("flexible: {}", "'processors' is missing"),
@@ -149,3 +151,13 @@ def test_nodes_that_contradict_the_site_are_refused(site: str, words: str) -> No
     with pytest.raises(DescriptionError) as refused:
         read_grid(f"sites:\n  s: {site}\n", "grid.yaml")
     assert words in refused.value.for_user()
+
+
+def test_the_gpus_of_this_machine_are_those_of_one_embedded_site() -> None:
+    site = "{kind: local, processors: 8, gpus: 1}"
+    with pytest.raises(DescriptionError) as refused:
+        read_grid(f"sites:\n  a: {site}\n  b: {site}\n", "grid.yaml")
+    assert "embedded sites share the GPUs of one machine, and a has them already" in refused.value.for_user()
+    assert "take gpus out of b or of a" in refused.value.for_user()
+    others = "b: {kind: local, processors: 8, gpus: 0}\n  c: {processors: 8, gpus: 1}\n  d: {processors: 8, gpus: 1}"
+    assert len(read_grid(f"sites:\n  a: {site}\n  {others}\n", "grid.yaml").sites) == 4

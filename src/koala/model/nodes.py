@@ -15,6 +15,8 @@ import msgspec
 # One task has at most so many GPUs, and so much memory (an exabyte).
 TASK_GPUS_MAX = 1_024
 TASK_MEMORY_BYTES_MAX = 10**18
+# With less memory than that a task cannot be asked for: hardly a program starts.
+TASK_MEMORY_BYTES_MIN = 16 * 2**20
 # The longest constraint, and the longest kind of a GPU.
 CONSTRAINT_CHARACTERS_MAX = 255
 # So many classes of nodes a site tells of at most; nodes beyond them are told as less than they are.

@@ -1,4 +1,4 @@
-"""How large one request may be: its lists, its numbers, and all its texts together.
+"""How large one request may be: its lists, its numbers, and all its texts together; and its least memory.
 
 These limits hold for what is submitted. They are not part of what makes a ``Request`` valid, so that a job which was
 put on record before there was such a limit is still read.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from koala.model.nodes import TASK_MEMORY_BYTES_MIN, memory_text
 from koala.model.request import PROCESSORS_MAX, Application, InputFile, InvalidRequestError, Request
 
 # Restarts after failures of the application that a job may ask for.
@@ -32,7 +33,8 @@ COMPONENT_CHARACTERS = 64
 
 
 class RequestSizeError(InvalidRequestError):
-    """A request that is too large in some respect; the message names the limit, and ``advice`` says what to write."""
+    """A request that is too large, or too small, in some respect; the message names the limit, and ``advice`` says
+    what to write."""
 
     def __init__(self, field: str, message: str, advice: str) -> None:
         super().__init__(field, message)
@@ -40,7 +42,7 @@ class RequestSizeError(InvalidRequestError):
 
 
 def check_size(request: Request, *, characters_max: int = REQUEST_CHARACTERS_MAX) -> None:
-    """Raises RequestSizeError for a request that is too large."""
+    """Raises RequestSizeError for a request that is too large, or asks for too little."""
     _at_most("restarts_max", request.restarts_max, RESTARTS_MAX, "restarts", "RESTARTS_MAX")
     for field in ("placement_tries_max", "claiming_tries_max"):
         _at_most(field, getattr(request, field), TRIES_MAX, "tries", "TRIES_MAX")
@@ -52,6 +54,11 @@ def check_size(request: Request, *, characters_max: int = REQUEST_CHARACTERS_MAX
     entries = sum(len(each.arguments) + len(each.environment) for each in applications)
     what = "arguments and variables in all components"
     _at_most("arguments", entries, JOB_ENTRIES_MAX, what, "JOB_ENTRIES_MAX")
+    for needs in {component.needs: None for component in request.components}:
+        if needs is not None and 0 < needs.memory_bytes < TASK_MEMORY_BYTES_MIN:
+            least = memory_text(TASK_MEMORY_BYTES_MIN)
+            said = f"{memory_text(needs.memory_bytes)} a task, less than {least} (TASK_MEMORY_BYTES_MIN)"
+            raise RequestSizeError("memory", said, f"write at least {least}, such as 1G, or leave it out")
     if request.flexible is not None:
         parts = sum(map(len, request.flexible.splits))
         _at_most("splits", parts, SPLIT_PARTS_MAX, "parts in all splits", "SPLIT_PARTS_MAX")

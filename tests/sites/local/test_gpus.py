@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from koala.model.launch import Go
 from koala.model.messages import ComponentReady, Outcome
-from koala.model.nodes import NodeClass, NodeSize, TaskNeeds
+from koala.model.nodes import TASK_MEMORY_BYTES_MIN, NodeClass, NodeSize, TaskNeeds
+from koala.sites.local.directory import ComponentDirectory, UnreadableError
 from tests.support.live_sites import launch, opened
 
 MIB = 2**20
@@ -62,6 +65,48 @@ def test_a_site_that_is_opened_again_knows_who_has_which_gpu(tmp_path: Path) -> 
                 await again.site.release(token, Go())
                 await again.ended(token)
             assert [await again.stdout(token) for token in ("1.1", "2.1")] == ["gpus=0\n", "gpus=1\n"]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("text", ["1" * 5000, "", "0,0", "0,1", "many"])
+def test_gpus_that_are_not_on_record_end_their_component_and_hold_up_no_start(tmp_path: Path, text: str) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path / "a", node=NODE) as one:
+            await one.start(launch("1.1", SHOW, needs=TaskNeeds(gpus=1)), launch("2.1", SHOW))
+            await one.ready("1.1", "2.1")
+        for token in ("1.1", "2.1"):
+            (tmp_path / "a" / "components" / token / "spawned").write_text(text)
+        async with opened(tmp_path / "a", node=NODE) as again:
+            ended = await again.ended("1.1")
+            assert ended.outcome is Outcome.SITE_FAILED
+            assert "spawned does not name the GPUs that it was given, 1" in ended.reason
+            await again.site.release("2.1", Go())  # which has none, whatever is written there
+            assert (await again.ended("2.1")).outcome is Outcome.DONE
+
+    asyncio.run(scenario())
+
+
+def test_gpus_that_the_machine_no_longer_has_are_not_held(tmp_path: Path) -> None:
+    directory = ComponentDirectory(tmp_path, "1.1")
+    directory.home.mkdir()
+    directory.put_spawned((0, 3))
+    assert (directory.gpus(2, 4), directory.gpus(2, 2)) == ((0, 3), (0,))
+    with pytest.raises(UnreadableError):
+        directory.gpus(1, 4)
+
+
+def test_little_memory_is_no_failure_of_the_site(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path / "a", node=NODE) as one:
+            greedy = "ulimit -d; python3 -c 'bytearray(64 * 2**20)' 2>/dev/null"
+            for number, size_bytes in enumerate((1, 5_000_000, TASK_MEMORY_BYTES_MIN), start=1):
+                token = f"{number}.1"
+                await one.start(launch(token, greedy, needs=TaskNeeds(memory_bytes=size_bytes)))
+                await one.ready(token)
+                await one.site.release(token, Go())
+                assert (await one.ended(token)).outcome is Outcome.FAILED
+                assert await one.stdout(token) == f"{TASK_MEMORY_BYTES_MIN // 1024}\n"
 
     asyncio.run(scenario())
 

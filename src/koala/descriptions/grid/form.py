@@ -279,6 +279,7 @@ def _contradictions(document: Document[GridText]) -> Iterator[Problem]:
         for key, message, advice in (*site.findings(site.kind), *site.node_findings()):
             yield document.problem(("sites", name, key), message, advice, at_key=True)
     yield from _node_problems(document)
+    yield from _gpu_problems(document)
     yield from _link_problems(document)
     network = document.model.network
     if network is not None:
@@ -293,6 +294,18 @@ def _contradictions(document: Document[GridText]) -> Iterator[Problem]:
             f"claim_fraction_min ({scheduler.claim_fraction_min:g}) is above claim_fraction "
             f"({scheduler.claim_fraction:g})",
             "write a claim_fraction_min of at most claim_fraction",
+        )
+
+
+def _gpu_problems(document: Document[GridText]) -> Iterator[Problem]:
+    """Each embedded site counts the GPUs of this machine from 0 on: two of them would give the same ones away."""
+    first, *others = [name for name, site in document.model.sites.items() if site.has_own_gpus] or [""]
+    for name in others:
+        yield document.problem(
+            ("sites", name, "gpus"),
+            f"embedded sites share the GPUs of one machine, and {first} has them already",
+            f"write the GPUs of this machine at one embedded site, and take gpus out of {name} or of {first}",
+            at_key=True,
         )
 
 

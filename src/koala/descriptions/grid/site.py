@@ -151,6 +151,11 @@ class SiteText(BatchKeysText, NodeKeysText, ClusterText):
         default=SiteSimulationText(), description="how the site behaves in a simulation"
     )
 
+    @property
+    def has_own_gpus(self) -> bool:
+        """Whether it gives away GPUs of the daemon's own machine."""
+        return self.kind is SiteKind.LOCAL and self.gpus > 0
+
     def node_findings(self) -> Iterator[tuple[str, str, str]]:
         """What is wrong with what is said of nodes: key, message, advice."""
         single = [key for key in NodeKeysText.model_fields if key in self.model_fields_set and getattr(self, key)]

@@ -51,8 +51,9 @@ GONE = ".gone"
 
 # The script writes a word and a number; whatever is longer is not its work.
 _SMALL_FILE_BYTES_MAX = 1_024
-# The numbers of as many GPUs as a machine may have.
+# The numbers of as many GPUs as a machine may have, and the digits of one.
 _GPUS_BYTES_MAX = 16_384
+_GPU_DIGITS_MAX = 6
 # The site's own files hold at most a launch, which requests keep far below this.
 _RECORD_BYTES_MAX = 67_108_864
 
@@ -209,10 +210,16 @@ class ComponentDirectory:
         """Whether a process was started for it, or was about to be."""
         return (self.home / SPAWNED).exists()
 
-    def gpus(self) -> tuple[int, ...]:
-        """The GPUs that it was given when its process was to be started."""
+    def gpus(self, given: int, machine: int) -> tuple[int, ...]:
+        """The GPUs that it was given when its process was to be started: so many, less those that a machine with
+        fewer now no longer has. Raises ``UnreadableError`` where they are not on record."""
+        if not given:
+            return ()
         words = (read_regular(self.home / SPAWNED, _GPUS_BYTES_MAX) or b"").decode(errors="replace").split(",")
-        return tuple(int(word) for word in words if word.isascii() and word.isdigit())
+        numbers = {int(word) for word in words if len(word) <= _GPU_DIGITS_MAX and word.isascii() and word.isdigit()}
+        if not len(numbers) == len(words) == given:
+            raise UnreadableError(f"{SPAWNED} does not name the GPUs that it was given, {given}")
+        return tuple(sorted(number for number in numbers if number < machine))
 
     def outbox(self) -> list[str]:
         """The names of the mail that the component has for others."""

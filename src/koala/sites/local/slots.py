@@ -12,7 +12,7 @@ from pathlib import Path
 
 from koala.model.launch import LOG, SCRIPT, Launch
 from koala.model.messages import ComponentEnded, ComponentReady, Outcome, Token
-from koala.model.nodes import NodeSize
+from koala.model.nodes import TASK_MEMORY_BYTES_MIN, NodeSize
 from koala.sites import processes
 from koala.sites.component import LiveComponent, LivePhase, ending
 from koala.sites.component_directory import AbortRecord
@@ -34,6 +34,11 @@ VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 def memory_bytes(launch: Launch) -> int:
     """The memory of all tasks of a component."""
     return 0 if launch.needs is None else launch.needs.memory_bytes * launch.task_count
+
+
+def gpu_count(launch: Launch) -> int:
+    """The GPUs of all tasks of a component."""
+    return 0 if launch.needs is None else launch.needs.gpus * launch.task_count
 
 
 class LocalComponent(LiveComponent):
@@ -149,7 +154,7 @@ class Slots:
             held_bytes = sum(memory_bytes(each.launch) for each in holders)
             if memory_bytes(launch) > max(0, self.node.memory_bytes) - held_bytes:
                 return False
-        return launch.needs.gpus * launch.task_count <= len(self._free_gpus())
+        return gpu_count(launch) <= len(self._free_gpus())
 
     def _free_gpus(self) -> list[int]:
         held = {gpu for each in self.alive.values() if each.phase is not LivePhase.QUEUED for gpu in each.gpus}
@@ -157,8 +162,7 @@ class Slots:
 
     def _start(self, component: LocalComponent) -> None:
         # Marked first: if we are killed between the two, its slots still count as held.
-        needs = component.launch.needs
-        component.gpus = () if needs is None else tuple(self._free_gpus()[: needs.gpus * component.launch.task_count])
+        component.gpus = tuple(self._free_gpus()[: gpu_count(component.launch)])
         try:
             component.directory.put_spawned(component.gpus)
         except OSError as error:
@@ -186,7 +190,8 @@ class Slots:
         if self.node.gpus:
             more[VISIBLE_GPUS] = ",".join(map(str, component.gpus))
         if memory_bytes(component.launch):
-            more[MEMORY_BYTES] = str(memory_bytes(component.launch))
+            # With less than that not even its script could run, which would look like a failure of the site.
+            more[MEMORY_BYTES] = str(max(memory_bytes(component.launch), TASK_MEMORY_BYTES_MIN))
         return {**self._environment, **more} if more else self._environment
 
     # --------------------------------------------------------------------------------------------- ending

@@ -2,10 +2,10 @@
 
 Whatever a component starts, in whatever session and with whatever environment, stays a descendant of this process: it
 is a subreaper, to which the kernel gives orphans. Where this machine lets it, the script and all that comes of it are
-also in a control group (cgroup v2) of their own: the kernel kills it as a whole, and nothing gets away from it even
-when this process is killed. When the script has ended it kills all that is left and ends last, with the script's exit
-code. It needs nobody: a site that is killed finds it again by its environment. It is run by
-its path and imports nothing of Koala.
+also in a control group (cgroup v2) of their own: the kernel kills it as a whole, also when this process was killed.
+Only what moves itself into another group, which the user of the daemon may do, gets away from that. When the script
+has ended it kills all that is left and ends last, with the script's exit code. It needs nobody: a site that is killed
+finds it again by its environment. It is run by its path and imports nothing of Koala.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ GROUP = "KOALA_CGROUP"
 MARKER = "KOALA_HOME"
 # How much memory a process of the script may have at most, where that is limited.
 MEMORY_BYTES = "KOALA_MEMORY_BYTES"
+# A shell that limits itself (in KiB) and becomes the one that runs the script. This process must not have the limit:
+# it may be larger than that itself.
+_WITH_MEMORY = 'ulimit -d "$1"; exec /bin/sh "$2"'
 PR_SET_CHILD_SUBREAPER = 36
 # They are for the script; it is told by those who mean it.
 IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -51,11 +54,14 @@ def descendants() -> Iterator[int]:
     yield from below[1:]
 
 
-def limit_memory(size_bytes: int) -> None:
-    """No process from here on has more than that: its heap and what else it writes to. It counts each alone."""
+def shell_words(script: str, memory_bytes: int | None) -> list[str]:
+    """What runs the script. No process of it has more memory than that: its heap and what else it writes to. It
+    counts each alone."""
+    if memory_bytes is None:
+        return ["/bin/sh", script]
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-    limit = size_bytes if hard == resource.RLIM_INFINITY else min(size_bytes, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    limit = memory_bytes if hard == resource.RLIM_INFINITY else min(memory_bytes, hard)
+    return ["/bin/sh", "-c", _WITH_MEMORY, "sh", str(limit // 1024), script]
 
 
 class ControlGroup:
@@ -135,10 +141,13 @@ def supervise(script: str) -> int:
     group.enter()
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    if MEMORY_BYTES in environment:
-        limit_memory(int(environment[MEMORY_BYTES]))
+    memory = int(environment[MEMORY_BYTES]) if MEMORY_BYTES in environment else None
     main = os.posix_spawn(
-        "/bin/sh", ["/bin/sh", script], environment, setsid=True, setsigdef=(*IGNORED, *_IGNORED_BY_PYTHON)
+        "/bin/sh",
+        shell_words(script, memory),
+        environment,
+        setsid=True,
+        setsigdef=(*IGNORED, *_IGNORED_BY_PYTHON),
     )
     group.leave()
     os.chdir("/")

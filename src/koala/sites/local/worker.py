@@ -44,7 +44,7 @@ from koala.sites.local.directory import (
     is_spoilt,
     read_regular,
 )
-from koala.sites.local.slots import LocalComponent, Slots
+from koala.sites.local.slots import LocalComponent, Slots, gpu_count
 from koala.sites.protocol import OUTPUT_BYTES_MAX, Clock, Deliver, Emit, SiteError, Stream
 from koala.sites.shell_script import FramedScript, call
 
@@ -159,7 +159,7 @@ class LocalWorker:
         component.released_at = recorded.released_at
         if directory.was_spawned():
             component.phase = LivePhase.STARTING
-            component.gpus = directory.gpus()
+            component.gpus = directory.gpus(gpu_count(component.launch), self._node.whole.gpus_of())
             component.process = directory.identity()
         return [(recorded, component)]
 
