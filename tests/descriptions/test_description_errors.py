@@ -87,7 +87,7 @@ BAD_GRIDS = [
     ("sites: {a: {processors: 1, quota: 0}}", 1, 35, "quota: 0 is too small", "more than 0"),
     ("sites: {a: {processors: 1, quota: 1.5}}", 1, 35, "1.5 is too large", "1 or less"),
     ("sites: {a: {processors: 1, kind: pbs}}", 1, 34, "'pbs' is not one of the choices", "'slurm'"),
-    ("sites: {a: {procs: 1, processors: 1}}", 1, 13, "'procs' is not a key", "processors"),
+    ("sites: {a: {procesors: 1, processors: 1}}", 1, 13, "'procesors' is not a key", "processors"),
     (SITES + "links: {pairs: [{between: [vu, leiden]}]}", 2, 32, "no site 'leiden'", "vu, delft"),
     (SITES + "links: {pairs: [{between: [vu, delf]}]}", 2, 32, "no site 'delf'", "did you mean 'delft'"),
     (SITES + "links: {pairs: [{between: [vu, vu]}]}", 2, 27, "vu with itself", "two different"),
