@@ -484,7 +484,11 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
         "SITE_CLOCK_S_MAX",
         "seconds that a site's clock and this machine's may be apart before that is told",
     ),
-    ("koala.daemon.site_clocks", "SITES_AGAINST_MIN", "clocks of sites, each login host's once, that must speak against this machine's"),
+    (
+        "koala.daemon.site_clocks",
+        "SITES_AGAINST_MIN",
+        "clocks of sites (a login host's once) that must speak against this machine's",
+    ),
     ("koala.daemon.site_clocks", "ASK_CLOCKS_S", "seconds that a start waits for the sites to tell their time"),
     (
         "koala.daemon.clock_check",
