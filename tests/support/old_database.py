@@ -34,6 +34,7 @@ def rows_of_the_old(revision: str = "0001") -> dict[str, Any]:
     for job in found["jobs"]:
         if job["state"] == "releasing":
             job["state"] = "unwinding"
+        job |= {"array": None, "array_index": None, "elements": None}
     return found
 
 

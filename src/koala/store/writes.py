@@ -31,7 +31,7 @@ _SNAPSHOT_ID = 1
 BODY: dict[str, ExactJson[Any]] = {"event": ExactJson(AnyEvent), "command": ExactJson(AnyCommand)}
 # A submission without its request, which is kept elsewhere.
 SUBMISSION: ExactJson[dict[str, Any]] = ExactJson(dict[str, Any])
-_SUBMISSION_FIELDS = [name for name in JobSubmitted.__struct_fields__ if name != "request"]
+_SUBMISSION_FIELDS = [field for field in msgspec.structs.fields(JobSubmitted) if field.name != "request"]
 
 
 def _upsert(make: Callable[[Table], Any], table: Table, *, kept: Iterable[str] = ()) -> Insert:
@@ -248,7 +248,8 @@ def _journal_values(entry: JournalRow, kept: dict[int, KeptRequest]) -> dict[str
     body = entry.body
     if isinstance(body, JobSubmitted):
         request_key = kept[entry.seq].key
-        text = SUBMISSION.encode({name: getattr(body, name) for name in _SUBMISSION_FIELDS})
+        values = ((field, getattr(body, field.name)) for field in _SUBMISSION_FIELDS)
+        text = SUBMISSION.encode({field.name: value for field, value in values if value != field.default})
     else:
         request_key, text = None, BODY[entry.kind].encode(body)
     return {
