@@ -9,6 +9,8 @@ from msgspec.structs import replace
 
 from koala.descriptions import DescriptionError, read_job, write_job_yaml, write_rsl
 from koala.descriptions.sbatch.reader import slurm_time_s
+from koala.model.dependency import Condition, Dependency
+from koala.model.job_array import read_array
 from koala.model.request import Application, Flexibility, InputFile, InputMode, Request
 from tests.support.description_samples import JOB_SBATCH, laplace
 
@@ -142,3 +144,40 @@ def test_later_components_inherit_from_the_first_what_they_do_not_say() -> None:
 
 def test_a_doubled_percent_sign_is_one_in_a_file_name() -> None:
     assert script("#SBATCH -n 1 -o 100%%.txt").components[0].application.stdout == "100%.txt"
+
+
+def test_a_script_says_what_its_job_waits_for_in_slurms_words() -> None:
+    waits = "#SBATCH --dependency=afterok:17:18_3,afterany:19,after:20,afternotok:21"
+    request = script("#SBATCH -n 1", waits, "#SBATCH --hold -b now+2h")
+    assert request.after == (
+        Dependency(job=17),
+        Dependency(job=18, index=3),
+        Dependency(job=19, condition=Condition.ENDED),
+        Dependency(job=20, condition=Condition.STARTED),
+        Dependency(job=21, condition=Condition.FAILED),
+    )
+    assert request.hold
+    assert request.begin_in_s == 7200
+    assert script("#SBATCH -n 1 --begin=1970-01-02T00:00:00Z").begin_at == 86_400
+
+
+def test_a_script_may_be_an_array() -> None:
+    assert script("#SBATCH -n 1 --array=0-9%2").array == read_array("0-9%2")
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "-d singleton",
+        "-d afterok",
+        "-d afterok:0",
+        "-d afterok:1?afterany:2",
+        "-d after:3+5",
+        "-a 9-0",
+        "-b tomorrow",
+    ],
+)
+def test_what_no_job_can_wait_for_is_refused_with_what_to_write(option: str) -> None:
+    with pytest.raises(DescriptionError) as error:
+        script(f"#SBATCH -n 1 {option}")
+    assert error.value.advice.startswith("write ")

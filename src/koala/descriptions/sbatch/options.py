@@ -35,6 +35,10 @@ SBATCH_OPTIONS: dict[str, str | None] = {
     "mem-per-cpu": None,
     "mem-per-gpu": None,
     "container": None,
+    "array": "a",
+    "begin": "b",
+    "dependency": "d",
+    "hold": "H",
 }
 KOALA_OPTIONS: dict[str, str | None] = {
     "priority": None,
@@ -51,7 +55,7 @@ KOALA_OPTIONS: dict[str, str | None] = {
     "retry-on": None,
     "never-on": None,
 }
-WITHOUT_VALUE = frozenset({"flexible"})
+WITHOUT_VALUE = frozenset({"flexible", "hold"})
 REPEATABLE = frozenset({"input-file"})
 
 _SITE_CONFIGURED = "remove it; the site's own configuration says this"
@@ -62,13 +66,10 @@ _QUEUEING = "remove it; Koala decides when and in which order jobs start"
 # Options of Slurm that cannot be honoured across clusters: long name -> (letter, what to do).
 UNSUPPORTED_OPTIONS: dict[str, tuple[str | None, str]] = {
     "account": ("A", _SITE_CONFIGURED),
-    "array": ("a", "remove it and submit the job once for each index"),
-    "begin": ("b", _QUEUEING),
     "comment": (None, "remove it; write a comment line"),
     "contiguous": (None, _LAYOUT),
     "core-spec": ("S", _LAYOUT),
     "deadline": (None, _QUEUEING),
-    "dependency": ("d", _QUEUEING),
     "distribution": ("m", _LAYOUT),
     "exclude": ("x", _LAYOUT),
     "exclusive": (None, _LAYOUT),
@@ -76,7 +77,6 @@ UNSUPPORTED_OPTIONS: dict[str, tuple[str | None, str]] = {
     "extra-node-info": ("B", _LAYOUT),
     "get-user-env": (None, "write --export=NAME=VALUE,..."),
     "hint": (None, _LAYOUT),
-    "hold": ("H", _QUEUEING),
     "licenses": ("L", _DEVICES),
     "mail-type": (None, _MAIL),
     "mail-user": (None, _MAIL),

@@ -20,9 +20,12 @@ from koala.descriptions.errors import (
 )
 from koala.descriptions.fields import ANY_NAMES, NAME_PATTERN, POLICY_PATTERN, KnownNames, duration_problem, is_name
 from koala.descriptions.job.invalid import told
+from koala.descriptions.job.order import MOMENT_ADVICE, Moment, moment
 from koala.descriptions.sbatch.needs import NEEDS_OPTIONS, Layout, NeedsError, needs_of
 from koala.descriptions.sbatch.options import Option, OptionLines, OptionWord
 from koala.descriptions.yaml.problems import NAME_ADVICE, nearest
+from koala.model.dependency import Condition, Dependency
+from koala.model.job_array import ArrayError, ArraySpec, read_array
 from koala.model.nodes import TaskNeeds
 from koala.model.request import (
     COMPONENTS_MAX,
@@ -54,6 +57,10 @@ JOB_OPTIONS = (
     "restarts",
     "retry-on",
     "never-on",
+    "array",
+    "begin",
+    "dependency",
+    "hold",
 )
 _STREAMS = {"output": "stdout", "error": "stderr", "input": "stdin"}
 # Which option a field of the model comes from, for errors that the model finds.
@@ -74,6 +81,9 @@ _OPTION_OF = {
     "restarts_max": "restarts",
     "retry_on": "retry-on",
     "never_on": "never-on",
+    "after": "dependency",
+    "begin_at": "begin",
+    "begin_in_s": "begin",
 }
 
 _SIZE_OPTIONS = frozenset({"ntasks", "nodes", "ntasks-per-node", "cpus-per-task"})
@@ -81,6 +91,15 @@ _ADVICE = {
     "flexible": "keep one component, whose tasks are the total, or remove --flexible",
     "site": "remove --clusters or --flexible",
 }
+# What Slurm calls the conditions of a dependency.
+_CONDITIONS = {
+    "afterok": Condition.DONE,
+    "afterany": Condition.ENDED,
+    "after": Condition.STARTED,
+    "afternotok": Condition.FAILED,
+}
+_DEPENDENCY_ADVICE = "write afterok, afterany, after or afternotok with numbers of jobs, as afterok:17:18,afterany:19"
+_JOB_NUMBER = re.compile(r"([1-9][0-9]{0,14})(?:_([0-9]{1,9}))?")
 _TIME_ADVICE = "write MINUTES, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS"
 # The forms of a time, each with what one unit of its groups is in seconds.
 _TIMES: tuple[tuple[re.Pattern[str], tuple[int, ...]], ...] = (
@@ -259,7 +278,13 @@ class _Reader:
             "retry_on": self._get(0, "retry-on", self._codes),
             "never_on": self._get(0, "never-on", self._codes),
             "flexible": self._flexible(),
+            "array": self._get(0, "array", self._array),
+            "after": self._get(0, "dependency", self._dependencies),
+            "hold": True if "hold" in self.components[0] else None,
         }
+        begin = self._get(0, "begin", self._moment)
+        if begin is not None:
+            job |= {"begin_at": begin.at, "begin_in_s": begin.in_s}
         return {key: value for key, value in job.items() if value is not None}
 
     def _flexible(self) -> dict[str, Any] | None:
@@ -319,6 +344,30 @@ class _Reader:
         if not all(re.fullmatch(r"[0-9]{1,9}", code) for code in codes):
             self._refuse(word, f"{shown(word.text)} is not a list of exit codes", "write digits, such as 75,143")
         return tuple(map(int, codes))
+
+    def _array(self, word: OptionWord) -> ArraySpec:
+        try:
+            return read_array(word.text)
+        except ArrayError as error:
+            self._refuse(word, str(error), error.advice)
+
+    def _moment(self, word: OptionWord) -> Moment:
+        found = moment(word.text)
+        if found is None:
+            self._refuse(word, f"{shown(word.text)} is not a time", MOMENT_ADVICE)
+        return found
+
+    def _dependencies(self, word: OptionWord) -> tuple[Dependency, ...]:
+        found = []
+        for each in word.text.split(","):
+            kind, _, numbers = each.partition(":")
+            for number in numbers.split(":"):
+                job = _JOB_NUMBER.fullmatch(number)
+                if kind not in _CONDITIONS or job is None:
+                    self._refuse(word, f"{shown(each)} is nothing that a job can wait for", _DEPENDENCY_ADVICE)
+                index = None if job[2] is None else int(job[2])
+                found.append(Dependency(job=int(job[1]), condition=_CONDITIONS[kind], index=index))
+        return tuple(dict.fromkeys(found))
 
     def _name(self, word: OptionWord, pattern: str = NAME_PATTERN) -> str:
         if not is_name(word.text, pattern):
