@@ -251,3 +251,12 @@ def test_what_is_no_array_is_refused(text: str, what: str) -> None:
     with pytest.raises(ArrayError) as caught:
         read_array(text)
     assert what in f"{caught.value}; {caught.value.advice}"
+
+
+def test_an_array_whose_elements_find_no_place_in_their_only_try_is_over_at_once() -> None:
+    driver = a_driver()
+    driver.submit(ask(9, array=read_array("0-2"), placement_tries_max=1))
+    ended = driver.ended(1)
+    assert ended.outcome is JobOutcome.FAILED
+    assert ended.reason == "of 3 elements 3 failed"
+    assert not driver.ledger.arrays

@@ -197,6 +197,8 @@ class JobPlacing:
         while True:
             ledger.to_unfold.pop(array.id, None)
             if array.state is not JobState.UNFOLDING or array.all_made or array.made_ahead >= MADE_AHEAD_MAX:
+                if array.state is JobState.UNFOLDING and array.all_made and not array.elements_live:
+                    ledger.to_unfold[array.id] = None  # its last element ended as it was made: it is over
                 return
             if spec.limit is not None and array.elements_live >= spec.limit:
                 return

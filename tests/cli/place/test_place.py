@@ -119,6 +119,7 @@ def test_a_refusal_as_json_is_the_refusal_itself() -> None:
         "idle": 18,
         "missing": 6,
         "cure": "6 more idle processors on C1",
+        "resource": "processors",
     }
     assert refused["refusal"]["permanent"] is False
 

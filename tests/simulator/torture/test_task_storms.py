@@ -21,7 +21,7 @@ def with_tasks(storm: Storm) -> Storm:
     rng = random.Random(storm.seed)
 
     def turned(request: Request) -> Request:
-        if not request.is_total:
+        if not request.is_total or request.is_shaped:
             return request
         tasks = random_task_graph(request.processors, rng, mcr=1.0)
         return msgspec.structs.replace(request, tasks=tasks, flexible=Flexibility(), policy=rng.choice(POLICIES))
