@@ -38,6 +38,8 @@ from koala.simulator.workloads.workload import Arrival
 WAITED_FOR_MAX = 3
 # An array has so many elements at most, less one.
 ARRAY_STEPS_MAX = 5
+# A held job is let go so long after it was held, at the earliest.
+LET_GO_AFTER_S = 1.0
 # What users ask for a job that exists.
 OF_USERS = (HoldAsked, UnholdAsked, RestartAsked, ChangeAsked)
 # From these states a job for which there is a reason goes to be held later.
@@ -108,7 +110,8 @@ def holds(rng: random.Random, arrivals: tuple[Arrival, ...], heal_at_s: float) -
             continue
         else:
             held_at = arrival.at_s
-        events.append(UnholdAsked(at=max(held_at, heal_at_s), job=job))
+        # Of a job that comes after the storm, not in the same moment: it would be let go before it is there.
+        events.append(UnholdAsked(at=max(held_at + LET_GO_AFTER_S, heal_at_s), job=job))
     return tuple(events)
 
 
