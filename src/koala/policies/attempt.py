@@ -112,18 +112,25 @@ def _ask(demand: Demand, shape: Shape, free: Sequence[int], view: View, chosen: 
     if rule.form is Form.COMPONENTS:
         if rule.checked:
             return ask_components(rule, free, shape.ordered, (), chosen)
+        if rule.beside is not None and shape.pinned:
+            return rule.beside(free, shape.ordered, _combined(shape, len(free)), list(free), chosen)
         return rule.function(free, shape.ordered, list(free), chosen)
     more: tuple[Any, ...]
     if rule.form is Form.FILES:
         more = (_transfer_rows_s(demand, shape, view),)
     else:
-        combined = [0] * len(free)
-        for component in shape.pinned:
-            combined[shape.sites[component]] = 1
-        more = (view.slowness, combined)
+        more = (view.slowness, _combined(shape, len(free)))
     if rule.checked:
         return ask_components(rule, free, shape.ordered, more, chosen)
     return rule.function(free, shape.ordered, *more, list(free), chosen)
+
+
+def _combined(shape: Shape, sites: int) -> list[int]:
+    """A mark for each site where the user wants a component."""
+    combined = [0] * sites
+    for component in shape.pinned:
+        combined[shape.sites[component]] = 1
+    return combined
 
 
 def _transfer_rows_s(demand: Demand, shape: Shape, view: View) -> list[list[float]]:

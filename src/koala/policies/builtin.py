@@ -9,7 +9,11 @@ import dataclasses
 
 from koala.policies.forms import Form, ModuleChoice, Parameter, Policy
 from koala.policies.koala.close_to_files import close_to_files, closest_site
-from koala.policies.koala.cluster_minimization import cluster_minimization
+from koala.policies.koala.cluster_minimization import (
+    cluster_minimization,
+    cluster_minimization_beside,
+    sites_added,
+)
 from koala.policies.koala.flexible_close_to_files import (
     fewest_parts,
     flexible_close_to_files,
@@ -48,6 +52,7 @@ CM = Policy(
     form=Form.COMPONENTS,
     function=cluster_minimization,
     summary="Cluster minimization: components together, on the fewest sites, most idle first.",
+    beside=cluster_minimization_beside,
     most_idle_takes_whole=True,
 )
 WF = Policy(
@@ -80,7 +85,14 @@ NCM = Policy(
     form=Form.NETWORK,
     function=network_cluster_minimization,
     summary="Network-aware CM: combines near sites where unequal links make that the faster way.",
-    helpers=(next_most_idle, near_sites, combination_cost, cluster_minimization),
+    helpers=(
+        next_most_idle,
+        near_sites,
+        combination_cost,
+        cluster_minimization,
+        sites_added,
+        cluster_minimization_beside,
+    ),
     most_idle_takes_whole=True,
 )
 NFCM = Policy(

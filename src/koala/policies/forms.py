@@ -109,6 +109,8 @@ class Policy:
     - ``components_policy``: some policies divide totals. Where there is nothing to divide, because the user
       fixed the component sizes or listed the allowed splits, those sizes are placed by this policy;
     - ``helpers``: functions that ``function`` calls, which a compiler must know too;
+    - ``beside``: called in the place of ``function`` where components of the job have fixed sites, with a mark for
+      each of those sites before ``left``; None where these make no difference to the others;
     - ``most_idle_takes_whole``: a lone component without files, or a flexible total, goes to the site with the
       most idle processors (lowest index) whenever that site can hold it, so that asking the function is needless;
     - ``module``: which of the modules of ``function`` it is, for ours of the form LINKS; ``parameters`` are what may
@@ -124,6 +126,7 @@ class Policy:
     checked: bool = False
     components_policy: Policy | None = None
     helpers: tuple[Callable[..., Any], ...] = ()
+    beside: Callable[..., int] | None = None
     most_idle_takes_whole: bool = False
     module: ModuleChoice | None = None
     parameters: tuple[Parameter, ...] = ()

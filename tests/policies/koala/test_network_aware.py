@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from koala.model.grid import Grid, Link, Links, PairLink, Site
 from koala.model.request import Component, Request
 from koala.policies.front_door import Spots, View, refuse, try_place
-from koala.policies.koala.cluster_minimization import cluster_minimization
+from koala.policies.koala.cluster_minimization import cluster_minimization, cluster_minimization_beside
 from koala.policies.koala.flexible_cluster_minimization import flexible_cluster_minimization
 from koala.policies.koala.near_sites import ANCHORS_MAX, NEARER_LOOKS_MAX, NEARER_SETS_MAX
 from koala.policies.koala.network_cluster_minimization import network_cluster_minimization
@@ -124,7 +124,7 @@ def test_with_equal_links_that_holds_beside_fixed_components_too(
 ) -> None:
     combined = data.draw(st.lists(st.integers(0, 1), min_size=len(idle), max_size=len(idle)))
     chosen = [-1] * len(sizes)
-    answer = cluster_minimization(idle, sizes, list(idle), chosen)
+    answer = cluster_minimization_beside(idle, sizes, combined, list(idle), chosen)
     assert packed(idle, sizes, rows_of(len(idle), {}, 3.0), combined) == (answer, chosen)
 
 

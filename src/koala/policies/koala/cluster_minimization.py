@@ -29,3 +29,52 @@ def cluster_minimization(
         chosen[component] = best
         left[best] -= size
     return -1
+
+
+def cluster_minimization_beside(
+    idle: Sequence[int],
+    sizes: Sequence[int],
+    combined: Sequence[int],
+    left: MutableSequence[int],
+    chosen: MutableSequence[int],
+) -> int:
+    """As CM, for a job with components whose sites are fixed, which ``combined`` marks: they are used already.
+
+    So they come first in the order of the sites, by idle processors among themselves. Where that combines more sites
+    than the plain order does, or finds no place, the plain order is taken: what CM places is placed, on no more
+    sites.
+    ``idle`` is without what the fixed components take. With equal sizes no placement combines fewer sites.
+    """
+    sites, components = len(idle), len(sizes)
+    failed = cluster_minimization(idle, sizes, left, chosen)
+    most = marked = 0
+    for site in range(sites):
+        most = max(most, idle[site])
+        marked += combined[site]
+    if marked == 0:
+        return failed
+    rank, trial_left, trial = [0] * sites, [0] * sites, [-1] * components
+    for site in range(sites):
+        rank[site] = idle[site] + most + 1 if combined[site] else idle[site]
+        trial_left[site] = idle[site]
+    if cluster_minimization(rank, sizes, trial_left, trial) >= 0:
+        return failed
+    if failed < 0 and sites_added(chosen, combined) < sites_added(trial, combined):
+        return -1
+    for site in range(sites):
+        left[site] = trial_left[site]
+    for component in range(components):
+        chosen[component] = trial[component]
+    return -1
+
+
+def sites_added(chosen: Sequence[int], combined: Sequence[int]) -> int:
+    """How many sites the components take that are not marked."""
+    marks = [0] * len(combined)
+    added = 0
+    for component in range(len(chosen)):
+        site = chosen[component]
+        if not combined[site] and not marks[site]:
+            marks[site] = 1
+            added += 1
+    return added

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import MutableSequence, Sequence
 
-from koala.policies.koala.cluster_minimization import cluster_minimization
+from koala.policies.koala.cluster_minimization import cluster_minimization_beside
 from koala.policies.koala.frozen_order import next_most_idle
 from koala.policies.koala.near_sites import (
     ANCHORS_MAX,
@@ -32,10 +32,11 @@ def network_cluster_minimization(
     CM's own answer is the first; it gives way to CM's answer on a set of nearer sites only where every link
     combined is faster than the slowest of the first answer and the product is less. So with equal links this is
     CM, and it refuses exactly what CM refuses. ``combined`` marks the sites where fixed components of the job
-    are already: they count as clusters combined. The other arguments and the answer are as for worst fit. To compile
-    this with numba, make the imported functions known first with ``numba.extending.register_jitable``.
+    are already: they count as clusters combined, as they do for CM. The other arguments and the answer are as for
+    worst fit. To compile this with numba, make the imported functions known first with
+    ``numba.extending.register_jitable``.
     """
-    failed = cluster_minimization(idle, sizes, left, chosen)
+    failed = cluster_minimization_beside(idle, sizes, combined, left, chosen)
     if failed >= 0:
         return failed
     sites, components = len(idle), len(sizes)
@@ -62,13 +63,12 @@ def network_cluster_minimization(
             for site in range(sites):
                 marks[site] = combined[site]
                 spare[site] = near[site]
-            if cluster_minimization(near, sizes, spare, trial) >= 0:
+            if cluster_minimization_beside(near, sizes, combined, spare, trial) >= 0:
                 break
             for component in range(components):
                 marks[trial[component]] = 1
             count, worst = combination_cost(marks, slowness, members)
-            # A lone site comes up only where a fixed component is there; CM does not go there for that either.
-            if count < 2 or worst >= limit:
+            if worst >= limit:
                 break
             if (count - 1) * worst < least_cost:
                 least_cost = (count - 1) * worst
