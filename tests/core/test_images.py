@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from koala.core import JobState, Scheduler
-from koala.core.state.snapshot import decode_snapshot, encode_snapshot
+from koala.core.state.snapshots.snapshot import decode_snapshot, encode_snapshot
 from koala.model.grid import Containers, ContainerTool, Grid
 from koala.model.messages import JobOutcome, JobPlaced, JobSubmitted, Tick
 from koala.model.request import Application, JobType, Request

@@ -14,7 +14,7 @@ import pytest
 from koala.daemon.live_rows import LiveRows
 from koala.daemon.options import DaemonOptions, StartError
 from koala.daemon.run import serve
-from koala.daemon.service.overview import operator_warnings
+from koala.daemon.service.sites.overview import operator_warnings
 from koala.daemon.site_clocks import (
     SITE_CLOCK_S_MAX,
     ClockVerdict,

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from koala.client import Client, UnavailableError, UnreachableError
-from koala.daemon.service import files as catalogue_calls
+from koala.daemon.service.data import files as catalogue_calls
 from koala.files.sources import UrlSource
 from koala.model.api import Registration, Replication
 from koala.model.errors import UnavailableError as ServiceUnavailable

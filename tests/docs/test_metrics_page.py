@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from koala.daemon.api.metrics import RequestNumbers, exposition
-from koala.daemon.service.metrics import Metrics
+from koala.daemon.service.sites.metrics import Metrics
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "reference" / "metrics.md"
 SECTION = "## Of the daemon"

@@ -14,14 +14,16 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 
 from koala.daemon.api import make_app
+from koala.daemon.service.job_changes import JobChanges
 from koala.daemon.service.journal import RenderedEntry
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.service import Service
+from koala.daemon.service.sites.grid import GridService
 from koala.daemon.service.tokens import AccessTokens
 from koala.model.api import (
     Explanation,
@@ -54,7 +56,9 @@ class PaintedService(Service):
     """What callers see is what the test painted. Who may do what is checked as the service says."""
 
     def __init__(self, grid: Overview, jobs: list[JobDetail]) -> None:
-        self.grid = grid
+        self.picture = grid
+        self.grid = cast(GridService, self)
+        self.changes = cast(JobChanges, self)
         self.painted = {each.id: each for each in jobs}
         self.outputs: dict[tuple[int, int, str], bytes] = {}
         self.complete: set[int] = set()
@@ -69,7 +73,7 @@ class PaintedService(Service):
     def happen(self, text: str, **fields: Any) -> None:
         """One more entry of the journal; those who follow it are told."""
         seq = len(self._entries) + 1
-        entry = JournalEntry(seq=seq, at=self.grid.now, kind="event", what="Painted", text=text, **fields)
+        entry = JournalEntry(seq=seq, at=self.picture.now, kind="event", what="Painted", text=text, **fields)
         self._entries.append(entry)
         self._changed.set()
         self._changed = asyncio.Event()
@@ -81,8 +85,8 @@ class PaintedService(Service):
 
     def paint_site(self, name: str, **fields: Any) -> SiteInfo:
         """The site now has these fields."""
-        sites = [each.model_copy(update=fields) if each.name == name else each for each in self.grid.sites]
-        self.grid = self.grid.model_copy(update={"sites": sites})
+        sites = [each.model_copy(update=fields) if each.name == name else each for each in self.picture.sites]
+        self.picture = self.picture.model_copy(update={"sites": sites})
         self.happen(f"{name} changed", site=name)
         return self._site(name)
 
@@ -101,18 +105,18 @@ class PaintedService(Service):
             "active": [each for each in jobs if each.state in ("starting", "running", "unwinding")],
         }
         moving = [each for one in jobs for each in one.transfers if each.ended_at is None]
-        return self.grid.model_copy(update={**lists, "transfers": moving, "counts": counts})
+        return self.picture.model_copy(update={**lists, "transfers": moving, "counts": counts})
 
     async def network(self, who: Principal) -> NetworkInfo:
         """Every link as declared one way, and probed the other way, where the first one fails."""
         who.need(Scope.READ)
-        links = [link_state(*each.between) for each in self.grid.links]
-        links += [link_state(each.between[1], each.between[0], 42.0) for each in self.grid.links]
+        links = [link_state(*each.between) for each in self.picture.links]
+        links += [link_state(each.between[1], each.between[0], 42.0) for each in self.picture.links]
         if links:
             links[0] = links[0].model_copy(update={"probe_failure": "delft: no route to host", "probe_failures": 2})
         return NetworkInfo(
             now=NOW,
-            sites=[each.name for each in self.grid.sites],
+            sites=[each.name for each in self.picture.sites],
             default_bandwidth_mbit_s=100.0,
             default_latency_s=0.005,
             links=links,
@@ -120,7 +124,7 @@ class PaintedService(Service):
 
     async def sites(self, who: Principal) -> list[SiteInfo]:
         who.need(Scope.READ)
-        return self.grid.sites
+        return self.picture.sites
 
     async def jobs(
         self,
@@ -199,13 +203,13 @@ class PaintedService(Service):
                     if each.drained
                     else f"{about.processors - each.idle} more idle processors",
                 )
-                for each in self.grid.sites
+                for each in self.picture.sites
             ],
         )
 
     async def cancel(self, who: Principal, job: int) -> JobSummary:
         who.need(Scope.SUBMIT)
-        about = (await self.job(who, job)).model_copy(update={"state": "cancelled", "ended_at": self.grid.now})
+        about = (await self.job(who, job)).model_copy(update={"state": "cancelled", "ended_at": self.picture.now})
         self.did.append(("cancel", str(job)))
         self.paint_job(about)
         return about
@@ -251,7 +255,7 @@ class PaintedService(Service):
         return SiteHistory(site=site, from_at=from_at, to_at=to_at, points=points)
 
     def _site(self, name: str) -> SiteInfo:
-        found = [each for each in self.grid.sites if each.name == name]
+        found = [each for each in self.picture.sites if each.name == name]
         if not found:
             raise NotFoundError(f"there is no site {name!r}")
         return found[0]
@@ -265,6 +269,11 @@ class PaintedService(Service):
         who.need(Scope.OPERATE)
         self.did.append(("resume", site))
         return self.paint_site(site, drained=False, trust="usable")
+
+    async def declare_lost(self, who: Principal, site: str, *, force: bool = False) -> SiteInfo:
+        who.need(Scope.OPERATE)
+        self.did.append(("lost", site))
+        return self.paint_site(site, lost=f"{who.name} declared it lost")
 
     async def probe(self, who: Principal, site: str) -> SiteInfo:
         who.need(Scope.OPERATE)

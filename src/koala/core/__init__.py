@@ -2,7 +2,7 @@
 
 from koala.core.lifecycle import HandlingError, JobState
 from koala.core.scheduler import Scheduler
-from koala.core.state.snapshot import (
+from koala.core.state.snapshots.snapshot import (
     Snapshot,
     SnapshotError,
     decode_snapshot,

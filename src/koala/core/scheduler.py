@@ -30,7 +30,7 @@ from koala.core.state.encoded import INFINITY
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.outlook import Outlook
-from koala.core.state.snapshot import Snapshot, grid_digest, take_snapshot
+from koala.core.state.snapshots.snapshot import Snapshot, grid_digest, take_snapshot
 from koala.core.story import JobExplanation, explain
 from koala.model.grid import Grid
 from koala.model.messages import (

@@ -27,7 +27,7 @@ from koala.daemon.offload import end_threads
 from koala.daemon.options import DaemonOptions, Listening
 from koala.daemon.service.principal import owner
 from koala.daemon.service.service import Service
-from koala.daemon.service.site_conditions import SiteConditionLog
+from koala.daemon.service.sites.site_conditions import SiteConditionLog
 from koala.daemon.service.tokens import AccessTokens
 from koala.daemon.site_clocks import ask_clocks, judged, own_clock_in_words
 from koala.daemon.state_directory import locked, prepare

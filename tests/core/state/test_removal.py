@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from koala.core import JobState, Scheduler, job_numbers, join_snapshot, split_snapshot
 from koala.core.state.job import Job
-from koala.core.state.removal import HeldComponent, with_job_put_back, without_job
+from koala.core.state.snapshots.removal import HeldComponent, with_job_put_back, without_job
 from koala.model.dependency import Dependency
 from koala.model.messages import ComponentEnded, JobHeld, JobSubmitted, Outcome, Tick
 from tests.core.test_shapes import driver_of, job, shaped

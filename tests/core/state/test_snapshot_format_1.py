@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from koala.core import JobState, Scheduler, SnapshotError, decode_snapshot, encode_snapshot
-from koala.core.state.snapshot import FORMAT
+from koala.core.state.snapshots.snapshot import FORMAT
 from koala.model import messages
 from koala.model.grid import Grid
 from tests.support.core_driver import assert_ledger_balances, without_wakes

@@ -74,7 +74,7 @@ def test_after_a_restart_a_guests_job_is_a_guests_still(tmp_path: Path) -> None:
 
     async def scene() -> None:
         async with open_daemon(tmp_path, HALF, leave_running=True) as daemon:
-            await daemon.service.drain(bob, "east")
+            await daemon.service.grid.drain(bob, "east")
             job = (await daemon.service.submit(bob, Submission(description=QUICK_JOB))).job.id
         async with open_daemon(tmp_path, HALF) as daemon:
             assert daemon.engine.scheduler.ledger.jobs[job].guest

@@ -96,7 +96,7 @@ def test_signing_out_ends_the_session(server: Served, watching: Watched) -> None
 
 def test_a_new_job_appears_and_moves_through_its_states_in_place(server: Served, watching: Watched) -> None:
     watching.mark()
-    server.paint(lambda service: service.paint_job(job(20, name="newcomer", since=service.grid.now)))
+    server.paint(lambda service: service.paint_job(job(20, name="newcomer", since=service.picture.now)))
     mine = watching.page.locator('li[data-job="20"]')
     expect(mine).to_contain_text("newcomer")
     for state in ("placed", "starting", "running"):
@@ -104,7 +104,7 @@ def test_a_new_job_appears_and_moves_through_its_states_in_place(server: Served,
         server.paint(partial(PaintedService.paint_job, painted=moved))
         expect(mine.locator(".badge")).to_have_text(state)
         expect(watching.page.locator("#announcer")).to_contain_text(f"Job 20 is {state}.")
-    server.paint(lambda service: service.paint_job(job(20, "done", ended_at=service.grid.now)))
+    server.paint(lambda service: service.paint_job(job(20, "done", ended_at=service.picture.now)))
     expect(mine).to_have_count(0)
     assert watching.is_marked()
 

@@ -73,11 +73,11 @@ def test_a_job_whose_placement_raises_is_set_aside_and_all_else_goes_on(root: Pa
             assert f"jobs {poison}" in warning
             told = await service.explain(OPERATOR, poison)
             assert f"koala job requeue {poison}" in told.meaning
-            assert (await service.requeue(OPERATOR, poison)).state in ("waiting", "quarantined")
+            assert (await service.changes.requeue(OPERATOR, poison)).state in ("waiting", "quarantined")
             await world.until(lambda: [line for line in _story(world, poison) if "set aside" in line][1:])
             sick = False
             await world.in_state(poison, "quarantined")
-            await service.requeue(OPERATOR, poison)
+            await service.changes.requeue(OPERATOR, poison)
             (ended,) = await world.ended(poison)
             assert ended.state == "done"
             assert service.warnings(OPERATOR) == []
@@ -99,11 +99,11 @@ def test_only_an_operator_puts_back_from_quarantine_and_only_what_has_not_ended(
             row, _ = await world.engine.submit(a_request(sizes=[POISON], policy=SICK), owner="anna")
             mere_user = Principal(name="anna", scopes=frozenset({Scope.READ, Scope.SUBMIT}))
             with pytest.raises(ForbiddenError):
-                await service.requeue(mere_user, row.id)
+                await service.changes.requeue(mere_user, row.id)
             assert service.warnings(mere_user) == []
-            await service.cancel(mere_user, row.id)
+            await service.changes.cancel(mere_user, row.id)
             with pytest.raises(ConflictError, match="is cancelled; submit it again"):
-                await service.requeue(OPERATOR, row.id)
+                await service.changes.requeue(OPERATOR, row.id)
             await service.close()
 
     asyncio.run(scenario())

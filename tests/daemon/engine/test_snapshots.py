@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from koala.core import Scheduler, split_snapshot
-from koala.core.state import snapshot as core_snapshot
+from koala.core.state.snapshots import snapshot as core_snapshot
 from koala.daemon.engine import loop as engine_module
 from koala.daemon.engine import recovery as recovering
 from koala.daemon.engine.recovery import RecoveryError

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from koala.daemon.service.files import FileService
+from koala.daemon.service.data.files import FileService
 from koala.files import AreaDirectory
 from koala.files.checksums import of_path
 from koala.model.api import Registration

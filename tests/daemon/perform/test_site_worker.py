@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from koala.daemon.perform import site_worker
-from koala.daemon.service.overview import operator_warnings
 from koala.daemon.service.principal import owner
 from koala.daemon.service.service import Service
+from koala.daemon.service.sites.overview import operator_warnings
 from koala.model.launch import Launch
 from koala.model.messages import CancelAsked, JobQuarantined, RequeueAsked, SiteReported, Token
 from koala.sites import LiveSite, LocalSite, NotNowError

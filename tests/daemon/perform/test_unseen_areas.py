@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from koala.daemon.grid_sites import make_site
-from koala.daemon.service.files import FileService
+from koala.daemon.service.data.files import FileService
 from koala.files import AreaDirectory, RemoteArea
 from koala.model.api import Forgetting, Registration, Replication
 from koala.model.errors import InvalidError

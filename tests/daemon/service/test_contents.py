@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.daemon.service.contents import ContentService
+from koala.daemon.service.data.contents import ContentService
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.submissions import Unreadable, read_submission
 from koala.model.api import Scope, Submission

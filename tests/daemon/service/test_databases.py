@@ -61,7 +61,7 @@ async def check_pages(world: DaemonWorld, jobs: list[int]) -> None:
         found += [each.id for each in page.items]
         cursor = page.next
     assert (found, cursor) == (jobs[::-1], None)
-    counts = {who.name: (await world.service.overview(who)).counts for who in (ANNA, BERT, OPERATOR)}
+    counts = {who.name: (await world.service.grid.overview(who)).counts for who in (ANNA, BERT, OPERATOR)}
     assert (counts["anna"]["done"], counts["anna"]["failed"]) == (1, 0)
     assert (counts["bert"]["done"], counts["bert"]["failed"]) == (0, len(jobs) - 1)
     assert (counts["olga"]["done"], counts["olga"]["failed"]) == (1, len(jobs) - 1)
@@ -87,7 +87,7 @@ def test_the_journal_is_read_and_followed_by_those_it_concerns(tmp_path: Path, d
             assert {entry.job for entry in of_job} == {jobs["bert"]}
             with pytest.raises(NotFoundError):
                 await world.service.journal(ANNA, job=jobs["bert"])
-            history = await world.service.history(ANNA, "A", heard[0].at, world.engine.now())
+            history = await world.service.grid.history(ANNA, "A", heard[0].at, world.engine.now())
             assert history.points
 
     asyncio.run(scenario())

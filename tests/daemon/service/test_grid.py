@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from koala.daemon.service import journal as journal_reading
-from koala.daemon.service import overview as seeing
 from koala.daemon.service.journal import FOLLOWED_AT_ONCE
 from koala.daemon.service.principal import Principal
+from koala.daemon.service.sites import overview as seeing
 from koala.model.api import JournalEntry, Registration
 from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from tests.support.daemon_world import ANNA, BERT, OPERATOR, OWNER, WAIT_S, job_text, open_daemon, small_grid
@@ -28,7 +28,7 @@ def test_the_overview_shows_the_whole_grid_and_to_a_user_only_its_own_jobs(tmp_p
             waits = await world.start(job_text(components=("{processors: 1, site: A}",), priority="high"), BERT)
             for job in (annas, berts):
                 await world.in_state(job, "running")
-            whole = await world.service.overview(OPERATOR)
+            whole = await world.service.grid.overview(OPERATOR)
             assert (whole.grid, whole.policy) == ("small", "WF")
             assert [site.name for site in whole.sites] == ["A", "B", "C"]
             assert [link.between for link in whole.links] == [("A", "B"), ("A", "C"), ("B", "C")]
@@ -37,7 +37,7 @@ def test_the_overview_shows_the_whole_grid_and_to_a_user_only_its_own_jobs(tmp_p
             assert (first.kind, first.processors, first.usable, first.ours, first.idle) == ("local", 4, 4, 4, 0)
             assert sorted(first.jobs) == [annas, berts]
             assert sorted(job.id for job in whole.active) == [annas, berts]
-            mine = await world.service.overview(ANNA)
+            mine = await world.service.grid.overview(ANNA)
             assert [job.id for job in mine.active] == [annas]
             assert (mine.waiting_high, mine.waiting_low, mine.claiming) == ([], [], [])
             assert mine.sites[0].jobs == [annas]
@@ -45,8 +45,8 @@ def test_the_overview_shows_the_whole_grid_and_to_a_user_only_its_own_jobs(tmp_p
             assert {state: count for state, count in mine.counts.items() if count} == {"running": 1}
             assert sum(whole.counts.values()) == 3
             for job in (waits, annas, berts):
-                await world.service.cancel(OWNER, job)
-            counts = (await world.service.overview(BERT)).counts
+                await world.service.changes.cancel(OWNER, job)
+            counts = (await world.service.grid.overview(BERT)).counts
             assert {state: count for state, count in counts.items() if count} == {"cancelled": 2}
 
     asyncio.run(scenario())
@@ -61,8 +61,8 @@ def test_commands_that_were_set_aside_are_told_to_operators_as_they_name_the_com
         async with open_daemon(tmp_path / "d") as world:
             monkeypatch.setattr(type(world.engine), "defects_of", lambda _, site: said if site == "A" else [])
             for who, told in ((OPERATOR, said), (OWNER, said), (ANNA, [])):
-                assert (await world.service.sites(who))[0].set_aside == told
-                assert (await world.service.overview(who)).sites[0].set_aside == told
+                assert (await world.service.grid.sites(who))[0].set_aside == told
+                assert (await world.service.grid.overview(who)).sites[0].set_aside == told
 
     asyncio.run(scenario())
 
@@ -75,11 +75,11 @@ def test_the_overview_shows_no_more_jobs_of_a_list_than_its_limit(
             running = await world.start(job_text(FOREVER))
             waiting = [await world.start(job_text()) for _ in range(4)]
             monkeypatch.setattr(seeing, "OVERVIEW_JOBS_MAX", 3)
-            whole = await world.service.overview(OWNER)
+            whole = await world.service.grid.overview(OWNER)
             assert [job.id for job in whole.waiting_low] == waiting[:3]
             assert [job.place_in_line for job in whole.waiting_low] == [1, 2, 3]
             assert whole.counts["waiting"] == 4
-            await world.service.cancel(OWNER, running)
+            await world.service.changes.cancel(OWNER, running)
             for job in waiting:
                 await world.ended(job)
 
@@ -89,20 +89,20 @@ def test_the_overview_shows_no_more_jobs_of_a_list_than_its_limit(
 def test_a_drained_site_takes_nothing_new_until_it_is_resumed(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with open_daemon(tmp_path / "d", leave_running=True) as world:
-            drained = await world.service.drain(OPERATOR, "A")
+            drained = await world.service.grid.drain(OPERATOR, "A")
             assert (drained.name, drained.drained, drained.idle) == ("A", True, 0)
             job = await world.start(job_text(components=("{processors: 1, site: A}",)))
             assert (await world.service.job(OWNER, job)).state == "waiting"
         async with open_daemon(tmp_path / "d") as world:
-            assert [site.drained for site in await world.service.sites(ANNA)] == [True, False, False]
-            resumed = await world.service.resume(OPERATOR, "A")
+            assert [site.drained for site in await world.service.grid.sites(ANNA)] == [True, False, False]
+            resumed = await world.service.grid.resume(OPERATOR, "A")
             assert not resumed.drained
             assert (await world.ended(job)).state == "done"
             for call in (
-                world.service.drain,
-                world.service.resume,
-                world.service.probe,
-                world.service.declare_lost,
+                world.service.grid.drain,
+                world.service.grid.resume,
+                world.service.grid.probe,
+                world.service.grid.declare_lost,
             ):
                 with pytest.raises(ForbiddenError, match="operate"):
                     await call(ANNA, "A")
@@ -116,14 +116,14 @@ def test_a_site_that_answers_is_declared_lost_by_force_alone(tmp_path: Path) -> 
     async def scenario() -> None:
         async with open_daemon(tmp_path / "d") as world:
             with pytest.raises(ConflictError, match=r"A answers.*koala site drain A.*--force"):
-                await world.service.declare_lost(OPERATOR, "A")
+                await world.service.grid.declare_lost(OPERATOR, "A")
             job = await world.start(job_text("sleep 60", components=("{processors: 1, site: A}",)))
-            site = (await world.service.sites(OPERATOR))[0]
+            site = (await world.service.grid.sites(OPERATOR))[0]
             assert site.jobs_to_restart == [job]
-            await world.service.declare_lost(OPERATOR, "A", force=True)
+            await world.service.grid.declare_lost(OPERATOR, "A", force=True)
             story = [line.text for line in (await world.service.explain(OPERATOR, job)).story]
             assert f"A, where a component of it is, is lost: {OPERATOR.name} declared it lost" in story
-            await world.service.cancel(OPERATOR, job)
+            await world.service.changes.cancel(OPERATOR, job)
 
     asyncio.run(scenario())
 
@@ -132,7 +132,7 @@ def test_a_probe_brings_what_the_site_says_of_itself_now(tmp_path: Path) -> None
     async def scenario() -> None:
         async with open_daemon(tmp_path / "d") as world:
             (world.root / "sites" / "A" / "others").write_text("3")
-            probed = await world.service.probe(OPERATOR, "A")
+            probed = await world.service.grid.probe(OPERATOR, "A")
             assert (probed.others, probed.idle) == (3, 1)
             assert probed.reported_at is not None
             assert (probed.silent_since, probed.silent_reason) == (None, "")
@@ -147,14 +147,14 @@ def test_the_history_of_a_site_tells_who_held_it_when(tmp_path: Path) -> None:
             job = await world.start(job_text("sleep 0.2", ("{processors: 3, site: A}",)))
             await world.ended(job)
             (component,) = (await world.service.job(OWNER, job)).components
-            told = await world.service.history(ANNA, "A", began - 1, world.engine.now())
+            told = await world.service.grid.history(ANNA, "A", began - 1, world.engine.now())
             assert told.points[0].at == began - 1
             assert [(point.ours, point.processors) for point in told.points] == [(0, 4), (3, 4), (0, 4)]
             assert [point.at for point in told.points[1:]] == [component.claimed_at, component.ended_at]
             with pytest.raises(NotFoundError, match="no site 'Q'"):
-                await world.service.history(ANNA, "Q", began, began + 1)
+                await world.service.grid.history(ANNA, "Q", began, began + 1)
             with pytest.raises(InvalidError, match="two times"):
-                await world.service.history(ANNA, "A", began, began)
+                await world.service.grid.history(ANNA, "A", began, began)
 
     asyncio.run(scenario())
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala.daemon.service.site_history import HISTORY_POINTS_MAX, HISTORY_S_MAX, check_stretch, usage_points
+from koala.daemon.service.sites.site_history import HISTORY_POINTS_MAX, HISTORY_S_MAX, check_stretch, usage_points
 from koala.model.api import UsagePoint
 from koala.model.errors import InvalidError
 from koala.model.messages import SiteReported

@@ -60,9 +60,9 @@ def test_a_waiting_job_is_explained_with_its_place_in_line(tmp_path: Path) -> No
             assert why.story[0].text.startswith("submitted")
             assert (await world.service.job(OWNER, second)).place_in_line == 1
             assert (await world.service.job(OWNER, first)).place_in_line is None
-            overview = await world.service.overview(OWNER)
+            overview = await world.service.grid.overview(OWNER)
             assert [job.id for job in overview.waiting_low] == [second, third]
-            await world.service.cancel(OWNER, first)
+            await world.service.changes.cancel(OWNER, first)
             for job in (second, third):
                 assert (await world.ended(job)).state == "done"
             whole = await world.service.explain(OWNER, third)
@@ -147,7 +147,7 @@ def test_no_more_jobs_are_taken_than_the_limit_but_a_known_one_is_found(tmp_path
             with pytest.raises(TooManyError, match="JOBS_LIVE_MAX"):
                 await world.submit(job_text(), OWNER, "two")
             assert (await world.submit(job_text(FOREVER), OWNER, "one")).job.id == first.job.id
-            await world.service.cancel(OWNER, first.job.id)
+            await world.service.changes.cancel(OWNER, first.job.id)
             await world.ended(first.job.id)
             assert (await world.submit(job_text(), OWNER, "two")).new
 
@@ -157,7 +157,7 @@ def test_no_more_jobs_are_taken_than_the_limit_but_a_known_one_is_found(tmp_path
 def test_a_dry_run_knows_that_a_site_is_drained(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with open_daemon(tmp_path / "d", small_grid((4, 2))) as world:
-            await world.service.drain(OWNER, "A")
+            await world.service.grid.drain(OWNER, "A")
             told = await world.service.dry_run(
                 ANNA, Submission(description=job_text(components=("{processors: 3}",)))
             )
@@ -204,13 +204,13 @@ def test_cancelling_ends_a_running_job_and_leaves_an_ended_one_as_it_is(tmp_path
         async with open_daemon(tmp_path / "d") as world:
             job = await world.start(job_text(FOREVER, TWO_PARTS))
             await world.in_state(job, "running")
-            asked = await world.service.cancel(OWNER, job)
+            asked = await world.service.changes.cancel(OWNER, job)
             assert asked.state == "cancelled"
             before = await world.service.job(OWNER, job)
-            assert (await world.service.cancel(OWNER, job)).ended_at == before.ended_at
+            assert (await world.service.changes.cancel(OWNER, job)).ended_at == before.ended_at
 
             async def let_go() -> bool:
-                return all(site.ours == 0 for site in await world.service.sites(OWNER))
+                return all(site.ours == 0 for site in await world.service.grid.sites(OWNER))
 
             await world.until(let_go)
 
@@ -229,29 +229,29 @@ def test_a_job_waits_for_another_is_held_and_let_go_changed_and_put_back(tmp_pat
             assert held.reason.startswith(f"it waits for job {first} to end; somebody holds it")
             why = await service.explain(OWNER, second)
             assert (why.held, [(each.job, each.condition) for each in why.waits_for]) == (True, [(first, "ended")])
-            assert (await service.unhold(OWNER, second)).state == "held"
-            changed = await service.change(OWNER, second, JobChange(walltime_s=60.0, priority=Priority.HIGH))
+            assert (await service.changes.unhold(OWNER, second)).state == "held"
+            changed = await service.changes.change(OWNER, second, JobChange(walltime_s=60.0, priority=Priority.HIGH))
             assert changed.priority == "high"
             with pytest.raises(ConflictError, match="running"):
-                await service.hold(OWNER, first)
+                await service.changes.hold(OWNER, first)
             with pytest.raises(ConflictError, match="running"):
-                await service.change(OWNER, first, JobChange(walltime_s=60.0))
+                await service.changes.change(OWNER, first, JobChange(walltime_s=60.0))
             with pytest.raises(InvalidError, match="nothing to change"):
-                await service.change(OWNER, second, JobChange())
-            await service.requeue(OWNER, first, hold=True)
+                await service.changes.change(OWNER, second, JobChange())
+            await service.changes.requeue(OWNER, first, hold=True)
             await world.in_state(first, "held")
-            await service.cancel(OWNER, first)
+            await service.changes.cancel(OWNER, first)
             assert (await world.ended(second)).state == "done"
             third = await world.start(job_text(after=f"{{done: [{first}]}}"))
             ended = await world.ended(third)
             assert ended.state == "cancelled"
             assert f"job {first} was cancelled" in ended.reason
             with pytest.raises(ConflictError, match="submit it again"):
-                await service.requeue(OWNER, first)
+                await service.changes.requeue(OWNER, first)
             with pytest.raises(InvalidError, match="there is no job 99"):
                 await world.start(job_text(after="{done: [99]}"))
             with pytest.raises(NotFoundError):
-                await service.hold(BERT, second)
+                await service.changes.hold(BERT, second)
 
     asyncio.run(scenario())
 
@@ -278,11 +278,11 @@ def test_an_array_is_one_row_and_its_elements_are_jobs(tmp_path: Path) -> None:
                 await service.job(OWNER, again + 9_000)
             with pytest.raises(NotFoundError, match="there is no job"):
                 await service.job(BERT, again + 9_000)
-            assert (await service.cancel(OWNER, again + 10_000)).id == again
+            assert (await service.changes.cancel(OWNER, again + 10_000)).id == again
             assert (await world.ended(after)).state == "done"
             with pytest.raises(InvalidError, match=f"no element {array}_4"):
                 await world.start(job_text(after=f"{{done: [{array}_4]}}"))
-            ended = await service.cancel(OWNER, again)
+            ended = await service.changes.cancel(OWNER, again)
             assert (ended.state, ended.elements and ended.elements.cancelled) == ("cancelled", 10_000)
         async with open_daemon(tmp_path / "d") as world:
             assert await world.start(job_text()) == after + 1
@@ -298,7 +298,7 @@ def test_waiting_for_a_job_ends_with_it_or_at_the_timeout(tmp_path: Path) -> Non
             waiting = asyncio.create_task(world.service.wait(OWNER, job, WAIT_S_MAX))
             await world.in_state(job, "running")
             assert not waiting.done()
-            await world.service.cancel(OWNER, job)
+            await world.service.changes.cancel(OWNER, job)
             assert (await waiting).state == "cancelled"
             for timeout_s in (-1.0, WAIT_S_MAX + 1, float("nan")):
                 with pytest.raises(InvalidError, match="WAIT_S_MAX"):
@@ -409,7 +409,7 @@ def test_a_job_that_never_started_has_no_output_and_says_why(tmp_path: Path) -> 
             with pytest.raises(NotFoundError, match="none of its components has been started yet"):
                 await world.service.output(OWNER, job)
             for each in (job, job - 1):
-                await world.service.cancel(OWNER, each)
+                await world.service.changes.cancel(OWNER, each)
             with pytest.raises(NotFoundError, match="started"):
                 await world.service.output(OWNER, job)
 
@@ -438,7 +438,7 @@ def test_a_caller_without_the_scope_is_turned_away(tmp_path: Path) -> None:
                 await world.submit(job_text(), reader)
             job = await world.start(job_text(FOREVER), submitter)
             with pytest.raises(ForbiddenError, match="scope submit"):
-                await world.service.cancel(reader, job)
+                await world.service.changes.cancel(reader, job)
             for call in (world.service.job, world.service.explain, world.service.output):
                 with pytest.raises(ForbiddenError, match="scope read"):
                     await call(submitter, job)
@@ -446,7 +446,7 @@ def test_a_caller_without_the_scope_is_turned_away(tmp_path: Path) -> None:
             for other in (reader, Principal(name="x", scopes=frozenset())):
                 with pytest.raises(ForbiddenError, match="scope submit"):
                     await world.service.dry_run(other, Submission(description=job_text()))
-            assert (await world.service.cancel(submitter, job)).state == "cancelled"
+            assert (await world.service.changes.cancel(submitter, job)).state == "cancelled"
 
     asyncio.run(scenario())
 
@@ -456,7 +456,7 @@ def test_a_job_of_somebody_else_does_not_exist_and_an_operator_may_end_it(tmp_pa
         async with open_daemon(tmp_path / "d") as world:
             job = await world.start(job_text(FOREVER), ANNA)
             service = world.service
-            for call in (service.job, service.explain, service.cancel, service.output):
+            for call in (service.job, service.explain, service.changes.cancel, service.output):
                 with pytest.raises(NotFoundError, match=f"there is no job {job}"):
                     await call(BERT, job)
             with pytest.raises(NotFoundError, match=f"there is no job {job}"):
@@ -466,7 +466,7 @@ def test_a_job_of_somebody_else_does_not_exist_and_an_operator_may_end_it(tmp_pa
             assert (await service.jobs(BERT)).items == []
             assert (await service.jobs(BERT, owner="anna")).items == []
             operator = Principal(name="olga", scopes=frozenset({Scope.READ, Scope.OPERATE}))
-            assert (await service.cancel(operator, job)).state == "cancelled"
+            assert (await service.changes.cancel(operator, job)).state == "cancelled"
 
     asyncio.run(scenario())
 

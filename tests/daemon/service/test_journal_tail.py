@@ -176,7 +176,7 @@ def test_a_busy_journal_is_told_in_rounds_and_not_entry_by_entry(
     async def scenario() -> None:
         async with open_daemon(tmp_path / "d") as world:
             for site in "ABC":
-                await world.service.drain(OWNER, site)
+                await world.service.grid.drain(OWNER, site)
             rounds: list[list[int]] = []
 
             async def follow() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala.daemon.service.outputs import check_range, choose, read_output
+from koala.daemon.service.data.outputs import check_range, choose, read_output
 from koala.model.api import OUTPUT_BYTES_MAX, Output
 from koala.model.errors import InvalidError, NotFoundError, UnavailableError
 from koala.sites import LiveSite, SiteError, Stream

@@ -11,7 +11,7 @@ import pytest
 from koala.daemon.engine.batch import activity_at
 from koala.daemon.engine.loop import Engine
 from koala.daemon.live_rows import Draft, LiveRows
-from koala.daemon.service.overview import OVERVIEW_JOBS_MAX, JobLists, OverviewBoard
+from koala.daemon.service.sites.overview import OVERVIEW_JOBS_MAX, JobLists, OverviewBoard
 from koala.store.rows import StoredJob
 from tests.support.core_driver import CoreDriver, ask
 

@@ -37,7 +37,7 @@ def test_each_place_is_that_of_counting_from_the_head(
 def test_a_page_of_one_job_does_not_look_at_the_whole_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         async with open_daemon(tmp_path / "d") as world:
-            await world.service.drain(OWNER, "A")
+            await world.service.grid.drain(OWNER, "A")
             jobs = [await world.start(job_text(components=("{processors: 1, site: A}",)), ANNA) for _ in range(6)]
 
             def whole(queue: PlacementQueue) -> None:
@@ -48,7 +48,7 @@ def test_a_page_of_one_job_does_not_look_at_the_whole_queue(tmp_path: Path, monk
             for who in (OWNER, ANNA):
                 page = await world.service.jobs(who, limit=1)
                 assert [(job.id, job.place_in_line) for job in page.items] == [(jobs[-1], 6)]
-                overview = await world.service.overview(who)
+                overview = await world.service.grid.overview(who)
                 assert [(job.id, job.place_in_line) for job in overview.waiting_low] == [
                     (job, place) for place, job in enumerate(jobs, 1)
                 ]

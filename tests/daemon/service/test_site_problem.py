@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from koala.core.state.sites import SiteBelief
 from koala.daemon.service.answers import last_error_for, site_info, site_problem
-from koala.daemon.service.site_conditions import condition
+from koala.daemon.service.sites.site_conditions import condition
 from koala.model.messages import JobSubmitted, Outcome, SiteLost, SiteSilent
 from tests.support.core_driver import CoreDriver, ask
 

@@ -73,7 +73,7 @@ def test_a_small_job_is_read_and_the_store_answers_while_large_texts_are_read(tm
             await asyncio.sleep(0)
             job = await world.submit(job_text(), BERT, "t")
             assert [each.id for each in (await world.service.jobs(BERT)).items] == [job.job.id]
-            assert (await world.service.overview(ANNA)).grid == "small"
+            assert (await world.service.grid.overview(ANNA)).grid == "small"
             assert not any(task.done() for task in slow)
             gate.let_through(50)
             assert all(told.places for told in await asyncio.gather(*slow))

@@ -62,7 +62,7 @@ def test_on_a_disk_that_is_nearly_full_no_job_is_taken_and_those_that_run_go_on(
                     await asyncio.sleep(0.01)
             await watch.stop()
             assert (await world.ended(low)).state == "done"
-            await world.service.cancel(OPERATOR, running)
+            await world.service.changes.cancel(OPERATOR, running)
             assert (await world.ended(running)).state == "cancelled"
             disk.free_bytes = 1_000 * MIB
             assert (await world.ended(await world.start(job_text(), ANNA))).state == "done"

@@ -17,7 +17,8 @@ from koala.core.holding import JobHolding
 from koala.core.placement import JobPlacing
 from koala.core.running import JobRunning
 from koala.core.state.job import ComponentClaim, ComponentPhase, Job
-from koala.core.state.sites import Closed, LinkUse, Sites
+from koala.core.state.link_use import LinkUse
+from koala.core.state.sites import Closed, Sites
 from koala.core.state.transfers import Transfers
 from koala.model.messages import ReleaseBarrier
 from koala.model.request import Request

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from koala.core.lifecycle import JobState
 from koala.core.state.forecasts import LinkForecasts
 from koala.core.state.job import ComponentClaim, Job
+from koala.core.state.link_use import LinkUse
 from koala.core.state.queues import ClaimingQueue, PlacementQueue
-from koala.core.state.sites import LinkUse, Sites
+from koala.core.state.sites import Sites
 from koala.core.state.timers import Alarm, Timers
 from koala.core.state.transfers import Transfers
 from koala.model.grid import Grid

@@ -128,19 +128,19 @@ async def wait_for_job(
 @router.post("/jobs/{job}/cancel", summary="Cancel a job", responses=declared(409))
 async def cancel_job(who: Who, service: The, job: JobPath) -> JobSummary:
     """Ask for the job's end. Cancelling a job that has ended changes nothing."""
-    return await service.cancel(who, job)
+    return await service.changes.cancel(who, job)
 
 
 @router.post("/jobs/{job}/hold", summary="Hold a job", responses=declared(409))
 async def hold_job(who: Who, service: The, job: JobPath) -> JobSummary:
     """The job is not tried until it is released; one that has places and has not started gives them back."""
-    return await service.hold(who, job)
+    return await service.changes.hold(who, job)
 
 
 @router.post("/jobs/{job}/release", summary="Let a held job go", responses=declared(409))
 async def release_job(who: Who, service: The, job: JobPath) -> JobSummary:
     """The job is tried again, once what it waits for has come. One that is not held stays as it is."""
-    return await service.unhold(who, job)
+    return await service.changes.unhold(who, job)
 
 
 @router.post("/jobs/{job}/change", summary="Change a waiting job", responses=declared(409))
@@ -151,7 +151,7 @@ async def change_job(
     change: Annotated[JobChange, Body(openapi_examples=CHANGES)],
 ) -> JobSummary:
     """Another walltime or priority for a job that waits for a place."""
-    return await service.change(who, job, change)
+    return await service.changes.change(who, job, change)
 
 
 @router.post("/jobs/{job}/requeue", summary="Put a job back into its queue", responses=declared(409))
@@ -163,7 +163,7 @@ async def requeue_job(
 ) -> JobSummary:
     """What the job has is given back, what runs of it is ended, and it waits in its placement queue again. A job that
     is `quarantined` is put back by a caller who may `operate`."""
-    return await service.requeue(who, job, hold=hold)
+    return await service.changes.requeue(who, job, hold=hold)
 
 
 @router.get("/jobs/{job}/output", summary="What a component wrote", responses=declared(409))

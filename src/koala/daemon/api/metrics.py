@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from koala.daemon.service.metrics import Metrics
+from koala.daemon.service.sites.metrics import Metrics
 from koala.version import __version__
 
 __all__ = ["CONTENT_TYPE_LATEST", "RequestNumbers", "exposition"]

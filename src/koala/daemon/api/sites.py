@@ -17,37 +17,37 @@ router = APIRouter(prefix="/v1", tags=["grid"])
 @router.get("/grid", summary="The whole grid now", responses=declared())
 async def get_grid(who: Who, service: The) -> Overview:
     """Sites, links, transfers, queues and what runs; jobs of others are left out for those who may not see them."""
-    return await service.overview(who)
+    return await service.grid.overview(who)
 
 
 @router.get("/network", summary="The links between sites", responses=declared())
 async def get_network(who: Who, service: The) -> NetworkInfo:
     """What is believed of the bandwidth and latency from each site to each other one, and why."""
-    return await service.network(who)
+    return await service.grid.network(who)
 
 
 @router.get("/network/{source}/{target}", summary="What was measured from a site to another", responses=declared())
 async def get_link(who: Who, service: The, source: SitePath, target: SitePath) -> LinkHistory:
     """One direction of a link, with its last measurements."""
-    return await service.link(who, source, target)
+    return await service.grid.link(who, source, target)
 
 
 @router.post("/network/{source}/{target}/probe", summary="Measure a link now", responses=declared(409))
 async def probe_link(who: Who, service: The, source: SitePath, target: SitePath) -> LinkHistory:
     """Measure the way from a site to another, and wait for it; ``probe_failure`` says why that could not be done."""
-    return await service.probe_link(who, source, target)
+    return await service.grid.probe_link(who, source, target)
 
 
 @router.get("/sites", summary="All sites", responses=declared())
 async def list_sites(who: Who, service: The) -> list[SiteInfo]:
     """What Koala knows of each site, in the order of the grid file."""
-    return await service.sites(who)
+    return await service.grid.sites(who)
 
 
 @router.get("/sites/{site}", summary="One site", responses=declared())
 async def get_site(who: Who, service: The, site: SitePath) -> SiteInfo:
     """What Koala knows of a site."""
-    sites = await service.sites(who)
+    sites = await service.grid.sites(who)
     for found in sites:
         if found.name == site:
             return found
@@ -59,29 +59,29 @@ async def get_history(who: Who, service: The, site: SitePath, from_at: Moment, t
     """Who held how many of the site's processors, as steps."""
     if to_at < from_at:
         raise InvalidError(f"to_at is before from_at ({to_at:g} < {from_at:g}); exchange them")
-    return await service.history(who, site, from_at, to_at)
+    return await service.grid.history(who, site, from_at, to_at)
 
 
 @router.post("/sites/{site}/drain", summary="Send nothing new to a site", responses=declared(409))
 async def drain_site(who: Who, service: The, site: SitePath) -> SiteInfo:
     """Take the site out: nothing new goes there, what runs there goes on."""
-    return await service.drain(who, site)
+    return await service.grid.drain(who, site)
 
 
 @router.post("/sites/{site}/resume", summary="Use a site again", responses=declared(409))
 async def resume_site(who: Who, service: The, site: SitePath) -> SiteInfo:
     """Put a drained site back, or one with too many errors, which are forgotten."""
-    return await service.resume(who, site)
+    return await service.grid.resume(who, site)
 
 
 @router.post("/sites/{site}/lost", summary="Declare a site lost", responses=declared(409))
 async def declare_site_lost(who: Who, service: The, site: SitePath, force: Force = False) -> SiteInfo:
     """Nobody waits for the site any more: its jobs start again elsewhere. What it still runs is fenced: it counts for
     nothing, and is ended before the site is used again, which it is by itself. A site that answers is refused."""
-    return await service.declare_lost(who, site, force=force)
+    return await service.grid.declare_lost(who, site, force=force)
 
 
 @router.post("/sites/{site}/probe", summary="Ask a site for its state now", responses=declared(409))
 async def probe_site(who: Who, service: The, site: SitePath) -> SiteInfo:
     """Ask the site itself, and wait for what it says."""
-    return await service.probe(who, site)
+    return await service.grid.probe(who, site)

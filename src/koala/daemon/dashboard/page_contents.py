@@ -116,7 +116,7 @@ class PageContents:
 
     async def overview(self, who: Principal, minutes: int | None) -> Context:
         """The whole grid."""
-        grid = await self._service.overview(who)
+        grid = await self._service.grid.overview(who)
         if minutes is None:
             minutes = window_for(grid.now - grid.started_at)
         axis = recent(grid.now, minutes * 60.0)
@@ -124,7 +124,7 @@ class PageContents:
         charts = {}
         if len(grid.sites) <= SITE_CHARTS_MAX:
             for site in grid.sites:
-                history = await self._service.history(who, site.name, axis.from_at, axis.to_at)
+                history = await self._service.grid.history(who, site.name, axis.from_at, axis.to_at)
                 charts[site.name] = usage_chart(history, axis)
         waiting = [*grid.waiting_high[:QUEUE_EXPLAINED_MAX], *grid.waiting_low[:QUEUE_EXPLAINED_MAX]]
         return {
@@ -186,7 +186,7 @@ class PageContents:
 
     async def network(self, who: Principal) -> Context:
         """The links between sites: what is believed of each, and what was measured."""
-        found = await self._service.network(who)
+        found = await self._service.grid.network(who)
         small = len(found.sites) <= MATRIX_SITES_MAX
         return {
             "network": found,
@@ -202,13 +202,13 @@ class PageContents:
 
     async def site(self, who: Principal, name: str, minutes: int | None) -> Context:
         """One site."""
-        site = next((each for each in await self._service.sites(who) if each.name == name), None)
+        site = next((each for each in await self._service.grid.sites(who) if each.name == name), None)
         if site is None:
             raise NotFoundError(f"there is no site {name!r} in this grid; the overview lists all sites")
         now = self._clock()
         minutes = WINDOW_DEFAULT_MIN if minutes is None else minutes
         axis = recent(now, minutes * 60.0)
-        history = await self._service.history(who, name, axis.from_at, axis.to_at)
+        history = await self._service.grid.history(who, name, axis.from_at, axis.to_at)
         there = await self._details(who, site.jobs[:TIMELINE_JOBS_MAX])
         lately = await self._details(who, await self._ended(who, axis.from_at))
         return {

@@ -133,29 +133,29 @@ def _add_forms(router: APIRouter, service: Service, who: Who) -> None:
 
     @router.post("/jobs/{job}/cancel")
     async def cancel_form(job: int, caller: Principal = known) -> Response:
-        await service.cancel(caller, job)
+        await service.changes.cancel(caller, job)
         return RedirectResponse(f"/jobs/{job}?did=cancel", status_code=303)
 
     @router.post("/jobs/{job}/hold")
     async def hold_form(job: int, caller: Principal = known) -> Response:
-        await service.hold(caller, job)
+        await service.changes.hold(caller, job)
         return RedirectResponse(f"/jobs/{job}?did=hold", status_code=303)
 
     @router.post("/jobs/{job}/release")
     async def release_form(job: int, caller: Principal = known) -> Response:
-        await service.unhold(caller, job)
+        await service.changes.unhold(caller, job)
         return RedirectResponse(f"/jobs/{job}?did=release", status_code=303)
 
     @router.post("/jobs/{job}/requeue")
     async def requeue_form(job: int, caller: Principal = known) -> Response:
-        await service.requeue(caller, job)
+        await service.changes.requeue(caller, job)
         return RedirectResponse(f"/jobs/{job}?did=requeue", status_code=303)
 
     calls = {
-        "drain": service.drain,
-        "resume": service.resume,
-        "probe": service.probe,
-        "lost": service.declare_lost,
+        "drain": service.grid.drain,
+        "resume": service.grid.resume,
+        "probe": service.grid.probe,
+        "lost": service.grid.declare_lost,
     }
 
     @router.post("/sites/{site}/{act}")

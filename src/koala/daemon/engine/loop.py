@@ -21,12 +21,13 @@ from koala import files
 from koala.core import HandlingError, Scheduler
 from koala.daemon.engine.batch import EngineState, PendingBatch, activity_at, others_between
 from koala.daemon.engine.clock import SteadyClock
-from koala.daemon.engine.inbox import Inbox, InboxItem, check_text, half_characters, is_said_again
+from koala.daemon.engine.inbox import Inbox, InboxItem, check_text, is_said_again
 from koala.daemon.engine.limits import Counters, EngineLimits
 from koala.daemon.engine.outbox import Outbox
 from koala.daemon.engine.projection import Submitter
 from koala.daemon.engine.quarantine import Quarantine, told
 from koala.daemon.engine.recovery import Recovery, live_grid, nothing_yet, recover, store_snapshot
+from koala.daemon.engine.submitting import Submissions
 from koala.daemon.engine.waiters import Waiters
 from koala.daemon.grid_sites import SiteMaker, check_kinds, check_ssh, make_areas, make_mover, make_site
 from koala.daemon.live_rows import ENDED_STATES, LiveRows
@@ -37,7 +38,7 @@ from koala.daemon.upkeep.journal_pruning import JournalPruner
 from koala.daemon.upkeep.polling import SiteActivity, SitePoller
 from koala.daemon.upkeep.retention import Retention
 from koala.files.contents import ContentStore
-from koala.model.errors import TooManyError, UnavailableError
+from koala.model.errors import UnavailableError
 from koala.model.grid import Grid, SiteKind
 from koala.model.messages import (
     AnyCommand,
@@ -52,7 +53,6 @@ from koala.policies.front_door import link_s
 from koala.sites import LiveSite, Mail
 from koala.sites.pace import Pace
 from koala.store import Batch, ComponentRow, Store, StoredJob, StoreError, TransferRow
-from koala.store.requests import is_utf8
 
 _log = logging.getLogger(__name__)
 P = ParamSpec("P")
@@ -129,8 +129,14 @@ class Engine:
         self._wake = asyncio.Event()
         self._store_thread = ThreadPoolExecutor(1, thread_name_prefix="koala-store")
         self._state = EngineState(nothing_yet(self._core_grid, catalogue))
-        self._submitting: dict[tuple[str, str], asyncio.Task[tuple[StoredJob, bool]]] = {}
-        self._submissions = 0  # that wait to be put on record
+        self._submissions = Submissions(
+            store,
+            lambda: self._state.rows.jobs,
+            check_able=self._check_able,
+            prepare=self.freshen,
+            put=self._put,
+            jobs_live_max=limits.jobs_live_max,
+        )
         self._settle_at: float | None = None
         self._turning: asyncio.Task[None] | None = None
         self._failure = "the daemon has not started yet"
@@ -353,50 +359,8 @@ class Engine:
         When it returns the job is durable. Raises ``UnavailableError`` when the store cannot take it; then it may or
         may not be on record, and the same client token tells.
         """
-        if not await asyncio.to_thread(is_utf8, request):
-            raise half_characters("the job")
-        if client_token is None:
-            return await self._submit(request, Submitter(owner, None, guest), ended), True
-        key = (owner, client_token)
-        task = self._submitting.get(key)
-        if task is None:
-            task = asyncio.create_task(self._submit_once(request, Submitter(owner, client_token, guest), ended))
-            self._submitting[key] = task
-            task.add_done_callback(lambda done: self._submitted(key, done))
-            return await asyncio.shield(task)
-        row, _ = await asyncio.shield(task)
-        return row, False
-
-    def _submitted(self, key: tuple[str, str], done: asyncio.Task[tuple[StoredJob, bool]]) -> None:
-        del self._submitting[key]
-        if not done.cancelled():
-            done.exception()  # every caller may have given up waiting for it
-
-    async def _submit_once(
-        self, request: Request, submitter: Submitter, ended: tuple[EndedJob, ...]
-    ) -> tuple[StoredJob, bool]:
-        assert submitter.client_token is not None
-        self._check_able()
-        try:
-            known = await asyncio.to_thread(self._store.job_by_client_token, submitter.owner, submitter.client_token)
-        except StoreError as error:
-            raise UnavailableError(error.for_user()) from None
-        if known is not None:
-            return self._state.rows.jobs.get(known.id, known), False
-        return await self._submit(request, submitter, ended), True
-
-    async def _submit(self, request: Request, submitter: Submitter, ended: tuple[EndedJob, ...]) -> StoredJob:
-        if len(self._state.rows.jobs) + self._submissions >= self._limits.jobs_live_max:
-            most = self._limits.jobs_live_max
-            raise TooManyError(f"there are {most} jobs already (JOBS_LIVE_MAX); wait until some have ended")
-        self._submissions += 1
-        try:
-            await self.freshen()
-            row = await self._put(InboxItem(request=request, submitter=submitter, ended=ended))
-        finally:
-            self._submissions -= 1
-        assert row is not None, "a submission is answered with its row"
-        return row
+        submitter = Submitter(owner, client_token, guest)
+        return await self._submissions.submit(request, submitter, ended)
 
     async def tell(self, event: AnyEvent, *, files: Sequence[files.CatalogueEntry] = ()) -> None:
         """Have an event handled, and these entries of the replica catalogue put on record with it.

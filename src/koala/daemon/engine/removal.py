@@ -16,7 +16,7 @@ import msgspec
 from koala.core import HandlingError, Scheduler, split_snapshot
 from koala.core.lifecycle import IN_CLAIMING_QUEUE, JobState
 from koala.core.state.job import Job
-from koala.core.state.removal import HeldComponent, RemovedJob, with_job_put_back, without_job
+from koala.core.state.snapshots.removal import HeldComponent, RemovedJob, with_job_put_back, without_job
 from koala.daemon.engine.recovery import GRID, LIVE_STATES, read_snapshot
 from koala.model.dependency import Dependency
 from koala.model.messages import (

@@ -26,20 +26,21 @@ from koala.daemon.service.answers import (
     stored_explanation,
     visible_to,
 )
-from koala.daemon.service.contents import ContentService, job_files
 from koala.daemon.service.cursors import check_after, check_limit, read_cursor, read_number_cursor, write_cursor
-from koala.daemon.service.files import FileService
+from koala.daemon.service.data.contents import ContentService, job_files
+from koala.daemon.service.data.files import FileService
+from koala.daemon.service.data.outputs import check_range, choose, read_output
+from koala.daemon.service.job_changes import JobChanges
+from koala.daemon.service.job_records import JobRecords
 from koala.daemon.service.journal import JournalReader, RenderedEntry, one_by_one, read_journal
-from koala.daemon.service.metrics import Metrics
-from koala.daemon.service.outputs import check_range, choose, read_output
-from koala.daemon.service.overview import CallerView, OverviewBoard, gather_metrics, operator_warnings
 from koala.daemon.service.principal import Principal
-from koala.daemon.service.site_history import check_stretch, usage_points
+from koala.daemon.service.sites.grid import GridService
+from koala.daemon.service.sites.metrics import Metrics
+from koala.daemon.service.sites.overview import CallerView, gather_metrics, operator_warnings
 from koala.daemon.service.submissions import (
     SubmissionReader,
     account_warning,
     check_client_token,
-    check_priority,
     check_rights,
     ended_before,
     guest_notice,
@@ -56,42 +57,22 @@ from koala.model.api import (
     Explanation,
     FileInfo,
     Forgetting,
-    JobChange,
     JobDetail,
     JobSummary,
     JournalEntry,
-    LinkHistory,
     MissingContents,
-    NetworkInfo,
     Output,
-    Overview,
     Page,
     Registration,
     Replication,
     Scope,
-    SiteHistory,
-    SiteInfo,
     Submission,
     Submitted,
 )
 from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, UnavailableError
-from koala.model.messages import (
-    CancelAsked,
-    ChangeAsked,
-    HoldAsked,
-    ProbeLink,
-    RequeueAsked,
-    RestartAsked,
-    SiteDrained,
-    SiteLost,
-    SiteResumed,
-    UnholdAsked,
-)
 from koala.model.request import Request
 from koala.model.request_size import request_characters
 from koala.policies.errors import suggest
-from koala.store import NUMBER_MAX
-from koala.store.rows import ComponentRow, StoredJob
 
 # A job of up to this size is written as a text in a thread.
 SMALL_REQUEST_CHARACTERS_MAX = 16_384
@@ -114,7 +95,9 @@ class Service:
         self._workers: Workers = WorkerPool() if workers is None else workers
         self._submissions = SubmissionReader(self._workers)
         self._journal = JournalReader(engine)
-        self._board = OverviewBoard(engine)
+        self._records = JobRecords(engine)
+        self.changes = JobChanges(engine, self._records)
+        self.grid = GridService(engine)
 
     async def open(self) -> None:
         """Clear up what a daemon that was killed amid a call has left behind."""
@@ -155,11 +138,11 @@ class Service:
             guest=who.guest,
             ended=await ended_before(who, request, self._engine),
         )
-        if not new and await self._request_of(row.id) != request:
+        if not new and await self._records.request_of(row.id) != request:
             raise ConflictError(
                 f"client_token: it was used for job {row.id}, which is a different one; use a new token for this job"
             )
-        return Submitted(job=job_summary(row, self._place_in_line(row)), new=new)
+        return Submitted(job=job_summary(row, self._records.place_in_line(row)), new=new)
 
     async def missing_contents(self, who: Principal, files: str) -> MissingContents:
         """Which contents of a job's files the caller has still to send. Needs ``submit``."""
@@ -226,16 +209,16 @@ class Service:
     async def job(self, who: Principal, job: int) -> JobDetail:
         """One job. Needs ``read``."""
         who.need(Scope.READ)
-        row = await self._row(who, job)
-        request = await self._request_of(job)
-        components = await self._components(job)
+        row = await self._records.row(who, job)
+        request = await self._records.request_of(job)
+        components = await self._records.components(job)
         transfers = await query(self._engine.store.transfers, job)
         return job_detail(
             row,
             description=await self._described(who, request),
             files=job_files(request),
-            place_in_line=self._place_in_line(row),
-            placement_tries=self._placement_tries(row),
+            place_in_line=self._records.place_in_line(row),
+            placement_tries=self._records.placement_tries(row),
             components=components,
             transfers=CallerView(self._engine, who).transfers_of(job, transfers),
         )
@@ -243,7 +226,7 @@ class Service:
     async def explain(self, who: Principal, job: int) -> Explanation:
         """Where the job stands and why, or its whole story. Needs ``read``."""
         who.need(Scope.READ)
-        row = await self._row(who, job)
+        row = await self._records.row(who, job)
         scheduler = self._engine.scheduler
         if row.explanation is not None:
             return stored_explanation(row.explanation)
@@ -274,97 +257,11 @@ class Service:
         who.need(Scope.READ)
         if not 0 <= timeout_s <= WAIT_S_MAX:
             raise InvalidError(f"timeout_s: write 0 to {WAIT_S_MAX:g} seconds (WAIT_S_MAX), and ask again")
-        row = await self._row(who, job)
+        row = await self._records.row(who, job)
         if row.ended_at is None:
             await self._engine.wait_ended(job, timeout_s)
-            row = await self._row(who, job)
-        return job_summary(row, self._place_in_line(row))
-
-    async def cancel(self, who: Principal, job: int) -> JobSummary:
-        """Ask for the job's end; when this returns the wish is durable. Needs ``submit`` for a job of one's own, and
-        ``operate`` for one of somebody else. Cancelling a job that has ended changes nothing."""
-        array = self._engine.scheduler.ledger.array_of(job)
-        if array is not None and self._engine.live_row(job) is None:
-            # An element that is no job yet, and never will be; or one that has ended.
-            row = await query(self._engine.store.job, job)
-            if row is None:
-                await self._own_row(who, array.id)
-                await self._engine.tell(CancelAsked(at=self._engine.now(), job=job))
-                row = await self._row(who, array.id)
-                return job_summary(row)
-        row = await self._own_row(who, job)
-        if row.ended_at is None:
-            await self._engine.tell(CancelAsked(at=self._engine.now(), job=job))
-            row = await self._row(who, job)
-        return job_summary(row, self._place_in_line(row))
-
-    async def hold(self, who: Principal, job: int) -> JobSummary:
-        """Keep a job that has not started from being tried until it is let go. Rights as for ``cancel``. Holding it
-        twice does it once."""
-        row = await self._own_row(who, job)
-        if row.state in (JobState.RUNNING, JobState.UNWINDING) or row.ended_at is not None:
-            advice = "submit it again" if row.ended_at is not None else f"write koala job requeue --hold {job}"
-            raise ConflictError(f"job {job} is {row.state}: only a job that has not started can be held; {advice}")
-        return await self._tell(who, HoldAsked(at=self._engine.now(), job=job))
-
-    async def unhold(self, who: Principal, job: int) -> JobSummary:
-        """Let a job go that was held; one that is not held stays as it is. Rights as for ``cancel``."""
-        row = await self._own_row(who, job)
-        if row.ended_at is not None:
-            raise ConflictError(f"job {job} is {row.state}: nothing holds it any more")
-        return await self._tell(who, UnholdAsked(at=self._engine.now(), job=job))
-
-    async def change(self, who: Principal, job: int, wish: JobChange) -> JobSummary:
-        """Give a job that has no places yet another walltime or priority. Rights as for ``cancel``."""
-        row = await self._own_row(who, job)
-        check_priority(who, wish.priority)
-        if wish.walltime_s is None and wish.priority is None:
-            raise InvalidError("there is nothing to change: name a walltime or a priority")
-        if row.state not in (JobState.HELD, JobState.WAITING, JobState.QUARANTINED):
-            raise ConflictError(
-                f"job {job} is {row.state}: only a job that waits for a place can be changed; "
-                f"koala job requeue {job} puts one back that has not ended"
-            )
-        now = self._engine.now()
-        return await self._tell(who, ChangeAsked(at=now, job=job, walltime_s=wish.walltime_s, priority=wish.priority))
-
-    async def _tell(self, who: Principal, event: HoldAsked | UnholdAsked | ChangeAsked | RestartAsked) -> JobSummary:
-        await self._engine.tell(event)
-        row = await self._row(who, event.job)
-        return job_summary(row, self._place_in_line(row))
-
-    async def _own_row(self, who: Principal, job: int) -> StoredJob:
-        """The job, if the caller may do something to it."""
-        if not who.may(Scope.OPERATE):
-            who.need(Scope.SUBMIT)
-        return await self._row(who, job)
-
-    async def requeue(self, who: Principal, job: int, *, hold: bool = False) -> JobSummary:
-        """Put a job that has places or runs back into its placement queue, and ``hold`` it there; its components are
-        ended. Rights as for ``cancel``; a job in quarantine is put back by whoever may ``operate``."""
-        row = await self._own_row(who, job)
-        if row.ended_at is not None:
-            raise ConflictError(f"job {job} is {row.state}; submit it again")
-        if row.state != JobState.QUARANTINED:
-            if row.state in (JobState.WAITING, JobState.HELD) and not hold:
-                raise ConflictError(f"job {job} is {row.state} already; there is nothing to put back")
-            return await self._tell(who, RestartAsked(at=self._engine.now(), job=job, hold=hold))
-        who.need(Scope.OPERATE)
-        claims = self._engine.scheduler.ledger.claims
-        held = [
-            each
-            for each in self._engine.components_of(job)
-            if each.ended_at is None and not (each.token in claims and claims[each.token].fenced)
-        ]
-        if held:
-            where = ", ".join(sorted({each.site for each in held}))
-            raise ConflictError(
-                f"job {job}: {where} still has components of its last run, which are being ended; try again when "
-                f"koala job show {job} says that all have ended"
-            )
-        await self._engine.tell(RequeueAsked(at=self._engine.now(), job=job, hold=hold))
-        row = await self._row(who, job)
-        return job_summary(row, self._place_in_line(row))
+            row = await self._records.row(who, job)
+        return job_summary(row, self._records.place_in_line(row))
 
     async def output(
         self,
@@ -381,8 +278,8 @@ class Service:
         the last run includes one whose barrier has not opened yet). Needs ``read``."""
         who.need(Scope.READ)
         check_range(stream, offset, limit)
-        await self._row(who, job)
-        component = choose(job, await self._components(job), part, run)
+        await self._records.row(who, job)
+        component = choose(job, await self._records.components(job), part, run)
         if component.site not in {site.name for site in self._engine.grid.sites}:
             raise NotFoundError(
                 f"the output of component {component.token} is at {component.site}: this site is no longer in the "
@@ -390,99 +287,6 @@ class Service:
             )
         which = cast(Literal["stdout", "stderr"], stream)
         return await read_output(self._engine.site(component.site), component, which, offset, limit)
-
-    # ------------------------------------------------------------------------------------------ the grid
-
-    async def overview(self, who: Principal) -> Overview:
-        """The whole grid now; jobs of others are left out for those who may not see them. Needs ``read``."""
-        who.need(Scope.READ)
-        owner = None if who.sees_all else who.name
-        counts = await self._engine.counts(owner)
-        return CallerView(self._engine, who).overview(counts, self._board.lists(owner))
-
-    async def sites(self, who: Principal) -> list[SiteInfo]:
-        """All sites. Needs ``read``."""
-        who.need(Scope.READ)
-        return CallerView(self._engine, who).sites()
-
-    async def history(self, who: Principal, site: str, from_at: float, to_at: float) -> SiteHistory:
-        """Who held the site's processors over a stretch of time. Needs ``read``."""
-        who.need(Scope.READ)
-        check_stretch(from_at, to_at)
-        self._check_site(site)
-        store = self._engine.store
-        described = next(each for each in self._engine.grid.sites if each.name == site)
-        components = await query(store.components_at, site, from_at, to_at)
-        reports = await query(store.site_reports, site, from_at, to_at)
-        points = await offload(
-            usage_points, components, reports, processors=described.processors, from_at=from_at, to_at=to_at
-        )
-        return SiteHistory(site=site, from_at=from_at, to_at=to_at, points=points)
-
-    async def network(self, who: Principal) -> NetworkInfo:
-        """What is known of the links between sites. Needs ``read``."""
-        who.need(Scope.READ)
-        return CallerView(self._engine, who).network()
-
-    async def link(self, who: Principal, source: str, target: str) -> LinkHistory:
-        """What was measured from one site to another. Needs ``read``."""
-        who.need(Scope.READ)
-        return self._link(who, source, target)
-
-    def _link(self, who: Principal, source: str, target: str) -> LinkHistory:
-        self._check_site(source)
-        self._check_site(target)
-        if source == target:
-            raise InvalidError(f"{source} is both ends: there is no link from a site to itself; name another site")
-        return CallerView(self._engine, who).link(source, target)
-
-    async def probe_link(self, who: Principal, source: str, target: str) -> LinkHistory:
-        """Measure the way from one site to another now. Needs ``operate``."""
-        who.need(Scope.OPERATE)
-        before = self._link(who, source, target).link
-        if before.not_probed:
-            raise ConflictError(f"the link from {source} to {target} is not probed: {before.not_probed}")
-        await self._engine.tell(await self._engine.prober.probe(ProbeLink(source=source, target=target)))
-        return self._link(who, source, target)
-
-    async def drain(self, who: Principal, site: str) -> SiteInfo:
-        """Send nothing new to the site. Needs ``operate``."""
-        who.need(Scope.OPERATE)
-        self._check_site(site)
-        await self._engine.tell(SiteDrained(at=self._engine.now(), site=site))
-        return CallerView(self._engine, who).site(site)
-
-    async def resume(self, who: Principal, site: str) -> SiteInfo:
-        """Use the site again and forget its errors. Needs ``operate``."""
-        who.need(Scope.OPERATE)
-        self._check_site(site)
-        await self._engine.tell(SiteResumed(at=self._engine.now(), site=site))
-        return CallerView(self._engine, who).site(site)
-
-    async def declare_lost(self, who: Principal, site: str, *, force: bool = False) -> SiteInfo:
-        """Nobody waits for the site any more: its jobs start again elsewhere, and what it still runs counts for
-        nothing. Of a site that answers only by ``force``. Needs ``operate``."""
-        who.need(Scope.OPERATE)
-        self._check_site(site)
-        before = CallerView(self._engine, who).site(site)
-        if before.lost:
-            raise ConflictError(f"{before.problem}; there is nothing more to declare")
-        if before.silent_since is None and not force:
-            raise ConflictError(
-                f"{site} answers, and may end its jobs itself: it is not declared lost. To send nothing new there, "
-                f"and let what runs go on, drain it (koala site drain {site}). To give up what it runs all the same, "
-                "force it (--force)"
-            )
-        reason = f"{who.name} declared it lost"
-        await self._engine.tell(SiteLost(at=self._engine.now(), site=site, reason=reason))
-        return CallerView(self._engine, who).site(site)
-
-    async def probe(self, who: Principal, site: str) -> SiteInfo:
-        """Ask the site for its state now. Needs ``operate``."""
-        who.need(Scope.OPERATE)
-        self._check_site(site)
-        await self._engine.probe(site)
-        return CallerView(self._engine, who).site(site)
 
     # -------------------------------------------------------------------------------------------- files
 
@@ -537,7 +341,7 @@ class Service:
         check_limit(limit)
         check_after(after)
         if job is not None:
-            await self._row(who, job)
+            await self._records.row(who, job)
         owner = None if who.sees_all else who.name
         return await read_journal(self._engine, after=after, limit=limit, job=job, owner=owner)
 
@@ -559,7 +363,7 @@ class Service:
 
     async def _follow(self, who: Principal, after: int, job: int | None) -> AsyncIterator[list[RenderedEntry]]:
         if job is not None:
-            await self._row(who, job)
+            await self._records.row(who, job)
         owner = None if who.sees_all else who.name
         async with aclosing(self._journal.follow(after=after, job=job, owner=owner)) as rounds:
             async for found in rounds:
@@ -599,51 +403,8 @@ class Service:
         request = await self._submissions.read(who, wish, sites=sites, policies=self._engine.catalogue.names())
         return await with_element_numbers(who, request, self._engine) if request.after else request
 
-    async def _row(self, who: Principal, job: int) -> StoredJob:
-        """The job, if there is one for this caller."""
-        row = None
-        if 0 < job <= NUMBER_MAX:
-            row = self._engine.live_row(job) or await query(self._engine.store.job, job)
-        if row is None and (array := self._engine.scheduler.ledger.array_of(job)) is not None:
-            await self._row(who, array.id)
-            raise NotFoundError(f"job {job} is an element of array {array.id} whose turn has not come yet")
-        if row is None or not (who.sees_all or row.owner == who.name):
-            raise NotFoundError(f"there is no job {job}; look at the list of jobs")
-        return row
-
     async def _described(self, who: Principal, request: Request) -> str:
         """The request as a text. To write a large one takes seconds."""
         if request_characters(request) <= SMALL_REQUEST_CHARACTERS_MAX:
             return await offload(write_job_yaml, request)
         return await self._submissions.write(who, request)
-
-    async def _request_of(self, job: int) -> Request:
-        """What a job on record asks for."""
-        request = await query(self._engine.store.request, job)
-        assert request is not None, "a job is recorded with its request"
-        return request
-
-    async def _components(self, job: int) -> list[ComponentRow]:
-        if self._engine.live_row(job) is not None:
-            return self._engine.components_of(job)
-        return await query(self._engine.store.components, job)
-
-    def _place_in_line(self, row: StoredJob) -> int | None:
-        ledger = self._engine.scheduler.ledger
-        job = ledger.jobs.get(row.id)
-        if job is None or job.state is not JobState.WAITING or row.state != JobState.WAITING:
-            return None
-        return ledger.queue_of(job).place_in_line(job)
-
-    def _placement_tries(self, row: StoredJob) -> int:
-        """With those that a waiting job has had since it entered its queue, which the core only counts when asked."""
-        ledger = self._engine.scheduler.ledger
-        job = ledger.jobs.get(row.id)
-        if job is None:
-            return row.placement_tries
-        return job.placement_tries + (ledger.tries_in_queue(job) if job.state is JobState.WAITING else 0)
-
-    def _check_site(self, site: str) -> None:
-        known = [each.name for each in self._engine.grid.sites]
-        if site not in known:
-            raise NotFoundError(f"there is no site {site!r}; {suggest(site, known)}")

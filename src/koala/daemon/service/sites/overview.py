@@ -22,8 +22,8 @@ from koala.daemon.service.answers import (
     site_info,
     transfer_info,
 )
-from koala.daemon.service.metrics import Metrics, SiteMetrics
 from koala.daemon.service.principal import Principal
+from koala.daemon.service.sites.metrics import Metrics, SiteMetrics
 from koala.daemon.site_clocks import ClockVerdict, judged, own_clock_in_words, site_clock_in_words
 from koala.model.api import JobSummary, LinkHistory, NetworkInfo, Overview, SiteInfo, TransferInfo
 from koala.store.rows import TransferRow

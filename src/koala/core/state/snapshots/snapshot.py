@@ -13,10 +13,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from koala.core.state import snapshot_format_1
 from koala.core.state.encoded import INFINITY, Time
 from koala.core.state.forecasts import LinkForecasts
 from koala.core.state.ledger import Ledger
+from koala.core.state.snapshots import format_1
 from koala.model.grid import Grid
 from koala.model.request import FileName, JobId, Request
 
@@ -184,8 +184,8 @@ def decode_snapshot(text: bytes | str) -> Snapshot:
     """
     try:
         version = _version_decoder.decode(text).version
-        if version == snapshot_format_1.FORMAT:
-            return _decoder.decode(_encoder.encode(snapshot_format_1.upgraded(msgspec.json.decode(text), FORMAT)))
+        if version == format_1.FORMAT:
+            return _decoder.decode(_encoder.encode(format_1.upgraded(msgspec.json.decode(text), FORMAT)))
         check_version(version)
         return _decoder.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError, ValueError, AttributeError) as error:

@@ -2,7 +2,7 @@
 
 A file is brought into a site's area and measured there before the catalogue hears of it, and leaves the area only
 after the catalogue has forgotten it. Rights are checked by the service; which files may be removed when is in
-``koala.daemon.service.replicas``.
+``koala.daemon.service.data.replicas``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from koala.daemon.engine.loop import Engine
 from koala.daemon.grid_sites import GridLinks
 from koala.daemon.offload import in_own_thread, query
-from koala.daemon.service.replicas import ReplicaCleanup, incoming_name
+from koala.daemon.service.data.replicas import ReplicaCleanup, incoming_name
 from koala.descriptions.errors import CONTROL_ADVICE, NOT_TEXT, control_problem, shown
 from koala.files import (
     CatalogueEntry,

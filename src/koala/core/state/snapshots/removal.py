@@ -15,7 +15,7 @@ import msgspec
 
 from koala.core.lifecycle import JobState
 from koala.core.state.job import ComponentClaim, Job
-from koala.core.state.snapshot import damaged
+from koala.core.state.snapshots.snapshot import damaged
 from koala.core.state.timers import OF_CLAIMS, Alarm
 from koala.model.messages import JobHeld, TransferId
 from koala.model.request import JobId, SiteName

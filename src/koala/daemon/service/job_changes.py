@@ -1,0 +1,106 @@
+"""What callers may do to a job: cancel it, hold it and let it go, change it, put it back into its queue.
+
+Each needs ``submit`` for a job of one's own, and ``operate`` for one of somebody else. When a call returns, the wish
+is durable.
+"""
+
+from __future__ import annotations
+
+from koala.core.lifecycle import JobState
+from koala.daemon.engine.loop import Engine
+from koala.daemon.offload import query
+from koala.daemon.service.answers import job_summary
+from koala.daemon.service.job_records import JobRecords
+from koala.daemon.service.principal import Principal
+from koala.daemon.service.submissions import check_priority
+from koala.model.api import JobChange, JobSummary, Scope
+from koala.model.errors import ConflictError, InvalidError
+from koala.model.messages import CancelAsked, ChangeAsked, HoldAsked, RequeueAsked, RestartAsked, UnholdAsked
+
+
+class JobChanges:
+    """Changes of jobs on record."""
+
+    def __init__(self, engine: Engine, records: JobRecords) -> None:
+        self._engine = engine
+        self._records = records
+
+    async def cancel(self, who: Principal, job: int) -> JobSummary:
+        """Ask for the job's end; when this returns the wish is durable. Needs ``submit`` for a job of one's own, and
+        ``operate`` for one of somebody else. Cancelling a job that has ended changes nothing."""
+        array = self._engine.scheduler.ledger.array_of(job)
+        if array is not None and self._engine.live_row(job) is None:
+            # An element that is no job yet, and never will be; or one that has ended.
+            row = await query(self._engine.store.job, job)
+            if row is None:
+                await self._records.own_row(who, array.id)
+                await self._engine.tell(CancelAsked(at=self._engine.now(), job=job))
+                row = await self._records.row(who, array.id)
+                return job_summary(row)
+        row = await self._records.own_row(who, job)
+        if row.ended_at is None:
+            await self._engine.tell(CancelAsked(at=self._engine.now(), job=job))
+            row = await self._records.row(who, job)
+        return job_summary(row, self._records.place_in_line(row))
+
+    async def hold(self, who: Principal, job: int) -> JobSummary:
+        """Keep a job that has not started from being tried until it is let go. Rights as for ``cancel``. Holding it
+        twice does it once."""
+        row = await self._records.own_row(who, job)
+        if row.state in (JobState.RUNNING, JobState.UNWINDING) or row.ended_at is not None:
+            advice = "submit it again" if row.ended_at is not None else f"write koala job requeue --hold {job}"
+            raise ConflictError(f"job {job} is {row.state}: only a job that has not started can be held; {advice}")
+        return await self._tell(who, HoldAsked(at=self._engine.now(), job=job))
+
+    async def unhold(self, who: Principal, job: int) -> JobSummary:
+        """Let a job go that was held; one that is not held stays as it is. Rights as for ``cancel``."""
+        row = await self._records.own_row(who, job)
+        if row.ended_at is not None:
+            raise ConflictError(f"job {job} is {row.state}: nothing holds it any more")
+        return await self._tell(who, UnholdAsked(at=self._engine.now(), job=job))
+
+    async def change(self, who: Principal, job: int, wish: JobChange) -> JobSummary:
+        """Give a job that has no places yet another walltime or priority. Rights as for ``cancel``."""
+        row = await self._records.own_row(who, job)
+        check_priority(who, wish.priority)
+        if wish.walltime_s is None and wish.priority is None:
+            raise InvalidError("there is nothing to change: name a walltime or a priority")
+        if row.state not in (JobState.HELD, JobState.WAITING, JobState.QUARANTINED):
+            raise ConflictError(
+                f"job {job} is {row.state}: only a job that waits for a place can be changed; "
+                f"koala job requeue {job} puts one back that has not ended"
+            )
+        now = self._engine.now()
+        return await self._tell(who, ChangeAsked(at=now, job=job, walltime_s=wish.walltime_s, priority=wish.priority))
+
+    async def _tell(self, who: Principal, event: HoldAsked | UnholdAsked | ChangeAsked | RestartAsked) -> JobSummary:
+        await self._engine.tell(event)
+        row = await self._records.row(who, event.job)
+        return job_summary(row, self._records.place_in_line(row))
+
+    async def requeue(self, who: Principal, job: int, *, hold: bool = False) -> JobSummary:
+        """Put a job that has places or runs back into its placement queue, and ``hold`` it there; its components are
+        ended. Rights as for ``cancel``; a job in quarantine is put back by whoever may ``operate``."""
+        row = await self._records.own_row(who, job)
+        if row.ended_at is not None:
+            raise ConflictError(f"job {job} is {row.state}; submit it again")
+        if row.state != JobState.QUARANTINED:
+            if row.state in (JobState.WAITING, JobState.HELD) and not hold:
+                raise ConflictError(f"job {job} is {row.state} already; there is nothing to put back")
+            return await self._tell(who, RestartAsked(at=self._engine.now(), job=job, hold=hold))
+        who.need(Scope.OPERATE)
+        claims = self._engine.scheduler.ledger.claims
+        held = [
+            each
+            for each in self._engine.components_of(job)
+            if each.ended_at is None and not (each.token in claims and claims[each.token].fenced)
+        ]
+        if held:
+            where = ", ".join(sorted({each.site for each in held}))
+            raise ConflictError(
+                f"job {job}: {where} still has components of its last run, which are being ended; try again when "
+                f"koala job show {job} says that all have ended"
+            )
+        await self._engine.tell(RequeueAsked(at=self._engine.now(), job=job, hold=hold))
+        row = await self._records.row(who, job)
+        return job_summary(row, self._records.place_in_line(row))

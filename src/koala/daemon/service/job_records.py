@@ -1,0 +1,64 @@
+"""What is on record of a job, for a caller who may see it; jobs of others do not exist for one who may not."""
+
+from __future__ import annotations
+
+from koala.core.lifecycle import JobState
+from koala.daemon.engine.loop import Engine
+from koala.daemon.offload import query
+from koala.daemon.service.principal import Principal
+from koala.model.api import Scope
+from koala.model.errors import NotFoundError
+from koala.model.request import Request
+from koala.store import NUMBER_MAX
+from koala.store.rows import ComponentRow, StoredJob
+
+
+class JobRecords:
+    """Jobs as they are on record, those that have ended included."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def row(self, who: Principal, job: int) -> StoredJob:
+        """The job, if there is one for this caller."""
+        row = None
+        if 0 < job <= NUMBER_MAX:
+            row = self._engine.live_row(job) or await query(self._engine.store.job, job)
+        if row is None and (array := self._engine.scheduler.ledger.array_of(job)) is not None:
+            await self.row(who, array.id)
+            raise NotFoundError(f"job {job} is an element of array {array.id} whose turn has not come yet")
+        if row is None or not (who.sees_all or row.owner == who.name):
+            raise NotFoundError(f"there is no job {job}; look at the list of jobs")
+        return row
+
+    async def own_row(self, who: Principal, job: int) -> StoredJob:
+        """The job, if the caller may do something to it."""
+        if not who.may(Scope.OPERATE):
+            who.need(Scope.SUBMIT)
+        return await self.row(who, job)
+
+    async def request_of(self, job: int) -> Request:
+        """What a job on record asks for."""
+        request = await query(self._engine.store.request, job)
+        assert request is not None, "a job is recorded with its request"
+        return request
+
+    async def components(self, job: int) -> list[ComponentRow]:
+        if self._engine.live_row(job) is not None:
+            return self._engine.components_of(job)
+        return await query(self._engine.store.components, job)
+
+    def place_in_line(self, row: StoredJob) -> int | None:
+        ledger = self._engine.scheduler.ledger
+        job = ledger.jobs.get(row.id)
+        if job is None or job.state is not JobState.WAITING or row.state != JobState.WAITING:
+            return None
+        return ledger.queue_of(job).place_in_line(job)
+
+    def placement_tries(self, row: StoredJob) -> int:
+        """With those that a waiting job has had since it entered its queue, which the core only counts when asked."""
+        ledger = self._engine.scheduler.ledger
+        job = ledger.jobs.get(row.id)
+        if job is None:
+            return row.placement_tries
+        return job.placement_tries + (ledger.tries_in_queue(job) if job.state is JobState.WAITING else 0)

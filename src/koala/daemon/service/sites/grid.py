@@ -1,0 +1,117 @@
+"""What callers may ask about the grid: its sites and the links between them, and what operators may do to them."""
+
+from __future__ import annotations
+
+from koala.daemon.engine.loop import Engine
+from koala.daemon.offload import offload, query
+from koala.daemon.service.principal import Principal
+from koala.daemon.service.sites.overview import CallerView, OverviewBoard
+from koala.daemon.service.sites.site_history import check_stretch, usage_points
+from koala.model.api import LinkHistory, NetworkInfo, Overview, Scope, SiteHistory, SiteInfo
+from koala.model.errors import ConflictError, InvalidError, NotFoundError
+from koala.model.messages import ProbeLink, SiteDrained, SiteLost, SiteResumed
+from koala.policies.errors import suggest
+
+
+class GridService:
+    """The sites and links of a running grid."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._board = OverviewBoard(engine)
+
+    async def overview(self, who: Principal) -> Overview:
+        """The whole grid now; jobs of others are left out for those who may not see them. Needs ``read``."""
+        who.need(Scope.READ)
+        owner = None if who.sees_all else who.name
+        counts = await self._engine.counts(owner)
+        return CallerView(self._engine, who).overview(counts, self._board.lists(owner))
+
+    async def sites(self, who: Principal) -> list[SiteInfo]:
+        """All sites. Needs ``read``."""
+        who.need(Scope.READ)
+        return CallerView(self._engine, who).sites()
+
+    async def history(self, who: Principal, site: str, from_at: float, to_at: float) -> SiteHistory:
+        """Who held the site's processors over a stretch of time. Needs ``read``."""
+        who.need(Scope.READ)
+        check_stretch(from_at, to_at)
+        self._check_site(site)
+        store = self._engine.store
+        described = next(each for each in self._engine.grid.sites if each.name == site)
+        components = await query(store.components_at, site, from_at, to_at)
+        reports = await query(store.site_reports, site, from_at, to_at)
+        points = await offload(
+            usage_points, components, reports, processors=described.processors, from_at=from_at, to_at=to_at
+        )
+        return SiteHistory(site=site, from_at=from_at, to_at=to_at, points=points)
+
+    async def network(self, who: Principal) -> NetworkInfo:
+        """What is known of the links between sites. Needs ``read``."""
+        who.need(Scope.READ)
+        return CallerView(self._engine, who).network()
+
+    async def link(self, who: Principal, source: str, target: str) -> LinkHistory:
+        """What was measured from one site to another. Needs ``read``."""
+        who.need(Scope.READ)
+        return self._link(who, source, target)
+
+    def _link(self, who: Principal, source: str, target: str) -> LinkHistory:
+        self._check_site(source)
+        self._check_site(target)
+        if source == target:
+            raise InvalidError(f"{source} is both ends: there is no link from a site to itself; name another site")
+        return CallerView(self._engine, who).link(source, target)
+
+    async def probe_link(self, who: Principal, source: str, target: str) -> LinkHistory:
+        """Measure the way from one site to another now. Needs ``operate``."""
+        who.need(Scope.OPERATE)
+        before = self._link(who, source, target).link
+        if before.not_probed:
+            raise ConflictError(f"the link from {source} to {target} is not probed: {before.not_probed}")
+        await self._engine.tell(await self._engine.prober.probe(ProbeLink(source=source, target=target)))
+        return self._link(who, source, target)
+
+    async def drain(self, who: Principal, site: str) -> SiteInfo:
+        """Send nothing new to the site. Needs ``operate``."""
+        who.need(Scope.OPERATE)
+        self._check_site(site)
+        await self._engine.tell(SiteDrained(at=self._engine.now(), site=site))
+        return CallerView(self._engine, who).site(site)
+
+    async def resume(self, who: Principal, site: str) -> SiteInfo:
+        """Use the site again and forget its errors. Needs ``operate``."""
+        who.need(Scope.OPERATE)
+        self._check_site(site)
+        await self._engine.tell(SiteResumed(at=self._engine.now(), site=site))
+        return CallerView(self._engine, who).site(site)
+
+    async def declare_lost(self, who: Principal, site: str, *, force: bool = False) -> SiteInfo:
+        """Nobody waits for the site any more: its jobs start again elsewhere, and what it still runs counts for
+        nothing. Of a site that answers only by ``force``. Needs ``operate``."""
+        who.need(Scope.OPERATE)
+        self._check_site(site)
+        before = CallerView(self._engine, who).site(site)
+        if before.lost:
+            raise ConflictError(f"{before.problem}; there is nothing more to declare")
+        if before.silent_since is None and not force:
+            raise ConflictError(
+                f"{site} answers, and may end its jobs itself: it is not declared lost. To send nothing new there, "
+                f"and let what runs go on, drain it (koala site drain {site}). To give up what it runs all the same, "
+                "force it (--force)"
+            )
+        reason = f"{who.name} declared it lost"
+        await self._engine.tell(SiteLost(at=self._engine.now(), site=site, reason=reason))
+        return CallerView(self._engine, who).site(site)
+
+    async def probe(self, who: Principal, site: str) -> SiteInfo:
+        """Ask the site for its state now. Needs ``operate``."""
+        who.need(Scope.OPERATE)
+        self._check_site(site)
+        await self._engine.probe(site)
+        return CallerView(self._engine, who).site(site)
+
+    def _check_site(self, site: str) -> None:
+        known = [each.name for each in self._engine.grid.sites]
+        if site not in known:
+            raise NotFoundError(f"there is no site {site!r}; {suggest(site, known)}")

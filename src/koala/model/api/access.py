@@ -1,0 +1,62 @@
+"""The daemon's health, and who may call it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from koala.model.api.common import Answer, Question, Scope
+
+
+class Health(Answer):
+    """Whether the daemon works; ``warnings`` are what an operator should see to while it does."""
+
+    status: Literal["ok", "unavailable"]
+    version: str
+    reason: str = ""
+    warnings: list[str] = []
+
+
+class Whoami(Answer):
+    """Who the daemon takes the caller for."""
+
+    name: str
+    scopes: list[Scope]
+    owner: bool
+
+
+class TokenWish(Question):
+    """A token to create for a user."""
+
+    user: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$")]
+    scopes: Annotated[list[Scope], Field(min_length=1)]
+    note: Annotated[str, Field(max_length=200)] = ""
+
+
+class TokenInfo(Answer):
+    """A token as it is listed; the secret is never shown again."""
+
+    id: str
+    user: str
+    scopes: list[Scope]
+    note: str = ""
+    created_at: float
+    used_at: float | None = None
+    revoked_at: float | None = None
+
+
+class NewToken(Answer):
+    """A token just created, with its secret. ``notice`` says what its holder's jobs may do, or where they may not run
+    at all."""
+
+    token: TokenInfo
+    secret: str
+    notice: str = ""
+
+
+class Login(Answer):
+    """A link that opens the dashboard once, until it expires; None where the daemon listens on no address."""
+
+    url: str | None
+    expires_at: float

@@ -1,0 +1,49 @@
+"""The replica catalogue in the API."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from koala.model.api.common import Answer, Question
+
+
+class ReplicaInfo(Answer):
+    """A copy of a file at a site: in the site's own area, or at a URL."""
+
+    site: str
+    url: str | None = None
+
+
+class FileInfo(Answer):
+    """A logical file in the replica catalogue."""
+
+    name: str
+    size_bytes: int
+    checksum: str
+    replicas: list[ReplicaInfo]
+
+
+class Registration(Question):
+    """A file to register, or another replica of one: copied from a path of the daemon's machine or, written as
+    SITE:/path, of the site, or left at a URL."""
+
+    name: Annotated[str, Field(min_length=1, max_length=1_024)]
+    site: Annotated[str, Field(min_length=1, max_length=255)]
+    path: Annotated[str, Field(min_length=1, max_length=4_096)] | None = None
+    url: Annotated[str, Field(min_length=1, max_length=4_096)] | None = None
+
+
+class Replication(Question):
+    """Copy a replica of a known file to a site, from any site that has one."""
+
+    name: Annotated[str, Field(min_length=1, max_length=1_024)]
+    site: Annotated[str, Field(min_length=1, max_length=255)]
+
+
+class Forgetting(Question):
+    """Forget one replica, or with no site all of them and the file."""
+
+    name: Annotated[str, Field(min_length=1, max_length=1_024)]
+    site: Annotated[str, Field(min_length=1, max_length=255)] | None = None

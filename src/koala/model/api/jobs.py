@@ -1,0 +1,310 @@
+"""Jobs in the API: what is submitted and changed, and what is told of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from koala.model.api.common import (
+    CLIENT_TOKEN_CHARACTERS_MAX,
+    DESCRIPTION_BYTES_MAX,
+    WALLTIME_S_MAX,
+    Answer,
+    Question,
+)
+from koala.model.request import Priority
+from koala.model.travelling import MANIFEST_CHARACTERS_MAX
+
+
+class Place(Answer):
+    """Processors at a site."""
+
+    site: str
+    processors: int
+
+
+class ElementCountsInfo(Answer):
+    """How the elements of an array stand. ``indices`` is how the array was written; the element at position P,
+    counted from 0 in the order of the indices, is the job with the number of the array + 1 + P. Those that wait
+    include those that are no jobs yet."""
+
+    indices: str
+    size: int
+    waiting: int = 0
+    running: int = 0
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+
+class JobSummary(Answer):
+    """A job as a list shows it. ``exit_code`` is that of the application once the job has ended: of its first
+    component, or of the one that failed. ``since`` is when it came into its state, ``places`` where it is or was last
+    placed. An element has the number of its ``array`` and its index there; an array tells of its ``elements``."""
+
+    id: int
+    name: str
+    owner: str
+    state: str
+    priority: str
+    job_type: str
+    kind: str
+    policy: str
+    processors: int
+    submitted_at: float
+    since: float
+    started_at: float | None = None
+    ended_at: float | None = None
+    reason: str = ""
+    exit_code: int | None = None
+    places: list[Place] = []
+    runs: int = 0
+    failures: int = 0
+    preemptions: int = 0
+    array: int | None = None
+    array_index: int | None = None
+    elements: ElementCountsInfo | None = None
+    place_in_line: int | None = None
+
+
+class ComponentRun(Answer):
+    """One start of one component: claimed, ready at the barrier, released into its application, ended. ``run`` is the
+    opening of the barrier that it belongs to, counted from 1."""
+
+    token: str
+    run: int = 1
+    part: int
+    site: str
+    processors: int
+    claimed_at: float
+    ready_at: float | None = None
+    released_at: float | None = None
+    ended_at: float | None = None
+    outcome: str | None = None
+    exit_code: int | None = None
+    reason: str = ""
+
+
+class TransferInfo(Answer):
+    """A transfer of a file, or of a chunk of it, to a site for the jobs that need it there; running, or ended."""
+
+    id: str
+    file: str
+    source: str
+    target: str
+    size_bytes: int
+    brought_bytes: int
+    started_at: float
+    ended_at: float | None = None
+    ok: bool | None = None
+    reason: str = ""
+    jobs: list[int] = []
+
+
+class JobFile(Answer):
+    """A file that travels with a job. ``kind``: file, directory or link; ``mode``: its permissions, in octal."""
+
+    path: str
+    kind: str = "file"
+    size_bytes: int = 0
+    checksum: str = ""
+    mode: str = "0644"
+    link: str = ""
+
+
+class JobDetail(JobSummary):
+    """Everything about a job but its story. ``description`` is the job in YAML, as Koala understood it; ``files``
+    travel with it."""
+
+    description: str
+    placement_tries: int = 0
+    claiming_tries: int = 0
+    components: list[ComponentRun] = []
+    transfers: list[TransferInfo] = []
+    files: list[JobFile] = []
+
+
+class ShortageInfo(Answer):
+    """What one site lacked at the last try, and what would cure it there. The numbers are processors, or tasks where
+    these are more than a processor; ``resource`` is what lacked: processors, memory, a kind of GPU."""
+
+    site: str
+    wanted: int
+    idle: int
+    missing: int
+    cure: str
+    resource: str = "processors"
+
+
+class RefusalInfo(Answer):
+    """Why no places were found. ``permanent``: idle processors alone will never help."""
+
+    policy: str
+    reason: str
+    cure: str
+    component: int | None = None
+    shortages: list[ShortageInfo] = []
+    permanent: bool = False
+
+
+class StoryLine(Answer):
+    """One decision about a job."""
+
+    at: float
+    text: str
+
+
+class PlanInfo(Answer):
+    """When and where a job that cannot start now is to start, if all keep to their walltimes. Of a job of another
+    user only the time is told, but to operators."""
+
+    job: int | None
+    expected_at: float
+    expected_sites: list[str]
+
+
+class WaitedForInfo(Answer):
+    """What a job waits for before it is tried: that the job is `done`, has `ended`, `started` or `failed`."""
+
+    job: int
+    condition: str
+
+
+class Explanation(Answer):
+    """Where a job stands and why.
+
+    ``expected_at`` and ``expected_sites`` are when and where a job that has a plan is likely to start, by how long
+    jobs of their users took lately, if nobody comes before; ``latest_at`` is when if every job uses its whole
+    walltime. ``ends_before`` are those of the caller's jobs, for an operator all, that end last before it.
+    ``planned_before`` are the plans of jobs before it for which what is idle is kept. A job that somebody holds
+    (``held``), that ``waits_for`` others or that has not come to its time (``begins_at``) is not tried yet.
+    """
+
+    job: int
+    state: str
+    meaning: str
+    since: float
+    waiting_since: float | None = None
+    placement_tries: int
+    claiming_tries: int
+    runs: int
+    failures: int
+    preemptions: int
+    place_in_line: int | None = None
+    queue_length: int | None = None
+    refusal: RefusalInfo | None = None
+    expected_at: float | None = None
+    expected_sites: list[str] = []
+    latest_at: float | None = None
+    ends_before: list[int] = []
+    planned_before: list[PlanInfo] = []
+    held: bool = False
+    waits_for: list[WaitedForInfo] = []
+    begins_at: float | None = None
+    places: list[Place] = []
+    story: list[StoryLine] = []
+
+    @property
+    def named_jobs(self) -> list[int]:
+        """The other jobs that it names: those whose plans come before it, and those that it waits for."""
+        return [*(plan.job for plan in self.planned_before if plan.job is not None), *self.ends_before]
+
+
+class Submission(Question):
+    """A job to submit. The same ``client_token`` again gives the same job, and no second one."""
+
+    description: Annotated[str, Field(min_length=1, max_length=DESCRIPTION_BYTES_MAX)]
+    source: Annotated[
+        str, Field(min_length=1, max_length=255, description="file name; its ending tells the format")
+    ] = "job"
+    client_token: Annotated[str, Field(min_length=1, max_length=CLIENT_TOKEN_CHARACTERS_MAX)] | None = None
+    files: (
+        Annotated[
+            str,
+            Field(
+                min_length=1,
+                max_length=MANIFEST_CHARACTERS_MAX,
+                description="the files that travel with the job: a JSON text, a list of objects with path, "
+                "size_bytes, checksum (SHA-256) and mode; or directory: true; or link, its target",
+            ),
+        ]
+        | None
+    ) = None
+
+
+class JobChange(Question):
+    """What to change of a job that waits for a place; what is left out stays as it is."""
+
+    walltime_s: (
+        Annotated[float, Field(gt=0, le=WALLTIME_S_MAX, allow_inf_nan=False, description="how long it may run")]
+        | None
+    ) = None
+    priority: Priority | None = None
+
+
+class ContentQuestion(Question):
+    """Which contents are still to be sent? ``files`` is a list of files as in a submission."""
+
+    files: Annotated[str, Field(min_length=1, max_length=MANIFEST_CHARACTERS_MAX)]
+
+
+class ContentState(Answer):
+    """How much of a content the caller has sent."""
+
+    checksum: str
+    size_bytes: int
+    received_bytes: int
+    complete: bool
+
+
+class MissingContents(Answer):
+    """The contents of a list of files that the caller has still to send."""
+
+    missing: list[ContentState]
+
+
+class Submitted(Answer):
+    """The job is safely on record. ``new`` is false when its client token had been used before."""
+
+    job: JobSummary
+    new: bool
+
+
+class DryRunFile(Answer):
+    """Where a component would get an input file from, and how long that is estimated to take."""
+
+    name: str
+    source: str
+    transfer_s: float
+
+
+class DryRunPlace(Answer):
+    """Where a component would go."""
+
+    component: int
+    site: str
+    processors: int
+    files: list[DryRunFile] = []
+
+
+class DryRun(Answer):
+    """Where a job would go if it were alone in the queue now: places, or the reason why there are none."""
+
+    policy: str
+    places: list[DryRunPlace] = []
+    refusal: RefusalInfo | None = None
+
+
+class Output(Answer):
+    """What a component wrote, from byte ``offset`` on. Bytes that are not UTF-8 are replaced. Ask on at
+    ``next_offset``; ``complete`` says that no more will come."""
+
+    token: str
+    part: int
+    site: str
+    stream: Literal["stdout", "stderr"]
+    offset: int
+    next_offset: int
+    text: str
+    complete: bool
