@@ -68,6 +68,38 @@ koala_take_in() {
   koala_appear "$2" "$3"
 }
 
+# Make the replica $4, by way of a fresh name ($3), of what is at the path $2 in the workspace $1: a file, or a
+# directory as one archive. No more than $5 bytes, nor $6 entries. Print what it is and what it has become, or why not.
+koala_collect() {
+  if [ -L "$1" ] || [ -L "${1%/*}" ] || ! [ -d "$1" ]; then echo gone; return 0; fi
+  root=$(cd "$1" && pwd -P)
+  if ! [ -e "$1/$2" ]; then echo absent; return 0; fi
+  found=$(readlink -f "$1/$2")
+  case $found in "$root"/*) ;; *) echo outside; return 0 ;; esac
+  if ! [ -r "$found" ]; then echo closed; return 0; fi
+  fresh=$3
+  trap 'rm -f "$fresh"' EXIT
+  rm -f "$3"
+  if [ -f "$found" ]; then
+    if [ "$(wc -c <"$found")" -gt "$5" ]; then echo large; return 0; fi
+    ln "$found" "$3" 2>/dev/null || cat "$found" >"$3"
+    echo file
+  elif [ -d "$found" ]; then
+    if [ "$(find "$found" | head -n "$(($6 + 2))" | wc -l)" -gt "$(($6 + 1))" ]; then echo many; return 0; fi
+    if [ "$(du -sk "$found" | cut -f1)" -gt "$(($5 / 1024))" ]; then echo large; return 0; fi
+    # Sockets stay out: tar says so and goes on.
+    tar -cf "$3" -C "$found" .
+    echo directory
+  else
+    echo other
+    return 0
+  fi
+  rm -f "$4" # nobody reads it before it is told of, and mv refuses a link to the same file
+  koala_appear "$3" "$4"
+  koala_stamp_file "$4"
+  koala_digest <"$4"
+}
+
 # Make the finished copy in the directory $1 a replica, by way of a fresh name ($2), under its own ($3).
 koala_promote() {
   rm -f "$2"

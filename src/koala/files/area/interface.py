@@ -14,10 +14,12 @@ import msgspec
 
 from koala.files.area.known_checksums import KnownChecksums, WholeFile
 from koala.files.area.layout import replica_path
+from koala.files.area.workspace import CollectedFile
 from koala.files.checksums import is_checksum
 from koala.files.hosts import Host
 from koala.files.sources import Stamp
-from koala.model.messages import TransferId
+from koala.model.messages import Token, TransferId
+from koala.model.outputs import COLLECTED_BYTES_MAX, COLLECTED_ENTRIES_MAX
 from koala.model.request import FileName, SiteName
 
 
@@ -93,6 +95,31 @@ class FileArea(ABC):
         self._known.note(replica_path(file), stamp, checksum)
         return Measured(size_bytes=stamp.size_bytes, checksum=checksum)
 
+    async def collect(
+        self,
+        file: FileName,
+        token: Token,
+        path: str,
+        *,
+        bytes_max: int = COLLECTED_BYTES_MAX,
+        entries_max: int = COLLECTED_ENTRIES_MAX,
+    ) -> CollectedFile | None:
+        """Make what a component of this site left at ``path``, below its workspace, the replica of that name: a file,
+        or a directory as one archive. None where there is nothing.
+
+        Raises ``PathError`` for what leads out of the workspace, is no file or directory, or is too large.
+        """
+        found = await self._collect(file, token, path, bytes_max, entries_max)
+        if found is None:
+            return None
+        stamp, checksum, directory = found
+        self._known.note(replica_path(file), stamp, checksum)
+        return CollectedFile(size_bytes=stamp.size_bytes, checksum=checksum, directory=directory)
+
+    @abstractmethod
+    async def read(self, path: str, offset: int, size_bytes: int) -> bytes:
+        """The bytes of a file of the area from ``offset`` on; fewer only at its end."""
+
     async def promote(self, file: FileName, copy: str) -> None:
         """Make a finished copy of the whole file a replica; where the disk has hard links it takes no more room."""
         promoted = await self._promote(file, copy)
@@ -106,6 +133,11 @@ class FileArea(ABC):
 
     @abstractmethod
     async def _take_in(self, file: FileName, path: str) -> tuple[Stamp, str]: ...
+
+    @abstractmethod
+    async def _collect(
+        self, file: FileName, token: Token, path: str, bytes_max: int, entries_max: int
+    ) -> tuple[Stamp, str, bool] | None: ...
 
     @abstractmethod
     async def _promote(self, file: FileName, copy: str) -> tuple[Stamp, str] | None:

@@ -14,12 +14,13 @@ from typing import ParamSpec, Protocol, TypeVar
 
 from koala.files.area.directory import AreaDirectory
 from koala.files.area.interface import FileArea
+from koala.files.area.workspace import take_in_output, workspace_of
 from koala.files.checksums import of_path
 from koala.files.errors import PathError
 from koala.files.hosts import Host
 from koala.files.remote_process import PROCESS, RemoteProcess
 from koala.files.sources import PathSource, Stamp
-from koala.model.messages import TransferId
+from koala.model.messages import Token, TransferId
 from koala.model.request import FileName
 
 P = ParamSpec("P")
@@ -66,6 +67,23 @@ class LocalArea(FileArea):
             return PathSource(taken).stamp(), of_path(taken)
 
         return await self._offload(take_in)
+
+    async def _collect(
+        self, file: FileName, token: Token, path: str, bytes_max: int, entries_max: int
+    ) -> tuple[Stamp, str, bool] | None:
+        def collect() -> tuple[Stamp, str, bool] | None:
+            final = self.directory.replica(file)
+            fresh = final.with_name(f".{final.name}")
+            workspace = workspace_of(self.directory.root, token)
+            packed = take_in_output(
+                self.site, workspace, path, fresh, final, bytes_max=bytes_max, entries_max=entries_max
+            )
+            return None if packed is None else (PathSource(final).stamp(), of_path(final), packed)
+
+        return await self._offload(collect)
+
+    async def read(self, path: str, offset: int, size_bytes: int) -> bytes:
+        return await self._offload(PathSource(self.directory.root / path).read, offset, size_bytes)
 
     async def _promote(self, file: FileName, copy: str) -> tuple[Stamp, str]:
         def promote() -> tuple[Stamp, str]:

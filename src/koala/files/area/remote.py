@@ -10,12 +10,14 @@ import shlex
 
 from koala.files.area.interface import FileArea
 from koala.files.area.layout import COPIES, DOUBTS, HOLDERS, INCOMING, REPLICAS, TRASH, decode, encode, replica_path
+from koala.files.area.workspace import COMPONENTS, refusal
 from koala.files.checksums import is_checksum
 from koala.files.errors import PathError
 from koala.files.hosts import SCRIPT_S, Host, quoted_path, read_limit_s, shell_functions
 from koala.files.remote_process import PROCESS_FUNCTIONS
 from koala.files.sources import Stamp
-from koala.model.messages import TransferId
+from koala.model.launch import WORK
+from koala.model.messages import Token, TransferId
 from koala.model.request import FileName, SiteName
 
 # Copies into the area at a site may take so long: nobody knows how large they are before.
@@ -75,6 +77,27 @@ class RemoteArea(FileArea):
             raise PathError(f"path: {path!r} at {self.site} is not a regular file; name a file")
         stamp, _, checksum = printed.strip().partition("\n")
         return self._stamp(stamp, final), _digits(checksum)
+
+    async def _collect(
+        self, file: FileName, token: Token, path: str, bytes_max: int, entries_max: int
+    ) -> tuple[Stamp, str, bool] | None:
+        final = replica_path(file)
+        workspace = f"../{COMPONENTS}/{token}/{WORK}"
+        limits = (str(bytes_max), str(entries_max))
+        words = ("koala_collect", workspace, path, _fresh(file), final, *limits)
+        printed = (await self.call(*words, timeout_s=TAKE_IN_S)).strip()
+        if printed == "absent":
+            return None
+        what, _, rest = printed.partition("\n")
+        if what not in ("file", "directory"):
+            raise refusal(self.site, path, what, bytes_max, entries_max)
+        stamp, _, checksum = rest.partition("\n")
+        return self._stamp(stamp, final), _digits(checksum), what == "directory"
+
+    async def read(self, path: str, offset: int, size_bytes: int) -> bytes:
+        read = shlex.join(["koala_read", path, str(offset), str(size_bytes)])
+        # What it prints is any bytes, which come as text from which they can be had again.
+        return (await self.run(f"{read}\n", timeout_s=read_limit_s(size_bytes))).encode(errors="surrogateescape")
 
     async def _promote(self, file: FileName, copy: str) -> tuple[Stamp, str] | None:
         final = replica_path(file)

@@ -1,0 +1,165 @@
+"""What a component left in its workspace, taken into the file area of its site as a replica: whole, or not at all.
+
+A file is linked where the disk allows it, so that a large one costs no room twice; a directory becomes one archive.
+What leads out of the workspace is refused. Here this is done on this machine; ``area.sh`` does it at a site.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from koala.files.area.directory import appear
+from koala.files.errors import PathError
+from koala.model.launch import WORK
+from koala.model.messages import Token
+from koala.model.outputs import COLLECTED_BYTES_MAX, COLLECTED_ENTRIES_MAX
+from koala.model.request import SiteName
+
+# Beside an area are the directories of its site's components.
+COMPONENTS = "components"
+# What an archive keeps of permissions: whoever unpacks it must be able to read and remove it.
+_OWNER_FILE = stat.S_IRUSR | stat.S_IWUSR
+_OWNER_DIRECTORY = _OWNER_FILE | stat.S_IXUSR
+
+
+class CollectedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """Size and SHA-256 of a replica that was collected; ``directory``: it is the archive of one."""
+
+    size_bytes: int
+    checksum: str
+    directory: bool = False
+
+
+def refusal(site: SiteName, path: str, word: str, bytes_max: int, entries_max: int) -> PathError:
+    """Why a path of a workspace is not collected, by a word that ``area.sh`` may print."""
+    why = {
+        "gone": "the workspace is not there any more",
+        "outside": "it leads out of the workspace; write the file itself there",
+        "other": "it is neither a file nor a directory",
+        "closed": "it cannot be read; let the job leave it readable",
+        "large": f"it has more than {bytes_max} bytes (COLLECTED_BYTES_MAX); let the job bring it away itself",
+        "many": f"it has more than {entries_max} entries (COLLECTED_ENTRIES_MAX); let the job pack it",
+    }[word]
+    return PathError(f"output {path!r} at {site}: {why}")
+
+
+def take_in_output(
+    site: SiteName,
+    workspace: Path,
+    path: str,
+    fresh: Path,
+    final: Path,
+    *,
+    bytes_max: int = COLLECTED_BYTES_MAX,
+    entries_max: int = COLLECTED_ENTRIES_MAX,
+) -> bool | None:
+    """Make ``final`` of what is at ``path`` in a workspace, by way of ``fresh``: whether it is a directory's archive;
+    None where there is nothing. Raises ``PathError`` for what is not collected, and ``OSError``."""
+
+    def refused(word: str) -> PathError:
+        return refusal(site, path, word, bytes_max, entries_max)
+
+    if any(each.is_symlink() for each in (workspace, workspace.parent)) or not workspace.is_dir():
+        raise refused("gone")
+    root = workspace.resolve(strict=True)
+    try:
+        found = (root / path).resolve(strict=True)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:  # links that lead in a circle; older versions raise the other
+        if error.errno == errno.ELOOP:
+            raise refused("outside") from None
+        raise
+    except RuntimeError:
+        raise refused("outside") from None
+    if not found.is_relative_to(root) or found == root:
+        raise refused("outside")
+    mode = found.stat().st_mode
+    if not os.access(found, os.R_OK):
+        raise refused("closed")
+    try:
+        if stat.S_ISREG(mode):
+            if found.stat().st_size > bytes_max:
+                raise refused("large")
+            _link(found, fresh)
+        elif stat.S_ISDIR(mode):
+            entries, size_bytes = _extent(found, entries_max)
+            if entries > entries_max:
+                raise refused("many")
+            if size_bytes > bytes_max:
+                raise refused("large")
+            _pack(found, fresh)
+        else:
+            raise refused("other")
+        appear(fresh, final)
+    finally:
+        fresh.unlink(missing_ok=True)
+    return stat.S_ISDIR(mode)
+
+
+def workspace_of(area: Path, token: Token) -> Path:
+    """The workspace of a component whose site has this file area."""
+    return area.parent / COMPONENTS / token / WORK
+
+
+def _link(found: Path, fresh: Path) -> None:
+    fresh.unlink(missing_ok=True)
+    try:
+        fresh.hardlink_to(found)
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOTSUP):
+            raise
+        shutil.copyfile(found, fresh)
+
+
+def _extent(directory: Path, entries_max: int) -> tuple[int, int]:
+    """How many entries are below a directory, and the bytes of its files; counted up to one entry too many."""
+    entries = size_bytes = 0
+    for each in _below(directory):
+        entries += 1
+        if entries > entries_max:
+            break
+        found = each.lstat()
+        if stat.S_ISREG(found.st_mode):
+            size_bytes += found.st_size
+    return entries, size_bytes
+
+
+def _below(directory: Path) -> Iterator[Path]:
+    """Everything below a directory, by name, without following links."""
+    for each in sorted(directory.iterdir()):
+        yield each
+        if each.is_dir() and not each.is_symlink():
+            yield from _below(each)
+
+
+def _pack(directory: Path, fresh: Path) -> None:
+    """An archive of what is in the directory; the same directory gives the same one. Sockets and pipes stay out."""
+    with (
+        fresh.open("wb") as file,
+        tarfile.open(
+            fileobj=file, mode="w", format=tarfile.GNU_FORMAT, encoding="utf-8", errors="surrogateescape"
+        ) as tar,
+    ):
+        for each in _below(directory):
+            if stat.S_IFMT(each.lstat().st_mode) not in (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK):
+                continue
+            entry = tar.gettarinfo(each, arcname=str(each.relative_to(directory)))
+            if entry.islnk():  # an archive that depends on nothing but itself
+                entry.type, entry.linkname, entry.size = tarfile.REGTYPE, "", each.stat().st_size
+            entry.uid = entry.gid = 0
+            entry.uname = entry.gname = ""
+            entry.mode |= _OWNER_DIRECTORY if entry.isdir() else _OWNER_FILE
+            if entry.isfile():
+                with each.open("rb") as data:
+                    tar.addfile(entry, data)
+            else:
+                tar.addfile(entry)

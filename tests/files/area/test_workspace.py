@@ -1,0 +1,152 @@
+"""What a component left in its workspace becomes a replica of its site, whether this machine sees it or not."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import os
+import tarfile
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koala.files import AreaDirectory, FileArea, Host, LocalArea, PathError, RemoteArea
+from koala.files.area.layout import replica_path
+from koala.model.grid import BatchSettings
+from koala.model.outputs import job_of_output, output_name, output_problem
+from koala.sites.remote_shell import RemoteShell
+
+COMPONENT = "17.3"
+NAME = output_name(17, 0, "result.h5")
+BYTES = bytes(range(256)) * 40
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(scenario, 120))
+
+
+def seen(site: Path) -> FileArea:
+    return LocalArea(AreaDirectory("delft", site / "files"), Host(RemoteShell()))
+
+
+def told(site: Path) -> FileArea:
+    settings = BatchSettings(work_directory=str(site), through=("env",))
+    return RemoteArea("delft", Host(RemoteShell(through=("env",)), settings), str(site / "files"))
+
+
+AREAS = pytest.mark.parametrize("make", [seen, told])
+
+
+def workspace(site: Path) -> Path:
+    path = site / "components" / COMPONENT / "workspace"
+    path.mkdir(parents=True)
+    return path
+
+
+@AREAS
+def test_a_file_is_collected_and_read_in_pieces(tmp_path: Path, make: Any) -> None:
+    async def scenario() -> None:
+        area = make(tmp_path)
+        await area.prepare()
+        (workspace(tmp_path) / "sub dir").mkdir()
+        (tmp_path / f"components/{COMPONENT}/workspace/sub dir/result").write_bytes(BYTES)
+        made = await area.collect(NAME, COMPONENT, "sub dir/result")
+        assert made is not None
+        assert (made.size_bytes, made.checksum, made.directory) == (
+            len(BYTES),
+            hashlib.sha256(BYTES).hexdigest(),
+            False,
+        )
+        pieces = [await area.read(replica_path(NAME), offset, 1_000) for offset in range(0, len(BYTES), 1_000)]
+        assert b"".join(pieces) == BYTES
+        assert await area.read(replica_path(NAME), len(BYTES), 10) == b""
+        assert await area.collect(NAME, COMPONENT, "sub dir/result") == made
+
+    run(scenario())
+
+
+@AREAS
+def test_a_directory_is_collected_as_one_archive(tmp_path: Path, make: Any) -> None:
+    async def scenario() -> None:
+        area = make(tmp_path)
+        await area.prepare()
+        logs = workspace(tmp_path) / "logs"
+        (logs / "deep").mkdir(parents=True)
+        (logs / "deep" / "one line\nor two").write_bytes(BYTES)
+        (logs / "secret").symlink_to("/etc/passwd")
+        os.link(logs / "deep" / "one line\nor two", logs / "same")
+        made = await area.collect("jobs/17/logs", COMPONENT, "logs")
+        assert made is not None
+        assert made.directory
+        data = await area.read(replica_path("jobs/17/logs"), 0, made.size_bytes)
+        assert hashlib.sha256(data).hexdigest() == made.checksum
+        with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+            found = {os.path.normpath(each.name): each for each in tar.getmembers()}
+            assert set(found) - {"."} == {"deep", "deep/one line\nor two", "same", "secret"}
+            assert found["secret"].issym()
+            for name in ("deep/one line\nor two", "same"):
+                member = tar.extractfile(found[name])
+                assert member is not None
+                assert member.read() == BYTES
+
+    run(scenario())
+
+
+@AREAS
+def test_what_is_not_there_is_no_output(tmp_path: Path, make: Any) -> None:
+    async def scenario() -> None:
+        area = make(tmp_path)
+        await area.prepare()
+        (workspace(tmp_path) / "dangling").symlink_to(tmp_path / "nowhere")
+        assert await area.collect(NAME, COMPONENT, "missing") is None
+        assert await area.collect(NAME, COMPONENT, "dangling") is None
+        assert await area.size_bytes(replica_path(NAME)) is None
+
+    run(scenario())
+
+
+@AREAS
+@pytest.mark.parametrize("case", ["link", "parent", "itself", "pipe", "large", "many", "gone", "moved"])
+def test_what_cannot_be_an_output_is_refused_and_leaves_nothing(tmp_path: Path, make: Any, case: str) -> None:
+    async def scenario() -> None:
+        area = make(tmp_path)
+        await area.prepare()
+        (tmp_path / "outside").mkdir()
+        (tmp_path / "outside" / "file").write_bytes(BYTES)
+        if case not in ("gone", "moved"):
+            home = workspace(tmp_path)
+            (home / "link").symlink_to(tmp_path / "outside" / "file")
+            (home / "parent").symlink_to(tmp_path / "outside")
+            (home / "itself").symlink_to(".")
+            os.mkfifo(home / "pipe")
+            (home / "large").write_bytes(BYTES)
+            (home / "many").mkdir()
+            for number in range(5):
+                (home / "many" / str(number)).touch()
+        elif case == "moved":
+            (tmp_path / "components" / COMPONENT).mkdir(parents=True)
+            (tmp_path / "components" / COMPONENT / "workspace").symlink_to(tmp_path / "outside")
+        path = {"parent": "parent/file", "gone": "file", "moved": "file"}.get(case, case)
+        with pytest.raises(PathError) as refused:
+            await area.collect(NAME, COMPONENT, path, bytes_max=5_000, entries_max=4)
+        words = {"large": "COLLECTED_BYTES_MAX", "many": "COLLECTED_ENTRIES_MAX", "pipe": "neither a file"}
+        assert words.get(case, "workspace") in refused.value.for_user()
+        assert await area.size_bytes(replica_path(NAME)) is None
+        assert not [each for each in (tmp_path / "files" / "replicas").iterdir() if each.name.startswith(".")]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "..", "../x", "a/../../x", ".", "a\nb", "x" * 256])
+def test_a_path_that_leads_away_is_no_output(path: str) -> None:
+    assert output_problem(path) is not None
+
+
+def test_names_of_outputs_tell_their_job() -> None:
+    assert (output_name(17, 0, "a/b"), output_name(17, 2, "a/b")) == ("jobs/17/a/b", "jobs/17.2/a/b")
+    assert job_of_output("jobs/17/a") == job_of_output("jobs/17.2/a") == 17
+    assert job_of_output("data/17/a") is None
+    assert job_of_output("jobs/x/a") is None
