@@ -1,7 +1,8 @@
 """A daemon without doors that may be killed at any point. Requests come as lines of JSON, each is acknowledged once
-it is on record; ``stop`` closes it.
+it is on record, and so is ``release ID`` of a job that is held; ``stop`` closes it.
 
-Usage: engine_child.py ROOT DATABASE. Prints ``open``, then ``CLIENT_TOKEN ID NEW`` for each request.
+Usage: engine_child.py ROOT DATABASE. Prints ``open``, then ``CLIENT_TOKEN ID NEW`` for each request, and
+``released ID``.
 """
 
 from __future__ import annotations
@@ -14,14 +15,19 @@ import msgspec
 
 from koala import files
 from koala.daemon.engine.loop import Engine
+from koala.daemon.service.principal import Principal
+from koala.daemon.service.submissions import ended_before
 from koala.files.checksums import of_path
+from koala.model.api import Scope
 from koala.model.errors import UnavailableError
 from koala.model.grid import Grid, Link, Links, SchedulerParameters, Site, SiteKind
+from koala.model.messages import UnholdAsked
 from koala.model.request import Request
 from koala.policies import Catalogue
 from koala.store import Store
 
 OWNER = "anna"
+PRINCIPAL = Principal(name=OWNER, scopes=frozenset(Scope))
 DATA = bytes(range(256)) * 400
 FILE_SITES = {"everywhere": "abc", "at-a": "a", "at-b": "b"}
 
@@ -79,14 +85,27 @@ async def serve(root: Path, database: str) -> None:
 
     async def answer(wish: Wish) -> None:
         try:
-            row, new = await engine.submit(wish.request, owner=OWNER, client_token=wish.client_token)
+            ended = await ended_before(PRINCIPAL, wish.request, engine)
+            row, new = await engine.submit(wish.request, owner=OWNER, client_token=wish.client_token, ended=ended)
         except UnavailableError as error:
             say(f"{wish.client_token} failed {error.message}")
         else:
             say(f"{wish.client_token} {row.id} {new}")
 
+    async def release(number: int) -> None:
+        try:
+            await engine.tell(UnholdAsked(at=0.0, job=number))
+        except UnavailableError as error:
+            say(f"{number} failed {error.message}")
+        else:
+            say(f"released {number}")
+
     while (line := await asyncio.to_thread(sys.stdin.readline)) not in ("", "stop\n"):
-        task = asyncio.create_task(answer(msgspec.json.decode(line, type=Wish)))
+        word, _, number = line.partition(" ")
+        if word == "release":
+            task = asyncio.create_task(release(int(number)))
+        else:
+            task = asyncio.create_task(answer(msgspec.json.decode(line, type=Wish)))
         answering.add(task)
         task.add_done_callback(answering.discard)
     await engine.close()

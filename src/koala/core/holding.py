@@ -141,6 +141,15 @@ class JobHolding:
             array.arrival = self.ledger.queue_of(array).reserve(array.spec.size)
         self.ledger.to_unfold[array.id] = None
 
+    def stand_in_line(self, array: Job) -> None:
+        """An array that an operator put back has lost its place in line: it has one from now on, and so have those of
+        its elements that have none."""
+        assert array.spec is not None
+        array.arrival = self.ledger.queue_of(array).reserve(array.spec.size)
+        for job in self.ledger.jobs.values():
+            if job.array == array.id and job.arrival < 0 and job.high is array.high:
+                job.arrival = array.arrival + job.id - array.id - 1
+
     # ------------------------------------------------------------------------------- what users ask for
 
     def on_hold_asked(self, event: HoldAsked) -> None:

@@ -214,6 +214,8 @@ class JobPlacing:
     def _unfold_on(self, array_id: JobId) -> None:
         array = self.ledger.arrays[array_id]
         array.timer = None
+        if array.arrival < 0:
+            self.holding.stand_in_line(array)
         self.ledger.to_unfold[array_id] = None
 
     def _element(self, array: Job, position: int, index: int) -> Job:

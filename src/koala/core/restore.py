@@ -106,6 +106,12 @@ class _Restoring:
             at, what, whom = _decode_timer(value)
             self._restore_timer(known_time(at), what, whom)
         self._restore_links()
+        # Between events nothing is due of an array but what its timer tells; one that lacks it would wait for ever.
+        ledger.to_unfold = {
+            array.id: None
+            for array in ledger.arrays.values()
+            if array.state is JobState.UNFOLDING and array.timer is None
+        }
         changes = 0 if self._same_grid else 1  # on another grid there may be more for those who wait
         ledger.sites.restored(helped=snapshot.helped + changes, changed=snapshot.changed + changes)
 

@@ -7,8 +7,15 @@ from hypothesis import strategies as st
 
 from koala.core import JobState, Scheduler, job_numbers, join_snapshot, split_snapshot
 from koala.core.state.job import Job
-from koala.core.state.snapshots.removal import HeldComponent, with_job_put_back, without_job
+from koala.core.state.snapshots.removal import (
+    ElementsOnRecord,
+    HeldComponent,
+    with_elements_counted,
+    with_job_put_back,
+    without_job,
+)
 from koala.model.dependency import Dependency
+from koala.model.job_array import read_array
 from koala.model.messages import ComponentEnded, JobHeld, JobSubmitted, Outcome, Tick
 from tests.core.test_shapes import driver_of, job, shaped
 from tests.core.test_storm import STEPS_MAX, Storm
@@ -108,6 +115,58 @@ def test_a_job_that_is_put_back_is_kept_back_by_what_is_on_record() -> None:
     without_it = without(again, 1)
     without_it.handle(Tick(at=driver.now + 52.0))
     assert without_it.ledger.ended[2].state is JobState.CANCELLED
+
+
+def an_array(processors: int = 1) -> CoreDriver:
+    driver = CoreDriver({"a": processors}, scan_interval_s=0.0)
+    driver.submit(ask(1, array=read_array("0-3")))  # 1, and 2 to 5
+    return driver
+
+
+def test_an_array_does_not_wait_for_an_element_that_was_removed() -> None:
+    driver = an_array()
+    assert sorted(driver.ledger.jobs) == [1, 2, 3, 4]
+    again = without(driver.scheduler, 2)
+    for step in range(1, 4):
+        again.handle(Tick(at=driver.now + step))
+    array = again.ledger.jobs[1]
+    assert (array.elements_live, array.made, array.not_done) == (3, 4, {0: "cancelled"})
+    driver = an_array(4)
+    for number in (2, 3, 4):
+        driver.cancel(number)
+    again = without(driver.scheduler, 5)
+    again.handle(Tick(at=driver.now + 1.0))
+    assert again.ledger.ended[1].state is JobState.CANCELLED
+
+
+def test_an_array_that_is_put_back_goes_on_making_elements_in_their_order() -> None:
+    driver = CoreDriver({"a": 1}, scan_interval_s=0.0, plan_depth=1)
+    driver.run(ask(1))
+    fresh = Job.submitted(2, ask(1, array=read_array("0-3")), 0.0, 1.0)
+    again = put_back(driver.scheduler, fresh, at=driver.now)
+    assert again.ledger.jobs[2].state is JobState.UNFOLDING
+    assert again.last_job == 6
+    assert [job.index for job in again.ledger.jobs.values() if job.array] == [0, 1]
+    again.handle(JobSubmitted(at=driver.now, job=7, request=ask(1)))
+    assert [job.id for job in again.ledger.low] == [3, 4, 7]
+
+
+def test_an_array_whose_elements_are_counted_by_the_record_makes_the_others() -> None:
+    driver = an_array()
+    stale = Job.submitted(1, ask(1, array=read_array("0-3")), 0.0, 1.0)
+    snapshot = driver.scheduler.snapshot()
+    header, sections = split_snapshot(snapshot)
+    requests = dict(zip(job_numbers(sections), snapshot.requests, strict=True))
+    back = with_job_put_back(header, sections, stale, [], driver.now)
+    told = {1: ElementsOnRecord(made=3, started=1, not_done={3: "cancelled"})}
+    counted = with_elements_counted(back.sections, told, driver.now)
+    there = [requests[number] for number in job_numbers(counted)]
+    again = Scheduler.from_snapshot(driver.scheduler.grid, None, join_snapshot(back.header, counted, there))
+    array = again.ledger.jobs[1]
+    assert (array.made, array.elements_live, array.made_ahead) == (3, 3, 2)
+    again.handle(Tick(at=driver.now + 1.0))
+    assert (array.made, array.elements_live, array.elements_started, array.not_done) == (3, 3, 1, {3: "cancelled"})
+    assert_ledger_balances(again.ledger)
 
 
 def test_two_starts_of_one_component_that_is_put_back_are_both_of_that_component() -> None:

@@ -1,4 +1,5 @@
-"""The daemon's engine is killed again and again while co-allocated jobs run; at the end nothing was lost or doubled.
+"""The daemon's engine is killed again and again while co-allocated jobs run, among them arrays, jobs that wait for
+others and jobs that are held until they are released; at the end nothing was lost or doubled.
 
 ``KOALA_KILLS=50`` runs the long form, with twice as many jobs as kills; ``KOALA_KILLS_SEED`` chooses another storm,
 ``KOALA_KILLS_DATABASE=postgresql`` another database. With ``KOALA_KILLS_SIGNALS=2`` processes of components are sent
@@ -23,6 +24,8 @@ import pytest
 import sqlalchemy
 
 from koala.daemon.engine.loop import Engine
+from koala.model.dependency import Condition, Dependency
+from koala.model.job_array import read_array
 from koala.model.request import Application, Component, Flexibility, InputFile, InputMode, Priority, Request
 from koala.policies import Catalogue
 from koala.sites import LocalSite
@@ -61,8 +64,19 @@ fi
 """
 
 
+# One job in ten of each: held until it is released, waiting for two others, an array.
+IS_HELD, WAITS, IS_ARRAY = 7, 8, 9
+ARRAY = read_array("3,5-9:2%2")
+
+
+def waits_for(number: int) -> tuple[tuple[int, Condition], ...]:
+    """What a job of the mix waits for: that the held one before it is done, and that another has started."""
+    return ((number - 1, Condition.DONE), (number - 5, Condition.STARTED)) if number % 10 == WAITS else ()
+
+
 def wishes(root: Path, rng: random.Random) -> list[Wish]:
-    """A mix: fixed, non-fixed and flexible, with and without files, high and low, some that fail once."""
+    """A mix: fixed, non-fixed and flexible, with and without files, high and low, some that fail once, some that are
+    kept back, and arrays."""
     made = []
     for number in range(JOBS):
         inputs: tuple[InputFile, ...] = ()
@@ -95,6 +109,8 @@ def wishes(root: Path, rng: random.Random) -> list[Wish]:
             flexible=flexible,
             policy="FCM" if flexible else rng.choice(["WF", "CF", "CM"]),
             priority=Priority.HIGH if number % 2 == 0 else Priority.LOW,
+            hold=number % 10 == IS_HELD,
+            array=ARRAY if number % 10 == IS_ARRAY else None,
             restarts_max=RESTARTS_MAX,  # signals to components are not what is tested here
         )
         made.append(Wish(client_token=f"wish-{number}", request=request))
@@ -110,6 +126,8 @@ class Parent:
         self.signals = 0
         self.wanted = {wish.client_token: wish for wish in wanted}
         self.ids: dict[str, int] = {}
+        self.released: set[int] = set()
+        self.asked_to_go: set[int] = set()
         self.errors = root / "errors"
 
     @contextlib.contextmanager
@@ -138,14 +156,39 @@ class Parent:
         if len(words) == 3 and words[0] in self.wanted:
             known = self.ids.setdefault(words[0], int(words[1]))
             assert known == int(words[1]), "one client token, one job"
+        elif len(words) == 2 and words[0] == "released":
+            self.released.add(int(words[1]))
 
-    def ask(self, process: subprocess.Popen[str], most: int) -> None:
-        """Ask for some of those that no child has acknowledged yet."""
+    def left(self) -> list[str]:
+        """What no child has acknowledged yet and can be asked for now, as lines for one."""
+        lines = []
+        for token, wish in self.wanted.items():
+            number = int(token.removeprefix("wish-"))
+            if token not in self.ids:
+                after = [(self.ids.get(f"wish-{other}"), condition) for other, condition in waits_for(number)]
+                if all(job is not None for job, _ in after):
+                    dependencies = tuple(
+                        Dependency(job=job, condition=condition) for job, condition in after if job is not None
+                    )
+                    asked = msgspec.structs.replace(wish.request, after=dependencies)
+                    lines.append(msgspec.json.encode(Wish(client_token=token, request=asked)).decode())
+            elif wish.request.hold and self.ids[token] not in self.released:
+                lines.append(f"release {self.ids[token]}")
+        return lines
+
+    def ask(self, process: subprocess.Popen[str], most: int) -> int:
+        """Ask for some of what is left; how much was asked for."""
         assert process.stdin is not None
+        lines = self.left()[:most]
+        for line in lines:
+            word, _, number = line.partition(" ")
+            if word == "release" and int(number) not in self.asked_to_go:
+                self.asked_to_go.add(int(number))
+                assert not has_started(self.root, int(number)), f"job {number} started while it was held"
         with contextlib.suppress(BrokenPipeError):
-            for wish in [self.wanted[token] for token in self.wanted if token not in self.ids][:most]:
-                process.stdin.write(msgspec.json.encode(wish).decode() + "\n")
+            process.stdin.write("".join(f"{line}\n" for line in lines))
             process.stdin.flush()
+        return len(lines)
 
     def disturb(self, rng: random.Random) -> None:
         """Signal one process of a component, whichever it is."""
@@ -182,13 +225,20 @@ def finish(parent: Parent) -> None:
         assert process.stdout is not None
         assert process.stdin is not None
         assert process.stdout.readline() == "open\n", parent.errors.read_text()
-        parent.ask(process, JOBS)
-        while len(parent.ids) < JOBS:
-            parent.take(process.stdout.readline())
+        while asked := parent.ask(process, JOBS):
+            for _ in range(asked):
+                line = process.stdout.readline()
+                assert line, parent.errors.read_text()
+                parent.take(line)
         asyncio.run(all_ended(parent.database))
         process.stdin.write("stop\n")
         process.stdin.flush()
         assert process.wait(60) == 0, parent.errors.read_text()
+
+
+def has_started(root: Path, number: int) -> bool:
+    log = root / "log"
+    return log.exists() and f"start {number} " in log.read_text()
 
 
 def open_rows(database: str) -> tuple[int, int, int]:
@@ -243,16 +293,55 @@ def kill_and_check(tmp_path: Path, database: str) -> None:
         jobs = {token: store.job(number) for token, number in parent.ids.items()}
         assert {token: job.state if job else None for token, job in jobs.items()} == dict.fromkeys(jobs, "done")
         assert len(store.jobs(limit=1_000)) == JOBS
-        components = [row for number in parent.ids.values() for row in store.components(number)]
-        check_applications(tmp_path, [job for job in jobs.values() if job is not None], components)
+        ended = [job for job in jobs.values() if job is not None]
+        elements = check_arrays(store, ended)
+        check_order(store, parent)
+        ran = [job for job in ended if job.elements is None] + elements
+        components = [row for job in ran for row in store.components(job.id)]
+        check_applications(tmp_path, ran, components)
         asyncio.run(check_nothing_is_held(tmp_path, store))
     finally:
         store.close()
     assert processes_of(tmp_path) == []
-    ended = [job for job in jobs.values() if job is not None]
-    runs, preemptions = sum(job.runs for job in ended), sum(job.preemptions for job in ended)
-    story = f"{runs} runs, {preemptions} preemptions, {len(components)} components"
+    runs, preemptions = sum(job.runs for job in ran), sum(job.preemptions for job in ran)
+    kept_back = f"{len(elements)} elements, {len(parent.released)} released"
+    story = f"{kept_back}, {runs} runs, {preemptions} preemptions, {len(components)} components"
     sys.stdout.write(f"seed {SEED}: {JOBS} jobs, {kills} kills, {parent.signals} signals, {story}\n")
+
+
+def check_arrays(store: Store, jobs: list[StoredJob]) -> list[StoredJob]:
+    """Every element of every array was made once and is done; all of them."""
+    found = []
+    for array in jobs:
+        if array.elements is not None:
+            elements = store.jobs(array=array.id, limit=1_000)[::-1]
+            assert [(row.id, row.array_index) for row in elements] == [
+                (array.id + 1 + position, ARRAY.index_at(position)) for position in range(ARRAY.size)
+            ]
+            assert {row.state for row in elements} == {"done"}
+            assert array.elements.done == array.elements.size == ARRAY.size
+            found += elements
+    return found
+
+
+def check_order(store: Store, parent: Parent) -> None:
+    """Nobody started before what it waited for."""
+    for token, number in parent.ids.items():
+        for other, condition in waits_for(int(token.removeprefix("wish-"))):
+            before = parent.ids[f"wish-{other}"]
+            job = store.job(before)
+            assert job is not None
+            first = min(started(store, number))
+            assert (
+                first >= (job.ended_at or 0.0)
+                if condition is Condition.DONE
+                else first >= min(started(store, before))
+            )
+
+
+def started(store: Store, number: int) -> list[float]:
+    """When the barriers of the job opened."""
+    return [row.released_at for row in store.components(number) if row.released_at is not None]
 
 
 def check_applications(root: Path, jobs: list[StoredJob], components: list[ComponentRow]) -> None:
@@ -282,13 +371,14 @@ def check_applications(root: Path, jobs: list[StoredJob], components: list[Compo
         if row.released_at is None:
             assert row.token not in started
     for job in jobs:
-        assert job.name in {f"job-{number}" for number in range(JOBS)}
+        name = job.name.partition("[")[0]
+        assert name in {f"job-{number}" for number in range(JOBS)}
         last = [row for row in components if row.job == job.id and row.run == job.runs and row.outcome == "done"]
         assert sorted(row.part for row in last) == list(range(last[0].parts)), (
             f"job {job.id} is done in all its parts"
         )
         assert {row.released_at for row in last} == {job.started_at}
-        if int(job.name.removeprefix("job-")) % 5 == 0:
+        if int(name.removeprefix("job-")) % 5 == 0:
             assert job.runs >= 2
             # A failure in the very moment of a preemption is not counted as one: the run was over already.
             assert job.failures + job.preemptions >= 1

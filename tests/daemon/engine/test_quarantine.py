@@ -7,8 +7,10 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from koala.core.placement import JobPlacing
+from koala.core.state.job import Job
 from koala.core.state.queues import PlacementQueue
 from koala.daemon.engine.loop import Engine
 from koala.daemon.engine.recovery import live_grid, recover
@@ -17,7 +19,8 @@ from koala.daemon.service.principal import Principal
 from koala.daemon.service.service import Service
 from koala.model.api import Scope
 from koala.model.errors import ConflictError, ForbiddenError, UnavailableError
-from koala.model.messages import CancelAsked, FileChanged, JobQuarantined
+from koala.model.job_array import read_array
+from koala.model.messages import CancelAsked, FileChanged, JobQuarantined, RequeueAsked
 from koala.model.request import Request
 from tests.support.engine_world import EngineWorld, a_request, local_grid, open_engine, root
 from tests.support.raising_policy import POISON, SICK, raising_policy
@@ -137,6 +140,66 @@ def test_jobs_that_raise_at_a_tick_are_set_aside_and_no_worker_is_stopped(root: 
             for job in poison:
                 await cancel(world, job)
             await world.all_given_back()
+
+    asyncio.run(scenario())
+
+
+def test_an_array_whose_element_raises_as_it_is_made_is_set_aside(root: Path) -> None:
+    """An element that is being made is on no record yet. One that was made is set aside by itself."""
+    sick = True
+    poison = a_request(sizes=[POISON], policy=SICK, array=read_array("0-3"))
+
+    async def scenario() -> None:
+        nonlocal sick
+        async with open_engine(root, catalogue=raising_policy(sick=lambda: sick)) as world:
+            at_once = await world.submit(poison)
+            row = await world.in_state(at_once, "quarantined")
+            assert "ZeroDivisionError: an error of ours" in row.reason
+            later = await world.submit(replace(poison, begin_in_s=0.1))
+            for element in (later + 1, later + 2):
+                await world.in_state(element, "quarantined")
+            assert (await world.run(a_request())).state == "done"
+            assert world.engine.failure == ""
+            assert later + 3 not in world.engine.scheduler.ledger.jobs, "no more are made until these are looked at"
+            sick = False
+            for job in (at_once, later + 1, later + 2):
+                await world.engine.tell(RequeueAsked(at=0.0, job=job))
+            rows = await world.ended(at_once, later)
+            assert [(row.state, row.elements and row.elements.done) for row in rows] == [("done", 4)] * 2
+
+    asyncio.run(scenario())
+
+
+def test_an_array_whose_element_raises_as_it_is_made_in_a_scan_is_set_aside(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sick = False
+    begin = JobPlacing._join_scan
+
+    def raising(self: JobPlacing, job: Job) -> None:
+        if sick:
+            raise ZeroDivisionError("an error of ours")
+        begin(self, job)
+
+    monkeypatch.setattr(JobPlacing, "_join_scan", raising)
+
+    async def scenario() -> None:
+        nonlocal sick
+        async with open_engine(root, local_grid((1,))) as world:
+            first = await world.submit(a_request(held_by(root / "gate")))
+            await world.in_state(first, "running")
+            array = await world.submit(a_request(array=read_array("0-3")))
+            sick = True
+            (root / "gate").touch()
+            row = await world.in_state(array, "quarantined")
+            assert "an error of ours" in row.reason
+            rows = await world.ended(first, array + 1, array + 2)
+            assert [row.state for row in rows] == ["done"] * 3
+            assert world.engine.failure == ""
+            sick = False
+            await world.engine.tell(RequeueAsked(at=0.0, job=array))
+            (ended,) = await world.ended(array)
+            assert ended.state == "done"
 
     asyncio.run(scenario())
 

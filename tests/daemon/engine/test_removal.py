@@ -15,7 +15,9 @@ from koala.daemon.engine import loop as engine_module
 from koala.daemon.engine.recovery import RecoveryError
 from koala.daemon.engine.removal import remove_job
 from koala.model.dependency import Dependency
-from koala.model.messages import CancelAsked, HoldAsked, JobSubmitted, UnholdAsked
+from koala.model.job_array import ElementCounts, read_array
+from koala.model.messages import CancelAsked, ChangeAsked, HoldAsked, JobSubmitted, UnholdAsked
+from koala.model.request import Priority
 from tests.support.engine_world import (
     EngineWorld,
     a_request,
@@ -108,12 +110,13 @@ def test_the_newest_job_that_is_removed_gives_its_number_to_no_other(root: Path)
     asyncio.run(scenario())
 
 
+def broken_for_all(_: Scheduler, event: Any) -> Any:
+    raise ZeroDivisionError("division by zero")
+
+
 def test_a_running_job_that_cannot_be_replayed_gives_its_number_to_no_other(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(_: Scheduler, event: Any) -> Any:
-        raise ZeroDivisionError("division by zero")
-
     async def scenario() -> None:
         async with open_engine(root, local_grid((1,))) as world:
             older = await world.run(a_request())
@@ -124,7 +127,7 @@ def test_a_running_job_that_cannot_be_replayed_gives_its_number_to_no_other(
         monkeypatch.undo()
         store = open_store(root)
         with monkeypatch.context() as defective:
-            defective.setattr(Scheduler, "handle", broken)
+            defective.setattr(Scheduler, "handle", broken_for_all)
             assert not remove_job(store, newest).replayed
         store.close()
         for _ in range(2):  # also where nobody has submitted anything before the next start
@@ -235,6 +238,72 @@ def test_jobs_that_were_kept_back_beside_one_that_cannot_be_replayed_stay_so_or_
             assert world.engine.scheduler.ledger.jobs[held].held
             await world.engine.tell(UnholdAsked(at=0.0, job=held))
             assert (await world.ended(held))[0].state == "done"
+
+    asyncio.run(scenario())
+
+
+def test_an_array_beside_one_that_cannot_be_replayed_goes_on_where_it_was(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its elements keep their indices, what was cancelled is not made, and no number is used twice."""
+
+    async def scenario() -> None:
+        script = f'echo "$KOALA_ARRAY_INDEX" >> {root}/runs; until [ -e {root}/gate ]; do sleep 0.05; done'
+        async with open_engine(root, local_grid((1, 1))) as world:
+            poison = await world.submit(a_request("sleep 600", name="poison"))
+            await world.in_state(poison, "running")
+            array = await world.submit(a_request(script, array=read_array("10-50:10")))
+            await world.in_state(array + 1, "running")
+            await world.engine.tell(CancelAsked(at=0.0, job=array + 4))
+            monkeypatch.setattr(engine_module.Engine, "_snapshot", no_snapshot)
+        removed = remove_poison(root, monkeypatch, poison)
+        assert array + 1 in removed.put_back, "without the removed job it would have had the other site"
+        (root / "gate").touch()
+        async with open_engine(root, local_grid((1, 1))) as world:
+            row = (await world.ended(array))[0]
+            assert (row.state, row.elements) == (
+                "cancelled", ElementCounts(indices="10-50:10", size=5, done=4, cancelled=1)
+            )  # fmt: skip
+            elements = world.store.jobs(array=array, limit=10)
+            assert [row.array_index for row in reversed(elements)] == [10, 20, 30, 50]
+            assert await world.submit(a_request()) == array + 6
+            await world.all_given_back()
+        runs = (root / "runs").read_text().split()
+        assert runs.count("10") == 2, "it ran once before, and once after it was put back"
+        assert sorted(set(runs)) == ["10", "20", "30", "50"]
+
+    asyncio.run(scenario())
+
+
+def test_an_array_that_the_replay_lacks_is_put_back_and_makes_its_elements(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing at all can be replayed: it comes back from its row alone."""
+
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((1,))) as world:
+            await world.run(a_request())
+        async with open_engine(root, local_grid((1,))) as world:
+            poison = await world.submit(a_request("sleep 600"))
+            await world.in_state(poison, "running")
+            array = await world.submit(a_request("exit 0", array=read_array("0-4")))
+            changed = await world.submit(a_request("exit 0", walltime_s=60.0))
+            await world.engine.tell(ChangeAsked(at=0.0, job=changed, walltime_s=90.0, priority=Priority.HIGH))
+            monkeypatch.setattr(engine_module.Engine, "_snapshot", no_snapshot)
+        monkeypatch.undo()
+        store = open_store(root)
+        with monkeypatch.context() as defective:
+            defective.setattr(Scheduler, "handle", broken_for_all)
+            removed = remove_job(store, poison)
+        store.close()
+        assert {array, array + 1, array + 2, changed} <= set(removed.put_back)
+        async with open_engine(root, local_grid((1,))) as world:
+            job = world.engine.scheduler.ledger.jobs.get(changed) or world.engine.scheduler.ledger.ended[changed]
+            assert (job.walltime_s, job.high) == (90.0, True)
+            rows = await world.ended(array, changed)
+            assert [row.state for row in rows] == ["done", "done"]
+            assert rows[0].elements == ElementCounts(indices="0-4", size=5, done=5)
+            assert [row.array_index for row in world.store.jobs(array=array, limit=10)] == [4, 3, 2, 1, 0]
 
     asyncio.run(scenario())
 

@@ -15,6 +15,7 @@ from koala.daemon.engine.inbox import InboxItem
 from koala.daemon.perform.interface import REASON_CHARACTERS_MAX
 from koala.model.errors import UnavailableError
 from koala.model.messages import JobQuarantined, JobSubmitted, Tick
+from koala.model.request import JobId
 from koala.sites.pace import Pace
 
 _log = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ class Quarantine:
         reason = told(defect)
         first = [
             InboxItem(event=JobQuarantined(at=0.0, job=job, reason=reason))
-            for job in defect.jobs
+            for job in dict.fromkeys(_on_record(job, ledger) for job in defect.jobs)
             if job in ledger.jobs and ledger.jobs[job].state is not JobState.QUARANTINED
         ]
         if not first:
@@ -60,7 +61,7 @@ class Quarantine:
     ) -> None:
         """It raised on no job on record: on one that is being submitted, or on the event itself."""
         event = defect.event
-        if isinstance(event, JobSubmitted) and event.job in defect.jobs and not current.defect:
+        if isinstance(event, JobSubmitted) and _is_about(event, defect) and not current.defect:
             current.defect = reason
         elif alone:
             _log.error("%s is passed over: %s", type(event).__name__, reason)
@@ -79,6 +80,20 @@ class Quarantine:
         wait_s = self._pace.wait_s
         self._pace.slow_down()
         return wait_s
+
+
+def _on_record(job: JobId, ledger: Ledger) -> JobId:
+    """An element that is being made is not on record: then its array is what can be set aside, and makes no more."""
+    if job in ledger.jobs:
+        return job
+    array = ledger.array_of(job)
+    return job if array is None else array.id
+
+
+def _is_about(event: JobSubmitted, defect: HandlingError) -> bool:
+    """Whether it raised on the job that is submitted, or on an element of it."""
+    size = 0 if event.request.array is None else event.request.array.size
+    return any(event.job <= job <= event.job + size for job in defect.jobs)
 
 
 def told(defect: HandlingError) -> str:

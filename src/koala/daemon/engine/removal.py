@@ -8,6 +8,7 @@ than the record says. The record is right: such a job is put back into its queue
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TypeAlias
 
@@ -16,10 +17,22 @@ import msgspec
 from koala.core import HandlingError, Scheduler, split_snapshot
 from koala.core.lifecycle import IN_CLAIMING_QUEUE, JobState
 from koala.core.state.job import Job
-from koala.core.state.snapshots.removal import HeldComponent, RemovedJob, with_job_put_back, without_job
+from koala.core.state.snapshots.removal import (
+    ElementsOnRecord,
+    HeldComponent,
+    RemovedJob,
+    with_elements_counted,
+    with_job_put_back,
+    without_job,
+)
 from koala.daemon.engine.recovery import GRID, LIVE_STATES, read_snapshot
 from koala.model.dependency import Dependency
 from koala.model.messages import (
+    AnyCommand,
+    AnyEvent,
+    CancelAsked,
+    ChangeAsked,
+    ElementMade,
     HoldAsked,
     JobCounts,
     JobHeld,
@@ -28,7 +41,7 @@ from koala.model.messages import (
     RestartAsked,
     UnholdAsked,
 )
-from koala.model.request import JobId, Request
+from koala.model.request import JobId, Priority, Request
 from koala.policies import Catalogue
 from koala.store import SnapshotParts, Store, StoredJob, StoreError
 from koala.store.rows import JournalRow, LiveRecord, Recovered
@@ -48,6 +61,7 @@ _PUT_BACK = frozenset(
         JobState.STARTING,
         JobState.RUNNING,
         JobState.UNWINDING,
+        JobState.UNFOLDING,
     }
 )
 # So many lines of the journal are read at a time.
@@ -163,6 +177,8 @@ class _Replay:
             )  # fmt: skip
             put_back.append((row, back.transfers))
         if not replayed:
+            arrays = self._elements_on_record(theirs.values())
+            sections = with_elements_counted(sections, arrays, self._found.last_at)
             header = _with_numbers_used_up(header, self._found.last_job, self._store.transfers_made())
         return SnapshotParts(header=header, sections={GRID: grid, **sections}), put_back, replayed
 
@@ -229,7 +245,7 @@ class _Replay:
         """What keeps the job back, says the record; what was not told since the last snapshot is as it was there."""
         before = self._origin.ledger.jobs.get(row.id)
         if row.state == JobState.HELD:
-            told = self._told_held.get(row.id)
+            told = self._told.held.get(row.id)
             if told is None:
                 told = JobHeld(job=row.id, held=True) if before is None else _what_keeps_back(before)
             return told
@@ -244,14 +260,45 @@ class _Replay:
         return JobHeld(job=row.id, held=held and row.state in (JobState.UNWINDING, JobState.QUARANTINED))
 
     @cached_property
-    def _told_held(self) -> dict[JobId, JobHeld]:
-        """What was last told of jobs that are kept back, since the last snapshot."""
-        told: dict[JobId, JobHeld] = {}
+    def _told(self) -> _ToldSince:
+        """What was told of jobs since the last snapshot."""
+        told = _ToldSince({job.id: job.changed_walltime_s for job in self._origin.ledger.jobs.values()})
         after = self._found.snapshot_seq
         while lines := self._store.journal(after=after, limit=_LINES_AT_ONCE):
-            told.update((line.body.job, line.body) for line in lines if isinstance(line.body, JobHeld))
+            for line in lines:
+                told.take(line.body)
             after = lines[-1].seq
         return told
+
+    def _elements_on_record(self, rows: Iterable[StoredJob]) -> dict[JobId, ElementsOnRecord]:
+        """Of each array that lives, what became of its elements."""
+        found = {}
+        for row in rows:
+            if row.elements is None or row.id == self._job:
+                continue
+            size = row.elements.size
+            before = self._origin.ledger.jobs.get(row.id)
+            not_done = {} if before is None else dict(before.not_done)
+            not_done |= {
+                number - row.id - 1: str(JobState.CANCELLED)
+                for number in self._told.cancelled
+                if row.id < number <= row.id + size
+            }
+            made, started = (0, 0) if before is None else (before.made, 0)
+            until: JobId | None = None
+            while elements := self._store.jobs(array=row.id, before=until, limit=_LINES_AT_ONCE):
+                until = elements[-1].id
+                made = max(made, elements[0].id - row.id)
+                for each in elements:
+                    started += each.runs > 0
+                    not_done.pop(each.id - row.id - 1, None)
+                    if each.ended_at is not None and each.state != JobState.DONE:
+                        not_done[each.id - row.id - 1] = each.state
+            if row.id < self._job <= row.id + size:  # whoever was removed is one that was cancelled
+                not_done[self._job - row.id - 1] = str(JobState.CANCELLED)
+                made = max(made, self._job - row.id)
+            found[row.id] = ElementsOnRecord(made=made, started=started, not_done=not_done)
+        return found
 
     def _job_to_put_back(self, row: StoredJob, rows: LiveRecord) -> Job:
         """The job as it was in the last snapshot, or as it was submitted, with the counts on record and no place."""
@@ -262,11 +309,21 @@ class _Replay:
             fraction = self._origin.ledger.parameters.claim_fraction
             job = Job.submitted(row.id, request, row.submitted_at, fraction)
             job.submitter, job.guest = self._submitter(row)
+            job.array, job.index = row.array or 0, row.array_index
+            array = self._origin.ledger.jobs.get(job.array)
+            if array is not None and array.arrival >= 0:
+                job.arrival = array.arrival + row.id - array.id - 1
+                job.high = array.high
+        job.changed_walltime_s = self._told.walltime_s.get(row.id)
+        priority = Priority(row.priority)
+        job.changed_priority = None if priority is request.priority else priority
+        if job.high is not (priority is Priority.HIGH):
+            job.arrival = -1  # its number in one line means nothing in the other
         job.state = JobState.WAITING
         job.position, job.exhausted_at_scan = -1, None
         job.plan_at = job.plan_spots = job.plan_told_at = job.spots = job.started_at = None
         job.places, job.avoiding, job.earmarks, job.needs = row.places, (), {}, []
-        job.observed = job.claim_resumed = False
+        job.observed = job.claim_resumed = job.ahead = False
         job.ready = job.outstanding = 0
         job.waiting_since = self._found.last_at
         for name in JobCounts.__struct_fields__:
@@ -278,9 +335,33 @@ class _Replay:
 
     def _submitter(self, row: StoredJob) -> tuple[str, bool]:
         for entry in self._found.entries:
-            if isinstance(entry.body, JobSubmitted) and entry.body.job == row.id:
+            if isinstance(entry.body, JobSubmitted) and entry.body.job == (row.array or row.id):
                 return entry.body.owner, entry.body.guest
+        array = self._origin.ledger.jobs.get(row.array or 0)
+        if array is not None:
+            return array.submitter, array.guest
         return row.owner, True  # the least that it may do
+
+
+class _ToldSince:
+    """What the journal says of jobs: what keeps them back, how long they may run by now, who was cancelled."""
+
+    def __init__(self, walltime_s: dict[JobId, float | None]) -> None:
+        self.held: dict[JobId, JobHeld] = {}
+        self.walltime_s = walltime_s
+        self.cancelled: list[JobId] = []
+
+    def take(self, body: AnyEvent | AnyCommand) -> None:
+        """One line of it, in their order."""
+        match body:
+            case JobHeld():
+                self.held[body.job] = body
+            case ChangeAsked(walltime_s=float(walltime_s)):
+                self.walltime_s[body.job] = walltime_s
+            case ElementMade():
+                self.walltime_s[body.job] = self.walltime_s.get(body.array)
+            case CancelAsked():
+                self.cancelled.append(body.job)
 
 
 def _what_keeps_back(job: Job) -> JobHeld:

@@ -8,12 +8,13 @@ knows. A job that is put back first waits until every site has let go of what it
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from koala.core.lifecycle import JobState
+from koala.core.lifecycle import ENDED, JobState
 from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.snapshots.snapshot import damaged
 from koala.core.state.timers import OF_CLAIMS, Alarm
@@ -37,7 +38,7 @@ class RemovedJob(msgspec.Struct, frozen=True, kw_only=True):
 def without_job(header: bytes, sections: Mapping[str, Sequence[bytes]], job: JobId) -> RemovedJob:
     """The snapshot as if the job had let go of everything just now. Raises SnapshotError for what is no snapshot."""
     try:
-        return _Removal(header, sections, job).run()
+        return _Removal(header, sections, job).run(for_good=True)
     except (msgspec.MsgspecError, LookupError, TypeError, AttributeError) as error:
         raise damaged(str(error)) from error
 
@@ -50,13 +51,17 @@ class _Removal:
         self._tokens: set[str] = set()
         self._transfers: list[TransferId] = []
 
-    def run(self) -> RemovedJob:
+    def run(self, *, for_good: bool) -> RemovedJob:
+        """``for_good``: not to be put back, so that the array of which it is an element does not wait for it."""
         before = len(self._sections["jobs"])
+        mine = [job for job in map(_decode, self._sections["jobs"]) if job["id"] == self._job]
         self._keep("jobs", lambda job: job["id"] != self._job)
         self._keep("claims", self._is_of_others)
         self._change("transfers", self._without_me)
         self._change("sites", self._site)
         self._keep("timers", self._timer_is_of_others)
+        if for_good and mine and mine[0].get("array") and mine[0]["state"] not in ENDED:
+            self._leave_array(mine[0])
         # More is free than before: those who wait are tried again.
         header = self._header | {name: self._header[name] + 1 for name in ("helped", "changed")}
         # Sites may still know components by its number. That of a job whose submission came after the snapshot is
@@ -109,6 +114,20 @@ class _Removal:
             "waiters": {job: count for job, count in site["waiters"].items() if job != me},
         }
 
+    def _leave_array(self, element: dict[str, Any]) -> None:
+        """Its array goes on as if it had been cancelled; where it was the last, the array is over."""
+        number = element["array"]
+
+        def without_it(job: dict[str, Any]) -> dict[str, Any]:
+            if job["id"] != number:
+                return job
+            ended = {**job.get("not_done", {}), str(self._job - number - 1): str(JobState.CANCELLED)}
+            ahead = job["made_ahead"] - bool(element["ahead"])
+            return job | {"elements_live": job["elements_live"] - 1, "made_ahead": ahead, "not_done": ended}
+
+        self._change("jobs", without_it)
+        _let_unfold(self._sections, self._header["now"], {number})
+
     def _timer_is_of_others(self, timer: list[Any]) -> bool:
         _, what, whom = timer
         if what in OF_CLAIMS:
@@ -116,6 +135,56 @@ class _Removal:
         if what == Alarm.TRANSFER_OVERDUE:
             return whom not in self._transfers
         return bool(what == Alarm.COOLED_DOWN or whom != self._job)
+
+
+def _let_unfold(sections: dict[str, list[bytes]], at: float, arrays: Collection[JobId]) -> None:
+    """The arrays are looked at when time goes on: more of their elements may be due, or they may be over."""
+    looked_at = {whom for _, what, whom in map(_decode, sections["timers"]) if what == Alarm.UNFOLDS}
+    for job in map(_decode, sections["jobs"]):
+        if job["id"] in arrays and job["state"] == JobState.UNFOLDING and job["id"] not in looked_at:
+            sections["timers"].append(_encode((at, Alarm.UNFOLDS, job["id"])))
+
+
+class ElementsOnRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What is on record of the elements of an array: how many were made and have started, and by position how those
+    ended that are not done."""
+
+    made: int
+    started: int
+    not_done: dict[int, str]
+
+
+def with_elements_counted(
+    sections: Mapping[str, Sequence[bytes]], told: Mapping[JobId, ElementsOnRecord], at: float
+) -> dict[str, list[bytes]]:
+    """The arrays count the elements that are there and what is on record of those that have ended. Raises
+    SnapshotError for what is no snapshot."""
+    counted = {name: list(values) for name, values in sections.items()}
+    try:
+        live, ahead = Counter[JobId](), Counter[JobId]()
+        for job in map(_decode, counted["jobs"]):
+            array = job.get("array")
+            if array in told and job["state"] not in ENDED:
+                live[array] += 1
+                ahead[array] += job["ahead"]
+        for place, value in enumerate(counted["jobs"]):
+            job = _decode(value)
+            elements = told.get(job["id"])
+            if elements is not None:
+                counted["jobs"][place] = _encode(
+                    job
+                    | {
+                        "made": elements.made,
+                        "elements_started": elements.started,
+                        "not_done": elements.not_done,
+                        "elements_live": live[job["id"]],
+                        "made_ahead": ahead[job["id"]],
+                    }
+                )
+        _let_unfold(counted, at, told)
+        return counted
+    except (msgspec.MsgspecError, LookupError, TypeError, AttributeError) as error:
+        raise damaged(str(error)) from error
 
 
 # ------------------------------------------------------------------------------------------------ put back
@@ -155,7 +224,10 @@ def with_job_put_back(
     says. Raises SnapshotError for what is no snapshot.
     """
     last_job = _decode(header)["last_job"]
-    removed = without_job(header, sections, job.id)
+    try:
+        removed = _Removal(header, sections, job.id).run(for_good=False)
+    except (msgspec.MsgspecError, LookupError, TypeError, AttributeError) as error:
+        raise damaged(str(error)) from error
     kept = removed.sections
     index = {_decode(value)["name"]: number for number, value in enumerate(kept["sites"])}
     here = [each for each in held if each.site in index]
@@ -172,10 +244,14 @@ def with_job_put_back(
         job.outstanding = len(newest)
     else:
         job.places = ()
-        job.state = JobState.HELD if job.is_kept_back else JobState.WAITING
-        if not job.is_kept_back:
+        job.state = JobState.WAITING if job.spec is None else JobState.UNFOLDING
+        if job.is_kept_back:
+            job.state = JobState.HELD
+        elif job.spec is not None:
+            timers.append((at, Alarm.UNFOLDS, job.id))
+        else:
             timers.append((at, Alarm.RESTED, job.id))
-        elif job.begins_at is not None:
+        if job.begins_at is not None:
             timers.append((job.begins_at, Alarm.BEGINS, job.id))
     for each in here:
         claim = ComponentClaim(each.token, job.id, each.component, index[each.site], each.processors)
@@ -187,7 +263,7 @@ def with_job_put_back(
     kept["jobs"].append(_encode(job))
     kept["timers"] += [_encode(timer) for timer in timers]
     told = _decode(removed.header)
-    told["last_job"] = max(last_job, job.id)
+    told["last_job"] = max(last_job, job.id + (0 if job.spec is None else job.spec.size))
     return PutBack(header=_encode(told), sections=kept, state=job.state, transfers=removed.transfers)
 
 
