@@ -58,6 +58,14 @@ def test_tasks_without_gpus_keep_off_nodes_with_gpus_while_there_are_others() ->
     assert pool.places(TaskShape(4, 0, 1)) == 2
 
 
+def test_a_task_of_much_memory_leaves_the_wide_node_with_little_to_tasks_of_many_processors() -> None:
+    wide = NodeSize(8, 8 * GIB, (("a100", 4),))
+    narrow = NodeSize(2, 64 * GIB, (("a100", 4),))
+    pool = NodePool.free([of(1, wide), of(2, narrow)])
+    pool.take(TaskShape(1, 8 * GIB, 1, "a100"), 1)
+    assert pool.places(TaskShape(4, GIB)) == 2
+
+
 def test_what_finds_no_room_is_told_and_the_rest_has_it() -> None:
     pool = NodePool.free([of(3, NodeSize(4))])
     assert pool.take(TaskShape(3), 5) == 2

@@ -136,6 +136,14 @@ class NodeSize(NamedTuple):
             places = min(places, fit)
         return places
 
+    def fit(self, shape: TaskShape) -> tuple[int, int, int]:
+        """How badly tasks of the shape fit; the node with the least is theirs. Nodes whose GPUs they do not need come
+        last. Then come those on which they leave most processors that no task of theirs can use: another task could
+        have, and a node whose memory or GPUs run out first is for tasks that need less of these. Then those with more
+        places come later."""
+        places = self.places(shape)
+        return (0 if shape.gpus else self.gpus_of()), self.processors - places * shape.processors, places
+
     def without(self, shape: TaskShape, tasks: int) -> NodeSize:
         """What is left beside so many tasks of the shape, for which there is room. GPUs of the kind of which there
         are fewest go first."""
@@ -175,8 +183,7 @@ class _PoolKey(NamedTuple):
 class NodePool:
     """Free nodes by class, from which tasks take what they hold. The same calls give the same answers.
 
-    Tasks go where they fit best: nodes whose GPUs they do not need come last, then those with the fewest places come
-    first; ties go to the smaller node.
+    Tasks go where they fit best (``NodeSize.fit``); ties go to the smaller node.
     """
 
     __slots__ = ("_counts", "_places")
@@ -215,7 +222,7 @@ class NodePool:
         if tasks:
             self._places.clear()
         while tasks > 0:
-            open_to = [(_fit(key, shape), key) for key in self._counts if _places_on(key, shape)]
+            open_to = [(key.free.fit(shape), key) for key in self._counts if _places_on(key, shape)]
             if not open_to:
                 break
             key = min(open_to)[1]
@@ -249,10 +256,6 @@ def _counted(nodes: Iterable[tuple[NodeSize, tuple[str, ...], int]]) -> dict[_Po
 
 def _places_on(key: _PoolKey, shape: TaskShape) -> int:
     return key.free.places(shape) if meets(shape.constraint, key.features) else 0
-
-
-def _fit(key: _PoolKey, shape: TaskShape) -> tuple[int, int]:
-    return (0 if shape.gpus else key.free.gpus_of()), key.free.places(shape)
 
 
 def node_classes(nodes: Iterable[tuple[NodeSize, NodeSize, tuple[str, ...]]]) -> tuple[NodeClass, ...]:

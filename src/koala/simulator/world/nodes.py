@@ -105,7 +105,7 @@ class SiteNodes(Generic[Holder]):
         held, shares = self._held.setdefault(holder, {}), self._shares.setdefault(holder, {})
         order = sorted(
             (index for index in range(len(self._free)) if self._places(index, shape)),
-            key=lambda index: (0 if shape.gpus else self._left[index].gpus_of(), self._places(index, shape), index),
+            key=lambda index: (*self._now(index).fit(shape), index),
         )
         for index in order:
             here = min(tasks, self._places(index, shape))
