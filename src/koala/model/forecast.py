@@ -8,6 +8,7 @@ who measures, and what the forecast is for, is nothing of theirs.
 from __future__ import annotations
 
 import enum
+from bisect import insort
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -73,17 +74,17 @@ class _Smoothed:
         self.value = (1.0 - gain) * self.value + gain * value
 
 
-class _Window:
-    """The mean or the median of the last few. What is lacking to the weight of one whole measurement, the declared
-    value has."""
+class _Mean:
+    """The mean of the last few. What is lacking to the weight of one whole measurement, the declared value has."""
 
-    __slots__ = ("_declared", "_of", "_seen", "_size", "value")
+    __slots__ = ("_declared", "_seen", "_size", "_sum", "_weight", "value")
 
-    def __init__(self, of: Callable[[Sequence[tuple[float, float]]], float], size: int, declared: float) -> None:
-        self._of = of
+    def __init__(self, size: int, declared: float) -> None:
         self._size = size
         self._declared = declared
         self._seen: list[tuple[float, float]] = []
+        self._sum = 0.0
+        self._weight = 0.0
         self.value = declared
 
     def see(self, value: float, weight: float) -> None:
@@ -91,38 +92,61 @@ class _Window:
         seen.append((value, weight))
         if len(seen) > self._size:
             del seen[0]
-        lacking = 1.0 - sum([each for _, each in seen])
-        self.value = self._of([*seen, (self._declared, lacking)] if lacking > 0.0 else seen)
+            self._sum = sum([each * its_weight for each, its_weight in seen])
+            self._weight = sum([its_weight for _, its_weight in seen])
+        else:
+            self._sum += value * weight
+            self._weight += weight
+        lacking = max(0.0, 1.0 - self._weight)
+        self.value = (self._sum + self._declared * lacking) / (self._weight + lacking)
 
 
-def _mean(seen: Sequence[tuple[float, float]]) -> float:
-    return sum([value * weight for value, weight in seen]) / sum([weight for _, weight in seen])
+class _Median:
+    """The median of the last few: half of their weight is at or below it. What is lacking to the weight of one whole
+    measurement, the declared value has."""
 
+    __slots__ = ("_declared", "_ordered", "_seen", "_size", "value")
 
-def _median(seen: Sequence[tuple[float, float]]) -> float:
-    """Half of the weight is at or below it; between two values where exactly half is."""
-    ordered = sorted(seen)
-    half = sum([weight for _, weight in ordered]) / 2.0
-    below = 0.0
-    for place, (value, weight) in enumerate(ordered):
-        below += weight
-        if below > half or place == len(ordered) - 1:
-            return value
-        if below == half:
-            return (value + ordered[place + 1][0]) / 2.0
-    raise AssertionError("there is one value at least")
+    def __init__(self, size: int, declared: float) -> None:
+        self._size = size
+        self._declared = declared
+        self._seen: list[tuple[float, float]] = []
+        self._ordered: list[tuple[float, float]] = []
+        self.value = declared
+
+    def see(self, value: float, weight: float) -> None:
+        self._seen.append((value, weight))
+        insort(self._ordered, (value, weight))
+        if len(self._seen) > self._size:
+            self._ordered.remove(self._seen.pop(0))
+        ordered = self._ordered
+        total = sum([each for _, each in ordered])
+        if total < 1.0:
+            ordered = sorted([*ordered, (self._declared, 1.0 - total)])
+            total = 1.0
+        half = total / 2.0
+        below = 0.0
+        last = len(ordered) - 1
+        for place, (each, its_weight) in enumerate(ordered):
+            below += its_weight
+            if below > half or place == last:
+                self.value = each
+                return
+            if below == half:
+                self.value = (each + ordered[place + 1][0]) / 2.0
+                return
 
 
 # The family, by name. Of several that were equally wrong the first one wins.
-PREDICTORS: tuple[tuple[str, Callable[[float], _Smoothed | _Window]], ...] = (
+PREDICTORS: tuple[tuple[str, Callable[[float], _Smoothed | _Mean | _Median]], ...] = (
     ("last value", lambda declared: _Smoothed(1.0, declared)),
-    ("median of 5", lambda declared: _Window(_median, 5, declared)),
-    ("mean of 5", lambda declared: _Window(_mean, 5, declared)),
+    ("median of 5", lambda declared: _Median(5, declared)),
+    ("mean of 5", lambda declared: _Mean(5, declared)),
     ("EWMA 0.5", lambda declared: _Smoothed(0.5, declared)),
     ("EWMA 0.2", lambda declared: _Smoothed(0.2, declared)),
     ("EWMA 0.05", lambda declared: _Smoothed(0.05, declared)),
-    ("median of 15", lambda declared: _Window(_median, 15, declared)),
-    ("mean of all", lambda declared: _Window(_mean, MEASUREMENTS_MAX, declared)),
+    ("median of 15", lambda declared: _Median(15, declared)),
+    ("mean of all", lambda declared: _Mean(MEASUREMENTS_MAX, declared)),
 )
 DECLARED = "declared"
 

@@ -85,19 +85,30 @@ class SiteNodes(Generic[Holder]):
 
     def problems(self) -> list[str]:
         """What holders have of a node beyond what it has; nothing where all is well."""
+        if not self._whole:
+            return []
+        processors: dict[int, int] = {}
+        for shares in self._held.values():
+            for index, share in shares.items():
+                processors[index] = processors.get(index, 0) + share
+        parts: dict[int, list[_TaskShare]] = {}
+        for holdings in self._shares.values():
+            for index, part in holdings.items():
+                parts.setdefault(index, []).append(part)
         found = []
-        for index, whole in enumerate(self._whole):
-            processors = sum(shares.get(index, 0) for shares in self._held.values())
-            parts = [shares[index] for shares in self._shares.values() if index in shares]
-            memory_bytes = sum(part.memory_bytes for part in parts)
-            if processors > whole.processors:
-                found.append(f"{processors} of {whole.processors} processors of node {index}")
+        for index, held in processors.items():
+            whole = self._whole[index]
+            if held > whole.processors:
+                found.append(f"{held} of {whole.processors} processors of node {index}")
+        for index, here in parts.items():
+            whole = self._whole[index]
+            memory_bytes = sum(part.memory_bytes for part in here)
             if memory_bytes > max(0, whole.memory_bytes):
                 found.append(f"{memory_bytes} of {whole.memory_bytes} bytes of node {index}")
             for kind, count in whole.gpus:
-                held = sum(part.gpus[kind] for part in parts)
-                if held > count:
-                    found.append(f"{held} of {count} {kind or 'GPUs'} of node {index}")
+                gpus = sum(part.gpus[kind] for part in here)
+                if gpus > count:
+                    found.append(f"{gpus} of {count} {kind or 'GPUs'} of node {index}")
         return found
 
     def take_tasks(self, holder: Holder, shape: TaskShape, tasks: int) -> None:
