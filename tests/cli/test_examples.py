@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from koala.cli import koala
-from koala.cli.examples import Example, shipped
+from koala.cli.examples import Example, read_named, shipped
 from koala.descriptions import read_application, read_grid, read_job, read_machines
 from koala.descriptions.study.form import read_study_text
 from koala.descriptions.workload.form import read_workload
@@ -94,3 +94,8 @@ def test_a_copy_to_a_folder_that_is_not_there_is_reported_with_advice(tmp_path: 
     result = CliRunner().invoke(koala, ["examples", "copy", "das2", str(tmp_path / "none" / "x.yaml")])
     assert result.exit_code == 2
     assert "x.yaml: No such file or directory; check the name" in result.stderr
+
+
+def test_a_verb_takes_the_name_with_its_kind_as_the_list_writes_it() -> None:
+    assert read_named("job", "job/hello") == read_named("job", "hello")
+    assert read_named("workload", "workload/hello") != read_named("job", "hello")

@@ -228,3 +228,11 @@ def test_a_time_is_read(text: str, at: float | None, in_s: float | None) -> None
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(DescriptionError, match="not a time"):
         read_job(f"processors: 1\nbegin_at: {text}\n", "job.yaml")
+
+
+def test_a_key_that_belongs_one_level_deeper_says_where() -> None:
+    text = "components:\n  - processors: 2\n    script: echo hello\n"
+    with pytest.raises(DescriptionError) as caught:
+        read_job(text, "job.yaml")
+    assert "'script' is not a key that is known here" in str(caught.value)
+    assert "it belongs into 'application': write application: {script: ...}" in str(caught.value)

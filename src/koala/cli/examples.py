@@ -74,8 +74,9 @@ def read_named(kind: str, name: str, *others: str) -> tuple[str, str]:
     if path.is_file():
         return decoded(path.read_bytes(), shown), shown
     known = {example.name: example for each in reversed((kind, *others)) for example in shipped(each)}
-    if name in known:
-        example = known[name]
+    of_kind = {_full_name(example): example for each in (kind, *others) for example in shipped(each)}
+    example = known.get(name) or of_kind.get(name)
+    if example is not None:
         return example.text(), example.file.name
     if path.is_dir():
         raise UserError(f"{shown}: this is a directory; name a file in it")

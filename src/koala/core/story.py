@@ -258,7 +258,15 @@ def _placed(names: Sequence[SiteName], sites: Sequence[int], sizes: Sequence[int
 
 def _planned(names: Sequence[SiteName], within_s: float, sites: Sequence[int], sizes: Sequence[int]) -> str:
     where = ", ".join(f"{size} on {names[site]}" for site, size in zip(sites, sizes, strict=True))
-    return f"planned: it starts within {within_s:.0f} s, if all keep to their walltimes: {where}"
+    return f"planned: it starts within {_long(within_s)}, if all keep to their walltimes: {where}"
+
+
+def _long(seconds: float) -> str:
+    """A time that may be long, in words: ``95 s``, ``12 min``, ``23 h 59 min``."""
+    if seconds < 600.0:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60.0)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 _HAS_COME = {
@@ -271,7 +279,7 @@ _WORDS: dict[str, Callable[..., str]] = {
     "refused": _refused,
     "placed": _placed,
     "planned": _planned,
-    "put_off": lambda _, before, at, why: f"its plan is put off by {at - before:.0f} s: {why}",
+    "put_off": lambda _, before, at, why: f"its plan is put off by {_long(at - before)}: {why}",
     "plan_lost": lambda _, why: f"its plan is given up, as nobody knows when it could start: {why}",
     "file_arrived": lambda names, file, site: f"file {file} arrived on {names[site]}",
     "transfer_broke": lambda names, file, source, site, reason: (

@@ -91,15 +91,18 @@ def _missing(path: tuple[str | int, ...], model: type[BaseModel]) -> Wording:
 
 
 def _unknown_key(path: tuple[str | int, ...], model: type[BaseModel]) -> Wording:
-    known = [key for found in _models_at(path[:-1], model) for key in _keys(found)]
+    here = _models_at(path[:-1], model)
+    known = [key for found in here for key, _ in _fields(found)]
     key = str(path[-1])
     advice = nearest(key, known) if known else "take it out"
+    inside = [name for found in here for name, field in _fields(found) if key in _keys_in(field)]
+    if inside and not difflib.get_close_matches(key[:100], known, n=1, cutoff=0.8):
+        advice = f"it belongs into '{inside[0]}': write {inside[0]}: {{{key}: ...}}"
     return Wording(path, f"{shown(key)} is not a key that is known here", advice, at_key=True)
 
 
-def _keys(model: type[BaseModel]) -> Iterator[str]:
-    for name, field in model.model_fields.items():
-        yield field.alias or name
+def _keys_in(field: FieldInfo) -> list[str]:
+    return [key for found in _models_in(field.annotation) for key, _ in _fields(found)]
 
 
 def _models_at(path: Sequence[str | int], model: type[BaseModel]) -> list[type[BaseModel]]:
