@@ -96,7 +96,7 @@ def _unknown_key(path: tuple[str | int, ...], model: type[BaseModel]) -> Wording
     key = str(path[-1])
     advice = nearest(key, known) if known else "take it out"
     inside = [name for found in here for name, field in _fields(found) if key in _keys_in(field)]
-    if inside and not difflib.get_close_matches(key[:100], known, n=1, cutoff=0.8):
+    if inside and not difflib.get_close_matches(key[:100], known, n=1, cutoff=0.7):
         advice = f"it belongs into '{inside[0]}': write {inside[0]}: {{{key}: ...}}"
     return Wording(path, f"{shown(key)} is not a key that is known here", advice, at_key=True)
 
