@@ -261,6 +261,7 @@ class JobClaiming:
         self.ending.abort(claim)
         self._move(job, *plan.replace[0], promised=False)
         moved = self._claim_component(job, component)
+        moved.placed_at = ledger.now
         if job.state is JobState.STARTING and job.request.communication is not None:
             ledger.links.observe(job)
         return moved

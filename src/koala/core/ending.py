@@ -283,6 +283,7 @@ class JobEnding:
         """The component is not wanted any more; it counts until its site says that it is gone."""
         claim.aborting = True
         claim.stop_timer()
+        self.ledger.count_held(claim)
         self.ledger.sites.expect_end_of(claim, self.ledger.now)
         self._abort(claim)
 

@@ -284,6 +284,7 @@ class _Restoring:
             job = ledger.jobs.get(claim.job_id) or _known(ledger.ended, claim.job_id, "job")
             claim.bind(job)
             claim.due_at = known_time(claim.due_at)
+            claim.placed_at, claim.held_at = known_time(claim.placed_at), known_time(claim.held_at)
             claim.site = self._site(claim.site)
             ledger.claims[claim.token] = claim
             sites[claim.site].claims[claim.token] = claim

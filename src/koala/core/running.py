@@ -13,12 +13,14 @@ from msgspec.structs import replace
 from koala.core.blame import Blame
 from koala.core.ending import JobEnding
 from koala.core.lifecycle import JobState
+from koala.core.state.encoded import INFINITY
 from koala.core.state.job import ComponentClaim, ComponentPhase, Job
 from koala.core.state.ledger import Ledger, first_given
 from koala.core.state.sites import ERROR_CHARACTERS_MAX, Trust
 from koala.core.state.timers import Alarm
 from koala.model.launch import BARRIER_TIMEOUT_S_MAX
 from koala.model.messages import (
+    NEVER_HELD,
     AnyCommand,
     AskSite,
     ComponentAccepted,
@@ -64,6 +66,8 @@ class JobRunning:
         site, size = job.spots.sites[component], job.spots.sizes[component]
         claim = ComponentClaim(job.next_token(), job.id, component, site, size)
         claim.bind(job)
+        claim.placed_at = ledger.now if job.placed_at is None else job.placed_at
+        claim.held_at = ledger.now
         job.claims[component] = claim
         ledger.claims[claim.token] = claim
         ledger.sites.claim(claim)
@@ -132,6 +136,7 @@ class JobRunning:
         if claim is not None and claim.phase is ComponentPhase.SENT:
             self.ledger.about = (claim.job,)
             claim.phase = ComponentPhase.ACCEPTED
+            claim.held_at = INFINITY  # nobody keeps processors for it there yet
             if not claim.aborting:
                 self.be_patient(claim)
 
@@ -151,6 +156,12 @@ class JobRunning:
         if claim is not None and not claim.aborting:
             self.ledger.about = (claim.job,)
             claim.stop_timer()
+            self._holds(claim)
+
+    def _holds(self, claim: ComponentClaim) -> None:
+        """The component has its processors, and waits for the others."""
+        if claim.phase < ComponentPhase.RUNNING and claim.held_at == INFINITY:
+            claim.held_at = self.ledger.now
 
     def on_ready(self, event: ComponentReady) -> None:
         claim = self.ledger.claims.get(event.token)
@@ -159,6 +170,7 @@ class JobRunning:
         job = claim.job
         self.ledger.about = (job,)
         if claim.phase < ComponentPhase.READY:
+            self._holds(claim)
             claim.phase = ComponentPhase.READY
             claim.stop_timer()
             job.ready += 1
@@ -186,6 +198,7 @@ class JobRunning:
         claims = [claim for claim in job.claims if claim is not None]
         for claim in claims:
             claim.phase = ComponentPhase.RUNNING
+            ledger.count_held(claim)
         if ledger.plans_made:
             ledger.sites.expect_end(job, ledger.now + ledger.walltime_s(job))
         job.tell(ledger.now, "started")
@@ -311,6 +324,8 @@ class JobRunning:
             return
         ledger.about = (claim.job,)
         claim.stop_timer()
+        if event.outcome not in NEVER_HELD:
+            ledger.count_held(claim)
         ledger.sites.free(claim)
         if event.outcome in _ERRORS_OF_SITES:
             error = event.reason or str(event.outcome)

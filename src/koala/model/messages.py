@@ -69,13 +69,20 @@ class JobOutcome(enum.StrEnum):
 
 
 class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is counted over the whole life of a job. ``runs``: how often its barrier opened."""
+    """What is counted over the whole life of a job. ``runs``: how often its barrier opened.
+
+    Processor time before its runs, which claiming late gains and claiming early wastes: ``gained_processor_s`` is
+    from the placement until components held their processors, ``wasted_processor_s`` from there until the barrier
+    opened, or the component was given up.
+    """
 
     placement_tries: int = 0
     claiming_tries: int = 0
     runs: int = 0
     failures: int = 0
     preemptions: int = 0
+    gained_processor_s: float = 0.0
+    wasted_processor_s: float = 0.0
 
 
 class EndedJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -508,6 +515,8 @@ class JobEnded(Command, frozen=True, tag=True):
     runs: int
     failures: int
     preemptions: int
+    gained_processor_s: float = 0.0
+    wasted_processor_s: float = 0.0
 
 
 AnyCommand: TypeAlias = (

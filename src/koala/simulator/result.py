@@ -80,6 +80,8 @@ class Unfinished(NamedTuple):
     runs: int = 0
     failures: int = 0
     preemptions: int = 0
+    gained_processor_s: float = 0.0
+    wasted_processor_s: float = 0.0
 
 
 class Result:
@@ -154,9 +156,9 @@ class Result:
             return self._tasks_policy
         return request.policy or (self._totals_policy if request.is_total else self.policy)
 
-    def _runs(self) -> list[int]:
-        """How often each job's barrier opened."""
-        return [*(ended.runs for ended, _ in self._ended), *(left.runs for left in self._unfinished)]
+    def _counts(self) -> list[JobEnded | Unfinished]:
+        """What was counted of every job."""
+        return [*(ended for ended, _ in self._ended), *self._unfinished]
 
     def csv(self) -> str:
         """The job table with a header line; an empty cell is a time that never came."""
@@ -197,8 +199,10 @@ class Result:
                 "total": ours + others,
                 "sites": {use.site: {"ours": use.ours, "others": use.others} for use in self.uses},
             },
+            "gained_processor_s": sum(each.gained_processor_s for each in self._counts()),
+            "wasted_processor_s": sum(each.wasted_processor_s for each in self._counts()),
             "failures": self.component_failures,
-            "restarts": sum(max(0, runs - 1) for runs in self._runs()),
+            "restarts": sum(max(0, each.runs - 1) for each in self._counts()),
             "preemptions": sum(row.preemptions for row in rows),
             "makespan_s": self.makespan_s,
             "void": bool(self.voids),

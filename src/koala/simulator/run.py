@@ -331,6 +331,8 @@ class _Run:
             explanation.runs,
             explanation.failures,
             explanation.preemptions,
+            explanation.gained_processor_s,
+            explanation.wasted_processor_s,
         )
 
 

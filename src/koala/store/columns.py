@@ -122,7 +122,7 @@ def _column(field: msgspec.structs.FieldInfo, *, is_key: bool) -> Column[Any]:
     nullable = isinstance(form, types.UnionType) and types.NoneType in get_args(form)
     if nullable:
         (form,) = (each for each in get_args(form) if each is not types.NoneType)
-    default = str(field.default) if form is int and isinstance(field.default, int) else None
+    default = str(field.default) if form in (int, float) and isinstance(field.default, int | float) else None
     return Column(
         field.name,
         _column_type(form),

@@ -53,6 +53,10 @@ def report(metrics: dict[str, Any], width: int) -> Iterator[RenderableType]:
             f"component failures {metrics['failures']}, restarts {metrics['restarts']}, "
             f"preemptions {metrics['preemptions']}, events {metrics['events']}"
         )
+        yield Text(
+            f"processor time before the runs: {metrics['gained_processor_s']:,.0f} s gained by claiming late (PGT), "
+            f"{metrics['wasted_processor_s']:,.0f} s wasted until the start (PWT)"
+        )
         yield from _what_went_wrong(metrics)
     if "jobs_per_s" in metrics:
         yield _speed(metrics)

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any, TypeAlias
 
 from koala.core.lifecycle import TRANSITIONS, InvalidTransitionError, JobState
-from koala.core.state.encoded import Time, encoded
+from koala.core.state.encoded import INFINITY, Time, encoded
 from koala.core.state.timers import Timer
 from koala.model.dependency import Condition
 from koala.model.job_array import ArraySpec
@@ -67,6 +67,8 @@ class ComponentClaim(_ClaimLinks):
     aborting: bool = False
     abort_tries: int = 0
     due_at: Time = 0.0  # when it is due to let go, where plans are made
+    placed_at: Time = INFINITY  # since when its processors were promised and not held
+    held_at: Time = INFINITY  # since when it holds them and does no work, if that is to be counted
     fenced: bool = False  # whether its site was declared lost: it counts for nothing, and nobody waits for its end
 
     def bind(self, job: Job) -> None:
@@ -185,6 +187,8 @@ class Job(_JobLinks):
     failures: int = 0
     application_failures: int = 0
     preemptions: int = 0
+    gained_processor_s: float = 0.0
+    wasted_processor_s: float = 0.0
     barred: dict[SiteName, str] = field(default_factory=dict)  # sites that will never run it, and why
     avoided: dict[SiteName, float] = field(default_factory=dict)  # sites where a run of it failed, and until when
     avoiding: tuple[SiteName, ...] = ()  # those of them that its demand leaves out now
@@ -284,9 +288,9 @@ class Job(_JobLinks):
         self.claiming_tries += 1
         self.claiming_tries_in_row += 1
 
-    def counts(self) -> tuple[int, ...]:
+    def counts(self) -> tuple[Any, ...]:
         """All that ``JobCounts`` tells of it, in that order."""
-        counts: tuple[int, ...] = _counts_of(self)
+        counts: tuple[Any, ...] = _counts_of(self)
         return counts
 
     def stop_timer(self) -> None:

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from koala.core.lifecycle import JobState
+from koala.core.state.encoded import INFINITY
 from koala.core.state.forecasts import LinkForecasts
 from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.link_use import LinkUse
@@ -226,6 +227,18 @@ class Ledger:
         if len(sites) == 1:
             return ((names[sites[0]], sizes[0]),)
         return tuple([(names[site], size) for site, size in zip(sites, sizes, strict=True)])
+
+    def count_held(self, claim: ComponentClaim) -> None:
+        """The wait of a component that holds its processors is over: the barrier opens, or it is given up. What was
+        gained by not claiming it at its placement, and what it wasted since it was claimed, counts once."""
+        held_at, claim.held_at = claim.held_at, INFINITY
+        if held_at == INFINITY:
+            return
+        gained = claim.processors * max(0.0, held_at - claim.placed_at)
+        wasted = claim.processors * (self.now - held_at)
+        for counted in (claim.job, self.sites.sites[claim.site]):
+            counted.gained_processor_s += gained
+            counted.wasted_processor_s += wasted
 
     def site_error(self, index: int, job_id: JobId | None = None) -> None:
         """Count an error of the site; one too many makes it unusable until it has cooled down. ``job_id`` is a job of

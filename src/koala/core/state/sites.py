@@ -95,6 +95,8 @@ class SiteBelief(_SiteLinks):
     silent_at: float = 0.0  # when that was last seen
     lost: str = ""  # why it was declared lost, until it has answered and has ended all that is fenced there
     record: SiteRecord = field(default_factory=SiteRecord)  # failures of applications that are held against it
+    gained_processor_s: float = 0.0  # of components before their barrier, see ``JobCounts``
+    wasted_processor_s: float = 0.0
     nodes: tuple[NodeClass, ...] = ()  # as last reported; none where it does not tell
     shown: dict[Token, None] = field(default_factory=dict)  # components whose share is not free in these
 

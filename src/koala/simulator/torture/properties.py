@@ -7,6 +7,7 @@ storms are drawn in ``koala.simulator.torture.storms`` and run in ``koala.simula
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isclose
 
 from koala.core import JobState, Scheduler
 from koala.core.lifecycle import IN_CLAIMING_QUEUE
@@ -67,6 +68,8 @@ class PromiseChecker:
             for job_type in JobType
         }
         self.ended: dict[JobId, JobEnded] = {}
+        self.ended_gained_processor_s = 0.0
+        self.ended_wasted_processor_s = 0.0
         self.part_of: dict[Token, tuple[JobId, int]] = {}
         self.site_of: dict[Token, SiteName] = {}
         self.errors_before: dict[SiteName, int] = {}
@@ -146,6 +149,8 @@ class PromiseChecker:
         if command.job not in self.submitted:
             self.fail("no job lost", f"job {command.job} ended and never came")
         self.ended[command.job] = command
+        self.ended_gained_processor_s += command.gained_processor_s
+        self.ended_wasted_processor_s += command.wasted_processor_s
 
     def _released_whole(self, command: ReleaseBarrier) -> None:
         """The first release of a run names every component; repeated ones may name those that did not hear it."""
@@ -390,6 +395,21 @@ def quarantined_hold_nothing(watch: PromiseChecker) -> None:
             watch.fail("a quarantined job holds nothing", f"job {job.id} keeps {', '.join(kept)}")
 
 
+def processor_time_adds_up(watch: PromiseChecker) -> None:
+    """What was gained and wasted of processor time before runs is the same counted by site and by job."""
+    sites, jobs = watch.ledger.sites.sites, watch.ledger.jobs.values()
+    for name, ended in (
+        ("gained_processor_s", watch.ended_gained_processor_s),
+        ("wasted_processor_s", watch.ended_wasted_processor_s),
+    ):
+        by_site = [getattr(site, name) for site in sites]
+        by_job = [getattr(job, name) for job in jobs]
+        if min((0.0, *by_site, *by_job)) < 0.0 or not isclose(
+            sum(by_site), ended + sum(by_job), rel_tol=1e-9, abs_tol=MOMENT_S
+        ):
+            watch.fail("processor time adds up", f"{name} is {sum(by_site)} by site and {ended + sum(by_job)} by job")
+
+
 def transfers_are_needed(watch: PromiseChecker) -> None:
     """Every transfer that moves belongs to a job that waits for it."""
     ledger = watch.ledger
@@ -412,6 +432,7 @@ SAFETY: tuple[Callable[[PromiseChecker], None], ...] = (
     fence_is_lifted,
     quarantined_hold_nothing,
     transfers_are_needed,
+    processor_time_adds_up,
     no_node_overfull,
 )
 
