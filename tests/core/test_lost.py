@@ -7,6 +7,7 @@ import pytest
 
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
 from koala.core.lost import SILENCE_GAP_S
+from koala.core.state.snapshots.snapshot import SnapshotError
 from koala.model.messages import (
     AbortComponent,
     AnyCommand,
@@ -18,7 +19,7 @@ from koala.model.messages import (
     StartComponent,
     Tick,
 )
-from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, part
+from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, make_grid, part
 
 
 def silence(driver: CoreDriver, site: str, *, answers: bool = False) -> list[AnyCommand]:
@@ -161,6 +162,28 @@ def test_the_fence_outlives_a_restart(running: CoreDriver) -> None:
     assert [abort.token for abort in kind(back, AbortComponent)] == ["1.1"]
     running.end("1.1", outcome=Outcome.ABORTED)
     assert running.idle("a") == 10
+
+
+def test_a_lost_site_may_leave_the_grid_and_what_is_fenced_there_leaves_with_it(running: CoreDriver) -> None:
+    lose(running, "a")
+    running.end("1.2", outcome=Outcome.ABORTED)
+    running.settle()
+    snapshot = decode_snapshot(encode_snapshot(running.scheduler.snapshot()))
+    left = make_grid({"b": 9, "c": 8}, scan_interval_s=0.0, restarts_max=0, site_restarts_max=0)
+    running.scheduler = Scheduler.from_snapshot(left, None, snapshot)
+    running.ledger = running.scheduler.ledger
+    assert list(running.ledger.claims) == ["1.3", "1.4"]
+    running.end("1.1")  # whatever it says
+    running.pass_time(10_000.0)
+    running.ready("1.3", "1.4")
+    running.end("1.3", "1.4")
+    assert running.state(1) is JobState.DONE
+    assert_clean(running)
+
+
+def test_a_site_that_is_silent_and_not_lost_may_not_leave_the_grid(running: CoreDriver) -> None:
+    with pytest.raises(SnapshotError, match=r"components \(1\.1\).*declare it lost \(koala site lost a\)"):
+        Scheduler.from_snapshot(make_grid({"b": 9, "c": 8}), None, running.scheduler.snapshot())
 
 
 def test_before_the_barrier_the_component_moves_and_the_others_keep_their_places() -> None:

@@ -24,7 +24,7 @@ from koala.core.state.snapshots.snapshot import Snapshot, SnapshotError, Value, 
 from koala.core.state.timers import OF_CLAIMS, Alarm, Whom
 from koala.core.story import TOLD, words
 from koala.model.forecast import MeasuredBy, Measurement
-from koala.model.messages import EndedJob, JobOutcome
+from koala.model.messages import EndedJob, JobOutcome, Token
 from koala.model.request import SiteName
 from koala.policies import UnknownPolicyError
 from koala.policies.front_door import FileAt
@@ -76,6 +76,7 @@ class _Restoring:
         self._same_sites = self._names == ledger.names
         # By the number of a site in the snapshot its index in this grid; -1 for one that is missing.
         self._here = [ledger.index.get(name, -1) for name in self._names]
+        self._left: set[Token] = set()  # components that have left with their sites
         self._seen_once: dict[Seen, Seen] = {}  # many jobs were refused on the very same idle processors
 
     def run(self) -> None:
@@ -281,6 +282,9 @@ class _Restoring:
         ledger = self._ledger
         sites = ledger.sites.sites
         for claim in self._claims:
+            if self._site_or_none(claim.site) < 0:  # it is fenced, and has left the grid with its site
+                self._left.add(claim.token)
+                continue
             job = ledger.jobs.get(claim.job_id) or _known(ledger.ended, claim.job_id, "job")
             claim.bind(job)
             claim.due_at = known_time(claim.due_at)
@@ -378,6 +382,8 @@ class _Restoring:
             return
         owner: Job | ComponentClaim | FileTransfer
         if what in OF_CLAIMS:
+            if whom in self._left:
+                return
             owner = _known(ledger.claims, str(whom), "component")
         elif what is Alarm.TRANSFER_OVERDUE:
             owner = _known(ledger.transfers.by_id, str(whom), "transfer")
@@ -424,13 +430,14 @@ def _nothing_is_left_at_missing_sites(
     claims: Sequence[ComponentClaim],
     transfers: Sequence[FileTransfer],
 ) -> None:
-    """Whatever is held, promised or on its way must have its site in the grid; the first that lacks is told."""
+    """Whatever is held, promised or on its way must have its site in the grid; the first that lacks is told. What is
+    fenced at a lost site counts for nothing, and may leave with it."""
     live = [job for job in jobs if job.state not in ENDED]
     for number, name in enumerate(names):
         if here[number] >= 0:
             continue
         found: tuple[tuple[str, Sequence[int | str]], ...] = (
-            ("components", [claim.token for claim in claims if claim.site == number]),
+            ("components", [claim.token for claim in claims if claim.site == number and not claim.fenced]),
             ("jobs placed there", [job.id for job in live if job.spots is not None and number in job.spots.sites]),
             ("transfers", [each.id for each in transfers if _needs_site(each, number)]),
             ("jobs that name it", [job.id for job in live if _names_site(job, name)]),
@@ -440,7 +447,8 @@ def _nothing_is_left_at_missing_sites(
             raise SnapshotError(
                 f"the grid does not have the site {name!r} any more, but there are still {', '.join(left)}",
                 "put the site back into the grid file, drain it, and take it out when nothing is left there; "
-                "or cancel these jobs first",
+                "or cancel these jobs first; or, if it never comes back, put it back and declare it lost (koala site "
+                f"lost {name})",
             )
 
 

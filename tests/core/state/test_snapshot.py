@@ -504,7 +504,8 @@ def test_a_site_where_something_is_left_may_not_go(lacking: str, left: str) -> N
     told = refusal_to_read(driver, make_grid({name: size for name, size in sites.items() if name != lacking}))
     assert told == (
         f"the grid does not have the site '{lacking}' any more, but there are still {left}; put the site back into "
-        "the grid file, drain it, and take it out when nothing is left there; or cancel these jobs first"
+        "the grid file, drain it, and take it out when nothing is left there; or cancel these jobs first; or, if it "
+        f"never comes back, put it back and declare it lost (koala site lost {lacking})"
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
+
 from koala.model.messages import SiteLost
 from tests.support.engine_world import EngineWorld, a_request, local_grid, open_engine, root
 from tests.support.troubled_site import trouble, troubled
@@ -71,6 +73,29 @@ def test_after_a_restart_of_the_daemon_the_fence_comes_before_any_question(root:
             (root / "wait").unlink()
             (row,) = await world.ended(job)
             assert (row.state, row.runs) == ("done", 2)
+            await world.all_given_back()
+
+    asyncio.run(scenario())
+
+
+def test_a_lost_site_leaves_the_grid_and_is_ended_of_what_it_has_should_it_come_back(root: Path) -> None:
+    async def scenario() -> None:
+        grid = local_grid((4, 4, 4), error_threshold=100)
+        async with open_engine(root, grid, site_maker=troubled, poll_s=0.1) as world:
+            job = await cut_off_and_lost(world, root)
+            await world.until(lambda: (row := world.engine.live_row(job)) and row.runs == 2)
+        without = msgspec.structs.replace(grid, sites=grid.sites[1:])
+        async with open_engine(root, without, site_maker=troubled, poll_s=0.1) as world:
+            (row,) = [row for row in world.store.components(job) if row.token == FENCED]
+            assert (row.outcome, row.reason) == ("absent", "its site was lost and has left the grid")
+            assert FENCED not in world.engine.scheduler.ledger.claims
+        async with open_engine(root, grid, site_maker=troubled, poll_s=0.1) as world:
+            site = trouble(world, "a")
+            await world.until(lambda: site.processors_held == 0)
+            assert ("abort", FENCED) in site.called
+            (root / "wait").unlink()
+            (row,) = await world.ended(job)
+            assert (row.state, row.runs, row.failures) == ("done", 2, 0)
             await world.all_given_back()
 
     asyncio.run(scenario())

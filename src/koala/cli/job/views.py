@@ -56,6 +56,7 @@ def print_job(job: JobDetail, now: float, verdict: str = "") -> None:
         ("times", _times(job, now)),
         ("places", places_words(job.places) or "none yet"),
         ("tries", f"{job.placement_tries} to place, {job.claiming_tries} to claim; {counted(job.runs, 'run')}"),
+        ("claiming", claiming_words(job)),
         ("note", job_note(job, verdict)),
     ]
     for name, words in rows:
@@ -70,6 +71,16 @@ def print_job(job: JobDetail, now: float, verdict: str = "") -> None:
     if job.files:
         out.print()
         _print_files(job)
+
+
+def claiming_words(job: JobDetail) -> str:
+    """What claiming gained and wasted of processor time; empty below a second."""
+    if max(job.gained_processor_s, job.wasted_processor_s) < 1.0:
+        return ""
+    return (
+        f"{job.gained_processor_s:,.0f} processor s gained by claiming late, {job.wasted_processor_s:,.0f} wasted "
+        "until the start"
+    )
 
 
 def _times(job: JobDetail, now: float) -> str:

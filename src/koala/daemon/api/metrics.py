@@ -106,7 +106,14 @@ def _of_sites(numbers: Metrics) -> Iterator[Metric]:
     gpus = GaugeMetricFamily(
         "koala_site_gpus", "GPUs of a site by kind: idle, and in total.", labels=["site", "kind", "holder"]
     )
+    processor_s = CounterMetricFamily(
+        "koala_site_processor_seconds",
+        "Processor time of our components before they started: gained by claiming late, wasted until the start.",
+        labels=["site", "use"],
+    )
     for site in numbers.sites:
+        processor_s.add_metric([site.name, "gained"], site.gained_processor_s)
+        processor_s.add_metric([site.name, "wasted"], site.wasted_processor_s)
         for kind, total in site.gpus.items():
             gpus.add_metric([site.name, kind, "idle"], site.gpus_idle.get(kind, 0))
             gpus.add_metric([site.name, kind, "total"], total)
@@ -119,7 +126,7 @@ def _of_sites(numbers: Metrics) -> Iterator[Metric]:
         errors.add_metric([site.name], site.errors)
         for call, count in site.calls.items():
             calls.add_metric([site.name, call], count)
-    yield from (processors, states, errors, set_aside, calls, gpus)
+    yield from (processors, states, errors, set_aside, calls, gpus, processor_s)
 
 
 def _gauge(name: str, told: str, value: float) -> Metric:

@@ -6,7 +6,8 @@ snapshot keeps the grid that was in force, and a changed grid takes effect only 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import msgspec
@@ -17,11 +18,13 @@ from koala.core.lifecycle import ENDED, JobState
 from koala.daemon.engine.outbox import Outbox
 from koala.daemon.live_rows import LiveRows
 from koala.model.grid import Grid
-from koala.model.messages import AnyCommand, AnyEvent, WakeAt
+from koala.model.messages import AnyCommand, AnyEvent, Outcome, Token, WakeAt
 from koala.model.request import FileName, JobId
 from koala.policies import Catalogue
 from koala.store import SnapshotParts, Store
-from koala.store.rows import JournalRow, StoredJob
+from koala.store.rows import Batch, JournalRow, StoredJob
+
+_log = logging.getLogger(__name__)
 
 # The section of a stored snapshot that holds the grid.
 GRID = "grid"
@@ -122,7 +125,9 @@ def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
         scheduler = Scheduler.from_snapshot(known, catalogue, snapshot)
     wakes = _replay(scheduler, found.entries)
     if known is not None and known != grid:
+        before = scheduler.ledger.claims
         scheduler = Scheduler.from_snapshot(grid, catalogue, scheduler.snapshot())
+        _record_what_left(store, before.keys() - scheduler.ledger.claims.keys(), found.last_at)
     if known != grid or found.entries or (found.snapshot is not None and found.snapshot.whole):
         store_snapshot(store, grid, scheduler.snapshot(), found.last_seq)
     return Recovery(
@@ -135,6 +140,18 @@ def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
         last_at=found.last_at,
         wakes=tuple(at for at in wakes if at > found.last_at),
     )
+
+
+def _record_what_left(store: Store, tokens: Collection[Token], at: float) -> None:
+    """Components that were fenced at a lost site have left the grid with it: they hold nothing any more that counts.
+    Should the site come back, what it has of us and nobody knows is ended first."""
+    rows = store.components_by_token(sorted(tokens))
+    for row in rows:
+        _log.warning("%s has left the grid, and component %s, which was fenced there, with it", row.site, row.token)
+    reason = "its site was lost and has left the grid"
+    ended = [msgspec.structs.replace(row, ended_at=at, outcome=str(Outcome.ABSENT), reason=reason) for row in rows]
+    if ended:
+        store.record(Batch(components=tuple(ended), before=tuple(rows)))
 
 
 def _replay(scheduler: Scheduler, entries: Iterable[JournalRow]) -> list[float]:

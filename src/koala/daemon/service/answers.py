@@ -244,6 +244,8 @@ def site_info(
         ],
         memory_bytes=whole.memory_bytes,
         memory_idle_bytes=free.memory_bytes,
+        gained_processor_s=belief.gained_processor_s,
+        wasted_processor_s=belief.wasted_processor_s,
     )
 
 

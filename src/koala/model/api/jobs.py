@@ -115,11 +115,14 @@ class JobFile(Answer):
 
 class JobDetail(JobSummary):
     """Everything about a job but its story. ``description`` is the job in YAML, as Koala understood it; ``files``
-    travel with it."""
+    travel with it. Processor seconds before its runs are ``gained_processor_s``, from the placement until components
+    held their processors, and ``wasted_processor_s``, from there until the start."""
 
     description: str
     placement_tries: int = 0
     claiming_tries: int = 0
+    gained_processor_s: float = 0.0
+    wasted_processor_s: float = 0.0
     components: list[ComponentRun] = []
     transfers: list[TransferInfo] = []
     files: list[JobFile] = []
@@ -191,6 +194,8 @@ class Explanation(Answer):
     runs: int
     failures: int
     preemptions: int
+    gained_processor_s: float = 0.0
+    wasted_processor_s: float = 0.0
     place_in_line: int | None = None
     queue_length: int | None = None
     refusal: RefusalInfo | None = None

@@ -22,7 +22,9 @@ class SiteInfo(Answer):
     again, and ``fenced`` counts what it must end before that. ``problem`` is what is wrong at present and what to do,
     in words; empty where nothing is. ``jobs_to_restart`` would start again elsewhere were the site declared lost.
     ``set_aside`` are commands that an error inside Koala keeps from being performed, for operators: no fault of the
-    site. ``gpus`` are counted by kind, and memory in bytes, null where the site does not tell."""
+    site. ``gpus`` are counted by kind, and memory in bytes, null where the site does not tell. Of our components
+    there ``gained_processor_s`` is what claiming late left to others, ``wasted_processor_s`` what was held before
+    starts, both in processor seconds."""
 
     name: str
     kind: str
@@ -51,6 +53,8 @@ class SiteInfo(Answer):
     gpus: list[GpuCount] = []
     memory_bytes: int | None = None
     memory_idle_bytes: int | None = None
+    gained_processor_s: float = 0.0
+    wasted_processor_s: float = 0.0
 
 
 class UsagePoint(Answer):

@@ -9,7 +9,8 @@ from koala.model.request import SiteName
 
 class SiteMetrics(msgspec.Struct, frozen=True, kw_only=True):
     """One site: its processors, how many of them who holds, whether it is used and answers, how many commands an
-    error inside Koala keeps from it, how often its batch system was called, by what for, and its GPUs by kind."""
+    error inside Koala keeps from it, how often its batch system was called, by what for, its GPUs by kind, and the
+    processor time that claiming late gained there and that was wasted before starts."""
 
     name: SiteName
     processors: int
@@ -25,6 +26,8 @@ class SiteMetrics(msgspec.Struct, frozen=True, kw_only=True):
     calls: dict[str, int]
     gpus: dict[str, int] = {}
     gpus_idle: dict[str, int] = {}
+    gained_processor_s: float = 0.0
+    wasted_processor_s: float = 0.0
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):

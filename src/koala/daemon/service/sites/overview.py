@@ -221,6 +221,8 @@ def gather_metrics(engine: Engine, counts: Mapping[str, int]) -> Metrics:
                 calls=dict(engine.site(site.name).calls),
                 gpus=(whole := counted(ledger.sites.pools.whole(index))).gpus,
                 gpus_idle=_free_beside(ledger.sites, index, whole).gpus,
+                gained_processor_s=site.gained_processor_s,
+                wasted_processor_s=site.wasted_processor_s,
             )
             for index, site in enumerate(ledger.sites)
         ),
