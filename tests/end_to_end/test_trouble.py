@@ -120,6 +120,38 @@ def test_a_lost_cluster_gives_up_its_job_and_ends_what_it_still_runs_when_it_is_
     grid.nothing_is_held()
 
 
+def test_a_cluster_that_is_killed_with_its_jobs_is_fenced_and_used_again_when_it_is_back(
+    grid: RealGrid, tmp_path: Path
+) -> None:
+    """Its controller, its nodes and the processes of its jobs are killed at once, as when its power goes."""
+    gate, log = tmp_path / "gate", tmp_path / "log"
+    size = PROCESSORS - 2  # so that each is at a cluster of its own
+    job = grid.submit(
+        f"application:\n  script: |\n    {waits_for(gate)}; echo run $KOALA_RUN >>'{log}'\n"
+        f"policy: WF\ncomponents:\n- {{processors: {size}}}\n- {{processors: {size}}}\n"
+    )
+    grid.in_state(job, "running")
+    gone = min({each.site for each in grid.client.job(job).places} & set(SLURM_SITES))
+    grid.lab.kill_site(gone)
+    try:
+        until(lambda: grid.client.probe(gone).silent_reason != "", f"Koala notices that {gone} is silent", WAIT_S)
+        assert grid.client.job(job).state == "running", "silence is not an end"
+        assert grid.client.declare_lost(gone).lost
+        until(lambda: grid.client.job(job).runs == 2, "the job runs elsewhere", WAIT_S)
+        assert {each.site for each in grid.client.job(job).places} == set(SITES) - {gone}
+    finally:
+        grid.lab.start_site(gone)
+    until(lambda: grid.client.probe(gone).lost == "", f"{gone} is used again", WAIT_S)
+    assert not grid.ours(gone), "nothing of ours came back with it"
+    gate.touch()
+    found = grid.done(job)
+    assert (found.runs, found.failures) == (2, 0), grid.story(job)
+    assert log.read_text().split("\n")[:-1] == ["run 2", "run 2"], "one run counts"
+    again = grid.submit(f"application:\n  script: exit 0\ncomponents:\n- {{processors: 2, site: {gone}}}\n")
+    grid.done(again)
+    grid.nothing_is_held()
+
+
 def test_a_cluster_that_always_fails_is_taken_out_after_the_threshold(the_lab: Lab, tmp_path: Path) -> None:
     with real_grid(the_lab, tmp_path, error_threshold=2, cooldown_s=600, restarts_max=10) as grid:
         # Every job that comes to alpha is ended by its operator, and not by itself.

@@ -120,6 +120,19 @@ class Lab:
             self.daemons.start_again(_controller(plan))
         _wait(plan, self.plan, self.daemons, [_controller(plan)])
 
+    def kill_site(self, site: str) -> None:
+        """As if the power of its machines went: its daemons and all that its jobs started are killed at once."""
+        names = [each.name for each in self.record.daemons if each.site == site]
+        leftovers.end_site(self.plan.directory, self.environment(site), names)
+
+    def start_site(self, site: str) -> None:
+        """Start its daemons again after it was killed; returns when it takes jobs."""
+        plan = self.plan.site(site)
+        dead = _dead(self, site)
+        for name in dead:
+            self.daemons.start_again(name)
+        _wait(plan, self.plan, self.daemons, dead)
+
     def down(self) -> None:
         """End everything that belongs to it, and remove its files."""
         down(self.plan.directory)

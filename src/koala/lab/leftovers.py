@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -62,6 +62,37 @@ def end(directory: Path) -> int:
         left = ", ".join(f"{each.program} ({each.pid})" for each in lab_processes(directory))
         raise LabFailedError(f"{directory}: these processes of the lab cannot be ended: {left}")
     return len(ended)
+
+
+def end_site(directory: Path, environment: Mapping[str, str], daemons: Collection[str]) -> None:
+    """End the processes of one site of the lab: its daemons, those of its jobs, which have the environment of its
+    batch system, and the supervisors of these. LabFailedError names those that cannot be ended."""
+    homes = {str(directory / "daemons" / name) for name in daemons}
+
+    def left() -> list[LabProcess]:
+        running = {found.pid: found for found in _running()}
+        found = {pid for pid in running if _is_at_site(pid, homes, environment)}
+        parents = {running[pid].parent for pid in found}
+        found |= {pid for pid in parents if pid in running and running[pid].program in _SUPERVISORS}
+        return [running[pid] for pid in sorted(found)]
+
+    def gone() -> bool:
+        found = left()
+        for each in found:
+            _kill(each)
+        return not found
+
+    if not programs.wait_until(gone, _END_S):
+        names = ", ".join(f"{each.program} ({each.pid})" for each in left())
+        raise LabFailedError(f"{directory}: these processes of the site cannot be ended: {names}")
+
+
+def _is_at_site(pid: int, homes: Collection[str], environment: Mapping[str, str]) -> bool:
+    found = _environment(pid)
+    if found.get(processes.MARKER) in homes:
+        return True
+    is_job = any(job in found for _, job in _JOB_MARKS)
+    return is_job and all(found.get(name) == environment[name] for name, _ in _JOB_MARKS if name in environment)
 
 
 def _running() -> Iterator[LabProcess]:

@@ -18,6 +18,7 @@ from koala.model.launch import Go, Launch, NodeShare
 from koala.model.messages import ComponentAccepted, ComponentEnded, ComponentReady, Outcome, SiteSilent
 from koala.sites.batch.grid_engine.system import GridEngineSystem
 from koala.sites.batch.timings import BatchTimings
+from koala.sites.protocol import SiteError
 from tests.support.batch_sites import BatchWatcher, opened_batch, unanswered, until_true
 from tests.support.grid_engine_cell import SLOTS, GridEngineCell, grid_engine_cell
 from tests.support.live_sites import file_appears, launch, processes_of
@@ -42,10 +43,8 @@ def opened(cell: GridEngineCell | CellAt, root: Path, **fields: Any) -> Any:
     settings = BatchSettings(
         work_directory=str(root / "work"),
         environment=tuple(cell.environment.items()),
-        queue="all.q",
-        parallel_environment="mpi",
         host="127.0.0.1",
-        **fields,
+        **{"queue": "all.q", "parallel_environment": "mpi"} | fields,
     )
     return opened_batch(settings, GridEngineSystem(settings), SLOTS, timings=BatchTimings(unknown_grace_s=3.0))
 
@@ -156,6 +155,25 @@ def test_a_queue_that_does_not_exist_refuses_for_good(cell: GridEngineCell, tmp_
             ended = await one.ended("1.1")
             assert ended.outcome is Outcome.REFUSED
             assert "nowhere.q" in ended.reason
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"queue": "nosuch.q"}, "there is no queue nosuch.q that is open to this account; correct 'queue: ...'"),
+        ({"queue": "all.q,nosuch.q"}, "there is no queue nosuch.q that is open to this account; correct 'queue: ...'"),
+        ({"parallel_environment": "nosuch"}, "there is no parallel environment nosuch; correct"),
+    ],
+)
+def test_a_site_without_its_queue_or_parallel_environment_answers_and_cannot_be_used(
+    cell: GridEngineCell, tmp_path: Path, fields: dict[str, Any], told: str
+) -> None:
+    async def scenario() -> None:
+        async with opened(cell, tmp_path, **fields) as one:
+            with pytest.raises(SiteError, match=re.escape(told)):
+                await one.site.probe()
 
     asyncio.run(scenario())
 

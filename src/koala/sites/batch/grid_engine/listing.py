@@ -105,16 +105,24 @@ class ListingReader:
             processors=processors,
             others=processors - ours_held - idle,
             job_limit_s=_longest(usable),
-            missing=self._missing(instances, offered),
+            missing=self._missing(instances, offered, parts["environment"]),
             releases=tuple(_releases(usable, user)),
         )
 
-    def _missing(self, instances: list[QueueInstance], offered: set[str]) -> str:
-        """What is wrong where the queue that is named has no place for us at all."""
-        if self._queue is None or any(each.name in offered for each in instances):
+    def _missing(self, instances: list[QueueInstance], offered: set[str], environment: str) -> str:
+        """What is wrong where a queue that is named, or all of them, has no place for us at all, or where there is no
+        such parallel environment."""
+        if self._environment is not None and not environment.strip():
+            cure = "correct 'parallel_environment: ...' in the grid file; qconf -spl there lists them"
+            return f"there is no parallel environment {self._environment}; {cure}"
+        if self._queue is None:
             return ""
+        names = {each.name for each in instances}
+        gone = [each for each in self._queue.split(",") if not _may_match(each.strip(), names)]
+        if not gone and names.isdisjoint(offered):
+            gone = [self._queue]
         cure = "correct 'queue: ...' in the grid file; qstat -g c there lists the queues"
-        return f"there is no queue {self._queue} that is open to this account; {cure}"
+        return f"there is no queue {', '.join(gone)} that is open to this account; {cure}" if gone else ""
 
     def _by_host(
         self,
@@ -156,7 +164,7 @@ class ListingReader:
             for quota in quotas
             if quota.host in (None, "*") and self._concerns_us(quota)
         ]
-        if self._environment is not None:
+        if self._environment is not None and environment.strip():
             total = _environment_slots(environment)
             used = sum(job.slots for job in running if job.environment == self._environment)
             bounds.append(_Slots(total, total - used))

@@ -29,7 +29,13 @@ koala_listing() {
     }
     koala_quotas=$(qquota -l slots -xml) || return 1
     if [ -n "$koala_environment" ]; then
-        koala_environment=$(qconf -sp "$koala_environment") || return 1
+        koala_environment=$(qconf -sp "$koala_environment" 2>&1) || case $koala_environment in
+            *"does not exist"*) koala_environment= ;;
+            *)
+                printf '%s\n' "$koala_environment" >&2
+                return 1
+                ;;
+        esac
     fi
     # Why a job is in error only qstat -j tells; it is asked where one of ours is.
     koala_errors=$(printf '%s\n' "$koala_jobs" | awk -v prefix="$koala_job_prefix" '
