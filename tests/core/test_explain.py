@@ -23,6 +23,7 @@ from koala.model.messages import (
     JobPlaced,
     JobQuarantined,
     JobSubmitted,
+    LinkProbed,
     Outcome,
     RequeueAsked,
     SiteDrained,
@@ -211,6 +212,18 @@ def story_of_a_move() -> list[str]:
     return driver.story(1)
 
 
+def story_of_a_measured_link() -> list[str]:
+    """Its file takes 50 s instead of 100 s the first time."""
+    driver = CoreDriver({"a": 10, "store": 1}, files={"f": (100.0, ("store",))})
+    driver.submit(ask(part(10, "a", "f")))
+    driver.wait_until(50.0)
+    driver.end_transfer("t1")
+    driver.cancel(1)
+    driver.submit(ask(part(10, "a", "f")))
+    assert not any("believed" in line for line in driver.story(1)), "nothing was measured before"
+    return driver.story(2)
+
+
 def story_of_a_site_that_will_not() -> list[str]:
     driver = CoreDriver({"a": 10, "b": 9})
     driver.submit(ask(5))
@@ -377,6 +390,10 @@ TOLD: dict[str, tuple[Callable[[], list[str]], str]] = {
     "placed": (story_of_a_broken_file, "placed: 10 on a; its files take about 100 s"),
     "planned": (story_of_a_plan, "planned: it starts within 100 s, if all keep to their walltimes"),
     "put_off": (story_of_a_plan, "its plan is put off by 120 s: jobs at a run longer than expected"),
+    "believed_links": (
+        story_of_a_measured_link,
+        "by what is believed of links: store to a 16 Mbit/s (last value, 1 measured), 0 ms (as the grid file says)",
+    ),
     "plan_lost": (
         story_of_a_plan,
         "when it could start: jobs at a run longer than expected; b is drained",
@@ -429,6 +446,19 @@ def test_every_decision_is_told_in_words(word: str) -> None:
     arrange, text = TOLD[word]
     story = arrange()
     assert any(text in line for line in story), "\n".join(story)
+
+
+def test_a_policy_that_goes_by_the_network_tells_what_it_believed_of_the_links_that_it_combined() -> None:
+    driver = CoreDriver({"a": 10, "b": 10, "c": 10})
+    for target, latency_s in (("b", 0.050), ("c", 0.001)):
+        driver.send(
+            LinkProbed(at=1.0, source="a", target=target, latency_s=latency_s, bytes_per_s=2e6, size_bytes=8_000_000)
+        )
+    driver.submit(ask(8, 8, policy="NCM"))
+    driver.submit(ask(1, policy="NCM"))
+    (told,) = [line for line in driver.story(1) if "believed" in line]
+    assert told.endswith(": a to c 16 Mbit/s (last value, 1 measured), 1 ms (last value, 1 measured)")
+    assert not any("believed" in line for line in driver.story(2)), "it is at one site"
 
 
 def test_the_story_is_told_in_the_order_of_time() -> None:

@@ -287,6 +287,10 @@ class JobClaiming:
         job.tell(ledger.now, "moved", component, before, site)
         if job.demand.has_files:
             self.staging.redirect(job, component)
+            needed = {(job.transfers[key].source, key[2]): None for key in job.needs[component]}
+            believed = ledger.forecasts.believed(needed)
+            if believed:
+                job.tell(ledger.now, "believed_links", believed)
 
     def _preempt(self, job: Job, component: int, victims: list[Job]) -> None:
         """The victims return to their queue; what they free is kept for the component."""

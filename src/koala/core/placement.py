@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import combinations
 
 from koala.core.ending import JobEnding
 from koala.core.holding import JobHolding
@@ -18,7 +19,7 @@ from koala.core.state.queues import PlacementQueue
 from koala.core.state.timers import Alarm
 from koala.model.messages import ElementMade, JobOutcome, JobPlaced, JobRequeued, JobSubmitted, RequeueAsked
 from koala.model.request import JobId, Request
-from koala.policies import Catalogue, PolicyError, UnknownPolicyError, UnknownSiteError
+from koala.policies import Catalogue, Form, PolicyError, UnknownPolicyError, UnknownSiteError
 from koala.policies.front_door import Demand, DemandKey, Spots, can_ever_fit, compile_demand, demand_key, try_place
 
 # Equal requests share one compiled demand; this many different ones are remembered at a time.
@@ -335,6 +336,19 @@ class JobPlacing:
             self._unfold(array, self._join_scan)
         self.ledger.about = ()
 
+    def _tell_links(self, job: Job) -> None:
+        """What was believed of the links that decided: those that its files come over, and, under a policy that goes
+        by the network, those between its sites."""
+        assert job.spots is not None
+        assert job.demand is not None
+        links = {(transfer.source, transfer.key[2]): None for transfer in job.transfers.values()}
+        deciding = job.demand.policy if job.demand.bounds is not None else job.demand.rule
+        if deciding.form in (Form.NETWORK, Form.FLEXIBLE_NETWORK):
+            links |= dict.fromkeys(combinations(sorted(set(job.spots.sites)), 2))
+        believed = self.ledger.forecasts.believed(links)
+        if believed:
+            job.tell(self.ledger.now, "believed_links", believed)
+
     def _policy_broke(self, job: Job, error: PolicyError) -> None:
         self.ledger.about = (job,)
         job.placement_tries += self.ledger.tries_in_queue(job)
@@ -374,6 +388,8 @@ class JobPlacing:
         if job.ahead:
             self.ending.is_not_ahead(job)
         job.tell(now, "placed", spots.sites, spots.sizes, transfer_s)
+        if ledger.forecasts.series:
+            self._tell_links(job)
         job.places = ledger.places(spots)
         ledger.commands.append(JobPlaced(job=job.id, places=job.places))
         if transfer_s > 0:

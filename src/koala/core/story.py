@@ -11,6 +11,7 @@ import msgspec
 from koala.core.lifecycle import ENDED, MEANING, JobState
 from koala.core.refusals import PLANS_NAMED_MAX, held_back, is_held_back, refusal_of
 from koala.core.state.encoded import known_time
+from koala.core.state.forecasts import BelievedLink
 from koala.core.state.job import ComponentPhase, Job
 from koala.core.state.outlook import Prospect
 from koala.core.state.queues import PlacementQueue
@@ -256,6 +257,23 @@ def _placed(names: Sequence[SiteName], sites: Sequence[int], sizes: Sequence[int
     return f"placed: {where}{files}"
 
 
+def _believed_links(names: Sequence[SiteName], links: Sequence[BelievedLink]) -> str:
+    return f"by what is believed of links: {'; '.join(_believed_link(names, link) for link in links)}"
+
+
+def _believed_link(names: Sequence[SiteName], link: BelievedLink) -> str:
+    source, target, bytes_per_s, predictor, rates, latency_s, latency_predictor, latencies = link
+    rate = f"{bytes_per_s * 8 / 1e6:.4g} Mbit/s ({_why_believed(predictor, rates)})"
+    latency = f"{latency_s * 1000:.3g} ms ({_why_believed(latency_predictor, latencies)})"
+    return f"{names[source]} to {names[target]} {rate}, {latency}"
+
+
+def _why_believed(predictor: str, measurements: int) -> str:
+    if not predictor:
+        return "as the grid file says"
+    return f"{predictor}, {measurements} measured"
+
+
 def _planned(names: Sequence[SiteName], within_s: float, sites: Sequence[int], sizes: Sequence[int]) -> str:
     where = ", ".join(f"{size} on {names[site]}" for site, size in zip(sites, sizes, strict=True))
     return f"planned: it starts within {_long(within_s)}, if all keep to their walltimes: {where}"
@@ -278,6 +296,7 @@ _HAS_COME = {
 _WORDS: dict[str, Callable[..., str]] = {
     "refused": _refused,
     "placed": _placed,
+    "believed_links": _believed_links,
     "planned": _planned,
     "put_off": lambda _, before, at, why: f"its plan is put off by {_long(at - before)}: {why}",
     "plan_lost": lambda _, why: f"its plan is given up, as nobody knows when it could start: {why}",

@@ -86,8 +86,8 @@ def test_a_lost_site_leaves_the_grid_and_is_ended_of_what_it_has_should_it_come_
             await world.until(lambda: (row := world.engine.live_row(job)) and row.runs == 2)
         without = msgspec.structs.replace(grid, sites=grid.sites[1:])
         async with open_engine(root, without, site_maker=troubled, poll_s=0.1) as world:
-            (row,) = [row for row in world.store.components(job) if row.token == FENCED]
-            assert (row.outcome, row.reason) == ("absent", "its site was lost and has left the grid")
+            (fenced,) = [row for row in world.store.components(job) if row.token == FENCED]
+            assert (fenced.outcome, fenced.reason) == ("absent", "its site was lost and has left the grid")
             assert FENCED not in world.engine.scheduler.ledger.claims
         async with open_engine(root, grid, site_maker=troubled, poll_s=0.1) as world:
             site = trouble(world, "a")

@@ -6,6 +6,9 @@ believed to be like it; a link of which nothing was measured is as the grid file
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TypeAlias
+
 import msgspec
 
 from koala.core.state.encoded import INFINITY
@@ -20,8 +23,15 @@ from koala.model.forecast import (
 )
 from koala.policies.view import LinkRows, View
 
+# So many links are told of one placement at most.
+LINKS_TOLD_MAX = 8
 # So many directed links have measurements; the one that was not measured for longest is forgotten first.
 LINKS_MEASURED_MAX = 2_000
+
+
+# A link, its rate in bytes/s with the predictor that says so and from how many measurements, and the same of its
+# latency; no predictor where nothing was measured and the grid file's word counts.
+BelievedLink: TypeAlias = tuple[int, int, float, str, int, float, str, int]
 
 
 class LinkSeries(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -116,6 +126,36 @@ class LinkForecasts:
             )
         self.series[source, target] = series
         return series
+
+    def believed(self, links: Iterable[tuple[int, int]]) -> tuple[BelievedLink, ...]:
+        """What is believed of these links now and why, without those of which nothing was measured; no more than
+        ``LINKS_TOLD_MAX``."""
+        told = []
+        for source, target in links:
+            rate, rated = self._said(self.bandwidth, source, target)
+            latency, timed = self._said(self.latency, source, target)
+            if rate is None and latency is None:
+                continue
+            told.append(
+                (
+                    source,
+                    target,
+                    self.view.bytes_per_s.at(source, target),
+                    "" if rate is None else rate.predictor,
+                    0 if rated is None else len(rated.bandwidth),
+                    self.view.latency_s.at(source, target),
+                    "" if latency is None else latency.predictor,
+                    0 if timed is None else len(timed.latency),
+                )
+            )
+        return tuple(told[:LINKS_TOLD_MAX])
+
+    def _said(
+        self, forecasts: dict[tuple[int, int], Forecast], source: int, target: int
+    ) -> tuple[Forecast | None, LinkSeries | None]:
+        """The forecast for a direction, or that of the way back where there is none, and what it is made from."""
+        pair = (source, target) if (source, target) in forecasts else (target, source)
+        return forecasts.get(pair), self.series.get(pair)
 
     def _forget(self, pair: tuple[int, int]) -> None:
         del self.series[pair]

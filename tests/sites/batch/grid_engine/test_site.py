@@ -163,7 +163,10 @@ def test_a_queue_that_does_not_exist_refuses_for_good(cell: GridEngineCell, tmp_
     ("fields", "told"),
     [
         ({"queue": "nosuch.q"}, "there is no queue nosuch.q that is open to this account; correct 'queue: ...'"),
-        ({"queue": "all.q,nosuch.q"}, "there is no queue nosuch.q that is open to this account; correct 'queue: ...'"),
+        (
+            {"queue": "all.q,nosuch.q"},
+            "there is no queue nosuch.q that is open to this account; correct 'queue: ...'",
+        ),
         ({"parallel_environment": "nosuch"}, "there is no parallel environment nosuch; correct"),
     ],
 )
