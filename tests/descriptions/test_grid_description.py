@@ -133,6 +133,7 @@ def test_every_parameter_of_the_scheduler_can_be_written() -> None:
         "site_restarts_max": 7,
         "plan_depth": 3,
         "default_walltime_s": 600.0,
+        "estimates": "last-two",
         "ageing_half_s": 7_200.0,
     }
     assert set(other) == set(SchedulerParameters.__struct_fields__)

@@ -98,6 +98,7 @@ class JobPlacing:
         assert job.demand is not None
         ledger = self.ledger
         sites, queue = ledger.sites, ledger.high if job.high else ledger.low
+        ledger.estimate(job)
         try:
             if queue.patient and queue.scanned_changed != sites.changed:
                 ledger.enqueue(job, tried=False)
@@ -381,7 +382,7 @@ class JobPlacing:
         if job.first_start_estimate is None:
             job.first_start_estimate = job.start_estimate
         if ledger.plans_made:
-            job.hold_until = job.start_estimate + ledger.walltime_s(job)
+            job.hold_until = job.start_estimate + ledger.planned_s(job)
             ledger.planned.pop(job.id, None)
             job.plan_at = job.plan_spots = job.plan_told_at = None
         job.move(JobState.PLACED)

@@ -63,8 +63,9 @@ class JobPlans:
         planned = sorted(self.ledger.planned.values(), key=self.rank)
         return [other for other in planned if self.rank(other) < self.rank(job)]
 
-    def preview(self, demand: Demand, request: Request) -> tuple[Spots | None, list[JobId]]:
-        """Where a job that came now would start, and the jobs whose plans keep it from that. Changes nothing."""
+    def preview(self, demand: Demand, request: Request, owner: str) -> tuple[Spots | None, list[JobId]]:
+        """Where a job of that user that came now would start, and the jobs whose plans keep it from that. Changes
+        nothing."""
         ledger = self.ledger
         now, view = ledger.now, ledger.sites.view
         spots = try_place(demand, view)
@@ -79,7 +80,9 @@ class JobPlans:
             return spots, []
         default_s = ledger.parameters.default_walltime_s
         walltime_s = default_s if request.walltime_s is None else request.walltime_s
-        end = INFINITY if demand.has_files else now + walltime_s
+        usual_s = ledger.usual_s(owner) if ledger.estimates_runs else None
+        takes_s = walltime_s if usual_s is None else min(walltime_s, usual_s)
+        end = INFINITY if demand.has_files else now + takes_s
         self._availability.catch_up(now)
         finder = PlanFinder(self._availability, view, now, self._as_planned_before(before))
         if end <= finder.starts[0] or fits(spots, finder.spare(end)):
@@ -140,7 +143,7 @@ class JobPlans:
             assert job.plan_at is not None
             assert job.plan_spots is not None
             at = max(job.plan_at, ledger.now)
-            reserved.append(Reservation(job, at, at + ledger.walltime_s(job), job.plan_spots))
+            reserved.append(Reservation(job, at, at + ledger.planned_s(job), job.plan_spots))
         return reserved
 
     @property
@@ -218,7 +221,7 @@ class JobPlans:
             if spots is None:
                 return None, None
         # Files take a while that nobody knows yet.
-        end = INFINITY if demand.has_files else finder.now + self.ledger.walltime_s(job)
+        end = INFINITY if demand.has_files else finder.now + self.ledger.planned_s(job)
         touched = bisect_left(finder.starts, end)
         if touched:
             spare = finder.spare(end)
@@ -258,8 +261,13 @@ class JobPlans:
 
     def first_to_end_by(self, jobs: Sequence[Job], start: int, end: float) -> int:
         """See ``koala.core.state.queues.PassPlans``."""
-        now, default_s = self.ledger.now, self.ledger.parameters.default_walltime_s
-        longest_s = end - now
+        ledger = self.ledger
+        longest_s = end - ledger.now
+        if ledger.estimates_runs:
+            return next(
+                (index for index in range(start, len(jobs)) if ledger.planned_s(jobs[index]) <= longest_s), -1
+            )
+        default_s = ledger.parameters.default_walltime_s
         for index in range(start, len(jobs)):
             walltime_s = jobs[index].walltime_s
             if (default_s if walltime_s is None else walltime_s) <= longest_s:
@@ -303,7 +311,7 @@ class JobPlans:
         ledger, finder = self.ledger, self._finder
         assert job.demand is not None
         assert finder is not None
-        walltime_s = ledger.walltime_s(job)
+        walltime_s = ledger.planned_s(job)
         kept = self._kept(job, walltime_s)
         found = finder.earliest(job.demand, walltime_s, INFINITY if kept is None else kept[0]) or kept
         if found is None:
@@ -350,6 +358,8 @@ class JobPlans:
         now = self.ledger.now
         if job.first_plan_at is None:
             job.first_plan_at = at
+            if self.ledger.first_planned is not None:
+                self.ledger.first_planned.append(job.id)
         if job.plan_told_at is None:
             job.tell(now, "planned", at, spots.sites, spots.sizes)
             job.plan_told_at = at

@@ -124,7 +124,7 @@ class JobRunning:
         if job.request.communication is not None:
             ledger.links.observe(job)
         if ledger.plans_made:
-            ledger.sites.expect_end(job, max(job.start_estimate, ledger.now) + ledger.walltime_s(job))
+            ledger.sites.expect_end(job, max(job.start_estimate, ledger.now) + ledger.planned_s(job))
         job.deadline = max(job.start_estimate, ledger.now) + ledger.parameters.barrier_timeout_s
         job.stop_timer()
         self.look_after_later(job)
@@ -200,7 +200,7 @@ class JobRunning:
             claim.phase = ComponentPhase.RUNNING
             ledger.count_held(claim)
         if ledger.plans_made:
-            ledger.sites.expect_end(job, ledger.now + ledger.walltime_s(job))
+            ledger.sites.expect_end(job, ledger.now + ledger.planned_s(job))
         job.tell(ledger.now, "started")
         ledger.note_turn(job, None)
         if job.array and job.runs == 1:

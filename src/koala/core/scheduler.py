@@ -29,7 +29,7 @@ from koala.core.staging import JobStaging
 from koala.core.state.encoded import INFINITY
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
-from koala.core.state.outlook import Outlook
+from koala.core.state.outlook import Outlook, Prospect
 from koala.core.state.snapshots.snapshot import Snapshot, grid_digest, take_snapshot
 from koala.core.story import JobExplanation, explain
 from koala.model.grid import Grid
@@ -254,16 +254,25 @@ class Scheduler:
         tries = job.placement_tries
         if job.state is JobState.WAITING:
             tries += ledger.tries_in_queue(job)
-        plans = self._placement.plans
-        waits = job.state is JobState.WAITING and job.plan_at is not None
-        prospect = self._outlook.of(job, sorted(ledger.planned.values(), key=plans.rank)) if waits else None
-        return explain(job, ledger.queue_of(job), ledger.sites, tries, plans.before(job), prospect)
+        planned = self._placement.plans.before(job)
+        return explain(job, ledger.queue_of(job), ledger.sites, tries, planned, self._prospect(job))
 
-    def preview(self, demand: Demand, request: Request) -> Spots | Refusal:
-        """Where a job that came now would start, or why it would wait. Changes nothing."""
+    def told(self, job_id: JobId) -> tuple[float, float] | None:
+        """When a waiting job is expected to start, and when at the latest; None where it has no plan."""
+        job = self.ledger.jobs.get(job_id)
+        prospect = None if job is None else self._prospect(job)
+        return None if prospect is None else (prospect.at, prospect.latest_at)
+
+    def _prospect(self, job: Job) -> Prospect | None:
+        if job.state is not JobState.WAITING or job.plan_at is None:
+            return None
+        return self._outlook.of(job, sorted(self.ledger.planned.values(), key=self._placement.plans.rank))
+
+    def preview(self, demand: Demand, request: Request, owner: str = "") -> Spots | Refusal:
+        """Where a job of that user that came now would start, or why it would wait. Changes nothing."""
         ledger = self.ledger
         if ledger.plans_made:
-            spots, planned = self._placement.plans.preview(demand, request)
+            spots, planned = self._placement.plans.preview(demand, request, owner)
         else:
             spots, planned = try_place(demand, ledger.sites.view), []
         if spots is not None:

@@ -132,7 +132,7 @@ def explain(
         refusal=refusal,
         expected_at=None if prospect is None else prospect.at,
         expected_sites=() if prospect is None else _site_names(prospect.spots, names),
-        latest_at=job.plan_at if waiting else None,
+        latest_at=prospect.latest_at if prospect is not None else job.plan_at if waiting else None,
         ends_before=() if prospect is None else prospect.ends_before,
         planned_before=tuple(
             JobPlan(job=each.id, expected_at=each.plan_at, expected_sites=_site_names(each.plan_spots, names))

@@ -323,6 +323,14 @@ class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
     replicas: tuple[SiteName, ...]
 
 
+class Estimates(enum.StrEnum):
+    """How long plans believe that a job runs: for its walltime, or as long as the last two runs of its user took on
+    average, never longer than its walltime. The walltime stays the limit either way."""
+
+    WALLTIME = "walltime"
+    LAST_TWO = "last-two"
+
+
 class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
     """The scheduler's knobs, named as in docs/reference/grid.md; the papers' letters stand beside them.
 
@@ -351,6 +359,7 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
       EASY backfilling over all sites, more is towards conservative backfilling, 0 makes no plans. A grid file
       that says nothing means PLAN_DEPTH_DEFAULT.
     - ``default_walltime_s``: how long plans believe that a job without a walltime runs.
+    - ``estimates``: how long plans believe that jobs run, see ``Estimates``.
     - ``ageing_half_s``: in plans a low-priority job ranks as a high-priority one that came so much later; None never.
     - the other ``..._max`` limits are the defaults for jobs that name none; None is no limit.
     """
@@ -381,6 +390,7 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
     site_restarts_max: int = SITE_RESTARTS_MAX
     plan_depth: int = 0
     default_walltime_s: float = DEFAULT_WALLTIME_S
+    estimates: Estimates = Estimates.WALLTIME
     ageing_half_s: float | None = None
 
 

@@ -87,7 +87,7 @@ class Unfinished(NamedTuple):
 class Result:
     """Everything that a run gave; rows and metrics are computed when they are asked for.
 
-    ``log_sha256`` is None of a run that kept no log.
+    ``log_sha256`` is None of a run that kept no log, ``told_times`` of one that made no plans.
     """
 
     def __init__(
@@ -109,6 +109,7 @@ class Result:
         stopped: str = "",
         not_submitted: int = 0,
         notes: Sequence[str] = (),
+        told_times: dict[str, Any] | None = None,
     ) -> None:
         self._ended = ended
         self._unfinished = unfinished
@@ -126,6 +127,7 @@ class Result:
         self.stopped = stopped
         self.not_submitted = not_submitted
         self.notes = tuple(notes)
+        self.told_times = told_times
 
     @property
     def complete(self) -> bool:
@@ -201,6 +203,7 @@ class Result:
             },
             "gained_processor_s": sum(each.gained_processor_s for each in self._counts()),
             "wasted_processor_s": sum(each.wasted_processor_s for each in self._counts()),
+            **({} if self.told_times is None else {"told_times": self.told_times}),
             "failures": self.component_failures,
             "restarts": sum(max(0, each.runs - 1) for each in self._counts()),
             "preemptions": sum(row.preemptions for row in rows),

@@ -32,6 +32,7 @@ from koala.policies import Catalogue, PolicyError
 from koala.policies.catalogue import WASE, Form, dividing
 from koala.simulator.report.remarks import notes
 from koala.simulator.result import Result, SiteUse, Unfinished
+from koala.simulator.told_times import ToldTimes
 from koala.simulator.traces.node_mapping import SiteFailures
 from koala.simulator.workloads.generators import workload_from_file
 from koala.simulator.workloads.workload import Workload
@@ -128,6 +129,7 @@ class _Run:
         self._world = World(grid, workload, seed, failures)
         self._scheduler = Scheduler(grid, catalogue)
         self._log = RunLog(log)
+        self._told = ToldTimes(self._scheduler) if grid.scheduler.plan_depth else None
         self._requests: dict[JobId, tuple[Request, float]] = {}
         self._arrays: set[JobId] = set()
         self._ended: list[tuple[JobEnded, Request]] = []
@@ -149,6 +151,7 @@ class _Run:
     ) -> Result:
         """Events to the scheduler, commands to the world, until nothing is left to do."""
         world, handle, write, until_s = self._world, self._scheduler.handle, self._log.write, self._until_s
+        told = self._told
         events = quiet_events = 0
         quiet_since_s = 0.0
         look_at = min(PROGRESS_EVENTS, events_max)
@@ -160,6 +163,8 @@ class _Run:
                 self._requests[event.job] = event.request, event.at
             commands = handle(event)
             write(event, commands)
+            if told is not None and told.planned:
+                told.ask()
             if self._perform(commands, event.at):
                 quiet_events = 0
                 quiet_since_s = event.at
@@ -221,6 +226,8 @@ class _Run:
             return  # its elements are the jobs
         self._placed.discard(command.job)
         self._ended.append((command, request))
+        if self._told is not None:
+            self._told.ended(command)
         if command.outcome is JobOutcome.FAILED and self._is_by_broken_policy(command, request):
             # The scheduler goes on after a policy broke, since live there are jobs of others; a study need not.
             raise BrokenPolicyError(f"job {command.job} ({request.name}): {command.reason}")
@@ -297,6 +304,7 @@ class _Run:
             log_sha256=self._log.close(),
             stopped=self._stopped,
             not_submitted=self._jobs - len(requests),
+            told_times=None if self._told is None else self._told.as_json(),
             notes=notes(requests, self._grid.scheduler.policy, self._catalogue),
         )
 

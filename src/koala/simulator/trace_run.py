@@ -8,6 +8,7 @@ itself
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -205,20 +206,22 @@ def trace_workload(trace: Trace, *, divides: bool, walltimes: bool = False) -> W
     """The jobs as a workload, each one component or, for a policy that divides, a total.
 
     With ``walltimes``, for plans, each has the time that its user requested as walltime; one that ran longer, which
-    a trace may have, has the time that it ran.
+    a trace may have, has the time that it ran. Where the trace says whose the jobs are, so does the workload.
     """
 
     def source(_grid: Grid, _seed: int) -> Iterator[Arrival]:
         requests: dict[tuple[int, float | None], Request] = {}
         columns = (trace.submit_s, trace.size, trace.run_s, trace.requested_s)
-        for submit_s, size, run_s, requested_s in zip(*(column.tolist() for column in columns), strict=True):
+        users = repeat("", trace.jobs) if trace.users is None else trace.users.tolist()
+        rows = zip(*(column.tolist() for column in columns), users, strict=True)
+        for submit_s, size, run_s, requested_s, user in rows:
             walltime_s = max(requested_s, run_s, WALLTIME_S_MIN) if walltimes else None
             request = requests.get((size, walltime_s))
             if request is None:
                 if len(requests) >= REQUESTS_REMEMBERED:
                     requests.clear()
                 request = requests[size, walltime_s] = _request(size, divides, walltime_s)
-            yield Arrival(submit_s, request, run_s)
+            yield Arrival(submit_s, request, run_s, owner=user)
 
     return Workload([source], trace.jobs, name=trace.name)
 

@@ -17,7 +17,7 @@ from koala.cli.simulate.report import report
 from koala.cli.simulate.workload import RunOptions, RunOutputs
 from koala.cli.terminal.interrupts import interrupts
 from koala.cli.terminal.output import OutputFile, console, print_json, refuse_clashes
-from koala.model.grid import PLAN_DEPTH_MAX
+from koala.model.grid import PLAN_DEPTH_MAX, Estimates
 
 if TYPE_CHECKING:
     from koala.model.grid import Grid
@@ -62,6 +62,12 @@ if TYPE_CHECKING:
     type=click.IntRange(0, PLAN_DEPTH_MAX),
     metavar="N",
     help="Plan so many jobs of each queue ahead, instead of the grid's plan_depth: 1 is EASY, 0 plans none.",
+)
+@click.option(
+    "--estimates",
+    type=click.Choice([str(each) for each in Estimates]),
+    help="How long plans believe that jobs run, instead of the grid's estimates: for their walltimes, or as the last "
+    "two runs of their users.",
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same run.")
 @click.option(
@@ -117,7 +123,7 @@ def simulate(
     outputs = [("--log", log_path), ("--jobs-csv", jobs_csv), ("--html", html_path)]
     source = _one_source(workload_name, trace_path, chosen)
     refuse_clashes(outputs, [("--grid", grid_name), source, *chosen.inputs()])
-    grid = _with_plans(named_grid(grid_name), chosen.plan_depth)
+    grid = _with_plans(named_grid(grid_name), chosen)
     with ExitStack() as files:
         log, table, drawn = (
             None if path is None else files.enter_context(OutputFile(option, path)) for option, path in outputs
@@ -148,14 +154,18 @@ def simulate(
         ctx.exit(EXIT_INTERRUPTED)
 
 
-def _with_plans(grid: Grid, plan_depth: int | None) -> Grid:
-    """The grid with that plan_depth instead of its own, where one is given."""
+def _with_plans(grid: Grid, options: RunOptions) -> Grid:
+    """The grid with that plan_depth and those estimates instead of its own, where they are given."""
     import msgspec
 
-    if plan_depth is None:
+    given: dict[str, Any] = {}
+    if options.plan_depth is not None:
+        given["plan_depth"] = options.plan_depth
+    if options.estimates is not None:
+        given["estimates"] = Estimates(options.estimates)
+    if not given:
         return grid
-    parameters = msgspec.structs.replace(grid.scheduler, plan_depth=plan_depth)
-    return msgspec.structs.replace(grid, scheduler=parameters)
+    return msgspec.structs.replace(grid, scheduler=msgspec.structs.replace(grid.scheduler, **given))
 
 
 def _one_source(workload_name: str | None, trace_path: Path | None, options: RunOptions) -> tuple[str, str]:

@@ -45,6 +45,9 @@ def report(metrics: dict[str, Any], width: int) -> Iterator[RenderableType]:
         if "clusters_combined" in metrics:
             yield ""
             yield _clusters_table(metrics)
+    if metrics.get("told_times"):
+        yield ""
+        yield _told_table(metrics["told_times"])
     yield ""
     yield _use_table(metrics["utilisation"])
     yield ""
@@ -142,6 +145,27 @@ def _clusters_table(metrics: dict[str, Any]) -> RenderableType:
     most = max(combined["histogram"].values())
     for clusters, jobs in combined["histogram"].items():
         table.add_row(clusters, str(jobs), "\N{FULL BLOCK}" * max(1, round(_BAR_WIDTH * jobs / most)))
+    return Group(title, table)
+
+
+def _told_table(told: dict[str, Any]) -> RenderableType:
+    """How far from the times that were told jobs started."""
+    from rich.console import Group
+    from rich.table import Table
+
+    title = (
+        f"times told: {counted(told['planned'], 'job')} had a plan; starts of {told['measured']} after the time told"
+    )
+    table = Table(box=None, pad_edge=False)
+    table.add_column("seconds")
+    for column in ("median", "p90", "median off", "p90 off"):
+        table.add_column(column, justify="right")
+    for which in ("expected", "latest"):
+        errors = told[f"{which}_error_s"]
+        if errors is not None:
+            table.add_row(
+                which, *(f"{errors[key]:.1f}" for key in ("median", "p90", "absolute_median", "absolute_p90"))
+            )
     return Group(title, table)
 
 

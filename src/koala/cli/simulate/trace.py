@@ -90,7 +90,8 @@ def _run(grid: Grid, path: Path, options: RunOptions, outputs: RunOutputs) -> Ru
     catalogue = full_catalogue(options.policy_files)
     plan = _plan(grid, catalogue, options, outputs)
     before_s = time.perf_counter()
-    whole = read_trace(path)
+    # Whose jobs they are matters to what plans tell of times.
+    whole = read_trace(path, users=plan.discipline is None and grid.scheduler.plan_depth > 0)
     read_s = time.perf_counter() - before_s
     trace, too_large = divided_by_size(whole, grid, divides=plan.divides)
     job = _Job(grid, trace, too_large, plan, catalogue, options, outputs, read_s)

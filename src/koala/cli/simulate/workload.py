@@ -40,6 +40,7 @@ class RunOptions(NamedTuple):
     failures_from_s: float | None
     engine: str | None
     plan_depth: int | None = None
+    estimates: str | None = None
 
     def inputs(self) -> list[tuple[str, str]]:
         """The files that are read, by option."""

@@ -161,6 +161,7 @@ class Job(_JobLinks):
     plan_told_at: float | None = None  # what its story said last of that
     first_plan_at: float | None = None
     hold_until: Time = 0.0  # when it is due to end, once it has places
+    estimate_s: float | None = None  # how long plans believe it to run, where that is not by its walltime
     # Since its last placement.
     spots: Spots | None = None
     places: tuple[tuple[SiteName, int], ...] = ()

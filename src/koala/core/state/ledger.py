@@ -17,7 +17,7 @@ from koala.core.state.queues import ClaimingQueue, PlacementQueue
 from koala.core.state.sites import Sites
 from koala.core.state.timers import Alarm, Timers
 from koala.core.state.transfers import Transfers
-from koala.model.grid import Grid
+from koala.model.grid import Estimates, Grid
 from koala.model.messages import AnyCommand, EndedJob, JobOutcome, SiteDistrusted, Token
 from koala.model.request import JobId, SiteName
 from koala.policies.front_door import Demand, Spots
@@ -101,6 +101,8 @@ class Ledger:
         self.high.every_event = self.low.every_event = self.scans_every_event
         self.plans_made = self.parameters.plan_depth > 0
         self.high.by_arrival = self.low.by_arrival = self.plans_made
+        self.estimates_runs = self.plans_made and self.parameters.estimates is Estimates.LAST_TWO
+        self.first_planned: list[JobId] | None = None  # jobs with their first plan, for a driver that wants to know
         self.planned: dict[JobId, Job] = {}  # waiting jobs that have plans
         self.dependents: dict[JobId, dict[JobId, None]] = {}  # by job those that wait for it
         self.turned: list[EndedJob] = []  # jobs that others wait for and that have just started or ended
@@ -168,6 +170,7 @@ class Ledger:
         been tried in vain."""
         queue = self.queue_of(job)
         job.waiting_since = self.now
+        self.estimate(job)
         if self.scans_every_event and job.placed_at == self.now:
             rest_s = max(rest_s, min(REST_S * 2**job.rests, REST_S_MAX))
             job.rests += 1
@@ -178,9 +181,26 @@ class Ledger:
             self._join(queue, job, tried=tried)
 
     def walltime_s(self, job: Job) -> float:
-        """How long the job runs at most, as plans believe."""
+        """How long the job may run; of one that says nothing, what plans believe."""
         walltime_s = job.walltime_s
         return self.parameters.default_walltime_s if walltime_s is None else walltime_s
+
+    def planned_s(self, job: Job) -> float:
+        """How long the job runs, as plans believe."""
+        walltime_s, estimate_s = job.walltime_s, job.estimate_s
+        if walltime_s is None:
+            walltime_s = self.parameters.default_walltime_s
+        return walltime_s if estimate_s is None or estimate_s > walltime_s else estimate_s
+
+    def usual_s(self, user: str) -> float | None:
+        """How long the last runs of the user took on average; None where none are known."""
+        last = self.last_runs.get(user)
+        return None if last is None else sum(last) / len(last)
+
+    def estimate(self, job: Job) -> None:
+        """The job is about to be tried: from now until it has ended plans believe this of it."""
+        if self.estimates_runs:
+            job.estimate_s = self.usual_s(job.submitter)
 
     def note_run(self, user: str, took_s: float) -> None:
         """A run of the user ended well: what is told of times goes by the last ones."""

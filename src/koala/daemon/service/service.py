@@ -172,6 +172,7 @@ class Service:
             catalogue=self._engine.catalogue,
             default_policy=self._engine.grid.scheduler.policy,
             scheduler=self._engine.scheduler,
+            owner=who.name,
         )
 
     async def jobs(

@@ -259,7 +259,13 @@ def check_rights(who: Principal, request: Request, grid: Grid) -> None:
 
 
 def try_out(
-    request: Request, *, guest: bool, catalogue: Catalogue, default_policy: str, scheduler: Scheduler
+    request: Request,
+    *,
+    guest: bool,
+    catalogue: Catalogue,
+    default_policy: str,
+    scheduler: Scheduler,
+    owner: str,
 ) -> DryRun:
     """What the core would answer if it were asked now."""
     sites = scheduler.ledger.sites
@@ -269,7 +275,7 @@ def try_out(
         closed = sites.closed_to(request, guest=guest)
         if closed:
             demand = demand.barring(site for each in closed for site in each.sites)
-        found = scheduler.preview(demand, request)
+        found = scheduler.preview(demand, request, owner)
         if not isinstance(found, Refusal):
             return dry_run(to_placement(demand, found, view))
     except (UnknownPolicyError, UnknownSiteError, PolicyError) as error:

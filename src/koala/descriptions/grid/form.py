@@ -41,6 +41,7 @@ from koala.model.grid import (
     PLAN_DEPTH_MAX,
     RESTART_REST_S_MAX,
     SITES_MAX,
+    Estimates,
     Grid,
     Link,
     Links,
@@ -201,6 +202,11 @@ class SchedulerText(Description):
     default_walltime_s: SecondsAboveZero = Field(
         default=_SCHEDULER.default_walltime_s,
         description="seconds that plans believe a job without a walltime to run",
+    )
+    estimates: Estimates = Field(
+        default=_SCHEDULER.estimates,
+        description="how long plans believe that jobs run: `walltime` is as long as they may, `last-two` as long as "
+        "the last two jobs of the same user took on average, never longer than they may",
     )
     ageing_half_s: Seconds | None = Field(
         default=_SCHEDULER.ageing_half_s,

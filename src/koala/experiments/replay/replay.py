@@ -24,6 +24,7 @@ from koala.experiments.replay.record import ReplayRecord
 from koala.experiments.replay.result import Replayed, ReplaySubmission, holds, measured_period, result, uses, waste
 from koala.model.api import JournalEntry, Overview, SiteHistory
 from koala.model.request import JobId
+from koala.simulator.told_times import ToldTime
 
 # How often is looked whether the user wants an end, and how often it is told how things stand.
 LOOK_S = 0.2
@@ -31,6 +32,9 @@ TELL_S = 1.0
 # After so long without any news of its jobs, those that wait are asked about: some may never fit.
 QUIET_S = 10.0
 ASKED_AT_ONCE = 20
+# Where plans are made, those that wait are asked when they will start: so often, so many at once, and each once.
+WHEN_S = 1.0
+WHEN_AT_ONCE = 5
 # How long an interrupted replay waits for the answer to a last submission, and for the end of what it cancelled.
 LAST_ANSWER_S = 10.0
 CANCELLED_S = 60.0
@@ -81,12 +85,16 @@ class Replay:
         self._given_up: dict[JobId, str] = {}
         self._unanswered: int | None = None
         self._stopped = ""
+        self._asks_when = False
+        self._asked_when_at = -WHEN_S
+        self._told_when: dict[JobId, ToldTime] = {}
 
     async def run(self, overview: Overview, *, policy: str, seed: int = 1, notes: Sequence[str] = ()) -> Replayed:
         """Submit, follow and add up; ``overview`` is from just before. ClientError when the daemon stays away.
 
         ``policy`` and ``seed`` are what the result says of the jobs, ``notes`` remarks beside those of the plan.
         """
+        self._asks_when = overview.plan_depth > 0
         async with self._following(overview.last_seq):
             self._begun_at = time.monotonic()
             await self._submit_all()
@@ -127,9 +135,20 @@ class Replay:
             self._stopped = f"interrupted after {time.monotonic() - self._begun_at:.0f} s"
             self._client.exchange.patience_s = min(self._client.exchange.patience_s, LAST_ANSWER_S)
         now = time.monotonic()
+        if self._asks_when and now - self._asked_when_at >= WHEN_S and not self._stopped:
+            self._asked_when_at = now
+            await self._ask_when()
         if self._tell is not None and now - self._told_at >= TELL_S:
             self._told_at = now
             self._tell(self._progress(now - self._begun_at))
+
+    async def _ask_when(self) -> None:
+        """Ask about the first of those that wait; one that is told no time is asked again."""
+        for job in sorted(self._record.waiting - self._told_when.keys())[:WHEN_AT_ONCE]:
+            found = await self._client.explain(job)
+            if found.expected_at is None or found.latest_at is None:
+                return  # those behind it have no plan either
+            self._told_when[job] = ToldTime(found.expected_at, found.latest_at)
 
     async def _until(
         self, condition: Callable[[], bool], *, within_s: float = float("inf"), give_up: bool = False
@@ -269,6 +288,7 @@ class Replay:
                 stopped=self._stopped,
                 not_submitted=len(self._plan.jobs) - len(self._submitted) - len(self._refused),
                 notes=[*self._plan.notes, *notes],
+                told=self._told_when if self._asks_when else None,
             ),
             submissions=self._submitted,
             refused=self._refused,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -19,6 +20,7 @@ from koala.model.messages import JobEnded, Outcome
 from koala.model.request import JobId, Request, SiteName
 from koala.simulator.report.page_data import PageHold
 from koala.simulator.result import Result, SiteUse, Unfinished
+from koala.simulator.told_times import ToldTime, errors
 
 replace = msgspec.structs.replace
 
@@ -139,10 +141,12 @@ def result(
     stopped: str,
     not_submitted: int,
     notes: Sequence[str],
+    told: Mapping[JobId, ToldTime] | None = None,
 ) -> Result:
     """The replay as a result of the simulator's type, its times counted from ``zero_at``.
 
-    Jobs that have not ended, or were given up, are unfinished, for the reasons given.
+    Jobs that have not ended, or were given up, are unfinished, for the reasons given. ``told`` is what the daemon
+    told of waiting jobs, where it makes plans.
     """
     ended: list[tuple[JobEnded, Request]] = []
     left: list[Unfinished] = []
@@ -172,7 +176,17 @@ def result(
         stopped=stopped,
         not_submitted=not_submitted,
         notes=notes,
+        told_times=None if told is None else _told_times(record, told),
     )
+
+
+def _told_times(record: ReplayRecord, told: Mapping[JobId, ToldTime]) -> dict[str, Any]:
+    """How far from the times that were told jobs started."""
+    found = []
+    for job, each in told.items():
+        ended = record.jobs[job].ended
+        found.append(each._replace(started_at=ended.started_at if ended is not None and ended.runs == 1 else None))
+    return {"planned": len(found), **errors(found)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from koala.model.grid import (
     Background,
     Containers,
     ContainerTool,
+    Estimates,
     Grid,
     GridSimulation,
     Link,
@@ -238,6 +239,7 @@ def _with_plans(rng: random.Random, grid: Grid) -> Grid:
         plan_depth=rng.choice((0, 1, 1, 2, 8)),
         default_walltime_s=rng.choice((100.0, 400.0, 3_600.0)),
         ageing_half_s=rng.choice((None, None, 60.0, 600.0)),
+        estimates=rng.choice((Estimates.WALLTIME, Estimates.WALLTIME, Estimates.LAST_TWO)),
     )
     return msgspec.structs.replace(grid, scheduler=parameters)
 

@@ -44,6 +44,9 @@ _FIELDS = {
 }
 _WHOLE = frozenset({0, 4, 7})
 _MOST = {4: SIZE_MAX, 7: SIZE_MAX}
+# Whose the job is stands at one place too, and may be a word.
+_USER = 11
+USER_CHARACTERS_MAX = 64
 # The same fields as columns of the table that is read.
 _ID, _SUBMIT, _RUN, _ALLOCATED, _REQUESTED, _REQUESTED_TIME = range(len(_FIELDS))
 
@@ -87,6 +90,7 @@ class Trace:
     - ``submit_s`` counts from the beginning of the trace, which is ``start_unix_s`` where that is known;
     - ``size`` is the allocated processors, where unknown the requested ones;
     - ``requested_s`` is the user's estimate, where unknown the run time;
+    - ``users`` are whose the jobs are, as the file calls them, if that was asked for;
     - ``skipped`` are the jobs of the file that are not here, ``reordered`` those that stood behind a later one;
     - ``header`` is what the comments say, by name: MaxProcs, UnixStartTime and others.
     """
@@ -98,6 +102,7 @@ class Trace:
     run_s: Floats
     size: Integers
     requested_s: Floats
+    users: npt.NDArray[np.str_] | None = None
     header: dict[str, str] = dataclasses.field(default_factory=dict)
     start_unix_s: float | None = None
     skipped: tuple[Skipped, ...] = ()
@@ -120,11 +125,12 @@ class Trace:
     def chosen(self, rows: npt.NDArray[Any]) -> Trace:
         """The same trace with these rows only: a mask or their numbers in order."""
         columns = {name: getattr(self, name)[rows] for name in ("ids", "submit_s", "run_s", "size", "requested_s")}
-        return dataclasses.replace(self, **columns)
+        return dataclasses.replace(self, **columns, users=None if self.users is None else self.users[rows])
 
 
-def read_trace(path: Path) -> Trace:
-    """Read a trace. Raises TraceError for what is none, and OSError for a file that cannot be read.
+def read_trace(path: Path, *, users: bool = False) -> Trace:
+    """Read a trace, with its users if they are wanted. Raises TraceError for what is none, and OSError for a file
+    that cannot be read.
 
     A job without a submit time, run time or size (written as -1) cannot be run and is counted in ``skipped``;
     a job that stands behind a later one is put in its place and counted in ``reordered``.
@@ -139,7 +145,14 @@ def read_trace(path: Path) -> Trace:
     if len(rows) > TRACE_JOBS_MAX:
         raise TraceError(path, f"{len(rows):,} jobs are more than {TRACE_JOBS_MAX:,} (TRACE_JOBS_MAX); divide it")
     table = _numbers(path, found, rows, lines)
-    return _trace(path, found, _header(lines, found), table)
+    whose = np.array([_user(row) for row in rows]) if users else None
+    return _trace(path, found, _header(lines, found), table, whose)
+
+
+def _user(row: str) -> str:
+    """Whose job a line is about; nobody's where it does not say."""
+    cells = row.split(maxsplit=_USER + 1)
+    return cells[_USER][:USER_CHARACTERS_MAX] if len(cells) > _USER else ""
 
 
 # ------------------------------------------------------------------------------------------- the file
@@ -249,7 +262,9 @@ def _cell_problem(cell: str, *, whole: bool, most: float) -> str:
 # ------------------------------------------------------------------------------------------- the jobs
 
 
-def _trace(path: Path, found: Format, header: dict[str, str], table: Floats) -> Trace:
+def _trace(
+    path: Path, found: Format, header: dict[str, str], table: Floats, users: npt.NDArray[np.str_] | None
+) -> Trace:
     ids = table[:, _ID].astype(np.int64)
     size = np.where(table[:, _ALLOCATED] > 0, table[:, _ALLOCATED], table[:, _REQUESTED])
     # Each job is counted under the first reason that keeps it from being run.
@@ -281,6 +296,7 @@ def _trace(path: Path, found: Format, header: dict[str, str], table: Floats) -> 
         run_s=np.ascontiguousarray(run_s),
         size=size[~left_out][order].astype(np.int32),
         requested_s=np.where(requested_s > 0, requested_s, run_s),
+        users=None if users is None else users[~left_out][order],
         header=header,
         start_unix_s=start_unix_s,
         skipped=tuple(skipped),
