@@ -45,7 +45,7 @@ def report(metrics: dict[str, Any], width: int) -> Iterator[RenderableType]:
         if "clusters_combined" in metrics:
             yield ""
             yield _clusters_table(metrics)
-    if metrics.get("told_times"):
+    if metrics.get("told_times", {}).get("measured"):
         yield ""
         yield _told_table(metrics["told_times"])
     yield ""
@@ -153,19 +153,16 @@ def _told_table(told: dict[str, Any]) -> RenderableType:
     from rich.console import Group
     from rich.table import Table
 
-    title = (
-        f"times told: {counted(told['planned'], 'job')} had a plan; starts of {told['measured']} after the time told"
-    )
+    planned = counted(told["planned"], "job")
+    title = f"times told: {planned} had a plan; how much later than told {told['measured']:,} of them started"
     table = Table(box=None, pad_edge=False)
     table.add_column("seconds")
     for column in ("median", "p90", "median off", "p90 off"):
         table.add_column(column, justify="right")
     for which in ("expected", "latest"):
         errors = told[f"{which}_error_s"]
-        if errors is not None:
-            table.add_row(
-                which, *(f"{errors[key]:.1f}" for key in ("median", "p90", "absolute_median", "absolute_p90"))
-            )
+        columns = ("median", "p90", "absolute_median", "absolute_p90")
+        table.add_row(which, *(f"{errors[key]:.1f}" for key in columns))
     return Group(title, table)
 
 

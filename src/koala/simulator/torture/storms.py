@@ -234,12 +234,13 @@ def _restarts(rng: random.Random, parameters: SchedulerParameters) -> SchedulerP
 
 def _with_plans(rng: random.Random, grid: Grid) -> Grid:
     """In most storms the first jobs of the queues are planned, by walltimes that are often wrong."""
+    plan_depth = rng.choice((0, 1, 1, 2, 8))
     parameters = msgspec.structs.replace(
         grid.scheduler,
-        plan_depth=rng.choice((0, 1, 1, 2, 8)),
+        plan_depth=plan_depth,
         default_walltime_s=rng.choice((100.0, 400.0, 3_600.0)),
         ageing_half_s=rng.choice((None, None, 60.0, 600.0)),
-        estimates=rng.choice((Estimates.WALLTIME, Estimates.WALLTIME, Estimates.LAST_TWO)),
+        estimates=Estimates.LAST_TWO if plan_depth > 1 and rng.random() < 0.5 else Estimates.WALLTIME,
     )
     return msgspec.structs.replace(grid, scheduler=parameters)
 
